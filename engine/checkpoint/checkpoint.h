@@ -23,7 +23,8 @@
 // ".tmp" was whole when it got its name.
 //
 // A job uses these functions in this order:
-//   RemoveLeftovers, FindNewestToLoad, ReadCheckpointState, CheckResumable, LoadCheckpointTile...
+//   RemoveLeftovers, FindNewestToLoad, ReadCheckpointState, CheckResumable,
+//   ReadManifest, LoadCheckpointTile...
 //   CheckpointWriter::Begin, WriteTile..., Finish
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_H_

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "engine/base/content_hash.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/concurrent_for.h"
@@ -61,10 +60,6 @@ absl::Status ReadListed(const std::string& path, const ManifestFile& entry,
 
 absl::Status VerifyFile(const std::string& path, const ManifestFile& entry, FileSystem* files) {
   return ReadListed(path, entry, {}, files);
-}
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
 // The pieces in the order of the file, each with its place: checks that the file holds just them.
@@ -199,9 +194,9 @@ bool IsDamagedCheckpoint(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status);
 }
 
-absl::Status LoadCheckpointTile(const std::string& checkpoint, const ModelLayout& layout, int index,
-                                const Tile& tile, FileSystem* files) {
-  MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, files));
+absl::Status LoadCheckpointTile(const std::string& checkpoint, const Manifest& manifest,
+                                const ModelLayout& layout, int index, const Tile& tile,
+                                FileSystem* files) {
   const int tiles = layout.tile_count();
   if (tile.weights != nullptr) {
     MT_RETURN_IF_ERROR(LoadPieces(checkpoint, manifest, WeightsFileName(index, tiles),

@@ -38,15 +38,17 @@ absl::Status VerifyBeforeLoading(const std::string& checkpoint,
 bool IsDamagedCheckpoint(const absl::Status& status);
 
 // Reads tile `index` (from 0) from its files directly into the memory of `tile`, whose padding is
-// set to zero. Sections of `tile` that are null are skipped, so that weights alone can be loaded.
+// set to zero. `manifest` is that of `checkpoint` (ReadManifest). Sections of `tile` that are null
+// are skipped, so that weights alone can be loaded.
 //
 // Returns FailedPrecondition if names, dtypes or shapes differ from the layout's, that is, if the
 // checkpoint is of another model or precision. Returns DataLoss if a file is missing or its size or
-// checksum is wrong, the errors of ReadManifest, and the error of reading for a file that cannot be
-// read. After an error the content of `tile` is undefined. Thread safety: may be called for
-// different tiles at the same time.
-absl::Status LoadCheckpointTile(const std::string& checkpoint, const ModelLayout& layout, int index,
-                                const Tile& tile, FileSystem* files = PosixFileSystem());
+// checksum is wrong, and the error of reading for a file that cannot be read. After an error the
+// content of `tile` is undefined. Thread safety: may be called for different tiles at the same
+// time.
+absl::Status LoadCheckpointTile(const std::string& checkpoint, const Manifest& manifest,
+                                const ModelLayout& layout, int index, const Tile& tile,
+                                FileSystem* files = PosixFileSystem());
 
 }  // namespace megatrain
 

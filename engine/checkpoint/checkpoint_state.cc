@@ -69,6 +69,8 @@ std::string Peculiarities(const ModelDescription& m) {
     add("heads", static_cast<double>(a.heads), static_cast<double>(first.heads));
     add("kv_heads", static_cast<double>(a.kv_heads), static_cast<double>(first.kv_heads));
     add("head_dim", static_cast<double>(a.head_dim), static_cast<double>(first.head_dim));
+    add("value_dim", static_cast<double>(a.value_dim()), static_cast<double>(a.head_dim));
+    add("latent_epsilon", a.latent.norm_epsilon, 1e-6);
     if (a.heads > 0) {
       add("score_scale", a.score_scale, 1.0 / std::sqrt(static_cast<double>(a.head_dim)));
     }
@@ -166,6 +168,12 @@ absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState&
     return absl::FailedPreconditionError(absl::StrCat(
         "the checkpoint is of another model: its fingerprint is ", saved.model_fingerprint,
         ", that of model.path is ", wanted.model_fingerprint, kWhatToDo));
+  }
+  if (!saved.carried_digest.empty() && saved.carried_digest != wanted.carried_digest) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the tensors beside the text model in model.path, which are not trained but are part of "
+        "every checkpoint, have other names, types or shapes than when the checkpoint was written",
+        kWhatToDo));
   }
   if (saved.weight_dtype != wanted.weight_dtype) {
     return absl::FailedPreconditionError(absl::StrCat(

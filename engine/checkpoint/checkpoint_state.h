@@ -53,6 +53,9 @@ struct CheckpointState {
   Evaluations evaluations;                     // up to and with that of this step
   // A hash of the weights that the reference of a preference objective has; empty without one.
   std::string reference;
+  // CarriedTensors::digest of what a wrapper carries. Empty without a wrapper, and in checkpoints
+  // of versions that did not have it.
+  std::string carried_digest;
 };
 
 // Returns 32 hex digits: a hash of the names and shapes of all tensors and of the configuration

@@ -85,7 +85,8 @@ class Writer : public CheckpointWriter {
     MT_RETURN_IF_ERROR(
         CheckFreeSpace(directory_, EstimateBytes(layout_, manifest_.state.weight_dtype), files_));
     MT_ASSIGN_OR_RETURN(carried_,
-                        CarriedTensors::Open(files_, side_files.directory, layout_.model.wrapper));
+                        CarriedTensors::Open(files_, side_files.directory, layout_.model.wrapper,
+                                             side_files.carried_digest));
     phase_ = Phase::kWriting;
     MT_RETURN_IF_ERROR(files_->CreateDirectories(path_));
     MT_ASSIGN_OR_RETURN(const std::vector<std::string> names,

@@ -75,6 +75,7 @@ Json StateToJson(const CheckpointState& state) {
   }
   json["evaluations_since_best"] = evaluations.since_best;
   if (!state.reference.empty()) json["reference"] = state.reference;
+  if (!state.carried_digest.empty()) json["carried_digest"] = state.carried_digest;
   for (const AllowedChange& change : state.allowed_changes) {
     json["allowed_changes"].push_back({{"step", change.step},
                                        {"key", change.key},
@@ -131,6 +132,9 @@ absl::StatusOr<CheckpointState> StateFromJson(const Json& json) {
   }
   if (json.contains("reference")) {
     MT_ASSIGN_OR_RETURN(state.reference, GetString(json, "reference"));
+  }
+  if (json.contains("carried_digest")) {
+    MT_ASSIGN_OR_RETURN(state.carried_digest, GetString(json, "carried_digest"));
   }
   if (json.contains("evaluations_since_best")) {
     MT_ASSIGN_OR_RETURN(state.evaluations.since_best,

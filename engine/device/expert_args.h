@@ -122,15 +122,6 @@ struct WeighRowsArgs {
   int64_t first_expert = 0;         // whose bias comes first
 };
 
-// y = T(sum (+ addend)), added in FP32 and rounded once.
-struct RoundSumArgs {
-  DType dtype = DType::kF32;
-  int64_t elements = 0;
-  const float* sum = nullptr;    // [elements]
-  const void* addend = nullptr;  // T [elements], or null
-  void* y = nullptr;             // T [elements]; may be addend
-};
-
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_ENGINE_DEVICE_EXPERT_ARGS_H_

@@ -87,6 +87,29 @@ struct RopeArgs {
   bool inverse = false;
 };
 
+// to(t, h, i) = from(t, h, i) for i < width, where element (t, h, i) is at t * stride + h *
+// head_stride + i. Heads are taken out of wider ones, or put into them. With a from_head_stride of 0
+// all heads get the same elements.
+struct CopyHeadsArgs {
+  DType dtype = DType::kF32;
+  int64_t tokens = 0, heads = 0, width = 0;
+  const void* from = nullptr;  // [tokens, heads, width]
+  int64_t from_stride = 0, from_head_stride = 0;
+  void* to = nullptr;  // [tokens, heads, width]
+  int64_t to_stride = 0, to_head_stride = 0;
+};
+
+// Computes out[t, i] = the sum over heads of x(t, h, i), in FP32 in the order of the heads, rounded
+// once: the gradient of elements that were copied to all heads.
+struct SumHeadsArgs {
+  DType dtype = DType::kF32;
+  int64_t tokens = 0, heads = 0, width = 0;
+  const void* x = nullptr;  // [tokens, heads, width]
+  int64_t x_stride = 0, x_head_stride = 0;
+  void* out = nullptr;  // [tokens, width]
+  int64_t out_stride = 0;
+};
+
 // The changes that some families make to attention's scores s = scale * q.k.
 struct AttentionShaping {
   // > 0: a token sees itself and the window - 1 tokens before it, at most. 0: all before it.
@@ -102,8 +125,10 @@ struct AttentionShaping {
 // Memory is linear in tokens. Dao et al. 2022.
 struct AttentionArgs {
   DType dtype = DType::kF32;
-  int64_t tokens = 0, heads = 0, kv_heads = 0, head_dim = 0;  // kv_heads divides heads
-  float scale = 0;                                            // mostly 1 / sqrt(head_dim)
+  int64_t tokens = 0, heads = 0, kv_heads = 0;  // kv_heads divides heads
+  int64_t head_dim = 0;                         // of queries and keys
+  int64_t value_dim = 0;                        // of values; mostly head_dim
+  float scale = 0;                              // mostly 1 / sqrt(head_dim)
   AttentionShaping shaping = {};
   AttentionChoice choice = AttentionChoice::kAuto;
   // HOST memory, [documents + 1]. Document d is tokens [starts[d], starts[d + 1]). Documents cover
@@ -117,22 +142,22 @@ struct AttentionArgs {
   int64_t q_stride = 0;
   const void* k = nullptr;  // [tokens, kv_heads, head_dim]
   int64_t k_stride = 0;
-  const void* v = nullptr;  // [tokens, kv_heads, head_dim]
+  const void* v = nullptr;  // [tokens, kv_heads, value_dim]
   int64_t v_stride = 0;
-  void* out = nullptr;  // [tokens, heads, head_dim], contiguous; read in backward
+  void* out = nullptr;  // [tokens, heads, value_dim], contiguous; read in backward
   // [heads, tokens]: log(sum(exp(score))), the sink's included; read in backward
   float* lse = nullptr;
 };
 
 struct AttentionBackwardArgs {
   AttentionArgs forward;
-  const void* dout = nullptr;  // [tokens, heads, head_dim], contiguous
+  const void* dout = nullptr;  // [tokens, heads, value_dim], contiguous
   void* dq = nullptr;          // [tokens, heads, head_dim], overwritten
   int64_t dq_stride = 0;
   void* dk = nullptr;  // [tokens, kv_heads, head_dim], overwritten: the sum over the query heads of
                        // the group
   int64_t dk_stride = 0;
-  void* dv = nullptr;  // as dk
+  void* dv = nullptr;  // [tokens, kv_heads, value_dim], as dk
   int64_t dv_stride = 0;
   float* dsinks = nullptr;    // [heads], FP32; null if not wanted or if there are no sinks
   bool add_dsinks = true;     // false: dsinks is overwritten
@@ -145,8 +170,9 @@ struct AttentionBackwardArgs {
 // row) fills up a batch.
 struct CachedAttentionArgs {
   DType dtype = DType::kF32;
-  int64_t tokens = 0, heads = 0, kv_heads = 0, head_dim = 0;  // kv_heads divides heads
-  float scale = 0;                                            // mostly 1 / sqrt(head_dim)
+  int64_t tokens = 0, heads = 0, kv_heads = 0;  // kv_heads divides heads
+  int64_t head_dim = 0, value_dim = 0;          // as in AttentionArgs
+  float scale = 0;
   AttentionShaping shaping = {};
   const int32_t* first_rows = nullptr;  // [tokens], the row of the first token of its sequence
   const int32_t* positions = nullptr;   // [tokens], in its sequence, from 0
@@ -154,10 +180,29 @@ struct CachedAttentionArgs {
   int64_t q_stride = 0;
   const void* k = nullptr;  // [tokens, kv_heads, head_dim]
   int64_t k_stride = 0;
-  const void* v = nullptr;  // [tokens, kv_heads, head_dim]
+  const void* v = nullptr;  // [tokens, kv_heads, value_dim]
   int64_t v_stride = 0;
-  void* cache = nullptr;  // [rows, 2, kv_heads, head_dim]: keys, then values
-  void* out = nullptr;    // [tokens, heads, head_dim], contiguous
+  void* cache = nullptr;  // [rows]: keys [kv_heads, head_dim], then values [kv_heads, value_dim]
+  void* out = nullptr;    // [tokens, heads, value_dim], contiguous
+
+  int64_t cache_row() const { return kv_heads * (head_dim + value_dim); }  // elements
+};
+
+// A matrix whose rows are `stride` elements apart.
+struct Matrix {
+  DType dtype = DType::kF32;
+  const void* data = nullptr;
+  int64_t stride = 0;
+};
+
+// y = a (+ b), added in FP32 and rounded once. y may be a or b.
+struct AddArgs {
+  int64_t rows = 0, width = 0;
+  Matrix a;
+  Matrix b;  // its data is null if there is none
+  DType y_dtype = DType::kF32;
+  void* y = nullptr;
+  int64_t y_stride = 0;
 };
 
 enum class GluActivation {

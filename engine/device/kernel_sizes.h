@@ -13,7 +13,8 @@ struct AttentionShape {
   DType dtype = DType::kF32;
   int64_t tokens = 0;    // the tokens of a micro-batch
   int64_t sequence = 0;  // the greatest number of tokens of a document
-  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t heads = 0, kv_heads = 0;
+  int64_t head_dim = 0, value_dim = 0;  // as in AttentionArgs
   // As in AttentionShaping.
   int64_t window = 0;
   float softcap = 0;

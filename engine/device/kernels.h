@@ -26,6 +26,8 @@ class Kernels : public KernelSizes {
   virtual absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args) = 0;
   virtual absl::Status RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) = 0;
   virtual absl::Status Rope(Stream& stream, const RopeArgs& args) = 0;
+  virtual absl::Status CopyHeads(Stream& stream, const CopyHeadsArgs& args) = 0;
+  virtual absl::Status SumHeads(Stream& stream, const SumHeadsArgs& args) = 0;
   // Both return FailedPrecondition if AttentionChoice::kLibrary is chosen and the library does not
   // take the call.
   virtual absl::Status Attention(Stream& stream, const AttentionArgs& args) = 0;
@@ -54,7 +56,7 @@ class Kernels : public KernelSizes {
   virtual absl::Status GatherRows(Stream& stream, const GatherRowsArgs& args) = 0;
   virtual absl::Status AddRows(Stream& stream, const AddRowsArgs& args) = 0;
   virtual absl::Status WeighRows(Stream& stream, const WeighRowsArgs& args) = 0;
-  virtual absl::Status RoundSum(Stream& stream, const RoundSumArgs& args) = 0;
+  virtual absl::Status Add(Stream& stream, const AddArgs& args) = 0;
   // For the gated delta net (delta_args.h).
   virtual absl::Status CausalConv(Stream& stream, const CausalConvArgs& args) = 0;
   virtual absl::Status CausalConvBackward(Stream& stream, const CausalConvBackwardArgs& args) = 0;

@@ -84,13 +84,13 @@ absl::Status ReferenceKernels::Attention(Stream&, const AttentionArgs& args) {
       const int64_t first = first_keys[static_cast<size_t>(t)];
       const Softmax softmax = SoftmaxOf(args.shaping, args.dtype, h, Scores(args, t, h, first));
       args.lse[h * args.tokens + t] = static_cast<float>(softmax.lse);
-      for (int64_t i = 0; i < args.head_dim; ++i) {
+      for (int64_t i = 0; i < args.value_dim; ++i) {
         double sum = 0;
         for (int64_t s = first; s <= t; ++s) {
           sum += softmax.p[static_cast<size_t>(s - first)] *
-                 Get(args.dtype, args.v, s * args.v_stride + h / group * args.head_dim + i);
+                 Get(args.dtype, args.v, s * args.v_stride + h / group * args.value_dim + i);
         }
-        Set(args.dtype, args.out, (t * args.heads + h) * args.head_dim + i, sum);
+        Set(args.dtype, args.out, (t * args.heads + h) * args.value_dim + i, sum);
       }
     }
   }
@@ -102,41 +102,42 @@ absl::Status ReferenceKernels::Attention(Stream&, const AttentionArgs& args) {
 absl::Status ReferenceKernels::AttentionBackward(Stream&, const AttentionBackwardArgs& args) {
   const AttentionArgs& forward = args.forward;
   const DType dtype = forward.dtype;
-  const int64_t dim = forward.head_dim;
+  const int64_t dim = forward.head_dim, value_dim = forward.value_dim;
   const int64_t group = forward.heads / forward.kv_heads;
   const std::vector<int64_t> first_keys = FirstKeys(forward);
-  const size_t kv_size = static_cast<size_t>(forward.tokens * forward.kv_heads * dim);
-  std::vector<double> dk(kv_size, 0.0), dv(kv_size, 0.0);
+  const int64_t kv_rows = forward.tokens * forward.kv_heads;
+  std::vector<double> dk(static_cast<size_t>(kv_rows * dim), 0.0);
+  std::vector<double> dv(static_cast<size_t>(kv_rows * value_dim), 0.0);
   for (int64_t h = 0; h < forward.heads; ++h) {
     const int64_t kv = h / group;
     double dsink = 0;
     for (int64_t t = 0; t < forward.tokens; ++t) {
       const int64_t first = first_keys[static_cast<size_t>(t)];
-      const int64_t out = (t * forward.heads + h) * dim;
+      const int64_t out = (t * forward.heads + h) * value_dim;
       const int64_t q = t * forward.q_stride + h * dim;
       const std::vector<Score> scores = Scores(forward, t, h, first);
       const Softmax softmax = SoftmaxOf(forward.shaping, dtype, h, scores);
       double delta = 0;
-      for (int64_t i = 0; i < dim; ++i) {
+      for (int64_t i = 0; i < value_dim; ++i) {
         delta += Get(dtype, args.dout, out + i) * Get(dtype, forward.out, out + i);
       }
       dsink -= softmax.p_sink * delta;
       std::vector<double> dq(static_cast<size_t>(dim), 0.0);
       for (int64_t s = first; s <= t; ++s) {
         const double probability = softmax.p[static_cast<size_t>(s - first)];
-        const int64_t sum = (s * forward.kv_heads + kv) * dim;
+        const int64_t row = s * forward.kv_heads + kv;
         double dp = 0;
-        for (int64_t i = 0; i < dim; ++i) {
+        for (int64_t i = 0; i < value_dim; ++i) {
           const double dout = Get(dtype, args.dout, out + i);
-          dp += dout * Get(dtype, forward.v, s * forward.v_stride + kv * dim + i);
-          dv[static_cast<size_t>(sum + i)] += probability * dout;
+          dp += dout * Get(dtype, forward.v, s * forward.v_stride + kv * value_dim + i);
+          dv[static_cast<size_t>(row * value_dim + i)] += probability * dout;
         }
         const double ds = probability * (dp - delta) *
                           scores[static_cast<size_t>(s - first)].slope * forward.scale;
         for (int64_t i = 0; i < dim; ++i) {
           dq[static_cast<size_t>(i)] +=
               ds * Get(dtype, forward.k, s * forward.k_stride + kv * dim + i);
-          dk[static_cast<size_t>(sum + i)] += ds * Get(dtype, forward.q, q + i);
+          dk[static_cast<size_t>(row * dim + i)] += ds * Get(dtype, forward.q, q + i);
         }
       }
       for (int64_t i = 0; i < dim; ++i) {
@@ -148,34 +149,34 @@ absl::Status ReferenceKernels::AttentionBackward(Stream&, const AttentionBackwar
     }
   }
   for (int64_t s = 0; s < forward.tokens; ++s) {
-    for (int64_t i = 0; i < forward.kv_heads * dim; ++i) {
-      const size_t sum = static_cast<size_t>(s * forward.kv_heads * dim + i);
-      Set(dtype, args.dk, s * args.dk_stride + i, dk[sum]);
-      Set(dtype, args.dv, s * args.dv_stride + i, dv[sum]);
+    for (int64_t width = forward.kv_heads * dim, i = 0; i < width; ++i) {
+      Set(dtype, args.dk, s * args.dk_stride + i, dk[static_cast<size_t>(s * width + i)]);
+    }
+    for (int64_t width = forward.kv_heads * value_dim, i = 0; i < width; ++i) {
+      Set(dtype, args.dv, s * args.dv_stride + i, dv[static_cast<size_t>(s * width + i)]);
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status ReferenceKernels::StoreInCache(Stream&, const CachedAttentionArgs& args) {
-  const int64_t width = args.kv_heads * args.head_dim;
+  const int64_t keys = args.kv_heads * args.head_dim;
   for (int64_t t = 0; t < args.tokens; ++t) {
     if (args.first_rows[t] < 0) continue;
-    const int64_t row = args.first_rows[t] + args.positions[t];
-    for (int64_t i = 0; i < width; ++i) {
-      Set(args.dtype, args.cache, row * 2 * width + i,
-          Get(args.dtype, args.k, t * args.k_stride + i));
-      Set(args.dtype, args.cache, (row * 2 + 1) * width + i,
-          Get(args.dtype, args.v, t * args.v_stride + i));
+    const int64_t row = (args.first_rows[t] + args.positions[t]) * args.cache_row();
+    for (int64_t i = 0; i < args.cache_row(); ++i) {
+      Set(args.dtype, args.cache, row + i,
+          i < keys ? Get(args.dtype, args.k, t * args.k_stride + i)
+                   : Get(args.dtype, args.v, t * args.v_stride + i - keys));
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status ReferenceKernels::CachedAttention(Stream&, const CachedAttentionArgs& args) {
-  const int64_t dim = args.head_dim, width = args.kv_heads * dim;
+  const int64_t dim = args.head_dim, value_dim = args.value_dim;
   const auto cached = [&](int64_t row, int64_t at) {
-    return Get(args.dtype, args.cache, row * 2 * width + at);
+    return Get(args.dtype, args.cache, row * args.cache_row() + at);
   };
   for (int64_t t = 0; t < args.tokens; ++t) {
     const bool there = args.first_rows[t] >= 0;
@@ -183,22 +184,24 @@ absl::Status ReferenceKernels::CachedAttention(Stream&, const CachedAttentionArg
         args.first_rows[t] + FirstKey(args.shaping, /*start=*/0, args.positions[t]);
     const int64_t last = args.first_rows[t] + args.positions[t];
     for (int64_t h = 0; h < args.heads; ++h) {
-      const int64_t kv = h / (args.heads / args.kv_heads) * dim, out = (t * args.heads + h) * dim;
+      const int64_t kv_head = h / (args.heads / args.kv_heads);
+      const int64_t value_at = args.kv_heads * dim + kv_head * value_dim;
       std::vector<Score> scores;
       for (int64_t row = first; there && row <= last; ++row) {
         double dot = 0;
         for (int64_t i = 0; i < dim; ++i) {
-          dot += Get(args.dtype, args.q, t * args.q_stride + h * dim + i) * cached(row, kv + i);
+          dot += Get(args.dtype, args.q, t * args.q_stride + h * dim + i) *
+                 cached(row, kv_head * dim + i);
         }
         scores.push_back(ShapedScore(args.shaping, dot * args.scale));
       }
       const Softmax softmax = SoftmaxOf(args.shaping, args.dtype, h, scores);
-      for (int64_t i = 0; i < dim; ++i) {
+      for (int64_t i = 0; i < value_dim; ++i) {
         double value = 0;
         for (size_t s = 0; s < scores.size(); ++s) {
-          value += softmax.p[s] * cached(first + static_cast<int64_t>(s), width + kv + i);
+          value += softmax.p[s] * cached(first + static_cast<int64_t>(s), value_at + i);
         }
-        Set(args.dtype, args.out, out + i, value);
+        Set(args.dtype, args.out, (t * args.heads + h) * value_dim + i, value);
       }
     }
   }

@@ -149,6 +149,31 @@ absl::Status ReferenceKernels::Rope(Stream&, const RopeArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status ReferenceKernels::CopyHeads(Stream&, const CopyHeadsArgs& args) {
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int64_t h = 0; h < args.heads; ++h) {
+      for (int64_t i = 0; i < args.width; ++i) {
+        Set(args.dtype, args.to, t * args.to_stride + h * args.to_head_stride + i,
+            Get(args.dtype, args.from, t * args.from_stride + h * args.from_head_stride + i));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::SumHeads(Stream&, const SumHeadsArgs& args) {
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int64_t i = 0; i < args.width; ++i) {
+      double sum = 0;
+      for (int64_t h = 0; h < args.heads; ++h) {
+        sum += Get(args.dtype, args.x, t * args.x_stride + h * args.x_head_stride + i);
+      }
+      Set(args.dtype, args.out, t * args.out_stride + i, sum);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReferenceKernels::Glu(Stream&, const GluArgs& args) {
   for (int64_t t = 0; t < args.tokens; ++t) {
     for (int64_t i = 0; i < args.width; ++i) {
@@ -259,6 +284,17 @@ absl::Status ReferenceKernels::CrossEntropy(Stream&, const CrossEntropyArgs& arg
       const double scale = args.scale * (args.weights != nullptr ? double{args.weights[t]} : 1.0);
       const double by_raw = cap > 0 ? 1.0 - logit / cap * (logit / cap) : 1.0;
       Set(args.dtype, row, i, label < 0 ? 0.0 : p * scale * by_raw);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::Add(Stream&, const AddArgs& args) {
+  for (int64_t row = 0; row < args.rows; ++row) {
+    for (int64_t i = 0; i < args.width; ++i) {
+      double sum = Get(args.a.dtype, args.a.data, row * args.a.stride + i);
+      if (args.b.data != nullptr) sum += Get(args.b.dtype, args.b.data, row * args.b.stride + i);
+      Set(args.y_dtype, args.y, row * args.y_stride + i, sum);
     }
   }
   return absl::OkStatus();

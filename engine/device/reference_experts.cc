@@ -263,12 +263,4 @@ absl::Status ReferenceKernels::WeighRows(Stream&, const WeighRowsArgs& args) {
   return absl::OkStatus();
 }
 
-absl::Status ReferenceKernels::RoundSum(Stream&, const RoundSumArgs& args) {
-  for (int64_t i = 0; i < args.elements; ++i) {
-    const double addend = args.addend != nullptr ? Get(args.dtype, args.addend, i) : 0.0;
-    Set(args.dtype, args.y, i, args.sum[i] + addend);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace megatrain

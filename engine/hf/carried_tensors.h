@@ -5,6 +5,7 @@
 #define MEGATRAIN_ENGINE_HF_CARRIED_TENSORS_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,30 +22,33 @@ namespace megatrain {
 // files of a directory look for "model*.safetensors".
 inline constexpr char kCarriedFileName[] = "model-carried.safetensors";
 
+// Holds no file open between calls, and one at a time while it reads.
 class CarriedTensors {
  public:
   // None.
   CarriedTensors() = default;
-  // Opens the weights of `directory` that hold such tensors. Returns FailedPrecondition if they
-  // are not as many, or as long, as `wrapper` says, because the directory has changed, and the
-  // errors of FindHfWeightFiles and SafetensorsReader. `files` must outlive the result.
+  // Reads the headers of the weights of `directory`. Returns FailedPrecondition if the tensors are
+  // not as many, or as long, as `wrapper` says, or have another digest than `digest` where that is
+  // not empty, because the directory has changed. Returns NotFound, naming the file, if one is
+  // missing, and the errors of FindHfWeightFiles and SafetensorsReader.
   static absl::StatusOr<CarriedTensors> Open(FileSystem* files, const std::string& directory,
-                                             const WrapperDescription& wrapper);
+                                             const WrapperDescription& wrapper,
+                                             const std::string& digest = "");
 
   const std::vector<std::string>& names() const { return names_; }
-  // Writes all of them to a new file, which is synced. Returns the finished writer.
+  // Returns 32 hex digits: a hash of the names, types and shapes of the tensors, which does not
+  // depend on the files that they lie in; "" if there are none.
+  const std::string& digest() const { return digest_; }
+  // Writes all of them to a new file, which is synced. Returns the finished writer. Returns
+  // FailedPrecondition if a file is no longer what it was when it was opened. `files` must be the
+  // file system that they were opened through.
   absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Write(FileSystem* files,
                                                            const std::string& path) const;
 
  private:
-  struct Source {
-    const SafetensorsReader* reader;
-    const SafetensorsTensor* tensor;
-  };
-
-  std::vector<std::unique_ptr<SafetensorsReader>> readers_;
-  std::vector<Source> sources_;
+  std::map<std::string, std::vector<SafetensorsTensor>> sources_;  // by path, in the file's order
   std::vector<std::string> names_;
+  std::string digest_;
 };
 
 // Completes the description of a wrapper from the names of the tensors in `directory`, if it has

@@ -132,14 +132,17 @@ void CheckArchitectures(JsonFields& fields, const char* kind) {
 
 // The directory's own code is not run. A copy of transformers' class, from before it was there, is
 // passed over as transformers does without trust_remote_code.
-void CheckAutoMap(JsonFields& fields, const std::string& own) {
+void CheckAutoMap(JsonFields& fields, const std::string& architecture) {
   const json* const map = fields.Find("auto_map");
   if (map == nullptr) return;
-  const bool copy = map->is_object() && map->contains("AutoModelForCausalLM") &&
-                    (*map)["AutoModelForCausalLM"] == own;
+  const json* const name = map->is_object() && map->contains("AutoModelForCausalLM")
+                               ? &(*map)["AutoModelForCausalLM"]
+                               : nullptr;
+  const bool copy = name != nullptr && name->is_string() &&
+                    absl::EndsWith(name->get<std::string>(), "." + architecture);
   if (!copy) {
-    fields.Refuse("auto_map", absl::StrCat("the directory's own code is not run; only \"", own,
-                                           "\" is known to compute the same"));
+    fields.Refuse("auto_map", absl::StrCat("the directory's own code is not run; only a class ",
+                                           architecture, " is known to compute the same"));
   }
 }
 
@@ -167,8 +170,8 @@ void CheckQuantization(JsonFields& fields, const ModelDescription& model) {
 }
 
 // Refuses what the engine does not compute, unless the value switches it off.
-void CheckUnsupported(JsonFields& fields, const std::string& model_type,
-                      const std::string& architecture, const ModelDescription& model) {
+void CheckUnsupported(JsonFields& fields, const std::string& architecture,
+                      const ModelDescription& model) {
   fields.MustBe("attention_dropout", 0.0, "training has no dropout; set it to 0");
   fields.MustBe("use_mrope", false, "multimodal positions are not supported");
   fields.MustBe("is_encoder_decoder", false, "only decoders are supported");
@@ -178,7 +181,7 @@ void CheckUnsupported(JsonFields& fields, const std::string& model_type,
   fields.MustBe("pruned_heads", json::object(), "every head is computed");
   fields.MustBe("per_layer_config", json::object(), "layers are alike");
   CheckQuantization(fields, model);
-  CheckAutoMap(fields, absl::StrCat("modeling_", model_type, ".", architecture));
+  CheckAutoMap(fields, architecture);
 }
 
 void RefuseUnread(JsonFields& fields) {
@@ -189,7 +192,7 @@ ModelDescription ReadTextModel(JsonFields& fields, const ModelFamily& family) {
   ModelDescription model = family.describe(fields);
   model.family = family.model_type;
   model.initializer_range = fields.Number("initializer_range", 0.0, 1e3, 0.02);
-  CheckUnsupported(fields, family.model_type, family.architecture, model);
+  CheckUnsupported(fields, family.architecture, model);
   CheckArchitectures(fields, "ForCausalLM");
   CheckTokenIds(fields);
   RefuseUnread(fields);
@@ -225,12 +228,22 @@ ModelDescription ReadWrapper(JsonFields& fields, const WrapperFamily& wrapper) {
   fields.Take(text.status());
   for (const std::string& key : wrapper.own_keys) fields.Find(key);
   fields.Find("pad_token_id");  // text_config's counts
-  CheckUnsupported(fields, wrapper.model_type, wrapper.architecture, model);
+  CheckUnsupported(fields, wrapper.architecture, model);
   CheckArchitectures(fields, "ForConditionalGeneration");
   CheckTokenIds(fields);
   RefuseUnread(fields);
   model.wrapper = DescribeWrapper(wrapper, wrapper.names[0]);
   return model;
+}
+
+// Returns the first directory with all files of its weights, `directory` if there is none.
+std::string DirectoryOfNames(FileSystem* files, const std::string& directory,
+                             const std::vector<std::string>& same_names) {
+  if (CheckHfWeightFilesExist(files, directory).ok()) return directory;
+  for (const std::string& other : same_names) {
+    if (CheckHfWeightFilesExist(files, other).ok()) return other;
+  }
+  return directory;
 }
 
 }  // namespace
@@ -265,7 +278,8 @@ absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view text,
 }
 
 absl::StatusOr<ModelDescription> ReadModelDescription(const std::string& directory,
-                                                      FileSystem* files) {
+                                                      FileSystem* files,
+                                                      const std::vector<std::string>& same_names) {
   const std::string path = JoinPath(directory, kConfigFileName);
   const absl::StatusOr<FileInfo> info = files->Examine(directory);
   if (absl::IsNotFound(info.status()) || (info.ok() && !info->is_directory)) {
@@ -278,9 +292,10 @@ absl::StatusOr<ModelDescription> ReadModelDescription(const std::string& directo
   if (!info.ok()) return info.status();
   MT_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, path, kConfigBytesMax));
   MT_ASSIGN_OR_RETURN(ModelDescription model, ParseModelDescription(text, path));
-  if (model.wrapper.is_there()) MT_RETURN_IF_ERROR(ReadWrapperNames(files, directory, model));
+  const std::string named = DirectoryOfNames(files, directory, same_names);
+  if (model.wrapper.is_there()) MT_RETURN_IF_ERROR(ReadWrapperNames(files, named, model));
   if (MostExperts(model) == 0) return model;
-  const absl::StatusOr<std::set<std::string>> names = ReadHfTensorNames(files, directory);
+  const absl::StatusOr<std::set<std::string>> names = ReadHfTensorNames(files, named);
   if (absl::IsNotFound(names.status())) return model;  // a configuration alone
   if (!names.ok()) return names.status();
   const auto has = [&](const std::string& name) {

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/base/file.h"
@@ -29,8 +30,13 @@ absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view json,
 // too, their names tell whether experts lie apart or stacked. Returns NotFound if there is no such
 // directory or file, OutOfRange if the file is longer than kConfigBytesMax, the errors of reading,
 // and those of ParseModelDescription, FindHfWeightFiles and SafetensorsReader::Open.
-absl::StatusOr<ModelDescription> ReadModelDescription(const std::string& directory,
-                                                      FileSystem* files = PosixFileSystem());
+//
+// Where files of the directory's weights are missing, the names are those of the first directory of
+// `same_names` that has all of its own: a run goes on from a checkpoint without the weights that it
+// began with.
+absl::StatusOr<ModelDescription> ReadModelDescription(
+    const std::string& directory, FileSystem* files = PosixFileSystem(),
+    const std::vector<std::string>& same_names = {});
 
 }  // namespace megatrain
 

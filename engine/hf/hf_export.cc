@@ -68,23 +68,22 @@ absl::Status CheckReplaceable(FileSystem* files, const std::string& directory,
   return absl::OkStatus();
 }
 
-absl::Status AppendTensor(const Tile& tile, const TensorSpec& tensor, DType dtype,
-                          SafetensorsWriter* writer) {
+absl::Status GiveTensor(const Tile& tile, const TensorSpec& tensor, DType dtype, TensorSink sink) {
   const Tile place = PlaceOf(tile, tensor);
   dtype = WeightDType(tensor, dtype);
   const int64_t size = DTypeBytes(dtype);
   std::vector<char> chunk;
   for (const TensorRun& run : RunsOf(tensor)) {
     if (place.weight_dtype == dtype) {
-      MT_RETURN_IF_ERROR(writer->Append(static_cast<const char*>(place.weights) + run.place * size,
-                                        run.elements * size));
+      MT_RETURN_IF_ERROR(sink(static_cast<const char*>(place.weights) + run.place * size,
+                              run.elements * size));
       continue;
     }
     chunk.resize(std::min(run.elements, kChunkElements) * size);
     for (int64_t done = 0; done < run.elements;) {
       const int64_t elements = std::min(run.elements - done, kChunkElements);
       LoadMaster(place, run.place + done, elements, dtype, chunk.data());
-      MT_RETURN_IF_ERROR(writer->Append(chunk.data(), elements * size));
+      MT_RETURN_IF_ERROR(sink(chunk.data(), elements * size));
       done += elements;
     }
   }
@@ -112,22 +111,23 @@ absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& lay
                      "overwritten. Give another output directory"));
   }
   MT_RETURN_IF_ERROR(CheckReplaceable(files, target, layout));
-  MT_ASSIGN_OR_RETURN(const CarriedTensors carried,
-                      CarriedTensors::Open(files, source.directory, layout.model.wrapper));
+  MT_ASSIGN_OR_RETURN(
+      const CarriedTensors carried,
+      CarriedTensors::Open(files, source.directory, layout.model.wrapper, source.carried_digest));
   return ReplaceDirectory(files, target, [&](const std::string& temporary) -> absl::Status {
     MT_RETURN_IF_ERROR(CopyHfSideFiles(files, source, weight_dtype, temporary).status());
     int current = -1;
     Tile tile;
     return WriteHfWeights(
         files, temporary, layout, weight_dtype, shard_bytes,
-        [&](int index, const TensorSpec& tensor, SafetensorsWriter* writer) {
+        [&](int index, const TensorSpec& tensor, TensorSink sink) {
           if (index != current) {
             absl::StatusOr<Tile> next = get_tile(index);
             if (!next.ok()) return next.status();
             tile = *next;
             current = index;
           }
-          return AppendTensor(tile, tensor, weight_dtype, writer);
+          return GiveTensor(tile, tensor, weight_dtype, sink);
         },
         carried);
   });

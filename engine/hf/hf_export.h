@@ -19,10 +19,9 @@ namespace megatrain {
 // Writes a Hugging Face directory: config.json as RewriteConfigDType changes it, the tokenizer and
 // generation files of `source`, and the weights as model.safetensors or as shards of at
 // most `shard_bytes` with an index. What a wrapper carries is copied from `source`, whose
-// directory must still have it. `get_tile(i)` is called on the calling thread, in the order of
-// WriteHfWeights: once for each tile in forward order, but again for tiles of stacked experts and
-// those with buffers. The tile must stay valid until the next call. Its weights may have another
-// type than `weight_dtype`.
+// directory must still have it. `get_tile(i)` is called on the calling thread, once for each tile
+// in forward order. The tile must stay valid until the next call. Its weights may have another type
+// than `weight_dtype`.
 //
 // An existing `directory` that is not empty is replaced only if it is an export of a model with the
 // same tensors and holds nothing else. Any other directory, and that of `source`, is

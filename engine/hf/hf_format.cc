@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/json.h"
 #include "engine/base/status.h"
+#include "engine/hf/config/model_family.h"
 #include "engine/hf/safetensors.h"
 
 namespace megatrain {
@@ -19,6 +20,15 @@ namespace {
 
 constexpr char kTemplateFileName[] = "chat_template.jinja";
 constexpr char kTemplateSuffix[] = ".jinja";
+
+// Changes the configuration to that of files without the tensors that the family ignores.
+void WithoutIgnoredTensors(nlohmann::ordered_json& config) {
+  if (!config.contains("model_type") || !config["model_type"].is_string()) return;
+  const ModelFamily* const family = FindModelFamily(config["model_type"].get<std::string>());
+  if (family == nullptr || family->ignored.count_key.empty()) return;
+  const auto count = config.find(family->ignored.count_key);
+  if (count != config.end()) *count = 0;
+}
 
 }  // namespace
 
@@ -116,6 +126,16 @@ absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::st
   return found;
 }
 
+absl::Status CheckHfWeightFilesExist(FileSystem* files, const std::string& directory) {
+  MT_ASSIGN_OR_RETURN(const HfWeightFiles found, FindHfWeightFiles(files, directory));
+  for (const std::string& path : found.paths) {
+    if (!files->FileExists(path)) {
+      return absl::NotFoundError(absl::StrCat(path, " is missing, and ", found.index, " names it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::set<std::string>> ReadHfTensorNames(FileSystem* files,
                                                         const std::string& directory) {
   MT_ASSIGN_OR_RETURN(const HfWeightFiles found, FindHfWeightFiles(files, directory));
@@ -135,11 +155,13 @@ absl::StatusOr<std::string> RewriteConfigDType(std::string_view text, DType weig
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not an object"));
   }
   const char* const name = weight_dtype == DType::kBF16 ? "bfloat16" : "float32";
+  WithoutIgnoredTensors(root);
   const bool has_dtype = root.contains("dtype");
   if (has_dtype) root["dtype"] = name;
   if (!has_dtype || root.contains("torch_dtype")) root["torch_dtype"] = name;
   root.erase("quantization_config");
   if (root.contains("text_config") && root["text_config"].is_object()) {
+    WithoutIgnoredTensors(root["text_config"]);
     for (const char* const key : {"dtype", "torch_dtype"}) {
       if (root["text_config"].contains(key)) root["text_config"][key] = name;
     }

@@ -22,6 +22,10 @@ inline constexpr char kConfigFileName[] = "config.json";
 // The largest config.json that is accepted. Ordinary ones have a few KB.
 inline constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
 
+// The names of the two ends of a text model, which may be tied.
+inline constexpr char kEmbeddingTensorName[] = "model.embed_tokens.weight";
+inline constexpr char kHeadTensorName[] = "lm_head.weight";
+
 // The names of the only file of weights, or of the index that maps each tensor to its shard.
 inline constexpr char kHfWeightsFileName[] = "model.safetensors";
 inline constexpr char kHfIndexFileName[] = "model.safetensors.index.json";
@@ -88,6 +92,9 @@ struct HfWeightFiles {
 // Finds the files without opening the weights; an index is read. Returns NotFound, naming the files
 // that were looked for, and the errors of ParseHfIndex.
 absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::string& directory);
+// Returns OK if the files of the weights are there, NotFound, naming a missing one, if they are
+// not, and the errors of FindHfWeightFiles.
+absl::Status CheckHfWeightFilesExist(FileSystem* files, const std::string& directory);
 
 // Returns the names of the whole tensors, from the index or the header of the only file. Returns
 // the errors of FindHfWeightFiles and of SafetensorsReader::Open.
@@ -95,8 +102,9 @@ absl::StatusOr<std::set<std::string>> ReadHfTensorNames(FileSystem* files,
                                                         const std::string& directory);
 
 // Returns the text of a config.json for weights of `weight_dtype`: `dtype` and `torch_dtype`, or a
-// new torch_dtype if it has neither, say that, and quantization_config is gone. All other keys and
-// their order are kept. Returns InvalidArgument, beginning with `path`, if `json` is not an object.
+// new torch_dtype if it has neither, say that, quantization_config is gone, and the family's
+// IgnoredTensors::count_key is 0. All other keys and their order are kept. Returns InvalidArgument,
+// beginning with `path`, if `json` is not an object.
 absl::StatusOr<std::string> RewriteConfigDType(std::string_view json, DType weight_dtype,
                                                const std::string& path);
 
@@ -109,6 +117,8 @@ struct HfSideFiles {
   // A Jinja program that takes the place of all chat templates of the directory; "" for none. (The
   // one in tokenizer_config.json stays, and chat_template.jinja goes before it.)
   std::string chat_template;
+  // The digest that the tensors which a wrapper carries must have (CarriedTensors); "" for any.
+  std::string carried_digest;
 };
 
 // Writes `to`/config.json with the source's content as RewriteConfigDType changes it, and copies

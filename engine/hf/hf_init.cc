@@ -29,9 +29,9 @@ absl::StatusOr<Preset> FindPreset(const std::string& name) {
                                                  absl::StrJoin(PresetNames(), ", ")));
 }
 
-absl::Status AppendRandomTensor(const ModelDescription& config, uint64_t seed,
-                                const TensorSpec& tensor, DType dtype, ThreadPool* pool,
-                                SafetensorsWriter* writer) {
+absl::Status GiveRandomTensor(const ModelDescription& config, uint64_t seed,
+                              const TensorSpec& tensor, DType dtype, ThreadPool* pool,
+                              TensorSink sink) {
   dtype = WeightDType(tensor, dtype);
   const int64_t chunk_elements = std::min(tensor.elements, kChunkElements);
   std::vector<float> values(chunk_elements);
@@ -45,7 +45,7 @@ absl::Status AppendRandomTensor(const ModelDescription& config, uint64_t seed,
       for (int64_t i = 0; i < elements; ++i) rounded[i] = EncodeMaster(values[i]).weight;
       data = rounded.data();
     }
-    MT_RETURN_IF_ERROR(writer->Append(data, elements * DTypeBytes(dtype)));
+    MT_RETURN_IF_ERROR(sink(data, elements * DTypeBytes(dtype)));
     done += elements;
   }
   return absl::OkStatus();
@@ -88,9 +88,8 @@ absl::Status InitializeHfDirectory(const std::string& preset_name, uint64_t seed
     }
     if (config_only) return absl::OkStatus();
     return WriteHfWeights(files, temporary, BuildModelLayout(config), preset.dtype, kHfShardBytes,
-                          [&](int, const TensorSpec& tensor, SafetensorsWriter* writer) {
-                            return AppendRandomTensor(config, seed, tensor, preset.dtype, pool,
-                                                      writer);
+                          [&](int, const TensorSpec& tensor, TensorSink sink) {
+                            return GiveRandomTensor(config, seed, tensor, preset.dtype, pool, sink);
                           });
   });
 }

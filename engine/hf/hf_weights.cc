@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/hf/experts/mxfp4.h"
+#include "engine/hf/hf_format.h"
 #include "engine/hf/master_convert.h"
 #include "engine/hf/weight_files.h"
 
@@ -14,8 +15,6 @@ namespace megatrain {
 namespace {
 
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
-constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
-constexpr char kHeadName[] = "lm_head.weight";
 // The decoding of MXFP4 takes strips of so many rows, and of so many blocks of each: 1 MiB of
 // values.
 constexpr int64_t kStripRows = 64;
@@ -49,19 +48,10 @@ class Weights : public HfWeights {
  private:
   // transformers does not tie a head that differs from the embedding, whatever config.json says.
   absl::Status CompareTiedHead(const StoredTensor& embedding) const {
-    const StoredTensor* const found = files_->Find(layout_.model.wrapper.OnDisk(kHeadName));
+    const StoredTensor* const found = files_->Find(layout_.model.wrapper.OnDisk(kHeadTensorName));
     if (found == nullptr) return absl::OkStatus();
     const StoredTensor& head = *found;
-    bool same = head.tensor->dtype == embedding.tensor->dtype &&
-                head.tensor->shape == embedding.tensor->shape;
-    std::vector<char> left(kChunkBytes), right(kChunkBytes);
-    for (int64_t done = 0; same && done < embedding.tensor->bytes();) {
-      const int64_t bytes = std::min(embedding.tensor->bytes() - done, kChunkBytes);
-      MT_RETURN_IF_ERROR(embedding.reader->Read(*embedding.tensor, done, left.data(), bytes));
-      MT_RETURN_IF_ERROR(head.reader->Read(*head.tensor, done, right.data(), bytes));
-      same = std::equal(left.begin(), left.begin() + bytes, right.begin());
-      done += bytes;
-    }
+    MT_ASSIGN_OR_RETURN(const bool same, SameBeginning(embedding, head, embedding.tensor->bytes()));
     if (same) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
         directory_, ": tensor \"", head.tensor->name, "\" differs from \"", embedding.tensor->name,
@@ -74,7 +64,7 @@ class Weights : public HfWeights {
     const WeightSource& source = files_->SourceOf(tensor.name);
     const Tile place = PlaceOf(tile, tensor);
     if (source.parts.empty()) return LoadMxfp4(tensor, source, place);
-    if (layout_.model.tied_embeddings && tensor.name == kEmbeddingName) {
+    if (layout_.model.tied_embeddings && tensor.name == kEmbeddingTensorName) {
       MT_RETURN_IF_ERROR(CompareTiedHead(source.parts.front().stored));
     }
     for (const TensorRun& run : RunsOf(tensor)) {

@@ -23,9 +23,9 @@ class HfWeights {
   // shape and dtype F32, F16 or BF16; one that stacks experts may lie in parts (HfPartName), and a
   // transposed one may be in MXFP4, as NAME_blocks and NAME_scales. No other tensors may be there,
   // except known buffers such as rotary inv_freq, the duplicate of a tied head, those that a
-  // wrapper carries, and layers behind the last that predict later tokens. Returns NotFound if
-  // there are no weights, and InvalidArgument, naming the tensors that are wrong. `files` must
-  // outlive the result; `layout` is copied.
+  // wrapper carries, and those that the model's family ignores. Returns NotFound if there are no
+  // weights, and InvalidArgument, naming the tensors that are wrong. `files` must outlive the
+  // result; `layout` is copied.
   static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory,
                                                          const ModelLayout& layout,
                                                          FileSystem* files = PosixFileSystem());

@@ -1,8 +1,10 @@
 #include "engine/hf/hf_writer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,32 +13,27 @@
 #include "engine/base/status.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/master_convert.h"
+#include "engine/hf/placed_writer.h"
+#include "engine/hf/safetensors.h"
 
 namespace megatrain {
 namespace {
 
-struct Item {
-  int tile;
-  const TensorSpec* tensor;
-};
-// The parts of a whole tensor in their order; most have one.
-using Parts = std::vector<Item>;
-
-// Returns the tensors of the model, ordered by their first parts.
-std::vector<Parts> WholeTensors(const ModelLayout& layout) {
-  std::vector<Parts> tensors;
-  std::map<std::string_view, size_t> begun;  // of those with several parts
-  ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
-    if (tensor.elements < tensor.whole_elements()) {
-      const auto [place, is_new] = begun.insert({tensor.name, tensors.size()});
-      if (!is_new) {
-        tensors[place->second].push_back({tile, &tensor});
-        return;
-      }
+// Returns the tensors of the model, ordered by their first parts. Those that lie in several tiles
+// are there once.
+std::vector<const TensorSpec*> WholeTensors(const ModelLayout& layout) {
+  std::vector<const TensorSpec*> tensors;
+  std::set<std::string_view> begun;
+  ForEachTensor(layout, [&](int, const TensorSpec& tensor) {
+    if (tensor.elements == tensor.whole_elements() || begun.insert(tensor.name).second) {
+      tensors.push_back(&tensor);
     }
-    tensors.push_back({{tile, &tensor}});
   });
   return tensors;
+}
+
+int64_t WholeBytes(const TensorSpec& tensor, DType dtype) {
+  return tensor.whole_elements() * DTypeBytes(WeightDType(tensor, dtype));
 }
 
 // An upper bound of a tensor's entry in the header, name apart: keys, punctuation, dtype (80
@@ -45,27 +42,103 @@ constexpr int64_t kHeaderEntryBytes = 160;
 // Length, __metadata__, padding.
 constexpr int64_t kHeaderFixedBytes = 64;
 
-std::vector<std::vector<Parts>> CutIntoShards(const ModelLayout& layout, DType dtype,
-                                              int64_t shard_bytes) {
-  std::vector<std::vector<Parts>> shards(1);
+using Shard = std::vector<const TensorSpec*>;
+
+std::vector<Shard> CutIntoShards(const ModelLayout& layout, DType dtype, int64_t shard_bytes) {
+  std::vector<Shard> shards(1);
   int64_t bytes = kHeaderFixedBytes;
-  for (Parts& parts : WholeTensors(layout)) {
-    const TensorSpec& tensor = *parts.front().tensor;
-    const int64_t more = tensor.whole_elements() * DTypeBytes(WeightDType(tensor, dtype)) +
-                         kHeaderEntryBytes + static_cast<int64_t>(tensor.name_on_disk().size());
+  for (const TensorSpec* const tensor : WholeTensors(layout)) {
+    const int64_t more = WholeBytes(*tensor, dtype) + kHeaderEntryBytes +
+                         static_cast<int64_t>(tensor->name_on_disk().size());
     if (!shards.back().empty() && bytes + more > shard_bytes) {
       shards.emplace_back();
       bytes = kHeaderFixedBytes;
     }
     bytes += more;
-    shards.back().push_back(std::move(parts));
+    shards.back().push_back(tensor);
   }
-  for (std::vector<Parts>& shard : shards) {
+  for (Shard& shard : shards) {
     std::stable_partition(shard.begin(), shard.end(),
-                          [](const Parts& parts) { return parts.front().tensor->is_buffer; });
+                          [](const TensorSpec* tensor) { return tensor->is_buffer; });
   }
   return shards;
 }
+
+// The files of a model's weights while they are written. A file is open from its first tensor's
+// data to its last one's.
+class ShardFiles {
+ public:
+  ShardFiles(FileSystem* files, std::string directory, DType dtype)
+      : files_(files), directory_(std::move(directory)), dtype_(dtype) {}
+
+  // Adds a file with these tensors, in their order.
+  absl::Status Add(const std::string& name, const Shard& tensors) {
+    File file = {JoinPath(directory_, name), "", 0, nullptr};
+    std::vector<SafetensorsDeclaration> declarations;
+    for (const TensorSpec* const tensor : tensors) {
+      declarations.push_back(
+          {tensor->name_on_disk(), DTypeName(WeightDType(*tensor, dtype_)), tensor->shape});
+    }
+    int64_t data_bytes = 0;
+    MT_ASSIGN_OR_RETURN(file.header, MakeSafetensorsHeader(declarations, file.path, &data_bytes));
+    file.bytes = std::ssize(file.header);
+    for (const TensorSpec* const tensor : tensors) {
+      places_[tensor->name] = {file_list_.size(), file.bytes};
+      weight_map_[tensor->name_on_disk()] = name;
+      file.bytes += WholeBytes(*tensor, dtype_);
+    }
+    total_bytes_ += data_bytes;
+    file_list_.push_back(std::move(file));
+    return absl::OkStatus();
+  }
+
+  // Writes `bytes` bytes of a tensor from its byte `begin` on.
+  absl::Status Write(const TensorSpec& tensor, int64_t begin, const void* data, int64_t bytes) {
+    const Place& place = places_.at(tensor.name);
+    File& file = file_list_[place.file];
+    if (file.writer == nullptr) {
+      MT_ASSIGN_OR_RETURN(file.writer, PlacedWriter::Create(files_, file.path, file.bytes));
+      MT_RETURN_IF_ERROR(file.writer->Write(0, file.header.data(), std::ssize(file.header)));
+    }
+    MT_RETURN_IF_ERROR(file.writer->Write(place.offset + begin, data, bytes));
+    if (file.writer->missing() > 0) return absl::OkStatus();
+    MT_RETURN_IF_ERROR(file.writer->Finish());
+    file.writer = nullptr;
+    return absl::OkStatus();
+  }
+
+  // Returns Internal if a file is not whole.
+  absl::Status CheckWhole() const {
+    for (const File& file : file_list_) {
+      if (file.writer == nullptr) continue;
+      return absl::InternalError(
+          absl::StrCat(file.path, ": ", file.writer->missing(), " bytes were not written"));
+    }
+    return absl::OkStatus();
+  }
+
+  HfWeightMap& weight_map() { return weight_map_; }
+  int64_t total_bytes() const { return total_bytes_; }  // of all tensors
+
+ private:
+  struct File {
+    std::string path, header;
+    int64_t bytes = 0;
+    std::unique_ptr<PlacedWriter> writer;
+  };
+  struct Place {
+    size_t file = 0;
+    int64_t offset = 0;  // in the file
+  };
+
+  FileSystem* const files_;
+  const std::string directory_;
+  const DType dtype_;
+  std::vector<File> file_list_;
+  std::map<std::string_view, Place> places_;  // by the tensor's name, of whole tensors
+  HfWeightMap weight_map_;
+  int64_t total_bytes_ = 0;
+};
 
 // Checks that nothing is at `path` but what an interrupted run left, which may be removed.
 absl::Status CheckLeftover(FileSystem* files, const std::string& path) {
@@ -86,43 +159,38 @@ absl::Status CheckLeftover(FileSystem* files, const std::string& path) {
 absl::Status WriteHfWeights(
     FileSystem* files, const std::string& directory, const ModelLayout& layout, DType dtype,
     int64_t shard_bytes,
-    absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, SafetensorsWriter* writer)>
-        emit,
+    absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, TensorSink sink)> emit,
     const CarriedTensors& carried) {
-  const std::vector<std::vector<Parts>> shards = CutIntoShards(layout, dtype, shard_bytes);
-  const auto file_count = static_cast<int64_t>(shards.size() + (carried.names().empty() ? 0 : 1));
-  HfWeightMap weight_map;
-  int64_t total_bytes = 0;
+  const std::vector<Shard> shards = CutIntoShards(layout, dtype, shard_bytes);
+  const int64_t file_count = std::ssize(shards) + (carried.names().empty() ? 0 : 1);
+  ShardFiles written(files, directory, dtype);
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string name =
         file_count == 1 ? kHfWeightsFileName : HfShardName(static_cast<int64_t>(i) + 1, file_count);
-    std::vector<SafetensorsDeclaration> tensors;
-    for (const Parts& parts : shards[i]) {
-      const TensorSpec& tensor = *parts.front().tensor;
-      const std::string& stored = tensor.name_on_disk();
-      tensors.push_back({stored, DTypeName(WeightDType(tensor, dtype)), tensor.shape});
-      weight_map[stored] = name;
-    }
-    MT_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsWriter> writer,
-                        SafetensorsWriter::Create(files, JoinPath(directory, name), tensors));
-    for (const Parts& parts : shards[i]) {
-      for (const Item& item : parts) {
-        MT_RETURN_IF_ERROR(emit(item.tile, *item.tensor, writer.get()));
-      }
-    }
-    MT_RETURN_IF_ERROR(writer->Finish());
-    total_bytes += writer->data_bytes();
+    MT_RETURN_IF_ERROR(written.Add(name, shards[i]));
   }
+  for (int tile = 0; tile < layout.tile_count(); ++tile) {
+    for (const TensorSpec& tensor : layout.tiles[tile].tensors) {
+      int64_t at = tensor.source_begin * DTypeBytes(WeightDType(tensor, dtype));
+      MT_RETURN_IF_ERROR(emit(tile, tensor, [&](const void* data, int64_t bytes) -> absl::Status {
+        MT_RETURN_IF_ERROR(written.Write(tensor, at, data, bytes));
+        at += bytes;
+        return absl::OkStatus();
+      }));
+    }
+  }
+  MT_RETURN_IF_ERROR(written.CheckWhole());
   if (file_count == 1) return absl::OkStatus();
+  int64_t total_bytes = written.total_bytes();
   if (!carried.names().empty()) {
     const std::string name = HfShardName(file_count, file_count);
-    for (const std::string& tensor : carried.names()) weight_map[tensor] = name;
+    for (const std::string& tensor : carried.names()) written.weight_map()[tensor] = name;
     MT_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsWriter> writer,
                         carried.Write(files, JoinPath(directory, name)));
     total_bytes += writer->data_bytes();
   }
   return WriteFileSynced(files, JoinPath(directory, kHfIndexFileName),
-                         MakeHfIndex(weight_map, total_bytes));
+                         MakeHfIndex(written.weight_map(), total_bytes));
 }
 
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,

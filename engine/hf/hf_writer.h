@@ -10,7 +10,6 @@
 #include "engine/base/dtype.h"
 #include "engine/base/file.h"
 #include "engine/hf/carried_tensors.h"
-#include "engine/hf/safetensors.h"
 #include "engine/model/model_layout.h"
 
 namespace megatrain {
@@ -18,21 +17,23 @@ namespace megatrain {
 // The default limit on the size of a weights file, as in transformers.
 inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 
+// Takes the data of a tensor, or of a part of one, in pieces of any size from its begin on.
+using TensorSink = absl::FunctionRef<absl::Status(const void* data, int64_t bytes)>;
+
 // Writes every tensor of `layout` as `dtype` (buffers as FP32) into `directory`, in files of at
-// most `shard_bytes`. A single tensor that is larger gets a file of its own. `emit` must append the
-// whole data of the given tensor, or part of a tensor, to the writer; its error is returned. Syncs
+// most `shard_bytes`. A single tensor that is larger gets a file of its own. `emit` must give the
+// whole data of the given tensor, or part of a tensor, to `sink`; its error is returned. Syncs
 // each file but not the directory.
 //
-// Tensors are emitted in forward order, except that a file begins with its buffers, so that every
-// tensor is aligned to its element size, and that all parts of a tensor follow its first one. Tiles
-// of stacked experts therefore come up once for each of their tensors.
+// Tensors are emitted tile by tile, each tile once, in forward order. Their data goes straight to
+// its place: in a file whole tensors follow one another, its buffers first, so that every tensor is
+// aligned to its element size. The files that have all their tensors are closed.
 //
 // The tensors of `carried`, if there are any, have one more file, the last one.
 absl::Status WriteHfWeights(
     FileSystem* files, const std::string& directory, const ModelLayout& layout, DType dtype,
     int64_t shard_bytes,
-    absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, SafetensorsWriter* writer)>
-        emit,
+    absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, TensorSink sink)> emit,
     const CarriedTensors& carried = {});
 
 // Replaces `directory` by a new one:

@@ -89,7 +89,7 @@ absl::StatusOr<SafetensorsTensor> ParseTensor(const std::string& name, const nlo
   if (!has_offsets) return malformed("no data_offsets");
   const SafetensorsDType* const dtype = FindDType(tensor.dtype);
   if (dtype == nullptr) return malformed(absl::StrCat("unknown dtype \"", tensor.dtype, "\""));
-  const std::string shape = absl::StrCat("shape [", absl::StrJoin(tensor.shape, ", "), "]");
+  const std::string shape = absl::StrCat("shape ", ShapeText(tensor.shape));
   const std::optional<int64_t> elements = CheckedProduct(tensor.shape);
   if (!elements) return malformed(absl::StrCat("the product of ", shape, " overflows"));
   tensor.elements = *elements;
@@ -108,6 +108,10 @@ absl::StatusOr<SafetensorsTensor> ParseTensor(const std::string& name, const nlo
 }
 
 }  // namespace
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
 
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, int64_t file_bytes,
                                                          const std::string& path) {
@@ -262,8 +266,8 @@ absl::StatusOr<std::string> MakeSafetensorsHeader(
         dtype && elements && *elements >= 0 ? DataBytes(*elements, *dtype) : std::nullopt;
     if (!bytes || __builtin_add_overflow(total, *bytes, &total)) {
       return Malformed(
-          path, absl::StrCat("tensor \"", tensor.name, "\" of dtype ", tensor.dtype, " and shape [",
-                             absl::StrJoin(tensor.shape, ", "), "] cannot be written"));
+          path, absl::StrCat("tensor \"", tensor.name, "\" of dtype ", tensor.dtype, " and shape ",
+                             ShapeText(tensor.shape), " cannot be written"));
     }
   }
   std::string header = MakeHeader(tensors, data_bytes);

@@ -16,6 +16,9 @@
 
 namespace megatrain {
 
+// Returns the shape for messages: "[2, 3]".
+std::string ShapeText(const std::vector<int64_t>& shape);
+
 struct SafetensorsTensor {
   std::string name;
   std::string dtype;           // the format's name: "BF16"

@@ -11,13 +11,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/status.h"
+#include "engine/hf/config/ignored_tensors.h"
 #include "engine/hf/experts/mxfp4.h"
 #include "engine/hf/hf_format.h"
 
 namespace megatrain {
 namespace {
 
-constexpr char kHeadName[] = "lm_head.weight";
+// Two tensors are compared in pieces of this size.
+constexpr int64_t kChunkBytes = int64_t{1} << 20;
 constexpr char kBlocksSuffix[] = "_blocks";
 constexpr char kScalesSuffix[] = "_scales";
 // A message names this many tensors; of the rest it gives the number.
@@ -28,10 +30,6 @@ std::optional<FileDType> ParseFileDType(const std::string& name) {
   if (name == "F16") return FileDType::kF16;
   if (name == "BF16") return FileDType::kBF16;
   return std::nullopt;
-}
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
 // Returns true for tensors that old files carry although they follow from the configuration.
@@ -53,10 +51,14 @@ class Finder {
       if (!problem.empty()) problems.push_back(std::move(problem));
     });
     const WrapperDescription& wrapper = layout_.model.wrapper;
-    for (const auto& [name, stored] : stored_) {
+    std::set<std::string> names;
+    for (const auto& [name, stored] : stored_) names.insert(name);
+    const std::map<std::string, std::string> ignored = FindIgnoredTensors(layout_.model, names);
+    for (const std::string& name : names) {
       // With tied embeddings the head is the embedding; HfWeights compares its duplicate.
-      const bool tied_head = layout_.model.tied_embeddings && name == wrapper.OnDisk(kHeadName);
-      if (used_.contains(name) || tied_head || IsKnownBuffer(name) || IsOfLaterPredictor(name) ||
+      const bool tied_head =
+          layout_.model.tied_embeddings && name == wrapper.OnDisk(kHeadTensorName);
+      if (used_.contains(name) || tied_head || IsKnownBuffer(name) || ignored.contains(name) ||
           wrapper.Carries(name)) {
         continue;
       }
@@ -167,18 +169,6 @@ class Finder {
                         source.tensor->dtype, ", config.json says ", ShapeText(shape), " of U8");
   }
 
-  // Heads that predict tokens after the next one (DeepSeek V3, GLM-4.5) lie in layers behind the
-  // model's. transformers passes over them too.
-  bool IsOfLaterPredictor(const std::string& name) const {
-    const std::string prefix = layout_.model.wrapper.OnDisk("model.layers.");
-    if (!absl::StartsWith(name, prefix)) return false;
-    const std::string number =
-        name.substr(prefix.size(), name.find('.', prefix.size()) - prefix.size());
-    int64_t layer = 0;
-    return absl::SimpleAtoi(number, &layer) && layer >= layout_.model.layer_count() &&
-           stored_.contains(absl::StrCat(prefix, number, ".eh_proj.weight"));
-  }
-
   const ModelLayout& layout_;
   const std::map<std::string, StoredTensor>& stored_;
   std::set<std::string> used_;  // names in the files
@@ -186,14 +176,31 @@ class Finder {
 
 }  // namespace
 
-absl::Status WeightFiles::OpenAll(FileSystem* files, const std::string& directory) {
+absl::StatusOr<bool> SameBeginning(const StoredTensor& a, const StoredTensor& b,
+                                   int64_t bytes_max) {
+  if (a.tensor->dtype != b.tensor->dtype || a.tensor->shape != b.tensor->shape) return false;
+  std::vector<char> left(kChunkBytes), right(kChunkBytes);
+  bool same = true;
+  const int64_t end = std::min(a.tensor->bytes(), bytes_max);
+  for (int64_t done = 0; same && done < end;) {
+    const int64_t bytes = std::min(end - done, kChunkBytes);
+    MT_RETURN_IF_ERROR(a.reader->Read(*a.tensor, done, left.data(), bytes));
+    MT_RETURN_IF_ERROR(b.reader->Read(*b.tensor, done, right.data(), bytes));
+    same = std::equal(left.begin(), left.begin() + bytes, right.begin());
+    done += bytes;
+  }
+  return same;
+}
+
+absl::StatusOr<StoredTensors> StoredTensors::Open(FileSystem* files, const std::string& directory) {
   MT_ASSIGN_OR_RETURN(const HfWeightFiles found, FindHfWeightFiles(files, directory));
+  StoredTensors tensors;
   for (const std::string& path : found.paths) {
     MT_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader,
                         SafetensorsReader::Open(files, path));
-    readers_.push_back(std::move(reader));
-    for (const SafetensorsTensor& tensor : readers_.back()->header().tensors) {
-      const auto [place, is_new] = stored_.insert({tensor.name, {readers_.back().get(), &tensor}});
+    const SafetensorsReader& opened = *tensors.readers_.emplace_back(std::move(reader));
+    for (const SafetensorsTensor& tensor : opened.header().tensors) {
+      const auto [place, is_new] = tensors.by_name_.insert({tensor.name, {&opened, &tensor}});
       if (!is_new) {
         return absl::InvalidArgumentError(
             absl::StrCat("tensor \"", tensor.name,
@@ -202,23 +209,36 @@ absl::Status WeightFiles::OpenAll(FileSystem* files, const std::string& director
     }
   }
   for (const auto& [name, file] : found.weight_map) {
-    const StoredTensor* const stored = Find(name);
+    const StoredTensor* const stored = tensors.Find(name);
     const std::string path = JoinPath(directory, file);
     if (stored == nullptr || stored->reader->path() != path) {
       return absl::InvalidArgumentError(
           absl::StrCat(found.index, ": tensor \"", name, "\" is not in ", path));
     }
   }
-  return absl::OkStatus();
+  return tensors;
+}
+
+absl::StatusOr<std::string> DescribeIgnoredTensors(FileSystem* files, const std::string& directory,
+                                                   const ModelDescription& model) {
+  const absl::StatusOr<std::set<std::string>> names = ReadHfTensorNames(files, directory);
+  if (absl::IsNotFound(names.status())) return "";  // a configuration alone
+  if (!names.ok()) return names.status();
+  return DescribeIgnoredTensors(model, *names);
+}
+
+const StoredTensor* StoredTensors::Find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &found->second;
 }
 
 absl::StatusOr<std::unique_ptr<WeightFiles>> WeightFiles::Open(FileSystem* files,
                                                                const std::string& directory,
                                                                const ModelLayout& layout) {
   auto opened = std::make_unique<WeightFiles>();
-  MT_RETURN_IF_ERROR(opened->OpenAll(files, directory));
+  MT_ASSIGN_OR_RETURN(opened->stored_, StoredTensors::Open(files, directory));
   const std::vector<std::string> problems =
-      Finder(layout, opened->stored_).FindAll(opened->sources_);
+      Finder(layout, opened->stored_.by_name()).FindAll(opened->sources_);
   if (problems.empty()) return opened;
   const size_t named = std::min(problems.size(), kProblemsNamedMax);
   std::string text = absl::StrJoin(problems.begin(), problems.begin() + named, "; ");
@@ -226,11 +246,6 @@ absl::StatusOr<std::unique_ptr<WeightFiles>> WeightFiles::Open(FileSystem* files
     absl::StrAppend(&text, "; and ", problems.size() - named, " more tensors like these");
   }
   return absl::InvalidArgumentError(absl::StrCat(directory, ": ", text));
-}
-
-const StoredTensor* WeightFiles::Find(const std::string& name) const {
-  const auto found = stored_.find(name);
-  return found == stored_.end() ? nullptr : &found->second;
 }
 
 }  // namespace megatrain

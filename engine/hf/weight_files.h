@@ -23,6 +23,34 @@ struct StoredTensor {
   const SafetensorsTensor* tensor = nullptr;
 };
 
+// Returns whether two tensors have the same type and shape and begin with the same `bytes_max`
+// bytes. Returns the errors of reading.
+absl::StatusOr<bool> SameBeginning(const StoredTensor& a, const StoredTensor& b, int64_t bytes_max);
+
+// All tensors in the files of a directory, which stay open. Thread safety: const methods may be
+// called from several threads.
+class StoredTensors {
+ public:
+  // Opens the files. Returns the errors of FindHfWeightFiles and SafetensorsReader::Open, and
+  // InvalidArgument for a tensor that is in two files or not where the index says. `files` must
+  // outlive the result.
+  static absl::StatusOr<StoredTensors> Open(FileSystem* files, const std::string& directory);
+
+  // Returns the tensor of that name in the files, or null.
+  const StoredTensor* Find(const std::string& name) const;
+  const std::map<std::string, StoredTensor>& by_name() const { return by_name_; }
+
+ private:
+  std::vector<std::unique_ptr<SafetensorsReader>> readers_;
+  std::map<std::string, StoredTensor> by_name_;
+};
+
+// Returns a line for people about the tensors in `directory` that the model's family ignores
+// (engine/hf/config/ignored_tensors.h), "" if there are none or no weights. Returns the errors of
+// ReadHfTensorNames.
+absl::StatusOr<std::string> DescribeIgnoredTensors(FileSystem* files, const std::string& directory,
+                                                   const ModelDescription& model);
+
 // Where the values of a tensor of the model are: in parts, or in MXFP4.
 struct WeightSource {
   struct Part {
@@ -48,13 +76,10 @@ class WeightFiles {
   // Returns where the tensor of that name is. REQUIRES: it is one of the layout.
   const WeightSource& SourceOf(const std::string& name) const { return sources_.at(name); }
   // Returns the tensor of that name in the files, or null.
-  const StoredTensor* Find(const std::string& name) const;
+  const StoredTensor* Find(const std::string& name) const { return stored_.Find(name); }
 
  private:
-  absl::Status OpenAll(FileSystem* files, const std::string& directory);
-
-  std::vector<std::unique_ptr<SafetensorsReader>> readers_;
-  std::map<std::string, StoredTensor> stored_;   // by the names in the files
+  StoredTensors stored_;
   std::map<std::string, WeightSource> sources_;  // by the names of the layout
 };
 

@@ -188,7 +188,7 @@ class Bench {
     args.dtype = dtype;
     args.tokens = s_.tokens;
     args.heads = args.kv_heads = s_.hidden / s_.head_dim;
-    args.head_dim = s_.head_dim;
+    args.head_dim = args.value_dim = s_.head_dim;
     args.scale = 0.125f;
     args.document_starts = documents_.data();
     args.documents = 1;
@@ -237,7 +237,8 @@ class Bench {
                                                               .sequence = s_.tokens,
                                                               .heads = s_.hidden / s_.head_dim,
                                                               .kv_heads = s_.hidden / s_.head_dim,
-                                                              .head_dim = s_.head_dim});
+                                                              .head_dim = s_.head_dim,
+                                                              .value_dim = s_.head_dim});
   }
 
   absl::StatusOr<double> ElementRate(DType dtype) {

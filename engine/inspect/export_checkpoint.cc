@@ -14,23 +14,23 @@ namespace megatrain {
 
 absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
                               FileSystem* files) {
-  MT_ASSIGN_OR_RETURN(const CheckpointState state, ReadCheckpointState(checkpoint, files));
+  MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, files));
+  const DType dtype = manifest.state.weight_dtype;
   MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(checkpoint, files));
   // This verifies the files that are copied as they are. Tiles are verified while they are read.
   MT_RETURN_IF_ERROR(VerifyBeforeLoading(checkpoint, files));
   const ModelLayout layout = BuildModelLayout(config);
-  const size_t bytes =
-      static_cast<size_t>(layout.tile_elements_max * DTypeBytes(state.weight_dtype));
+  const size_t bytes = static_cast<size_t>(layout.tile_elements_max * DTypeBytes(dtype));
   const std::unique_ptr<void, decltype(&std::free)> weights(std::malloc(bytes), &std::free);
   if (weights == nullptr) return absl::ResourceExhaustedError("no memory for the largest tile");
   return ExportHfDirectory(
-      checkpoint, layout, state.weight_dtype,
+      checkpoint, layout, dtype,
       [&](int index) -> absl::StatusOr<Tile> {
         Tile tile;  // weights alone: the null sections are not read
         tile.layout = &layout.tiles[index];
-        tile.weight_dtype = state.weight_dtype;
+        tile.weight_dtype = dtype;
         tile.weights = weights.get();
-        MT_RETURN_IF_ERROR(LoadCheckpointTile(checkpoint, layout, index, tile, files));
+        MT_RETURN_IF_ERROR(LoadCheckpointTile(checkpoint, manifest, layout, index, tile, files));
         return tile;
       },
       directory, kHfShardBytes, files);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "engine/hf/inspect_model.h"
+#include "engine/inspect/inspect_model.h"
 
 namespace megatrain {
 

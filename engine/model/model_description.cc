@@ -38,13 +38,28 @@ std::string DescribeAttention(const AttentionDescription& a) {
   std::vector<std::string> traits = {
       absl::StrCat(a.heads, " heads (", a.kv_heads, " of keys and values) of ", a.head_dim),
       absl::StrFormat("scores times %.6g", a.score_scale)};
+  if (const LatentDescription& latent = a.latent; latent.is_there()) {
+    traits.push_back(absl::StrCat("values of ", latent.value_dim));
+    if (latent.query_rank > 0) {
+      traits.push_back(absl::StrCat("queries from latents of ", FormatCount(latent.query_rank)));
+    }
+    traits.push_back(absl::StrCat("keys and values from latents of ",
+                                  FormatCount(latent.key_value_rank), " beside one rotated end of ",
+                                  latent.rotary_dim, " for all keys"));
+  }
   if (a.window > 0) traits.push_back(absl::StrCat("window ", FormatCount(a.window)));
   if (a.softcap > 0) traits.push_back(absl::StrFormat("scores capped at %g", a.softcap));
   if (a.qk_norm == QkNorm::kHead) traits.push_back("norms of each query and key head");
   if (a.qk_norm == QkNorm::kFull) traits.push_back("norms of all queries and all keys");
   if (a.sinks) traits.push_back("a sink of each head");
+  if (a.key_set >= 0) {
+    traits.push_back(
+        absl::StrCat(a.projects_keys ? "makes" : "uses", " shared keys and values ", a.key_set));
+  }
   if (a.output_gate) traits.push_back("a gate of each result");
-  if (a.qkv_bias) traits.push_back("bias of q, k, v");
+  if (a.qkv_bias) {
+    traits.push_back(a.latent.is_there() ? "bias of latents" : "bias of q, k, v");
+  }
   if (a.output_bias) traits.push_back("bias of o");
   if (a.fused_qkv) traits.push_back("qkv fused on disk");
   if (a.query_rope < 0 && a.key_rope < 0) {
@@ -208,6 +223,18 @@ int64_t MostExperts(const ModelDescription& model) {
   int64_t most = 0;
   for (const LayerDescription& layer : model.layers) most = std::max(most, layer.experts.count);
   return most;
+}
+
+int MakerOfKeys(const ModelDescription& model, int key_set) {
+  int layer = 0;
+  while (model.layers[static_cast<size_t>(layer)].attention.key_set != key_set) ++layer;
+  return layer;
+}
+
+int LastUserOfKeys(const ModelDescription& model, int key_set) {
+  int layer = static_cast<int>(model.layer_count()) - 1;
+  while (model.layers[static_cast<size_t>(layer)].attention.key_set != key_set) --layer;
+  return layer;
 }
 
 const AttentionDescription& FirstAttention(const ModelDescription& model) {

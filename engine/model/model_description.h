@@ -33,6 +33,8 @@ struct RopeConfig {
   // yarn, longrope: multiplies cosine and sine; 0 = the type's own default (rope.h).
   double attention_factor = 0.0;
   bool truncate = true;  // yarn: round the corrected range to whole dimensions
+  // By which DeepSeek-V3 multiplies scores: (0.1 mscale_all_dim ln(factor) + 1)^2, or 1.
+  double score_factor = 1.0;
   // longrope, [rotary_dim / 2]: frequencies are divided by the first list where sequences have up
   // to original_positions tokens, by the second where they may be longer. It is
   // data.sequence_length that counts in training, and the longest prompt with its answer in
@@ -51,31 +53,69 @@ enum class QkNorm {
   kFull,  // all heads together, with a weight [heads head_dim]
 };
 
+// Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2): queries, and keys with values, are
+// projected to latents, normed, and projected to heads. The end of each query and key is rotated,
+// and that of keys is one for all heads, projected beside their latent.
+struct LatentDescription {
+  int64_t key_value_rank = 0;  // of the latent of keys and values; 0: there are no latents
+  int64_t query_rank = 0;      // 0: queries have no latent and are projected as usual
+  int64_t rotary_dim = 0;      // the last elements of queries and keys, which are rotated
+  int64_t value_dim = 0;       // of a head's values
+  double norm_epsilon = 1e-6;  // of the latents' norms
+
+  bool is_there() const { return key_value_rank > 0; }
+  friend bool operator==(const LatentDescription&, const LatentDescription&) = default;
+};
+
 // Causal self-attention with queries, keys and values projected from the same rows.
 struct AttentionDescription {
   int64_t heads = 0;     // of queries
   int64_t kv_heads = 0;  // of keys and values; divides heads
-  int64_t head_dim = 0;
+  int64_t head_dim = 0;  // of queries and keys
+  LatentDescription latent;
   double score_scale = 0.0;  // scores are score_scale * q.k
   int64_t window = 0;        // as AttentionShaping; 0: all earlier tokens
   double softcap = 0.0;      // as AttentionShaping; 0: none
   bool sinks = false;        // self_attn.sinks [heads], as in AttentionShaping
-  bool qkv_bias = false;
+  bool qkv_bias = false;     // with latents: of the projections to them
   bool output_bias = false;
   bool fused_qkv = false;  // on disk self_attn.qkv_proj, else q_proj, k_proj and v_proj
   // The result is multiplied by sigmoid(gate). Gates are projected with the queries: on disk
   // self_attn.q_proj has head_dim rows of queries, then as many of gates, for each head.
   bool output_gate = false;
   QkNorm qk_norm = QkNorm::kNone;
+  bool value_norm = false;  // each head of values is normed, without a weight; needs a QkNorm
+  // Values are the projected keys, before the keys' norm and rotation; needs a value_norm.
+  bool values_are_keys = false;
   // Indices in ModelDescription::ropes; -1: not rotated.
   int query_rope = 0;
   int key_rope = 0;
+  // The set of keys and values, counted from 0 in the order of the layers that make them, which
+  // this layer makes for later ones or (without keys of its own) uses; -1: they are its own.
+  int key_set = -1;
+  bool projects_keys = true;  // false: it has queries only
 
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t gate_width() const { return output_gate ? q_width() : 0; }
-  // Queries, gates, keys and values.
-  int64_t projected_width() const { return q_width() + gate_width() + 2 * kv_width(); }
+  int64_t value_dim() const { return latent.is_there() ? latent.value_dim : head_dim; }
+  // A token's keys and values.
+  int64_t cache_width() const { return kv_heads * (head_dim + value_dim()); }
+  // With latents: a token's keys but for their rotated ends, with its values.
+  int64_t expanded_width() const { return cache_width() - kv_heads * latent.rotary_dim; }
+  // The elements of a token that are projected: queries, gates, keys and values, or their latents.
+  int64_t projected_width() const {
+    if (latent.is_there()) {
+      const int64_t queries = latent.query_rank > 0 ? latent.query_rank : q_width();
+      return queries + latent.key_value_rank + latent.rotary_dim;
+    }
+    const int64_t keys = projects_keys ? kv_width() : 0;
+    return q_width() + gate_width() + (values_are_keys ? 1 : 2) * keys;
+  }
+  // With a QkNorm: the rotated queries and keys, and normed values.
+  int64_t rotated_width() const {
+    return q_width() + (projects_keys ? (value_norm ? 2 : 1) * kv_width() : 0);
+  }
   friend bool operator==(const AttentionDescription&, const AttentionDescription&) = default;
 };
 
@@ -184,7 +224,7 @@ struct NormNames {
 };
 
 // The part of a layer's first half that mixes tokens.
-enum class AttentionKind { kSoftmax, kDeltaNet };
+enum class AttentionKind { kSoftmax, kLatent, kDeltaNet };
 
 struct LayerDescription {
   NormNames attention_norms = {"input_layernorm", ""};
@@ -196,15 +236,28 @@ struct LayerDescription {
   double residual_scale = 1.0;          // 1 where there are post-norms
 
   AttentionKind attention_kind() const {
-    return delta_net.key_heads > 0 ? AttentionKind::kDeltaNet : AttentionKind::kSoftmax;
+    if (delta_net.key_heads > 0) return AttentionKind::kDeltaNet;
+    return attention.latent.is_there() ? AttentionKind::kLatent : AttentionKind::kSoftmax;
   }
   // The elements of a token that the first half projects from its input, and those that it projects
-  // back: queries, keys and values, and attention's result.
+  // back: queries, keys and values or their latents, and attention's result.
   int64_t projected_width() const {
     return delta_net.key_heads > 0 ? delta_net.projected_width() : attention.projected_width();
   }
+  // The elements of a token that the gradient by the projected ones takes while it is computed:
+  // gradients by keys and values may be apart.
+  int64_t projected_gradient_width() const {
+    if (attention_kind() != AttentionKind::kSoftmax) return projected_width();
+    return attention.q_width() + attention.gate_width() + attention.cache_width();
+  }
+  // The elements of a token in the gradients by queries, keys and values that are expanded from
+  // latents; 0 without latents.
+  int64_t expanded_gradient_width() const {
+    return attention.latent.is_there() ? attention.q_width() + attention.cache_width() : 0;
+  }
   int64_t mixed_width() const {
-    return delta_net.key_heads > 0 ? delta_net.values_width() : attention.q_width();
+    return delta_net.key_heads > 0 ? delta_net.values_width()
+                                   : attention.heads * attention.value_dim();
   }
 
   friend bool operator==(const LayerDescription&, const LayerDescription&) = default;
@@ -272,6 +325,10 @@ const AttentionDescription& FirstAttention(const ModelDescription& model);
 
 // Returns the experts of the layer that has the most; 0 if no layer has any.
 int64_t MostExperts(const ModelDescription& model);
+
+// Return the layer that makes a set of keys and values, and the last one that uses it.
+int MakerOfKeys(const ModelDescription& model, int key_set);
+int LastUserOfKeys(const ModelDescription& model, int key_set);
 
 // Returns the first layer of each kind of attention, ascending.
 std::vector<int> LayersOfDifferentAttention(const ModelDescription& model);

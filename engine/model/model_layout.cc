@@ -122,6 +122,9 @@ class LayerTile {
       case AttentionKind::kSoftmax:
         Attention();
         break;
+      case AttentionKind::kLatent:
+        Latents();
+        break;
       case AttentionKind::kDeltaNet:
         DeltaNet();
         break;
@@ -192,6 +195,29 @@ class LayerTile {
   }
 
  private:
+  // The rows of both latents lie side by side.
+  void Latents() {
+    const AttentionDescription& a = d_.attention;
+    const LatentDescription& latent = a.latent;
+    const bool has_query_latent = latent.query_rank > 0;
+    const std::string q = has_query_latent ? "self_attn.q_a_proj" : "self_attn.q_proj";
+    const std::string kv = "self_attn.kv_a_proj_with_mqa";
+    const int64_t kv_rows = latent.key_value_rank + latent.rotary_dim;
+    const int64_t q_rows = d_.projected_width() - kv_rows;
+    Matrix({{q + ".weight", {q_rows, hidden_}}, {kv + ".weight", {kv_rows, hidden_}}},
+           &o_.in_projection);
+    if (a.qkv_bias) {
+      Bias({{q + ".bias", {q_rows}}, {kv + ".bias", {kv_rows}}}, &o_.in_projection_bias);
+    }
+    if (has_query_latent) {
+      Norm("self_attn.q_a_layernorm", latent.query_rank, &o_.q_a_norm);
+      Matrix({{"self_attn.q_b_proj.weight", {a.q_width(), latent.query_rank}}}, &o_.q_b);
+    }
+    Norm("self_attn.kv_a_layernorm", latent.key_value_rank, &o_.kv_a_norm);
+    Matrix({{"self_attn.kv_b_proj.weight", {a.expanded_width(), latent.key_value_rank}}}, &o_.kv_b);
+    AttentionOutput();
+  }
+
   void Attention() {
     const AttentionDescription& a = d_.attention;
     const int64_t q = a.q_width(), kv = a.kv_width();
@@ -204,26 +230,30 @@ class LayerTile {
       RowGroups q_rows;
       if (a.output_gate) q_rows = {a.heads, {a.head_dim, a.head_dim}};
       const int64_t q_and_gate = q + a.gate_width();
-      Matrix({{"self_attn.q_proj.weight", {q_and_gate, hidden_}, 0, 0, q_rows},
-              {"self_attn.k_proj.weight", {kv, hidden_}},
-              {"self_attn.v_proj.weight", {kv, hidden_}}},
-             &o_.in_projection);
-      if (a.qkv_bias) {
-        Bias({{"self_attn.q_proj.bias", {q_and_gate}, 0, 0, q_rows},
-              {"self_attn.k_proj.bias", {kv}},
-              {"self_attn.v_proj.bias", {kv}}},
-             &o_.in_projection_bias);
-      }
+      std::vector<Part> matrices = {{"self_attn.q_proj.weight", {q_and_gate, hidden_}, 0, 0, q_rows}};
+      std::vector<Part> biases = {{"self_attn.q_proj.bias", {q_and_gate}, 0, 0, q_rows}};
+      const auto add = [&](const std::string& name) {
+        matrices.push_back({name + ".weight", {kv, hidden_}});
+        biases.push_back({name + ".bias", {kv}});
+      };
+      if (a.projects_keys) add("self_attn.k_proj");
+      if (a.projects_keys && !a.values_are_keys) add("self_attn.v_proj");
+      Matrix(std::move(matrices), &o_.in_projection);
+      if (a.qkv_bias) Bias(std::move(biases), &o_.in_projection_bias);
     }
     if (a.qk_norm != QkNorm::kNone) {
       const bool full = a.qk_norm == QkNorm::kFull;
       Norm("self_attn.q_norm", full ? q : a.head_dim, &o_.q_norm);
-      Norm("self_attn.k_norm", full ? kv : a.head_dim, &o_.k_norm);
+      if (a.projects_keys) Norm("self_attn.k_norm", full ? kv : a.head_dim, &o_.k_norm);
     }
     // Initialised like a matrix and decaying, as in transformers.
     if (a.sinks) Matrix({{"self_attn.sinks", {a.heads}}}, &o_.sinks);
-    Matrix({{"self_attn.o_proj.weight", {hidden_, q}}}, &o_.o);
-    if (a.output_bias) Bias({{"self_attn.o_proj.bias", {hidden_}}}, &o_.o_bias);
+    AttentionOutput();
+  }
+
+  void AttentionOutput() {
+    Matrix({{"self_attn.o_proj.weight", {hidden_, d_.mixed_width()}}}, &o_.o);
+    if (d_.attention.output_bias) Bias({{"self_attn.o_proj.bias", {hidden_}}}, &o_.o_bias);
   }
 
   // In either layout on disk the tile's rows are those of Q, K, V, Z, b and a.

@@ -86,16 +86,21 @@ enum class TileKind { kEmbedding, kLayer, kAttention, kRouter, kExperts, kHead, 
 
 // Offsets, in elements, of the groups of tensors in a tile of a decoder layer; -1 if absent. The
 // tensors of a group are adjacent without padding: in_projection is the rows of q, k and v (or those
-// that the layer's AttentionPart says), gate_up those of gate and up. In a tile of experts a group has the tensors of all its experts, one after
-// another.
+// that the layer's AttentionPart says), gate_up those of gate and up. In a tile of experts a group
+// has the tensors of all its experts, one after another.
 struct LayerOffsets {
-  int64_t attention_norm = -1;          // [hidden]
-  int64_t in_projection = -1;           // [projected_width, hidden]
-  int64_t in_projection_bias = -1;      // [projected_width]
-  int64_t q_norm = -1;                  // [head_dim], or [heads head_dim] (QkNorm)
-  int64_t k_norm = -1;                  // [head_dim], or [kv_heads head_dim]
-  int64_t o = -1;                       // [hidden, heads head_dim]
-  int64_t o_bias = -1;                  // [hidden]
+  int64_t attention_norm = -1;      // [hidden]
+  int64_t in_projection = -1;       // [projected_width, hidden]
+  int64_t in_projection_bias = -1;  // [projected_width]
+  // With latents.
+  int64_t q_a_norm = -1;   // [query_rank]
+  int64_t q_b = -1;        // [heads head_dim, query_rank]
+  int64_t kv_a_norm = -1;  // [key_value_rank]
+  int64_t kv_b = -1;    // [heads (head_dim - rotary_dim + value_dim), key_value_rank], head by head
+  int64_t q_norm = -1;  // [head_dim], or [heads head_dim] (QkNorm)
+  int64_t k_norm = -1;  // [head_dim], or [kv_heads head_dim]
+  int64_t o = -1;       // [hidden, mixed_width]
+  int64_t o_bias = -1;  // [hidden]
   int64_t attention_post_norm = -1;     // [hidden]
   int64_t feed_forward_norm = -1;       // [hidden]
   int64_t gate_up = -1;                 // [2 intermediate, hidden]

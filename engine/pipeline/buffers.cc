@@ -130,11 +130,21 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                                  d.shape.has_experts() ? d.shape.sweep_micro_batches : 0,
                                  RoutedBytes(model, d.dtype, t), DeviceKind::kActivations,
                                  &b.routed));
+  const int64_t shared_bytes = SharedRowsBytes(model, d.dtype, t, d.training);
+  MT_RETURN_IF_ERROR(ReserveMany(arena, "rows shared by layers",
+                                 shared_bytes > 0 ? d.shape.sweep_micro_batches : 0, shared_bytes,
+                                 DeviceKind::kActivations, &b.shared));
   MT_RETURN_IF_ERROR(
       Reserve(arena, "losses", t * int64_t{sizeof(float)}, DeviceKind::kWorkspace, &b.losses));
   if (d.cache_rows > 0) {
     b.cache.resize(model.layers.size());
     for (int layer = 0; layer < static_cast<int>(model.layers.size()); ++layer) {
+      const AttentionDescription& attention = model.layers[static_cast<size_t>(layer)].attention;
+      if (!attention.projects_keys) {
+        const int maker = MakerOfKeys(model, attention.key_set);
+        b.cache[static_cast<size_t>(layer)] = b.cache[static_cast<size_t>(maker)];
+        continue;
+      }
       MT_RETURN_IF_ERROR(Reserve(arena, "key-value cache", d.cache_layer_bytes(layer),
                                  DeviceKind::kActivations, &b.cache[static_cast<size_t>(layer)]));
     }
@@ -160,6 +170,10 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                              DeviceKind::kWorkspace, &b.backward.dmixed));
   MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * widths.projected * e,
                              DeviceKind::kWorkspace, &b.backward.dprojected));
+  if (widths.expanded > 0) {
+    MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * widths.expanded * e,
+                               DeviceKind::kWorkspace, &b.backward.dexpanded));
+  }
   MT_RETURN_IF_ERROR(ReserveUpdates(d, arena, b));
   b.kept.resize(d.shape.kept);
   for (int i = 0; i < d.shape.kept; ++i) {

@@ -118,6 +118,7 @@ struct DeviceBuffers {
   std::vector<void*> hidden_gradient;  // T, one for each micro-batch of the sweep
   std::vector<void*> kept;             // by kept slot
   std::vector<void*> routed;           // RoutedBytes, by micro-batch of the sweep
+  std::vector<void*> shared;           // SharedRowsBytes, by micro-batch of the sweep
   std::vector<void*> cache;            // by layer: LayerCache::data
   void* layer_scratch = nullptr;       // LayerScratchBytes
   // Memory that operations use in turn: a chunk of a layer, the workspace of attention's gradient,

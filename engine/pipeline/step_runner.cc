@@ -96,6 +96,10 @@ MicroBatchView StepRunner::View(int slot, int micro_batch) const {
   }
   view.document_starts = starts.data();
   view.documents = static_cast<int64_t>(starts.size()) - 1;
+  if (const std::vector<void*>& shared = p_.device_buffers->shared; !shared.empty()) {
+    view.shared = PlaceSharedRows(d.layout->model, d.dtype, d.micro_batch_tokens, d.training,
+                                  shared[static_cast<size_t>(micro_batch) % shared.size()]);
+  }
   if (p_.dimensions->shape.pairs) {
     const int64_t pair = micro_batch * d.pairs_max();
     view.pairs = state.pairs[micro_batch];

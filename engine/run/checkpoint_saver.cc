@@ -267,7 +267,9 @@ void CheckpointSaver::TellBest() const {
 }
 
 HfSideFiles CheckpointSaver::SideFiles() const {
-  return {run_.spec().model.path, prepared_.dataset->own_chat_template()};
+  HfSideFiles files(run_.spec().model.path, prepared_.dataset->own_chat_template());
+  files.carried_digest = prepared_.carried_digest;
+  return files;
 }
 
 absl::Status CheckpointSaver::Export() {

@@ -12,6 +12,7 @@
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/engine.h"
 #include "engine/hf/config_json.h"
+#include "engine/hf/weight_files.h"
 #include "engine/host/session.h"
 #include "engine/memory/host_offer.h"
 #include "engine/model/model_layout.h"
@@ -117,6 +118,9 @@ absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& sett
                         : ", and all answers go forward once before the first step",
                     "\n");
   }
+  MT_ASSIGN_OR_RETURN(const std::string ignored,
+                      DescribeIgnoredTensors(files, spec.model.path, config));
+  if (!ignored.empty()) absl::StrAppend(&report.table, "note: ", ignored, "\n");
   report.model_family = config.family;
   report.parameters = plan.parameters;
   report.host = ToItems(plan.host);

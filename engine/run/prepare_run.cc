@@ -15,9 +15,12 @@
 #include "engine/base/status.h"
 #include "engine/checkpoint/concurrent_for.h"
 #include "engine/checkpoint/transfer.h"
+#include "engine/hf/carried_tensors.h"
 #include "engine/hf/config_json.h"
+#include "engine/hf/hf_format.h"
 #include "engine/hf/hf_weights.h"
 #include "engine/hf/random_weights.h"
+#include "engine/hf/weight_files.h"
 #include "engine/job/spec_values.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/plan/training_layout.h"
@@ -70,20 +73,50 @@ void SayWhatTheDataIs(const Dataset& dataset, const RunContext& run) {
   }
 }
 
-absl::Status Plan(RunContext& run, PreparedRun& prepared) {
+// Returns the checkpoints that the run may go on from, newest first. They are not verified.
+std::vector<std::string> PossibleStarts(RunContext& run) {
+  switch (run.options().resume) {
+    case ResumeMode::kPath:
+      return {run.options().resume_path};
+    case ResumeMode::kNever:
+      return {};
+    case ResumeMode::kAuto:
+      return ListCheckpoints(run.spec().checkpoint.directory, run.files())
+          .value_or(std::vector<std::string>());
+  }
+  return {};
+}
+
+// Finds the tensors that a wrapper carries, before anything is made that would need them later.
+absl::Status FindCarriedTensors(RunContext& run, const ModelDescription& config,
+                                PreparedRun& prepared) {
   const JobSpec& spec = run.spec();
-  EngineHost& host = run.host();
-  run.Report(TrainingPhase::kPreparing, "planning");
-  MT_ASSIGN_OR_RETURN(const ModelDescription config,
-                      ReadModelDescription(spec.model.path, run.files()));
-  if (config.wrapper.is_there() && config.wrapper.carried_tensors == 0 &&
-      spec.model.random_initialization) {
+  if (!config.wrapper.is_there()) return absl::OkStatus();
+  if (config.wrapper.carried_tensors == 0 && spec.model.random_initialization) {
+    const absl::Status there = CheckHfWeightFilesExist(run.files(), spec.model.path);
     return absl::FailedPreconditionError(absl::StrCat(
         "model.initialization: random: ", spec.model.path, " is of ", config.wrapper.family,
         ", and has no weights of the parts beside the text model, which the exported model needs; "
         "give a directory with weights, or one of ",
-        config.family, " alone"));
+        config.family, " alone", there.ok() ? "" : absl::StrCat(" (", there.message(), ")")));
   }
+  MT_ASSIGN_OR_RETURN(const CarriedTensors carried,
+                      CarriedTensors::Open(run.files(), spec.model.path, config.wrapper));
+  prepared.carried_digest = carried.digest();
+  return absl::OkStatus();
+}
+
+absl::Status Plan(RunContext& run, PreparedRun& prepared) {
+  const JobSpec& spec = run.spec();
+  EngineHost& host = run.host();
+  run.Report(TrainingPhase::kPreparing, "planning");
+  MT_ASSIGN_OR_RETURN(
+      const ModelDescription config,
+      ReadModelDescription(spec.model.path, run.files(), /*same_names=*/PossibleStarts(run)));
+  MT_RETURN_IF_ERROR(FindCarriedTensors(run, config, prepared));
+  MT_ASSIGN_OR_RETURN(const std::string ignored,
+                      DescribeIgnoredTensors(run.files(), spec.model.path, config));
+  if (!ignored.empty()) run.Say(absl::StrCat(spec.model.path, ": ", ignored));
   MT_ASSIGN_OR_RETURN(prepared.layout, BuildTrainingLayout(config, spec));
   MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
   const Session& session = *prepared.session;
@@ -273,8 +306,10 @@ absl::Status FillFromModel(RunContext& run, const PreparedRun& prepared,
 
 absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,
                                 const std::vector<Tile>& tiles) {
+  const std::string& checkpoint = *prepared.start.checkpoint;
+  MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, run.files()));
   return LoadTiles(run, "loading the checkpoint", prepared.layout, [&](int index) {
-    return LoadCheckpointTile(*prepared.start.checkpoint, prepared.layout, index, tiles[index],
+    return LoadCheckpointTile(checkpoint, manifest, prepared.layout, index, tiles[index],
                               run.files());
   });
 }
@@ -328,6 +363,7 @@ CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
   state.steps_total = total_steps;
   state.allowed_changes = start.allowed_changes;
   state.reference = start.reference;
+  state.carried_digest = carried_digest;
   return state;
 }
 

@@ -28,6 +28,7 @@ struct PreparedRun {
   std::shared_ptr<const Session> session;
   ModelLayout layout;  // the plan points to it
   MemoryPlan plan;
+  std::string carried_digest;                  // CarriedTensors::digest of a wrapper's directory
   std::shared_ptr<const Tokenizer> tokenizer;  // null if neither data nor prompts need one
   std::unique_ptr<Dataset> dataset;
   std::unique_ptr<ReferenceLogps> reference;  // null without one

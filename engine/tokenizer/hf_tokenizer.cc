@@ -6,14 +6,13 @@
 #include <limits>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
 #include "engine/tokenizer/sentencepiece_model.h"
-#include "engine/tokenizer/text/text_map.h"
 #include "engine/tokenizer/text/utf8.h"
+#include "engine/tokenizer/token_table.h"
 #include "engine/tokenizer/tokenizer_config.h"
 #include "engine/tokenizer/tokenizer_json.h"
 
@@ -37,14 +36,16 @@ class HfTokenizer : public Tokenizer {
   absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
                                      std::vector<int32_t>* ids) const override;
   std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const override;
-  std::optional<int32_t> TokenId(std::string_view token) const override;
+  std::optional<int32_t> TokenId(std::string_view token) const override {
+    return table_.TokenId(token);
+  }
 
-  int64_t vocabulary() const override { return vocabulary_; }
-  int32_t eos_id() const override { return eos_id_; }
-  std::vector<int32_t> end_ids() const override { return end_ids_; }
-  SpecialIds special_tokens_around() const override { return parts_.special_ids; }
-  int32_t bos_id() const override { return bos_id_; }
-  int32_t pad_id() const override { return pad_id_; }
+  int64_t vocabulary() const override { return table_.vocabulary(); }
+  int32_t eos_id() const override { return table_.eos_id(); }
+  std::vector<int32_t> end_ids() const override { return table_.end_ids(); }
+  SpecialIds special_tokens_around() const override { return table_.special_ids(); }
+  int32_t bos_id() const override { return table_.bos_id(); }
+  int32_t pad_id() const override { return table_.pad_id(); }
   std::string fingerprint() const override { return fingerprint_; }
   void SetFingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
 
@@ -86,15 +87,6 @@ class HfTokenizer : public Tokenizer {
     ModelBuffers buffers;
     NormalizedText normalized;
   };
-  struct Decoded {
-    std::string text;
-    bool special = false;
-  };
-
-  absl::Status AddTokens(const std::vector<AddedToken>& tokens, bool any_id, std::string_view file);
-  absl::Status SetSpecials(const TokenizerConfig& config);
-  absl::Status BuildTables();
-  absl::Status CheckSpecialIds(std::string_view file) const;
 
   absl::Status EncodeText(std::string_view text, const PieceState& state, std::vector<int32_t>* ids,
                           std::vector<size_t>* offsets) const;
@@ -114,20 +106,13 @@ class HfTokenizer : public Tokenizer {
   bool TokensStay(size_t at, size_t place, Output* out) const;
 
   TokenizerJson parts_;
-  absl::flat_hash_map<int32_t, AddedToken> added_;  // by id
-  TextMap<int32_t> added_ids_;
+  TokenTable table_;
   AddedTokenMatcher raw_matcher_;
   AddedTokenMatcher normalized_matcher_;
   size_t raw_bytes_max_ = 0;  // of the longest token that each looks for
   size_t normalized_bytes_max_ = 0;
   bool any_lstrip_ = false;
   bool any_single_word_ = false;
-  absl::flat_hash_map<int32_t, Decoded> decoded_;
-  int64_t vocabulary_ = 0;
-  int32_t eos_id_ = -1;
-  int32_t bos_id_ = -1;
-  int32_t pad_id_ = -1;
-  std::vector<int32_t> end_ids_;
   std::string fingerprint_;
   // Caches that no call uses at the moment; there are as many as there were calls at a time.
   mutable Mutex mutex_;
@@ -138,109 +123,14 @@ absl::Status HfTokenizer::Initialize(TokenizerJson parts, std::string_view file,
                                      const TokenizerConfig& config) {
   parts_ = std::move(parts);
   parts_.normalizer.Tabulate();
-  MT_RETURN_IF_ERROR(
-      AddTokens(parts_.added_tokens, false, absl::StrCat(ToAbsl(file), ": added_tokens")));
-  // transformers adds the tokens that only tokenizer_config.json has.
-  std::vector<AddedToken> missing;
-  for (const AddedToken& token : config.added_tokens) {
-    const std::optional<int32_t> id = TokenId(token.content);
-    if (!id.has_value() || !added_.contains(*id)) {
-      missing.push_back(token);
-    }
-    if (id.has_value() && *id != token.id) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "tokenizer_config.json: added_tokens_decoder gives \"%s\" the id %d, %s %d",
-          token.content, token.id, file, *id));
-    }
-  }
-  MT_RETURN_IF_ERROR(AddTokens(missing, false, "tokenizer_config.json: added_tokens_decoder"));
-  MT_RETURN_IF_ERROR(AddTokens(config.special_tokens, true, "tokenizer_config.json"));
-  MT_RETURN_IF_ERROR(BuildTables());
-  MT_RETURN_IF_ERROR(SetSpecials(config));
-  return CheckSpecialIds(file);
-}
-
-// Ids as `tokenizers` gives them: a token of the model keeps its id, others are numbered from the
-// vocabulary's size on. With `any_id`, the tokens' own ids do not count, and a token that is there
-// stays as it is.
-absl::Status HfTokenizer::AddTokens(const std::vector<AddedToken>& tokens, bool any_id,
-                                    std::string_view file) {
-  auto next = static_cast<int32_t>(parts_.model->vocabulary().size());
-  for (const auto& [id, token] : added_) next = std::max(next, id + 1);
-  for (const AddedToken& token : tokens) {
-    if (token.content.empty()) continue;
-    const std::optional<int32_t> known = TokenId(token.content);
-    const int32_t id = known.has_value() ? *known : next++;
-    if (any_id && added_.contains(id)) continue;
-    if (!any_id && id != token.id) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("%s gives \"%s\" the id %d, but `tokenizers` numbers it %d", file,
-                          token.content, token.id, id));
-    }
-    AddedToken& added = added_[id] = token;
-    added.id = id;
-    added_ids_[token.content] = id;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status HfTokenizer::SetSpecials(const TokenizerConfig& config) {
-  const auto set = [this](const std::optional<std::string>& text, int32_t* id) {
-    if (text.has_value() && !text->empty()) *id = TokenId(*text).value_or(-1);
-  };
-  set(config.bos_token, &bos_id_);
-  set(config.eos_token, &eos_id_);
-  set(config.pad_token, &pad_id_);
-  for (const int32_t id : config.eos_token_ids) {
-    if (id < vocabulary_) end_ids_.push_back(id);
-  }
-  if (eos_id_ < 0 && config.eos_token_id < vocabulary_) eos_id_ = config.eos_token_id;
-  if (eos_id_ >= 0) end_ids_.push_back(eos_id_);
-  std::sort(end_ids_.begin(), end_ids_.end());
-  end_ids_.erase(std::unique(end_ids_.begin(), end_ids_.end()), end_ids_.end());
-  // A directory without tokenizer.json says so in tokenizer_config.json.
-  if (config.add_bos && bos_id_ >= 0) parts_.special_ids.before = {bos_id_};
-  if (config.add_eos && eos_id_ >= 0) parts_.special_ids.after = {eos_id_};
-  return absl::OkStatus();
-}
-
-absl::Status HfTokenizer::CheckSpecialIds(std::string_view file) const {
-  for (const auto* ids : {&parts_.special_ids.before, &parts_.special_ids.after}) {
-    for (const int32_t id : *ids) {
-      if (!decoded_.contains(id)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            ToAbsl(file), ": post_processor adds the id ", id, ", which no token has"));
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status HfTokenizer::BuildTables() {
-  for (const auto& [token, id] : parts_.model->vocabulary()) {
-    vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
-    decoded_[id] = {token, false};
-  }
-  std::vector<int32_t> order;
-  for (const auto& [id, token] : added_) order.push_back(id);
-  std::sort(order.begin(), order.end());
-  NormalizedText normalized;
-  for (const int32_t id : order) {
-    const AddedToken& token = added_.at(id);
-    vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
+  MT_RETURN_IF_ERROR(table_.Initialize(parts_, file, config));
+  for (const auto& [id, token] : table_.added()) {
+    const std::string& text = table_.Find(id)->text;
     any_lstrip_ = any_lstrip_ || token.lstrip;
     any_single_word_ = any_single_word_ || token.single_word;
-    normalized.text = token.content;
-    if (token.normalized) {
-      MT_RETURN_IF_ERROR(parts_.normalizer.Normalize(token.content, true, false, &normalized));
-    }
-    MT_RETURN_IF_ERROR(
-        (token.normalized ? normalized_matcher_ : raw_matcher_).Add(normalized.text, token));
+    MT_RETURN_IF_ERROR((token.normalized ? normalized_matcher_ : raw_matcher_).Add(text, token));
     size_t& bytes_max = token.normalized ? normalized_bytes_max_ : raw_bytes_max_;
-    bytes_max = std::max(bytes_max, normalized.text.size());
-    // As in `tokenizers`, one that is normalized to another text is not left out.
-    decoded_[id] = {std::string(normalized.text),
-                    token.special && normalized.text == token.content};
+    bytes_max = std::max(bytes_max, text.size());
   }
   return absl::OkStatus();
 }
@@ -453,18 +343,11 @@ std::string HfTokenizer::Decode(const std::vector<int32_t>& ids, bool skip_speci
   std::vector<std::string> tokens;
   tokens.reserve(ids.size());
   for (const int32_t id : ids) {
-    const auto found = decoded_.find(id);
-    if (found == decoded_.end() || (skip_special && found->second.special)) continue;
-    tokens.push_back(found->second.text);
+    const TokenTable::Decoded* const token = table_.Find(id);
+    if (token == nullptr || (skip_special && token->special)) continue;
+    tokens.push_back(token->text);
   }
   return parts_.decoder.Decode(std::move(tokens));
-}
-
-std::optional<int32_t> HfTokenizer::TokenId(std::string_view token) const {
-  if (const auto found = added_ids_.find(token); found != added_ids_.end()) return found->second;
-  const auto found = parts_.model->vocabulary().find(token);
-  if (found == parts_.model->vocabulary().end()) return std::nullopt;
-  return found->second;
 }
 
 std::string Fingerprint(std::string_view file, bool is_json, const Tokenizer& tokenizer,

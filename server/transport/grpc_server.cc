@@ -7,6 +7,7 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -32,6 +33,8 @@ constexpr int kMetadataBytesMax = 16 << 10;
 // A client multiplexes its calls over one connection; more of them wait in the client. Each that is
 // open costs some tens of KiB here; what their answers hold is bounded by UnsentAnswers.
 constexpr int kCallsOfConnectionMax = 512;
+// For the last messages of streams whose readers are slow.
+constexpr std::chrono::milliseconds kStreamsEndMax = std::chrono::seconds(1);
 // What gRPC may buffer for all connections.
 constexpr size_t kBufferBytesMax = size_t{64} << 20;
 
@@ -149,8 +152,11 @@ void GrpcServer::Stop(std::chrono::milliseconds grace) {
   if (server_ == nullptr) return;
   for (Entrance& entrance : entrances_) entrance.listener.reset();
   server_->GetHealthCheckService()->SetServingStatus(false);
-  turns_.Stop();
   gate_.Stop();
+  // The connections are told to end after the streams have their statuses. gRPC closes one when its
+  // peer has answered and its calls have ended. Were a status written after that answer, the peer
+  // might meet the closed connection in a write of its own, and drop the status unread.
+  turns_.Stop(std::min(grace, kStreamsEndMax));
   server_->Shutdown(std::chrono::system_clock::now() + grace);
   server_->Wait();
   queue_.Stop();

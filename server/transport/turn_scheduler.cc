@@ -66,9 +66,11 @@ void TurnScheduler::Remove(Stream* stream) {
   const auto found = streams_.find(stream->shared_from_this());
   removed = *found;
   streams_.erase(found);
+  if (streams_.empty()) removed_.NotifyAll();
 }
 
-void TurnScheduler::Stop() {
+void TurnScheduler::Stop(std::chrono::milliseconds wait) {
+  const Clock::time_point deadline = Clock::now() + wait;
   MutexLock lock(&mutex_);
   stopping_ = true;
   for (const std::shared_ptr<Stream>& stream : streams_) {
@@ -77,6 +79,9 @@ void TurnScheduler::Stop() {
     } else {
       SetDue(stream.get(), Clock::now());
     }
+  }
+  for (auto now = Clock::now(); !streams_.empty() && now < deadline; now = Clock::now()) {
+    removed_.WaitFor(&mutex_, std::chrono::duration<double>(deadline - now).count());
   }
 }
 

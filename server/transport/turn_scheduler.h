@@ -64,8 +64,9 @@ class TurnScheduler {
   // Gives the stream no more turns; one may be under way. The stream may be destroyed by this call.
   void Remove(Stream* stream);
 
-  // Gives every stream, also those added later, a turn with `stopping`. Does not wait for them.
-  void Stop();
+  // Gives every stream, also those added later, a turn with `stopping`. Waits until all that are
+  // there have been removed, but no longer than `wait`.
+  void Stop(std::chrono::milliseconds wait);
 
   size_t streams() const;
 
@@ -77,6 +78,7 @@ class TurnScheduler {
   mutable Mutex mutex_;
   CondVar changed_;
   CondVar gone_;
+  CondVar removed_;
   size_t alive_ ABSL_GUARDED_BY(mutex_) = 0;  // stream objects, added or not
   std::set<std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
   // Streams with a due time, the earliest first.

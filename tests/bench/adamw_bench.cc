@@ -28,6 +28,7 @@
 #include "engine/model/model_layout.h"
 #include "engine/model/tile.h"
 #include "engine/optim/adamw_updater.h"
+#include "tests/bench/median.h"
 
 namespace megatrain {
 namespace {
@@ -164,11 +165,6 @@ double Seconds(absl::FunctionRef<void()> work) {
   const auto start = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 // One update of every tile, in order. False if the state went bad.

@@ -156,9 +156,12 @@ absl::StatusOr<Seconds> SaveAndLoad(const std::string& directory, const ModelLay
   seconds.processor = ProcessorSeconds() - processor;
   for (const std::string& note : writer->notes()) std::printf("%s\n", note.c_str());
   const Clock::time_point load = Clock::now();
+  MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, &files));
   MT_RETURN_IF_ERROR(ConcurrentFor(
       layout.tile_count(), kTransferThreads, [](int) { return absl::OkStatus(); },
-      [&](int i) { return LoadCheckpointTile(checkpoint, layout, i, tiles[i], &files); }));
+      [&](int i) {
+        return LoadCheckpointTile(checkpoint, manifest, layout, i, tiles[i], &files);
+      }));
   seconds.loaded = SecondsSince(load);
   return seconds;
 }

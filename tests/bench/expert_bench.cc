@@ -5,8 +5,6 @@
 // over that of one product with as many operations: the same weight for all rows. Both are measured
 // in turn, and the median of the rounds' ratios counts. The kernels that move rows are given beside
 // the products of the same turn.
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,45 +17,21 @@
 #include "engine/base/thread_pool.h"
 #include "engine/device/cpu/cpu_kernels.h"
 #include "engine/device/device.h"
+#include "tests/bench/kernel_timing.h"
 
 namespace megatrain {
 namespace {
 
 constexpr int64_t kHidden = 1024, kIntermediate = 512, kExperts = 32, kChosen = 4;
 
-class NoStream : public Stream {};
-
-void Check(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  std::exit(1);
-}
-
-std::vector<char> RandomValues(DType dtype, int64_t n) {
-  std::vector<char> bytes(static_cast<size_t>(n * DTypeBytes(dtype)));
-  std::minstd_rand random(1);
-  for (int64_t i = 0; i < n; ++i) {
-    const float value = static_cast<float>(random() % 2000) * 1e-3f - 1.0f;
-    const bf16_t rounded = FloatToBf16(value);
-    if (dtype == DType::kF32) {
-      std::memcpy(&bytes[static_cast<size_t>(4 * i)], &value, 4);
-    } else {
-      std::memcpy(&bytes[static_cast<size_t>(2 * i)], &rounded, 2);
-    }
-  }
-  return bytes;
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
-
 class Bench {
  public:
-  Bench(int threads, int rounds, clockid_t clock, DType dtype)
-      : rounds_(rounds), clock_(clock), dtype_(dtype), pool_(threads), kernels_(&pool_) {}
+  Bench(const TimingArguments& arguments, DType dtype)
+      : rounds_(arguments.rounds),
+        stopwatch_(arguments.clock, arguments.rounds),
+        dtype_(dtype),
+        pool_(arguments.threads),
+        kernels_(&pool_) {}
 
   void Run() {
     std::printf("\n%s, %d threads, medians of %d\n", DTypeName(dtype_), pool_.threads(), rounds_);
@@ -75,25 +49,6 @@ class Bench {
   }
 
  private:
-  double Now() const {
-    timespec now;
-    clock_gettime(clock_, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-  }
-
-  double Seconds(const std::function<absl::Status()>& call) {
-    const double start = Now();
-    Check(call());
-    return Now() - start;
-  }
-
-  double MedianSeconds(const std::function<absl::Status()>& call) {
-    Check(call());
-    std::vector<double> samples;
-    for (int i = 0; i < rounds_; ++i) samples.push_back(Seconds(call));
-    return Median(samples);
-  }
-
   // out[m, n] = a b with a [m, k] and b [k, n], either transposed.
   struct Product {
     int64_t m, n, k;
@@ -136,8 +91,8 @@ class Bench {
     Check(whole());
     std::vector<double> of_experts, of_dense, ratios;
     for (int i = 0; i < rounds_; ++i) {
-      of_experts.push_back(Seconds(experts));
-      of_dense.push_back(Seconds(whole));
+      of_experts.push_back(stopwatch_.Seconds(experts));
+      of_dense.push_back(stopwatch_.Seconds(whole));
       ratios.push_back(of_experts.back() / of_dense.back());
     }
     const double flops = 2.0 * static_cast<double>(dense.m * dense.n * dense.k);
@@ -181,21 +136,20 @@ class Bench {
                           .choice = choice.data(),
                           .weights = weights.data(),
                           .entropy = entropy.data()};
-    Report("route", MedianSeconds([&] { return kernels_.Route(stream_, route); }));
-    Report("route backward", MedianSeconds([&] {
-             return kernels_.RouteBackward(
-                 stream_,
-                 {.forward = route, .dweights = weights.data(), .dlogits = dlogits.data()});
-           }));
-    Report("sort", MedianSeconds([&] {
-             return kernels_.SortAssignments(stream_, {.tokens = tokens,
-                                                       .experts = kExperts,
-                                                       .chosen = kChosen,
-                                                       .choice = choice.data(),
-                                                       .offsets = offsets.data(),
-                                                       .assignments = order.data(),
-                                                       .rows = token_rows.data()});
-           }));
+    Report("route", stopwatch_.MedianSeconds([&] { return kernels_.Route(stream_, route); }));
+    Report("route backward", stopwatch_.MedianSeconds([&] {
+      return kernels_.RouteBackward(
+          stream_, {.forward = route, .dweights = weights.data(), .dlogits = dlogits.data()});
+    }));
+    Report("sort", stopwatch_.MedianSeconds([&] {
+      return kernels_.SortAssignments(stream_, {.tokens = tokens,
+                                                .experts = kExperts,
+                                                .chosen = kChosen,
+                                                .choice = choice.data(),
+                                                .offsets = offsets.data(),
+                                                .assignments = order.data(),
+                                                .rows = token_rows.data()});
+    }));
     const auto each = [&](const std::function<absl::Status(const ExpertRows&, int64_t)>& call) {
       return [&, call] {
         for (size_t e = 0; e < kExperts; ++e) {
@@ -235,11 +189,11 @@ class Bench {
                                           .dout = at_rows.data() + at,
                                           .dweights = dweights.data()});
     };
-    Report("gather", MedianSeconds(each(gather)));
-    Report("gather, at once", MedianSeconds([&] { return gather(whole, 0); }));
-    Report("add", MedianSeconds(each(add)));
-    Report("add, at once", MedianSeconds([&] { return add(whole, 0); }));
-    Report("weigh", MedianSeconds(each(weigh)));
+    Report("gather", stopwatch_.MedianSeconds(each(gather)));
+    Report("gather, at once", stopwatch_.MedianSeconds([&] { return gather(whole, 0); }));
+    Report("add", stopwatch_.MedianSeconds(each(add)));
+    Report("add, at once", stopwatch_.MedianSeconds([&] { return add(whole, 0); }));
+    Report("weigh", stopwatch_.MedianSeconds(each(weigh)));
   }
 
   void Report(const char* name, double seconds) {
@@ -248,7 +202,7 @@ class Bench {
   }
 
   const int rounds_;
-  const clockid_t clock_;
+  const Stopwatch stopwatch_;
   const DType dtype_;
   ThreadPool pool_;
   CpuKernels kernels_;
@@ -260,13 +214,9 @@ class Bench {
 }  // namespace megatrain
 
 int main(int argc, char** argv) {
-  const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
-  const bool cpu = argc > 3 && std::string(argv[3]) == "cpu" && threads == 1;
+  const megatrain::TimingArguments arguments = megatrain::ReadTimingArguments(argc, argv);
   for (const megatrain::DType dtype : {megatrain::DType::kF32, megatrain::DType::kBF16}) {
-    megatrain::Bench(threads, std::max(1, rounds), cpu ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC,
-                     dtype)
-        .Run();
+    megatrain::Bench(arguments, dtype).Run();
   }
   return 0;
 }

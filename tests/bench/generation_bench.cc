@@ -21,6 +21,7 @@
 #include "engine/base/status.h"
 #include "engine/engine.h"
 #include "engine/hf/hf_init.h"
+#include "tests/bench/median.h"
 
 namespace megatrain {
 namespace {
@@ -60,11 +61,6 @@ absl::StatusOr<double> Rate(const Setting& setting, int prompts) {
   MT_ASSIGN_OR_RETURN(const double shorter, Seconds(setting, prompts, setting.short_tokens));
   return static_cast<double>(prompts * (setting.long_tokens - setting.short_tokens)) /
          (longer - shorter);
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 absl::StatusOr<bool> Measure(const Setting& setting, int rounds) {

@@ -5,8 +5,6 @@
 // Products are given as a share of the best product measured in the same run, element-wise kernels
 // as a share of a copy's bytes per second; the last lines add up one training step of a Llama of
 // hidden 768, 12 layers, intermediate 2048, a tied vocabulary of 32,000, sequence 1024, batch 8.
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -22,6 +20,7 @@
 #include "engine/base/thread_pool.h"
 #include "engine/device/cpu/cpu_kernels.h"
 #include "engine/device/device.h"
+#include "tests/bench/kernel_timing.h"
 
 namespace megatrain {
 namespace {
@@ -30,33 +29,14 @@ constexpr int64_t kHidden = 768, kIntermediate = 2048, kQkv = 2304, kVocabulary 
 constexpr int64_t kLayers = 12, kHeads = 12, kHeadDim = 64, kSequence = 1024, kBatch = 8;
 constexpr int64_t kTokens = kSequence * kBatch, kHeadChunk = 1024;
 
-class NoStream : public Stream {};
-
-void Check(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  std::exit(1);
-}
-
-std::vector<char> RandomValues(DType dtype, int64_t n) {
-  std::vector<char> bytes(static_cast<size_t>(n * DTypeBytes(dtype)));
-  std::minstd_rand random(1);
-  for (int64_t i = 0; i < n; ++i) {
-    const float value = static_cast<float>(random() % 2000) * 1e-3f - 1.0f;
-    const bf16_t rounded = FloatToBf16(value);
-    if (dtype == DType::kF32) {
-      std::memcpy(&bytes[static_cast<size_t>(4 * i)], &value, 4);
-    } else {
-      std::memcpy(&bytes[static_cast<size_t>(2 * i)], &rounded, 2);
-    }
-  }
-  return bytes;
-}
-
 class Bench {
  public:
-  Bench(int threads, int rounds, clockid_t clock, DType dtype)
-      : rounds_(rounds), clock_(clock), dtype_(dtype), pool_(threads), kernels_(&pool_) {}
+  Bench(const TimingArguments& arguments, DType dtype)
+      : rounds_(arguments.rounds),
+        stopwatch_(arguments.clock, arguments.rounds),
+        dtype_(dtype),
+        pool_(arguments.threads),
+        kernels_(&pool_) {}
 
   // Returns the tokens a second of the step that the kernels add up to.
   double Run() {
@@ -73,28 +53,10 @@ class Bench {
   }
 
  private:
-  double Now() const {
-    timespec now;
-    clock_gettime(clock_, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-  }
-
-  double Seconds(const std::function<absl::Status()>& call) {
-    Check(call());
-    std::vector<double> samples;
-    for (int i = 0; i < rounds_; ++i) {
-      const double start = Now();
-      Check(call());
-      samples.push_back(Now() - start);
-    }
-    std::nth_element(samples.begin(), samples.begin() + rounds_ / 2, samples.end());
-    return samples[static_cast<size_t>(rounds_ / 2)];
-  }
-
   double Product(int64_t m, int64_t n, int64_t k, bool ta, bool tb, DType out_dtype, bool add) {
     const std::vector<char> a = RandomValues(dtype_, m * k), b = RandomValues(dtype_, n * k);
     std::vector<char> out(static_cast<size_t>(m * n * DTypeBytes(out_dtype)));
-    return Seconds([&] {
+    return stopwatch_.MedianSeconds([&] {
       return kernels_.MatMul(stream_, {.m = m,
                                        .n = n,
                                        .k = k,
@@ -149,7 +111,7 @@ class Bench {
   void Copy() {
     const int64_t bytes = int64_t{1} << 27;
     std::vector<char> from(static_cast<size_t>(bytes), 1), to(static_cast<size_t>(bytes));
-    const double seconds = Seconds([&] {
+    const double seconds = stopwatch_.MedianSeconds([&] {
       pool_.ParallelFor(bytes >> 18, [&](int64_t block) {
         std::memcpy(&to[static_cast<size_t>(block) << 18], &from[static_cast<size_t>(block) << 18],
                     size_t{1} << 18);
@@ -177,7 +139,8 @@ class Bench {
                                                                       .sequence = length,
                                                                       .heads = kHeads,
                                                                       .kv_heads = kHeads,
-                                                                      .head_dim = kHeadDim})));
+                                                                      .head_dim = kHeadDim,
+                                                                      .value_dim = kHeadDim})));
     std::vector<int32_t> starts;
     for (int64_t start = 0; start <= kTokens; start += length) {
       starts.push_back(static_cast<int32_t>(start));
@@ -188,6 +151,7 @@ class Bench {
                              .heads = kHeads,
                              .kv_heads = kHeads,
                              .head_dim = kHeadDim,
+                             .value_dim = kHeadDim,
                              .scale = 1.0f / std::sqrt(static_cast<float>(kHeadDim)),
                              .shaping = shaping,
                              .document_starts = starts.data(),
@@ -201,8 +165,8 @@ class Bench {
                              .out = out.data(),
                              .lse = lse.data()};
     AttentionSeconds seconds;
-    seconds.forward = Seconds([&] { return kernels_.Attention(stream_, args); });
-    seconds.backward = Seconds([&] {
+    seconds.forward = stopwatch_.MedianSeconds([&] { return kernels_.Attention(stream_, args); });
+    seconds.backward = stopwatch_.MedianSeconds([&] {
       return kernels_.AttentionBackward(stream_, {.forward = args,
                                                   .dout = dout.data(),
                                                   .dq = dqkv.data(),
@@ -244,7 +208,7 @@ class Bench {
   // `bytes` read and written by one call; `times` calls a step.
   void Report(const char* name, double bytes, double times,
               const std::function<absl::Status()>& call) {
-    const double seconds = Seconds(call);
+    const double seconds = stopwatch_.MedianSeconds(call);
     std::printf("  %-18s %6.2f ms %7.1f GB/s  %.2f of a copy\n", name, seconds * 1e3,
                 bytes / seconds * 1e-9, bytes / seconds / copy_);
     other_seconds_ += times * seconds;
@@ -350,7 +314,7 @@ class Bench {
   }
 
   const int rounds_;
-  const clockid_t clock_;
+  const Stopwatch stopwatch_;
   const DType dtype_;
   ThreadPool pool_;
   CpuKernels kernels_;
@@ -363,16 +327,9 @@ class Bench {
 }  // namespace megatrain
 
 int main(int argc, char** argv) {
-  const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
-  const bool cpu = argc > 3 && std::string(argv[3]) == "cpu" && threads == 1;
-  auto run = [&](megatrain::DType dtype) {
-    return megatrain::Bench(threads, std::max(1, rounds),
-                            cpu ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, dtype)
-        .Run();
-  };
-  const double fp32 = run(megatrain::DType::kF32);
-  const double bf16 = run(megatrain::DType::kBF16);
+  const megatrain::TimingArguments arguments = megatrain::ReadTimingArguments(argc, argv);
+  const double fp32 = megatrain::Bench(arguments, megatrain::DType::kF32).Run();
+  const double bf16 = megatrain::Bench(arguments, megatrain::DType::kBF16).Run();
   std::printf("\nBF16 over FP32, tokens/s of the step: %.2f\n", bf16 / fp32);
   return 0;
 }

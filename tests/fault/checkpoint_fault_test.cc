@@ -229,7 +229,7 @@ TEST(CheckpointFaultTest, ABitThatFlipsBetweenVerifyAndLoadIsFoundInLoading) {
       files.MutableContent(JoinPath(Path(10), "model-00002-of-00004.safetensors"));
   content->back() ^= 1;
   TileSet tiles(TinyLayout(), kDType);
-  const absl::Status status = LoadCheckpointTile(Path(10), TinyLayout(), 1, tiles.tile(1), &files);
+  const absl::Status status = LoadTile(Path(10), TinyLayout(), 1, tiles.tile(1), &files);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("model-00002-of-00004.safetensors"));
 }

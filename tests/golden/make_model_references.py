@@ -43,9 +43,9 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
-from transformers import (Ernie4_5Config, Exaone4Config, Gemma2Config, Gemma3Config,
-                          Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig, GraniteConfig,
-                          LlamaConfig, Ministral3Config, Mistral3Config, MistralConfig,
+from transformers import (DeepseekV3Config, Ernie4_5Config, Exaone4Config, Gemma2Config,
+                          Gemma3Config, Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig,
+                          GraniteConfig, LlamaConfig, Ministral3Config, Mistral3Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config,
                           Qwen3_5Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config,
                           Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
@@ -249,6 +249,30 @@ FAMILIES = {
                                attention_bias=True, use_qk_norm=True, pad_token_id=6),
                      rope=dict(rope_type="default", rope_theta=1000000.0,
                                partial_rotary_factor=0.5)),
+    # Values narrower than keys, a yarn whose mscales differ, and biases of the latents.
+    "deepseek_v3": dict(cls=DeepseekV3Config, stored="BF16", head=0.3, style="new",
+                        keys=dict(vocab_size=131, hidden_size=44, num_hidden_layers=2,
+                                  num_attention_heads=3, num_key_value_heads=3,
+                                  q_lora_rank=20, kv_lora_rank=14, qk_nope_head_dim=10,
+                                  qk_rope_head_dim=6, v_head_dim=12, attention_bias=True,
+                                  intermediate_size=52, moe_intermediate_size=18,
+                                  n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=2,
+                                  first_k_dense_replace=1, n_group=4, topk_group=2,
+                                  routed_scaling_factor=1.5),
+                        rope=dict(rope_type="yarn", rope_theta=10000.0, factor=8.0, mscale=0.7,
+                                  mscale_all_dim=1.1, original_max_position_embeddings=32)),
+    # Queries without a latent, values wider than keys, halves that rotate, one group.
+    "deepseek_v3_plain": dict(cls=DeepseekV3Config, stored="BF16", head=0.3, style="new",
+                              keys=dict(vocab_size=131, hidden_size=44, num_hidden_layers=3,
+                                        num_attention_heads=4, num_key_value_heads=4,
+                                        q_lora_rank=None, kv_lora_rank=18, qk_nope_head_dim=6,
+                                        qk_rope_head_dim=10, v_head_dim=20, rope_interleave=False,
+                                        intermediate_size=52, moe_intermediate_size=18,
+                                        n_routed_experts=6, num_experts_per_tok=2,
+                                        n_shared_experts=1, first_k_dense_replace=2, n_group=1,
+                                        topk_group=1, norm_topk_prob=False,
+                                        routed_scaling_factor=1.5),
+                              rope=dict(rope_type="default", rope_theta=10000.0)),
     # The results of delta nets, which their norms divide by, are small where a query and all keys are
     # nearly orthogonal. The norms' epsilon keeps transformers' own BF16 errors of gradients, which
     # grow by that, below the largest that the tests allow.
@@ -422,7 +446,9 @@ def choose(router, logits):
         sums = groups.topk(2, -1).values.sum(-1)
         kept = sums.topk(router.topk_group, -1).indices
         order = sums.sort(-1, descending=True).values
-        margin = order[:, router.topk_group - 1] - order[:, router.topk_group]
+        margin = torch.full(logits.shape[:1], math.inf, dtype=logits.dtype)
+        if router.topk_group < router.num_group:
+            margin = order[:, router.topk_group - 1] - order[:, router.topk_group]
         mask = torch.ones_like(sums, dtype=torch.bool).scatter(1, kept, False)
         ranked = groups.masked_fill(mask[:, :, None], -math.inf).view_as(scores)
         choice = ranked.topk(k).indices
@@ -468,7 +494,8 @@ CODE = 12  # elements of the embedding that routers look at
 CODE_SCALE = 2.5
 # The least margins of scores that count as clear.
 CLEAR = dict(MixtralTopKRouter=0.15, Qwen3MoeTopKRouter=0.11, GptOssTopKRouter=0.7,
-             Glm4MoeTopkRouter=0.15, Qwen3NextTopKRouter=0.11, Qwen3_5MoeTopKRouter=0.11)
+             Glm4MoeTopkRouter=0.15, DeepseekV3TopkRouter=0.15, Qwen3NextTopKRouter=0.11,
+             Qwen3_5MoeTopKRouter=0.11)
 
 
 def clear_choices(model, generator, rounded):
@@ -509,7 +536,8 @@ def clear_choices(model, generator, rounded):
 def disk_tensors(model, tensors):
     """The tensors of a model under the names of its file; see the head of this script."""
     kind = model.config.model_type
-    if kind not in ("mixtral", "qwen3_moe", "glm4_moe", "qwen3_next", "qwen3_5_moe_text"):
+    if kind not in ("mixtral", "qwen3_moe", "glm4_moe", "deepseek_v3", "qwen3_next",
+                    "qwen3_5_moe_text"):
         return tensors
     names = ("w1", "w3", "w2") if kind == "mixtral" else ("gate_proj", "up_proj", "down_proj")
     disk = {}

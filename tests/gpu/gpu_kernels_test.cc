@@ -37,15 +37,17 @@ INSTANTIATE_TEST_SUITE_P(Gpu, KernelsSuite,
 // With the choice kLibrary a call that cuDNN does not take is an error: the suite alone would not
 // tell that our own kernels computed it all.
 TEST(CudnnTest, TakesSequencesAndPackedDocuments) {
-  std::vector<AttentionCase> cases = {{4, 2, 64, {0, 512, 1024}},
-                                      {2, 1, 128, {0, 1024}},
-                                      {4, 2, 64, {0, 512, 1024}, /*window=*/200}};
+  std::vector<AttentionCase> cases = {{4, 2, 64, 64, {0, 512, 1024}},
+                                      {2, 1, 128, 128, {0, 1024}},
+                                      {4, 2, 64, 64, {0, 512, 1024}, /*window=*/200}};
   const absl::StatusOr<CudaDeviceProperties> card = FindCudaDevice(OpenCudaApi().get(), 0);
   ASSERT_TRUE(card.ok()) << card.status();
   constexpr int kHopper = 9;
   if (card->major == kHopper) {
-    cases.push_back({4, 2, 128, {0, 100, 612, 620, 1500}});
-    cases.push_back({4, 2, 128, {0, 100, 612, 620, 1500}, /*window=*/150});
+    cases.push_back({4, 2, 128, 128, {0, 100, 612, 620, 1500}});
+    cases.push_back({4, 2, 128, 128, {0, 100, 612, 620, 1500}, /*window=*/150});
+    cases.push_back({4, 4, 192, 128, {0, 512, 1024}});
+    cases.push_back({4, 4, 192, 128, {0, 100, 612, 620, 1500}});
   }
   const absl::StatusOr<std::unique_ptr<KernelsUnderTest>> device = MakeGpuKernels();
   ASSERT_TRUE(device.ok()) << device.status();
@@ -72,8 +74,8 @@ TEST(CudnnTest, LongDocumentsAreLikeOurOwn) {
   const AttentionChoice choice =
       card->major == kHopper ? AttentionChoice::kLibrary : AttentionChoice::kAuto;
   for (AttentionCase shape :
-       {AttentionCase{7, 1, 128, {0, 16'384}}, AttentionCase{2, 1, 64, {0, 32'768}},
-        AttentionCase{4, 1, 128, {0, 16'001, 16'101}}}) {
+       {AttentionCase{7, 1, 128, 128, {0, 16'384}}, AttentionCase{2, 1, 64, 64, {0, 32'768}},
+        AttentionCase{4, 1, 128, 128, {0, 16'001, 16'101}}}) {
     SCOPED_TRACE(shape.Name());
     const absl::StatusOr<std::unique_ptr<KernelsUnderTest>> device = MakeGpuKernels();
     ASSERT_TRUE(device.ok()) << device.status();
@@ -84,7 +86,8 @@ TEST(CudnnTest, LongDocumentsAreLikeOurOwn) {
                                                               .sequence = tokens,
                                                               .heads = shape.heads,
                                                               .kv_heads = shape.kv_heads,
-                                                              .head_dim = shape.head_dim}));
+                                                              .head_dim = shape.head_dim,
+                                                              .value_dim = shape.value_dim}));
     std::vector<Operands::Operand> results[2];
     Operands library(6), own(6);  // alike
     for (Operands* const operands : {&library, &own}) {

@@ -33,8 +33,8 @@ absl::Status ForwardBlock(const AttentionArgs& args, const SightBounds& bounds,
                           Workspace& workspace) {
   const int64_t kv_head = head / (args.heads / args.kv_heads);
   float* scores = workspace.Floats(kScores, kBlock * kChunk);
-  float* sums = workspace.Floats(kSums, rows * math.dim);
-  std::memset(sums, 0, static_cast<size_t>(rows * math.dim) * 4);
+  float* sums = workspace.Floats(kSums, rows * args.value_dim);
+  std::memset(sums, 0, static_cast<size_t>(rows * args.value_dim) * 4);
   float* largest = workspace.Floats(kRows, 2 * kBlock);
   float* sum = largest + kBlock;
   std::fill_n(largest, rows, SinkOf(args.shaping, args.dtype, head));
@@ -53,8 +53,9 @@ absl::Status ForwardBlock(const AttentionArgs& args, const SightBounds& bounds,
                        .largest = largest,
                        .sum = sum,
                        .accumulator = sums,
-                       .dim = math.dim};
-  const HeadRows q = math.Operand(args.q, args.q_stride, head, row, rows, kWideA, workspace);
+                       .dim = args.value_dim};
+  const HeadRows q =
+      math.Operand(args.q, args.q_stride, args.head_dim, head, row, rows, kWideA, workspace);
   const int64_t end = row + rows;
   for (int64_t key = RoundDown(bounds.start[static_cast<size_t>(row)], kBlock); key < end;
        key += kChunk) {
@@ -63,18 +64,20 @@ absl::Status ForwardBlock(const AttentionArgs& args, const SightBounds& bounds,
       first[i] = static_cast<int32_t>(bounds.start[static_cast<size_t>(row + i)] - key);
       last[i] = static_cast<int32_t>(row + i + 1 - key);
     }
-    const HeadRows k = math.Operand(args.k, args.k_stride, kv_head, key, keys, kWideB, workspace);
-    const HeadRows v = math.Operand(args.v, args.v_stride, kv_head, key, keys, kWideC, workspace);
+    const HeadRows k =
+        math.Operand(args.k, args.k_stride, args.head_dim, kv_head, key, keys, kWideB, workspace);
+    const HeadRows v =
+        math.Operand(args.v, args.v_stride, args.value_dim, kv_head, key, keys, kWideC, workspace);
     MT_RETURN_IF_ERROR(math.Scores(rows, keys, q, k, scores, workspace));
     step.columns = keys;
     SoftmaxStep(step);
     MT_RETURN_IF_ERROR(math.Add(rows, keys, scores, false, v, sums, workspace));
   }
-  const int64_t out_stride = args.heads * math.dim;
-  SoftmaxFinish(
-      step, args.dtype,
-      static_cast<char*>(args.out) + (row * out_stride + head * math.dim) * DTypeBytes(args.dtype),
-      out_stride, args.lse + head * args.tokens + row);
+  const int64_t out_stride = args.heads * args.value_dim;
+  SoftmaxFinish(step, args.dtype,
+                static_cast<char*>(args.out) +
+                    (row * out_stride + head * args.value_dim) * DTypeBytes(args.dtype),
+                out_stride, args.lse + head * args.tokens + row);
   return absl::OkStatus();
 }
 

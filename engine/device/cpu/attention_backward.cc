@@ -61,43 +61,46 @@ class BackwardSegment {
         end_(end),
         kv_head_(kv_head),
         group_(args.forward.heads / args.forward.kv_heads),
-        out_stride_(args.forward.heads * args.forward.head_dim),
+        dim_(args.forward.head_dim),
+        value_dim_(args.forward.value_dim),
+        out_stride_(args.forward.heads * args.forward.value_dim),
         workspace_(workspace) {}
 
   absl::Status Run() {
     const int64_t tokens = end_ - begin_;
     for (int64_t head = kv_head_ * group_; head < (kv_head_ + 1) * group_; ++head) {
-      const int64_t offset = (begin_ * out_stride_ + head * math_.dim) * DTypeBytes(forward_.dtype);
-      RowDots(forward_.dtype, tokens, math_.dim, static_cast<const char*>(args_.dout) + offset,
+      const int64_t offset =
+          (begin_ * out_stride_ + head * value_dim_) * DTypeBytes(forward_.dtype);
+      RowDots(forward_.dtype, tokens, value_dim_, static_cast<const char*>(args_.dout) + offset,
               static_cast<const char*>(forward_.out) + offset, out_stride_, Delta(head, begin_));
-      std::memset(DqSums(head, begin_), 0, static_cast<size_t>(tokens * math_.dim) * 4);
+      std::memset(DqSums(head, begin_), 0, static_cast<size_t>(tokens * dim_) * 4);
     }
     for (int64_t key = begin_; key < end_; key += kBlock) {
       MT_RETURN_IF_ERROR(KeyBlock(key, std::min(kBlock, end_ - key)));
     }
     for (int64_t head = kv_head_ * group_; head < (kv_head_ + 1) * group_; ++head) {
-      math_.Narrow(DqSums(head, begin_), tokens, args_.dq, args_.dq_stride, head, begin_);
+      math_.Narrow(DqSums(head, begin_), tokens, args_.dq, args_.dq_stride, dim_, head, begin_);
     }
     return absl::OkStatus();
   }
 
  private:
-  // FP32 [heads, tokens, dim] and [heads, tokens].
+  // FP32 [heads, tokens, head_dim] and [heads, tokens].
   float* DqSums(int64_t head, int64_t token) const {
-    return static_cast<float*>(args_.workspace) + (head * forward_.tokens + token) * math_.dim;
+    return static_cast<float*>(args_.workspace) + (head * forward_.tokens + token) * dim_;
   }
   float* Delta(int64_t head, int64_t token) const {
     return DqSums(forward_.heads, 0) + head * forward_.tokens + token;
   }
 
   absl::Status KeyBlock(int64_t key, int64_t keys) {
-    float* dk = workspace_.Floats(kSums, 2 * kBlock * math_.dim);
-    float* dv = dk + kBlock * math_.dim;
-    std::memset(dk, 0, static_cast<size_t>(2 * kBlock * math_.dim) * 4);
+    float* dk = workspace_.Floats(kSums, kBlock * (dim_ + value_dim_));
+    float* dv = dk + kBlock * dim_;
+    std::memset(dk, 0, static_cast<size_t>(kBlock * (dim_ + value_dim_)) * 4);
     const HeadRows k =
-        math_.Operand(forward_.k, forward_.k_stride, kv_head_, key, keys, kWideA, workspace_);
-    const HeadRows v =
-        math_.Operand(forward_.v, forward_.v_stride, kv_head_, key, keys, kWideB, workspace_);
+        math_.Operand(forward_.k, forward_.k_stride, dim_, kv_head_, key, keys, kWideA, workspace_);
+    const HeadRows v = math_.Operand(forward_.v, forward_.v_stride, value_dim_, kv_head_, key, keys,
+                                     kWideB, workspace_);
     const int64_t last_seer = bounds_.end[static_cast<size_t>(key + keys - 1)];
     const int64_t query_end = std::min(end_, begin_ + RoundUp(last_seer - begin_, kBlock));
     for (int64_t head = kv_head_ * group_; head < (kv_head_ + 1) * group_; ++head) {
@@ -106,8 +109,8 @@ class BackwardSegment {
             Block(key, keys, query, std::min(kChunk, query_end - query), head, k, v, dk, dv));
       }
     }
-    math_.Narrow(dk, keys, args_.dk, args_.dk_stride, kv_head_, key);
-    math_.Narrow(dv, keys, args_.dv, args_.dv_stride, kv_head_, key);
+    math_.Narrow(dk, keys, args_.dk, args_.dk_stride, dim_, kv_head_, key);
+    math_.Narrow(dv, keys, args_.dv, args_.dv_stride, value_dim_, kv_head_, key);
     return absl::OkStatus();
   }
 
@@ -115,10 +118,10 @@ class BackwardSegment {
                      HeadRows k, HeadRows v, float* dk, float* dv) {
     float* scores = workspace_.Floats(kScores, kBlock * kChunk);
     float* slopes = workspace_.Floats(kSlopes, kBlock * kChunk);
-    const HeadRows q =
-        math_.Operand(forward_.q, forward_.q_stride, head, query, queries, kWideC, workspace_);
-    const HeadRows dout =
-        math_.Operand(args_.dout, out_stride_, head, query, queries, kWideD, workspace_);
+    const HeadRows q = math_.Operand(forward_.q, forward_.q_stride, dim_, head, query, queries,
+                                     kWideC, workspace_);
+    const HeadRows dout = math_.Operand(args_.dout, out_stride_, value_dim_, head, query, queries,
+                                        kWideD, workspace_);
     MT_RETURN_IF_ERROR(math_.Scores(keys, queries, k, q, scores, workspace_));
     MT_RETURN_IF_ERROR(math_.Scores(keys, queries, v, dout, slopes, workspace_));
     int32_t first[kBlock], last[kBlock];
@@ -150,7 +153,7 @@ class BackwardSegment {
   const AttentionArgs& forward_;
   const SightBounds& bounds_;
   const BlockMath& math_;
-  const int64_t begin_, end_, kv_head_, group_, out_stride_;
+  const int64_t begin_, end_, kv_head_, group_, dim_, value_dim_, out_stride_;
   Workspace& workspace_;
 };
 

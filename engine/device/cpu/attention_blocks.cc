@@ -12,10 +12,10 @@ namespace megatrain::attention {
 
 absl::Status CheckAttention(const AttentionArgs& args) {
   if (args.kv_heads < 1 || args.heads % args.kv_heads != 0 || args.head_dim < 1 ||
-      args.head_dim > kHeadDimMax) {
-    return absl::InvalidArgumentError(absl::StrCat("attention with ", args.heads, " heads, ",
-                                                   args.kv_heads, " key-value heads, head_dim ",
-                                                   args.head_dim, ": not supported"));
+      args.head_dim > kHeadDimMax || args.value_dim < 1 || args.value_dim > kHeadDimMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "attention with ", args.heads, " heads, ", args.kv_heads, " key-value heads, head_dim ",
+        args.head_dim, ", values of ", args.value_dim, ": not supported"));
   }
   const AttentionShaping& shaping = args.shaping;
   if (shaping.window < 0 || !(shaping.softcap >= 0) || std::isinf(shaping.softcap)) {
@@ -46,24 +46,23 @@ SightBounds::SightBounds(const AttentionArgs& args)
 
 BlockMath::BlockMath(const AttentionArgs& args, bool native_bf16)
     : storage(args.dtype),
-      compute(args.dtype == DType::kBF16 && native_bf16 ? DType::kBF16 : DType::kF32),
-      dim(args.head_dim) {}
+      compute(args.dtype == DType::kBF16 && native_bf16 ? DType::kBF16 : DType::kF32) {}
 
-HeadRows BlockMath::Operand(const void* base, int64_t stride, int64_t head, int64_t row,
-                            int64_t rows, int slot, Workspace& workspace) const {
+HeadRows BlockMath::Operand(const void* base, int64_t stride, int64_t dim, int64_t head,
+                            int64_t row, int64_t rows, int slot, Workspace& workspace) const {
   const char* data =
       static_cast<const char*>(base) + (row * stride + head * dim) * DTypeBytes(storage);
-  if (storage == compute) return {data, stride};
+  if (storage == compute) return {data, stride, dim};
   float* wide = workspace.Floats(slot, rows * dim);
   WidenBlock(reinterpret_cast<const bf16_t*>(data), stride, rows, dim, wide, dim);
-  return {wide, dim};
+  return {wide, dim, dim};
 }
 
 absl::Status BlockMath::Scores(int64_t m, int64_t n, HeadRows a, HeadRows b, float* out,
                                Workspace& workspace) const {
   const ProductShape shape{.m = m,
                            .n = n,
-                           .k = dim,
+                           .k = a.dim,
                            .dtype = compute,
                            .transpose_b = true,
                            .a_stride = a.stride,
@@ -75,19 +74,19 @@ absl::Status BlockMath::Scores(int64_t m, int64_t n, HeadRows a, HeadRows b, flo
 absl::Status BlockMath::Add(int64_t m, int64_t k, const void* p, bool transposed, HeadRows b,
                             float* out, Workspace& workspace) const {
   const ProductShape shape{.m = m,
-                           .n = dim,
+                           .n = b.dim,
                            .k = k,
                            .dtype = compute,
                            .transpose_a = transposed,
                            .accumulate = true,
                            .a_stride = p_stride(),
                            .b_stride = b.stride,
-                           .out_stride = dim};
+                           .out_stride = b.dim};
   return workspace.Multiply(shape, p, b.data, out);
 }
 
-void BlockMath::Narrow(const float* x, int64_t rows, void* base, int64_t stride, int64_t head,
-                       int64_t row) const {
+void BlockMath::Narrow(const float* x, int64_t rows, void* base, int64_t stride, int64_t dim,
+                       int64_t head, int64_t row) const {
   char* out = static_cast<char*>(base) + (row * stride + head * dim) * DTypeBytes(storage);
   if (storage == DType::kBF16) {
     NarrowBlock(x, dim, rows, dim, reinterpret_cast<bf16_t*>(out), stride);

@@ -38,10 +38,11 @@ struct SightBounds {
   std::vector<int32_t> start, end;
 };
 
-// Rows of one head: element (row, i) is at row * stride + i.
+// Rows of one head: element (row, i) is at row * stride + i, with i < dim.
 struct HeadRows {
   const void* data = nullptr;
   int64_t stride = 0;
+  int64_t dim = 0;
 };
 
 // Selects how blocks are computed: in BF16, or widened to FP32 on a processor without BF16
@@ -49,25 +50,24 @@ struct HeadRows {
 struct BlockMath {
   BlockMath(const AttentionArgs& args, bool native_bf16);
 
-  // Returns rows [row, row + rows) of a head, in `compute`; a copy in the slot if it has to be
-  // widened.
-  HeadRows Operand(const void* base, int64_t stride, int64_t head, int64_t row, int64_t rows,
-                   int slot, Workspace& workspace) const;
-  // Computes out[m, n] = a[m, dim] * b[n, dim]^T, with rows kChunk apart.
+  // Returns rows [row, row + rows) of a head of `dim` elements, in `compute`; a copy in the slot if
+  // it has to be widened.
+  HeadRows Operand(const void* base, int64_t stride, int64_t dim, int64_t head, int64_t row,
+                   int64_t rows, int slot, Workspace& workspace) const;
+  // Computes out[m, n] = a[m, a.dim] * b[n, a.dim]^T, with rows kChunk apart.
   absl::Status Scores(int64_t m, int64_t n, HeadRows a, HeadRows b, float* out,
                       Workspace& workspace) const;
   // Probabilities lie over their FP32 scores, row by row.
   int64_t p_stride() const { return kChunk * 4 / DTypeBytes(compute); }
-  // Computes out[m, dim] += op(p) * b[k, dim]; p is [m, k], or [k, m] if transposed.
+  // Computes out[m, b.dim] += op(p) * b[k, b.dim]; p is [m, k], or [k, m] if transposed.
   absl::Status Add(int64_t m, int64_t k, const void* p, bool transposed, HeadRows b, float* out,
                    Workspace& workspace) const;
   // Rounds x[rows, dim] to the rows of a head from `row` on.
-  void Narrow(const float* x, int64_t rows, void* base, int64_t stride, int64_t head,
+  void Narrow(const float* x, int64_t rows, void* base, int64_t stride, int64_t dim, int64_t head,
               int64_t row) const;
 
   DType storage = DType::kF32;  // of q, k, v and the outputs
   DType compute = DType::kF32;  // of the products' operands
-  int64_t dim = 0;
 };
 
 }  // namespace megatrain::attention

@@ -74,12 +74,13 @@ HWY_INLINE void ForHeads(int64_t heads, const Body& body) {
 template <typename T>
 void Attend(const CachedAttentionArgs& args, int64_t token, int64_t kv_head, int64_t block,
             float* scratch) {
-  const int64_t group = args.heads / args.kv_heads, width = args.kv_heads * args.head_dim;
+  const int64_t group = args.heads / args.kv_heads, keys_width = args.kv_heads * args.head_dim;
   const size_t dim = static_cast<size_t>(args.head_dim);
+  const size_t value_dim = static_cast<size_t>(args.value_dim);
   float* const scores = scratch;
   float* const q = scores + group * block;
   float* const sums = q + group * args.head_dim;
-  float* const largest = sums + group * args.head_dim;
+  float* const largest = sums + group * args.value_dim;
   float* const sum = largest + group;
   float* const lse = sum + group;
   int32_t* const first = reinterpret_cast<int32_t*>(lse + group);
@@ -89,7 +90,7 @@ void Attend(const CachedAttentionArgs& args, int64_t token, int64_t kv_head, int
   ForVectors(static_cast<size_t>(group) * dim, [&]<bool kTail>(size_t i, size_t count) HWY_ATTR {
     StorePart<kTail>(LoadPart<kTail>(from + i, count), q + i, count);
   });
-  std::fill_n(sums, group * args.head_dim, 0.0f);
+  std::fill_n(sums, group * args.value_dim, 0.0f);
   for (int64_t h = 0; h < group; ++h) {
     largest[h] = SinkOf(args.shaping, args.dtype, kv_head * group + h);
   }
@@ -107,13 +108,14 @@ void Attend(const CachedAttentionArgs& args, int64_t token, int64_t kv_head, int
                        .largest = largest,
                        .sum = sum,
                        .accumulator = sums,
-                       .dim = args.head_dim};
+                       .dim = args.value_dim};
   const int64_t end = args.positions[token] + 1, window = args.shaping.window;
   for (int64_t row = window > 0 ? std::max<int64_t>(end - window, 0) : 0; row < end; row += block) {
     const int64_t count = std::min(block, end - row);
-    const T* const at = static_cast<const T*>(args.cache) +
-                        (args.first_rows[token] + row) * 2 * width + kv_head * args.head_dim;
-    const Rows<T> keys{at, count, 2 * width}, values{at + width, count, 2 * width};
+    const T* const at =
+        static_cast<const T*>(args.cache) + (args.first_rows[token] + row) * args.cache_row();
+    const Rows<T> keys{at + kv_head * args.head_dim, count, args.cache_row()};
+    const Rows<T> values{at + keys_width + kv_head * args.value_dim, count, args.cache_row()};
     ForHeads(group, [&]<int kGroup>(int64_t h) HWY_ATTR {
       Dots<kGroup>(q + h * args.head_dim, dim, keys, block, scores + h * block);
     });
@@ -121,11 +123,12 @@ void Attend(const CachedAttentionArgs& args, int64_t token, int64_t kv_head, int
     std::fill_n(last, group, static_cast<int32_t>(count));
     SoftmaxStep(step);
     ForHeads(group, [&]<int kGroup>(int64_t h) HWY_ATTR {
-      AddWeighted<kGroup>(scores + h * block, block, values, dim, sums + h * args.head_dim);
+      AddWeighted<kGroup>(scores + h * block, block, values, value_dim, sums + h * args.value_dim);
     });
   }
-  T* const out = static_cast<T*>(args.out) + (token * args.heads + kv_head * group) * args.head_dim;
-  SoftmaxFinish(step, args.dtype, out, args.head_dim, lse);
+  T* const out =
+      static_cast<T*>(args.out) + (token * args.heads + kv_head * group) * args.value_dim;
+  SoftmaxFinish(step, args.dtype, out, args.value_dim, lse);
 }
 
 void AttendOf(const CachedAttentionArgs& args, int64_t token, int64_t kv_head, int64_t block,
@@ -150,15 +153,16 @@ constexpr int64_t kBlock = 512;
 }  // namespace
 
 void StoreTokensInCache(const CachedAttentionArgs& args, int64_t begin, int64_t end) {
-  const int64_t bytes = DTypeBytes(args.dtype), width = args.kv_heads * args.head_dim * bytes;
+  const int64_t bytes = DTypeBytes(args.dtype), keys = args.kv_heads * args.head_dim * bytes;
+  const int64_t row_bytes = args.cache_row() * bytes;
   for (int64_t t = begin; t < end; ++t) {
     if (args.first_rows[t] < 0) continue;
     char* const row = static_cast<char*>(args.cache) +
-                      (static_cast<int64_t>(args.first_rows[t]) + args.positions[t]) * 2 * width;
+                      (static_cast<int64_t>(args.first_rows[t]) + args.positions[t]) * row_bytes;
     std::memcpy(row, static_cast<const char*>(args.k) + t * args.k_stride * bytes,
-                static_cast<size_t>(width));
-    std::memcpy(row + width, static_cast<const char*>(args.v) + t * args.v_stride * bytes,
-                static_cast<size_t>(width));
+                static_cast<size_t>(keys));
+    std::memcpy(row + keys, static_cast<const char*>(args.v) + t * args.v_stride * bytes,
+                static_cast<size_t>(row_bytes - keys));
   }
 }
 
@@ -166,11 +170,11 @@ void RunCachedAttention(const CachedAttentionArgs& args, ThreadPool* pool,
                         WorkspacePool* workspaces) {
   const int64_t group = args.heads / args.kv_heads;
   // For each head of the group a row of scores, the query, its sum of values, and five numbers.
-  const int64_t floats = group * (kBlock + 2 * args.head_dim + 5);
+  const int64_t floats = group * (kBlock + args.head_dim + args.value_dim + 5);
   pool->ParallelFor(args.tokens * args.kv_heads, [&](int64_t task) {
     const int64_t token = task / args.kv_heads;
     if (args.first_rows[token] < 0) {
-      const int64_t bytes = group * args.head_dim * DTypeBytes(args.dtype);
+      const int64_t bytes = group * args.value_dim * DTypeBytes(args.dtype);
       std::memset(static_cast<char*>(args.out) + task * bytes, 0, static_cast<size_t>(bytes));
       return;
     }

@@ -18,6 +18,7 @@
 #include "engine/device/cpu/experts/rows.h"
 #include "engine/device/cpu/experts/sort_assignments.h"
 #include "engine/device/cpu/glu.h"
+#include "engine/device/cpu/heads.h"
 #include "engine/device/cpu/loops/ranges.h"
 #include "engine/device/cpu/matmul.h"
 #include "engine/device/cpu/norm.h"
@@ -101,6 +102,18 @@ absl::Status CpuKernels::Rope(Stream&, const RopeArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status CpuKernels::CopyHeads(Stream&, const CopyHeadsArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.heads * args.width),
+            [&](int64_t begin, int64_t end) { CopyHeadsOfTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::SumHeads(Stream&, const SumHeadsArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.heads * args.width),
+            [&](int64_t begin, int64_t end) { SumHeadsOfTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
 absl::Status CpuKernels::Attention(Stream&, const AttentionArgs& args) {
   return RunAttention(args, native_bf16_, pool_, &workspaces_);
 }
@@ -110,7 +123,7 @@ absl::Status CpuKernels::AttentionBackward(Stream&, const AttentionBackwardArgs&
 }
 
 absl::Status CpuKernels::StoreInCache(Stream&, const CachedAttentionArgs& args) {
-  ForRanges(pool_, args.tokens, RowsInBlock(2 * args.kv_heads * args.head_dim),
+  ForRanges(pool_, args.tokens, RowsInBlock(args.cache_row()),
             [&](int64_t begin, int64_t end) { StoreTokensInCache(args, begin, end); });
   return absl::OkStatus();
 }
@@ -179,8 +192,9 @@ absl::Status CpuKernels::WeighRows(Stream&, const WeighRowsArgs& args) {
   return absl::OkStatus();
 }
 
-absl::Status CpuKernels::RoundSum(Stream&, const RoundSumArgs& args) {
-  RunRoundSum(args, pool_);
+absl::Status CpuKernels::Add(Stream&, const AddArgs& args) {
+  ForRanges(pool_, args.rows * args.width, kBlockElements,
+            [&](int64_t begin, int64_t end) { AddElements(args, begin, end); });
   return absl::OkStatus();
 }
 

@@ -39,6 +39,8 @@ class CpuKernels : public Kernels {
   absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args) override;
   absl::Status RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) override;
   absl::Status Rope(Stream& stream, const RopeArgs& args) override;
+  absl::Status CopyHeads(Stream& stream, const CopyHeadsArgs& args) override;
+  absl::Status SumHeads(Stream& stream, const SumHeadsArgs& args) override;
   absl::Status Attention(Stream& stream, const AttentionArgs& args) override;
   absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) override;
   absl::Status StoreInCache(Stream& stream, const CachedAttentionArgs& args) override;
@@ -54,7 +56,7 @@ class CpuKernels : public Kernels {
   absl::Status GatherRows(Stream& stream, const GatherRowsArgs& args) override;
   absl::Status AddRows(Stream& stream, const AddRowsArgs& args) override;
   absl::Status WeighRows(Stream& stream, const WeighRowsArgs& args) override;
-  absl::Status RoundSum(Stream& stream, const RoundSumArgs& args) override;
+  absl::Status Add(Stream& stream, const AddArgs& args) override;
   absl::Status CausalConv(Stream& stream, const CausalConvArgs& args) override;
   absl::Status CausalConvBackward(Stream& stream, const CausalConvBackwardArgs& args) override;
   absl::Status GatedDelta(Stream& stream, const GatedDeltaArgs& args) override;

@@ -67,6 +67,47 @@ void SumRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride
   }
 }
 
+// y = a (+ b); b is null if there is none.
+template <typename A, typename B, typename Y>
+void AddRow(const A* a, const B* b, size_t n, Y* y) {
+  const size_t lanes = hn::Lanes(DF());
+  const auto part = [&]<bool kTail>(size_t i, size_t count) HWY_ATTR {
+    VF sum = LoadPart<kTail>(a + i, count);
+    if (b != nullptr) sum = hn::Add(sum, LoadPart<kTail>(b + i, count));
+    StorePart<kTail>(sum, y + i, count);
+  };
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) part.template operator()<false>(i, lanes);
+  if (i < n) part.template operator()<true>(i, n - i);
+}
+
+template <typename A, typename B, typename Y>
+void AddMatrices(const AddArgs& args, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end;) {
+    const int64_t row = i / args.width, column = i % args.width;
+    const int64_t n = HWY_MIN(end - i, args.width - column);
+    const B* const b = static_cast<const B*>(args.b.data);
+    AddRow(static_cast<const A*>(args.a.data) + row * args.a.stride + column,
+           b != nullptr ? b + row * args.b.stride + column : nullptr, static_cast<size_t>(n),
+           static_cast<Y*>(args.y) + row * args.y_stride + column);
+    i += n;
+  }
+}
+
+template <typename A, typename B>
+void AddInto(const AddArgs& args, int64_t begin, int64_t end) {
+  args.y_dtype == DType::kF32 ? AddMatrices<A, B, float>(args, begin, end)
+                              : AddMatrices<A, B, bf16_t>(args, begin, end);
+}
+template <typename A>
+void AddTo(const AddArgs& args, int64_t begin, int64_t end) {
+  args.b.dtype == DType::kF32 ? AddInto<A, float>(args, begin, end)
+                              : AddInto<A, bf16_t>(args, begin, end);
+}
+void AddParts(const AddArgs& args, int64_t begin, int64_t end) {
+  args.a.dtype == DType::kF32 ? AddTo<float>(args, begin, end) : AddTo<bf16_t>(args, begin, end);
+}
+
 template <typename From, typename To>
 HWY_INLINE void ConvertRow(const From* x, size_t n, To* out) {
   const size_t lanes = hn::Lanes(DF());
@@ -206,6 +247,7 @@ namespace megatrain {
 HWY_EXPORT(SquaresSum);
 HWY_EXPORT(PlainSum);
 HWY_EXPORT(SumRows);
+HWY_EXPORT(AddParts);
 HWY_EXPORT(Narrow);
 HWY_EXPORT(Widen);
 HWY_EXPORT(Transpose);
@@ -218,6 +260,10 @@ double SumOf(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(PlainSum)(
 
 void AddUpRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride, float* out) {
   HWY_DYNAMIC_DISPATCH(SumRows)(dtype, x, rows, n, stride, out);
+}
+
+void AddElements(const AddArgs& args, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(AddParts)(args, begin, end);
 }
 
 void NarrowToBf16(const float* x, int64_t n, bf16_t* out) { NarrowBlock(x, n, 1, n, out, n); }

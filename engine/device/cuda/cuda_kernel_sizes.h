@@ -29,8 +29,8 @@ class CudaKernelSizes : public KernelSizes {
   // softcaps or sinks.
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& s) const override {
     const int64_t own = cuda::AttentionBackwardWorkspaceBytes(s.tokens, s.heads);
-    if (s.dtype != DType::kBF16 || s.head_dim % 8 != 0 || s.head_dim > kCudnnHeadDimMax ||
-        s.softcap > 0 || s.sinks) {
+    if (s.dtype != DType::kBF16 || !CudnnTakesHeads(s.head_dim, s.value_dim) || s.softcap > 0 ||
+        s.sinks) {
       return own;
     }
     const int64_t length = CudnnLengthBucket(s.sequence);

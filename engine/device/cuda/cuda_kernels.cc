@@ -23,8 +23,9 @@ absl::Status CheckOwnMayTake(const AttentionArgs& args) {
   if (args.shaping.sinks != nullptr) absl::StrAppend(&shaping, ", sinks");
   return absl::FailedPreconditionError(absl::StrCat(
       "attention by the library alone was asked for, and cuDNN does not take ", args.tokens,
-      " tokens in ", args.documents, " documents, ", args.heads, " heads of ", args.head_dim, ", ",
-      DTypeName(args.dtype), shaping, "; engine.attention: auto has our own kernels take them"));
+      " tokens in ", args.documents, " documents, ", args.heads, " heads of ", args.head_dim,
+      " with values of ", args.value_dim, ", ", DTypeName(args.dtype), shaping,
+      "; engine.attention: auto has our own kernels take them"));
 }
 
 }  // namespace
@@ -97,6 +98,12 @@ absl::Status CudaKernels::RmsNormBackward(Stream& stream, const RmsNormBackwardA
 absl::Status CudaKernels::Rope(Stream& stream, const RopeArgs& args) {
   return Launched(cuda::Rope(QueueOf(stream), args), "Rope");
 }
+absl::Status CudaKernels::CopyHeads(Stream& stream, const CopyHeadsArgs& args) {
+  return Launched(cuda::CopyHeads(QueueOf(stream), args), "CopyHeads");
+}
+absl::Status CudaKernels::SumHeads(Stream& stream, const SumHeadsArgs& args) {
+  return Launched(cuda::SumHeads(QueueOf(stream), args), "SumHeads");
+}
 absl::Status CudaKernels::Attention(Stream& stream, const AttentionArgs& args) {
   MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
   if (args.choice != AttentionChoice::kOwn) {
@@ -165,8 +172,8 @@ absl::Status CudaKernels::AddRows(Stream& stream, const AddRowsArgs& args) {
 absl::Status CudaKernels::WeighRows(Stream& stream, const WeighRowsArgs& args) {
   return Launched(cuda::WeighRows(QueueOf(stream), args), "WeighRows");
 }
-absl::Status CudaKernels::RoundSum(Stream& stream, const RoundSumArgs& args) {
-  return Launched(cuda::RoundSum(QueueOf(stream), args), "RoundSum");
+absl::Status CudaKernels::Add(Stream& stream, const AddArgs& args) {
+  return Launched(cuda::Add(QueueOf(stream), args), "Add");
 }
 absl::Status CudaKernels::CausalConv(Stream&, const CausalConvArgs&) {
   return absl::UnimplementedError("CausalConv on the cuda device");

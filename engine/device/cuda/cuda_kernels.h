@@ -53,6 +53,8 @@ class CudaKernels : public Kernels {
   absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args) override;
   absl::Status RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) override;
   absl::Status Rope(Stream& stream, const RopeArgs& args) override;
+  absl::Status CopyHeads(Stream& stream, const CopyHeadsArgs& args) override;
+  absl::Status SumHeads(Stream& stream, const SumHeadsArgs& args) override;
   absl::Status Attention(Stream& stream, const AttentionArgs& args) override;
   absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) override;
   void PrepareAttention(const AttentionBackwardArgs& args) override;
@@ -69,7 +71,7 @@ class CudaKernels : public Kernels {
   absl::Status GatherRows(Stream& stream, const GatherRowsArgs& args) override;
   absl::Status AddRows(Stream& stream, const AddRowsArgs& args) override;
   absl::Status WeighRows(Stream& stream, const WeighRowsArgs& args) override;
-  absl::Status RoundSum(Stream& stream, const RoundSumArgs& args) override;
+  absl::Status Add(Stream& stream, const AddArgs& args) override;
   absl::Status CausalConv(Stream& stream, const CausalConvArgs& args) override;
   absl::Status CausalConvBackward(Stream& stream, const CausalConvBackwardArgs& args) override;
   absl::Status GatedDelta(Stream& stream, const GatedDeltaArgs& args) override;

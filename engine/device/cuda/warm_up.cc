@@ -55,7 +55,7 @@ class Layer {
     f.tokens = tokens;
     f.heads = kHeads;
     f.kv_heads = kKvHeads;
-    f.head_dim = kHeadDim;
+    f.head_dim = f.value_dim = kHeadDim;
     f.scale = 0.125f;
     f.choice = choice;
     f.shaping = shaping;
@@ -139,6 +139,17 @@ class Layer {
     MT_RETURN_IF_ERROR(k_.Rope(s_, rope));
     rope.interleaved = true;
     MT_RETURN_IF_ERROR(k_.Rope(s_, rope));
+    CopyHeadsArgs copy{
+        .dtype = dtype_, .tokens = kTokens, .heads = kHeads, .width = kHeadDim, .from = m.a};
+    copy.to = m.b;
+    copy.to_stride = kWidth;
+    copy.to_head_stride = kHeadDim;
+    MT_RETURN_IF_ERROR(k_.CopyHeads(s_, copy));
+    SumHeadsArgs sum{
+        .dtype = dtype_, .tokens = kTokens, .heads = kHeads, .width = kHeadDim, .x = m.a};
+    sum.x_head_stride = kHeadDim;
+    sum.out = m.b;
+    MT_RETURN_IF_ERROR(k_.SumHeads(s_, sum));
     MT_RETURN_IF_ERROR(Gates(m));
     MT_RETURN_IF_ERROR(
         k_.Embedding(s_, {dtype_, kTokens, kWidth, kVocabulary, m.positions, m.a, m.b}));
@@ -200,7 +211,7 @@ class Layer {
   absl::Status Cache(const Memory& m) {
     CachedAttentionArgs args{
         .dtype = dtype_, .tokens = kTokens, .heads = kHeads, .kv_heads = kKvHeads};
-    args.head_dim = kHeadDim;
+    args.head_dim = args.value_dim = kHeadDim;
     args.first_rows = args.positions = m.positions;  // any rows that are there
     args.q = args.k = args.v = m.a;
     args.q_stride = args.k_stride = args.v_stride = kQkvWidth;
@@ -234,7 +245,7 @@ class Layer {
     MT_RETURN_IF_ERROR(k_.GatherRows(s_, {dtype_, kWidth, range, m.a, weights, m.c}));
     MT_RETURN_IF_ERROR(k_.AddRows(s_, {dtype_, kWidth, range, m.c, weights, Floats(m.d)}));
     MT_RETURN_IF_ERROR(k_.WeighRows(s_, {dtype_, kWidth, range, weights, m.a, m.c, weights}));
-    return k_.RoundSum(s_, {dtype_, kTokens * kWidth, Floats(m.d), nullptr, m.a});
+    return k_.Add(s_, {kTokens, kWidth, {DType::kF32, m.d, kWidth}, {}, dtype_, m.a, kWidth});
   }
 
   absl::Status Updates(const Memory& m) {
@@ -271,7 +282,8 @@ absl::Status WarmUp(Device& device) {
                                                                .sequence = kLibraryTokens,
                                                                .heads = kHeads,
                                                                .kv_heads = kKvHeads,
-                                                               .head_dim = kHeadDim});
+                                                               .head_dim = kHeadDim,
+                                                               .value_dim = kHeadDim});
   constexpr int64_t kIndexBytes = (kTokens + 2 * kLibraryTokens) * int64_t{sizeof(int32_t)};
   const int64_t bytes = 4 * kOperandBytes + kIndexBytes + m.workspace_bytes;
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceMemory> memory, device.Allocate(bytes));

@@ -26,11 +26,12 @@ int64_t ReadKvHeads(JsonFields& fields, int64_t heads, int64_t absent) {
   return kv_heads;
 }
 
+// A missing key has the class's default, null is an equal share of hidden_size.
 int64_t ReadHeadDim(JsonFields& fields, int64_t hidden, int64_t heads, int64_t absent) {
   int64_t head_dim = absent;
   if (fields.Find("head_dim") != nullptr) {
     head_dim = fields.Integer("head_dim", 2, kHeadDimMax, 2);
-  } else if (absent == 0) {
+  } else if (absent == 0 || fields.Has("head_dim")) {
     if (hidden % heads != 0) {
       fields.Refuse("hidden_size", absl::StrCat(hidden,
                                                 " is no multiple of "

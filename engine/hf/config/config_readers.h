@@ -15,7 +15,8 @@ namespace megatrain {
 
 // The largest values that are accepted. They keep every product of sizes, 12 bytes a parameter
 // included, below 2^63:
-//   a layer < 6 matrices of its first half * 2^20 * 2^22 + 3 MLP matrices * 2^20 * 2^24
+//   a layer < 6 matrices of its first half * 2^20 * 2^22 (those of latents too) + 3 MLP matrices *
+//   2^20 * 2^24
 //             + 3 matrices of a shared expert * 2^20 * 2^24 < 2^47 parameters,
 //   2^12 layers of them, 16 bytes each: < 2^63.
 // The experts of a layer together count as one MLP: their number times their intermediate size has
@@ -112,16 +113,30 @@ struct ExpertsDefaults {
 ExpertsDescription ReadExperts(JsonFields& fields, const ModelDescription& model,
                                const ExpertsDefaults& defaults);
 
-// Reads decoder_sparse_step and mlp_only_layers into a value for each layer: true if it has experts.
+// Reads decoder_sparse_step and mlp_only_layers into a value for each layer: true if it has
+// experts.
 std::vector<bool> ReadSparseLayers(JsonFields& fields, int64_t layers);
-
-// Reads n_group and topk_group: the groups that experts are in, and those that may be chosen from.
-void ReadExpertGroups(JsonFields& fields, ExpertsDescription& experts);
 
 // Gives every layer the experts for which `sparse` is true; the others keep their dense unit.
 // Refuses more experts than kAllExpertsMax, naming `key`.
 void SetExperts(JsonFields& fields, const char* key, const ExpertsDescription& experts,
                 absl::FunctionRef<bool(int64_t layer)> sparse, ModelDescription& model);
+
+// The values of transformers' class of a family with SetSigmoidExperts.
+struct SigmoidExpertsDefaults {
+  int64_t count = 0;
+  int64_t chosen = 0;
+  int64_t intermediate = 0;
+  int64_t groups = 1;
+  int64_t chosen_groups = 1;
+  double scale = 1.0;
+  int64_t dense_layers = 1;
+};
+// Gives every layer from first_k_dense_replace on the experts of DeepSeek-V3 and GLM 4.5: in
+// groups, beside a shared one, with routers that take sigmoids, and a correction of their choice
+// that is not trained by gradients.
+void SetSigmoidExperts(JsonFields& fields, const SigmoidExpertsDefaults& defaults,
+                       ModelDescription& model);
 
 // Qwen's windows: use_sliding_window, and layer_types or the layers from max_window_layers on.
 void ReadQwenWindows(JsonFields& fields, ModelDescription& model);

@@ -1,4 +1,5 @@
-// ReadExperts, ReadSparseLayers, ReadExpertGroups and SetExperts (config_readers.h).
+// ReadExperts, ReadSparseLayers, SetExperts and SetSigmoidExperts (config_readers.h).
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -18,6 +19,28 @@ int64_t ReadCount(JsonFields& fields, const ExpertsDefaults& defaults) {
   fields.MustBe(defaults.count_alias, count,
                 absl::StrCat("it is another name of ", defaults.count_key, ", which is ", count));
   return count;
+}
+
+// Reads n_group and topk_group: the groups that experts are in, and those that may be chosen from.
+void ReadExpertGroups(JsonFields& fields, const SigmoidExpertsDefaults& defaults,
+                      ExpertsDescription& experts) {
+  const int64_t groups = fields.Integer("n_group", 1, kExpertsMax, defaults.groups);
+  const int64_t chosen = fields.Integer("topk_group", 1, kExpertsMax, defaults.chosen_groups);
+  if (experts.count % groups != 0) {
+    fields.Refuse("n_group", absl::StrCat(groups, " does not divide the ", experts.count,
+                                          " experts into groups of equal size"));
+  }
+  if (chosen > groups) {
+    fields.Refuse("topk_group", absl::StrCat(chosen, " is more than n_group = ", groups));
+  }
+  const int64_t remaining = experts.count / groups * chosen;
+  if (experts.chosen > remaining) {
+    fields.Refuse("num_experts_per_tok",
+                  absl::StrCat(experts.chosen, " is more than the ", remaining,
+                               " experts of topk_group = ", chosen, " groups"));
+  }
+  experts.router.groups = groups;
+  experts.router.chosen_groups = chosen;
 }
 
 }  // namespace
@@ -71,26 +94,6 @@ std::vector<bool> ReadSparseLayers(JsonFields& fields, int64_t layers) {
   return sparse;
 }
 
-void ReadExpertGroups(JsonFields& fields, ExpertsDescription& experts) {
-  const int64_t groups = fields.Integer("n_group", 1, kExpertsMax, 1);
-  const int64_t chosen = fields.Integer("topk_group", 1, kExpertsMax, 1);
-  if (experts.count % groups != 0) {
-    fields.Refuse("n_group", absl::StrCat(groups, " does not divide the ", experts.count,
-                                          " experts into groups of equal size"));
-  }
-  if (chosen > groups) {
-    fields.Refuse("topk_group", absl::StrCat(chosen, " is more than n_group = ", groups));
-  }
-  const int64_t remaining = experts.count / groups * chosen;
-  if (experts.chosen > remaining) {
-    fields.Refuse("num_experts_per_tok",
-                  absl::StrCat(experts.chosen, " is more than the ", remaining,
-                               " experts of topk_group = ", chosen, " groups"));
-  }
-  experts.router.groups = groups;
-  experts.router.chosen_groups = chosen;
-}
-
 void SetExperts(JsonFields& fields, const char* key, const ExpertsDescription& experts,
                 absl::FunctionRef<bool(int64_t layer)> sparse, ModelDescription& model) {
   int64_t all = 0;
@@ -105,6 +108,36 @@ void SetExperts(JsonFields& fields, const char* key, const ExpertsDescription& e
     fields.Refuse(key, absl::StrCat(experts.count, " experts in each layer that has some are ", all,
                                     " together, more than ", kAllExpertsMax));
   }
+}
+
+void SetSigmoidExperts(JsonFields& fields, const SigmoidExpertsDefaults& defaults,
+                       ModelDescription& model) {
+  ExpertsDescription experts = ReadExperts(fields, model,
+                                           {.count = defaults.count,
+                                            .chosen = defaults.chosen,
+                                            .intermediate = defaults.intermediate,
+                                            .count_key = "n_routed_experts",
+                                            .count_alias = "num_local_experts",
+                                            .auxiliary_loss = false});
+  ReadExpertGroups(fields, defaults, experts);
+  experts.router.scores = RouterScores::kSigmoid;
+  experts.router.normalized = fields.Boolean("norm_topk_prob", true);
+  experts.router.scale = fields.Number("routed_scaling_factor", 1e-6, 1e6, defaults.scale);
+  experts.router.correction = true;
+  const int64_t shared = fields.Integer("n_shared_experts", 1, kExpertsMax, 1);
+  experts.shared_intermediate = shared * experts.intermediate;
+  if (experts.shared_intermediate > kIntermediateMax) {
+    fields.Refuse("n_shared_experts",
+                  absl::StrCat(shared, " of moe_intermediate_size = ", experts.intermediate,
+                               " are more than ", kIntermediateMax, " together"));
+  }
+  const int64_t dense = fields.Integer("first_k_dense_replace", 0, model.layer_count(),
+                                       std::min(defaults.dense_layers, model.layer_count()));
+  SetExperts(
+      fields, "n_routed_experts", experts, [&](int64_t layer) { return layer >= dense; }, model);
+  // Layers that predict further tokens come after the decoder, which does without them.
+  (void)fields.Integer("num_nextn_predict_layers", 0, kLayersMax, 1);
+  (void)fields.Integer("num_mtp_layers", 0, kLayersMax, 1);
 }
 
 }  // namespace megatrain

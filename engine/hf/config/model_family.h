@@ -11,12 +11,25 @@
 
 namespace megatrain {
 
+// Tensors that files of a family may have although neither training nor transformers reads them.
+// All others that the description does not name are errors.
+struct IgnoredTensors {
+  std::string what = "";    // for people: "layers that predict further tokens"; "": there are none
+  std::string prefix = "";  // of their names on disk: "mtp."; "" for none
+  // They are those of layers behind the model's last one, if the layer has a tensor of this name:
+  // "eh_proj.weight". "" for none.
+  std::string later_layers_with = "";
+  // The key of config.json that counts them. What is written has none, and says 0 there.
+  std::string count_key = "";
+};
+
 struct ModelFamily {
   const char* model_type;    // as in config.json: "llama"
   const char* architecture;  // transformers' class: "LlamaForCausalLM"
   // Reads the keys that say what the model computes. Errors go to fields.status(); the result then
   // does not matter. The keys that all families share (config_json.cc) are read by the caller.
   ModelDescription (*describe)(JsonFields& fields);
+  IgnoredTensors ignored = {};
 };
 
 // Returns null if there is none.

@@ -46,11 +46,14 @@ void ReadYarn(JsonFields& fields, RopeConfig& rope) {
   rope.truncate = fields.Boolean("truncate", true);
   const double mscale = fields.Number("mscale", 0.0, 1e6, 0.0);
   const double mscale_all_dim = fields.Number("mscale_all_dim", 0.0, 1e6, 0.0);
-  if (rope.type != RopeType::kYarn) return;
-  if (rope.theta <= 1.0) fields.Refuse("rope_theta", "must be greater than 1");
   const auto scale = [&](double m) {
     return rope.factor <= 1.0 ? 1.0 : 0.1 * m * std::log(rope.factor) + 1.0;
   };
+  if (rope.type != RopeType::kDefault && mscale_all_dim > 0.0) {
+    rope.score_factor = scale(mscale_all_dim) * scale(mscale_all_dim);
+  }
+  if (rope.type != RopeType::kYarn) return;
+  if (rope.theta <= 1.0) fields.Refuse("rope_theta", "must be greater than 1");
   if (rope.attention_factor == 0.0) {
     rope.attention_factor =
         mscale > 0.0 && mscale_all_dim > 0.0 ? scale(mscale) / scale(mscale_all_dim) : scale(1.0);

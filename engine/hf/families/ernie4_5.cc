@@ -6,14 +6,13 @@ namespace megatrain {
 namespace {
 
 ModelDescription DescribeErnie45(JsonFields& fields) {
-  const bool null_head_dim = fields.Has("head_dim") && fields.Find("head_dim") == nullptr;
   ModelDescription model = ReadUniformModel(fields, {.vocabulary = 103424,
                                                      .hidden = 1024,
                                                      .intermediate = 3072,
                                                      .layers = 18,
                                                      .heads = 16,
                                                      .kv_heads = 2,
-                                                     .head_dim = null_head_dim ? 0 : 128,
+                                                     .head_dim = 128,
                                                      .max_positions = 131072,
                                                      .norm_epsilon = 1e-5,
                                                      .tied_embeddings = true,

@@ -6,14 +6,13 @@ namespace megatrain {
 namespace {
 
 ModelDescription DescribeSeedOss(JsonFields& fields) {
-  const bool null_head_dim = fields.Has("head_dim") && fields.Find("head_dim") == nullptr;
   ModelDescription model = ReadUniformModel(fields, {.vocabulary = 155136,
                                                      .hidden = 4096,
                                                      .intermediate = 27648,
                                                      .layers = 64,
                                                      .heads = 80,
                                                      .kv_heads = 8,
-                                                     .head_dim = null_head_dim ? 0 : 128,
+                                                     .head_dim = 128,
                                                      .max_positions = 524288,
                                                      .padding_id = 1});
   model.ropes = {ReadRope(fields, model)};

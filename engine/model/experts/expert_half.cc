@@ -119,13 +119,16 @@ absl::Status ExpertsForward(const LayerContext& context, const void* weights,
 
 absl::Status FinishExperts(const LayerContext& context, const MicroBatchView& batch, const void* x,
                            const RoutedTokens& r, void* y) {
-  RoundSumArgs args;
-  args.dtype = context.dtype;
-  args.elements = batch.tokens * context.layout->model.hidden;
-  args.sum = r.sum;
-  args.addend = x;
+  const int64_t hidden = context.layout->model.hidden;
+  AddArgs args;
+  args.rows = batch.tokens;
+  args.width = hidden;
+  args.a = {DType::kF32, r.sum, hidden};
+  args.b = {context.dtype, x, hidden};
+  args.y_dtype = context.dtype;
   args.y = y;
-  return context.kernels->RoundSum(*context.stream, args);
+  args.y_stride = hidden;
+  return context.kernels->Add(*context.stream, args);
 }
 
 absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
@@ -204,12 +207,14 @@ absl::Status RouterBackward(const LayerContext& context, const void* weights,
       MT_RETURN_IF_ERROR(SharedBackward(l, chunk, s, r, dh_rows, sums));
     }
     if (!input_gradient && !l.Trains(l.o.feed_forward_norm, l.hidden)) return absl::OkStatus();
-    RoundSumArgs round;
-    round.dtype = l.context.dtype;
-    round.elements = chunk.tokens * l.hidden;
-    round.sum = sum;
+    AddArgs round;
+    round.rows = chunk.tokens;
+    round.width = l.hidden;
+    round.a = {DType::kF32, sum, l.hidden};
+    round.y_dtype = l.context.dtype;
     round.y = normed;
-    MT_RETURN_IF_ERROR(l.kernels.RoundSum(l.stream, round));
+    round.y_stride = l.hidden;
+    MT_RETURN_IF_ERROR(l.kernels.Add(l.stream, round));
     return l.kernels.RmsNormBackward(
         l.stream, l.NormBackwardArgs(chunk, l.Rows(x, chunk, l.hidden), l.o.feed_forward_norm,
                                      r.rstd + chunk.begin, normed, dh_rows, sums));

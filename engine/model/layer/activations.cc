@@ -12,11 +12,27 @@ struct Blocks {
 // `whole` takes what is kept from kCheapRecomputed on, `cheap` what is kept at kEverything.
 void Place(const AttentionDescription& a, int64_t e, int64_t t, TensorCursor& whole,
            TensorCursor& cheap, SoftmaxActivations& to) {
-  if (a.qk_norm == QkNorm::kHead) whole.Take(&to.qk_rstd, t * (a.heads + a.kv_heads) * 4);
+  const int64_t kv_heads = a.projects_keys ? a.kv_heads : 0;
+  if (a.qk_norm == QkNorm::kHead) whole.Take(&to.qk_rstd, t * (a.heads + kv_heads) * 4);
   if (a.qk_norm == QkNorm::kFull) whole.Take(&to.qk_rstd, t * 2 * 4);
   whole.Take(&to.lse, a.heads * t * 4);
+  if (a.value_norm) whole.Take(&to.value_rstd, t * a.kv_heads * 4);
   if (a.output_gate) whole.Take(&to.attended, t * a.q_width() * e);
-  if (a.qk_norm != QkNorm::kNone) cheap.Take(&to.qk_rotated, t * (a.q_width() + a.kv_width()) * e);
+  if (a.qk_norm != QkNorm::kNone) cheap.Take(&to.qk_rotated, t * a.rotated_width() * e);
+}
+
+void Place(const AttentionDescription& a, int64_t e, int64_t t, int64_t chunk_tokens,
+           TensorCursor& whole, TensorCursor& cheap, TensorCursor& chunk, LatentActivations& to) {
+  const LatentDescription& latent = a.latent;
+  if (latent.query_rank > 0) whole.Take(&to.query_rstd, t * 4);
+  whole.Take(&to.key_value_rstd, t * 4);
+  whole.Take(&to.lse, a.heads * t * 4);
+  if (latent.query_rank > 0) cheap.Take(&to.query_normed, t * latent.query_rank * e);
+  cheap.Take(&to.key_value_normed, t * latent.key_value_rank * e);
+  cheap.Take(&to.queries, t * a.q_width() * e);
+  cheap.Take(&to.keys, t * a.kv_width() * e);
+  cheap.Take(&to.values, t * a.kv_heads * latent.value_dim * e);
+  chunk.Take(&to.expanded, chunk_tokens * a.expanded_width() * e);
 }
 
 void Place(const DeltaNetDescription& d, int64_t e, int64_t t, TensorCursor& whole,
@@ -46,6 +62,10 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
     case AttentionKind::kDeltaNet:
       cheap.Take(&to.mixed, t * d.mixed_width() * e);
       Place(d.delta_net, e, t, whole, cheap, to.delta);
+      break;
+    case AttentionKind::kLatent:
+      Place(d.attention, e, t, chunk_tokens, whole, all ? blocks.kept : blocks.scratch,
+            blocks.chunk, to.latent);
       break;
   }
   const bool dense = d.experts.count == 0;

@@ -6,9 +6,10 @@
 // not use is held for one chunk only, unless it is kept.
 //
 // There are three levels. kNothing keeps the layer's input only. kCheapRecomputed keeps the results
-// of matrix products, attention and the delta rule; the outputs of norms, of gates, of convolutions
-// and (with a QkNorm) the rotated queries and keys are computed again. kEverything keeps all tensors that the backward pass reads. The
-// output of the gated unit is not kept at any level, because its backward kernel recomputes it.
+// of matrix products, attention and the delta rule. The outputs of norms, of gates and of
+// convolutions, (with a QkNorm) the rotated queries and keys, and what is expanded from latents are
+// computed again. kEverything keeps all tensors that the backward pass reads. The output of the
+// gated unit is not kept at any level, because its backward kernel recomputes it.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_
 
@@ -49,6 +50,22 @@ struct SoftmaxActivations {
   void* qk_rotated = nullptr;  // T [t, heads + kv_heads, head_dim]; with a QkNorm only
 };
 
+// Those of LatentAttention.
+struct LatentActivations {
+  // Kept from kCheapRecomputed on.
+  float* query_rstd = nullptr;      // [t]; of the norms of the latents
+  float* key_value_rstd = nullptr;  // [t]
+  float* lse = nullptr;             // [heads, t]
+  // Kept at kEverything: what is many times as large as the latents.
+  void* query_normed = nullptr;      // T [t, query_rank]
+  void* key_value_normed = nullptr;  // T [t, key_value_rank]
+  void* queries = nullptr;           // T [t, heads, head_dim], rotated
+  void* keys = nullptr;              // T [t, heads, head_dim], rotated
+  void* values = nullptr;            // T [t, heads, value_dim]
+  // Never kept.
+  void* expanded = nullptr;  // T [n, heads, head_dim - rotary_dim + value_dim]
+};
+
 // Those of DeltaNet.
 struct DeltaActivations {
   // Kept from kCheapRecomputed on.
@@ -61,13 +78,14 @@ struct LayerActivations {
   KeepLevel keep = KeepLevel::kNothing;
   // Kept from kCheapRecomputed on.
   float* attention_rstd = nullptr;  // [t]; of attention's norm
-  // T [t, projected_width]: of SoftmaxAttention queries, gates if there are any, keys and values,
-  // where queries and keys are rotated unless there is a QkNorm; of DeltaNet queries, keys and
-  // values (channels), z, b and a.
+  // T [t, projected_width]: of SoftmaxAttention queries, gates, keys and values, where queries and
+  // keys are rotated unless there is a QkNorm; of LatentAttention the latents (LatentDescription);
+  // of DeltaNet queries, keys and values (channels), z, b and a.
   void* projected = nullptr;
   // T [t, mixed_width]. Kept at kEverything only if it is a gate's result, which is cheap.
   void* mixed = nullptr;
   SoftmaxActivations softmax;
+  LatentActivations latent;
   DeltaActivations delta;
   float* feed_forward_rstd = nullptr;  // [t]; of the MLP's norm
   void* middle = nullptr;   // T [t, hidden] kept, else [n, hidden]; the input of the MLP part
@@ -87,8 +105,10 @@ struct LayerActivations {
 
 // Device memory that the backward pass needs besides the activations.
 struct LayerBackwardScratch {
-  void* dmixed = nullptr;      // T [t, mixed_width]
-  void* dprojected = nullptr;  // T [t, projected_width]
+  void* dmixed = nullptr;  // T [t, mixed_width]
+  // T [t, projected_width]; behind it, of a layer without keys of its own, T [t, 2, kv_width]
+  void* dprojected = nullptr;
+  void* dexpanded = nullptr;  // T [t, expanded_gradient_width]; null if that is 0 in all layers
   // Has AttentionWorkspaceBytes. It may be the memory of a chunk's activations, which are not in
   // use when the gradient passes through the part that mixes tokens.
   void* workspace = nullptr;

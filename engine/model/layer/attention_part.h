@@ -37,12 +37,14 @@ class AttentionPart {
                                        const TileGradient& gradient) const = 0;
 
   // Returns the device bytes of LayerBackwardScratch::workspace that MixBackward needs for a layer,
-  // for a micro-batch of `tokens` tokens in documents of up to `sequence` tokens.
+  // for a micro-batch of `tokens` tokens in documents of up to `sequence` tokens. By default it is
+  // that of the kernel AttentionBackward.
   virtual int64_t WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
-                                 int64_t sequence, const KernelSizes& sizes) const = 0;
-  // Returns the device bytes of LayerCache::data for a layer.
+                                 int64_t sequence, const KernelSizes& sizes) const;
+  // Returns the device bytes of LayerCache::data for a layer. By default they are those of keys and
+  // values of every token.
   virtual int64_t CacheBytes(const LayerDescription& layer, DType dtype,
-                             const CacheSize& size) const = 0;
+                             const CacheSize& size) const;
   // Announces the calls of Mix and MixBackward to the kernels, so that they can be prepared in
   // advance. Addresses are reckoned with, not looked at.
   virtual void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const = 0;

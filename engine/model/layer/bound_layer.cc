@@ -147,4 +147,71 @@ RmsNormBackwardArgs BoundLayer::NormBackwardArgs(const Chunk& chunk, const void*
   return args;
 }
 
+absl::Status BoundLayer::RotateHeads(const Chunk& chunk, void* x, int64_t stride, int64_t heads,
+                                     int rope, bool inverse) const {
+  if (rope < 0) return absl::OkStatus();
+  const RopeConfig& config = model.ropes[static_cast<size_t>(rope)];
+  const RopeTable& table = context.ropes[static_cast<size_t>(rope)];
+  RopeArgs args;
+  args.dtype = context.dtype;
+  args.tokens = chunk.tokens;
+  args.heads = heads;
+  args.head_dim = d.attention.head_dim;
+  args.rotary_dim = config.rotary_dim;
+  args.interleaved = config.interleaved;
+  args.x = x;
+  args.stride = stride;
+  args.positions = batch.positions + chunk.begin;
+  args.cosine = table.cosine;
+  args.sine = table.sine;
+  args.inverse = inverse;
+  return kernels.Rope(stream, args);
+}
+
+AttentionArgs BoundLayer::AttentionCall() const {
+  const AttentionDescription& a = d.attention;
+  AttentionArgs args;
+  args.dtype = context.dtype;
+  args.choice = context.attention;
+  args.tokens = batch.tokens;
+  args.heads = a.heads;
+  args.kv_heads = a.kv_heads;
+  args.head_dim = a.head_dim;
+  args.value_dim = a.value_dim();
+  args.scale = static_cast<float>(a.score_scale);
+  args.shaping.window = a.window;
+  args.shaping.softcap = static_cast<float>(a.softcap);
+  if (a.sinks) args.shaping.sinks = Offset(weights, o.sinks);
+  args.document_bounds = batch.document_bounds;
+  args.document_starts = batch.document_starts;
+  args.documents = batch.documents;
+  return args;
+}
+
+absl::Status BoundLayer::Attend(const AttentionArgs& args) const {
+  if (context.cache.data == nullptr) return kernels.Attention(stream, args);
+  CachedAttentionArgs cached;
+  cached.dtype = args.dtype;
+  cached.tokens = args.tokens;
+  cached.heads = args.heads;
+  cached.kv_heads = args.kv_heads;
+  cached.head_dim = args.head_dim;
+  cached.value_dim = args.value_dim;
+  cached.scale = args.scale;
+  cached.shaping = args.shaping;
+  cached.first_rows = batch.first_rows;
+  cached.positions = batch.positions;
+  cached.q = args.q;
+  cached.q_stride = args.q_stride;
+  cached.k = args.k;
+  cached.k_stride = args.k_stride;
+  cached.v = args.v;
+  cached.v_stride = args.v_stride;
+  cached.cache = context.cache.data;
+  cached.out = args.out;
+  if (d.attention.projects_keys) MT_RETURN_IF_ERROR(kernels.StoreInCache(stream, cached));
+  return context.cache.attend ? kernels.CachedAttention(stream, cached)
+                              : kernels.Attention(stream, args);
+}
+
 }  // namespace megatrain

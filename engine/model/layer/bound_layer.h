@@ -82,6 +82,16 @@ struct BoundLayer {
                                        const float* rstd, const void* dy, void* dh,
                                        const TileGradient& gradient) const;
 
+  // Rotates `heads` heads of head_dim elements in the chunk's rows, the first at `x`, unless `rope`
+  // (an index in ModelDescription::ropes) is -1.
+  absl::Status RotateHeads(const Chunk& chunk, void* x, int64_t stride, int64_t heads, int rope,
+                           bool inverse) const;
+  // Returns the arguments of attention over the micro-batch, except for the addresses of operands.
+  AttentionArgs AttentionCall() const;
+  // Queues attention. With a cache it stores the layer's own keys and values, and attends to them
+  // and to those before.
+  absl::Status Attend(const AttentionArgs& args) const;
+
   // Returns true if any of elements [offset, offset + elements) of the tile is trained.
   bool Trains(int64_t offset, int64_t elements) const {
     return offset >= 0 && !TrainedRanges(tile, {offset, offset + elements}).empty();

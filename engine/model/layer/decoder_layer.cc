@@ -29,7 +29,8 @@ LayerBackwardWidths BackwardWidths(const ModelDescription& model) {
   LayerBackwardWidths widths;
   for (const LayerDescription& layer : model.layers) {
     widths.mixed = std::max(widths.mixed, layer.mixed_width());
-    widths.projected = std::max(widths.projected, layer.projected_width());
+    widths.projected = std::max(widths.projected, layer.projected_gradient_width());
+    widths.expanded = std::max(widths.expanded, layer.expanded_gradient_width());
   }
   return widths;
 }
@@ -43,8 +44,9 @@ void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batc
   alignas(16) char anywhere = 0;
   LayerActivations activations;
   activations.projected = activations.softmax.qk_rotated = &anywhere;
+  activations.latent.queries = activations.latent.keys = activations.latent.values = &anywhere;
   LayerBackwardScratch scratch;
-  scratch.dprojected = &anywhere;
+  scratch.dprojected = scratch.dexpanded = &anywhere;
   scratch.workspace_bytes = workspace_bytes;
   const BoundLayer layer(unqueued, &anywhere, batch, activations);
   PartOf(layer.d).Announce(layer, scratch);

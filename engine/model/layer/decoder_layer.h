@@ -41,7 +41,7 @@ int64_t LayerCacheBytes(const LayerDescription& layer, DType dtype, const CacheS
 
 // The elements a token of LayerBackwardScratch's tensors that suffice for any one of the layers.
 struct LayerBackwardWidths {
-  int64_t mixed = 0, projected = 0;
+  int64_t mixed = 0, projected = 0, expanded = 0;
 };
 LayerBackwardWidths BackwardWidths(const ModelDescription& model);
 

@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "engine/base/dtype.h"
 #include "engine/device/kernels.h"
+#include "engine/model/layer/shared_rows.h"
 #include "engine/model/model_layout.h"
 
 namespace megatrain {
@@ -14,9 +15,11 @@ namespace megatrain {
 // What a layer keeps of earlier tokens, for generation, as its AttentionPart lays it out: the keys
 // and values of every token, or states of one size for each sequence. Does not own memory.
 struct LayerCache {
-  void* data = nullptr;   // AttentionPart::CacheBytes; null if there is none
+  void* data = nullptr;   // AttentionPart::CacheBytes; null if there is none. Of a layer without keys
+                          // of its own it is that of the layer whose keys it uses.
   int64_t sequences = 0;  // for which it has states
-  // The tokens go on from the cache. If false, they are only stored there, and documents begin anew.
+  // The tokens go on from the cache. If false, they are only stored there, and documents begin
+  // anew.
   bool attend = false;
 };
 // The size of the caches of all layers.
@@ -48,6 +51,7 @@ struct MicroBatchView {
   const int32_t* pair_bounds = nullptr;     // device [pairs, 4]
   const double* reference_logps = nullptr;  // device [pairs, 2]
   int64_t pairs = 0;
+  SharedRows shared;
 };
 
 // The largest LayerContext::whole_rows.

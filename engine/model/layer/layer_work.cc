@@ -25,26 +25,43 @@ struct Sizes {
         e(static_cast<double>(DTypeBytes(s.dtype))),
         hidden(static_cast<double>(s.model->hidden)),
         q(static_cast<double>(layer.attention.q_width())),
-        kv(static_cast<double>(layer.attention.kv_width())),
+        kv(layer.attention.projects_keys ? static_cast<double>(layer.attention.kv_width()) : 0.0),
+        values(layer.attention.projects_keys
+                   ? static_cast<double>(layer.attention.kv_heads * layer.attention.value_dim())
+                   : 0.0),
         projected(static_cast<double>(layer.projected_width())),
         mixed(static_cast<double>(layer.mixed_width())),
         intermediate(static_cast<double>(layer.feed_forward.intermediate)),
         vocabulary(static_cast<double>(s.model->vocabulary)) {
     // Query i of a document sees min(i + 1, window) keys: sequence / 2 on average, or window -
-    // window^2 / (2 sequence). A product of a pair over all heads takes 2 * q.
+    // window^2 / (2 sequence). A product of a pair over all heads takes 2 * q for queries and keys,
+    // and 2 * mixed for values.
     const double sequence = static_cast<double>(s.sequence_length);
     const int64_t limit = layer.attention.window;
     const double window =
         limit > 0 && limit < s.sequence_length ? static_cast<double>(limit) : sequence;
-    pair_product_flops = tokens * (window - window * window / (2 * sequence)) * 2 * q;
+    const double pairs = tokens * (window - window * window / (2 * sequence));
+    key_product_flops = pairs * 2 * q;
+    value_product_flops = pairs * 2 * mixed;
   }
+  const LatentDescription& latent() const { return layer.attention.latent; }
   // Of a layer with experts only the half with attention is counted here (expert_work.h).
   bool dense() const { return layer.experts.count == 0; }
   bool qk_norm() const { return layer.attention.qk_norm != QkNorm::kNone; }
+  // Parameters of the products from latents to heads; 0 without latents.
+  double expansions() const {
+    return q * static_cast<double>(latent().query_rank) +
+           static_cast<double>(layer.attention.expanded_width() * latent().key_value_rank);
+  }
+  // The number of those products.
+  double latents() const { return (latent().query_rank > 0) + latent().is_there(); }
+  double ranks() const {
+    return static_cast<double>(latent().query_rank + latent().key_value_rank);
+  }
   bool delta_net() const { return layer.attention_kind() == AttentionKind::kDeltaNet; }
   // Parameters of the products of a layer, without its last one.
   double layer_matrices_but_down() const {
-    return hidden * projected + mixed * hidden + 2 * hidden * intermediate;
+    return hidden * projected + expansions() + mixed * hidden + 2 * hidden * intermediate;
   }
   double down() const { return hidden * intermediate; }
   // The layer's norms of the residual stream, and of what is added to it.
@@ -58,7 +75,8 @@ struct Sizes {
   }
 
   const LayerDescription& layer;
-  double tokens, e, hidden, q, kv, projected, mixed, intermediate, vocabulary, pair_product_flops;
+  double tokens, e, hidden, q, kv, values, projected, mixed, intermediate, vocabulary;
+  double key_product_flops, value_product_flops;
 };
 
 // `elements` a token, read or written once each.
@@ -89,6 +107,10 @@ LayerWork Glu(const Sizes& s) { return Pass(s, 3 * s.intermediate); }
 LayerWork GluBackward(const Sizes& s) { return Pass(s, 6 * s.intermediate); }
 LayerWork Rope(const Sizes& s) {
   const AttentionDescription& a = s.layer.attention;
+  if (s.latent().is_there()) {
+    const double ends = static_cast<double>(a.heads * s.latent().rotary_dim);
+    return Pass(s, 2 * 2 * ends, 2);
+  }
   if (a.query_rope == a.key_rope) return a.key_rope < 0 ? LayerWork{} : Pass(s, 2 * (s.q + s.kv));
   return (a.query_rope < 0 ? LayerWork{} : Pass(s, 2 * s.q)) +
          (a.key_rope < 0 ? LayerWork{} : Pass(s, 2 * s.kv));
@@ -97,7 +119,20 @@ LayerWork Rope(const Sizes& s) {
 LayerWork HeadNorms(const Sizes& s) { return Pass(s, 2 * (s.q + s.kv), 2); }
 LayerWork HeadNormsBackward(const Sizes& s) { return Pass(s, 3 * (s.q + s.kv), 2 * kSplitSum); }
 
+// Keys and values, which are put together from what was expanded, and queries without a latent:
+// read and written.
+LayerWork CopiesToHeads(const Sizes& s) {
+  if (!s.latent().is_there()) return {};
+  const bool queries = s.latent().query_rank == 0;
+  return Pass(s, 2 * (s.kv + s.values + (queries ? s.q : 0)), queries ? 4 : 3);
+}
+// The latents' norms, and their products to heads.
+LayerWork Expansions(const Sizes& s) {
+  return Pass(s, 2 * s.ranks(), s.latents()) + Products(s, s.expansions(), s.latents());
+}
+
 LayerWork PrepareQueriesAndKeys(const Sizes& s) {
+  if (s.latent().is_there()) return Expansions(s) + CopiesToHeads(s) + Rope(s);
   return s.qk_norm() ? HeadNorms(s) + Rope(s) : Rope(s);
 }
 
@@ -131,14 +166,16 @@ LayerWork Mix(const Sizes& s) {
     return ConvAndNorm(s) + LayerWork{.attention_forward_flops = DeltaFlops(s), .launches = 1};
   }
   // Scores, and the values weighted by them.
-  const LayerWork attention = {.attention_forward_flops = 2 * s.pair_product_flops, .launches = 1};
+  const LayerWork attention = {
+      .attention_forward_flops = s.key_product_flops + s.value_product_flops, .launches = 1};
   return PrepareQueriesAndKeys(s) + attention + Gate(s);
 }
 
 // What of it is computed again where the results of products and attention were kept.
 LayerWork RecomputeMix(const Sizes& s) {
   if (s.delta_net()) return ConvAndNorm(s);
-  return (s.qk_norm() ? PrepareQueriesAndKeys(s) : LayerWork{}) + Gate(s);
+  const bool prepares = s.qk_norm() || s.latent().is_there();
+  return (prepares ? PrepareQueriesAndKeys(s) : LayerWork{}) + Gate(s);
 }
 
 LayerWork MixBackward(const Sizes& s) {
@@ -148,10 +185,11 @@ LayerWork MixBackward(const Sizes& s) {
            LayerWork{.attention_backward_flops = 3 * DeltaFlops(s), .launches = kSplitSum};
   }
   // Scores once more, then the gradients by probabilities, values, queries and keys.
-  const LayerWork attention = {.attention_backward_flops = 5 * s.pair_product_flops,
-                               .launches = kAttentionBackwardLaunches};
+  const LayerWork attention = {
+      .attention_backward_flops = 3 * s.key_product_flops + 2 * s.value_product_flops,
+      .launches = kAttentionBackwardLaunches};
   return Rope(s) + attention + (s.qk_norm() ? HeadNormsBackward(s) : LayerWork{}) +
-         GateBackward(s);
+         CopiesToHeads(s) + Pass(s, 3 * s.ranks(), s.latents() * kSplitSum) + GateBackward(s);
 }
 
 // The work from a layer's input to the result of its first half before the last product.
@@ -243,9 +281,11 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
 LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   const Sizes s(shape);
   const double matrices = s.layer_matrices_but_down() + s.down();
-  // Each of the four matrices has a gradient by the input and one by the weight.
-  LayerWork work = 2 * Products(s, matrices, 4) + GluBackward(s) + s.norms() * NormBackward(s) +
-                   s.post_norms() * PostNormBackward(s) + MixBackward(s);
+  // Each of the four matrices, and of those from latents, has a gradient by the input and one by
+  // the weight.
+  LayerWork work = 2 * Products(s, matrices, 4 + s.latents()) + GluBackward(s) +
+                   s.norms() * NormBackward(s) + s.post_norms() * PostNormBackward(s) +
+                   MixBackward(s);
   // Without a norm before a half, its product adds to the residual stream's gradient.
   work += ((s.dense() ? 2 : 1) - s.norms()) * Pass(s, s.hidden, 0);
   if (s.layer.attention.qkv_bias) work += Pass(s, s.projected, kSplitSum);
@@ -258,7 +298,7 @@ LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
 LayerWork DecoderLayerWeightGradientWork(const WorkShape& shape) {
   const Sizes s(shape);
   const double matrices = s.layer_matrices_but_down() + s.down();
-  LayerWork work = InChunks(shape, Products(s, matrices, 4));
+  LayerWork work = InChunks(shape, Products(s, matrices, 4 + s.latents()));
   work.device_bytes += SumBytes(matrices, Chunks(shape.tokens, shape.layer_chunk_tokens), false);
   return work;
 }

@@ -6,173 +6,236 @@
 namespace megatrain {
 namespace {
 
-int64_t QWidth(const BoundLayer& l) { return l.d.attention.q_width(); }
-int64_t KvWidth(const BoundLayer& l) { return l.d.attention.kv_width(); }
-bool HasGate(const BoundLayer& l) { return l.d.attention.output_gate; }
-// Where keys and values begin in the rows of a.projected, behind queries and gates.
-int64_t ProjectedKeys(const BoundLayer& l) { return QWidth(l) + l.d.attention.gate_width(); }
-int64_t ProjectedValues(const BoundLayer& l) { return ProjectedKeys(l) + KvWidth(l); }
+const AttentionDescription& Description(const BoundLayer& l) { return l.d.attention; }
+bool HasQkNorm(const BoundLayer& l) { return Description(l).qk_norm != QkNorm::kNone; }
+bool ProjectsKeys(const BoundLayer& l) { return Description(l).projects_keys; }
 
-bool HasQkNorm(const BoundLayer& l) { return l.d.attention.qk_norm != QkNorm::kNone; }
-// Where attention reads q and k: rotated in place, or (with a QkNorm) beside the raw ones.
-void* Queries(const BoundLayer& l) { return HasQkNorm(l) ? l.a.softmax.qk_rotated : l.a.projected; }
-int64_t QueryKeyStride(const BoundLayer& l) {
-  return HasQkNorm(l) ? QWidth(l) + KvWidth(l) : l.projected_width;
-}
-// Where keys begin in the rows that attention reads.
-int64_t Keys(const BoundLayer& l) { return HasQkNorm(l) ? QWidth(l) : ProjectedKeys(l); }
+// Columns of a.projected: queries, gates, keys, values. The last three may be missing.
+int64_t Gates(const AttentionDescription& a) { return a.q_width(); }
+int64_t Keys(const AttentionDescription& a) { return Gates(a) + a.gate_width(); }
+int64_t Values(const AttentionDescription& a) { return Keys(a) + a.kv_width(); }
+// Columns of qk_rotated: queries, keys, and values if they are normed.
+int64_t RotatedKeys(const AttentionDescription& a) { return a.q_width(); }
+int64_t RotatedValues(const AttentionDescription& a) { return RotatedKeys(a) + a.kv_width(); }
 
-// q or k of all tokens, which their norm reads and writes.
+// Heads of all tokens, side by side, in rows that are `stride` elements apart.
 struct Heads {
-  int64_t groups, width;  // the elements of a row that are normed together
-  int64_t begin;          // elements before them in a row of a.projected
-  int64_t normed_begin;   // elements before them in a row that attention reads
-  int64_t weight;         // offset in the tile
-  float* rstd;            // [tokens, groups]
+  void* rows;
+  int64_t stride;
 };
-Heads QueryHeads(const BoundLayer& l) {
-  const AttentionDescription& a = l.d.attention;
-  const bool full = a.qk_norm == QkNorm::kFull;
-  return {full ? 1 : a.heads, full ? QWidth(l) : a.head_dim, 0, 0, l.o.q_norm,
-          l.a.softmax.qk_rstd};
+Heads Projected(const BoundLayer& l, int64_t column) {
+  return {l.Offset(l.a.projected, column), l.projected_width};
 }
-Heads KeyHeads(const BoundLayer& l) {
-  const AttentionDescription& a = l.d.attention;
-  const bool full = a.qk_norm == QkNorm::kFull;
-  return {full ? 1 : a.kv_heads,
-          full ? KvWidth(l) : a.head_dim,
-          ProjectedKeys(l),
-          Keys(l),
-          l.o.k_norm,
-          l.a.softmax.qk_rstd + l.batch.tokens * QueryHeads(l).groups};
+Heads Rotated(const BoundLayer& l, int64_t column) {
+  return {l.Offset(l.a.softmax.qk_rotated, column), Description(l).rotated_width()};
+}
+void* RowsOf(const BoundLayer& l, const Chunk& chunk, const Heads& heads) {
+  return l.Rows(heads.rows, chunk, heads.stride);
 }
 
-absl::Status HeadNorm(const BoundLayer& l, const Chunk& chunk, const Heads& h) {
-  RmsNormArgs args =
-      l.NormArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, l.projected_width), h.begin),
-                 h.weight, l.Offset(l.Rows(Queries(l), chunk, QueryKeyStride(l)), h.normed_begin),
-                 h.rstd + chunk.begin * h.groups);
-  args.groups = h.groups;
-  args.width = h.width;
-  args.x_stride = l.projected_width;
-  args.y_stride = QueryKeyStride(l);
+const SharedRows::KeySet& SharedKeys(const BoundLayer& l) {
+  return l.batch.shared.key_sets[static_cast<size_t>(Description(l).key_set)];
+}
+bool MakesSharedKeys(const BoundLayer& l) {
+  return ProjectsKeys(l) && Description(l).key_set >= 0;
+}
+
+// What attention reads: rotated in place, or (with a QkNorm) beside what was projected.
+Heads QueriesOf(const BoundLayer& l) { return HasQkNorm(l) ? Rotated(l, 0) : Projected(l, 0); }
+Heads KeysOf(const BoundLayer& l) {
+  const AttentionDescription& a = Description(l);
+  if (!a.projects_keys) return {SharedKeys(l).rows, 2 * a.kv_width()};
+  return HasQkNorm(l) ? Rotated(l, RotatedKeys(a)) : Projected(l, Keys(a));
+}
+Heads ValuesOf(const BoundLayer& l) {
+  const AttentionDescription& a = Description(l);
+  if (!a.projects_keys) return {l.Offset(SharedKeys(l).rows, a.kv_width()), 2 * a.kv_width()};
+  return a.value_norm ? Rotated(l, RotatedValues(a)) : Projected(l, Values(a));
+}
+
+// Where the gradients by these go: to the columns of what was projected. For those that have no
+// such columns there is room behind all rows.
+Heads QueryGradient(const BoundLayer& l, const LayerBackwardScratch& scratch) {
+  return {scratch.dprojected, l.projected_width};
+}
+void* BehindGradients(const BoundLayer& l, const LayerBackwardScratch& scratch) {
+  return l.Offset(scratch.dprojected, l.batch.tokens * l.projected_width);
+}
+Heads KeyGradient(const BoundLayer& l, const LayerBackwardScratch& scratch) {
+  const AttentionDescription& a = Description(l);
+  if (!a.projects_keys) return {BehindGradients(l, scratch), 2 * a.kv_width()};
+  return {l.Offset(scratch.dprojected, Keys(a)), l.projected_width};
+}
+Heads ValueGradient(const BoundLayer& l, const LayerBackwardScratch& scratch) {
+  const AttentionDescription& a = Description(l);
+  if (!a.projects_keys) {
+    return {l.Offset(BehindGradients(l, scratch), a.kv_width()), 2 * a.kv_width()};
+  }
+  if (a.values_are_keys) return {BehindGradients(l, scratch), a.kv_width()};
+  return {l.Offset(scratch.dprojected, Values(a)), l.projected_width};
+}
+
+// A norm of heads.
+struct HeadNorm {
+  int64_t groups, width;  // the elements of a row that are normed together
+  int64_t projected;      // the column of a.projected that it reads
+  Heads out;
+  int64_t weight;  // offset in the tile; -1: none
+  float* rstd;     // [tokens, groups]
+};
+HeadNorm QueryNorm(const BoundLayer& l) {
+  const AttentionDescription& a = Description(l);
+  const bool full = a.qk_norm == QkNorm::kFull;
+  return {.groups = full ? 1 : a.heads,
+          .width = full ? a.q_width() : a.head_dim,
+          .projected = 0,
+          .out = QueriesOf(l),
+          .weight = l.o.q_norm,
+          .rstd = l.a.softmax.qk_rstd};
+}
+HeadNorm KeyNorm(const BoundLayer& l) {
+  const AttentionDescription& a = Description(l);
+  const bool full = a.qk_norm == QkNorm::kFull;
+  return {.groups = full ? 1 : a.kv_heads,
+          .width = full ? a.kv_width() : a.head_dim,
+          .projected = Keys(a),
+          .out = KeysOf(l),
+          .weight = l.o.k_norm,
+          .rstd = l.a.softmax.qk_rstd + l.batch.tokens * QueryNorm(l).groups};
+}
+HeadNorm ValueNorm(const BoundLayer& l) {
+  const AttentionDescription& a = Description(l);
+  return {.groups = a.kv_heads,
+          .width = a.head_dim,
+          .projected = a.values_are_keys ? Keys(a) : Values(a),
+          .out = ValuesOf(l),
+          .weight = -1,
+          .rstd = l.a.softmax.value_rstd};
+}
+
+absl::Status Norm(const BoundLayer& l, const Chunk& chunk, const HeadNorm& norm) {
+  const Heads x = Projected(l, norm.projected);
+  RmsNormArgs args = l.NormArgs(chunk, RowsOf(l, chunk, x), norm.weight,
+                                RowsOf(l, chunk, norm.out), norm.rstd + chunk.begin * norm.groups);
+  args.groups = norm.groups;
+  args.width = norm.width;
+  args.x_stride = x.stride;
+  args.y_stride = norm.out.stride;
   return l.kernels.RmsNorm(l.stream, args);
 }
 
-// Works in place on `dprojected`, the chunk's rows.
-absl::Status HeadNormBackward(const BoundLayer& l, const Chunk& chunk, const Heads& h,
-                              void* dprojected, const TileGradient& gradient) {
-  void* const dy = l.Offset(dprojected, h.begin);
-  RmsNormBackwardArgs args =
-      l.NormBackwardArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, l.projected_width), h.begin),
-                         h.weight, h.rstd + chunk.begin * h.groups, dy, dy, gradient);
-  args.groups = h.groups;
-  args.width = h.width;
-  args.x_stride = args.dy_stride = args.dx_stride = l.projected_width;
-  args.accumulate = false;
+// Computes the gradient by the chunk's rows of what was projected from `dy`, which may be in the
+// same place. With `add` it is added to what is there.
+absl::Status NormBackward(const BoundLayer& l, const Chunk& chunk, const HeadNorm& norm,
+                          const Heads& dy, const LayerBackwardScratch& scratch, bool add,
+                          const TileGradient& gradient) {
+  const Heads x = Projected(l, norm.projected);
+  const Heads dx = {l.Offset(scratch.dprojected, norm.projected), l.projected_width};
+  RmsNormBackwardArgs args = l.NormBackwardArgs(
+      chunk, RowsOf(l, chunk, x), norm.weight, norm.rstd + chunk.begin * norm.groups,
+      RowsOf(l, chunk, dy), RowsOf(l, chunk, dx), gradient);
+  args.groups = norm.groups;
+  args.width = norm.width;
+  args.x_stride = x.stride;
+  args.dy_stride = dy.stride;
+  args.dx_stride = dx.stride;
+  args.accumulate = add;
   return l.kernels.RmsNormBackward(l.stream, args);
 }
 
-// Rotates `heads` heads, the first at `x`, in the chunk's rows, unless `rope` is -1.
-absl::Status RotateHeads(const BoundLayer& l, const Chunk& chunk, void* x, int64_t stride,
-                         int64_t heads, int rope, bool inverse) {
-  if (rope < 0) return absl::OkStatus();
-  const RopeConfig& config = l.model.ropes[static_cast<size_t>(rope)];
-  const RopeTable& table = l.context.ropes[static_cast<size_t>(rope)];
-  RopeArgs args;
-  args.dtype = l.context.dtype;
-  args.tokens = chunk.tokens;
-  args.heads = heads;
-  args.head_dim = l.d.attention.head_dim;
-  args.rotary_dim = config.rotary_dim;
-  args.interleaved = config.interleaved;
-  args.x = x;
-  args.stride = stride;
-  args.positions = l.batch.positions + chunk.begin;
-  args.cosine = table.cosine;
-  args.sine = table.sine;
-  args.inverse = inverse;
-  return l.kernels.Rope(l.stream, args);
+// Rotates the chunk's queries and keys, or gradients by them.
+absl::Status Rotate(const BoundLayer& l, const Chunk& chunk, const Heads& queries,
+                    const Heads& keys, bool inverse) {
+  const AttentionDescription& a = Description(l);
+  void* const q = RowsOf(l, chunk, queries);
+  void* const k = RowsOf(l, chunk, keys);
+  const bool together = a.query_rope == a.key_rope && k == l.Offset(q, a.q_width());
+  if (a.projects_keys && together) {
+    return l.RotateHeads(chunk, q, queries.stride, a.heads + a.kv_heads, a.key_rope, inverse);
+  }
+  MT_RETURN_IF_ERROR(l.RotateHeads(chunk, q, queries.stride, a.heads, a.query_rope, inverse));
+  if (!a.projects_keys) return absl::OkStatus();
+  return l.RotateHeads(chunk, k, keys.stride, a.kv_heads, a.key_rope, inverse);
 }
 
-// Rotates q and k in the chunk's rows of `x`, where k begins at `keys`.
-absl::Status Rotate(const BoundLayer& l, const Chunk& chunk, void* x, int64_t stride, int64_t keys,
-                    bool inverse) {
-  const AttentionDescription& a = l.d.attention;
-  if (a.query_rope == a.key_rope && keys == QWidth(l)) {
-    return RotateHeads(l, chunk, x, stride, a.heads + a.kv_heads, a.key_rope, inverse);
+// Copies the chunk's keys and values for the layers that use them.
+absl::Status ShareKeys(const BoundLayer& l, const Chunk& chunk) {
+  const int64_t width = Description(l).kv_width();
+  void* shared = l.Rows(SharedKeys(l).rows, chunk, 2 * width);
+  for (const Heads& heads : {KeysOf(l), ValuesOf(l)}) {
+    AddArgs copy;
+    copy.rows = chunk.tokens;
+    copy.width = width;
+    copy.a = {l.context.dtype, RowsOf(l, chunk, heads), heads.stride};
+    copy.y_dtype = l.context.dtype;
+    copy.y = shared;
+    copy.y_stride = 2 * width;
+    MT_RETURN_IF_ERROR(l.kernels.Add(l.stream, copy));
+    shared = l.Offset(shared, width);
   }
-  MT_RETURN_IF_ERROR(RotateHeads(l, chunk, x, stride, a.heads, a.query_rope, inverse));
-  return RotateHeads(l, chunk, l.Offset(x, keys), stride, a.kv_heads, a.key_rope, inverse);
+  return absl::OkStatus();
+}
+
+// Adds the gradients by shared keys and values to their sums or, in the layer that makes them, the
+// sums to these.
+absl::Status AddSharedGradients(const BoundLayer& l, const LayerBackwardScratch& scratch) {
+  const int64_t width = Description(l).kv_width();
+  const bool first = LastUserOfKeys(l.model, Description(l).key_set) == l.context.layer;
+  float* sum = SharedKeys(l).gradient;
+  for (const Heads& heads : {KeyGradient(l, scratch), ValueGradient(l, scratch)}) {
+    AddArgs args;
+    args.rows = l.batch.tokens;
+    args.width = width;
+    args.a = {l.context.dtype, heads.rows, heads.stride};
+    if (ProjectsKeys(l)) {
+      args.b = {DType::kF32, sum, 2 * width};
+      args.y_dtype = l.context.dtype;
+      args.y = heads.rows;
+      args.y_stride = heads.stride;
+    } else {
+      if (!first) args.b = {DType::kF32, sum, 2 * width};
+      args.y_dtype = DType::kF32;
+      args.y = sum;
+      args.y_stride = 2 * width;
+    }
+    MT_RETURN_IF_ERROR(l.kernels.Add(l.stream, args));
+    sum += width;
+  }
+  return absl::OkStatus();
 }
 
 AttentionArgs Attention(const BoundLayer& l) {
-  const AttentionDescription& a = l.d.attention;
-  AttentionArgs args;
-  args.dtype = l.context.dtype;
-  args.choice = l.context.attention;
-  args.tokens = l.batch.tokens;
-  args.heads = a.heads;
-  args.kv_heads = a.kv_heads;
-  args.head_dim = a.head_dim;
-  args.scale = static_cast<float>(a.score_scale);
-  args.shaping.window = a.window;
-  args.shaping.softcap = static_cast<float>(a.softcap);
-  if (a.sinks) args.shaping.sinks = l.Offset(l.weights, l.o.sinks);
-  args.document_bounds = l.batch.document_bounds;
-  args.document_starts = l.batch.document_starts;
-  args.documents = l.batch.documents;
-  args.q = Queries(l);
-  args.q_stride = QueryKeyStride(l);
-  args.k = l.Offset(Queries(l), Keys(l));
-  args.k_stride = QueryKeyStride(l);
-  args.v = l.Offset(l.a.projected, ProjectedValues(l));
-  args.v_stride = l.projected_width;
-  args.out = HasGate(l) ? l.a.softmax.attended : l.a.mixed;
+  const Heads q = QueriesOf(l), k = KeysOf(l), v = ValuesOf(l);
+  AttentionArgs args = l.AttentionCall();
+  args.q = q.rows;
+  args.q_stride = q.stride;
+  args.k = k.rows;
+  args.k_stride = k.stride;
+  args.v = v.rows;
+  args.v_stride = v.stride;
+  args.out = Description(l).output_gate ? l.a.softmax.attended : l.a.mixed;
   args.lse = l.a.softmax.lse;
   return args;
-}
-
-// Stores the keys and values, and attends to them and to those before.
-absl::Status AttentionWithCache(const BoundLayer& l) {
-  const AttentionArgs whole = Attention(l);
-  CachedAttentionArgs args;
-  args.dtype = whole.dtype;
-  args.tokens = whole.tokens;
-  args.heads = whole.heads;
-  args.kv_heads = whole.kv_heads;
-  args.head_dim = whole.head_dim;
-  args.scale = whole.scale;
-  args.shaping = whole.shaping;
-  args.first_rows = l.batch.first_rows;
-  args.positions = l.batch.positions;
-  args.q = whole.q;
-  args.q_stride = whole.q_stride;
-  args.k = whole.k;
-  args.k_stride = whole.k_stride;
-  args.v = whole.v;
-  args.v_stride = whole.v_stride;
-  args.cache = l.context.cache.data;
-  args.out = whole.out;
-  MT_RETURN_IF_ERROR(l.kernels.StoreInCache(l.stream, args));
-  return l.context.cache.attend ? l.kernels.CachedAttention(l.stream, args)
-                                : l.kernels.Attention(l.stream, whole);
 }
 
 // Returns the arguments of the backward kernel; those of Announce are the same.
 AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                         const TileGradient& gradient) {
+  const Heads dq = QueryGradient(l, scratch), dk = KeyGradient(l, scratch);
+  const Heads dv = ValueGradient(l, scratch);
   AttentionBackwardArgs args;
-  if (l.Trains(l.o.sinks, l.d.attention.heads) && gradient.data != nullptr) {
+  if (l.Trains(l.o.sinks, Description(l).heads) && gradient.data != nullptr) {
     args.dsinks = gradient.At(l.o.sinks);
     args.add_dsinks = gradient.add;
   }
   args.forward = Attention(l);
-  args.dout = HasGate(l) ? l.a.mixed : scratch.dmixed;
-  args.dq = scratch.dprojected;
-  args.dk = l.Offset(scratch.dprojected, ProjectedKeys(l));
-  args.dv = l.Offset(scratch.dprojected, ProjectedValues(l));
-  args.dq_stride = args.dk_stride = args.dv_stride = l.projected_width;
+  args.dout = Description(l).output_gate ? l.a.mixed : scratch.dmixed;
+  args.dq = dq.rows;
+  args.dq_stride = dq.stride;
+  args.dk = dk.rows;
+  args.dk_stride = dk.stride;
+  args.dv = dv.rows;
+  args.dv_stride = dv.stride;
   args.workspace = scratch.workspace;
   args.workspace_bytes = scratch.workspace_bytes;
   return args;
@@ -180,16 +243,17 @@ AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackward
 
 // Computes a.mixed from attention's result, if that has a gate.
 absl::Status Gate(const BoundLayer& l) {
-  if (!HasGate(l)) return absl::OkStatus();
+  const AttentionDescription& a = Description(l);
+  if (!a.output_gate) return absl::OkStatus();
   SigmoidGateArgs args;
   args.dtype = l.context.dtype;
   args.tokens = l.batch.tokens;
-  args.heads = l.d.attention.heads;
-  args.head_dim = l.d.attention.head_dim;
+  args.heads = a.heads;
+  args.head_dim = a.head_dim;
   args.x = l.a.softmax.attended;
-  args.gate = l.Offset(l.a.projected, QWidth(l));
+  args.gate = l.Offset(l.a.projected, Gates(a));
   args.gate_stride = l.projected_width;
-  args.gate_head_stride = args.head_dim;
+  args.gate_head_stride = a.head_dim;
   args.out = l.a.mixed;
   return l.kernels.SigmoidGate(l.stream, args);
 }
@@ -197,19 +261,20 @@ absl::Status Gate(const BoundLayer& l) {
 // Computes the gradient by attention's result in the memory of a.mixed, which nothing reads any
 // more, and that by the gates in scratch.dprojected.
 absl::Status GateBackward(const BoundLayer& l, const LayerBackwardScratch& scratch) {
-  if (!HasGate(l)) return absl::OkStatus();
+  const AttentionDescription& a = Description(l);
+  if (!a.output_gate) return absl::OkStatus();
   SigmoidGateBackwardArgs args;
   args.dtype = l.context.dtype;
   args.tokens = l.batch.tokens;
-  args.heads = l.d.attention.heads;
-  args.head_dim = l.d.attention.head_dim;
+  args.heads = a.heads;
+  args.head_dim = a.head_dim;
   args.x = l.a.softmax.attended;
-  args.gate = l.Offset(l.a.projected, QWidth(l));
+  args.gate = l.Offset(l.a.projected, Gates(a));
   args.dout = scratch.dmixed;
   args.dx = l.a.mixed;
-  args.dgate = l.Offset(scratch.dprojected, QWidth(l));
+  args.dgate = l.Offset(scratch.dprojected, Gates(a));
   args.gate_stride = args.dgate_stride = l.projected_width;
-  args.gate_head_stride = args.dgate_head_stride = args.head_dim;
+  args.gate_head_stride = args.dgate_head_stride = a.head_dim;
   return l.kernels.SigmoidGateBackward(l.stream, args);
 }
 
@@ -217,17 +282,18 @@ absl::Status GateBackward(const BoundLayer& l, const LayerBackwardScratch& scrat
 
 absl::Status SoftmaxAttention::Prepare(const BoundLayer& l, const Chunk& chunk) const {
   if (HasQkNorm(l)) {
-    MT_RETURN_IF_ERROR(HeadNorm(l, chunk, QueryHeads(l)));
-    MT_RETURN_IF_ERROR(HeadNorm(l, chunk, KeyHeads(l)));
+    MT_RETURN_IF_ERROR(Norm(l, chunk, QueryNorm(l)));
+    if (ProjectsKeys(l)) MT_RETURN_IF_ERROR(Norm(l, chunk, KeyNorm(l)));
   }
-  return Rotate(l, chunk, l.Rows(Queries(l), chunk, QueryKeyStride(l)), QueryKeyStride(l), Keys(l),
-                /*inverse=*/false);
+  if (ProjectsKeys(l) && Description(l).value_norm) {
+    MT_RETURN_IF_ERROR(Norm(l, chunk, ValueNorm(l)));
+  }
+  MT_RETURN_IF_ERROR(Rotate(l, chunk, QueriesOf(l), KeysOf(l), /*inverse=*/false));
+  return MakesSharedKeys(l) ? ShareKeys(l, chunk) : absl::OkStatus();
 }
 
 absl::Status SoftmaxAttention::Mix(const BoundLayer& l) const {
-  MT_RETURN_IF_ERROR(l.context.cache.data != nullptr
-                         ? AttentionWithCache(l)
-                         : l.kernels.Attention(l.stream, Attention(l)));
+  MT_RETURN_IF_ERROR(l.Attend(Attention(l)));
   return Gate(l);
 }
 
@@ -240,44 +306,32 @@ absl::Status SoftmaxAttention::Recompute(const BoundLayer& l) const {
 }
 
 bool SoftmaxAttention::Trains(const BoundLayer& l) const {
-  return l.Trains(l.o.q_norm, QueryHeads(l).width) || l.Trains(l.o.k_norm, KeyHeads(l).width) ||
-         l.Trains(l.o.sinks, l.d.attention.heads);
+  return l.Trains(l.o.q_norm, QueryNorm(l).width) || l.Trains(l.o.k_norm, KeyNorm(l).width) ||
+         l.Trains(l.o.sinks, Description(l).heads);
 }
 
 absl::Status SoftmaxAttention::MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                            const TileGradient& gradient) const {
   MT_RETURN_IF_ERROR(GateBackward(l, scratch));
-  return l.kernels.AttentionBackward(l.stream, AttentionGradient(l, scratch, gradient));
+  MT_RETURN_IF_ERROR(
+      l.kernels.AttentionBackward(l.stream, AttentionGradient(l, scratch, gradient)));
+  return Description(l).key_set < 0 ? absl::OkStatus() : AddSharedGradients(l, scratch);
 }
 
 absl::Status SoftmaxAttention::PrepareBackward(const BoundLayer& l, const Chunk& chunk,
                                                const LayerBackwardScratch& scratch,
                                                const TileGradient& gradient) const {
-  void* const dprojected = l.Rows(scratch.dprojected, chunk, l.projected_width);
-  MT_RETURN_IF_ERROR(
-      Rotate(l, chunk, dprojected, l.projected_width, ProjectedKeys(l), /*inverse=*/true));
+  const AttentionDescription& a = Description(l);
+  const Heads dq = QueryGradient(l, scratch), dk = KeyGradient(l, scratch);
+  MT_RETURN_IF_ERROR(Rotate(l, chunk, dq, dk, /*inverse=*/true));
   if (!HasQkNorm(l)) return absl::OkStatus();
-  MT_RETURN_IF_ERROR(HeadNormBackward(l, chunk, QueryHeads(l), dprojected, gradient));
-  return HeadNormBackward(l, chunk, KeyHeads(l), dprojected, gradient);
-}
-
-int64_t SoftmaxAttention::WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
-                                         int64_t sequence, const KernelSizes& sizes) const {
-  const AttentionDescription& a = layer.attention;
-  return sizes.AttentionBackwardWorkspaceBytes({.dtype = dtype,
-                                                .tokens = tokens,
-                                                .sequence = sequence,
-                                                .heads = a.heads,
-                                                .kv_heads = a.kv_heads,
-                                                .head_dim = a.head_dim,
-                                                .window = a.window,
-                                                .softcap = static_cast<float>(a.softcap),
-                                                .sinks = a.sinks});
-}
-
-int64_t SoftmaxAttention::CacheBytes(const LayerDescription& layer, DType dtype,
-                                     const CacheSize& size) const {
-  return size.rows * 2 * layer.attention.kv_width() * DTypeBytes(dtype);
+  MT_RETURN_IF_ERROR(
+      NormBackward(l, chunk, QueryNorm(l), dq, scratch, /*add=*/false, gradient));
+  if (!a.projects_keys) return absl::OkStatus();
+  MT_RETURN_IF_ERROR(NormBackward(l, chunk, KeyNorm(l), dk, scratch, /*add=*/false, gradient));
+  if (!a.value_norm) return absl::OkStatus();
+  return NormBackward(l, chunk, ValueNorm(l), ValueGradient(l, scratch), scratch,
+                      /*add=*/a.values_are_keys, gradient);
 }
 
 void SoftmaxAttention::Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const {

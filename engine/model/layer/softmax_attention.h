@@ -1,6 +1,6 @@
-// SoftmaxAttention: queries (and gates), keys and values side by side in a.projected; norms of
-// queries and keys; rotation; causal attention inside documents; and a gate of the result, if there
-// is one.
+// SoftmaxAttention: queries, gates, keys and values side by side in a.projected; norms of heads;
+// rotation; causal attention inside documents; and a gate of its result. Norms and gates are those
+// that the description has. Keys and values may be those of an earlier layer (shared_rows.h).
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 
@@ -19,10 +19,6 @@ class SoftmaxAttention final : public AttentionPart {
   absl::Status PrepareBackward(const BoundLayer& l, const Chunk& chunk,
                                const LayerBackwardScratch& scratch,
                                const TileGradient& gradient) const override;
-  int64_t WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
-                         int64_t sequence, const KernelSizes& sizes) const override;
-  int64_t CacheBytes(const LayerDescription& layer, DType dtype,
-                     const CacheSize& size) const override;
   void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const override;
 };
 

@@ -52,7 +52,8 @@ class KernelBench {
                                                               .sequence = s.tokens,
                                                               .heads = s.heads,
                                                               .kv_heads = s.kv_heads,
-                                                              .head_dim = s.head_dim});
+                                                              .head_dim = s.head_dim,
+                                                              .value_dim = s.head_dim});
   }
 
  private:
@@ -177,7 +178,7 @@ class KernelBench {
     f.tokens = s_.tokens;
     f.heads = s_.heads;
     f.kv_heads = s_.kv_heads;
-    f.head_dim = s_.head_dim;
+    f.head_dim = f.value_dim = s_.head_dim;
     f.scale = 0.0884f;
     f.document_starts = starts.data();
     f.documents = static_cast<int64_t>(starts.size()) - 1;

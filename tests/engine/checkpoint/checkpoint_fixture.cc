@@ -128,13 +128,19 @@ absl::StatusOr<std::string> SaveCheckpoint(const std::string& directory, int64_t
   return writer->Finish(retention);
 }
 
+absl::Status LoadTile(const std::string& checkpoint, const ModelLayout& layout, int index,
+                      const Tile& tile, FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, files));
+  return LoadCheckpointTile(checkpoint, manifest, layout, index, tile, files);
+}
+
 absl::Status CheckContent(const std::string& checkpoint, DType weight_dtype, FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const CheckpointState state, ReadCheckpointState(checkpoint, files));
   TileSet expected(TinyLayout(), weight_dtype), loaded(TinyLayout(), weight_dtype);
   expected.Fill(state.step);
   loaded.Scramble();
   for (int i = 0; i < loaded.size(); ++i) {
-    MT_RETURN_IF_ERROR(LoadCheckpointTile(checkpoint, TinyLayout(), i, loaded.tile(i), files));
+    MT_RETURN_IF_ERROR(LoadTile(checkpoint, TinyLayout(), i, loaded.tile(i), files));
   }
   if (loaded == expected) return absl::OkStatus();
   return absl::InternalError(absl::StrCat(checkpoint, " loads other tiles than were saved"));

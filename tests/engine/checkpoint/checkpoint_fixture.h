@@ -44,6 +44,10 @@ absl::StatusOr<std::string> SaveCheckpoint(const std::string& directory, int64_t
                                            DType weight_dtype, const std::string& config_directory,
                                            FileSystem* files, int64_t keep = 2);
 
+// Reads the manifest and one tile.
+absl::Status LoadTile(const std::string& checkpoint, const ModelLayout& layout, int index,
+                      const Tile& tile, FileSystem* files = PosixFileSystem());
+
 // OK if every tile of `checkpoint` is what SaveCheckpoint wrote for its step.
 absl::Status CheckContent(const std::string& checkpoint, DType weight_dtype, FileSystem* files);
 

@@ -74,6 +74,16 @@ TEST(CheckpointStateTest, AnotherModelPrecisionSeedAndDataAreRefused) {
   ExpectRefused(saved, wanted, AllOf(HasSubstr("training data"), HasSubstr("changed")));
 }
 
+TEST(CheckpointStateTest, OtherCarriedTensorsAreRefused) {
+  CheckpointState saved = MakeState(TinyLayout(), DType::kBF16, 10), wanted = saved;
+  wanted.carried_digest = "a";
+  EXPECT_TRUE(CheckResumable(saved, wanted).ok()) << "of a version that had no digest";
+  saved.carried_digest = "b";
+  ExpectRefused(saved, wanted, HasSubstr("tensors beside the text model"));
+  wanted.carried_digest = "b";
+  EXPECT_TRUE(CheckResumable(saved, wanted).ok());
+}
+
 TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
   const std::string base = ModelFingerprint(TinyLayout());
   EXPECT_EQ(base.size(), 32u);
@@ -127,6 +137,28 @@ TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
   for (size_t i = 0; i < changes.size(); ++i) {
     ModelDescription model = TinyConfig();
     changes[i](model);
+    EXPECT_TRUE(fingerprints.insert(ModelFingerprint(BuildModelLayout(model))).second) << i;
+  }
+}
+
+TEST(CheckpointStateTest, FingerprintSeesLatents) {
+  using Change = std::function<void(LatentDescription&)>;
+  const std::vector<Change> changes = {
+      [](auto&) {},
+      [](auto& l) { l.key_value_rank = 6; },
+      [](auto& l) { l.query_rank = 0; },
+      [](auto& l) { l.query_rank = 8; },
+      [](auto& l) { l.rotary_dim = 4; },
+      [](auto& l) { l.value_dim = 4; },
+      [](auto& l) { l.norm_epsilon = 1e-5; },
+  };
+  std::set<std::string> fingerprints = {ModelFingerprint(TinyLayout())};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    ModelDescription model = TinyConfig();
+    AttentionDescription& attention = model.layers[1].attention;
+    attention.kv_heads = attention.heads;
+    attention.latent = {.key_value_rank = 5, .query_rank = 7, .rotary_dim = 2, .value_dim = 3};
+    changes[i](attention.latent);
     EXPECT_TRUE(fingerprints.insert(ModelFingerprint(BuildModelLayout(model))).second) << i;
   }
 }

@@ -88,7 +88,7 @@ TEST_P(CheckpointTest, WeightsAloneLoadAndAreAModelOfTheirOwn) {
     Tile tile = loaded.tile(i);
     tile.remainder = nullptr;
     tile.exp_avg = tile.exp_avg_sq = nullptr;
-    ASSERT_TRUE(LoadCheckpointTile(path, TinyLayout(), i, tile).ok());
+    ASSERT_TRUE(LoadTile(path, TinyLayout(), i, tile).ok());
     const char* want = static_cast<const char*>(expected.tile(i).weights);
     EXPECT_TRUE(std::equal(want, want + tile.weight_bytes(), static_cast<char*>(tile.weights)));
   }
@@ -229,7 +229,7 @@ TEST_F(CheckpointTest, AnotherModelOrPrecisionDoesNotLoad) {
   const std::string path = Save(1, DType::kBF16);
   const auto expect_refused = [&](const ModelLayout& layout, DType dtype, const char* what) {
     TileSet tiles(layout, dtype);
-    const absl::Status status = LoadCheckpointTile(path, layout, 1, tiles.tile(1));
+    const absl::Status status = LoadTile(path, layout, 1, tiles.tile(1));
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(what));
   };

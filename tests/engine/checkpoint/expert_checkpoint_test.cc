@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -86,7 +87,7 @@ TEST_P(ExpertCheckpointTest, IsResumedBitForBit) {
   ASSERT_TRUE(path.ok()) << path.status();
   EXPECT_TRUE(VerifyCheckpoint(*path).ok());
   for (int i = 0; i < loaded.size(); ++i) {
-    const absl::Status status = LoadCheckpointTile(*path, layout_, i, loaded.tile(i));
+    const absl::Status status = LoadTile(*path, layout_, i, loaded.tile(i));
     ASSERT_TRUE(status.ok()) << status;
   }
   EXPECT_TRUE(saved == loaded);
@@ -134,17 +135,22 @@ TEST_P(ExpertCheckpointTest, IsAModelThatIsReadAndExported) {
   });
   // As ExportCheckpoint does: the memory of one tile for all.
   std::vector<char> block(static_cast<size_t>(layout_.tile_elements_max * DTypeBytes(dtype_)));
+  std::vector<int> read;
   const auto from_checkpoint = [&](int index) -> absl::StatusOr<Tile> {
+    read.push_back(index);
     Tile tile;
     tile.layout = &layout_.tiles[index];
     tile.weight_dtype = dtype_;
     tile.weights = block.data();
-    MT_RETURN_IF_ERROR(LoadCheckpointTile(*path, layout_, index, tile));
+    MT_RETURN_IF_ERROR(LoadTile(*path, layout_, index, tile));
     return tile;
   };
   const auto from_memory = [&](int index) -> absl::StatusOr<Tile> { return saved.tile(index); };
   const std::string a = own_ / "a", b = own_ / "b";
   ASSERT_TRUE(ExportHfDirectory(*path, layout_, dtype_, from_checkpoint, a).ok());
+  std::vector<int> each_once(static_cast<size_t>(layout_.tile_count()));
+  std::iota(each_once.begin(), each_once.end(), 0);
+  EXPECT_EQ(read, each_once);
   ASSERT_TRUE(ExportHfDirectory(config_, layout_, dtype_, from_memory, b).ok());
   EXPECT_EQ(*ReadWholeFile(files_, JoinPath(a, kHfWeightsFileName), 1 << 20),
             *ReadWholeFile(files_, JoinPath(b, kHfWeightsFileName), 1 << 20));
@@ -163,7 +169,7 @@ TEST_P(ExpertCheckpointTest, OfAnotherCutIntoTilesIsRefused) {
   TileSet loaded(other, dtype_);
   absl::Status status;
   for (int i = 0; i < loaded.size(); ++i) {
-    status.Update(LoadCheckpointTile(*path, other, i, loaded.tile(i)));
+    status.Update(LoadTile(*path, other, i, loaded.tile(i)));
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
 }

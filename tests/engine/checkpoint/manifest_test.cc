@@ -21,6 +21,7 @@ Manifest MakeManifest() {
   manifest.tiles = 2;
   manifest.state = MakeState(TinyLayout(), DType::kBF16, 100);
   manifest.state.seed = ~uint64_t{0};
+  manifest.state.carried_digest = std::string(32, 'd');
   manifest.state.evaluations = {80, 2.25, 3};
   manifest.state.allowed_changes = {{40, "optimizer.learning_rate", "0.0003", "1e-05"}};
   manifest.state.spec["data.train[0].path"] = "a \"quoted\" näme\n";
@@ -68,6 +69,7 @@ TEST(ManifestTest, RoundTrip) {
   EXPECT_EQ(after->state.allowed_changes[0].now, "1e-05");
   EXPECT_EQ(after->state.data_fingerprint, before.state.data_fingerprint);
   EXPECT_EQ(after->state.model_fingerprint, before.state.model_fingerprint);
+  EXPECT_EQ(after->state.carried_digest, std::string(32, 'd'));
   ASSERT_EQ(after->files.size(), before.files.size());
   EXPECT_EQ(after->files[1].bytes, int64_t{1} << 40);
   EXPECT_EQ(after->Find(kHfIndexFileName)->xxh3_128, std::string(32, 'c'));

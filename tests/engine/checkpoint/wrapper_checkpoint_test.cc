@@ -6,11 +6,13 @@
 #include <map>
 #include <string>
 
+#include "engine/checkpoint/manifest.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_weights.h"
 #include "engine/hf/safetensors.h"
 #include "engine/inspect/export_checkpoint.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
+#include "tests/support/counting_file_system.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {
@@ -83,7 +85,7 @@ TEST_F(WrapperCheckpointTest, IsAWholeModelWithoutTheDirectoryThatWasRead) {
   TileSet expected(layout_, kDType), loaded(layout_, kDType);
   expected.Fill(7);
   for (int i = 0; i < loaded.size(); ++i) {
-    ASSERT_TRUE(LoadCheckpointTile(*path, layout_, i, loaded.tile(i)).ok());
+    ASSERT_TRUE(LoadTile(*path, layout_, i, loaded.tile(i)).ok());
   }
   EXPECT_TRUE(loaded == expected);
 
@@ -114,6 +116,30 @@ TEST_F(WrapperCheckpointTest, ADamagedCarriedTensorIsNotExported) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("model-carried.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(root_ + "/out"));
+}
+
+TEST_F(WrapperCheckpointTest, AnExportReadsTheManifestAndEachTileOnce) {
+  const auto path = Save(1);
+  ASSERT_TRUE(path.ok()) << path.status();
+  CountingFileSystem files;
+  const absl::Status exported = ExportCheckpoint(*path, root_ + "/out", &files);
+  ASSERT_TRUE(exported.ok()) << exported;
+  // The manifest once more for the files that are copied as they are; of a tile, the header and the
+  // content.
+  EXPECT_EQ(files.opened("manifest.json"), 2);
+  for (int tile = 0; tile < layout_.tile_count(); ++tile) {
+    const std::string name = WeightsFileName(tile, layout_.tile_count());
+    EXPECT_GE(files.opened(name), 2);
+    EXPECT_LE(files.opened(name), 5) << name;
+  }
+}
+
+TEST_F(WrapperCheckpointTest, IsNotWrittenWithOtherTensors) {
+  const CheckpointState state = MakeState(layout_, kDType, 1);
+  HfSideFiles side_files(source_);
+  side_files.carried_digest = "another";
+  const auto writer = CheckpointWriter::Begin(root_ + "/checkpoints", layout_, state, side_files);
+  EXPECT_EQ(writer.status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(WrapperCheckpointTest, IsNotWrittenWithoutWhatIsCarried) {

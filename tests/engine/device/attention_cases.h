@@ -2,6 +2,7 @@
 #ifndef MEGATRAIN_TESTS_ENGINE_DEVICE_ATTENTION_CASES_H_
 #define MEGATRAIN_TESTS_ENGINE_DEVICE_ATTENTION_CASES_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@
 namespace megatrain {
 
 struct AttentionCase {
-  int64_t heads, kv_heads, head_dim;
+  int64_t heads, kv_heads, head_dim, value_dim;
   std::vector<int32_t> document_starts;
   // As in AttentionShaping; with `sinks` each head has one.
   int64_t window = 0;
@@ -19,7 +20,9 @@ struct AttentionCase {
   bool sinks = false;
   AttentionChoice choice = AttentionChoice::kAuto;
 
-  int64_t elements() const { return document_starts.back() * heads * head_dim; }
+  int64_t elements() const {
+    return document_starts.back() * heads * std::max(head_dim, value_dim);
+  }
   std::string Name() const;
 };
 const std::vector<AttentionCase>& AttentionCases();

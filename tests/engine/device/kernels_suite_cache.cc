@@ -10,7 +10,7 @@ namespace megatrain {
 namespace {
 
 struct CacheCase {
-  int64_t heads, kv_heads, head_dim;
+  int64_t heads, kv_heads, head_dim, value_dim;
   std::vector<int32_t> positions;  // of the tokens; -1: a token of no sequence
   std::vector<int32_t> sequences;  // of the tokens; empty: each has one of its own
   int64_t window = 0;
@@ -20,21 +20,26 @@ struct CacheCase {
 
 const std::vector<CacheCase>& CacheCases() {
   static const std::vector<CacheCase>& cases = *new std::vector<CacheCase>{
-      {2, 2, 64, {0, 5, 299}, {}},
-      {6, 2, 10, {37, -1, 0, 1}, {}},
-      {8, 1, 128, {600, 511, 512, 513}, {}},
-      {5, 1, 16, {3, -1, -1, 8}, {}},
-      {1, 1, 256, {40}, {}},
-      {14, 2, 72, {7, 1100, 64, 31, 32}, {}},
+      {2, 2, 64, 64, {0, 5, 299}, {}},
+      {6, 2, 10, 10, {37, -1, 0, 1}, {}},
+      {8, 1, 128, 128, {600, 511, 512, 513}, {}},
+      {5, 1, 16, 16, {3, -1, -1, 8}, {}},
+      {1, 1, 256, 256, {40}, {}},
+      {14, 2, 72, 72, {7, 1100, 64, 31, 32}, {}},
       // Several tokens of a sequence, which see each other.
-      {4, 2, 32, {20, 21, 22, 4, 5}, {0, 0, 0, 1, 1}},
-      {3, 3, 104, {-1, -1}, {}},
-      {6, 2, 10, {37, -1, 0, 1}, {}, 1},
-      {4, 1, 64, {700, 1, 2, 3}, {}, 3},
-      {5, 1, 16, {900, -1, 600}, {}, 515},
-      {2, 1, 256, {40, 0, 8}, {}, 0, 1.5f},
-      {3, 3, 48, {40, 0, 8}, {}, 0, 0, true},
-      {8, 2, 128, {300, 20, 21, 22}, {0, 1, 1, 1}, 21, 1.0f, true},
+      {4, 2, 32, 32, {20, 21, 22, 4, 5}, {0, 0, 0, 1, 1}},
+      {3, 3, 104, 104, {-1, -1}, {}},
+      {6, 2, 10, 10, {37, -1, 0, 1}, {}, 1},
+      {4, 1, 64, 64, {700, 1, 2, 3}, {}, 3},
+      {5, 1, 16, 16, {900, -1, 600}, {}, 515},
+      {2, 1, 256, 256, {40, 0, 8}, {}, 0, 1.5f},
+      {3, 3, 48, 48, {40, 0, 8}, {}, 0, 0, true},
+      {8, 2, 128, 128, {300, 20, 21, 22}, {0, 1, 1, 1}, 21, 1.0f, true},
+      // Values of another size than keys.
+      {4, 4, 24, 16, {37, -1, 0, 1}, {}},
+      {6, 2, 20, 36, {5, 299, 600}, {}, 7, 1.5f, true},
+      {3, 3, 192, 128, {40, 41, 300}, {0, 0, 1}},
+      {2, 1, 48, 104, {20, 700}, {}},
   };
   return cases;
 }
@@ -67,15 +72,17 @@ TEST_P(KernelsSuite, CachedAttention) {
     const int64_t tokens = static_cast<int64_t>(c.positions.size());
     int64_t rows = 0;
     const std::vector<int32_t> first_of = FirstRows(c, &rows);
-    if (!SizeIsTested(rows * c.heads * c.head_dim)) continue;
-    SCOPED_TRACE(testing::Message() << c.heads << " heads, " << c.kv_heads << " of keys, head_dim "
-                                    << c.head_dim << ", " << tokens << " tokens");
+    if (!SizeIsTested(rows * c.heads * std::max(c.head_dim, c.value_dim))) continue;
+    SCOPED_TRACE(testing::Message()
+                 << c.heads << " heads, " << c.kv_heads << " of keys, head_dim " << c.head_dim
+                 << ", values of " << c.value_dim << ", " << tokens << " tokens");
     Operands operands(static_cast<uint64_t>(c.heads + c.head_dim));
-    const int64_t q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
-    const int64_t stride = q_width + 2 * kv_width;
+    const int64_t q_width = c.heads * c.head_dim, k_width = c.kv_heads * c.head_dim;
+    const int64_t cache_row = k_width + c.kv_heads * c.value_dim;
+    const int64_t stride = q_width + cache_row, out_width = c.heads * c.value_dim;
     const size_t qkv = operands.Random(dtype(), tokens * stride);
-    const size_t cache = operands.Random(dtype(), (rows + 1) * 2 * kv_width);
-    const size_t out = operands.RandomBefore(dtype(), tokens * q_width, q_width);
+    const size_t cache = operands.Random(dtype(), (rows + 1) * cache_row);
+    const size_t out = operands.RandomBefore(dtype(), tokens * out_width, out_width);
     std::vector<int32_t> positions_of = c.positions;
     for (int32_t& position : positions_of) position = std::max(position, 0);
     const size_t first = operands.Ints(first_of), positions = operands.Ints(positions_of);
@@ -89,6 +96,7 @@ TEST_P(KernelsSuite, CachedAttention) {
                                      .heads = c.heads,
                                      .kv_heads = c.kv_heads,
                                      .head_dim = c.head_dim,
+                                     .value_dim = c.value_dim,
                                      .scale = 1 / std::sqrt(static_cast<float>(c.head_dim)),
                                      .shaping = {.window = c.window,
                                                  .softcap = c.softcap,
@@ -99,7 +107,7 @@ TEST_P(KernelsSuite, CachedAttention) {
                                      .q_stride = stride,
                                      .k = at(q_width),
                                      .k_stride = stride,
-                                     .v = at(q_width + kv_width),
+                                     .v = at(q_width + k_width),
                                      .v_stride = stride,
                                      .cache = p[cache],
                                      .out = p[out]};
@@ -113,7 +121,7 @@ TEST_P(KernelsSuite, CachedAttention) {
     const bool none =
         std::all_of(first_of.begin(), first_of.end(), [](int32_t r) { return r < 0; });
     if (none) {
-      for (int64_t i = 0; i < tokens * q_width; ++i) {
+      for (int64_t i = 0; i < tokens * out_width; ++i) {
         ASSERT_EQ(ValueOf(got[out], static_cast<size_t>(i)), 0) << i;
       }
     } else {
@@ -165,6 +173,7 @@ TEST_P(KernelsSuite, CachedAttentionIsThatOfTheWholeSequence) {
                                          .heads = kHeads,
                                          .kv_heads = kKvHeads,
                                          .head_dim = kDim,
+                                         .value_dim = kDim,
                                          .scale = 0.15f,
                                          .shaping = shaping,
                                          .document_starts = starts,
@@ -183,6 +192,7 @@ TEST_P(KernelsSuite, CachedAttentionIsThatOfTheWholeSequence) {
                                          .heads = kHeads,
                                          .kv_heads = kKvHeads,
                                          .head_dim = kDim,
+                                         .value_dim = kDim,
                                          .scale = 0.15f,
                                          .shaping = shaping,
                                          .first_rows = static_cast<int32_t*>(p[first]),
@@ -222,6 +232,7 @@ TEST_P(KernelsSuite, CachedAttentionOfATokenIsItsOwn) {
                                           .heads = kHeads,
                                           .kv_heads = kKvHeads,
                                           .head_dim = kDim,
+                                          .value_dim = kDim,
                                           .scale = 0.16f,
                                           .first_rows = static_cast<int32_t*>(p[first]) + token,
                                           .positions = static_cast<int32_t*>(p[positions]) + token,

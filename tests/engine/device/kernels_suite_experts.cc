@@ -229,27 +229,4 @@ TEST_P(KernelsSuite, WeighRowsLeavesOtherRowsAlone) {
                       });
 }
 
-TEST_P(KernelsSuite, RoundSum) {
-  for (int64_t elements : {1, 19, 4096, 300007}) {
-    if (!SizeIsTested(elements / 32)) continue;
-    for (const int add : {0, 1, 2}) {  // nothing, apart, in place
-      SCOPED_TRACE(testing::Message() << elements << " elements, addend " << add);
-      Operands operands(static_cast<uint64_t>(elements));
-      const size_t sum = operands.Random(DType::kF32, elements);
-      const size_t addend = operands.Random(dtype(), elements);
-      const size_t y = operands.Random(dtype(), elements);
-      const KernelCall call = [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
-        return kernels.RoundSum(stream, {.dtype = dtype(),
-                                         .elements = elements,
-                                         .sum = static_cast<const float*>(p[sum]),
-                                         .addend = add == 0 ? nullptr : p[addend],
-                                         .y = p[add == 2 ? addend : y]});
-      };
-      const auto got = RunOn(device(), operands, call), want = RunOnReference(operands, call);
-      for (size_t i : {sum, addend, y})
-        EXPECT_TRUE(got[i].bytes == want[i].bytes) << "operand " << i;
-    }
-  }
-}
-
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// The suite's tests of rotary positions.
+// The suite's tests of rotary positions, and of copies and sums of heads.
 #include <vector>
 
 #include "engine/base/status.h"
@@ -119,6 +119,65 @@ TEST_P(KernelsSuite, RopeByNoAngleChangesNothing) {
           });
       EXPECT_EQ(got[x].bytes, operands.all()[x].bytes) << head_dim;
     }
+  }
+}
+
+// Heads of one width that are taken out of wider ones, or put into them, or made of one. Elements
+// beside them keep their bits.
+TEST_P(KernelsSuite, CopyHeads) {
+  struct Case {
+    int64_t heads, width, from_head, to_head, padding;
+  };
+  for (const Case& c : {Case{3, 16, 24, 40, 0}, Case{4, 8, 0, 24, 16}, Case{1, 5, 5, 7, 1},
+                        Case{5, 3, 0, 9, 2}, Case{2, 128, 256, 128, 8}, Case{7, 20, 20, 44, 4}}) {
+    constexpr int64_t kTokens = 45;
+    Operands operands(static_cast<uint64_t>(c.width));
+    const int64_t from_stride = c.heads * c.from_head + c.width + c.padding;
+    const int64_t to_stride = c.heads * c.to_head + c.padding;
+    const size_t from = operands.Random(dtype(), kTokens * from_stride);
+    const size_t to = operands.Random(dtype(), kTokens * to_stride);
+    SCOPED_TRACE(testing::Message() << c.heads << " heads of " << c.width << " of " << c.from_head
+                                    << " to " << c.to_head);
+    const KernelCall call = [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+      return kernels.CopyHeads(stream, {.dtype = dtype(),
+                                        .tokens = kTokens,
+                                        .heads = c.heads,
+                                        .width = c.width,
+                                        .from = p[from],
+                                        .from_stride = from_stride,
+                                        .from_head_stride = c.from_head,
+                                        .to = p[to],
+                                        .to_stride = to_stride,
+                                        .to_head_stride = c.to_head});
+    };
+    EXPECT_EQ(RunOn(device(), operands, call)[to].bytes, RunOnReference(operands, call)[to].bytes);
+  }
+}
+
+TEST_P(KernelsSuite, SumHeads) {
+  struct Case {
+    int64_t heads, width, head, padding;
+  };
+  for (const Case& c : {Case{3, 16, 24, 0}, Case{128, 64, 192, 8}, Case{1, 5, 5, 1},
+                        Case{16, 130, 131, 3}, Case{2, 8, 8, 0}}) {
+    constexpr int64_t kTokens = 45;
+    Operands operands(static_cast<uint64_t>(c.width));
+    const int64_t x_stride = c.heads * c.head + c.padding, out_stride = c.width + c.padding;
+    const size_t x = operands.Random(dtype(), kTokens * x_stride);
+    const size_t out = operands.Random(dtype(), kTokens * out_stride);
+    SCOPED_TRACE(testing::Message() << c.heads << " heads of " << c.width << " of " << c.head);
+    ExpectLikeReference(device(), operands, tolerance(),
+                        [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                          return kernels.SumHeads(stream, {.dtype = dtype(),
+                                                           .tokens = kTokens,
+                                                           .heads = c.heads,
+                                                           .width = c.width,
+                                                           .x = p[x],
+                                                           .x_stride = x_stride,
+                                                           .x_head_stride = c.head,
+                                                           .out = p[out],
+                                                           .out_stride = out_stride});
+                        });
   }
 }
 

@@ -110,4 +110,39 @@ TEST_P(KernelsSuite, Zero) {
   EXPECT_EQ(got[x].bytes.back(), operands.all()[x].bytes.back());
 }
 
+TEST_P(KernelsSuite, Add) {
+  struct Case {
+    int64_t rows, width, padding;
+  };
+  for (const Case& c : {Case{1, 1, 0}, Case{1, 300007, 0}, Case{37, 19, 5}, Case{130, 256, 64}}) {
+    if (!SizeIsTested(c.rows * c.width / 32)) continue;
+    for (const DType a_dtype : {DType::kF32, dtype()}) {
+      for (const DType b_dtype : {DType::kF32, dtype()}) {
+        for (const int add : {0, 1, 2}) {  // nothing, apart, in place
+          SCOPED_TRACE(testing::Message() << c.rows << "x" << c.width << ", addend " << add);
+          const int64_t stride = c.width + c.padding, elements = c.rows * stride;
+          Operands operands(static_cast<uint64_t>(elements));
+          const size_t a = operands.Random(a_dtype, elements);
+          const size_t b = operands.Random(b_dtype, elements);
+          const size_t y = operands.Random(dtype(), elements);
+          const KernelCall call = [&](Kernels& kernels, Stream& stream,
+                                      const std::vector<void*>& p) {
+            return kernels.Add(stream, {.rows = c.rows,
+                                        .width = c.width,
+                                        .a = {a_dtype, p[a], stride},
+                                        .b = {b_dtype, add == 0 ? nullptr : p[b], stride},
+                                        .y_dtype = add == 2 ? b_dtype : dtype(),
+                                        .y = p[add == 2 ? b : y],
+                                        .y_stride = stride});
+          };
+          const auto got = RunOn(device(), operands, call), want = RunOnReference(operands, call);
+          for (size_t i : {a, b, y}) {
+            EXPECT_TRUE(got[i].bytes == want[i].bytes) << "operand " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace megatrain

@@ -21,6 +21,7 @@ struct Shaping {
   int64_t window;
   float softcap;
   bool sinks;
+  int64_t value_dim = kDim;
 };
 
 class NoStream : public Stream {};
@@ -28,7 +29,12 @@ class NoStream : public Stream {};
 // The operands of a call, whose loss is the sum of dout * out.
 class Attention {
  public:
-  explicit Attention(const Shaping& shaping) : shaping_(shaping) {
+  explicit Attention(const Shaping& shaping)
+      : v(static_cast<size_t>(kTokens * kKvHeads * shaping.value_dim)),
+        dv(v),
+        shaping_(shaping),
+        dout_(static_cast<size_t>(kTokens * kHeads * shaping.value_dim)),
+        out_(dout_) {
     std::mt19937 random(5);
     std::normal_distribution<float> normal;
     for (std::vector<float>* operand : {&q, &k, &v, &sinks, &dout_}) {
@@ -41,6 +47,7 @@ class Attention {
                              .heads = kHeads,
                              .kv_heads = kKvHeads,
                              .head_dim = kDim,
+                             .value_dim = shaping_.value_dim,
                              .scale = 0.6f,
                              .shaping = {.window = shaping_.window,
                                          .softcap = shaping_.softcap,
@@ -52,7 +59,7 @@ class Attention {
                              .k = k.data(),
                              .k_stride = kKvHeads * kDim,
                              .v = v.data(),
-                             .v_stride = kKvHeads * kDim,
+                             .v_stride = kKvHeads * shaping_.value_dim,
                              .out = out_.data(),
                              .lse = lse_.data()};
     EXPECT_TRUE(reference_.Attention(stream_, args).ok());
@@ -74,21 +81,22 @@ class Attention {
                                                  .dk = dk.data(),
                                                  .dk_stride = kKvHeads * kDim,
                                                  .dv = dv.data(),
-                                                 .dv_stride = kKvHeads * kDim,
+                                                 .dv_stride = kKvHeads * shaping_.value_dim,
                                                  .dsinks = dsinks.data(),
                                                  .add_dsinks = false})
                     .ok());
   }
 
   std::vector<float> q = std::vector<float>(kTokens * kHeads * kDim), dq = q;
-  std::vector<float> k = std::vector<float>(kTokens * kKvHeads * kDim), dk = k, v = k, dv = k;
+  std::vector<float> k = std::vector<float>(kTokens * kKvHeads * kDim), dk = k;
+  std::vector<float> v, dv;
   std::vector<float> sinks = std::vector<float>(kHeads), dsinks = sinks;
 
  private:
   const Shaping shaping_;
   ReferenceKernels reference_;
   NoStream stream_;
-  std::vector<float> dout_ = q, out_ = q, lse_ = std::vector<float>(kHeads * kTokens);
+  std::vector<float> dout_, out_, lse_ = std::vector<float>(kHeads * kTokens);
 };
 
 class ReferenceAttentionTest : public testing::TestWithParam<Shaping> {};
@@ -131,17 +139,18 @@ TEST_P(ReferenceAttentionTest, GradientIsTheSlopeOfTheLoss) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapings, ReferenceAttentionTest,
-                         testing::Values(Shaping{0, 0, false}, Shaping{1, 0, false},
-                                         Shaping{2, 0, false}, Shaping{5, 0, false},
-                                         Shaping{100, 0, false}, Shaping{0, 1.2f, false},
-                                         Shaping{3, 1.2f, false}, Shaping{0, 0, true},
-                                         Shaping{1, 0, true}, Shaping{3, 1.2f, true}),
-                         [](const auto& info) {
-                           const Shaping& s = info.param;
-                           return "Window" + std::to_string(s.window) +
-                                  (s.softcap > 0 ? "Softcap" : "") + (s.sinks ? "Sinks" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Shapings, ReferenceAttentionTest,
+    testing::Values(Shaping{0, 0, false}, Shaping{1, 0, false}, Shaping{2, 0, false},
+                    Shaping{5, 0, false}, Shaping{100, 0, false}, Shaping{0, 1.2f, false},
+                    Shaping{3, 1.2f, false}, Shaping{0, 0, true}, Shaping{1, 0, true},
+                    Shaping{3, 1.2f, true}, Shaping{0, 0, false, 2}, Shaping{3, 1.2f, true, 5}),
+    [](const auto& info) {
+      const Shaping& s = info.param;
+      return "Window" + std::to_string(s.window) + (s.softcap > 0 ? "Softcap" : "") +
+             (s.sinks ? "Sinks" : "") +
+             (s.value_dim != kDim ? "Values" + std::to_string(s.value_dim) : "");
+    });
 
 }  // namespace
 }  // namespace megatrain

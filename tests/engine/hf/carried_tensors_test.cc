@@ -18,6 +18,7 @@
 #include "engine/hf/hf_export.h"
 #include "engine/hf/hf_weights.h"
 #include "tests/engine/hf/model_fixture.h"
+#include "tests/support/counting_file_system.h"
 
 namespace megatrain {
 namespace {
@@ -243,6 +244,60 @@ TEST(CarriedTensorsTest, AnExportNeedsTheDirectoryAsItWas) {
   std::filesystem::remove(other + "/model.safetensors");
   EXPECT_EQ(CarriedTensors::Open(PosixFileSystem(), other, wrapper).status().code(),
             absl::StatusCode::kNotFound);
+}
+
+TEST(CarriedTensorsTest, TheDigestIsThatOfNamesTypesAndShapes) {
+  const std::string source = Changed("gemma3_wrapper", [](Tensors&) {});
+  const WrapperDescription wrapper = Read(source).wrapper;
+  const auto open = [&](const std::string& directory, const std::string& digest = "") {
+    return CarriedTensors::Open(PosixFileSystem(), directory, wrapper, digest);
+  };
+  const auto carried = open(source);
+  ASSERT_TRUE(carried.ok()) << carried.status();
+  EXPECT_EQ(carried->digest().size(), 32u);
+  const std::string sharded = FreshDirectory("parent") + "/out";
+  Export(source, DType::kBF16, sharded, 10000);
+  EXPECT_EQ(open(sharded, carried->digest()).status(), absl::OkStatus());
+  const std::string bias = "vision_tower.post_layernorm.bias";
+  const std::string renamed = Changed("gemma3_wrapper", [&](Tensors& tensors) {
+    tensors["vision_tower.other"] = tensors[bias];
+    tensors.erase(bias);
+  });
+  const std::string reshaped = Changed("gemma3_wrapper", [&](Tensors& tensors) {
+    tensors[bias].shape.insert(tensors[bias].shape.begin(), 1);
+  });
+  for (const std::string& directory : {renamed, reshaped}) {
+    EXPECT_TRUE(open(directory).ok()) << "as many and as long";
+    const absl::Status status = open(directory, carried->digest()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(directory), HasSubstr("restore")));
+  }
+}
+
+TEST(CarriedTensorsTest, OneFileIsOpenAtATime) {
+  const std::string source = FreshDirectory("parent") + "/out";
+  Export("tests/golden/models/gemma3_wrapper", DType::kBF16, source, 10000);
+  // The last shard has all that is carried: another directory has it beside the text model.
+  const std::string shard = source + "/model-extra.safetensors";
+  CountingFileSystem files;
+  const auto carried = CarriedTensors::Open(&files, source, Read(source).wrapper);
+  ASSERT_TRUE(carried.ok()) << carried.status();
+  ASSERT_TRUE(carried->Write(&files, shard).ok());
+  EXPECT_EQ(files.open_max(), 1);
+}
+
+TEST(CarriedTensorsTest, AFileThatChangesMeanwhileIsNotCopied) {
+  const std::string source = Changed("gemma3_wrapper", [](Tensors&) {});
+  const auto carried = CarriedTensors::Open(PosixFileSystem(), source, Read(source).wrapper);
+  ASSERT_TRUE(carried.ok()) << carried.status();
+  const std::string other = Changed("gemma3_wrapper", [](Tensors& tensors) {
+    tensors.erase("vision_tower.post_layernorm.bias");
+  });
+  std::filesystem::rename(other + "/model.safetensors", source + "/model.safetensors");
+  const auto written = carried->Write(PosixFileSystem(), source + "/copy.safetensors");
+  EXPECT_EQ(written.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(written.status().message()),
+              HasSubstr("vision_tower.post_layernorm.bias"));
 }
 
 }  // namespace

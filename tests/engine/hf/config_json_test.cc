@@ -318,6 +318,12 @@ TEST(ConfigJsonTest, RewritesTheDTypeAndKeepsTheRest) {
       RewriteConfigDType(R"({"a": 1, "quantization_config": {"b": 2}, "c": 3})", DType::kBF16, "x");
   EXPECT_EQ(nlohmann::ordered_json::parse(*quantised).dump(),
             R"({"a":1,"c":3,"torch_dtype":"bfloat16"})");
+  // What is written has no layers that predict further tokens.
+  const auto glm = RewriteConfigDType(
+      R"({"model_type": "glm4_moe", "dtype": "x", "num_nextn_predict_layers": 1})", DType::kF32,
+      "x");
+  EXPECT_EQ(nlohmann::ordered_json::parse(*glm).dump(),
+            R"({"model_type":"glm4_moe","dtype":"float32","num_nextn_predict_layers":0})");
   const auto neither = RewriteConfigDType("{}", DType::kF32, "x");
   EXPECT_EQ(json::parse(*neither).dump(), R"({"torch_dtype":"float32"})");
 }

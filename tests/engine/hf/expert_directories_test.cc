@@ -111,7 +111,7 @@ TEST_P(ExpertDirectoriesTest, HaveTheSameWeightsStacked) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ExpertDirectoriesTest,
                          ::testing::Values("mixtral", "qwen3_moe", "qwen3_moe_plain", "glm4_moe",
-                                           "gpt_oss", "qwen3_next", "qwen3_5_moe"),
+                                           "deepseek_v3", "gpt_oss", "qwen3_next", "qwen3_5_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(ExpertConfigTest, Mxfp4IsOfTransposedExpertsAlone) {
@@ -125,6 +125,11 @@ TEST(ExpertConfigTest, Mxfp4IsOfTransposedExpertsAlone) {
   EXPECT_EQ(parse("gpt_oss", "mxfp4"), "");
   EXPECT_THAT(parse("gpt_oss", "awq"), HasSubstr("quantization_config.quant_method: \"awq\""));
   EXPECT_THAT(parse("mixtral", "mxfp4"), HasSubstr("quantization_config.quant_method: \"mxfp4\""));
+  // As DeepSeek-V3 was published.
+  EXPECT_THAT(
+      parse("deepseek_v3", "fp8"),
+      HasSubstr("quantization_config.quant_method: \"fp8\" weights of this family cannot be "
+                "trained; give a directory of its BF16 or FP32 weights"));
 }
 
 }  // namespace

@@ -286,12 +286,18 @@ TEST(ExpertFilesTest, AWrongTensorIsNamedOnceWhateverTheTiles) {
 }
 
 TEST(ExpertFilesTest, LayersThatPredictLaterTokensArePassedOver) {
-  const ModelLayout layout = BuildModelLayout(ExpertModel(ExpertTensors::kApart, 2));
-  std::vector<SafetensorsDeclaration> tensors = Declared(layout, "BF16");
+  ModelDescription model = ExpertModel(ExpertTensors::kApart, 2);
+  std::vector<SafetensorsDeclaration> tensors = Declared(BuildModelLayout(model), "BF16");
   tensors.push_back({"model.layers.2.mlp.gate.weight", "BF16", {3}});
-  EXPECT_THAT(OpenError(tensors, layout), HasSubstr("\"model.layers.2.mlp.gate.weight\" does not"));
+  model.family = "glm4_moe";
+  EXPECT_THAT(OpenError(tensors, BuildModelLayout(model)),
+              HasSubstr("\"model.layers.2.mlp.gate.weight\" does not"));
   tensors.push_back({"model.layers.2.eh_proj.weight", "BF16", {3}});
-  EXPECT_TRUE(HfWeights::Open(WriteModel(tensors), layout).ok());
+  EXPECT_TRUE(HfWeights::Open(WriteModel(tensors), BuildModelLayout(model)).ok());
+  // Other families do not declare that they have such layers.
+  model.family = "mixtral";
+  EXPECT_THAT(OpenError(tensors, BuildModelLayout(model)),
+              HasSubstr("\"model.layers.2.eh_proj.weight\" does not"));
 }
 
 TEST(ExpertFilesTest, PartsOfATensorMustFollowOneAnother) {

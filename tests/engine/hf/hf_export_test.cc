@@ -38,6 +38,13 @@ class SmallDisk : public WatchedFileSystem {
     if (!file.ok()) return file.status();
     return std::make_unique<File>(this, path, *std::move(file));
   }
+  // Room is reserved, as on most file systems.
+  absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
+                                                          int64_t bytes) override {
+    if (bytes > left_) return FileError("write", path, ENOSPC, bytes);
+    left_ -= bytes;
+    return WatchedFileSystem::NewBlockFile(path, bytes);
+  }
   absl::StatusOr<int64_t> FreeDiskBytes(const std::string&) override { return left_; }
 
  private:

@@ -160,10 +160,11 @@ TEST(PresetsTest, HaveThePublishedSizes) {
                                                     {"gpt-oss-20b", 20914757184},
                                                     {"gpt-oss-120b", 116829156672},
                                                     {"glm-4.5-air", 106852245504},
-                                                    {"glm-4.5", 352797814784},
-                                                    {"qwen3-next-80b-a3b", 79674391296},
-                                                    {"qwen3.5-9b", 8953803264},
-                                                    {"qwen3.5-35b-a3b", 34660610688}};
+                                                     {"glm-4.5", 352797814784},
+                                                     {"deepseek-v3", 671026404352},
+                                                     {"qwen3-next-80b-a3b", 79674391296},
+                                                     {"qwen3.5-9b", 8953803264},
+                                                     {"qwen3.5-35b-a3b", 34660610688}};
   EXPECT_EQ(Presets().size(), published.size());
   for (const Preset& preset : Presets()) {
     SCOPED_TRACE(preset.name);

@@ -64,12 +64,14 @@ BatchReference ReadBatchReference(const nlohmann::json& json, const char* errors
 }  // namespace
 
 std::vector<std::string> ReferenceFamilies() {
-  return {"llama",    "llama_tied",     "llama3",          "llama_linear",    "llama_yarn",
-          "qwen2",    "qwen3",          "mistral",         "qwen2_window",    "ministral3",
-          "smollm3",  "phi3",           "granite",         "olmo2",           "olmo3",
-          "glm4",     "gemma2",         "gemma3",          "exaone4",         "seed_oss",
-          "ernie4_5", "mixtral",        "qwen3_moe",       "qwen3_moe_plain", "gpt_oss",
-          "glm4_moe", "qwen3_next",     "qwen3_5_moe",     "gemma3_wrapper",  "mistral3_wrapper",
+  return {"llama",          "llama_tied",      "llama3",      "llama_linear",
+          "llama_yarn",     "qwen2",           "qwen3",       "mistral",
+          "qwen2_window",   "ministral3",      "smollm3",     "phi3",
+          "granite",        "olmo2",           "olmo3",       "glm4",
+          "gemma2",         "gemma3",          "exaone4",     "seed_oss",
+          "ernie4_5",       "mixtral",         "qwen3_moe",   "qwen3_moe_plain",
+          "gpt_oss",        "glm4_moe",        "deepseek_v3", "deepseek_v3_plain",
+          "qwen3_next",     "qwen3_5_moe",     "gemma3_wrapper", "mistral3_wrapper",
           "qwen3_5_wrapper"};
 }
 

@@ -184,6 +184,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   const LayerBackwardWidths widths = BackwardWidths(model);
   backward.dmixed = buffers.Bytes(tokens_max * widths.mixed * element);
   backward.dprojected = buffers.Bytes(tokens_max * widths.projected * element);
+  backward.dexpanded = buffers.Bytes(tokens_max * widths.expanded * element);
   backward.workspace_bytes = AttentionWorkspaceBytes(model, dtype, tokens_max, tokens_max, kernels);
   void* chunk = buffers.Bytes(
       std::max(backward.workspace_bytes, LayerChunkBytes(model, dtype, context.chunk_tokens)));
@@ -195,6 +196,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   head.normed = buffers.Bytes(head.chunk_tokens * model.hidden * element);
   head.rstd = buffers.Make<float>(head.chunk_tokens);
   float* losses = buffers.Make<float>(tokens_max);
+  void* shared = buffers.Bytes(SharedRowsBytes(model, dtype, tokens_max, /*training=*/true));
   void* scratch = buffers.Bytes(LayerScratchBytes(model, dtype, tokens_max));
   std::vector<void*> kept(stages), states(stages + 1);
   for (void*& block : kept) block = buffers.Bytes(KeptBytes(model, dtype, tokens_max, level) + 1);
@@ -205,7 +207,8 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
     const size_t end = std::min(count, first + sequences_per_micro_batch);
     const MicroBatch micro_batch(
         std::vector<Sequence>(batch.sequences.begin() + first, batch.sequences.begin() + end));
-    const MicroBatchView view = micro_batch.View();
+    MicroBatchView view = micro_batch.View();
+    view.shared = PlaceSharedRows(model, dtype, tokens_max, /*training=*/true, shared);
     const auto activations = [&](size_t stage) {
       return PlaceActivations(model, layout.stages[stage].layer, dtype, tokens_max,
                               context.chunk_tokens, level, kept[stage], scratch, chunk);

@@ -109,6 +109,31 @@ TEST_F(StepPredictionTest, AttentionGoesByItsLengthEachWayAtItsRate) {
   EXPECT_NEAR(Predict(longer, rates).step_seconds, 2 * Predict(Spec(), rates).step_seconds, 1e-6);
 }
 
+// Latents have products of their own, and heads of values another size than those of keys.
+TEST_F(StepPredictionTest, LatentsAreExpandedByTwoMoreProducts) {
+  ModelDescription model = Config();
+  for (LayerDescription& layer : model.layers) {
+    layer.attention.kv_heads = 4;
+    layer.attention.latent = {
+        .key_value_rank = 24, .query_rank = 40, .rotary_dim = 4, .value_dim = 12};
+  }
+  layout_ = BuildModelLayout(model);
+  double parameters = 0;  // of a layer's products
+  for (const TensorSpec& tensor : layout_.tiles[1].tensors) {
+    if (tensor.decays) parameters += static_cast<double>(tensor.elements);
+  }
+  const double tokens = 8 * 128, head = 1000 * 64;
+  HardwareRates rates = Instant();
+  rates.fp32.matmul_flops_per_second = 1e9;
+  const double expected = 3 * 2 * tokens * (4 * parameters + head) / 1e9;
+  EXPECT_NEAR(Predict(Spec(), rates).step_seconds, expected, 1e-6 * expected);
+  // 4 heads of 16 and 12 elements: one product of each forward, 3 and 2 backward.
+  rates = Instant();
+  rates.fp32.attention_flops_per_second = rates.fp32.attention_backward_flops_per_second = 1e9;
+  const double pairs = 2.0 * tokens * 128 / 2 * 4;  // operations for an element, of all layers
+  EXPECT_NEAR(Predict(Spec(), rates).step_seconds, pairs * (4 * 64 + 3 * 48) / 1e9, 1e-6);
+}
+
 // Each micro-batch reads and writes the FP32 sums of the gradients, the first only writes them; the
 // head does so in every chunk.
 TEST_F(StepPredictionTest, SumsOfGradientsAreReadAndWrittenByEveryMicroBatch) {

@@ -150,12 +150,32 @@ TEST(TurnSchedulerTest, StopReachesStreamsThatAreThereAndThoseThatCome) {
   const auto first = std::make_shared<TestStream>(&scheduler, turn);
   const auto second = std::make_shared<TestStream>(&scheduler, turn);
   ASSERT_TRUE(scheduler.Add(first).ok());
-  scheduler.Stop();
+  scheduler.Stop(std::chrono::milliseconds(0));
   WaitUntil([&] { return stopped == 1; });
   ASSERT_TRUE(scheduler.Add(second).ok());
   WaitUntil([&] { return stopped == 2; });
   scheduler.Remove(first.get());
   scheduler.Remove(second.get());
+}
+
+// A connection that is closed before a stream's status is on its way may cost the reader the
+// status.
+TEST(TurnSchedulerTest, StopWaitsForStreamsButNotForLong) {
+  TurnScheduler scheduler(10);
+  const auto stream =
+      std::make_shared<TestStream>(&scheduler, [](bool) { return TurnScheduler::kNever; });
+  ASSERT_TRUE(scheduler.Add(stream).ok());
+  const Clock::time_point start = Clock::now();
+  scheduler.Stop(std::chrono::milliseconds(50));
+  EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(50));
+  EXPECT_EQ(scheduler.streams(), 1u);
+  std::thread remover([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    scheduler.Remove(stream.get());
+  });
+  scheduler.Stop(std::chrono::hours(1));
+  EXPECT_EQ(scheduler.streams(), 0u);
+  remover.join();
 }
 
 }  // namespace

@@ -109,21 +109,6 @@ void WeighOf(const WeighRowsArgs& args, int64_t begin, int64_t end) {
   }
 }
 
-template <typename T>
-void RoundOf(const RoundSumArgs& args, int64_t begin, int64_t end) {
-  const size_t lanes = hn::Lanes(DF()), last = static_cast<size_t>(end);
-  const T* const addend = static_cast<const T*>(args.addend);
-  T* const y = static_cast<T*>(args.y);
-  const auto part = [&]<bool kTail>(size_t i, size_t count) HWY_ATTR {
-    VF sum = LoadPart<kTail>(args.sum + i, count);
-    if (addend != nullptr) sum = hn::Add(sum, LoadPart<kTail>(addend + i, count));
-    StorePart<kTail>(sum, y + i, count);
-  };
-  size_t i = static_cast<size_t>(begin);
-  for (; i + lanes <= last; i += lanes) part.template operator()<false>(i, lanes);
-  if (i < last) part.template operator()<true>(i, last - i);
-}
-
 void GatherRange(const GatherRowsArgs& args, int64_t begin, int64_t end) {
   args.dtype == DType::kF32 ? GatherOf<float>(args, begin, end)
                             : GatherOf<bf16_t>(args, begin, end);
@@ -139,9 +124,6 @@ void AddTokens(const AddRowsArgs& args, int64_t begin, int64_t end) {
 void WeighRange(const WeighRowsArgs& args, int64_t begin, int64_t end) {
   args.dtype == DType::kF32 ? WeighOf<float>(args, begin, end) : WeighOf<bf16_t>(args, begin, end);
 }
-void RoundRange(const RoundSumArgs& args, int64_t begin, int64_t end) {
-  args.dtype == DType::kF32 ? RoundOf<float>(args, begin, end) : RoundOf<bf16_t>(args, begin, end);
-}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace megatrain
@@ -154,7 +136,6 @@ HWY_EXPORT(GatherRange);
 HWY_EXPORT(AddColumns);
 HWY_EXPORT(AddTokens);
 HWY_EXPORT(WeighRange);
-HWY_EXPORT(RoundRange);
 
 void RunGatherRows(const GatherRowsArgs& args, ThreadPool* pool) {
   ForRanges(pool, args.range.rows, RowsInBlock(args.width), [&](int64_t begin, int64_t end) {
@@ -186,12 +167,6 @@ void RunWeighRows(const WeighRowsArgs& args, ThreadPool* pool) {
   const int64_t width = args.width + (args.bias != nullptr ? args.bias_width : 0);
   ForRanges(pool, args.range.rows, RowsInBlock(width), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(WeighRange)(args, begin, end);
-  });
-}
-
-void RunRoundSum(const RoundSumArgs& args, ThreadPool* pool) {
-  ForRanges(pool, args.elements, kBlockElements, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(RoundRange)(args, begin, end);
   });
 }
 

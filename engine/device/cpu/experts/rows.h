@@ -10,7 +10,6 @@ namespace megatrain {
 void RunGatherRows(const GatherRowsArgs& args, ThreadPool* pool);
 void RunAddRows(const AddRowsArgs& args, ThreadPool* pool);
 void RunWeighRows(const WeighRowsArgs& args, ThreadPool* pool);
-void RunRoundSum(const RoundSumArgs& args, ThreadPool* pool);
 
 }  // namespace megatrain
 

@@ -21,10 +21,10 @@ __global__ void DeltaKernel(AttentionBackwardArgs args, float* delta) {
   const int64_t item =
       static_cast<int64_t>(blockIdx.x) * (kDeltaThreads / kWarp) + threadIdx.x / kWarp;
   if (item >= f.tokens * f.heads) return;
-  const T* const out = static_cast<const T*>(f.out) + item * f.head_dim;
-  const T* const dout = static_cast<const T*>(args.dout) + item * f.head_dim;
+  const T* const out = static_cast<const T*>(f.out) + item * f.value_dim;
+  const T* const dout = static_cast<const T*>(args.dout) + item * f.value_dim;
   float sum = 0;
-  for (int64_t i = threadIdx.x % kWarp * kPack; i < f.head_dim; i += kWarp * kPack) {
+  for (int64_t i = threadIdx.x % kWarp * kPack; i < f.value_dim; i += kWarp * kPack) {
     float a[kPack], b[kPack];
     Load(out + i, a);
     Load(dout + i, b);
@@ -129,25 +129,25 @@ __global__ void QueryGradientKernel(AttentionBackwardArgs args, const float* del
   float* const douts = queries + Shape::kTileFloats;
   float* const keys = douts + Shape::kTileFloats;  // and values, in turn
   float* const scores = keys + Shape::kTileFloats;
-  const int dim = static_cast<int>(f.head_dim);
+  const int dim = static_cast<int>(f.head_dim), value_dim = static_cast<int>(f.value_dim);
   const int64_t head = blockIdx.y, kv_head = head / (f.heads / f.kv_heads);
   const T* const k = static_cast<const T*>(f.k) + kv_head * dim;
-  const T* const v = static_cast<const T*>(f.v) + kv_head * dim;
+  const T* const v = static_cast<const T*>(f.v) + kv_head * value_dim;
   const int64_t first = (gridDim.x - 1 - static_cast<int64_t>(blockIdx.x)) * kTile;
   const int64_t last = first + kTile < f.tokens ? first + kTile : f.tokens;
   LoadTile<Shape>(static_cast<const T*>(f.q) + head * dim, f.q_stride, first, last, dim, f.scale,
                   queries);
-  LoadTile<Shape>(static_cast<const T*>(args.dout) + head * dim, f.heads * dim, first, last, dim,
-                  1.0f, douts);
+  LoadTile<Shape>(static_cast<const T*>(args.dout) + head * value_dim, f.heads * value_dim, first,
+                  last, value_dim, 1.0f, douts);
   float sums[Shape::kRows][Shape::kColumns];
   ClearSums<Shape>(sums);
   for (int64_t key = SightStart(f, first) / kTile * kTile; key < last; key += kTile) {
     __syncthreads();
-    LoadTile<Shape>(v, f.v_stride, key, last, dim, 1.0f, keys);
+    LoadTile<Shape>(v, f.v_stride, key, last, value_dim, 1.0f, keys);
     __syncthreads();
     float dp[Shape::kRows][Shape::kRows], p[Shape::kRows][Shape::kRows];
     float slopes[Shape::kRows][Shape::kRows];
-    RowsByRows<Shape>(douts, keys, dim, dp);
+    RowsByRows<Shape>(douts, keys, value_dim, dp);
     __syncthreads();
     LoadTile<Shape>(k, f.k_stride, key, last, dim, 1.0f, keys);
     __syncthreads();
@@ -170,21 +170,21 @@ __global__ void KeyGradientKernel(AttentionBackwardArgs args, const float* delta
   float* const values = keys + Shape::kTileFloats;
   float* const queries = values + Shape::kTileFloats;  // and output gradients, in turn
   float* const scores = queries + Shape::kTileFloats;
-  const int dim = static_cast<int>(f.head_dim);
+  const int dim = static_cast<int>(f.head_dim), value_dim = static_cast<int>(f.value_dim);
   const int64_t kv_head = blockIdx.y, group = f.heads / f.kv_heads;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kTile;
   const int64_t last = first + kTile < f.tokens ? first + kTile : f.tokens;
   LoadTile<Shape>(static_cast<const T*>(f.k) + kv_head * dim, f.k_stride, first, last, dim, 1.0f,
                   keys);
-  LoadTile<Shape>(static_cast<const T*>(f.v) + kv_head * dim, f.v_stride, first, last, dim, 1.0f,
-                  values);
+  LoadTile<Shape>(static_cast<const T*>(f.v) + kv_head * value_dim, f.v_stride, first, last,
+                  value_dim, 1.0f, values);
   float dk[Shape::kRows][Shape::kColumns], dv[Shape::kRows][Shape::kColumns];
   ClearSums<Shape>(dk);
   ClearSums<Shape>(dv);
   const int64_t queries_end = SightEnd(f, last - 1);
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const T* const q = static_cast<const T*>(f.q) + head * dim;
-    const T* const dout = static_cast<const T*>(args.dout) + head * dim;
+    const T* const dout = static_cast<const T*>(args.dout) + head * value_dim;
     for (int64_t query = first; query < queries_end; query += kTile) {
       __syncthreads();
       LoadTile<Shape>(q, f.q_stride, query, f.tokens, dim, f.scale, queries);
@@ -195,10 +195,10 @@ __global__ void KeyGradientKernel(AttentionBackwardArgs args, const float* delta
       Probabilities<Shape, kCapped>(f, head, query, first, p, slopes);
       StoreScores<Shape>(p, scores);
       __syncthreads();
-      LoadTile<Shape>(dout, f.heads * dim, query, f.tokens, dim, 1.0f, queries);
+      LoadTile<Shape>(dout, f.heads * value_dim, query, f.tokens, value_dim, 1.0f, queries);
       __syncthreads();
-      RowsByRows<Shape>(queries, values, dim, dp);
-      ScoresByRows<Shape, true>(scores, queries, dim, dv);
+      RowsByRows<Shape>(queries, values, value_dim, dp);
+      ScoresByRows<Shape, true>(scores, queries, value_dim, dv);
       ScoreGradients<Shape, kCapped>(f, delta, head, query, p, slopes, dp);
       __syncthreads();
       StoreScores<Shape>(dp, scores);
@@ -210,8 +210,8 @@ __global__ void KeyGradientKernel(AttentionBackwardArgs args, const float* delta
   // The queries were scaled.
   StoreRows<Shape>(dk, 1.0f, first, last, dim, args.dk_stride,
                    static_cast<T*>(args.dk) + kv_head * dim);
-  StoreRows<Shape>(dv, 1.0f, first, last, dim, args.dv_stride,
-                   static_cast<T*>(args.dv) + kv_head * dim);
+  StoreRows<Shape>(dv, 1.0f, first, last, value_dim, args.dv_stride,
+                   static_cast<T*>(args.dv) + kv_head * value_dim);
 }
 
 template <typename Shape, typename T, bool kCapped>
@@ -235,7 +235,7 @@ int BackwardOf(const Queue& queue, const AttentionBackwardArgs& args) {
   float* const delta = static_cast<float*>(args.workspace);
   // Heads are short: packs of four, so that most lanes have one.
   constexpr int kPack = 4;
-  const bool packs = f.head_dim % kPack == 0 && MovesPacks(queue, {f.out, args.dout}, {});
+  const bool packs = f.value_dim % kPack == 0 && MovesPacks(queue, {f.out, args.dout}, {});
   int error = Launch(packs ? DeltaKernel<T, kPack> : DeltaKernel<T, 1>,
                      Grid(CeilDiv(f.tokens * f.heads, kDeltaThreads / kWarp)), kDeltaThreads, 0,
                      queue, args, delta);
@@ -255,7 +255,7 @@ int BackwardOf(const Queue& queue, const AttentionBackwardArgs& args) {
 
 int AttentionBackward(const Queue& queue, const AttentionBackwardArgs& args) {
   if (args.forward.tokens == 0) return 0;
-  return WithAttentionShape(args.forward.head_dim, [&]<typename Shape>() {
+  return WithAttentionShape(args.forward, [&]<typename Shape>() {
     return args.forward.dtype == DType::kF32 ? BackwardOf<Shape, float>(queue, args)
                                              : BackwardOf<Shape, Bf16>(queue, args);
   });

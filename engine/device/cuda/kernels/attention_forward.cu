@@ -13,11 +13,12 @@ __global__ void AttentionKernel(AttentionArgs args) {
   float* const queries = SharedMemory<float>();
   float* const keys = queries + Shape::kTileFloats;  // then values
   float* const scores = keys + Shape::kTileFloats;
-  const int dim = static_cast<int>(args.head_dim), y = ThreadRow(), x = ThreadColumn();
+  const int dim = static_cast<int>(args.head_dim), value_dim = static_cast<int>(args.value_dim);
+  const int y = ThreadRow(), x = ThreadColumn();
   const int64_t head = blockIdx.y, kv_head = head / (args.heads / args.kv_heads);
   const T* const q = static_cast<const T*>(args.q) + head * dim;
   const T* const k = static_cast<const T*>(args.k) + kv_head * dim;
-  const T* const v = static_cast<const T*>(args.v) + kv_head * dim;
+  const T* const v = static_cast<const T*>(args.v) + kv_head * value_dim;
   // The longest tiles of a document are its last: they begin first.
   const int64_t first = (gridDim.x - 1 - static_cast<int64_t>(blockIdx.x)) * kTile;
   const int64_t last = first + kTile < args.tokens ? first + kTile : args.tokens;
@@ -76,20 +77,20 @@ __global__ void AttentionKernel(AttentionArgs args) {
       for (int c = 0; c < Shape::kColumns; ++c) sums[r][c] *= before;
     }
     __syncthreads();  // the keys are done with, and the scores are there
-    LoadTile<Shape>(v, args.v_stride, key, last, dim, 1.0f, keys);
+    LoadTile<Shape>(v, args.v_stride, key, last, value_dim, 1.0f, keys);
     __syncthreads();
-    ScoresByRows<Shape, false>(scores, keys, dim, sums);
+    ScoresByRows<Shape, false>(scores, keys, value_dim, sums);
   }
 
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const int64_t row = first + y + r * kAttentionSide;
     if (row >= last) continue;
-    T* const out = static_cast<T*>(args.out) + (row * args.heads + head) * dim;
+    T* const out = static_cast<T*>(args.out) + (row * args.heads + head) * value_dim;
 #pragma unroll
     for (int c = 0; c < Shape::kColumns; ++c) {
       const int column = x + c * kAttentionSide;
-      if (column < dim) out[column] = FromFloat<T>(sums[r][c] / total[r]);
+      if (column < value_dim) out[column] = FromFloat<T>(sums[r][c] / total[r]);
     }
     if (x == 0) args.lse[head * args.tokens + row] = largest[r] + logf(total[r]);
   }
@@ -100,7 +101,7 @@ __global__ void AttentionKernel(AttentionArgs args) {
 int Attention(const Queue& queue, const AttentionArgs& args) {
   if (args.tokens == 0) return 0;
   if (FitsTensorCores(queue, args)) return TensorAttention(queue, args);
-  return WithAttentionShape(args.head_dim, [&]<typename Shape>() {
+  return WithAttentionShape(args, [&]<typename Shape>() {
     const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, Shape::kTile)),
                     static_cast<unsigned>(args.heads), 1);
     const int shared =

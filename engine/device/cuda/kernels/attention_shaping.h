@@ -1,4 +1,5 @@
-// AttentionShaping on the device: which tokens see each other, and the sinks of heads.
+// The shape of attention and AttentionShaping on the device: the sizes of heads, which tokens see
+// each other, and the sinks of heads.
 // StepRunner::PrepareBatch fills document_bounds. It derives the bounds from the batch's document
 // starts, which come from engine/data/sequences/batch.cc.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_SHAPING_H_
@@ -11,6 +12,12 @@
 #include "engine/device/kernel_args.h"
 
 namespace megatrain::cuda {
+
+// Returns the size of the largest rows of a head, which kernels for up to some size must hold.
+template <typename Args>
+int64_t LargestDim(const Args& args) {
+  return args.head_dim > args.value_dim ? args.head_dim : args.value_dim;
+}
 
 // Return the first token that `token` sees, and the token after the last one that sees it: those of
 // its document or, with a window, of the window in it. Neither ever falls from a token to the next.

@@ -15,8 +15,8 @@ namespace megatrain::cuda {
 inline constexpr int kAttentionSide = 16;
 inline constexpr int kAttentionThreads = kAttentionSide * kAttentionSide;
 
-// kDim is the largest head size, kTile the number of rows of a tile. Four tiles fit into the shared
-// memory of every device from sm_80 on.
+// kDim is the largest head size of queries, keys and values, kTile the number of rows of a tile.
+// Four tiles fit into the shared memory of every device from sm_80 on.
 template <int kDimMax, int kTileRows>
 struct AttentionShape {
   static constexpr int kDim = kDimMax;
@@ -44,7 +44,7 @@ __device__ void LoadTile(const T* head, int64_t stride, int64_t first, int64_t l
   }
 }
 
-// Computes a product of two tiles over the head's size: out[r][c] = sum over i of a[row r][i] *
+// Computes a product of two tiles over their `dim` columns: out[r][c] = sum over i of a[row r][i] *
 // b[row c][i].
 template <typename Shape>
 __device__ void RowsByRows(const float* a, const float* b, int dim,
@@ -107,10 +107,11 @@ __device__ void ClearSums(float (&sums)[Shape::kRows][Shape::kColumns]) {
 // Calls run.template operator()<Shape>() with the smallest shape that holds the head, and returns
 // its result. Returns kInvalidValue if the head is too large.
 template <typename Run>
-int WithAttentionShape(int64_t head_dim, const Run& run) {
-  if (head_dim <= 64) return run.template operator()<AttentionShape<64, 32>>();
-  if (head_dim <= 128) return run.template operator()<AttentionShape<128, 32>>();
-  if (head_dim <= 256) return run.template operator()<AttentionShape<256, 16>>();
+int WithAttentionShape(const AttentionArgs& args, const Run& run) {
+  const int64_t dim = LargestDim(args);
+  if (dim <= 64) return run.template operator()<AttentionShape<64, 32>>();
+  if (dim <= 128) return run.template operator()<AttentionShape<128, 32>>();
+  if (dim <= 256) return run.template operator()<AttentionShape<256, 16>>();
   return kInvalidValue;
 }
 

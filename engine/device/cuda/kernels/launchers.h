@@ -36,6 +36,8 @@ inline constexpr int64_t kScratchBytes = int64_t{16} << 20;
 int RmsNorm(const Queue& queue, const RmsNormArgs& args);
 int RmsNormBackward(const Queue& queue, const RmsNormBackwardArgs& args, void* scratch);
 int Rope(const Queue& queue, const RopeArgs& args);
+int CopyHeads(const Queue& queue, const CopyHeadsArgs& args);
+int SumHeads(const Queue& queue, const SumHeadsArgs& args);
 int StoreInCache(const Queue& queue, const CachedAttentionArgs& args);
 // Takes head sizes up to kAttentionHeadDimMax.
 int CachedAttention(const Queue& queue, const CachedAttentionArgs& args);
@@ -51,6 +53,7 @@ int BiasBackward(const Queue& queue, DType dtype, int64_t rows, int64_t n, const
                  int64_t stride, float* dbias, bool add, void* scratch);
 int SumOfSquares(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch);
 int Sum(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch);
+int Add(const Queue& queue, const AddArgs& args);
 int CastToBf16InPlace(const Queue& queue, void* x, int64_t n, void* scratch);
 int AdamW(const Queue& queue, const AdamWArgs& args);
 // Computes to[i] = from[i] for n BF16 elements; meant for short arrays.
@@ -65,12 +68,11 @@ int SortAssignments(const Queue& queue, const SortAssignmentsArgs& args, void* s
 int GatherRows(const Queue& queue, const GatherRowsArgs& args);
 int AddRows(const Queue& queue, const AddRowsArgs& args);
 int WeighRows(const Queue& queue, const WeighRowsArgs& args);
-int RoundSum(const Queue& queue, const RoundSumArgs& args);
 
 // Attention for all dtypes and head sizes up to kAttentionHeadDimMax, with memory linear in tokens.
 // BF16 runs on tensor cores if the head size is a multiple of 8 and operands are aligned to 16
 // bytes. Everything else runs in FP32.
-inline constexpr int64_t kAttentionHeadDimMax = 256;
+inline constexpr int64_t kAttentionHeadDimMax = 256;  // of queries, keys and values
 int Attention(const Queue& queue, const AttentionArgs& args);
 int AttentionBackward(const Queue& queue, const AttentionBackwardArgs& args);
 // Returns the bytes of AttentionBackwardArgs::workspace for these kernels.

@@ -21,8 +21,9 @@ inline constexpr int kWarpRows = 16;
 inline constexpr float kLog2OfE = 1.44269504088896341f;
 inline constexpr float kLnOf2 = 0.693147180559945309f;
 
-// kDim is the largest head size (columns beyond a smaller one are zeros), kTile the number of rows
-// of a tile.
+// The tiles of queries and keys, or of values and outputs. kDim is the largest head size (columns
+// beyond a smaller one are zeros), kTile the number of rows of a tile, which a kernel's two shapes
+// have in common.
 template <int kDimMax, int kTileRows>
 struct TensorShape {
   static constexpr int kDim = kDimMax;
@@ -41,7 +42,7 @@ struct TensorShape {
 // in units of 16 bytes.
 inline bool FitsTensorCores(const Queue& queue, const AttentionArgs& args) {
   return queue.paths.tensor_core_attention && args.dtype == DType::kBF16 &&
-         args.head_dim % 8 == 0 &&
+         args.head_dim % 8 == 0 && args.value_dim % 8 == 0 &&
          Aligned({args.q, args.k, args.v, args.out},
                  {args.q_stride * 2, args.k_stride * 2, args.v_stride * 2});
 }
@@ -49,6 +50,12 @@ inline bool FitsTensorCores(const Queue& queue, const AttentionBackwardArgs& arg
   return FitsTensorCores(queue, args.forward) &&
          Aligned({args.dout, args.dq, args.dk, args.dv},
                  {args.dq_stride * 2, args.dk_stride * 2, args.dv_stride * 2});
+}
+
+// Returns true for the sizes of latent attention (DeepSeek-V3 has heads of 192 and 128), which have
+// kernels of their own: the next larger ones would compute twice as much.
+inline bool HasNarrowValues(const AttentionArgs& args) {
+  return args.head_dim > 128 && args.head_dim <= 192 && args.value_dim <= 128;
 }
 
 int TensorAttention(const Queue& queue, const AttentionArgs& args);
@@ -194,7 +201,7 @@ __device__ void ClearSums(typename Shape::Sums& sums) {
 
 // Writes the warp's rows [first + row, first + row + 16) of a head, up to `last`. Row g is
 // sums[..][0] and [1] times factors[0]; row g + 8 is sums[..][2] and [3] times factors[1]. The rows
-// pass through rows [row, row + 16) of `tile`, which only this warp uses.
+// pass through `tile`, which only this warp uses and which has 16 rows.
 template <typename Shape>
 __device__ void StoreRows(const typename Shape::Sums& sums, const float (&factors)[2], Bf16* tile,
                           int row, int64_t first, int64_t last, int dim, int64_t stride,
@@ -206,17 +213,17 @@ __device__ void StoreRows(const typename Shape::Sums& sums, const float (&factor
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const uint32_t pair = PackBf16(sums[n][2 * r] * factors[r], sums[n][2 * r + 1] * factors[r]);
-      *reinterpret_cast<uint32_t*>(tile + (row + lane / 4 + 8 * r) * Shape::kStride + n * 8 +
+      *reinterpret_cast<uint32_t*>(tile + (lane / 4 + 8 * r) * Shape::kStride + n * 8 +
                                    lane % 4 * 2) = pair;
     }
   }
   __syncwarp();
   constexpr int kChunks = Shape::kDim / 8;
   for (int i = lane; i < kWarpRows * kChunks; i += kWarp) {
-    const int r = row + i / kChunks, column = i % kChunks * 8;
-    if (first + r >= last || column >= dim) continue;
+    const int r = i / kChunks, column = i % kChunks * 8;
+    if (first + row + r >= last || column >= dim) continue;
     StorePack(*reinterpret_cast<const Pack<Bf16, 8>*>(tile + r * Shape::kStride + column),
-              head + (first + r) * stride + column);
+              head + (first + row + r) * stride + column);
   }
 }
 

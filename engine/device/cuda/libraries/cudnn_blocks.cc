@@ -71,7 +71,7 @@ class Blocks {
   // The block of its own is a block of queries' last one of keys, and a block of keys' first one of
   // queries.
   int AddParts(int64_t kv_head, int64_t q, int64_t k) {
-    const int64_t head_dim = args_.forward.head_dim;
+    const int64_t head_dim = args_.forward.head_dim, value_dim = args_.forward.value_dim;
     CudnnAddresses of_queries = AddressesOf(args_, first_token_ + q, kv_head);
     CudnnAddresses of_keys = AddressesOf(args_, first_token_ + k, kv_head);
     cuda::AttentionPart part{.rows = TokensFrom(q),
@@ -92,8 +92,9 @@ class Blocks {
     part.out = of_keys[kDK];
     part.out_stride = args_.dk_stride;
     if (const int error = cuda::AddAttentionPart(stream_, part); error != 0) return error;
+    part.width = value_dim;
     part.part = memory_.dv_part;
-    part.sum = memory_.dv_sum + k * head_dim;
+    part.sum = memory_.dv_sum + k * value_dim;
     part.out = of_keys[kDV];
     part.out_stride = args_.dv_stride;
     return cuda::AddAttentionPart(stream_, part);
@@ -112,7 +113,8 @@ class Blocks {
 
 CudnnBlockWorkspace::CudnnBlockWorkspace(const AttentionBackwardArgs& args,
                                          const DocumentRun& run) {
-  const int64_t group = GroupOf(args.forward), head_dim = args.forward.head_dim;
+  const int64_t group = GroupOf(args.forward);
+  const int64_t head_dim = args.forward.head_dim, value_dim = args.forward.value_dim;
   char* const begin = static_cast<char*>(args.workspace);
   int64_t taken = 0;
   const auto take = [&](int64_t bytes) {
@@ -125,11 +127,11 @@ CudnnBlockWorkspace::CudnnBlockWorkspace(const AttentionBackwardArgs& args,
   last_index = take(cuda::kPackedIndexBytes);
   statistics = take_sums(run.tokens * group);
   dk_sum = take_sums(run.tokens * head_dim);
-  dv_sum = take_sums(run.tokens * head_dim);
+  dv_sum = take_sums(run.tokens * value_dim);
   dq_sum = take_sums(run.length * group * head_dim);
   dq_part = take(run.length * group * head_dim * kPartBytes);
   dk_part = take(run.length * head_dim * kPartBytes);
-  dv_part = take(run.length * head_dim * kPartBytes);
+  dv_part = take(run.length * value_dim * kPartBytes);
   rest = begin + taken;
   rest_bytes = args.workspace_bytes - taken;
 }

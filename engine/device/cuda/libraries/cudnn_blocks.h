@@ -34,10 +34,10 @@ struct CudnnBlockWorkspace {
   // Lengths and offsets of a block of run.length tokens, and those of the last block.
   char *index = nullptr, *last_index = nullptr;
   float* statistics = nullptr;                  // [tokens, group]
-  float *dk_sum = nullptr, *dv_sum = nullptr;   // [tokens, head_dim]
+  float *dk_sum = nullptr, *dv_sum = nullptr;   // [tokens, head_dim], [tokens, value_dim]
   float* dq_sum = nullptr;                      // [length, group, head_dim]
   char* dq_part = nullptr;                      // [length, group, head_dim], BF16
-  char *dk_part = nullptr, *dv_part = nullptr;  // [length, head_dim], BF16
+  char *dk_part = nullptr, *dv_part = nullptr;  // [length, head_dim], [length, value_dim], BF16
   char* rest = nullptr;                         // workspace of cuDNN
   int64_t rest_bytes = 0;
 };

@@ -32,7 +32,7 @@ constexpr int64_t kBlockMax = 16'384;
 
 // The distance between tokens in elements, of the operand where it is longest.
 int64_t TokenElements(const AttentionArgs& args) {
-  return std::max({args.q_stride, args.k_stride, args.v_stride, args.heads * args.head_dim});
+  return std::max({args.q_stride, args.k_stride, args.v_stride, args.heads * args.value_dim});
 }
 int64_t TokenElements(const AttentionBackwardArgs& args) {
   return std::max({TokenElements(args.forward), args.dq_stride, args.dk_stride, args.dv_stride});
@@ -78,10 +78,11 @@ int64_t WindowOf(const AttentionArgs& args) {
 CudnnGraphKey KeyOf(const AttentionArgs& args) {
   return {.window = WindowOf(args),
           .head_dim = args.head_dim,
+          .value_dim = args.value_dim,
           .q_stride = args.q_stride,
           .k_stride = args.k_stride,
           .v_stride = args.v_stride,
-          .out_stride = args.heads * args.head_dim,
+          .out_stride = args.heads * args.value_dim,
           .scale = args.scale};
 }
 CudnnGraphKey KeyOf(const AttentionBackwardArgs& args) {
@@ -105,8 +106,8 @@ CudnnGraphKey KeyOfRun(CudnnGraphKey key, const DocumentRun& run, int64_t group)
 }  // namespace
 
 bool CudnnTakes(const AttentionArgs& args) {
-  return args.dtype == DType::kBF16 && args.tokens > 0 && args.head_dim % 8 == 0 &&
-         args.head_dim <= kCudnnHeadDimMax && args.shaping.softcap == 0 &&
+  return args.dtype == DType::kBF16 && args.tokens > 0 &&
+         CudnnTakesHeads(args.head_dim, args.value_dim) && args.shaping.softcap == 0 &&
          args.shaping.sinks == nullptr &&
          Aligned({args.q, args.k, args.v, args.out}, {args.q_stride, args.k_stride, args.v_stride});
 }
@@ -195,7 +196,8 @@ std::vector<CudnnGraphKey> KeysOfRun(const AttentionBackwardArgs& args, const Do
   if (!run.in_blocks()) return {key};
   // The parts are contiguous.
   key.dq_stride = key.heads * key.head_dim;
-  key.dk_stride = key.dv_stride = key.kv_heads * key.head_dim;
+  key.dk_stride = key.kv_heads * key.head_dim;
+  key.dv_stride = key.kv_heads * key.value_dim;
   CudnnGraphKey below = key;
   below.causal = false;
   return {key, below};

@@ -94,46 +94,48 @@ class GraphMaker {
 
  private:
   void Forward() {
-    const Tensor q = Operand(kQ, key_.heads, key_.q_stride, kPackedQ);
-    const Tensor k = Operand(kK, key_.kv_heads, key_.k_stride, kPackedK);
-    const Tensor v = Operand(kV, key_.kv_heads, key_.v_stride, kPackedV);
+    const Tensor q = Operand(kQ, key_.heads, key_.head_dim, key_.q_stride, kPackedQ);
+    const Tensor k = Operand(kK, key_.kv_heads, key_.head_dim, key_.k_stride, kPackedK);
+    const Tensor v = Operand(kV, key_.kv_heads, key_.value_dim, key_.v_stride, kPackedV);
     auto options = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(key_.scale);
     Mask(options);
     const auto [out, statistics] = graph_->sdpa(q, k, v, options);
-    Describe(out, kOut, key_.heads, key_.out_stride, kPackedOut)->set_output(true);
+    Describe(out, kOut, key_.heads, key_.value_dim, key_.out_stride, kPackedOut)->set_output(true);
     DescribeStatistics(statistics)->set_output(true);
   }
 
   // The gradient's own bounds on tokens of all documents together (max_total_seq_len) are not
   // given: with them its sums would lie as the operands do, gaps between tokens included.
   void Backward() {
-    const Tensor q = Operand(kQ, key_.heads, key_.q_stride, kPackedQ);
-    const Tensor k = Operand(kK, key_.kv_heads, key_.k_stride, kPackedK);
-    const Tensor v = Operand(kV, key_.kv_heads, key_.v_stride, kPackedV);
-    const Tensor out = Operand(kOut, key_.heads, key_.out_stride, kPackedOut);
-    const Tensor dout = Operand(kDOut, key_.heads, key_.out_stride, kPackedOut);
+    const Tensor q = Operand(kQ, key_.heads, key_.head_dim, key_.q_stride, kPackedQ);
+    const Tensor k = Operand(kK, key_.kv_heads, key_.head_dim, key_.k_stride, kPackedK);
+    const Tensor v = Operand(kV, key_.kv_heads, key_.value_dim, key_.v_stride, kPackedV);
+    const Tensor out = Operand(kOut, key_.heads, key_.value_dim, key_.out_stride, kPackedOut);
+    const Tensor dout = Operand(kDOut, key_.heads, key_.value_dim, key_.out_stride, kPackedOut);
     const Tensor statistics = DescribeStatistics(graph_->tensor(fe::graph::Tensor_attributes()));
     auto options = fe::graph::SDPA_backward_attributes()
                        .set_attn_scale(key_.scale)
                        .set_deterministic_algorithm(true);
     Mask(options);
     const auto [dq, dk, dv] = graph_->sdpa_backward(q, k, v, out, dout, statistics, options);
-    Describe(dq, kDQ, key_.heads, key_.dq_stride, kPackedDQ)->set_output(true);
-    Describe(dk, kDK, key_.kv_heads, key_.dk_stride, kPackedDK)->set_output(true);
-    Describe(dv, kDV, key_.kv_heads, key_.dv_stride, kPackedDV)->set_output(true);
+    Describe(dq, kDQ, key_.heads, key_.head_dim, key_.dq_stride, kPackedDQ)->set_output(true);
+    Describe(dk, kDK, key_.kv_heads, key_.head_dim, key_.dk_stride, kPackedDK)->set_output(true);
+    Describe(dv, kDV, key_.kv_heads, key_.value_dim, key_.dv_stride, kPackedDV)->set_output(true);
   }
 
-  // [documents, heads, length, head_dim], where tokens lie `stride` elements apart.
-  Tensor Describe(const Tensor& tensor, CudnnOperand uid, int64_t heads, int64_t stride,
-                  PackedTensor packed) {
+  // [documents, heads, length, dim], where tokens lie `stride` elements apart.
+  Tensor Describe(const Tensor& tensor, CudnnOperand uid, int64_t heads, int64_t dim,
+                  int64_t stride, PackedTensor packed) {
     tensor->set_uid(uid)
-        .set_dim({key_.documents, heads, key_.length, key_.head_dim})
-        .set_stride({key_.length * stride, key_.head_dim, stride, 1});
+        .set_dim({key_.documents, heads, key_.length, dim})
+        .set_stride({key_.length * stride, dim, stride, 1});
     if (key_.packed) tensor->set_ragged_offset(Offsets(packed));
     return tensor;
   }
-  Tensor Operand(CudnnOperand uid, int64_t heads, int64_t stride, PackedTensor packed) {
-    return Describe(graph_->tensor(fe::graph::Tensor_attributes()), uid, heads, stride, packed);
+  Tensor Operand(CudnnOperand uid, int64_t heads, int64_t dim, int64_t stride,
+                 PackedTensor packed) {
+    return Describe(graph_->tensor(fe::graph::Tensor_attributes()), uid, heads, dim, stride,
+                    packed);
   }
 
   // [documents, heads, length, 1] of [heads, tokens], or of [tokens, heads].

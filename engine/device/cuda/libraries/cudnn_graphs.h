@@ -55,7 +55,7 @@ struct CudnnGraphKey {
   // If true, documents have any length up to `length`, given by offsets and lengths in device
   // memory, separately for queries and keys. Otherwise all have `length` tokens.
   bool packed = false;
-  int64_t documents = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t documents = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;
   int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0;  // between tokens
   int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0;
   // The distance between heads of statistics, which are [heads, tokens]. Those of packed documents

@@ -8,14 +8,13 @@ namespace megatrain {
 
 CudnnAddresses AddressesOf(const AttentionArgs& args, int64_t token, int64_t kv_head) {
   const int64_t head = kv_head * (args.heads / args.kv_heads);
-  const auto at = [&](const void* operand, int64_t stride, int64_t first_head) -> void* {
-    return static_cast<char*>(const_cast<void*>(operand)) +
-           2 * (token * stride + first_head * args.head_dim);
+  const auto at = [&](const void* operand, int64_t stride, int64_t before) -> void* {
+    return static_cast<char*>(const_cast<void*>(operand)) + 2 * (token * stride + before);
   };
-  return {{kQ, at(args.q, args.q_stride, head)},
-          {kK, at(args.k, args.k_stride, kv_head)},
-          {kV, at(args.v, args.v_stride, kv_head)},
-          {kOut, at(args.out, args.heads * args.head_dim, head)}};
+  return {{kQ, at(args.q, args.q_stride, head * args.head_dim)},
+          {kK, at(args.k, args.k_stride, kv_head * args.head_dim)},
+          {kV, at(args.v, args.v_stride, kv_head * args.value_dim)},
+          {kOut, at(args.out, args.heads * args.value_dim, head * args.value_dim)}};
 }
 
 CudnnAddresses AddressesOf(const AttentionBackwardArgs& args, int64_t token, int64_t kv_head) {

@@ -12,6 +12,11 @@ namespace megatrain {
 // The largest workspace that the gradient is given.
 inline constexpr int64_t kCudnnWorkspaceBytesMax = int64_t{1} << 30;
 inline constexpr int64_t kCudnnHeadDimMax = 256;
+// Returns true for the sizes of heads that cuDNN takes. Wider values than keys were not tried.
+constexpr bool CudnnTakesHeads(int64_t head_dim, int64_t value_dim) {
+  return head_dim % 8 == 0 && value_dim % 8 == 0 && value_dim <= head_dim &&
+         head_dim <= kCudnnHeadDimMax;
+}
 // An upper bound of the part of cuDNN's workspace that does not grow with the shape.
 inline constexpr int64_t kCudnnSlackBytes = int64_t{1} << 20;
 
@@ -19,7 +24,8 @@ inline constexpr int64_t kCudnnSlackBytes = int64_t{1} << 20;
 // cuDNN 9.19 requires it on Hopper. With lengths rounded up to whole tiles it has 2 bytes for each
 // query and key, FP32 sums for the queries, and the gradients of keys and values in BF16 for each
 // query head. The result also holds packed statistics and the description of packed documents. If
-// another version's graph needs more, it is not used.
+// another version's graph needs more, it is not used. Values have head_dim elements at most, here
+// and below.
 constexpr int64_t CudnnGradientBytes(int64_t documents, int64_t heads, int64_t length,
                                      int64_t head_dim) {
   constexpr int64_t kTile = 128;

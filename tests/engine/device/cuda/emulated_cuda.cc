@@ -49,8 +49,9 @@ std::string ShapeOf(const AttentionArgs& args) {
   std::string shape;
   const auto add = [&](auto number) { shape += std::to_string(number) + " "; };
   add(static_cast<int>(args.dtype));
-  for (int64_t number : {args.tokens, args.heads, args.kv_heads, args.head_dim, args.q_stride,
-                         args.k_stride, args.v_stride, args.documents, args.shaping.window}) {
+  for (int64_t number :
+       {args.tokens, args.heads, args.kv_heads, args.head_dim, args.value_dim, args.q_stride,
+        args.k_stride, args.v_stride, args.documents, args.shaping.window}) {
     add(number);
   }
   add(args.scale);
@@ -360,7 +361,7 @@ int EmulatedCuda::Attention(void* stream, const AttentionArgs& args, void*, int6
   // kEmulatedWrong.
   StreamOf(stream).Enqueue([=] {
     const int64_t rows = args.tokens * args.heads;
-    std::memset(args.out, 0, static_cast<size_t>(rows * args.head_dim * DTypeBytes(args.dtype)));
+    std::memset(args.out, 0, static_cast<size_t>(rows * args.value_dim * DTypeBytes(args.dtype)));
     std::memset(args.lse, 0, static_cast<size_t>(rows) * sizeof(float));
   });
   return kCudaSuccess;

@@ -225,6 +225,79 @@ TEST(Experts, Glm4sAreCorrectedAndHaveASharedOne) {
   refused({{"num_local_experts", 12}}, "num_local_experts", "another name of n_routed_experts");
 }
 
+TEST(Experts, DeepseeksAttendThroughLatents) {
+  const json small = {{"n_routed_experts", 24}, {"moe_intermediate_size", 20}};
+  const auto describe = [&](const json& more) {
+    json config = small;
+    config.update(more);
+    return Describe("deepseek_v3", config);
+  };
+  const ModelDescription model = describe({});
+  EXPECT_EQ(Experts(model), (std::vector<int64_t>{0, 0, 0, 24, 24, 24, 24, 24}));
+  const ExpertsDescription& experts = model.layers[3].experts;
+  EXPECT_EQ(experts.router.groups, 8);
+  EXPECT_EQ(experts.router.chosen_groups, 4);
+  EXPECT_EQ(experts.router.scale, 2.5);
+  EXPECT_TRUE(experts.router.correction && experts.router.normalized);
+  const AttentionDescription& attention = model.layers[0].attention;
+  EXPECT_EQ(attention.kv_heads, attention.heads);
+  EXPECT_EQ(attention.head_dim, 192);
+  EXPECT_EQ(attention.value_dim(), 128);
+  EXPECT_EQ(attention.latent.query_rank, 1536);
+  EXPECT_EQ(attention.latent.key_value_rank, 512);
+  EXPECT_EQ(attention.latent.norm_epsilon, 1e-6);
+  EXPECT_FALSE(attention.qkv_bias || attention.output_bias);
+  EXPECT_EQ(attention.score_scale, 1 / std::sqrt(192.0));
+  EXPECT_EQ(model.layers[0].projected_width(), 1536 + 512 + 64);
+  EXPECT_EQ(model.ropes[0].rotary_dim, 64);
+  EXPECT_TRUE(model.ropes[0].interleaved);
+  EXPECT_EQ(model.norm_epsilon, 1e-6);
+
+  const ModelDescription plain = describe(
+      {{"q_lora_rank", nullptr}, {"rope_interleave", false}, {"first_k_dense_replace", 0}});
+  EXPECT_EQ(plain.layers[0].attention.latent.query_rank, 0);
+  EXPECT_EQ(plain.layers[0].projected_width(), plain.layers[0].attention.q_width() + 512 + 64);
+  EXPECT_FALSE(plain.ropes[0].interleaved);
+  // (0.1 * 2 * ln(40) + 1)^2, and 0.1 ln(40) + 1 over 0.1 * 2 * ln(40) + 1.
+  const json yarn = {{"rope_type", "yarn"},
+                     {"factor", 40.0},
+                     {"original_max_position_embeddings", 4096},
+                     {"mscale", 1.0},
+                     {"mscale_all_dim", 2.0}};
+  const double all_dim = 0.2 * std::log(40.0) + 1;
+  const ModelDescription longer = describe({{"rope_scaling", yarn}});
+  EXPECT_NEAR(longer.layers[0].attention.score_scale, all_dim * all_dim / std::sqrt(192.0), 1e-12);
+  EXPECT_NEAR(longer.ropes[0].attention_factor, (0.1 * std::log(40.0) + 1) / all_dim, 1e-12);
+  // As published, and as transformers saves it.
+  describe({{"scoring_func", "sigmoid"},
+            {"topk_method", "noaux_tc"},
+            {"moe_layer_freq", 1},
+            {"ep_size", 1},
+            {"num_nextn_predict_layers", 1},
+            {"auto_map", {{"AutoModelForCausalLM", "modeling_deepseek.DeepseekV3ForCausalLM"}}}});
+
+  const auto refused = [&](const json& more, const char* key, const char* what = "") {
+    json config = small;
+    config.update(more);
+    ExpectRefused("deepseek_v3", config, key, what);
+  };
+  refused({{"num_key_value_heads", 2}}, "num_key_value_heads", "must be num_attention_heads");
+  refused({{"head_dim", 12}}, "head_dim", "12 must be qk_rope_head_dim = 64, or be left out");
+  refused({{"qk_rope_head_dim", 7}}, "head_dim", "must be even");
+  refused({{"qk_nope_head_dim", 1000}}, "qk_nope_head_dim", "are more than 1024 together");
+  refused({{"qk_head_dim", 128}}, "qk_head_dim", "together");
+  refused({{"v_head_dim", 0}}, "v_head_dim");
+  refused({{"kv_lora_rank", 0}}, "kv_lora_rank");
+  refused({{"q_lora_rank", -1}}, "q_lora_rank");
+  refused({{"attention_bias", true}, {"q_lora_rank", nullptr}}, "attention_bias",
+          "not supported where q_lora_rank is null");
+  refused({{"n_group", 5}}, "n_group", "5 does not divide the 24 experts");
+  refused({{"n_group", 2}}, "topk_group", "4 is more than n_group = 2");
+  refused({{"scoring_func", "softmax"}}, "scoring_func");
+  refused({{"topk_method", "greedy"}}, "topk_method");
+  refused({{"moe_layer_freq", 2}}, "moe_layer_freq");
+}
+
 struct Keys {
   const char* family;
   const char* count;

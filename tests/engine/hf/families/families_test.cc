@@ -39,6 +39,15 @@ TEST(Families, EachIsDescribedAndHasAnArchitecture) {
   }
 }
 
+// A missing head_dim is the class's, which is another one in most of these.
+TEST(Families, ANullHeadDimIsAnEqualShareOfTheHiddenSize) {
+  for (const char* family :
+       {"llama", "qwen3", "gemma2", "glm4", "gpt_oss", "ministral3", "ernie4_5", "seed_oss"}) {
+    const ModelDescription model = Describe(family, {{"head_dim", nullptr}});
+    EXPECT_EQ(model.layers[0].attention.q_width(), model.hidden) << family;
+  }
+}
+
 TEST(Families, RefuseAbsurdShapesAndUnknownKeys) {
   for (const std::string& family : ModelFamilyNames()) {
     ExpectRefused(family, {{"num_attention_heads", 0}}, "num_attention_heads");

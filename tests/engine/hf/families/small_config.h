@@ -19,9 +19,10 @@ using nlohmann::json;
 
 // A small model of a family; `more` is put over it.
 inline json Config(const std::string& family, const json& more = json::object()) {
+  const int kv_heads = family == "deepseek_v3" ? 4 : 2;  // those of queries: it has no groups
   json config = {{"model_type", family},     {"vocab_size", 131},
                  {"hidden_size", 48},        {"num_hidden_layers", 8},
-                 {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+                 {"num_attention_heads", 4}, {"num_key_value_heads", kv_heads},
                  {"intermediate_size", 64},  {"max_position_embeddings", 256},
                  {"pad_token_id", nullptr}};
   config.update(more);

@@ -167,27 +167,6 @@ __global__ void __launch_bounds__(kThreads) WeighRowsKernel(WeighRowsArgs args) 
   if (threadIdx.x % kWarp == 0) args.dweights[assignment] = sum;
 }
 
-template <typename T, int kCount>
-__global__ void __launch_bounds__(kThreads) RoundSumKernel(RoundSumArgs args, uint32_t threads) {
-  constexpr int kPart = kCount < 4 ? kCount : 4, kParts = kCount / kPart;
-  const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
-  if (thread >= threads) return;
-  const int64_t i = static_cast<int64_t>(thread) * kCount;
-  const bool has_addend = args.addend != nullptr;
-  float sums[kCount], addend[kCount];
-#pragma unroll
-  for (int p = 0; p < kParts; ++p) {
-    float part[kPart];
-    Load(args.sum + i + p * kPart, part);
-#pragma unroll
-    for (int j = 0; j < kPart; ++j) sums[p * kPart + j] = part[j];
-  }
-  Widen(LoadPack<T, kCount>(static_cast<const T*>(args.addend) + i, has_addend), addend);
-#pragma unroll
-  for (int j = 0; j < kCount; ++j) sums[j] = has_addend ? sums[j] + addend[j] : sums[j];
-  Store(sums, static_cast<T*>(args.y) + i);
-}
-
 // Launches a kernel whose warps have stretches of kPacks packs a lane.
 template <int kPacks, int kCount, typename Args>
 int LaunchStretches(void (*kernel)(Args, uint32_t), const Queue& queue, const Args& args) {
@@ -227,18 +206,6 @@ int WeighRowsOf(const Queue& queue, const WeighRowsArgs& args) {
                 Grid(CeilDiv(args.range.rows, kWarps)), kThreads, 0, queue, args);
 }
 
-template <typename T>
-int RoundSumOf(const Queue& queue, const RoundSumArgs& args) {
-  const bool packs =
-      MovesPacks(queue, {args.sum, args.addend, args.y}, {args.elements * int64_t{sizeof(T)}});
-  const int64_t threads = packs ? args.elements / kPackCount<T> : args.elements;
-  if (threads == 0) return 0;
-  if (threads > kThreadsMax) return kInvalidValue;
-  return Launch(packs ? RoundSumKernel<T, kPackCount<T>> : RoundSumKernel<T, 1>,
-                Grid(CeilDiv(threads, kThreads)), kThreads, 0, queue, args,
-                static_cast<uint32_t>(threads));
-}
-
 }  // namespace
 
 int GatherRows(const Queue& queue, const GatherRowsArgs& args) {
@@ -253,10 +220,6 @@ int AddRows(const Queue& queue, const AddRowsArgs& args) {
 int WeighRows(const Queue& queue, const WeighRowsArgs& args) {
   return args.dtype == DType::kF32 ? WeighRowsOf<float>(queue, args)
                                    : WeighRowsOf<Bf16>(queue, args);
-}
-
-int RoundSum(const Queue& queue, const RoundSumArgs& args) {
-  return args.dtype == DType::kF32 ? RoundSumOf<float>(queue, args) : RoundSumOf<Bf16>(queue, args);
 }
 
 }  // namespace megatrain::cuda

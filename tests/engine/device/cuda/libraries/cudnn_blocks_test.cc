@@ -32,7 +32,8 @@ class PlainGraph {
       : key_(key), addresses_(addresses) {}
 
   void Run() {
-    const int64_t queries = Int32At(kLengthsOfQ), keys = Int32At(kLengthsOfK), d = key_.head_dim;
+    const int64_t queries = Int32At(kLengthsOfQ), keys = Int32At(kLengthsOfK);
+    const int64_t d = key_.head_dim, value_dim = key_.value_dim;
     ASSERT_LE(std::max(queries, keys), key_.length);
     for (const PackedTensor tensor : {kPackedQ, kPackedOut, kPackedStatistics, kPackedDQ}) {
       ExpectOffsets(tensor, queries);
@@ -40,25 +41,25 @@ class PlainGraph {
     for (const PackedTensor tensor : {kPackedK, kPackedV, kPackedDK, kPackedDV}) {
       ExpectOffsets(tensor, keys);
     }
-    const auto size = [&](int64_t heads) { return static_cast<size_t>(key_.length * heads * d); };
-    std::vector<double> dq(size(key_.heads)), dk(size(1)), dv(size(1));
+    const auto size = [&](int64_t width) { return static_cast<size_t>(key_.length * width); };
+    std::vector<double> dq(size(key_.heads * d)), dk(size(d)), dv(size(value_dim));
     for (int64_t i = 0; i < queries; ++i) {
       for (int64_t h = 0; h < key_.heads; ++h) {
         const auto* const statistics = static_cast<const float*>(addresses_.at(kStatistics));
         double delta = 0;
-        for (int64_t e = 0; e < d; ++e) delta += At(kOut, i, h, e) * At(kDOut, i, h, e);
+        for (int64_t e = 0; e < value_dim; ++e) delta += At(kOut, i, h, e) * At(kDOut, i, h, e);
         for (int64_t j = 0; j < (key_.causal ? i + 1 : keys); ++j) {
           double score = 0, dp = 0;
-          for (int64_t e = 0; e < d; ++e) {
-            score += At(kQ, i, h, e) * At(kK, j, 0, e);
-            dp += At(kDOut, i, h, e) * At(kV, j, 0, e);
-          }
+          for (int64_t e = 0; e < d; ++e) score += At(kQ, i, h, e) * At(kK, j, 0, e);
+          for (int64_t e = 0; e < value_dim; ++e) dp += At(kDOut, i, h, e) * At(kV, j, 0, e);
           const double p = std::exp(key_.scale * score - statistics[i * key_.heads + h]);
           const double ds = key_.scale * p * (dp - delta);
           for (int64_t e = 0; e < d; ++e) {
             dq[(i * key_.heads + h) * d + e] += ds * At(kK, j, 0, e);
             dk[j * d + e] += ds * At(kQ, i, h, e);
-            dv[j * d + e] += p * At(kDOut, i, h, e);
+          }
+          for (int64_t e = 0; e < value_dim; ++e) {
+            dv[j * value_dim + e] += p * At(kDOut, i, h, e);
           }
         }
       }
@@ -90,6 +91,10 @@ class PlainGraph {
         return key_.out_stride;
     }
   }
+  int64_t DimOf(CudnnOperand operand) const {
+    const bool of_values = operand == kV || operand == kOut || operand == kDOut || operand == kDV;
+    return of_values ? key_.value_dim : key_.head_dim;
+  }
   void ExpectOffsets(PackedTensor tensor, int64_t tokens) const {
     static constexpr CudnnOperand kOperandOf[] = {kQ, kK, kV, kOut, kStatistics, kDQ, kDK, kDV};
     const auto* const offsets = static_cast<const int64_t*>(addresses_.at(OffsetsOf(tensor)));
@@ -99,12 +104,12 @@ class PlainGraph {
   }
   double At(CudnnOperand operand, int64_t token, int64_t head, int64_t element) const {
     const auto* const values = static_cast<const bf16_t*>(addresses_.at(operand));
-    return Bf16ToFloat(values[token * StrideOf(operand) + head * key_.head_dim + element]);
+    return Bf16ToFloat(values[token * StrideOf(operand) + head * DimOf(operand) + element]);
   }
   void Write(CudnnOperand operand, const std::vector<double>& values, int64_t tokens,
              int64_t heads) const {
     auto* const to = static_cast<bf16_t*>(addresses_.at(operand));
-    const int64_t width = heads * key_.head_dim;
+    const int64_t width = heads * DimOf(operand);
     ASSERT_EQ(StrideOf(operand), width) << "parts are contiguous";
     for (int64_t i = 0; i < key_.length * width; ++i) {
       const float value = i < tokens * width ? static_cast<float>(values[static_cast<size_t>(i)])
@@ -199,10 +204,10 @@ TEST_P(CudnnBlocksTest, GivesTheGradientOfTheWhole) {
     AttentionCase shape;
   };
   const std::vector<Case> cases = {
-      {64, {2, 2, 64, {0, 128}}},          // two blocks, no query head shares keys
-      {64, {6, 2, 16, {0, 70, 300}}},      // last blocks of 6 and of 38 tokens
-      {32, {7, 1, 8, {0, 33, 161, 290}}},  // of a token, none, and one
-      {128, {4, 1, 128, {0, 129}}},
+      {64, {2, 2, 64, 64, {0, 128}}},         // two blocks, no query head shares keys
+      {64, {6, 2, 16, 16, {0, 70, 300}}},     // last blocks of 6 and of 38 tokens
+      {32, {7, 1, 8, 8, {0, 33, 161, 290}}},  // of a token, none, and one
+      {128, {4, 1, 128, 128, {0, 129}}},     {64, {2, 2, 48, 32, {0, 130}}},  // narrower values
   };
   for (const auto& [block, shape] : cases) {
     SCOPED_TRACE(shape.Name());
@@ -287,6 +292,7 @@ TEST(CudnnBlockWorkspaceTest, HasRoomForAll) {
   args.forward.heads = 14;
   args.forward.kv_heads = 2;
   args.forward.head_dim = 128;
+  args.forward.value_dim = 64;
   args.forward.document_starts = starts.data();
   args.forward.documents = 1;
   args.workspace = memory;
@@ -300,11 +306,11 @@ TEST(CudnnBlockWorkspaceTest, HasRoomForAll) {
   EXPECT_GE(bytes(w.last_index, w.statistics), cuda::kPackedIndexBytes);
   EXPECT_GE(bytes(w.statistics, w.dk_sum), 40'000 * 7 * 4);
   EXPECT_GE(bytes(w.dk_sum, w.dv_sum), 40'000 * 128 * 4);
-  EXPECT_GE(bytes(w.dv_sum, w.dq_sum), 40'000 * 128 * 4);
+  EXPECT_GE(bytes(w.dv_sum, w.dq_sum), 40'000 * 64 * 4);
   EXPECT_GE(bytes(w.dq_sum, w.dq_part), 6144 * 7 * 128 * 4);
   EXPECT_GE(bytes(w.dq_part, w.dk_part), 6144 * 7 * 128 * 2);
   EXPECT_GE(bytes(w.dk_part, w.dv_part), 6144 * 128 * 2);
-  EXPECT_GE(bytes(w.dv_part, w.rest), 6144 * 128 * 2);
+  EXPECT_GE(bytes(w.dv_part, w.rest), 6144 * 64 * 2);
   EXPECT_EQ(bytes(w.index, w.rest) + w.rest_bytes, args.workspace_bytes);
   EXPECT_GE(w.rest_bytes, CudnnGradientBytes(1, 7, 6144, 128) - kCudnnSlackBytes / 2);
 }

@@ -28,14 +28,14 @@ AttentionBackwardArgs Call(const std::vector<int32_t>& starts) {
   f.tokens = starts.back();
   f.heads = 8;
   f.kv_heads = 2;
-  f.head_dim = 64;
+  f.head_dim = f.value_dim = 64;
   f.scale = 0.125f;
   f.document_starts = starts.data();
   f.documents = static_cast<int64_t>(starts.size()) - 1;
   f.q_stride = f.k_stride = f.v_stride = 12 * 64;
   args.dq_stride = args.dk_stride = args.dv_stride = 12 * 64;
   args.workspace_bytes = CudaKernelSizes().AttentionBackwardWorkspaceBytes(
-      {DType::kBF16, f.tokens, f.tokens, f.heads, f.kv_heads, f.head_dim});
+      {DType::kBF16, f.tokens, f.tokens, f.heads, f.kv_heads, f.head_dim, f.value_dim});
   return args;
 }
 
@@ -81,6 +81,11 @@ TEST(CudnnChoiceTest, WhatIsNotTakenHasNoGraphs) {
   args.forward.head_dim = 60;
   EXPECT_TRUE(Graphs(args).empty());
   args = Call(starts);
+  args.forward.value_dim = 60;
+  EXPECT_TRUE(Graphs(args).empty());
+  args.forward.value_dim = 72;
+  EXPECT_TRUE(Graphs(args).empty()) << "wider than keys";
+  args = Call(starts);
   args.dq_stride = 12 * 64 + 1;
   EXPECT_EQ(Graphs(args).size(), 1u) << "of the forward pass";
   args = Call(starts);
@@ -111,7 +116,8 @@ TEST(CudnnChoiceTest, WhatCudnnNeverTakesHasNoRoomInThePlan) {
                        .sequence = 65'536,
                        .heads = 32,
                        .kv_heads = 8,
-                       .head_dim = 128};
+                       .head_dim = 128,
+                       .value_dim = 128};
   const auto bytes = [&] { return CudaKernelSizes().AttentionBackwardWorkspaceBytes(shape); };
   const int64_t own = cuda::AttentionBackwardWorkspaceBytes(shape.tokens, shape.heads);
   EXPECT_EQ(bytes(), kCudnnWorkspaceBytesMax);
@@ -134,11 +140,11 @@ AttentionBackwardArgs LayerCall(const std::vector<int32_t>& starts, int64_t head
   AttentionArgs& f = args.forward;
   f.heads = heads;
   f.kv_heads = kv_heads;
-  f.head_dim = head_dim;
+  f.head_dim = f.value_dim = head_dim;
   f.q_stride = f.k_stride = f.v_stride = (heads + 2 * kv_heads) * head_dim;
   args.dq_stride = args.dk_stride = args.dv_stride = f.q_stride;
   args.workspace_bytes = CudaKernelSizes().AttentionBackwardWorkspaceBytes(
-      {DType::kBF16, f.tokens, f.tokens, heads, kv_heads, head_dim});
+      {DType::kBF16, f.tokens, f.tokens, heads, kv_heads, head_dim, head_dim});
   return args;
 }
 int64_t BlockOf(int32_t tokens, int64_t heads, int64_t kv_heads, int64_t head_dim = 128) {

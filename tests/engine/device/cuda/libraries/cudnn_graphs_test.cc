@@ -10,6 +10,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/device/cuda/cuda_kernel_sizes.h"
@@ -70,9 +71,11 @@ void PrintTo(const Case& graph, std::ostream* out) { *out << graph.name; }
 
 // q, k and v lie side by side, of a layer with twice as many heads as a call has.
 CudnnGraphKey Key(bool backward, bool packed, int64_t documents, int64_t length, int64_t kv_heads,
-                  int64_t head_dim) {
+                  int64_t head_dim, int64_t value_dim = 0) {
   constexpr int64_t kGroup = 4;
-  const int64_t heads = kGroup * kv_heads, token = 2 * (heads + 2 * kv_heads) * head_dim;
+  if (value_dim == 0) value_dim = head_dim;
+  const int64_t heads = kGroup * kv_heads;
+  const int64_t token = 2 * ((heads + kv_heads) * head_dim + kv_heads * value_dim);
   CudnnGraphKey key{.backward = backward,
                     .packed = packed,
                     .documents = documents,
@@ -80,10 +83,11 @@ CudnnGraphKey Key(bool backward, bool packed, int64_t documents, int64_t length,
                     .heads = heads,
                     .kv_heads = kv_heads,
                     .head_dim = head_dim,
+                    .value_dim = value_dim,
                     .q_stride = token,
                     .k_stride = token,
                     .v_stride = token,
-                    .out_stride = 2 * heads * head_dim,
+                    .out_stride = 2 * heads * value_dim,
                     .scale = 0.125f};
   if (backward) key.dq_stride = key.dk_stride = key.dv_stride = token;
   if (!packed) key.statistics_stride = documents * length;
@@ -105,6 +109,14 @@ std::vector<Case> Cases() {
   cases.push_back({"PackedForwardMany", Key(false, true, cuda::kPackedDocumentsMax, 512, 2, 128)});
   cases.push_back({"PackedGradientLong", Key(true, true, 1, 10'240, 1, 128)});
   cases.push_back({"PackedForwardLong", Key(false, true, 1, 131'072, 2, 128)});
+  // Values that are narrower than keys.
+  for (const auto& [head_dim, value_dim] : {std::pair{192, 128}, {128, 64}, {40, 24}}) {
+    const std::string of = "HeadsOf" + std::to_string(head_dim) + "And" + std::to_string(value_dim);
+    cases.push_back({"Forward" + of, Key(false, false, 3, 1024, 2, head_dim, value_dim)});
+    cases.push_back({"Gradient" + of, Key(true, false, 1, 1024, 2, head_dim, value_dim)});
+    cases.push_back({"PackedForward" + of, Key(false, true, 4, 1024, 2, head_dim, value_dim)});
+    cases.push_back({"PackedGradient" + of, Key(true, true, 4, 1024, 2, head_dim, value_dim)});
+  }
   // Windows.
   for (const int64_t head_dim : {64, 256}) {
     for (const bool backward : {false, true}) {
@@ -159,7 +171,7 @@ TEST_P(CudnnGraphsTest, IsThereAndTakesNoMoreThanIsReserved) {
 struct LongCase {
   std::string name;
   int32_t tokens;
-  int64_t heads, kv_heads, head_dim;
+  int64_t heads, kv_heads, head_dim, value_dim;
 };
 
 void PrintTo(const LongCase& layer, std::ostream* out) { *out << layer.name; }
@@ -180,13 +192,15 @@ TEST_P(CudnnBlockGraphsTest, AreThereAndFitBesideTheSums) {
   f.heads = layer.heads;
   f.kv_heads = layer.kv_heads;
   f.head_dim = layer.head_dim;
+  f.value_dim = layer.value_dim;
   f.scale = 0.125f;
   f.document_starts = starts.data();
   f.documents = 1;
-  f.q_stride = f.k_stride = f.v_stride = (layer.heads + 2 * layer.kv_heads) * layer.head_dim;
+  f.q_stride = f.k_stride = f.v_stride =
+      (layer.heads + layer.kv_heads) * layer.head_dim + layer.kv_heads * layer.value_dim;
   args.dq_stride = args.dk_stride = args.dv_stride = f.q_stride;
   args.workspace_bytes = CudaKernelSizes().AttentionBackwardWorkspaceBytes(
-      {DType::kBF16, f.tokens, f.tokens, f.heads, f.kv_heads, f.head_dim});
+      {DType::kBF16, f.tokens, f.tokens, f.heads, f.kv_heads, f.head_dim, f.value_dim});
   ASSERT_LE(args.workspace_bytes, kCudnnWorkspaceBytesMax);
 
   const std::vector<DocumentRun> runs = RunsOf(args, /*takes_packed=*/true);
@@ -208,12 +222,14 @@ TEST_P(CudnnBlockGraphsTest, AreThereAndFitBesideTheSums) {
 }
 
 INSTANTIATE_TEST_SUITE_P(H200, CudnnBlockGraphsTest,
-                         testing::Values(LongCase{"SevenHeadsAKey16k", 16'384, 28, 4, 128},
-                                         LongCase{"SevenHeadsAKey32k", 32'768, 28, 4, 128},
-                                         LongCase{"SevenHeadsAKey128k", 131'072, 28, 4, 128},
-                                         LongCase{"FourHeadsAKey128k", 131'072, 32, 8, 128},
-                                         LongCase{"AHeadAKey32k", 32'768, 32, 32, 128},
-                                         LongCase{"FourHeadsOf256AKey32k", 32'768, 16, 4, 256}),
+                         testing::Values(LongCase{"SevenHeadsAKey16k", 16'384, 28, 4, 128, 128},
+                                         LongCase{"SevenHeadsAKey32k", 32'768, 28, 4, 128, 128},
+                                         LongCase{"SevenHeadsAKey128k", 131'072, 28, 4, 128, 128},
+                                         LongCase{"FourHeadsAKey128k", 131'072, 32, 8, 128, 128},
+                                         LongCase{"AHeadAKey32k", 32'768, 32, 32, 128, 128},
+                                         LongCase{"FourHeadsOf256AKey32k", 32'768, 16, 4, 256, 256},
+                                         LongCase{"AHeadOf192And128AKey32k", 32'768, 32, 32, 192,
+                                                  128}),
                          [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(H200, CudnnGraphsTest, testing::ValuesIn(Cases()),

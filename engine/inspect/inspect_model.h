@@ -1,6 +1,6 @@
 // Describes a Hugging Face model directory or a safetensors file, for people and for programs.
-#ifndef MEGATRAIN_ENGINE_HF_INSPECT_MODEL_H_
-#define MEGATRAIN_ENGINE_HF_INSPECT_MODEL_H_
+#ifndef MEGATRAIN_ENGINE_INSPECT_INSPECT_MODEL_H_
+#define MEGATRAIN_ENGINE_INSPECT_INSPECT_MODEL_H_
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,12 +10,15 @@
 namespace megatrain {
 
 struct ModelReport {
-  std::string text;  // lines, each with its line feed
+  // Lines, each with its line feed. Of the tensors, those of one layer of each kind, and of its
+  // experts those of the first.
+  std::string text;
   // One object: path, kind (hf_directory or safetensors), files[], parameters, bytes, dtypes{NAME:
   // {tensors, parameters, bytes}}, tensors[{name, dtype, shape, bytes, file}]. A directory also has
   // model{family, hidden, layers, ...}, and for a wrapper model.wrapper{family, carried_tensors,
-  // carried_bytes}. A tied matrix counts once. For a directory without weights,
-  // `files` is empty and `parameters` follows from config.json.
+  // carried_bytes}; model.ignored is a line about tensors that its family ignores. A tied matrix
+  // counts once. For a directory without weights, `files` is empty and `parameters` follows from
+  // config.json.
   nlohmann::ordered_json json;
 };
 
@@ -26,4 +29,4 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_HF_INSPECT_MODEL_H_
+#endif  // MEGATRAIN_ENGINE_INSPECT_INSPECT_MODEL_H_

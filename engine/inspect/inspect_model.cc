@@ -1,10 +1,11 @@
-#include "engine/hf/inspect_model.h"
+#include "engine/inspect/inspect_model.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -12,11 +13,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/bytes.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
+#include "engine/hf/config/ignored_tensors.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/hf_weights.h"
@@ -44,20 +45,77 @@ std::string FileName(const std::string& path) {
 }
 
 std::string TensorLine(const SafetensorsTensor& tensor) {
-  return absl::StrFormat("  %-52s %-6s [%s]\n", tensor.name, tensor.dtype,
-                         absl::StrJoin(tensor.shape, ", "));
+  return absl::StrFormat("  %-52s %-6s %s\n", tensor.name, tensor.dtype, ShapeText(tensor.shape));
 }
 
-// Writes the content of the headers of `paths` into both forms of the report. The text shows the
-// tensors of the first layer only, of its experts those of the first, and none that `wrapper`
-// carries.
-absl::Status DescribeFiles(const std::vector<std::string>& paths, const WrapperDescription& wrapper,
-                           std::string* text, Json* json) {
+// A tensor of a layer: the layer's number, and what it is called within the layer.
+struct LayerTensor {
+  std::string layer, name;
+};
+
+// Returns nullopt for tensors that are no layer's. `layers` begins the names of those that are.
+std::optional<LayerTensor> InLayer(const std::string& layers, const std::string& name) {
+  if (!absl::StartsWith(name, layers)) return std::nullopt;
+  const size_t end = name.find('.', layers.size());
+  if (end == std::string::npos) return std::nullopt;
+  return LayerTensor{name.substr(layers.size(), end - layers.size()), name.substr(end + 1)};
+}
+
+// Returns the first layer of each kind. Layers are of one kind if their tensors have the same
+// names, types and shapes.
+std::set<std::string> LayersOfDifferentTensors(const std::string& layers,
+                                               const std::vector<SafetensorsTensor>& tensors) {
+  std::map<std::string, std::set<std::string>> kinds;  // by the layer's number
+  std::vector<std::string> order;
+  for (const SafetensorsTensor& tensor : tensors) {
+    const std::optional<LayerTensor> place = InLayer(layers, tensor.name);
+    if (!place.has_value()) continue;
+    if (!kinds.contains(place->layer)) order.push_back(place->layer);
+    kinds[place->layer].insert(
+        absl::StrCat(place->name, " ", tensor.dtype, " ", ShapeText(tensor.shape)));
+  }
+  // Files have layers in any order.
+  std::sort(order.begin(), order.end(), [](const std::string& a, const std::string& b) {
+    return std::pair(a.size(), a) < std::pair(b.size(), b);
+  });
+  std::set<std::string> first;
+  std::set<std::set<std::string>> seen;
+  for (const std::string& layer : order) {
+    if (seen.insert(kinds[layer]).second) first.insert(layer);
+  }
+  return first;
+}
+
+// Returns a line for each tensor of the text model, but for layers and experts that are like one
+// before them, and for those in `ignored`.
+std::string TensorLines(const WrapperDescription& wrapper,
+                        const std::map<std::string, std::string>& ignored,
+                        std::vector<SafetensorsTensor> tensors) {
+  std::erase_if(tensors, [&](const SafetensorsTensor& tensor) {
+    return wrapper.Carries(tensor.name) || ignored.contains(tensor.name);
+  });
   const std::string layers = wrapper.OnDisk("model.layers.");
+  const std::set<std::string> listed = LayersOfDifferentTensors(layers, tensors);
+  std::string lines;
+  for (const SafetensorsTensor& tensor : tensors) {
+    const std::optional<LayerTensor> place = InLayer(layers, tensor.name);
+    const bool later_expert = absl::StrContains(tensor.name, ".experts.") &&
+                              absl::EndsWith(tensor.name, ".weight") &&
+                              !absl::StrContains(tensor.name, ".experts.0.");
+    if (later_expert || (place.has_value() && !listed.contains(place->layer))) continue;
+    absl::StrAppend(&lines, TensorLine(tensor));
+  }
+  return lines;
+}
+
+// Writes the content of the headers of `paths` into both forms of the report.
+absl::Status DescribeFiles(const std::vector<std::string>& paths, const ModelDescription& model,
+                           std::string* text, Json* json) {
   Totals all;
   std::map<std::string, Totals> by_dtype;
   Json tensors = Json::array(), files = Json::array();
-  std::string lines;
+  std::vector<SafetensorsTensor> headers;
+  std::set<std::string> names;
   for (const std::string& path : paths) {
     MT_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> reader,
                         SafetensorsReader::Open(PosixFileSystem(), path));
@@ -70,16 +128,17 @@ absl::Status DescribeFiles(const std::vector<std::string>& paths, const WrapperD
                          {"shape", tensor.shape},
                          {"bytes", tensor.bytes()},
                          {"file", FileName(path)}});
-      const bool later_layer = absl::StartsWith(tensor.name, layers) &&
-                               !absl::StartsWith(tensor.name, absl::StrCat(layers, "0."));
-      const bool later_expert = absl::StrContains(tensor.name, ".experts.") &&
-                                absl::EndsWith(tensor.name, ".weight") &&
-                                !absl::StrContains(tensor.name, ".experts.0.");
-      if (!later_layer && !later_expert && !wrapper.Carries(tensor.name)) {
-        absl::StrAppend(&lines, TensorLine(tensor));
-      }
+      headers.push_back(tensor);
+      names.insert(tensor.name);
     }
   }
+  const std::map<std::string, std::string> ignored = FindIgnoredTensors(model, names);
+  if (!ignored.empty()) {
+    const std::string line = DescribeIgnoredTensors(model, names);
+    absl::StrAppend(text, "ignored     ", line, "\n");
+    (*json)["model"]["ignored"] = line;
+  }
+  const std::string lines = TensorLines(model.wrapper, ignored, std::move(headers));
   Json dtypes = Json::object();
   for (const auto& [dtype, totals] : by_dtype) {
     dtypes[dtype] = {
@@ -173,7 +232,7 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path) {
     json["kind"] = "safetensors";
     paths.push_back(path);
   }
-  MT_RETURN_IF_ERROR(DescribeFiles(paths, config.wrapper, &text, &json));
+  MT_RETURN_IF_ERROR(DescribeFiles(paths, config, &text, &json));
   ModelReport report;
   report.text = std::move(text);
   report.json = std::move(json);

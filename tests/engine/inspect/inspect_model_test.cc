@@ -1,13 +1,17 @@
-#include "engine/hf/inspect_model.h"
+#include "engine/inspect/inspect_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "engine/base/file.h"
+#include "engine/hf/hf_format.h"
 #include "engine/hf/hf_init.h"
+#include "engine/hf/safetensors.h"
 #include "tests/engine/hf/model_fixture.h"
 
 namespace megatrain {
@@ -51,6 +55,47 @@ TEST(InspectModelTest, SaysWhatAWrapperCarries) {
   EXPECT_EQ(json["model"]["wrapper"]["family"], "gemma3");
   EXPECT_EQ(json["model"]["wrapper"]["carried_tensors"], 23);
   EXPECT_EQ(json["tensors"].size(), 51u);
+}
+
+TEST(InspectModelTest, ListsOneLayerOfEachKind) {
+  // Every second layer has experts.
+  const auto report = InspectModel("tests/golden/models/qwen3_moe");
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->text,
+              AllOf(HasSubstr("model.layers.0.mlp.up_proj.weight"),
+                    HasSubstr("model.layers.1.mlp.experts.0.up_proj.weight"),
+                    HasSubstr("model.layers.1.mlp.gate.weight"), Not(HasSubstr("experts.1.")),
+                    Not(HasSubstr("model.layers.2.")), Not(HasSubstr("model.layers.3."))));
+  const auto file = InspectModel("tests/golden/models/qwen3_moe/model.safetensors");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_THAT(file->text, AllOf(HasSubstr("model.layers.1.mlp.gate.weight"),
+                                Not(HasSubstr("model.layers.2."))));
+}
+
+TEST(InspectModelTest, SaysWhatIsIgnored) {
+  const std::string source = "tests/golden/models/glm4_moe";
+  const auto plain = InspectModel(source);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_THAT(plain->text, Not(HasSubstr("ignored")));
+  const auto reader = SafetensorsReader::Open(PosixFileSystem(), source + "/" + kHfWeightsFileName);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  std::vector<SafetensorsDeclaration> tensors;
+  for (const SafetensorsTensor& tensor : (*reader)->header().tensors) {
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  tensors.push_back({"model.layers.2.eh_proj.weight", "BF16", {2, 4}});
+  tensors.push_back({"model.layers.2.mlp.gate.weight", "BF16", {2, 2}});
+  const std::string directory = FreshDirectory("model");
+  std::filesystem::copy_file(source + "/config.json", directory + "/config.json");
+  WriteTestTensors(directory + "/" + kHfWeightsFileName, tensors);
+  const auto report = InspectModel(directory);
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::string line =
+      "2 tensors of layers that predict further tokens (model.layers.2.*) are not trained, and are "
+      "not in checkpoints and exports";
+  EXPECT_THAT(report->text,
+              AllOf(HasSubstr("ignored     " + line + "\n"), Not(HasSubstr("layers.2.eh_proj"))));
+  EXPECT_EQ(report->json["model"]["ignored"], line);
 }
 
 TEST(InspectModelTest, DescribesAFileAndADirectoryWithoutWeights) {

@@ -1,6 +1,7 @@
-// BF16 to FP32, and FP32 to BF16 in the same memory. Element i goes from byte 4i to byte 2i, onto
-// what elements i / 2 held; so the elements [n, 2n) may be cast in any order once those before n
-// are done, and each launch does as many as all before it. The first ones go by the scratch memory.
+// Sums of matrices; BF16 to FP32; and FP32 to BF16 in the same memory. In this, element i goes from
+// byte 4i to byte 2i, onto what elements i / 2 held; so the elements [n, 2n) may be cast in any
+// order once those before n are done, and each launch does as many as all before it. The first ones
+// go by the scratch memory.
 #include <algorithm>
 
 #include "engine/device/cuda/kernels/launchers.h"
@@ -63,6 +64,51 @@ __global__ void __launch_bounds__(kThreads) WidenKernel(const Bf16* from, int64_
   if (i < n) to[i] = ToFloat(from[i]);
 }
 
+// A thread adds a pack of a row, which has `packs` of them.
+template <typename A, typename B, typename Y, int kCount>
+__global__ void __launch_bounds__(kThreads) AddKernel(AddArgs args, uint32_t packs, uint32_t all) {
+  const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
+  if (thread >= all) return;
+  const int64_t row = thread / packs, i = static_cast<int64_t>(thread % packs) * kCount;
+  float sum[kCount];
+  Load(static_cast<const A*>(args.a.data) + row * args.a.stride + i, sum);
+  if (args.b.data != nullptr) {
+    float addend[kCount];
+    Load(static_cast<const B*>(args.b.data) + row * args.b.stride + i, addend);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) sum[j] += addend[j];
+  }
+  Store(sum, static_cast<Y*>(args.y) + row * args.y_stride + i);
+}
+
+// Packs have four elements, which are 16 bytes of FP32 or 8 of BF16.
+template <typename A, typename B, typename Y>
+int AddOf(const Queue& queue, const AddArgs& args) {
+  constexpr int kCount = 4;
+  const auto bytes = [](DType dtype, int64_t elements) { return elements * DTypeBytes(dtype); };
+  const bool packs =
+      args.width % kCount == 0 &&
+      MovesPacks(queue, {args.a.data, args.b.data, args.y},
+                 {bytes(args.a.dtype, args.a.stride), bytes(args.b.dtype, args.b.stride),
+                  bytes(args.y_dtype, args.y_stride)});
+  const int64_t row = packs ? args.width / kCount : args.width, all = args.rows * row;
+  if (all == 0) return 0;
+  if (all > kThreadsMax) return kInvalidValue;
+  return Launch(packs ? AddKernel<A, B, Y, kCount> : AddKernel<A, B, Y, 1>,
+                Grid(CeilDiv(all, kThreads)), kThreads, 0, queue, args, static_cast<uint32_t>(row),
+                static_cast<uint32_t>(all));
+}
+template <typename A, typename B>
+int AddInto(const Queue& queue, const AddArgs& args) {
+  return args.y_dtype == DType::kF32 ? AddOf<A, B, float>(queue, args)
+                                     : AddOf<A, B, Bf16>(queue, args);
+}
+template <typename A>
+int AddTo(const Queue& queue, const AddArgs& args) {
+  return args.b.dtype == DType::kF32 ? AddInto<A, float>(queue, args)
+                                     : AddInto<A, Bf16>(queue, args);
+}
+
 template <typename From>
 int LaunchCast(const Queue& queue, const From* from, Bf16* to, int64_t n) {
   constexpr int kElements = kPackCount<From>;
@@ -88,6 +134,10 @@ int CastToBf16InPlace(const Queue& queue, void* x, int64_t n, void* scratch) {
     error = LaunchCast(queue, from + first, to + first, std::min(first, n - first));
   }
   return error;
+}
+
+int Add(const Queue& queue, const AddArgs& args) {
+  return args.a.dtype == DType::kF32 ? AddTo<float>(queue, args) : AddTo<Bf16>(queue, args);
 }
 
 int WidenBf16(const Queue& queue, const void* from, int64_t n, float* to) {

@@ -1,0 +1,15 @@
+// Copies and sums of the heads of a range of tokens (see CopyHeadsArgs and SumHeadsArgs).
+#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_HEADS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CPU_HEADS_H_
+
+#include "engine/device/kernels.h"
+
+namespace megatrain {
+
+// Both compute tokens [begin, end). Several threads may compute different ranges at once.
+void CopyHeadsOfTokens(const CopyHeadsArgs& args, int64_t begin, int64_t end);
+void SumHeadsOfTokens(const SumHeadsArgs& args, int64_t begin, int64_t end);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_HEADS_H_

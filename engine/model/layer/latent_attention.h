@@ -1,0 +1,30 @@
+// LatentAttention (LatentDescription): a.projected has the latent of queries (or queries
+// themselves), the latent of keys and values, and the end of keys before its rotation, side by
+// side. Prepare norms the latents, expands them to heads and rotates; then comes causal attention
+// inside documents. With c the norm of a latent, and h a head:
+//   q_h = [W_q_h c_q with its end rotated],  k_h = [W_k_h c_kv | rotated end],  v_h = W_v_h c_kv.
+// Keys and values are cached expanded.
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_LATENT_ATTENTION_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_LATENT_ATTENTION_H_
+
+#include "engine/model/layer/attention_part.h"
+
+namespace megatrain {
+
+class LatentAttention final : public AttentionPart {
+ public:
+  absl::Status Prepare(const BoundLayer& l, const Chunk& chunk) const override;
+  absl::Status Mix(const BoundLayer& l) const override;
+  absl::Status Recompute(const BoundLayer& l) const override;
+  bool Trains(const BoundLayer& l) const override;
+  absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
+                           const TileGradient& gradient) const override;
+  absl::Status PrepareBackward(const BoundLayer& l, const Chunk& chunk,
+                               const LayerBackwardScratch& scratch,
+                               const TileGradient& gradient) const override;
+  void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const override;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_LATENT_ATTENTION_H_

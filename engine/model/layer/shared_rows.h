@@ -1,0 +1,35 @@
+// SharedRows: what layers give to layers behind them beside the residual stream, for one
+// micro-batch. It lies on the device from the forward pass to the backward pass, because it is used
+// throughout both.
+//
+// A set of keys and values (AttentionDescription::key_set) is made by one layer and read by the
+// layers behind it. Their gradients are summed in FP32, in the order of the backward pass, and then
+// go into the backward pass of the layer that made the set.
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_SHARED_ROWS_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_SHARED_ROWS_H_
+
+#include <cstdint>
+
+#include "absl/container/inlined_vector.h"
+#include "engine/base/dtype.h"
+#include "engine/model/model_description.h"
+
+namespace megatrain {
+
+// Pointers to device memory. T is the activation dtype, t the tokens of the micro-batch.
+struct SharedRows {
+  struct KeySet {
+    void* rows = nullptr;       // T [t, 2, kv_width]: keys as attention takes them, and values
+    float* gradient = nullptr;  // [t, 2, kv_width]; null without a backward pass
+  };
+  absl::InlinedVector<KeySet, 2> key_sets;  // by AttentionDescription::key_set
+};
+
+// Returns the bytes of the block for PlaceSharedRows; 0 if the layers share nothing.
+int64_t SharedRowsBytes(const ModelDescription& model, DType dtype, int64_t tokens, bool training);
+SharedRows PlaceSharedRows(const ModelDescription& model, DType dtype, int64_t tokens,
+                           bool training, void* block);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_SHARED_ROWS_H_

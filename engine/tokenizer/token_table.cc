@@ -1,0 +1,123 @@
+#include "engine/tokenizer/token_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/status.h"
+
+namespace megatrain {
+
+absl::Status TokenTable::Initialize(const TokenizerJson& parts, std::string_view file,
+                                    const TokenizerConfig& config) {
+  model_ = parts.model.get();
+  special_ids_ = parts.special_ids;
+  MT_RETURN_IF_ERROR(Add(parts.added_tokens, false, absl::StrCat(ToAbsl(file), ": added_tokens")));
+  // transformers adds the tokens that only tokenizer_config.json has.
+  std::vector<AddedToken> missing;
+  for (const AddedToken& token : config.added_tokens) {
+    const std::optional<int32_t> id = TokenId(token.content);
+    if (!id.has_value() || !added_.contains(*id)) {
+      missing.push_back(token);
+    }
+    if (id.has_value() && *id != token.id) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "tokenizer_config.json: added_tokens_decoder gives \"%s\" the id %d, %s %d",
+          token.content, token.id, file, *id));
+    }
+  }
+  MT_RETURN_IF_ERROR(Add(missing, false, "tokenizer_config.json: added_tokens_decoder"));
+  MT_RETURN_IF_ERROR(Add(config.special_tokens, true, "tokenizer_config.json"));
+  MT_RETURN_IF_ERROR(Tabulate(parts.normalizer));
+  SetSpecials(config);
+  return CheckSpecialIds(file);
+}
+
+// Ids as `tokenizers` gives them: a token of the model keeps its id, others are numbered from the
+// vocabulary's size on. With `any_id`, the tokens' own ids do not count, and a token that is there
+// stays as it is.
+absl::Status TokenTable::Add(const std::vector<AddedToken>& tokens, bool any_id,
+                             std::string_view file) {
+  auto next = static_cast<int32_t>(model_->vocabulary().size());
+  for (const auto& [id, token] : added_) next = std::max(next, id + 1);
+  for (const AddedToken& token : tokens) {
+    if (token.content.empty()) continue;
+    const std::optional<int32_t> known = TokenId(token.content);
+    const int32_t id = known.has_value() ? *known : next++;
+    if (any_id && added_.contains(id)) continue;
+    if (!any_id && id != token.id) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s gives \"%s\" the id %d, but `tokenizers` numbers it %d", file,
+                          token.content, token.id, id));
+    }
+    AddedToken& added = added_[id] = token;
+    added.id = id;
+    added_ids_[token.content] = id;
+  }
+  return absl::OkStatus();
+}
+
+void TokenTable::SetSpecials(const TokenizerConfig& config) {
+  const auto set = [this](const std::optional<std::string>& text, int32_t* id) {
+    if (text.has_value() && !text->empty()) *id = TokenId(*text).value_or(-1);
+  };
+  set(config.bos_token, &bos_id_);
+  set(config.eos_token, &eos_id_);
+  set(config.pad_token, &pad_id_);
+  for (const int32_t id : config.eos_token_ids) {
+    if (id < vocabulary_) end_ids_.push_back(id);
+  }
+  if (eos_id_ < 0 && config.eos_token_id < vocabulary_) eos_id_ = config.eos_token_id;
+  if (eos_id_ >= 0) end_ids_.push_back(eos_id_);
+  std::sort(end_ids_.begin(), end_ids_.end());
+  end_ids_.erase(std::unique(end_ids_.begin(), end_ids_.end()), end_ids_.end());
+  // A directory without tokenizer.json says so in tokenizer_config.json.
+  if (config.add_bos && bos_id_ >= 0) special_ids_.before = {bos_id_};
+  if (config.add_eos && eos_id_ >= 0) special_ids_.after = {eos_id_};
+}
+
+absl::Status TokenTable::Tabulate(const Normalizer& normalizer) {
+  for (const auto& [token, id] : model_->vocabulary()) {
+    vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
+    decoded_[id] = {token, false};
+  }
+  NormalizedText normalized;
+  for (const auto& [id, token] : added_) {
+    vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
+    normalized.text = token.content;
+    if (token.normalized) {
+      MT_RETURN_IF_ERROR(normalizer.Normalize(token.content, true, false, &normalized));
+    }
+    // As in `tokenizers`, one that is normalized to another text is not left out.
+    decoded_[id] = {std::string(normalized.text),
+                    token.special && normalized.text == token.content};
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TokenTable::CheckSpecialIds(std::string_view file) const {
+  for (const auto* ids : {&special_ids_.before, &special_ids_.after}) {
+    for (const int32_t id : *ids) {
+      if (!decoded_.contains(id)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            ToAbsl(file), ": post_processor adds the id ", id, ", which no token has"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::optional<int32_t> TokenTable::TokenId(std::string_view token) const {
+  if (const auto found = added_ids_.find(token); found != added_ids_.end()) return found->second;
+  const auto found = model_->vocabulary().find(token);
+  if (found == model_->vocabulary().end()) return std::nullopt;
+  return found->second;
+}
+
+const TokenTable::Decoded* TokenTable::Find(int32_t id) const {
+  const auto found = decoded_.find(id);
+  return found == decoded_.end() ? nullptr : &found->second;
+}
+
+}  // namespace megatrain

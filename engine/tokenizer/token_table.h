@@ -1,0 +1,70 @@
+// TokenTable numbers the tokens of a Hugging Face tokenizer: those of its model, those that its
+// files add, and which of them are special.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_TOKEN_TABLE_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_TOKEN_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "engine/tokenizer/added_tokens.h"
+#include "engine/tokenizer/text/text_map.h"
+#include "engine/tokenizer/tokenizer_config.h"
+#include "engine/tokenizer/tokenizer_json.h"
+
+namespace megatrain {
+
+class TokenTable {
+ public:
+  struct Decoded {
+    std::string text;
+    bool special = false;
+  };
+
+  // Reads the tokens of `parts`, which come from `file` and must outlive this, and adds those that
+  // `config` has. Returns InvalidArgument, naming the file, where files give a token another id
+  // than `tokenizers` does, or surround texts with an id that no token has.
+  absl::Status Initialize(const TokenizerJson& parts, std::string_view file,
+                          const TokenizerConfig& config);
+
+  std::optional<int32_t> TokenId(std::string_view token) const;
+  // Returns null if no token has the id.
+  const Decoded* Find(int32_t id) const;
+  // Returns the added tokens by their ids. What is searched for is their Decoded::text, which is
+  // normalized if the token is.
+  const std::map<int32_t, AddedToken>& added() const { return added_; }
+
+  int64_t vocabulary() const { return vocabulary_; }  // the highest id and one
+  // -1 if there is none.
+  int32_t bos_id() const { return bos_id_; }
+  int32_t eos_id() const { return eos_id_; }
+  int32_t pad_id() const { return pad_id_; }
+  const std::vector<int32_t>& end_ids() const { return end_ids_; }  // ascending
+  const SpecialIds& special_ids() const { return special_ids_; }    // around a text
+
+ private:
+  absl::Status Add(const std::vector<AddedToken>& tokens, bool any_id, std::string_view file);
+  absl::Status Tabulate(const Normalizer& normalizer);
+  void SetSpecials(const TokenizerConfig& config);
+  absl::Status CheckSpecialIds(std::string_view file) const;
+
+  const TokenModel* model_ = nullptr;
+  std::map<int32_t, AddedToken> added_;
+  TextMap<int32_t> added_ids_;
+  absl::flat_hash_map<int32_t, Decoded> decoded_;
+  int64_t vocabulary_ = 0;
+  int32_t bos_id_ = -1;
+  int32_t eos_id_ = -1;
+  int32_t pad_id_ = -1;
+  std::vector<int32_t> end_ids_;
+  SpecialIds special_ids_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_TOKEN_TABLE_H_
