@@ -69,6 +69,7 @@ std::string Peculiarities(const ModelDescription& m) {
     add("query_rope", a.query_rope, 0);
     add("key_rope", a.key_rope, 0);
     add("sinks", a.sinks, false);
+    add("value_norm", a.value_norm, false);
     add("activation", static_cast<double>(layer.feed_forward.activation), 0.0);
     add("residual_scale", layer.residual_scale, 1.0);
     if (layer.experts.count > 0) AddExperts(layer.experts, text);
@@ -82,6 +83,7 @@ std::string Peculiarities(const ModelDescription& m) {
     add("interleaved", rope.interleaved, false);
     add("truncate", rope.truncate, true);
     add("position_scale", rope.position_scale, 0.0);
+    add("turning_pairs", static_cast<double>(rope.turning_pairs), 0.0);
     for (const double factor : rope.short_factors) add("short", factor, 0.0);
     for (const double factor : rope.long_factors) add("long", factor, 0.0);
     if (i > 0) {

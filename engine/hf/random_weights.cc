@@ -79,8 +79,9 @@ float InverseNormal(double p) {
 
 void FillRandomWeights(const ModelDescription& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool) {
-  if (tensor.is_norm || tensor.is_bias || tensor.is_buffer) {
-    std::fill(out, out + elements, tensor.is_norm && !config.one_plus_norms ? 1.0f : 0.0f);
+  if (tensor.is_norm || tensor.is_bias || tensor.is_buffer || tensor.is_constant) {
+    const bool one = tensor.is_constant || (tensor.is_norm && !config.one_plus_norms);
+    std::fill(out, out + elements, one ? 1.0f : 0.0f);
     return;
   }
   const uint64_t key = XXH3_64bits_withSeed(tensor.name.data(), tensor.name.size(), seed);

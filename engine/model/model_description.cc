@@ -17,6 +17,9 @@ std::string DescribeRope(const RopeConfig& rope) {
   std::string text =
       absl::StrFormat("%s, theta %g, %d elements of a head%s", RopeTypeName(rope.type), rope.theta,
                       rope.rotary_dim, rope.interleaved ? " in neighbouring pairs" : "");
+  if (rope.type == RopeType::kProportional) {
+    absl::StrAppendFormat(&text, " of which %d turn", 2 * rope.turning_pairs);
+  }
   if (rope.type != RopeType::kDefault) absl::StrAppendFormat(&text, ", factor %g", rope.factor);
   if (rope.position_scale > 0) {
     absl::StrAppendFormat(&text, ", growing by %g ln(1 + floor(position / %d))",
@@ -42,6 +45,8 @@ std::string DescribeAttention(const AttentionDescription& a) {
   if (a.softcap > 0) traits.push_back(absl::StrFormat("scores capped at %g", a.softcap));
   if (a.qk_norm == QkNorm::kHead) traits.push_back("norms of each query and key head");
   if (a.qk_norm == QkNorm::kFull) traits.push_back("norms of all queries and all keys");
+  if (a.value_norm) traits.push_back("norms of each value head, without a weight");
+  if (a.values_are_keys) traits.push_back("values are the projected keys");
   if (a.sinks) traits.push_back("a sink of each head");
   if (a.qkv_bias) traits.push_back("bias of q, k, v");
   if (a.output_bias) traits.push_back("bias of o");
@@ -146,6 +151,8 @@ const char* RopeTypeName(RopeType type) {
       return "yarn";
     case RopeType::kLongrope:
       return "longrope";
+    case RopeType::kProportional:
+      return "proportional";
   }
   return "";
 }
@@ -241,7 +248,7 @@ std::string DescribeModel(const ModelDescription& model) {
                     "\n    ",
                     layer->experts.count > 0 ? DescribeExperts(layer->experts)
                                              : DescribeFeedForward(layer->feed_forward),
-                    "\n");
+                    layer->output_scale ? "\n  x *= layer_scalar" : "", "\n");
   }
   absl::StrAppend(&text, "head: norm", model.one_plus_norms ? " (all norms times 1 + weight)" : "",
                   ", ", model.tied_embeddings ? "the embedding's matrix" : "a matrix of its own");

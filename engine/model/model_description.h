@@ -13,7 +13,7 @@
 
 namespace megatrain {
 
-enum class RopeType { kDefault, kLinear, kLlama3, kYarn, kLongrope };
+enum class RopeType { kDefault, kLinear, kLlama3, kYarn, kLongrope, kProportional };
 // Returns transformers' name: "default".
 const char* RopeTypeName(RopeType type);
 
@@ -23,7 +23,7 @@ struct RopeConfig {
   int64_t rotary_dim = 0;    // the first elements of a head, which are rotated; even
   bool interleaved = false;  // pairs are (2 i, 2 i + 1), not (i, i + rotary_dim / 2)
   double theta = 10000.0;
-  double factor = 1.0;                 // linear, llama3, yarn, longrope
+  double factor = 1.0;                 // linear, llama3, yarn, longrope, proportional
   double low_frequency_factor = 1.0;   // llama3
   double high_frequency_factor = 4.0;  // llama3
   int64_t original_positions = 0;      // llama3, yarn, longrope: original_max_position_embeddings
@@ -31,7 +31,8 @@ struct RopeConfig {
   double beta_slow = 1.0;              // yarn
   // yarn, longrope: multiplies cosine and sine; 0 = the type's own default (rope.h).
   double attention_factor = 0.0;
-  bool truncate = true;  // yarn: round the corrected range to whole dimensions
+  bool truncate = true;       // yarn: round the corrected range to whole dimensions
+  int64_t turning_pairs = 0;  // proportional: the first pairs; the angles of the others are 0
   // longrope, [rotary_dim / 2]: frequencies are divided by the first list where sequences have up
   // to original_positions tokens, by the second where they may be longer. It is
   // data.sequence_length that counts in training, and the longest prompt with its answer in
@@ -63,6 +64,9 @@ struct AttentionDescription {
   bool output_bias = false;
   bool fused_qkv = false;  // on disk self_attn.qkv_proj, else q_proj, k_proj and v_proj
   QkNorm qk_norm = QkNorm::kNone;
+  bool value_norm = false;  // each head of values is normed, without a weight; needs a QkNorm
+  // Values are the projected keys, before the keys' norm and rotation; needs a value_norm.
+  bool values_are_keys = false;
   // Indices in ModelDescription::ropes; -1: not rotated.
   int query_rope = 0;
   int key_rope = 0;
@@ -70,6 +74,8 @@ struct AttentionDescription {
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t qkv_width() const { return q_width() + 2 * kv_width(); }
+  // The elements of a token that are projected.
+  int64_t projected_width() const { return q_width() + (values_are_keys ? 1 : 2) * kv_width(); }
   friend bool operator==(const AttentionDescription&, const AttentionDescription&) = default;
 };
 
@@ -157,11 +163,16 @@ struct LayerDescription {
   FeedForwardDescription feed_forward;  // intermediate is 0 if the layer has experts
   ExpertsDescription experts;           // count is 0 if it has none
   double residual_scale = 1.0;          // 1 where there are post-norms
+  // The stream after the layer is multiplied by `layer_scalar`, which is not trained.
+  bool output_scale = false;
 
   AttentionKind attention_kind() const { return AttentionKind::kSoftmax; }
   // The elements of a token that the first half projects from its input, and those that it projects
   // back: queries, keys and values, and attention's result.
-  int64_t projected_width() const { return attention.qkv_width(); }
+  int64_t projected_width() const { return attention.projected_width(); }
+  // The elements of a token that the gradient by the projected ones takes while it is computed:
+  // that by values is apart from that by keys.
+  int64_t projected_gradient_width() const { return attention.qkv_width(); }
   int64_t mixed_width() const { return attention.q_width(); }
 
   friend bool operator==(const LayerDescription&, const LayerDescription&) = default;

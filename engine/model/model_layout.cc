@@ -12,8 +12,11 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// A bias is initialised to 0; transformers initialises that of a router like a matrix.
-enum class Role { kMatrix, kNorm, kBias, kRouterBias, kBuffer };
+// A bias is initialised to 0; transformers initialises that of a router like a matrix. kConstant is
+// a scale that is never trained.
+enum class Role { kMatrix, kNorm, kBias, kRouterBias, kBuffer, kConstant };
+
+bool IsNeverTrained(Role role) { return role == Role::kBuffer || role == Role::kConstant; }
 
 struct Part {
   std::string name;
@@ -32,7 +35,7 @@ struct Group {
 using Traits = absl::FunctionRef<TensorTraits(const std::string& name)>;
 
 bool IsFrozen(const Group& group, Traits traits) {
-  return group.role == Role::kBuffer ||
+  return IsNeverTrained(group.role) ||
          std::all_of(group.parts.begin(), group.parts.end(),
                      [&](const Part& part) { return traits(part.name).frozen; });
 }
@@ -58,11 +61,13 @@ void Append(const Group& group, Traits traits, TileLayout& tile) {
     tensor.is_norm = group.role == Role::kNorm;
     tensor.is_bias = group.role == Role::kBias;
     tensor.is_buffer = group.role == Role::kBuffer;
-    const TensorTraits chosen = tensor.is_buffer ? TensorTraits() : traits(part.name);
-    tensor.frozen = chosen.frozen || tensor.is_buffer;
+    tensor.is_constant = group.role == Role::kConstant;
+    const bool never = IsNeverTrained(group.role);
+    const TensorTraits chosen = never ? TensorTraits() : traits(part.name);
+    tensor.frozen = chosen.frozen || never;
     tensor.rates = chosen.rates;
     tile.elements += tensor.tile_elements();
-    if (!tensor.is_buffer) tile.parameters += tensor.elements;
+    if (!never) tile.parameters += tensor.elements;
     tile.tensors.push_back(std::move(tensor));
   }
 }
@@ -98,16 +103,15 @@ class LayerTile {
       Matrix({{"self_attn.qkv_proj.weight", {a.qkv_width(), hidden_}}}, &o_.in_projection);
       if (a.qkv_bias) Bias({{"self_attn.qkv_proj.bias", {a.qkv_width()}}}, &o_.in_projection_bias);
     } else {
-      Matrix({{"self_attn.q_proj.weight", {q, hidden_}},
-              {"self_attn.k_proj.weight", {kv, hidden_}},
-              {"self_attn.v_proj.weight", {kv, hidden_}}},
-             &o_.in_projection);
-      if (a.qkv_bias) {
-        Bias({{"self_attn.q_proj.bias", {q}},
-              {"self_attn.k_proj.bias", {kv}},
-              {"self_attn.v_proj.bias", {kv}}},
-             &o_.in_projection_bias);
+      std::vector<Part> matrices = {{"self_attn.q_proj.weight", {q, hidden_}},
+                                    {"self_attn.k_proj.weight", {kv, hidden_}}};
+      std::vector<Part> biases = {{"self_attn.q_proj.bias", {q}}, {"self_attn.k_proj.bias", {kv}}};
+      if (!a.values_are_keys) {
+        matrices.push_back({"self_attn.v_proj.weight", {kv, hidden_}});
+        biases.push_back({"self_attn.v_proj.bias", {kv}});
       }
+      Matrix(std::move(matrices), &o_.in_projection);
+      if (a.qkv_bias) Bias(std::move(biases), &o_.in_projection_bias);
     }
     if (a.qk_norm != QkNorm::kNone) {
       const bool full = a.qk_norm == QkNorm::kFull;
@@ -126,6 +130,7 @@ class LayerTile {
     Norm(d_.feed_forward_norms.norm, hidden_, &o_.feed_forward_norm);
     GatedUnit("mlp", d_.feed_forward.intermediate, d_.feed_forward.fused_gate_up);
     Norm(d_.feed_forward_norms.post_norm, hidden_, &o_.feed_forward_post_norm);
+    if (d_.output_scale) Add(Role::kConstant, {{"layer_scalar", {1}}}, &o_.output_scale);
     return *this;
   }
 

@@ -40,12 +40,15 @@ struct TensorSpec {
   bool is_norm = false;  // initialised to 1, or to 0 if the model's norms multiply by 1 + weight
   bool is_bias = false;  // initialised to 0
   bool frozen = false;   // not trained
+  // A factor that is never trained. It is initialised to 1 and has the weights' type.
+  bool is_constant = false;
   // Values that are never trained and need FP32 in every precision (a router's correction). They
   // lie in the weights as FP32, from a multiple of 128 elements on, so that they take twice
   // `elements` of a BF16 tile; that much is reserved in every tile.
   bool is_buffer = false;
   int rates = 0;  // the index of its learning rate and weight decay (AdamWStep::rates)
 
+  bool is_never_trained() const { return is_buffer || is_constant; }
   const std::string& name_on_disk() const { return wrapped_name.empty() ? name : wrapped_name; }
   // Returns the elements of the tile that it takes.
   int64_t tile_elements() const { return is_buffer ? 2 * elements : elements; }
@@ -77,6 +80,7 @@ struct LayerOffsets {
   int64_t down = -1;                    // [hidden, intermediate]
   int64_t feed_forward_post_norm = -1;  // [hidden]
   int64_t sinks = -1;                   // [heads]
+  int64_t output_scale = -1;            // [1], never trained
   // kRouter, where gate_up and down are those of the shared expert.
   int64_t router = -1;             // [experts, hidden]
   int64_t router_bias = -1;        // [experts]

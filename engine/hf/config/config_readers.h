@@ -71,7 +71,11 @@ struct RopeDefaults {
   // For families that rotate kinds of layers differently: the kind, which has an object of its own
   // in rope_parameters. An older rope_scaling is for full_attention alone.
   std::string layer_type = "";
+  int64_t head_dim = 0;       // of these layers; 0: that of the first
+  bool proportional = false;  // the type "proportional" is allowed
 };
+// Returns the pairs of a head that turn where `fraction` of it does.
+int64_t TurningPairs(double fraction, int64_t head_dim);
 // Reads RoPE's settings: the object rope_scaling or rope_parameters, with what stands beside it.
 RopeConfig ReadRope(JsonFields& fields, const ModelDescription& model,
                     const RopeDefaults& defaults = {});

@@ -14,8 +14,10 @@ void Place(const AttentionDescription& a, int64_t e, int64_t t, TensorCursor& wh
            TensorCursor& cheap, SoftmaxActivations& to) {
   if (a.qk_norm == QkNorm::kHead) whole.Take(&to.qk_rstd, t * (a.heads + a.kv_heads) * 4);
   if (a.qk_norm == QkNorm::kFull) whole.Take(&to.qk_rstd, t * 2 * 4);
+  if (a.value_norm) whole.Take(&to.value_rstd, t * a.kv_heads * 4);
   whole.Take(&to.lse, a.heads * t * 4);
-  if (a.qk_norm != QkNorm::kNone) cheap.Take(&to.qk_rotated, t * (a.q_width() + a.kv_width()) * e);
+  const int64_t rotated = a.value_norm ? a.qkv_width() : a.q_width() + a.kv_width();
+  if (a.qk_norm != QkNorm::kNone) cheap.Take(&to.qk_rotated, t * rotated * e);
 }
 
 // The one list of tensors and sizes; cursors may lack a base, then only sizes are counted.

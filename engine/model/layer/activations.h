@@ -42,10 +42,13 @@ struct TensorCursor {
 // Those of SoftmaxAttention.
 struct SoftmaxActivations {
   // Kept from kCheapRecomputed on.
-  float* qk_rstd = nullptr;  // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]
-  float* lse = nullptr;      // [heads, t]
+  float* qk_rstd = nullptr;     // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]
+  float* value_rstd = nullptr;  // [t, kv_heads]; with a value_norm only
+  float* lse = nullptr;         // [heads, t]
   // Kept at kEverything.
-  void* qk_rotated = nullptr;  // T [t, heads + kv_heads, head_dim]; with a QkNorm only
+  // T [t, heads + kv_heads, head_dim]; with a QkNorm only. A value_norm puts the normed values
+  // beside them: [t, heads + 2 kv_heads, head_dim].
+  void* qk_rotated = nullptr;
 };
 
 struct LayerActivations {
@@ -53,7 +56,7 @@ struct LayerActivations {
   // Kept from kCheapRecomputed on.
   float* attention_rstd = nullptr;  // [t]; of attention's norm
   // T [t, projected_width]; of SoftmaxAttention [t, heads + 2 kv_heads, head_dim], where q and k
-  // are rotated unless there is a QkNorm.
+  // are rotated unless there is a QkNorm. Without values if these are the keys.
   void* projected = nullptr;
   void* mixed = nullptr;  // T [t, mixed_width]
   SoftmaxActivations softmax;
@@ -75,8 +78,10 @@ struct LayerActivations {
 
 // Device memory that the backward pass needs besides the activations.
 struct LayerBackwardScratch {
-  void* dmixed = nullptr;      // T [t, mixed_width]
-  void* dprojected = nullptr;  // T [t, projected_width]
+  void* dmixed = nullptr;  // T [t, mixed_width]
+  // T [t, projected_width]; with what the part that mixes tokens needs behind it, so that there are
+  // projected_gradient_width elements a token.
+  void* dprojected = nullptr;
   // Has AttentionWorkspaceBytes. It may be the memory of a chunk's activations, which are not in
   // use when the gradient passes through the part that mixes tokens.
   void* workspace = nullptr;

@@ -25,7 +25,7 @@ LayerBackwardWidths BackwardWidths(const ModelDescription& model) {
   LayerBackwardWidths widths;
   for (const LayerDescription& layer : model.layers) {
     widths.mixed = std::max(widths.mixed, layer.mixed_width());
-    widths.projected = std::max(widths.projected, layer.projected_width());
+    widths.projected = std::max(widths.projected, layer.projected_gradient_width());
   }
   return widths;
 }
@@ -53,7 +53,8 @@ absl::Status DecoderLayerForward(const LayerContext& context, const void* weight
   MT_RETURN_IF_ERROR(AttentionForward(layer, x));
   return layer.ForChunks([&](const Chunk& chunk) {
     MT_RETURN_IF_ERROR(AttentionOutput(layer, chunk, x, layer.Middle(chunk)));
-    return MlpForward(layer, chunk, y);
+    MT_RETURN_IF_ERROR(MlpForward(layer, chunk, y));
+    return layer.ScaleOutput(chunk, layer.Rows(y, chunk, layer.hidden));
   });
 }
 
@@ -87,6 +88,7 @@ absl::Status DecoderLayerBackward(const LayerContext& context, const void* weigh
       MT_RETURN_IF_ERROR(AttentionOutput(layer, chunk, x, layer.Middle(chunk)));
     }
     if (has_mlp) {
+      MT_RETURN_IF_ERROR(layer.ScaleOutput(chunk, dh_rows));
       MT_RETURN_IF_ERROR(RecomputeMlp(layer, chunk));
       MT_RETURN_IF_ERROR(MlpBackward(layer, chunk, dh_rows, gradient_of(chunk)));
     }

@@ -36,13 +36,13 @@ struct Sizes {
         limit > 0 && limit < s.sequence_length ? static_cast<double>(limit) : sequence;
     pair_product_flops = tokens * (window - window * window / (2 * sequence)) * 2 * q;
   }
-  double qkv() const { return q + 2 * kv; }
+  double projected() const { return static_cast<double>(layer.attention.projected_width()); }
   // Of a layer with experts only the half with attention is counted here (expert_work.h).
   bool dense() const { return layer.experts.count == 0; }
   bool qk_norm() const { return layer.attention.qk_norm != QkNorm::kNone; }
   // Parameters of the products of a layer, without its last one.
   double layer_matrices_but_down() const {
-    return hidden * qkv() + q * hidden + 2 * hidden * intermediate;
+    return hidden * projected() + q * hidden + 2 * hidden * intermediate;
   }
   double down() const { return hidden * intermediate; }
   // The layer's norms of the residual stream, and of what is added to it.
@@ -91,9 +91,21 @@ LayerWork Rope(const Sizes& s) {
   return (a.query_rope < 0 ? LayerWork{} : Pass(s, 2 * s.q)) +
          (a.key_rope < 0 ? LayerWork{} : Pass(s, 2 * s.kv));
 }
-// Queries' and keys': read and written, apart.
-LayerWork HeadNorms(const Sizes& s) { return Pass(s, 2 * (s.q + s.kv), 2); }
-LayerWork HeadNormsBackward(const Sizes& s) { return Pass(s, 3 * (s.q + s.kv), 2 * kSplitSum); }
+// Queries' and keys', and perhaps values': read and written, apart.
+LayerWork HeadNorms(const Sizes& s) {
+  const LayerWork norms = Pass(s, 2 * (s.q + s.kv), 2);
+  return s.layer.attention.value_norm ? norms + Pass(s, 2 * s.kv) : norms;
+}
+LayerWork HeadNormsBackward(const Sizes& s) {
+  const AttentionDescription& a = s.layer.attention;
+  const LayerWork norms = Pass(s, 3 * (s.q + s.kv), 2 * kSplitSum);
+  // Values that are the keys add to the keys' gradient.
+  return a.value_norm ? norms + Pass(s, (a.values_are_keys ? 4 : 3) * s.kv) : norms;
+}
+// The factor of the layer's result, or of the gradient by it.
+LayerWork OutputScale(const Sizes& s) {
+  return s.layer.output_scale ? Pass(s, 2 * s.hidden) : LayerWork{};
+}
 
 LayerWork PrepareQueriesAndKeys(const Sizes& s) {
   return s.qk_norm() ? HeadNorms(s) + Rope(s) : Rope(s);
@@ -103,7 +115,7 @@ LayerWork PrepareQueriesAndKeys(const Sizes& s) {
 LayerWork AttentionForward(const Sizes& s) {
   // Scores, and the values weighted by them.
   const LayerWork attention = {.attention_forward_flops = 2 * s.pair_product_flops, .launches = 1};
-  return NormIf(s, s.layer.attention_norms.norm) + Products(s, s.hidden * s.qkv(), 1) +
+  return NormIf(s, s.layer.attention_norms.norm) + Products(s, s.hidden * s.projected(), 1) +
          PrepareQueriesAndKeys(s) + attention;
 }
 
@@ -163,7 +175,7 @@ LayerWork DecoderLayerForwardWork(const WorkShape& shape) {
   const Sizes s(shape);
   if (!s.dense()) return InChunks(shape, AttentionForward(s) + ToGateUp(s));
   return InChunks(shape, AttentionForward(s) + ToGateUp(s) + Glu(s) +
-                             Branch(s, s.down(), s.layer.feed_forward_norms));
+                             Branch(s, s.down(), s.layer.feed_forward_norms) + OutputScale(s));
 }
 
 LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
@@ -194,14 +206,14 @@ LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   const double matrices = s.layer_matrices_but_down() + s.down();
   // Each of the four matrices has a gradient by the input and one by the weight.
   LayerWork work = 2 * Products(s, matrices, 4) + GluBackward(s) + s.norms() * NormBackward(s) +
-                   s.post_norms() * PostNormBackward(s) + Rope(s);
+                   s.post_norms() * PostNormBackward(s) + Rope(s) + OutputScale(s);
   // Without a norm before a half, its product adds to the residual stream's gradient.
   work += ((s.dense() ? 2 : 1) - s.norms()) * Pass(s, s.hidden, 0);
   // Scores once more, then the gradients by probabilities, values, queries and keys.
   work += {.attention_backward_flops = 5 * s.pair_product_flops,
            .launches = kAttentionBackwardLaunches};
   if (s.qk_norm()) work += HeadNormsBackward(s);
-  if (s.layer.attention.qkv_bias) work += Pass(s, s.qkv(), kSplitSum);
+  if (s.layer.attention.qkv_bias) work += Pass(s, s.projected(), kSplitSum);
   if (s.layer.attention.output_bias) work += Pass(s, s.hidden, kSplitSum);
   work = InChunks(shape, work);
   work.device_bytes += SumBytes(matrices, Chunks(shape.tokens, shape.layer_chunk_tokens), first);

@@ -8,57 +8,88 @@ namespace {
 
 int64_t QWidth(const BoundLayer& l) { return l.d.attention.q_width(); }
 int64_t KvWidth(const BoundLayer& l) { return l.d.attention.kv_width(); }
-int64_t QkvWidth(const BoundLayer& l) { return l.d.attention.qkv_width(); }
+int64_t ProjectedWidth(const BoundLayer& l) { return l.d.attention.projected_width(); }
 
 bool HasQkNorm(const BoundLayer& l) { return l.d.attention.qk_norm != QkNorm::kNone; }
 // Where attention reads q and k: rotated in place, or (with a QkNorm) beside the raw ones.
 void* Queries(const BoundLayer& l) { return HasQkNorm(l) ? l.a.softmax.qk_rotated : l.a.projected; }
 int64_t QueryKeyStride(const BoundLayer& l) {
-  return HasQkNorm(l) ? QWidth(l) + KvWidth(l) : QkvWidth(l);
+  if (l.d.attention.value_norm) return l.d.attention.qkv_width();
+  return HasQkNorm(l) ? QWidth(l) + KvWidth(l) : ProjectedWidth(l);
+}
+// Where attention reads v: in place, or (with a value_norm) beside q and k.
+void* Values(const BoundLayer& l) {
+  return l.Offset(l.d.attention.value_norm ? Queries(l) : l.a.projected, QWidth(l) + KvWidth(l));
+}
+int64_t ValueStride(const BoundLayer& l) {
+  return l.d.attention.value_norm ? QueryKeyStride(l) : ProjectedWidth(l);
+}
+// Where attention writes the gradient by v: to the columns of values, or (if these are the keys)
+// behind the gradients by all queries and keys.
+void* ValueGradient(const BoundLayer& l, const LayerBackwardScratch& scratch) {
+  const int64_t columns = QWidth(l) + KvWidth(l);
+  return l.Offset(scratch.dprojected,
+                  l.d.attention.values_are_keys ? l.batch.tokens * columns : columns);
+}
+int64_t ValueGradientStride(const BoundLayer& l) {
+  return l.d.attention.values_are_keys ? KvWidth(l) : ProjectedWidth(l);
 }
 
-// q or k of all tokens, which their norm reads and writes.
+// q, k or v of all tokens, which their norm reads and writes.
 struct Heads {
   int64_t groups, width;  // the elements of a row that are normed together
-  int64_t begin;          // elements before them in a row
-  int64_t weight;         // offset in the tile
+  int64_t begin;          // elements before them in a projected row
+  int64_t end;            // elements before them in a row that attention reads
+  int64_t weight;         // offset in the tile; -1: none
   float* rstd;            // [tokens, groups]
 };
 Heads QueryHeads(const BoundLayer& l) {
   const AttentionDescription& a = l.d.attention;
   const bool full = a.qk_norm == QkNorm::kFull;
-  return {full ? 1 : a.heads, full ? QWidth(l) : a.head_dim, 0, l.o.q_norm, l.a.softmax.qk_rstd};
+  return {full ? 1 : a.heads, full ? QWidth(l) : a.head_dim, 0, 0, l.o.q_norm, l.a.softmax.qk_rstd};
 }
 Heads KeyHeads(const BoundLayer& l) {
   const AttentionDescription& a = l.d.attention;
   const bool full = a.qk_norm == QkNorm::kFull;
-  return {full ? 1 : a.kv_heads, full ? KvWidth(l) : a.head_dim, QWidth(l), l.o.k_norm,
+  return {full ? 1 : a.kv_heads,
+          full ? KvWidth(l) : a.head_dim,
+          QWidth(l),
+          QWidth(l),
+          l.o.k_norm,
           l.a.softmax.qk_rstd + l.batch.tokens * QueryHeads(l).groups};
+}
+Heads ValueHeads(const BoundLayer& l) {
+  const AttentionDescription& a = l.d.attention;
+  const int64_t keys = QWidth(l), values = QWidth(l) + KvWidth(l);
+  return {a.kv_heads, a.head_dim, a.values_are_keys ? keys : values,
+          values,     -1,         l.a.softmax.value_rstd};
 }
 
 absl::Status HeadNorm(const BoundLayer& l, const Chunk& chunk, const Heads& h) {
   RmsNormArgs args =
-      l.NormArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, QkvWidth(l)), h.begin), h.weight,
-                 l.Offset(l.Rows(Queries(l), chunk, QueryKeyStride(l)), h.begin),
+      l.NormArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, ProjectedWidth(l)), h.begin),
+                 h.weight, l.Offset(l.Rows(Queries(l), chunk, QueryKeyStride(l)), h.end),
                  h.rstd + chunk.begin * h.groups);
   args.groups = h.groups;
   args.width = h.width;
-  args.x_stride = QkvWidth(l);
+  args.x_stride = ProjectedWidth(l);
   args.y_stride = QueryKeyStride(l);
   return l.kernels.RmsNorm(l.stream, args);
 }
 
-// Works in place on `dqkv`, the chunk's rows.
-absl::Status HeadNormBackward(const BoundLayer& l, const Chunk& chunk, const Heads& h, void* dqkv,
+// Computes the gradient by the chunk's projected rows, `dprojected`, from `dy`, that by the norm's
+// result, which may be the same rows. With `add` it is added to what is there.
+absl::Status HeadNormBackward(const BoundLayer& l, const Chunk& chunk, const Heads& h,
+                              const void* dy, int64_t dy_stride, void* dprojected, bool add,
                               const TileGradient& gradient) {
-  void* const dy = l.Offset(dqkv, h.begin);
-  RmsNormBackwardArgs args =
-      l.NormBackwardArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, QkvWidth(l)), h.begin),
-                         h.weight, h.rstd + chunk.begin * h.groups, dy, dy, gradient);
+  RmsNormBackwardArgs args = l.NormBackwardArgs(
+      chunk, l.Offset(l.Rows(l.a.projected, chunk, ProjectedWidth(l)), h.begin), h.weight,
+      h.rstd + chunk.begin * h.groups, dy, l.Offset(dprojected, h.begin), gradient);
   args.groups = h.groups;
   args.width = h.width;
-  args.x_stride = args.dy_stride = args.dx_stride = QkvWidth(l);
-  args.accumulate = false;
+  args.dy_stride = dy_stride;
+  args.x_stride = args.dx_stride = ProjectedWidth(l);
+  args.accumulate = add;
   return l.kernels.RmsNormBackward(l.stream, args);
 }
 
@@ -115,8 +146,8 @@ AttentionArgs Attention(const BoundLayer& l) {
   args.q_stride = QueryKeyStride(l);
   args.k = l.Offset(Queries(l), QWidth(l));
   args.k_stride = QueryKeyStride(l);
-  args.v = l.Offset(l.a.projected, QWidth(l) + KvWidth(l));
-  args.v_stride = QkvWidth(l);
+  args.v = Values(l);
+  args.v_stride = ValueStride(l);
   args.out = l.a.mixed;
   args.lse = l.a.softmax.lse;
   return args;
@@ -160,8 +191,9 @@ AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackward
   args.dout = scratch.dmixed;
   args.dq = scratch.dprojected;
   args.dk = l.Offset(scratch.dprojected, QWidth(l));
-  args.dv = l.Offset(scratch.dprojected, QWidth(l) + KvWidth(l));
-  args.dq_stride = args.dk_stride = args.dv_stride = QkvWidth(l);
+  args.dv = ValueGradient(l, scratch);
+  args.dq_stride = args.dk_stride = ProjectedWidth(l);
+  args.dv_stride = ValueGradientStride(l);
   args.workspace = scratch.workspace;
   args.workspace_bytes = scratch.workspace_bytes;
   return args;
@@ -174,6 +206,7 @@ absl::Status SoftmaxAttention::Prepare(const BoundLayer& l, const Chunk& chunk) 
     MT_RETURN_IF_ERROR(HeadNorm(l, chunk, QueryHeads(l)));
     MT_RETURN_IF_ERROR(HeadNorm(l, chunk, KeyHeads(l)));
   }
+  if (l.d.attention.value_norm) MT_RETURN_IF_ERROR(HeadNorm(l, chunk, ValueHeads(l)));
   return Rotate(l, chunk, l.Rows(Queries(l), chunk, QueryKeyStride(l)), QueryKeyStride(l),
                 /*inverse=*/false);
 }
@@ -201,11 +234,18 @@ absl::Status SoftmaxAttention::MixBackward(const BoundLayer& l, const LayerBackw
 absl::Status SoftmaxAttention::PrepareBackward(const BoundLayer& l, const Chunk& chunk,
                                                const LayerBackwardScratch& scratch,
                                                const TileGradient& gradient) const {
-  void* const dqkv = l.Rows(scratch.dprojected, chunk, QkvWidth(l));
-  MT_RETURN_IF_ERROR(Rotate(l, chunk, dqkv, QkvWidth(l), /*inverse=*/true));
+  const int64_t width = ProjectedWidth(l);
+  void* const rows = l.Rows(scratch.dprojected, chunk, width);
+  MT_RETURN_IF_ERROR(Rotate(l, chunk, rows, width, /*inverse=*/true));
   if (!HasQkNorm(l)) return absl::OkStatus();
-  MT_RETURN_IF_ERROR(HeadNormBackward(l, chunk, QueryHeads(l), dqkv, gradient));
-  return HeadNormBackward(l, chunk, KeyHeads(l), dqkv, gradient);
+  for (const Heads& h : {QueryHeads(l), KeyHeads(l)}) {
+    MT_RETURN_IF_ERROR(HeadNormBackward(l, chunk, h, l.Offset(rows, h.begin), width, rows,
+                                        /*add=*/false, gradient));
+  }
+  if (!l.d.attention.value_norm) return absl::OkStatus();
+  const int64_t stride = ValueGradientStride(l);
+  return HeadNormBackward(l, chunk, ValueHeads(l), l.Rows(ValueGradient(l, scratch), chunk, stride),
+                          stride, rows, /*add=*/l.d.attention.values_are_keys, gradient);
 }
 
 int64_t SoftmaxAttention::WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,

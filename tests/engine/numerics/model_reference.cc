@@ -64,12 +64,36 @@ BatchReference ReadBatchReference(const nlohmann::json& json, const char* errors
 }  // namespace
 
 std::vector<std::string> ReferenceFamilies() {
-  return {"llama",    "llama_tied",     "llama3",          "llama_linear",    "llama_yarn",
-          "qwen2",    "qwen3",          "mistral",         "qwen2_window",    "ministral3",
-          "smollm3",  "phi3",           "granite",         "olmo2",           "olmo3",
-          "glm4",     "gemma2",         "gemma3",          "exaone4",         "seed_oss",
-          "ernie4_5", "mixtral",        "qwen3_moe",       "qwen3_moe_plain", "gpt_oss",
-          "glm4_moe", "gemma3_wrapper", "mistral3_wrapper"};
+  return {"llama",
+          "llama_tied",
+          "llama3",
+          "llama_linear",
+          "llama_yarn",
+          "qwen2",
+          "qwen3",
+          "mistral",
+          "qwen2_window",
+          "ministral3",
+          "smollm3",
+          "phi3",
+          "granite",
+          "olmo2",
+          "olmo3",
+          "glm4",
+          "gemma2",
+          "gemma3",
+          "exaone4",
+          "seed_oss",
+          "ernie4_5",
+          "mixtral",
+          "qwen3_moe",
+          "qwen3_moe_plain",
+          "gpt_oss",
+          "glm4_moe",
+          "gemma4",
+          "gemma3_wrapper",
+          "mistral3_wrapper",
+          "gemma4_wrapper"};
 }
 
 std::string ReadBytes(const std::string& path) {

@@ -15,8 +15,8 @@ namespace megatrain::cuda {
 inline constexpr int kAttentionSide = 16;
 inline constexpr int kAttentionThreads = kAttentionSide * kAttentionSide;
 
-// kDim is the largest head size, kTile the number of rows of a tile. Four tiles fit into the shared
-// memory of every device from sm_80 on.
+// kDim is the largest head size, kTile the number of rows of a tile. The gradients' three tiles fit
+// into the shared memory of every device from sm_80 on: 97.3 KiB of 99 for heads of 512.
 template <int kDimMax, int kTileRows>
 struct AttentionShape {
   static constexpr int kDim = kDimMax;
@@ -111,6 +111,7 @@ int WithAttentionShape(int64_t head_dim, const Run& run) {
   if (head_dim <= 64) return run.template operator()<AttentionShape<64, 32>>();
   if (head_dim <= 128) return run.template operator()<AttentionShape<128, 32>>();
   if (head_dim <= 256) return run.template operator()<AttentionShape<256, 16>>();
+  if (head_dim <= 512) return run.template operator()<AttentionShape<512, 16>>();
   return kInvalidValue;
 }
 

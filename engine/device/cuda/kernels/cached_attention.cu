@@ -123,6 +123,7 @@ int LaunchAttention(const Queue& queue, const CachedAttentionArgs& args) {
   if (args.head_dim <= 2 * kWarp) return launch(CachedAttentionKernel<T, 2>);
   if (args.head_dim <= 4 * kWarp) return launch(CachedAttentionKernel<T, 4>);
   if (args.head_dim <= 8 * kWarp) return launch(CachedAttentionKernel<T, 8>);
+  if (args.head_dim <= 16 * kWarp) return launch(CachedAttentionKernel<T, 16>);
   return kInvalidValue;
 }
 
