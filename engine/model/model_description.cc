@@ -45,7 +45,7 @@ std::string DescribeAttention(const AttentionDescription& a) {
   if (a.softcap > 0) traits.push_back(absl::StrFormat("scores capped at %g", a.softcap));
   if (a.qk_norm == QkNorm::kHead) traits.push_back("norms of each query and key head");
   if (a.qk_norm == QkNorm::kFull) traits.push_back("norms of all queries and all keys");
-  if (a.value_norm) traits.push_back("norms of each value head, without a weight");
+  if (a.value_norm) traits.push_back("norms of each value head (no weight)");
   if (a.values_are_keys) traits.push_back("values are the projected keys");
   if (a.sinks) traits.push_back("a sink of each head");
   if (a.qkv_bias) traits.push_back("bias of q, k, v");

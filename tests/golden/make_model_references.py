@@ -281,11 +281,11 @@ FAMILIES = {
                                                          rope_theta=1000000.0, factor=8.0),
                                      sliding_attention=dict(rope_type="default",
                                                             rope_theta=10000.0))),
-    # `published`: keys of published models, which transformers saves in per_layer_config.
+    # `published`: keys of published models, which transformers saves in per_layer_config. The ids of
+    # images and sounds are beyond the vocabulary: the wrapper replaces their embeddings.
     "gemma4_wrapper": dict(cls=Gemma4TextConfig, stored="BF16", style="new", wrapper=Gemma4Config,
                            published=dict(global_head_dim=24, num_global_key_value_heads=None),
-                           around=dict(image_token_id=130, boi_token_id=128, eoi_token_id=129,
-                                       vision_config=dict(hidden_size=12, intermediate_size=20,
+                           around=dict(vision_config=dict(hidden_size=12, intermediate_size=20,
                                                           num_hidden_layers=1, head_dim=6,
                                                           num_attention_heads=2,
                                                           num_key_value_heads=2, patch_size=4,
