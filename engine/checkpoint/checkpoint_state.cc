@@ -80,6 +80,7 @@ std::string Peculiarities(const ModelDescription& m) {
     add("key_rope", a.key_rope, 0);
     add("sinks", a.sinks, false);
     add("output_gate", a.output_gate, false);
+    add("value_norm", a.value_norm, false);
     add("activation", static_cast<double>(layer.feed_forward.activation), 0.0);
     add("residual_scale", layer.residual_scale, 1.0);
     if (layer.experts.count > 0) AddExperts(layer.experts, text);
@@ -93,6 +94,7 @@ std::string Peculiarities(const ModelDescription& m) {
     add("interleaved", rope.interleaved, false);
     add("truncate", rope.truncate, true);
     add("position_scale", rope.position_scale, 0.0);
+    add("turning_pairs", static_cast<double>(rope.turning_pairs), 0.0);
     for (const double factor : rope.short_factors) add("short", factor, 0.0);
     for (const double factor : rope.long_factors) add("long", factor, 0.0);
     if (i > 0) {

@@ -37,6 +37,8 @@ class KernelSizes {
  public:
   virtual ~KernelSizes() = default;
 
+  // Returns the largest head size that attention takes.
+  virtual int64_t HeadDimMax() const = 0;
   // Returns the device bytes that AttentionBackward must be given for a shape. They depend on the
   // shape alone. They are linear in tokens, except that a library may take up to 1 GiB.
   virtual int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const = 0;

@@ -79,6 +79,9 @@ class Kernels : public KernelSizes {
   // Rounds x[n] to BF16 (nearest even) into the first 2 n bytes of the same memory.
   virtual absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) = 0;
   virtual absl::Status Zero(Stream& stream, void* x, int64_t bytes) = 0;
+  // Computes x[i] *= *factor for n elements; x and *factor have `dtype`. Products are rounded once.
+  virtual absl::Status Scale(Stream& stream, DType dtype, void* x, int64_t n,
+                             const void* factor) = 0;
   // Computes the same bits as AdamWUpdateSpan. `stream` may also be one for copies.
   virtual absl::Status AdamW(Stream& stream, const AdamWArgs& args) = 0;
 

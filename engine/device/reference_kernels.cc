@@ -117,6 +117,11 @@ absl::Status ReferenceKernels::Zero(Stream&, void* x, int64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status ReferenceKernels::Scale(Stream&, DType dtype, void* x, int64_t n, const void* factor) {
+  for (int64_t i = 0; i < n; ++i) Set(dtype, x, i, Get(dtype, x, i) * Get(dtype, factor, 0));
+  return absl::OkStatus();
+}
+
 absl::Status ReferenceKernels::AdamW(Stream&, const AdamWArgs& args) {
   const float decay = args.decays ? args.constants.decay : 1.0f;
   if (!AdamWUpdateSpanReference(args.constants, decay, args.gradient_dtype, args.span)) {

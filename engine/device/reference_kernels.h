@@ -3,6 +3,8 @@
 #ifndef MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
 
+#include <limits>
+
 #include "engine/device/kernels.h"
 
 namespace megatrain {
@@ -48,9 +50,11 @@ class ReferenceKernels : public Kernels {
   absl::Status Sum(Stream& stream, const float* x, int64_t n, double* sum) override;
   absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) override;
   absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
+  absl::Status Scale(Stream& stream, DType dtype, void* x, int64_t n, const void* factor) override;
   absl::Status AdamW(Stream& stream, const AdamWArgs& args) override;
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape&) const override { return 0; }
   int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape&) const override { return 0; }
+  int64_t HeadDimMax() const override { return std::numeric_limits<int64_t>::max(); }
   HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
   int64_t ScratchBytesMax(DType, int64_t) const override { return 0; }
   double MatMulSeconds() const override { return 0; }

@@ -179,7 +179,9 @@ void CheckUnsupported(JsonFields& fields, const std::string& architecture,
   fields.MustBe("cross_attention_hidden_size", nullptr, "only decoders are supported");
   fields.MustBe("tie_encoder_decoder", false, "only decoders are supported");
   fields.MustBe("pruned_heads", json::object(), "every head is computed");
-  fields.MustBe("per_layer_config", json::object(), "layers are alike");
+  if (!fields.IsRead("per_layer_config")) {
+    fields.MustBe("per_layer_config", json::object(), "layers are alike");
+  }
   CheckQuantization(fields, model);
   CheckAutoMap(fields, architecture);
 }

@@ -17,6 +17,9 @@ std::string DescribeRope(const RopeConfig& rope) {
   std::string text =
       absl::StrFormat("%s, theta %g, %d elements of a head%s", RopeTypeName(rope.type), rope.theta,
                       rope.rotary_dim, rope.interleaved ? " in neighbouring pairs" : "");
+  if (rope.type == RopeType::kProportional) {
+    absl::StrAppendFormat(&text, " of which %d turn", 2 * rope.turning_pairs);
+  }
   if (rope.type != RopeType::kDefault) absl::StrAppendFormat(&text, ", factor %g", rope.factor);
   if (rope.position_scale > 0) {
     absl::StrAppendFormat(&text, ", growing by %g ln(1 + floor(position / %d))",
@@ -51,6 +54,8 @@ std::string DescribeAttention(const AttentionDescription& a) {
   if (a.softcap > 0) traits.push_back(absl::StrFormat("scores capped at %g", a.softcap));
   if (a.qk_norm == QkNorm::kHead) traits.push_back("norms of each query and key head");
   if (a.qk_norm == QkNorm::kFull) traits.push_back("norms of all queries and all keys");
+  if (a.value_norm) traits.push_back("norms of each value head (no weight)");
+  if (a.values_are_keys) traits.push_back("values are the projected keys");
   if (a.sinks) traits.push_back("a sink of each head");
   if (a.key_set >= 0) {
     traits.push_back(
@@ -74,11 +79,10 @@ std::string DescribeAttention(const AttentionDescription& a) {
 }
 
 std::string DescribeDeltaNet(const DeltaNetDescription& d) {
-  return absl::StrCat(d.key_heads, " heads of queries and keys of ", d.key_dim, ", ",
-                      d.value_heads, " of values of ", d.value_dim, ", convolution over ", d.kernel,
-                      " tokens",
-                      d.tensors == DeltaTensors::kByKeyHead ? ", projections by key head on disk"
-                                                            : "");
+  return absl::StrCat(
+      d.key_heads, " heads of queries and keys of ", d.key_dim, ", ", d.value_heads,
+      " of values of ", d.value_dim, ", convolution over ", d.kernel, " tokens",
+      d.tensors == DeltaTensors::kByKeyHead ? ", projections by key head on disk" : "");
 }
 
 const char* GateName(GluActivation activation) {
@@ -171,6 +175,8 @@ const char* RopeTypeName(RopeType type) {
       return "yarn";
     case RopeType::kLongrope:
       return "longrope";
+    case RopeType::kProportional:
+      return "proportional";
   }
   return "";
 }
@@ -278,20 +284,19 @@ std::string DescribeModel(const ModelDescription& model) {
   }
   for (const auto& [layer, numbers] : kinds) {
     const bool delta_net = layer->attention_kind() == AttentionKind::kDeltaNet;
-    absl::StrAppend(&text, numbers.size() == 1 ? "layer " : "layers ", DescribeNumbers(numbers),
-                    ":\n  ",
-                    DescribeResidual(layer->attention_norms, layer->residual_scale,
-                                     delta_net ? "delta net" : "attention"),
-                    "\n    ",
-                    delta_net ? DescribeDeltaNet(layer->delta_net)
-                              : DescribeAttention(layer->attention),
-                    "\n  ",
-                    DescribeResidual(layer->feed_forward_norms, layer->residual_scale,
-                                     layer->experts.count > 0 ? "experts" : "mlp"),
-                    "\n    ",
-                    layer->experts.count > 0 ? DescribeExperts(layer->experts)
-                                             : DescribeFeedForward(layer->feed_forward),
-                    "\n");
+    absl::StrAppend(
+        &text, numbers.size() == 1 ? "layer " : "layers ", DescribeNumbers(numbers), ":\n  ",
+        DescribeResidual(layer->attention_norms, layer->residual_scale,
+                         delta_net ? "delta net" : "attention"),
+        "\n    ",
+        delta_net ? DescribeDeltaNet(layer->delta_net) : DescribeAttention(layer->attention),
+        "\n  ",
+        DescribeResidual(layer->feed_forward_norms, layer->residual_scale,
+                         layer->experts.count > 0 ? "experts" : "mlp"),
+        "\n    ",
+        layer->experts.count > 0 ? DescribeExperts(layer->experts)
+                                 : DescribeFeedForward(layer->feed_forward),
+        layer->output_scale ? "\n  x *= layer_scalar" : "", "\n");
   }
   absl::StrAppend(&text, "head: norm", model.one_plus_norms ? " (all norms times 1 + weight)" : "",
                   ", ", model.tied_embeddings ? "the embedding's matrix" : "a matrix of its own");

@@ -14,7 +14,7 @@
 
 namespace megatrain {
 
-enum class RopeType { kDefault, kLinear, kLlama3, kYarn, kLongrope };
+enum class RopeType { kDefault, kLinear, kLlama3, kYarn, kLongrope, kProportional };
 // Returns transformers' name: "default".
 const char* RopeTypeName(RopeType type);
 
@@ -24,7 +24,7 @@ struct RopeConfig {
   int64_t rotary_dim = 0;    // the first elements of a head, which are rotated; even
   bool interleaved = false;  // pairs are (2 i, 2 i + 1), not (i, i + rotary_dim / 2)
   double theta = 10000.0;
-  double factor = 1.0;                 // linear, llama3, yarn, longrope
+  double factor = 1.0;                 // linear, llama3, yarn, longrope, proportional
   double low_frequency_factor = 1.0;   // llama3
   double high_frequency_factor = 4.0;  // llama3
   int64_t original_positions = 0;      // llama3, yarn, longrope: original_max_position_embeddings
@@ -32,7 +32,8 @@ struct RopeConfig {
   double beta_slow = 1.0;              // yarn
   // yarn, longrope: multiplies cosine and sine; 0 = the type's own default (rope.h).
   double attention_factor = 0.0;
-  bool truncate = true;  // yarn: round the corrected range to whole dimensions
+  bool truncate = true;       // yarn: round the corrected range to whole dimensions
+  int64_t turning_pairs = 0;  // proportional: the first pairs; the angles of the others are 0
   // By which DeepSeek-V3 multiplies scores: (0.1 mscale_all_dim ln(factor) + 1)^2, or 1.
   double score_factor = 1.0;
   // longrope, [rotary_dim / 2]: frequencies are divided by the first list where sequences have up
@@ -196,7 +197,8 @@ struct ExpertsDescription {
   // A unit that every token goes through beside the experts; 0: none.
   int64_t shared_intermediate = 0;
   std::string shared_name = "mlp.shared_experts";
-  // The unit's result is multiplied by sigmoid(w x), with w [1, H] on disk as shared_name + "_gate".
+  // The unit's result is multiplied by sigmoid(w x), with w [1, H] on disk as shared_name +
+  // "_gate".
   bool shared_gate = false;
   // The experts whose weights are streamed as one tile (model_layout.h). No result depends on it.
   int64_t experts_per_tile = 0;
@@ -234,6 +236,8 @@ struct LayerDescription {
   FeedForwardDescription feed_forward;  // intermediate is 0 if the layer has experts
   ExpertsDescription experts;           // count is 0 if it has none
   double residual_scale = 1.0;          // 1 where there are post-norms
+  // The stream after the layer is multiplied by `layer_scalar`, which is not trained.
+  bool output_scale = false;
 
   AttentionKind attention_kind() const {
     if (delta_net.key_heads > 0) return AttentionKind::kDeltaNet;

@@ -13,8 +13,21 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
 }
 
 // A bias is initialised to 0; transformers initialises that of a router like a matrix. A plain norm
-// multiplies by its weight in every model. kDecay and kTimeStep are a delta net's A_log and dt_bias.
-enum class Role { kMatrix, kNorm, kPlainNorm, kBias, kRouterBias, kDecay, kTimeStep, kBuffer };
+// multiplies by its weight in every model. kDecay and kTimeStep are a delta net's A_log and
+// dt_bias. kConstant is a factor that is never trained.
+enum class Role {
+  kMatrix,
+  kNorm,
+  kPlainNorm,
+  kBias,
+  kRouterBias,
+  kDecay,
+  kTimeStep,
+  kBuffer,
+  kConstant
+};
+
+bool IsNeverTrained(Role role) { return role == Role::kBuffer || role == Role::kConstant; }
 
 // By the names of tensors, as transformers' Trainer does it.
 bool Decays(Role role) { return role == Role::kMatrix || role == Role::kDecay; }
@@ -28,6 +41,7 @@ Initial InitialOf(Role role, bool one_plus_norms) {
       return one_plus_norms ? Initial::kZero : Initial::kOne;
     case Role::kPlainNorm:
     case Role::kTimeStep:
+    case Role::kConstant:
       return Initial::kOne;
     case Role::kBias:
     case Role::kBuffer:
@@ -56,7 +70,7 @@ struct Group {
 using Traits = absl::FunctionRef<TensorTraits(const std::string& name)>;
 
 bool IsFrozen(const Group& group, Traits traits) {
-  return group.role == Role::kBuffer ||
+  return IsNeverTrained(group.role) ||
          std::all_of(group.parts.begin(), group.parts.end(),
                      [&](const Part& part) { return traits(part.name).frozen; });
 }
@@ -82,11 +96,13 @@ void Append(const Group& group, Traits traits, bool one_plus_norms, TileLayout& 
     tensor.decays = Decays(group.role);
     tensor.initial = InitialOf(group.role, one_plus_norms);
     tensor.is_buffer = group.role == Role::kBuffer;
-    const TensorTraits chosen = tensor.is_buffer ? TensorTraits() : traits(part.name);
-    tensor.frozen = chosen.frozen || tensor.is_buffer;
+    tensor.is_constant = group.role == Role::kConstant;
+    const bool never = IsNeverTrained(group.role);
+    const TensorTraits chosen = never ? TensorTraits() : traits(part.name);
+    tensor.frozen = chosen.frozen || never;
     tensor.rates = chosen.rates;
     tile.elements += tensor.tile_elements();
-    if (!tensor.is_buffer) tile.parameters += tensor.elements;
+    if (!never) tile.parameters += tensor.elements;
     tile.tensors.push_back(std::move(tensor));
   }
 }
@@ -136,6 +152,7 @@ class LayerTile {
     Norm(d_.feed_forward_norms.norm, hidden_, &o_.feed_forward_norm);
     GatedUnit("mlp", d_.feed_forward.intermediate, d_.feed_forward.fused_gate_up);
     Norm(d_.feed_forward_norms.post_norm, hidden_, &o_.feed_forward_post_norm);
+    if (d_.output_scale) Add(Role::kConstant, {{"layer_scalar", {1}}}, &o_.output_scale);
     return *this;
   }
 
@@ -230,7 +247,8 @@ class LayerTile {
       RowGroups q_rows;
       if (a.output_gate) q_rows = {a.heads, {a.head_dim, a.head_dim}};
       const int64_t q_and_gate = q + a.gate_width();
-      std::vector<Part> matrices = {{"self_attn.q_proj.weight", {q_and_gate, hidden_}, 0, 0, q_rows}};
+      std::vector<Part> matrices = {
+          {"self_attn.q_proj.weight", {q_and_gate, hidden_}, 0, 0, q_rows}};
       std::vector<Part> biases = {{"self_attn.q_proj.bias", {q_and_gate}, 0, 0, q_rows}};
       const auto add = [&](const std::string& name) {
         matrices.push_back({name + ".weight", {kv, hidden_}});

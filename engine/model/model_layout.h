@@ -56,12 +56,15 @@ struct TensorSpec {
   bool decays = false;  // has weight decay: as in transformers' Trainer all but norms and biases
   Initial initial = Initial::kNormal;
   bool frozen = false;  // not trained
+  // A factor that is never trained. It has the weights' type.
+  bool is_constant = false;
   // Values that are never trained and need FP32 in every precision (a router's correction). They
   // lie in the weights as FP32, from a multiple of 128 elements on, so that they take twice
   // `elements` of a BF16 tile; that much is reserved in every tile.
   bool is_buffer = false;
   int rates = 0;  // the index of its learning rate and weight decay (AdamWStep::rates)
 
+  bool is_never_trained() const { return is_buffer || is_constant; }
   const std::string& name_on_disk() const { return wrapped_name.empty() ? name : wrapped_name; }
   // Returns the elements of the tile that it takes.
   int64_t tile_elements() const { return is_buffer ? 2 * elements : elements; }
@@ -85,9 +88,9 @@ std::vector<TensorRun> RunsOf(const TensorSpec& tensor);
 enum class TileKind { kEmbedding, kLayer, kAttention, kRouter, kExperts, kHead, kTiedEmbedding };
 
 // Offsets, in elements, of the groups of tensors in a tile of a decoder layer; -1 if absent. The
-// tensors of a group are adjacent without padding: in_projection is the rows of q, k and v (or those
-// that the layer's AttentionPart says), gate_up those of gate and up. In a tile of experts a group
-// has the tensors of all its experts, one after another.
+// tensors of a group are adjacent without padding: in_projection is the rows of q, k and v (or
+// those that the layer's AttentionPart says), gate_up those of gate and up. In a tile of experts a
+// group has the tensors of all its experts, one after another.
 struct LayerOffsets {
   int64_t attention_norm = -1;      // [hidden]
   int64_t in_projection = -1;       // [projected_width, hidden]
@@ -108,10 +111,11 @@ struct LayerOffsets {
   int64_t feed_forward_post_norm = -1;  // [hidden]
   int64_t sinks = -1;                   // [heads]
   // Those of a delta net.
-  int64_t conv = -1;        // [channels, kernel]
-  int64_t a_log = -1;       // [value_heads]
-  int64_t dt_bias = -1;     // [value_heads]
-  int64_t gated_norm = -1;  // [value_dim]
+  int64_t conv = -1;          // [channels, kernel]
+  int64_t a_log = -1;         // [value_heads]
+  int64_t dt_bias = -1;       // [value_heads]
+  int64_t gated_norm = -1;    // [value_dim]
+  int64_t output_scale = -1;  // [1], never trained
   // kRouter, where gate_up and down are those of the shared expert.
   int64_t router = -1;             // [experts, hidden]
   int64_t router_bias = -1;        // [experts]

@@ -72,6 +72,9 @@ std::vector<float> RopeInverseFrequencies(const RopeConfig& rope, int64_t sequen
   switch (rope.type) {
     case RopeType::kDefault:
       break;
+    case RopeType::kProportional:
+      std::fill(frequencies.begin() + rope.turning_pairs, frequencies.end(), 0.0f);
+      [[fallthrough]];
     case RopeType::kLinear:
       for (float& frequency : frequencies) frequency /= static_cast<float>(rope.factor);
       break;

@@ -71,6 +71,7 @@ int64_t LargestGood(int64_t most, absl::FunctionRef<bool(int64_t)> good) {
 
 absl::StatusOr<MemoryPlan> PlanEvaluation(const JobSpec& spec, const ModelLayout& layout,
                                           const KernelSizes& sizes, const MemoryBudget& budget) {
+  MT_RETURN_IF_ERROR(CheckHeadSizes(layout.model, sizes));
   MT_RETURN_IF_ERROR(CheckBatch(spec, layout));
   const DType dtype = spec.training.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
   MemoryPlan plan = ForwardPlan(spec.engine, layout, dtype, budget);

@@ -96,6 +96,7 @@ int64_t HostBytes(const PipelineDimensions& d) {
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine) {
+  MT_RETURN_IF_ERROR(CheckHeadSizes(layout.model, sizes));
   MT_RETURN_IF_ERROR(CheckBatch(spec, layout));
   if (spec.training.router_auxiliary_loss.value_or(0) > 0 && MostExperts(layout.model) == 0) {
     return absl::InvalidArgumentError(

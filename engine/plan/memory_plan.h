@@ -80,11 +80,14 @@ struct MemoryPlan {
   std::string Table() const;
 };
 
+// Returns InvalidArgument, naming the layer, if the heads of one are larger than the kernels take.
+absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& sizes);
+
 // Plans a training job. If the rates of `machine` are not measured, FitDeviceByRule (device_fit.h)
 // decides. A job that does not fit gives a plan with fits == false. Returns InvalidArgument for a
 // sequence longer than the model's positions, for more than kMicroBatchTokensMax or
-// kStepLayerPassesMax, and if clipping cannot work with engine.gradient_slabs. `layout` must
-// outlive the plan; `sizes` is used during the call only.
+// kStepLayerPassesMax, if clipping cannot work with engine.gradient_slabs, and the errors of
+// CheckHeadSizes. `layout` must outlive the plan; `sizes` is used during the call only.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {});
@@ -102,7 +105,7 @@ struct GenerationNeed {
 // largest waves of consecutive prompts that fit, dimensions.micro_batches of them, and as many
 // weight buffers as fit then; on a device that shares the host's memory only if
 // engine.device_memory is given. Lifetimes and `fits` are as for PlanMemory. REQUIRES: there are
-// prompts.
+// prompts, and CheckHeadSizes returned OK.
 MemoryPlan PlanGeneration(const JobSpec::Engine& engine, const ModelLayout& layout, DType dtype,
                           const GenerationNeed& need, const KernelSizes& sizes,
                           const MemoryBudget& budget);

@@ -81,6 +81,17 @@ PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
   return shape;
 }
 
+absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& sizes) {
+  for (const int layer : LayersOfDifferentAttention(model)) {
+    const int64_t size = model.layers[static_cast<size_t>(layer)].attention.head_dim;
+    if (size <= sizes.HeadDimMax()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "config.json: head_dim: layer ", layer, " has heads of ", size,
+        " elements, and the kernels of this device take at most ", sizes.HeadDimMax()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout) {
   const int64_t s = spec.data.sequence_length;
   if (s > layout.model.max_positions) {

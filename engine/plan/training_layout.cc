@@ -24,13 +24,13 @@ bool Matches(const std::string& pattern, const std::string& name, const ModelDes
          fnmatch(pattern.c_str(), kHeadName, 0) == 0;
 }
 
-// The names that a pattern may match. Buffers are not trained, whatever a job says, and the parts
-// of a tensor have one name.
+// The names that a pattern may match. Some tensors are not trained, whatever a job says, and the
+// parts of a tensor have one name.
 std::vector<std::string> TensorNames(const ModelLayout& layout) {
   std::vector<std::string> names;
   std::set<std::string> parts;
   ForEachTensor(layout, [&](int, const TensorSpec& tensor) {
-    if (tensor.is_buffer) return;
+    if (tensor.is_never_trained()) return;
     if (tensor.elements < tensor.whole_elements() && !parts.insert(tensor.name).second) return;
     names.push_back(tensor.name);
   });

@@ -76,6 +76,7 @@ absl::StatusOr<MemoryPlan> Plan(const EngineHost& host, const GenerateOptions& o
   }
   need.answer_tokens = options.tokens;
   MT_ASSIGN_OR_RETURN(const MemoryBudget budget, host.BudgetNow());
+  MT_RETURN_IF_ERROR(CheckHeadSizes(layout.model, kernels));
   MemoryPlan plan = PlanGeneration(options.engine, layout, dtype, need, kernels, budget);
   if (!plan.fits) {
     return absl::ResourceExhaustedError(absl::StrCat(

@@ -44,8 +44,9 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers import (DeepseekV3Config, Ernie4_5Config, Exaone4Config, Gemma2Config,
-                          Gemma3Config, Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig,
-                          GraniteConfig, LlamaConfig, Ministral3Config, Mistral3Config, MistralConfig,
+                          Gemma3Config, Gemma3TextConfig, Gemma4Config, Gemma4TextConfig,
+                          Glm4Config, Glm4MoeConfig, GptOssConfig, GraniteConfig, LlamaConfig,
+                          Ministral3Config, Mistral3Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config,
                           Qwen3_5Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config,
                           Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
@@ -182,6 +183,18 @@ FAMILIES = {
                              sliding_window_pattern=2),
                    rope=dict(full_attention=dict(rope_type="linear", rope_theta=1000000.0,
                                                  factor=8.0),
+                             sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
+    # Layers 1 and 2 have wider heads, fewer of keys, and these for values. With this seed
+    # transformers' own BF16 errors are below the largest that the tests allow.
+    "gemma4": dict(cls=Gemma4TextConfig, stored="BF16", style="new", seed=2,
+                   keys=dict(vocab_size=131, hidden_size=44, num_hidden_layers=3,
+                             num_attention_heads=4, num_key_value_heads=2, intermediate_size=60,
+                             head_dim=12, global_head_dim=20, num_global_key_value_heads=1,
+                             attention_k_eq_v=True, sliding_window=17,
+                             layer_types=["sliding_attention"] + ["full_attention"] * 2,
+                             hidden_size_per_layer_input=0, final_logit_softcapping=3.0),
+                   rope=dict(full_attention=dict(rope_type="proportional", rope_theta=1000000.0,
+                                                 partial_rotary_factor=0.25),
                              sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
     # Layer 0 has a window.
     "exaone4": dict(cls=Exaone4Config, stored="BF16", style="new",
@@ -324,6 +337,26 @@ FAMILIES = {
                                                          rope_theta=1000000.0, factor=8.0),
                                      sliding_attention=dict(rope_type="default",
                                                             rope_theta=10000.0))),
+    # `published`: keys of published models, which transformers saves in per_layer_config. The ids of
+    # images and sounds are beyond the vocabulary: the wrapper replaces their embeddings.
+    "gemma4_wrapper": dict(cls=Gemma4TextConfig, stored="BF16", style="new", wrapper=Gemma4Config,
+                           published=dict(global_head_dim=24, num_global_key_value_heads=None),
+                           around=dict(vision_config=dict(hidden_size=12, intermediate_size=20,
+                                                          num_hidden_layers=1, head_dim=6,
+                                                          num_attention_heads=2,
+                                                          num_key_value_heads=2, patch_size=4,
+                                                          position_embedding_size=16)),
+                           keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                                     num_attention_heads=2, num_key_value_heads=1,
+                                     intermediate_size=52, head_dim=16, global_head_dim=24,
+                                     sliding_window=19, hidden_size_per_layer_input=0,
+                                     use_bidirectional_attention="vision",
+                                     layer_types=["sliding_attention", "full_attention"]),
+                           rope=dict(full_attention=dict(rope_type="proportional",
+                                                         rope_theta=1000000.0,
+                                                         partial_rotary_factor=0.5),
+                                     sliding_attention=dict(rope_type="default",
+                                                            rope_theta=10000.0))),
     # Its head differs from the embedding, which tie_word_embeddings, true by default, does not tie.
     "mistral3_wrapper": dict(cls=MistralConfig, stored="BF16", style="new", wrapper=Mistral3Config,
                              absent=["tie_word_embeddings"],
@@ -397,13 +430,17 @@ def text_parameters(model):
     return parameters
 
 
-def write_config(config, style, rope_keys, dtype, directory, auto, absent):
+def write_config(config, style, rope_keys, dtype, directory, auto, absent, published):
     config.save_pretrained(directory)
     path = os.path.join(directory, "config.json")
     with open(path) as f:
         keys = json.load(f)
     for unused in ("transformers_version", "_name_or_path", *absent):
         keys.pop(unused, None)
+    if published:
+        text = keys.get("text_config", keys)
+        del text["per_layer_config"]
+        text.update(published)
     keys["architectures"] = [type(auto.from_config(config)).__name__]
     if style == "old":
         keys.pop("rope_parameters")
@@ -563,8 +600,9 @@ def seed_of(name):
 
 def adds_one(name, key):
     """Whether a norm of the family multiplies by 1 + weight."""
-    return name.startswith("gemma") or (name.startswith(("qwen3_next", "qwen3_5"))
-                                        and not key.endswith("linear_attn.norm.weight"))
+    return name.startswith(("gemma2", "gemma3")) or (
+        name.startswith(("qwen3_next", "qwen3_5"))
+        and not key.endswith("linear_attn.norm.weight"))
 
 
 def make_model(name, directory):
@@ -578,7 +616,7 @@ def make_model(name, directory):
                                    tie_word_embeddings=config.tie_word_embeddings)
     write_config(config, family["style"], family["rope"],
                  {"F32": "float32", "BF16": "bfloat16"}[family["stored"]], directory,
-                 auto_class(name), family.get("absent", []))
+                 auto_class(name), family.get("absent", []), family.get("published", {}))
     model = auto_class(name).from_config(config, dtype=torch.float32)
     generator = torch.Generator().manual_seed(seed_of(name))
     rounded = round_to_bf16 if family["stored"] == "BF16" else lambda x: x
@@ -587,6 +625,8 @@ def make_model(name, directory):
         noise = torch.randn(parameter.shape, generator=generator)
         if key.endswith("norm.weight"):
             value = 0.2 * noise if adds_one(name, key) else 1.0 + 0.2 * noise
+            if name.startswith("gemma4") and key.endswith(("q_norm.weight", "k_norm.weight")):
+                value = 0.45 * value  # its scores are not divided by sqrt(head_dim)
         elif key.endswith("A_log"):  # from heads that forget at once to heads that hardly do
             value = 1.5 * noise - 2.0
         elif key.endswith("conv1d.weight"):
@@ -604,6 +644,12 @@ def make_model(name, directory):
         else:
             value = 0.09 * noise
         state[key] = rounded(value)
+    # A factor of each layer's result, which is no parameter.
+    scalars = {k: b for k, b in model.named_buffers() if k.endswith("layer_scalar")}
+    with torch.no_grad():
+        for scalar in scalars.values():
+            noise = torch.randn(scalar.shape, generator=generator)
+            scalar.copy_(rounded(0.8 + 0.2 * noise))
     routers = {k: m for k, m in model.named_modules() if is_router(m)}
     if routers:
         with torch.no_grad():
@@ -623,7 +669,7 @@ def make_model(name, directory):
             f.write(keys)
         os.remove(os.path.join(directory, "generation_config.json"))
         return
-    state = {k: v.to(stored).contiguous() for k, v in state.items()}
+    state = {k: v.to(stored).contiguous() for k, v in {**state, **scalars}.items()}
     for key, router in routers.items():  # kept in FP32 by transformers
         if hasattr(router, "e_score_correction_bias"):
             state[key + ".e_score_correction_bias"] = router.e_score_correction_bias
@@ -667,8 +713,9 @@ def targets_of(batch):
 
 
 def plain_norm(self, x):
-    adds = type(self).__name__.startswith(("Gemma", "Qwen3Next", "Qwen3_5"))
-    weight = 1 + self.weight if adds else self.weight
+    weight = getattr(self, "weight", 1)
+    if type(self).__name__.startswith(("Gemma2", "Gemma3", "Qwen3Next", "Qwen3_5")):
+        weight = 1 + weight
     return weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon_))
 
 

@@ -11,7 +11,8 @@ import json
 import os
 
 import torch
-from transformers import LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import Gemma4TextConfig, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers.models.gemma4.modeling_gemma4 import Gemma4TextRotaryEmbedding
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.models.qwen2.modeling_qwen2 import Qwen2RotaryEmbedding
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
@@ -19,7 +20,8 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 SHAPE = dict(vocab_size=64, intermediate_size=64, num_hidden_layers=1)
 POSITIONS = [0, 1, 2, 63, 1000, 4095]
 CLASSES = dict(llama=(LlamaConfig, LlamaRotaryEmbedding), qwen2=(Qwen2Config, Qwen2RotaryEmbedding),
-               qwen3=(Qwen3Config, Qwen3RotaryEmbedding))
+               qwen3=(Qwen3Config, Qwen3RotaryEmbedding),
+               gemma4_text=(Gemma4TextConfig, Gemma4TextRotaryEmbedding))
 
 
 def config(family, hidden, heads, positions, **keys):
@@ -65,6 +67,15 @@ CASES = {
     "yarn_original_absent": config("llama", 128, 4, 4096,
                                    rope_parameters=dict(rope_type="yarn", factor=2.0,
                                                         rope_theta=10000.0)),
+    # Of the layers without a window.
+    "proportional": config("gemma4_text", 128, 2, 8192, global_head_dim=72,
+                           hidden_size_per_layer_input=0),
+    "proportional_factor": config(
+        "gemma4_text", 128, 2, 8192, global_head_dim=64, hidden_size_per_layer_input=0,
+        rope_parameters=dict(
+            full_attention=dict(rope_type="proportional", rope_theta=50000.0, factor=8.0,
+                                partial_rotary_factor=0.4),
+            sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
 }
 
 
@@ -72,9 +83,12 @@ def reference(keys):
     config_class, rope_class = CLASSES[keys["model_type"]]
     rope = rope_class(config_class(**json.loads(json.dumps(keys))))
     positions = torch.tensor([POSITIONS])
-    cosine, sine = rope(torch.zeros(1, dtype=torch.float32), positions)
-    half = rope.inv_freq.numel()
-    return dict(config=keys, inverse_frequencies=rope.inv_freq.tolist(), positions=POSITIONS,
+    by_kind = hasattr(rope, "full_attention_inv_freq")
+    kind = dict(layer_type="full_attention") if by_kind else {}
+    cosine, sine = rope(torch.zeros(1, dtype=torch.float32), positions, **kind)
+    frequencies = rope.full_attention_inv_freq if by_kind else rope.inv_freq
+    half = frequencies.numel()
+    return dict(config=keys, inverse_frequencies=frequencies.tolist(), positions=POSITIONS,
                 cosine=cosine[0, :, :half].tolist(), sine=sine[0, :, :half].tolist())
 
 

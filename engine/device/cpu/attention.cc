@@ -16,7 +16,6 @@ using attention::CheckAttention;
 using attention::HeadRows;
 using attention::kBlock;
 using attention::kChunk;
-using attention::kHeadDimMax;
 using attention::kRows;
 using attention::kScores;
 using attention::kSums;
@@ -108,8 +107,8 @@ absl::Status RunAttention(const AttentionArgs& args, bool native_bf16, ThreadPoo
 
 // Scores and their slopes, two sums and four widened blocks of a head, and oneDNN's packing.
 int64_t AttentionScratchBytesMax() {
-  return 2 * kBlock * kChunk * 4 + 2 * kBlock * kHeadDimMax * 4 +
-         (2 * kBlock + 2 * kChunk) * kHeadDimMax * 4 + (int64_t{4} << 20);
+  return 2 * kBlock * kChunk * 4 + 2 * kBlock * kCpuHeadDimMax * 4 +
+         (2 * kBlock + 2 * kChunk) * kCpuHeadDimMax * 4 + (int64_t{4} << 20);
 }
 
 }  // namespace megatrain

@@ -10,6 +10,9 @@
 
 namespace megatrain {
 
+// The largest head size.
+inline constexpr int64_t kCpuHeadDimMax = 512;
+
 // Both return when the work is done, with the first error of a product (Internal). `native_bf16`
 // says that BF16 products run natively; otherwise blocks are widened to FP32.
 absl::Status RunAttention(const AttentionArgs& args, bool native_bf16, ThreadPool* pool,
@@ -31,7 +34,7 @@ float SinkOf(const AttentionShaping& shaping, DType dtype, int64_t head);
 // tokens, head_dim] and delta [heads, tokens].
 int64_t AttentionWorkspaceBytes(int64_t tokens, int64_t heads, int64_t head_dim);
 
-// Returns the most host bytes of one task's buffers, for heads of up to kHeadDimMax.
+// Returns the most host bytes of one task's buffers, for heads of up to kCpuHeadDimMax.
 int64_t AttentionScratchBytesMax();
 
 }  // namespace megatrain

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/elementwise.h"
 #include "engine/device/cpu/product/product.h"
 
@@ -12,7 +13,7 @@ namespace megatrain::attention {
 
 absl::Status CheckAttention(const AttentionArgs& args) {
   if (args.kv_heads < 1 || args.heads % args.kv_heads != 0 || args.head_dim < 1 ||
-      args.head_dim > kHeadDimMax || args.value_dim < 1 || args.value_dim > kHeadDimMax) {
+      args.head_dim > kCpuHeadDimMax || args.value_dim < 1 || args.value_dim > kCpuHeadDimMax) {
     return absl::InvalidArgumentError(absl::StrCat(
         "attention with ", args.heads, " heads, ", args.kv_heads, " key-value heads, head_dim ",
         args.head_dim, ", values of ", args.value_dim, ": not supported"));

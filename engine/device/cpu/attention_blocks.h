@@ -18,7 +18,6 @@ namespace megatrain::attention {
 // the code for a new one takes longer than running it.
 inline constexpr int64_t kBlock = 128;
 inline constexpr int64_t kChunk = 512;
-inline constexpr int64_t kHeadDimMax = 512;
 
 // The slots of a Workspace (product/workspace.h) that attention uses.
 enum Slot { kScores = 1, kSlopes, kSums, kRows, kWideA, kWideB, kWideC, kWideD };

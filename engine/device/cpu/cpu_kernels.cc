@@ -346,6 +346,16 @@ absl::Status CpuKernels::Zero(Stream&, void* x, int64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status CpuKernels::Scale(Stream&, DType dtype, void* x, int64_t n, const void* factor) {
+  const float scale = dtype == DType::kF32 ? *static_cast<const float*>(factor)
+                                           : Bf16ToFloat(*static_cast<const bf16_t*>(factor));
+  ForRanges(pool_, n, kBlockElements, [&](int64_t begin, int64_t end) {
+    char* const part = static_cast<char*>(x) + begin * DTypeBytes(dtype);
+    ScaleElements(dtype, part, end - begin, scale, part);
+  });
+  return absl::OkStatus();
+}
+
 absl::Status CpuKernels::AdamW(Stream&, const AdamWArgs& args) {
   const float decay = args.decays ? args.constants.decay : 1.0f;
   const int64_t weight_bytes = args.span.remainder == nullptr ? 4 : 2;

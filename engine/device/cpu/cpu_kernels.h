@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "engine/base/thread_pool.h"
+#include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/product/workspace.h"
 #include "engine/device/kernels.h"
 
@@ -22,6 +23,7 @@ class CpuKernelSizes : public KernelSizes {
 
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override;
   int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const override;
+  int64_t HeadDimMax() const override { return kCpuHeadDimMax; }
   // A processor's caches are small compared with a GPU's memory, so chunks of few tokens suffice.
   HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override;
@@ -73,6 +75,7 @@ class CpuKernels : public Kernels {
   absl::Status Sum(Stream& stream, const float* x, int64_t n, double* sum) override;
   absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) override;
   absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
+  absl::Status Scale(Stream& stream, DType dtype, void* x, int64_t n, const void* factor) override;
   absl::Status AdamW(Stream& stream, const AdamWArgs& args) override;
 
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override {
@@ -81,6 +84,7 @@ class CpuKernels : public Kernels {
   int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const override {
     return sizes_.GatedDeltaBackwardWorkspaceBytes(shape);
   }
+  int64_t HeadDimMax() const override { return sizes_.HeadDimMax(); }
   HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {
     return sizes_.ScratchBytesMax(dtype, max_operand_elements);

@@ -231,6 +231,11 @@ absl::Status CudaKernels::Zero(Stream& stream, void* x, int64_t bytes) {
   return CudaStatus(*api_, api_->Zero(Of(stream).get(), x, bytes), "cudaMemsetAsync");
 }
 
+absl::Status CudaKernels::Scale(Stream& stream, DType dtype, void* x, int64_t n,
+                                const void* factor) {
+  return Launched(cuda::Scale(QueueOf(stream), dtype, x, n, factor), "Scale");
+}
+
 absl::Status CudaKernels::AdamW(Stream& stream, const AdamWArgs& args) {
   MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
   return Launched(cuda::AdamW(QueueOf(stream), args), "AdamW");

@@ -88,6 +88,7 @@ class CudaKernels : public Kernels {
   absl::Status Sum(Stream& stream, const float* x, int64_t n, double* sum) override;
   absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) override;
   absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
+  absl::Status Scale(Stream& stream, DType dtype, void* x, int64_t n, const void* factor) override;
   absl::Status AdamW(Stream& stream, const AdamWArgs& args) override;
 
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override {
@@ -97,6 +98,7 @@ class CudaKernels : public Kernels {
     return sizes_.GatedDeltaBackwardWorkspaceBytes(shape);
   }
   int64_t StreamWorkspaceBytes() const override { return sizes_.StreamWorkspaceBytes(); }
+  int64_t HeadDimMax() const override { return sizes_.HeadDimMax(); }
   HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {
     return sizes_.ScratchBytesMax(dtype, max_operand_elements);

@@ -205,6 +205,7 @@ class Layer {
     double* const sum = reinterpret_cast<double*>(m.workspace);
     MT_RETURN_IF_ERROR(k_.SumOfSquares(s_, Floats(m.b), kTokens, sum));
     MT_RETURN_IF_ERROR(k_.Sum(s_, Floats(m.b), kTokens, sum));
+    MT_RETURN_IF_ERROR(k_.Scale(s_, dtype_, m.c, kTokens * kWidth, m.a));
     return k_.CastToBf16InPlace(s_, m.c, kTokens * kWidth);
   }
 

@@ -75,13 +75,17 @@ struct RopeDefaults {
   // For families that rotate kinds of layers differently: the kind, which has an object of its own
   // in rope_parameters. An older rope_scaling is for full_attention alone.
   std::string layer_type = "";
+  int64_t head_dim = 0;       // of these layers; 0: that of the first
+  bool proportional = false;  // the type "proportional" is allowed
 };
+// Returns the pairs of a head that turn where `fraction` of it does.
+int64_t TurningPairs(double fraction, int64_t head_dim);
 // Reads RoPE's settings: the object rope_scaling or rope_parameters, with what stands beside it.
 RopeConfig ReadRope(JsonFields& fields, const ModelDescription& model,
                     const RopeDefaults& defaults = {});
 
-// Reads layer_types, whose names must be full_attention and `type`, into a value for each layer: true
-// if it is of `type`. Where the key is absent, `is_of_type` says it.
+// Reads layer_types, whose names must be full_attention and `type`, into a value for each layer:
+// true if it is of `type`. Where the key is absent, `is_of_type` says it.
 std::vector<bool> ReadLayersOfType(JsonFields& fields, int64_t layers, const char* type,
                                    absl::FunctionRef<bool(int64_t layer)> is_of_type);
 

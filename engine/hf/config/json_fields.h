@@ -36,6 +36,9 @@ class JsonFields {
   // Returns true if the key is there, even as null. Does not mark it as read.
   bool Has(const std::string& key) const { return object_.contains(key); }
 
+  // Returns true if an accessor was called for the key.
+  bool IsRead(const std::string& key) const { return read_.contains(key); }
+
   // Records the error "PATH: KEY: WHAT" unless there was one before.
   void Refuse(const std::string& key, const std::string& what) {
     if (status_.ok()) {

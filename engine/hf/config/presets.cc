@@ -15,7 +15,7 @@ struct Shape {
   const char* family;  // model_type
   int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocabulary, positions;
   bool tied;
-  double rope_theta, norm_epsilon;
+  double rope_theta, norm_epsilon;  // a theta of 0 is left out
   int64_t bos, eos;
   const char* more = "{}";  // keys of the family's own, put over the others
 };
@@ -55,6 +55,10 @@ constexpr Shape kShapes[] = {
          "query_pre_attn_scalar": 168, "sliding_window": 1024,
          "sliding_window_pattern": 6, "rope_local_base_freq": 10000.0, "pad_token_id": 0,
          "rope_scaling": {"rope_type": "linear", "factor": 8.0}})"},
+    {"gemma4-31b", "gemma4_text", 5376, 60, 32, 16, 256, 21504, 262144, 262144, true, 0.0, 1e-6, 2, 1,
+     R"({"hidden_activation": "gelu_pytorch_tanh", "attention_k_eq_v": true, "global_head_dim": 512,
+         "num_global_key_value_heads": 4, "sliding_window": 1024, "final_logit_softcapping": 30.0,
+         "hidden_size_per_layer_input": 0, "pad_token_id": 0})"},
     {"phi4-14b", "phi3", 5120, 40, 40, 10, 128, 17920, 100352, 16384, false, 250000.0, 1e-5, 100257, 100265,
      R"({"original_max_position_embeddings": 16384, "sliding_window": null, "pad_token_id": 100349})"},
     {"granite3.3-8b", "granite", 4096, 40, 32, 8, 128, 12800, 49159, 131072, true, 10000000.0, 1e-5, 0, 0,
@@ -138,7 +142,7 @@ std::string ConfigJson(const Shape& shape, DType dtype) {
   config["max_position_embeddings"] = shape.positions;
   config["hidden_act"] = "silu";
   config["rms_norm_eps"] = shape.norm_epsilon;
-  config["rope_theta"] = shape.rope_theta;
+  if (shape.rope_theta > 0) config["rope_theta"] = shape.rope_theta;
   config["initializer_range"] = 0.02;
   config["attention_dropout"] = 0.0;
   if (!qwen2) config["attention_bias"] = false;

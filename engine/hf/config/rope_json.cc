@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-RopeType ReadRopeType(JsonFields& fields) {
+RopeType ReadRopeType(JsonFields& fields, bool proportional) {
   const std::string legacy = fields.String("type", "default");
   const std::string type = fields.String("rope_type", legacy);
   // "dynamic" scales sequences that are longer than max_position_embeddings, which are refused.
@@ -22,6 +22,7 @@ RopeType ReadRopeType(JsonFields& fields) {
   if (type == "llama3") return RopeType::kLlama3;
   if (type == "yarn") return RopeType::kYarn;
   if (type == "longrope" || type == "su") return RopeType::kLongrope;
+  if (type == "proportional" && proportional) return RopeType::kProportional;
   fields.Refuse("rope_type", absl::StrCat("\"", type,
                                           "\" is not supported; default, dynamic, linear, llama3, "
                                           "longrope and yarn are"));
@@ -106,8 +107,13 @@ const json* ObjectOfLayers(JsonFields& root, const json* object, bool older,
 
 }  // namespace
 
+int64_t TurningPairs(double fraction, int64_t head_dim) {
+  return static_cast<int64_t>(std::floor(fraction * static_cast<double>(head_dim) / 2));
+}
+
 RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeDefaults& defaults) {
-  const int64_t head_dim = model.layers[0].attention.head_dim;
+  const int64_t head_dim =
+      defaults.head_dim > 0 ? defaults.head_dim : model.layers[0].attention.head_dim;
   const json* scaling = root.Find("rope_scaling");
   const json* parameters = root.Find("rope_parameters");
   const double theta = defaults.theta_key.empty()
@@ -152,9 +158,16 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
   }
   JsonFields fields(*object, root.path(), name + ".");
   rope = RopeConfig();
-  rope.type = ReadRopeType(fields);
+  rope.type = ReadRopeType(fields, defaults.proportional);
+  const bool proportional = rope.type == RopeType::kProportional;
   rope.theta = fields.Number("rope_theta", 1.0, 1e15, theta);
-  rotate(read_fraction(fields, fraction));
+  if (proportional) {
+    rotate(1.0);
+    rope.turning_pairs =
+        TurningPairs(fields.Number("partial_rotary_factor", 0.0, 1.0, 1.0), head_dim);
+  } else {
+    rotate(read_fraction(fields, fraction));
+  }
   fields.Find("finetuned");                // bookkeeping
   fields.Find("max_position_embeddings");  // of the whole model
   const int64_t own_original =
@@ -167,7 +180,7 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
   // Longrope's factor is by default how much longer sequences have become.
   const bool has_factor = fields.Find("factor") != nullptr;
   const bool longrope = rope.type == RopeType::kLongrope;
-  if (rope.type != RopeType::kDefault && !longrope && !has_factor) {
+  if (rope.type != RopeType::kDefault && !longrope && !proportional && !has_factor) {
     fields.Refuse("factor", "is missing");
   }
   rope.factor = fields.Number("factor", 1.0, 1e6, 1.0);

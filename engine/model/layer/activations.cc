@@ -15,6 +15,7 @@ void Place(const AttentionDescription& a, int64_t e, int64_t t, TensorCursor& wh
   const int64_t kv_heads = a.projects_keys ? a.kv_heads : 0;
   if (a.qk_norm == QkNorm::kHead) whole.Take(&to.qk_rstd, t * (a.heads + kv_heads) * 4);
   if (a.qk_norm == QkNorm::kFull) whole.Take(&to.qk_rstd, t * 2 * 4);
+  if (a.value_norm) whole.Take(&to.value_rstd, t * a.kv_heads * 4);
   whole.Take(&to.lse, a.heads * t * 4);
   if (a.value_norm) whole.Take(&to.value_rstd, t * a.kv_heads * 4);
   if (a.output_gate) whole.Take(&to.attended, t * a.q_width() * e);

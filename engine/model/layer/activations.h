@@ -43,11 +43,14 @@ struct TensorCursor {
 // Those of SoftmaxAttention.
 struct SoftmaxActivations {
   // Kept from kCheapRecomputed on.
-  float* qk_rstd = nullptr;  // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]
-  float* lse = nullptr;      // [heads, t]
-  void* attended = nullptr;  // T [t, heads, head_dim]: attention's result before a gate, if any
+  float* qk_rstd = nullptr;     // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]
+  float* value_rstd = nullptr;  // [t, kv_heads]; with a value_norm only
+  float* lse = nullptr;         // [heads, t]
+  void* attended = nullptr;     // T [t, heads, head_dim]: attention's result before a gate, if any
   // Kept at kEverything.
-  void* qk_rotated = nullptr;  // T [t, heads + kv_heads, head_dim]; with a QkNorm only
+  // T [t, heads + kv_heads, head_dim]; with a QkNorm only. A value_norm puts the normed values
+  // beside them: [t, heads + 2 kv_heads, head_dim].
+  void* qk_rotated = nullptr;
 };
 
 // Those of LatentAttention.
@@ -106,7 +109,8 @@ struct LayerActivations {
 // Device memory that the backward pass needs besides the activations.
 struct LayerBackwardScratch {
   void* dmixed = nullptr;  // T [t, mixed_width]
-  // T [t, projected_width]; behind it, of a layer without keys of its own, T [t, 2, kv_width]
+  // T [t, projected_width], with what the part that mixes tokens needs behind it, so that there are
+  // projected_gradient_width elements a token
   void* dprojected = nullptr;
   void* dexpanded = nullptr;  // T [t, expanded_gradient_width]; null if that is 0 in all layers
   // Has AttentionWorkspaceBytes. It may be the memory of a chunk's activations, which are not in

@@ -108,6 +108,12 @@ absl::Status BoundLayer::LinearInputGradient(const Chunk& chunk, const void* dy,
                          {.addend = addend, .scale = scale});
 }
 
+absl::Status BoundLayer::ScaleOutput(const Chunk& chunk, void* x) const {
+  if (o.output_scale < 0) return absl::OkStatus();
+  return kernels.Scale(stream, context.dtype, x, chunk.tokens * hidden,
+                       Offset(weights, o.output_scale));
+}
+
 RmsNormArgs BoundLayer::NormArgs(const Chunk& chunk, const void* x, int64_t weight, void* y,
                                  float* rstd) const {
   RmsNormArgs args;
@@ -117,7 +123,7 @@ RmsNormArgs BoundLayer::NormArgs(const Chunk& chunk, const void* x, int64_t weig
   args.epsilon = static_cast<float>(model.norm_epsilon);
   args.x = x;
   args.x_stride = hidden;
-  args.weight = Offset(weights, weight);
+  if (weight >= 0) args.weight = Offset(weights, weight);
   args.one_plus_weight = model.one_plus_norms;
   args.y = y;
   args.y_stride = hidden;
@@ -134,7 +140,7 @@ RmsNormBackwardArgs BoundLayer::NormBackwardArgs(const Chunk& chunk, const void*
   args.width = hidden;
   args.x = x;
   args.x_stride = hidden;
-  args.weight = Offset(weights, weight);
+  if (weight >= 0) args.weight = Offset(weights, weight);
   args.one_plus_weight = model.one_plus_norms;
   args.rstd = rstd;
   args.dy = dy;

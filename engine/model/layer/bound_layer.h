@@ -73,7 +73,11 @@ struct BoundLayer {
   // dbias[n] (+)= the sum of the rows of dy[tokens, n], for the tensors that are not frozen
   absl::Status BiasGradient(const Chunk& chunk, const void* dy, int64_t n, int64_t bias,
                             const TileGradient& gradient) const;
-  // Returns the arguments for the norm of rows of the residual stream.
+  // x[tokens, hidden] *= the layer's output_scale, if it has one: the last step of the layer, and
+  // the first of its gradient.
+  absl::Status ScaleOutput(const Chunk& chunk, void* x) const;
+  // Returns the arguments for the norm of rows of the residual stream. Without a weight `weight` is
+  // -1, here and below.
   RmsNormArgs NormArgs(const Chunk& chunk, const void* x, int64_t weight, void* y,
                        float* rstd) const;
   // Returns the arguments for dh += the gradient by x, where `dy` is the gradient by the norm of x.

@@ -59,7 +59,8 @@ absl::Status DecoderLayerForward(const LayerContext& context, const void* weight
   MT_RETURN_IF_ERROR(AttentionForward(layer, x));
   return layer.ForChunks([&](const Chunk& chunk) {
     MT_RETURN_IF_ERROR(AttentionOutput(layer, chunk, x, layer.Middle(chunk)));
-    return MlpForward(layer, chunk, y);
+    MT_RETURN_IF_ERROR(MlpForward(layer, chunk, y));
+    return layer.ScaleOutput(chunk, layer.Rows(y, chunk, layer.hidden));
   });
 }
 
@@ -93,6 +94,7 @@ absl::Status DecoderLayerBackward(const LayerContext& context, const void* weigh
       MT_RETURN_IF_ERROR(AttentionOutput(layer, chunk, x, layer.Middle(chunk)));
     }
     if (has_mlp) {
+      MT_RETURN_IF_ERROR(layer.ScaleOutput(chunk, dh_rows));
       MT_RETURN_IF_ERROR(RecomputeMlp(layer, chunk));
       MT_RETURN_IF_ERROR(MlpBackward(layer, chunk, dh_rows, gradient_of(chunk)));
     }

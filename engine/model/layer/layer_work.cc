@@ -115,9 +115,21 @@ LayerWork Rope(const Sizes& s) {
   return (a.query_rope < 0 ? LayerWork{} : Pass(s, 2 * s.q)) +
          (a.key_rope < 0 ? LayerWork{} : Pass(s, 2 * s.kv));
 }
-// Queries' and keys': read and written, apart.
-LayerWork HeadNorms(const Sizes& s) { return Pass(s, 2 * (s.q + s.kv), 2); }
-LayerWork HeadNormsBackward(const Sizes& s) { return Pass(s, 3 * (s.q + s.kv), 2 * kSplitSum); }
+// Queries' and keys', and perhaps values': read and written, apart.
+LayerWork HeadNorms(const Sizes& s) {
+  const LayerWork norms = Pass(s, 2 * (s.q + s.kv), 2);
+  return s.layer.attention.value_norm ? norms + Pass(s, 2 * s.kv) : norms;
+}
+LayerWork HeadNormsBackward(const Sizes& s) {
+  const AttentionDescription& a = s.layer.attention;
+  const LayerWork norms = Pass(s, 3 * (s.q + s.kv), 2 * kSplitSum);
+  // Values that are the keys add to the keys' gradient.
+  return a.value_norm ? norms + Pass(s, (a.values_are_keys ? 4 : 3) * s.kv) : norms;
+}
+// The factor of the layer's result, or of the gradient by it.
+LayerWork OutputScale(const Sizes& s) {
+  return s.layer.output_scale ? Pass(s, 2 * s.hidden) : LayerWork{};
+}
 
 // Keys and values, which are put together from what was expanded, and queries without a latent:
 // read and written.
@@ -253,7 +265,7 @@ LayerWork DecoderLayerForwardWork(const WorkShape& shape) {
   const Sizes s(shape);
   if (!s.dense()) return InChunks(shape, AttentionForward(s) + ToGateUp(s));
   return InChunks(shape, AttentionForward(s) + ToGateUp(s) + Glu(s) +
-                             Branch(s, s.down(), s.layer.feed_forward_norms));
+                             Branch(s, s.down(), s.layer.feed_forward_norms) + OutputScale(s));
 }
 
 LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
@@ -285,7 +297,7 @@ LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   // the weight.
   LayerWork work = 2 * Products(s, matrices, 4 + s.latents()) + GluBackward(s) +
                    s.norms() * NormBackward(s) + s.post_norms() * PostNormBackward(s) +
-                   MixBackward(s);
+                   MixBackward(s) + OutputScale(s);
   // Without a norm before a half, its product adds to the residual stream's gradient.
   work += ((s.dense() ? 2 : 1) - s.norms()) * Pass(s, s.hidden, 0);
   if (s.layer.attention.qkv_bias) work += Pass(s, s.projected, kSplitSum);

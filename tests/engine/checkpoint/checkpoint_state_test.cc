@@ -106,6 +106,7 @@ TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
       [](auto& m) { m.ropes[0].interleaved = true; },
       [](auto& m) { m.ropes[0].truncate = false; },
       [](auto& m) { m.ropes[0].position_scale = 0.1; },
+      [](auto& m) { m.ropes[0].turning_pairs = 1; },
       [](auto& m) {
         m.ropes[0].short_factors = {1, 2, 3};
       },
@@ -123,6 +124,9 @@ TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
       [](auto& m) { m.layers[1].attention.fused_qkv = true; },
       [](auto& m) { m.layers[1].attention.qk_norm = QkNorm::kHead; },
       [](auto& m) { m.layers[1].attention.qk_norm = QkNorm::kFull; },
+      [](auto& m) { m.layers[1].attention.value_norm = true; },
+      [](auto& m) { m.layers[1].attention.values_are_keys = true; },
+      [](auto& m) { m.layers[1].output_scale = true; },
       [](auto& m) { m.layers[1].attention.query_rope = -1; },
       [](auto& m) { m.layers[1].attention.key_rope = -1; },
       [](auto& m) { m.layers[1].attention_norms.norm = ""; },

@@ -99,6 +99,21 @@ TEST_P(KernelsSuite, CastToBf16InPlaceRoundsToNearestEven) {
   }
 }
 
+TEST_P(KernelsSuite, Scale) {
+  for (int64_t n : {1, 19, 4096, 300007}) {
+    if (!SizeIsTested(n / 32)) continue;
+    SCOPED_TRACE(testing::Message() << n << " elements");
+    Operands operands(static_cast<uint64_t>(n));
+    const size_t x = operands.Random(dtype(), n);
+    const size_t factor = operands.Random(dtype(), 1);
+    const KernelCall call = [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+      return kernels.Scale(stream, dtype(), p[x], n, p[factor]);
+    };
+    const auto got = RunOn(device(), operands, call), want = RunOnReference(operands, call);
+    EXPECT_TRUE(got[x].bytes == want[x].bytes);
+  }
+}
+
 TEST_P(KernelsSuite, Zero) {
   Operands operands(7);
   const size_t x = operands.Random(DType::kF32, 100000);

@@ -179,6 +179,17 @@ TEST(CarriedTensorsTest, ATextModelMayKeepTheNamesThatItHadWithin) {
   EXPECT_EQ(Config(out), Config(source));
 }
 
+TEST(CarriedTensorsTest, ModelsWhoseFilesNameModulesAreExportedAsTheyWere) {
+  const std::string source = Changed("gemma4_wrapper", [](Tensors&) {});
+  const Tensors tensors = ReadAll(source);
+  EXPECT_TRUE(tensors.contains("model.language_model.layers.0.layer_scalar"));
+  EXPECT_TRUE(tensors.contains("model.embed_vision.embedding_projection.weight"));
+  const std::string out = FreshDirectory("parent") + "/out";
+  Export(source, DType::kBF16, out);
+  EXPECT_TRUE(ReadAll(out) == tensors);
+  EXPECT_EQ(Config(out), Config(source));
+}
+
 TEST(CarriedTensorsTest, TheOtherTensorsKeepTheirTypes) {
   const std::string source = Changed("gemma3_wrapper", [](Tensors& tensors) {
     tensors["vision_tower.counter"] = {"I64", {2}, std::string(16, '\7')};

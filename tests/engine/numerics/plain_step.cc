@@ -259,7 +259,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   }
   result->loss /= static_cast<double>(batch.predictions);
   ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
-    if (tensor.is_buffer) return;
+    if (tensor.is_never_trained()) return;
     const float* begin = gradients[tile] + tensor.offset;
     std::vector<float>& whole = result->gradients[tensor.name];
     whole.resize(static_cast<size_t>(tensor.whole_elements()));

@@ -181,6 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"tied_fp32_unclipped", "llama_tied", Precision::kFp32, false},
                       Case{"gemma2_bf16_clipped", "gemma2", Precision::kBf16, true},
                       Case{"gemma3_fp32_unclipped", "gemma3", Precision::kFp32, false},
+                      Case{"gemma4_bf16_clipped", "gemma4", Precision::kBf16, true},
                       Case{"olmo3_fp32_clipped", "olmo3", Precision::kFp32, true},
                       Case{"glm4_bf16_unclipped", "glm4", Precision::kBf16, false},
                       Case{"smollm3_bf16_clipped", "smollm3", Precision::kBf16, true},

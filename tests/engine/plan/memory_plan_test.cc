@@ -147,6 +147,28 @@ TEST_F(MemoryPlanTest, ContradictingSettingsAreRefused) {
               HasSubstr("512 positions"));
 }
 
+TEST_F(MemoryPlanTest, HeadsThatKernelsDoNotTakeAreRefused) {
+  const CudaKernelSizes sizes;
+  ModelDescription model = UniformModel({.vocabulary = 259,
+                                         .hidden = 64,
+                                         .layers = 2,
+                                         .heads = 2,
+                                         .kv_heads = 2,
+                                         .head_dim = 512,
+                                         .intermediate = 64,
+                                         .max_positions = 4096});
+  EXPECT_TRUE(CheckHeadSizes(model, sizes).ok());
+  model.layers[1].attention.head_dim = 514;
+  const ModelLayout layout = BuildModelLayout(model);
+  for (const auto& plan : {PlanMemory(Spec(), layout, sizes, Budget()),
+                           PlanEvaluation(Spec(), layout, sizes, Budget())}) {
+    EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(plan.status().message()),
+                HasSubstr("layer 1 has heads of 514 elements, and the kernels of this device take "
+                          "at most 512"));
+  }
+}
+
 TEST_F(MemoryPlanTest, AStepOfTooManyMicroBatchesIsRefused) {
   const ModelLayout layout = BuildModelLayout(Config(4));
   JobSpec spec = Spec();

@@ -16,7 +16,8 @@ inline constexpr int kAttentionSide = 16;
 inline constexpr int kAttentionThreads = kAttentionSide * kAttentionSide;
 
 // kDim is the largest head size of queries, keys and values, kTile the number of rows of a tile.
-// Four tiles fit into the shared memory of every device from sm_80 on.
+// The gradients' three tiles fit into the shared memory of every device from sm_80 on: 97.3 KiB of
+// 99 for heads of 512.
 template <int kDimMax, int kTileRows>
 struct AttentionShape {
   static constexpr int kDim = kDimMax;
@@ -112,6 +113,7 @@ int WithAttentionShape(const AttentionArgs& args, const Run& run) {
   if (dim <= 64) return run.template operator()<AttentionShape<64, 32>>();
   if (dim <= 128) return run.template operator()<AttentionShape<128, 32>>();
   if (dim <= 256) return run.template operator()<AttentionShape<256, 16>>();
+  if (dim <= 512) return run.template operator()<AttentionShape<512, 16>>();
   return kInvalidValue;
 }
 

@@ -128,6 +128,7 @@ int LaunchAttention(const Queue& queue, const CachedAttentionArgs& args) {
   if (dim <= 2 * kWarp) return launch(CachedAttentionKernel<T, 2>);
   if (dim <= 4 * kWarp) return launch(CachedAttentionKernel<T, 4>);
   if (dim <= 8 * kWarp) return launch(CachedAttentionKernel<T, 8>);
+  if (dim <= 16 * kWarp) return launch(CachedAttentionKernel<T, 16>);
   return kInvalidValue;
 }
 

@@ -1,7 +1,7 @@
-// Sums of matrices; BF16 to FP32; and FP32 to BF16 in the same memory. In this, element i goes from
-// byte 4i to byte 2i, onto what elements i / 2 held; so the elements [n, 2n) may be cast in any
-// order once those before n are done, and each launch does as many as all before it. The first ones
-// go by the scratch memory.
+// Sums of matrices; the product of many elements and one; BF16 to FP32; and FP32 to BF16 in the
+// same memory. In this, element i goes from byte 4i to byte 2i, onto what elements i / 2 held; so
+// the elements [n, 2n) may be cast in any order once those before n are done, and each launch does
+// as many as all before it. The first ones go by the scratch memory.
 #include <algorithm>
 
 #include "engine/device/cuda/kernels/launchers.h"
@@ -109,6 +109,27 @@ int AddTo(const Queue& queue, const AddArgs& args) {
                                      : AddInto<A, Bf16>(queue, args);
 }
 
+template <typename T, int kCount>
+__global__ void __launch_bounds__(kThreads) ScaleKernel(T* x, int64_t packs, const T* factor) {
+  const int64_t pack = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (pack >= packs) return;
+  const float scale = ToFloat(*factor);
+  float v[kCount];
+  Load(x + pack * kCount, v);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) v[i] *= scale;
+  Store(v, x + pack * kCount);
+}
+
+template <typename T>
+int ScaleOf(const Queue& queue, T* x, int64_t n, const T* factor) {
+  const bool in_packs = MovesPacks(queue, {x}, {n * int64_t{sizeof(T)}});
+  const int64_t packs = in_packs ? n / kPackCount<T> : n;
+  if (packs == 0) return 0;
+  return Launch(in_packs ? ScaleKernel<T, kPackCount<T>> : ScaleKernel<T, 1>,
+                Grid(CeilDiv(packs, kThreads)), kThreads, 0, queue, x, packs, factor);
+}
+
 template <typename From>
 int LaunchCast(const Queue& queue, const From* from, Bf16* to, int64_t n) {
   constexpr int kElements = kPackCount<From>;
@@ -138,6 +159,12 @@ int CastToBf16InPlace(const Queue& queue, void* x, int64_t n, void* scratch) {
 
 int Add(const Queue& queue, const AddArgs& args) {
   return args.a.dtype == DType::kF32 ? AddTo<float>(queue, args) : AddTo<Bf16>(queue, args);
+}
+
+int Scale(const Queue& queue, DType dtype, void* x, int64_t n, const void* factor) {
+  return dtype == DType::kF32
+             ? ScaleOf(queue, static_cast<float*>(x), n, static_cast<const float*>(factor))
+             : ScaleOf(queue, static_cast<Bf16*>(x), n, static_cast<const Bf16*>(factor));
 }
 
 int WidenBf16(const Queue& queue, const void* from, int64_t n, float* to) {

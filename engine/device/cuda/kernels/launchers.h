@@ -55,6 +55,7 @@ int SumOfSquares(const Queue& queue, const float* x, int64_t n, double* sum, voi
 int Sum(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch);
 int Add(const Queue& queue, const AddArgs& args);
 int CastToBf16InPlace(const Queue& queue, void* x, int64_t n, void* scratch);
+int Scale(const Queue& queue, DType dtype, void* x, int64_t n, const void* factor);
 int AdamW(const Queue& queue, const AdamWArgs& args);
 // Computes to[i] = from[i] for n BF16 elements; meant for short arrays.
 int WidenBf16(const Queue& queue, const void* from, int64_t n, float* to);
@@ -70,9 +71,11 @@ int AddRows(const Queue& queue, const AddRowsArgs& args);
 int WeighRows(const Queue& queue, const WeighRowsArgs& args);
 
 // Attention for all dtypes and head sizes up to kAttentionHeadDimMax, with memory linear in tokens.
-// BF16 runs on tensor cores if the head size is a multiple of 8 and operands are aligned to 16
-// bytes. Everything else runs in FP32.
-inline constexpr int64_t kAttentionHeadDimMax = 256;  // of queries, keys and values
+// BF16 runs on tensor cores if the head size is a multiple of 8 up to kTensorHeadDimMax and
+// operands are aligned to 16 bytes. Everything else runs in FP32. Head sizes are those of queries,
+// keys and values.
+inline constexpr int64_t kAttentionHeadDimMax = 512;
+inline constexpr int64_t kTensorHeadDimMax = 256;
 int Attention(const Queue& queue, const AttentionArgs& args);
 int AttentionBackward(const Queue& queue, const AttentionBackwardArgs& args);
 // Returns the bytes of AttentionBackwardArgs::workspace for these kernels.

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "engine/device/cuda/kernels/attention_shaping.h"
+#include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/cuda/kernels/primitives.h"
 #include "engine/device/cuda/kernels/tensor_core.h"
 #include "engine/device/kernel_args.h"
@@ -42,7 +43,8 @@ struct TensorShape {
 // in units of 16 bytes.
 inline bool FitsTensorCores(const Queue& queue, const AttentionArgs& args) {
   return queue.paths.tensor_core_attention && args.dtype == DType::kBF16 &&
-         args.head_dim % 8 == 0 && args.value_dim % 8 == 0 &&
+         args.head_dim % 8 == 0 && args.head_dim <= kTensorHeadDimMax && args.value_dim % 8 == 0 &&
+         args.value_dim <= kTensorHeadDimMax &&
          Aligned({args.q, args.k, args.v, args.out},
                  {args.q_stride * 2, args.k_stride * 2, args.v_stride * 2});
 }

@@ -68,6 +68,7 @@ TEST_F(CudaKernelsTest, NoTokensAndNoRowsAreNothingToDo) {
   EXPECT_TRUE(kernels().AddRows(stream(), {.width = 8, .range = none}).ok());
   EXPECT_TRUE(kernels().WeighRows(stream(), {.width = 8, .range = none}).ok());
   EXPECT_TRUE(kernels().Add(stream(), {}).ok());
+  EXPECT_TRUE(kernels().Scale(stream(), DType::kBF16, nullptr, 0, nullptr).ok());
 }
 
 // The scan goes by 512 experts, and a piece is longer than a warp.

@@ -25,6 +25,21 @@ constexpr char kGemma3[] = R"({
   "torch_dtype": "bfloat16", "transformers_version": "4.50.0.dev0",
   "vision_config": {"model_type": "siglip_vision_model", "anything": true}
 })";
+// Shapes as of google/gemma-4-31b, in the keys that transformers has.
+constexpr char kGemma4[] = R"({
+  "architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4",
+  "audio_config": null, "audio_token_id": 258881, "boa_token_id": 256000, "boi_token_id": 255999,
+  "eoa_token_index": 258883, "eoi_token_id": 258882, "image_token_id": 258880,
+  "video_token_id": 258884, "initializer_range": 0.02, "tie_word_embeddings": true,
+  "text_config": {"attention_k_eq_v": true, "final_logit_softcapping": 30.0,
+                  "global_head_dim": 512, "head_dim": 256, "hidden_size": 5376,
+                  "hidden_size_per_layer_input": 0, "intermediate_size": 21504,
+                  "max_position_embeddings": 262144, "model_type": "gemma4_text",
+                  "num_attention_heads": 32, "num_global_key_value_heads": 4,
+                  "num_hidden_layers": 60, "num_key_value_heads": 16, "sliding_window": 1024,
+                  "use_bidirectional_attention": "vision"},
+  "vision_config": {"model_type": "gemma4_vision", "anything": true}
+})";
 // As mistralai/Mistral-Small-3.1-24B-Instruct-2503 has it.
 constexpr char kMistral3[] = R"({
   "architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3",
@@ -98,6 +113,14 @@ TEST(WrappersTest, PublishedModelsAreDescribed) {
   EXPECT_EQ(ParameterCount(gemma), 3880263168);
   EXPECT_EQ(gemma.wrapper.OnDisk("model.norm.weight"), "language_model.model.norm.weight");
   EXPECT_EQ(gemma.wrapper.OnDisk("lm_head.weight"), "language_model.lm_head.weight");
+
+  const ModelDescription four = Describe(json::parse(kGemma4));
+  EXPECT_EQ(four.family, "gemma4_text");
+  EXPECT_EQ(four.wrapper.family, "gemma4");
+  EXPECT_EQ(ParameterCount(four), 30697345280);
+  EXPECT_EQ(four.wrapper.OnDisk("model.norm.weight"), "model.language_model.norm.weight");
+  EXPECT_TRUE(four.wrapper.Carries("model.embed_vision.embedding_projection.weight"));
+  EXPECT_TRUE(four.wrapper.Carries("model.audio_tower.anything"));
 
   const ModelDescription mistral = Describe(json::parse(kMistral3));
   EXPECT_EQ(mistral.family, "mistral");
