@@ -23,9 +23,8 @@ TilePiece Piece(const TensorSpec& tensor, const char* suffix, const char* dtype,
     name = HfPartName(name, begin, begin + shape[0]);
   }
   piece.declaration = {absl::StrCat(name, suffix), dtype, std::move(shape)};
-  char* const data = section == nullptr
-                         ? nullptr
-                         : static_cast<char*>(section) + tensor.offset * section_bytes;
+  char* const data =
+      section == nullptr ? nullptr : static_cast<char*>(section) + tensor.offset * section_bytes;
   for (const TensorRun& run : RunsOf(tensor)) {
     piece.runs.push_back({data == nullptr ? nullptr : data + run.place * element_bytes,
                           run.elements * element_bytes});

@@ -102,11 +102,15 @@ struct BatchArrays {
     const int64_t n = d.micro_batches * d.micro_batch_tokens;
     double* const logps = static_cast<double*>(block);  // first, as it has the largest alignment
     int32_t* const ids = reinterpret_cast<int32_t*>(logps + 2 * d.micro_batches * d.pairs_max());
-    return {ids,         ids + n,
-            ids + 2 * n, ids + 3 * n,
-            ids + 4 * n, d.cache_rows > 0 ? ids + 6 * n : nullptr,
+    return {ids,
+            ids + n,
+            ids + 2 * n,
+            ids + 3 * n,
+            ids + 4 * n,
+            d.cache_rows > 0 ? ids + 6 * n : nullptr,
             d.cache_rows > 0 ? ids + 7 * n : nullptr,
-            logps,       ids + TokenIntegers(d) * n};
+            logps,
+            ids + TokenIntegers(d) * n};
   }
 };
 
