@@ -102,11 +102,15 @@ struct BatchArrays {
     const int64_t n = d.micro_batches * d.micro_batch_tokens;
     double* const logps = static_cast<double*>(block);  // first, as it has the largest alignment
     int32_t* const ids = reinterpret_cast<int32_t*>(logps + 2 * d.micro_batches * d.pairs_max());
-    return {ids,         ids + n,
-            ids + 2 * n, ids + 3 * n,
-            ids + 4 * n, d.cache_rows > 0 ? ids + 6 * n : nullptr,
+    return {ids,
+            ids + n,
+            ids + 2 * n,
+            ids + 3 * n,
+            ids + 4 * n,
+            d.cache_rows > 0 ? ids + 6 * n : nullptr,
             d.cache_rows > 0 ? ids + 7 * n : nullptr,
-            logps,       ids + TokenIntegers(d) * n};
+            logps,
+            ids + TokenIntegers(d) * n};
   }
 };
 
@@ -119,8 +123,11 @@ struct DeviceBuffers {
   std::vector<void*> kept;             // by kept slot
   std::vector<void*> routed;           // RoutedBytes, by micro-batch of the sweep
   std::vector<void*> shared;           // SharedRowsBytes, by micro-batch of the sweep
-  std::vector<void*> cache;            // by layer: LayerCache::data
-  void* layer_scratch = nullptr;       // LayerScratchBytes
+  // [micro_batches][PerLayerInputDescription::width], SharedRows::per_layer_norm_gradient; null if
+  // it is not trained.
+  float* per_layer_norm_gradient = nullptr;
+  std::vector<void*> cache;       // by layer: LayerCache::data
+  void* layer_scratch = nullptr;  // LayerScratchBytes
   // Memory that operations use in turn: a chunk of a layer, the workspace of attention's gradient,
   // a chunk of the head, or one of experts. `backward`, `head` and `experts` point into it.
   void* work = nullptr;

@@ -196,6 +196,22 @@ FAMILIES = {
                    rope=dict(full_attention=dict(rope_type="proportional", rope_theta=1000000.0,
                                                  partial_rotary_factor=0.25),
                              sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
+    # Inputs of each layer from the token. The last three layers, with wider units, take keys and
+    # values from layers 0, which has a window, and 1.
+    "gemma4_shared": dict(cls=Gemma4TextConfig, stored="BF16", style="new", seed=2,
+                          keys=dict(vocab_size=131, vocab_size_per_layer_input=137, hidden_size=36,
+                                    num_hidden_layers=5, num_attention_heads=4,
+                                    num_key_value_heads=2, intermediate_size=44, head_dim=12,
+                                    global_head_dim=16, sliding_window=17,
+                                    layer_types=["sliding_attention", "full_attention"] * 2
+                                    + ["full_attention"],
+                                    num_kv_shared_layers=3, use_double_wide_mlp=True,
+                                    hidden_size_per_layer_input=9, final_logit_softcapping=3.0),
+                          rope=dict(full_attention=dict(rope_type="proportional",
+                                                        rope_theta=1000000.0,
+                                                        partial_rotary_factor=0.25),
+                                    sliding_attention=dict(rope_type="default",
+                                                           rope_theta=10000.0))),
     # Layer 0 has a window.
     "exaone4": dict(cls=Exaone4Config, stored="BF16", style="new",
                     keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,

@@ -87,7 +87,18 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
     to.feed_forward_normed = to.attention_normed;
   }
   take(&to.activated, false, d.feed_forward.intermediate);
-  if (attention_post || feed_forward_post) take(&to.branch_gradient, false, hidden);
+  const int64_t per_layer = d.per_layer_input.width;
+  if (per_layer > 0) {
+    whole.Take(&to.per_layer.rstd, t * 4);
+    whole.Take(&to.per_layer.post_rstd, t * 4);
+    take(&to.per_layer.stream, products, hidden);
+    take(&to.per_layer.projected, products, per_layer);
+    take(&to.per_layer.gate_up, products, 2 * per_layer);
+    take(&to.per_layer.branch, products, hidden);
+    take(&to.per_layer.activated, false, per_layer);
+  }
+  if (attention_post || feed_forward_post || per_layer > 0)
+    take(&to.branch_gradient, false, hidden);
   return to;
 }
 
