@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "engine/hf/hf_format.h"
 #include "engine/hf/master_convert.h"
 
 namespace megatrain {
@@ -107,7 +108,7 @@ void FillRandomWeights(const ModelDescription& config, uint64_t seed, const Tens
   } else {
     for (int64_t block = 0; block < blocks; ++block) fill(block);
   }
-  if (config.padding_id < 0 || tensor.name != "model.embed_tokens.weight") return;
+  if (config.padding_id < 0 || tensor.name != kEmbeddingTensorName) return;
   // As torch.nn.Embedding does, which never trains this row.
   const int64_t row = config.padding_id * config.hidden - begin;
   const int64_t first = std::clamp<int64_t>(row, 0, elements);
