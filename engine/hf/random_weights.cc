@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "engine/hf/hf_format.h"
 #include "engine/hf/master_convert.h"
 
 namespace megatrain {
@@ -107,7 +108,7 @@ void FillRandomWeights(const ModelDescription& config, uint64_t seed, const Tens
   } else {
     for (int64_t block = 0; block < blocks; ++block) fill(block);
   }
-  const bool is_table = tensor.name == "model.embed_tokens.weight" ||
+  const bool is_table = tensor.name == kEmbeddingTensorName ||
                         tensor.name == "model.embed_tokens_per_layer.weight";
   if (config.padding_id < 0 || !is_table) return;
   // As torch.nn.Embedding does, which never trains this row.

@@ -272,6 +272,10 @@ struct LayerDescription {
   int64_t expanded_gradient_width() const {
     return attention.latent.is_there() ? attention.q_width() + attention.cache_width() : 0;
   }
+  // True if what mixes tokens ends with a gate, whose result is cheap.
+  bool gates_result() const {
+    return attention_kind() == AttentionKind::kDeltaNet || attention.output_gate;
+  }
   int64_t mixed_width() const {
     return delta_net.key_heads > 0 ? delta_net.values_width()
                                    : attention.heads * attention.value_dim();

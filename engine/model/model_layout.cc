@@ -436,7 +436,9 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
   for (TileLayout& tile : layout.tiles) {
     layout.parameters += tile.parameters;
     for (TensorSpec& tensor : tile.tensors) {
-      if (model.wrapper.is_there()) tensor.wrapped_name = model.wrapper.OnDisk(tensor.name);
+      if (std::string name = model.wrapper.OnDisk(tensor.name); name != tensor.name) {
+        tensor.wrapped_name = std::move(name);
+      }
       if (!tensor.frozen) layout.trained_parameters += tensor.elements;
     }
     layout.tile_elements_max = std::max(layout.tile_elements_max, tile.elements);

@@ -54,6 +54,7 @@ std::map<std::string, std::string> FindIgnoredTensors(const ModelDescription& mo
   const IgnoredTensors& ignored = IgnoredBy(model);
   if (ignored.what.empty()) return found;
   for (const std::string& name : names) {
+    if (model.wrapper.Carries(name)) continue;
     std::string group = ignored.prefix;
     if (group.empty() || !name.starts_with(group)) {
       group = ignored.later_layers_with.empty() ? "" : LaterLayer(model, name);

@@ -1,5 +1,6 @@
 #include "engine/hf/config/wrapper_family.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace megatrain {
@@ -71,6 +72,19 @@ std::vector<std::string> WrapperFamilyNames() {
   std::vector<std::string> names;
   for (const WrapperFamily& family : Families()) names.push_back(family.model_type);
   return names;
+}
+
+std::string PrefixOutOfWrapper(const std::string& text_family) {
+  for (const WrapperFamily& family : Families()) {
+    if (std::ranges::find(family.text_families, text_family) == family.text_families.end()) {
+      continue;
+    }
+    // The names of the modules, whose head has none of its own.
+    for (const WrapperNames& names : family.names) {
+      if (names.head_prefix.empty()) return names.model_prefix;
+    }
+  }
+  return "";
 }
 
 WrapperDescription DescribeWrapper(const WrapperFamily& family, const WrapperNames& names) {

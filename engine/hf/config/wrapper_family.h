@@ -35,6 +35,10 @@ const WrapperFamily* FindWrapperFamily(const std::string& model_type);
 // Returns the model_type of every wrapper in alphabetical order.
 std::vector<std::string> WrapperFamilyNames();
 
+// Returns what stands in place of "model." in the names of a text model of `text_family` that
+// transformers took out of a wrapper and saved; "" if the family is in no wrapper.
+std::string PrefixOutOfWrapper(const std::string& text_family);
+
 // Returns what `family` says, for files that name tensors as `names`.
 WrapperDescription DescribeWrapper(const WrapperFamily& family, const WrapperNames& names);
 

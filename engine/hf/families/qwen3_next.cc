@@ -126,10 +126,20 @@ ModelDescription DescribeQwen35Moe(JsonFields& fields) {
   return model;
 }
 
-const ModelFamilyRegistration kQwen3Next({"qwen3_next", "Qwen3NextForCausalLM", DescribeQwen3Next});
-const ModelFamilyRegistration kQwen35({"qwen3_5_text", "Qwen3_5ForCausalLM", DescribeQwen35});
+const IgnoredTensors& LaterPredictors() {
+  static const auto& ignored =
+      *new IgnoredTensors{.what = "layers that predict further tokens",
+                          .prefix = "mtp.",
+                          .count_key = "mtp_num_hidden_layers"};
+  return ignored;
+}
+
+const ModelFamilyRegistration kQwen3Next({"qwen3_next", "Qwen3NextForCausalLM", DescribeQwen3Next,
+                                          LaterPredictors()});
+const ModelFamilyRegistration kQwen35({"qwen3_5_text", "Qwen3_5ForCausalLM", DescribeQwen35,
+                                       LaterPredictors()});
 const ModelFamilyRegistration kQwen35Moe({"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM",
-                                          DescribeQwen35Moe});
+                                          DescribeQwen35Moe, LaterPredictors()});
 
 }  // namespace
 }  // namespace megatrain

@@ -146,6 +146,39 @@ TEST(CarriedTensorsTest, ExportsEveryTensorAsItWasUnderItsName) {
   }
 }
 
+TEST(CarriedTensorsTest, TensorsWhoseRowsAreInAnotherOrderComeBackAsTheyWere) {
+  const std::string source = Changed("qwen3_5_wrapper", [](Tensors& tensors) {
+    tensors["mtp.fc.weight"] = {"BF16", {2, 3}, std::string(12, '\3')};
+  });
+  const std::string out = FreshDirectory("parent") + "/out";
+  Export(source, DType::kBF16, out);
+  EXPECT_TRUE(ReadAll(out) == ReadAll(source));
+  EXPECT_EQ(Config(out), Config(source));
+}
+
+// As transformers saves the text model that it took out of a wrapper.
+TEST(CarriedTensorsTest, ATextModelMayKeepTheNamesThatItHadWithin) {
+  const std::string source = Changed("qwen3_5_wrapper", [](Tensors& tensors) {
+    std::erase_if(tensors, [](const auto& tensor) {
+      return absl::StartsWith(tensor.first, "model.visual.");
+    });
+  });
+  nlohmann::json config = Config(source)["text_config"];
+  config["dtype"] = "bfloat16";
+  const absl::Status written =
+      WriteFileSynced(PosixFileSystem(), source + "/config.json", config.dump());
+  ASSERT_TRUE(written.ok()) << written;
+  const ModelDescription model = Read(source);
+  EXPECT_EQ(model.family, "qwen3_5_text");
+  EXPECT_FALSE(model.wrapper.is_there());
+  const Tensors tensors = ReadAll(source);
+  EXPECT_TRUE(tensors.contains("model.language_model.norm.weight"));
+  const std::string out = FreshDirectory("parent") + "/out";
+  Export(source, DType::kBF16, out);
+  EXPECT_TRUE(ReadAll(out) == tensors);
+  EXPECT_EQ(Config(out), Config(source));
+}
+
 TEST(CarriedTensorsTest, ModelsWhoseFilesNameModulesAreExportedAsTheyWere) {
   const std::string source = Changed("gemma4_wrapper", [](Tensors&) {});
   const Tensors tensors = ReadAll(source);
