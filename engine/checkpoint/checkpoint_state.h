@@ -72,8 +72,8 @@ std::string RunName(const CheckpointState& state);
 // Checks that a job whose fresh state would be `wanted` may resume from `saved`. Spec keys of the
 // sections in `allowed` ("optimizer") may differ; the differences are added to `*changes`. Returns
 // FailedPrecondition, naming what differs with both values. The order of comparison is the model,
-// the precision, the spec keys (all that differ are named), the seed and the data. Other fields are
-// not compared.
+// what a wrapper carries, the precision, the spec keys (all that differ are named), the seed and
+// the data. Other fields are not compared.
 absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState& wanted,
                             const std::vector<std::string>& allowed = {},
                             std::vector<AllowedChange>* changes = nullptr);

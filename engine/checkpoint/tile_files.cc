@@ -17,7 +17,10 @@ TilePiece Piece(const TensorSpec& tensor, const char* suffix, const char* dtype,
   std::string name = tensor.name_on_disk();
   std::vector<int64_t> shape = tensor.shape;
   const int64_t whole = tensor.whole_elements();
-  if (tensor.elements < whole) {
+  if (tensor.columns > 0) {
+    shape[1] = tensor.columns;
+    name = HfColumnsName(name, tensor.source_begin, tensor.source_begin + tensor.columns);
+  } else if (tensor.elements < whole) {
     const int64_t row = whole / shape[0], begin = tensor.source_begin / row;
     shape[0] = tensor.elements / row;
     name = HfPartName(name, begin, begin + shape[0]);
@@ -25,7 +28,10 @@ TilePiece Piece(const TensorSpec& tensor, const char* suffix, const char* dtype,
   piece.declaration = {absl::StrCat(name, suffix), dtype, std::move(shape)};
   char* const data =
       section == nullptr ? nullptr : static_cast<char*>(section) + tensor.offset * section_bytes;
-  for (const TensorRun& run : RunsOf(tensor)) {
+  // Columns lie in the file as they do in the tile.
+  const bool is_whole = tensor.columns > 0;
+  for (const TensorRun& run :
+       is_whole ? std::vector<TensorRun>{{0, 0, tensor.elements}} : RunsOf(tensor)) {
     piece.runs.push_back({data == nullptr ? nullptr : data + run.place * element_bytes,
                           run.elements * element_bytes});
   }

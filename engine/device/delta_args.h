@@ -33,7 +33,7 @@ struct DeltaDocuments {
 // last inputs of its initial state.
 struct CausalConvArgs {
   DType dtype = DType::kF32;
-  DeltaDocuments documents;
+  DeltaDocuments documents = {};
   int64_t channels = 0;
   int64_t kernel = 0;       // 2 to kCausalConvKernelMax
   const void* x = nullptr;  // T [tokens, channels]
@@ -68,7 +68,7 @@ struct CausalConvBackwardArgs {
 // Everything is FP32, beta too (transformers rounds it to T), and `out` is rounded once.
 struct GatedDeltaArgs {
   DType dtype = DType::kF32;
-  DeltaDocuments documents;
+  DeltaDocuments documents = {};
   int64_t key_heads = 0, value_heads = 0;  // key_heads divides value_heads
   int64_t key_dim = 0, value_dim = 0;
   const void* q = nullptr;  // T [tokens, key_heads, key_dim]

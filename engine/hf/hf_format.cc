@@ -63,6 +63,10 @@ std::string HfPartName(const std::string& name, int64_t begin, int64_t end) {
   return absl::StrCat(name, "[", begin, ":", end, "]");
 }
 
+std::string HfColumnsName(const std::string& name, int64_t begin, int64_t end) {
+  return absl::StrCat(name, "[:,", begin, ":", end, "]");
+}
+
 std::string HfWholeName(const std::string& name) {
   if (!absl::EndsWith(name, "]")) return name;
   return name.substr(0, name.rfind('['));  // all of it if there is none

@@ -70,6 +70,8 @@ absl::StatusOr<std::vector<std::string>> ListHfDirectory(FileSystem* files,
 // A stacked tensor may lie in parts in several files of a checkpoint. Returns the name of the part
 // of rows [begin, end) of its first dimension: "NAME[begin:end]".
 std::string HfPartName(const std::string& name, int64_t begin, int64_t end);
+// Returns the name of the part with columns [begin, end): "NAME[:,begin:end]".
+std::string HfColumnsName(const std::string& name, int64_t begin, int64_t end);
 // Returns the name of the whole tensor, which is `name` itself unless it is a part's.
 std::string HfWholeName(const std::string& name);
 

@@ -36,17 +36,18 @@ absl::Status GiveRandomTensor(const ModelDescription& config, uint64_t seed,
   const int64_t chunk_elements = std::min(tensor.elements, kChunkElements);
   std::vector<float> values(chunk_elements);
   std::vector<bf16_t> rounded(dtype == DType::kBF16 ? chunk_elements : 0);
-  for (int64_t done = 0; done < tensor.elements;) {
-    const int64_t elements = std::min(tensor.elements - done, kChunkElements);
-    FillRandomWeights(config, seed, tensor, tensor.source_begin + done, elements, values.data(),
-                      pool);
-    const void* data = values.data();
-    if (dtype == DType::kBF16) {
-      for (int64_t i = 0; i < elements; ++i) rounded[i] = EncodeMaster(values[i]).weight;
-      data = rounded.data();
+  for (const TensorRun& run : RunsOf(tensor)) {
+    for (int64_t done = 0; done < run.elements;) {
+      const int64_t elements = std::min(run.elements - done, kChunkElements);
+      FillRandomWeights(config, seed, tensor, run.source + done, elements, values.data(), pool);
+      const void* data = values.data();
+      if (dtype == DType::kBF16) {
+        for (int64_t i = 0; i < elements; ++i) rounded[i] = EncodeMaster(values[i]).weight;
+        data = rounded.data();
+      }
+      MT_RETURN_IF_ERROR(sink(data, elements * DTypeBytes(dtype)));
+      done += elements;
     }
-    MT_RETURN_IF_ERROR(sink(data, elements * DTypeBytes(dtype)));
-    done += elements;
   }
   return absl::OkStatus();
 }

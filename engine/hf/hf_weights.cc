@@ -69,25 +69,35 @@ class Weights : public HfWeights {
     }
     for (const TensorRun& run : RunsOf(tensor)) {
       for (const WeightSource::Part& part : source.parts) {
-        MT_RETURN_IF_ERROR(LoadRun(run, part, place, chunk));
+        MT_RETURN_IF_ERROR(LoadRun(tensor, run, part, place, chunk));
       }
     }
     return absl::OkStatus();
   }
 
   // Loads what `part` has of the run.
-  static absl::Status LoadRun(const TensorRun& run, const WeightSource::Part& part,
-                              const Tile& place, std::vector<char>& chunk) {
-    const auto& [part_begin, stored, dtype] = part;
-    const int64_t size = FileDTypeBytes(dtype);
-    const int64_t end = std::min(part_begin + stored.tensor->elements, run.source + run.elements);
-    for (int64_t at = std::max(part_begin, run.source); at < end;) {
+  static absl::Status LoadRun(const TensorSpec& tensor, const TensorRun& run,
+                              const WeightSource::Part& part, const Tile& place,
+                              std::vector<char>& chunk) {
+    const int64_t size = FileDTypeBytes(part.dtype);
+    // The part's elements that follow one another both in the whole tensor and in the file, and
+    // where they begin there. A run of a tensor with columns lies in one row.
+    int64_t begin = part.begin, end = part.begin + part.stored.tensor->elements, file = 0;
+    if (part.columns > 0) {
+      const int64_t width = tensor.shape.back(), row = run.source / width;
+      begin += row * width;
+      end = begin + part.columns;
+      file = row * part.columns;
+    }
+    file -= begin;
+    end = std::min(end, run.source + run.elements);
+    for (int64_t at = std::max(begin, run.source); at < end;) {
       const int64_t elements = std::min(end - at, kChunkBytes / size);
-      MT_RETURN_IF_ERROR(stored.reader->Read(*stored.tensor, (at - part_begin) * size, chunk.data(),
-                                             elements * size));
+      MT_RETURN_IF_ERROR(part.stored.reader->Read(*part.stored.tensor, (file + at) * size,
+                                                  chunk.data(), elements * size));
       const int64_t bad =
-          StoreMaster(dtype, chunk.data(), elements, place, run.place + at - run.source);
-      if (bad >= 0) return BadValue(stored, at - part_begin + bad, place);
+          StoreMaster(part.dtype, chunk.data(), elements, place, run.place + at - run.source);
+      if (bad >= 0) return BadValue(part.stored, file + at + bad, place);
       at += elements;
     }
     return absl::OkStatus();

@@ -171,10 +171,22 @@ absl::Status WriteHfWeights(
   }
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
     for (const TensorSpec& tensor : layout.tiles[tile].tensors) {
-      int64_t at = tensor.source_begin * DTypeBytes(WeightDType(tensor, dtype));
+      const int64_t size = DTypeBytes(WeightDType(tensor, dtype));
+      const std::vector<TensorRun> runs = RunsOf(tensor);
+      size_t run = 0;
+      int64_t done = 0;  // bytes of the run
       MT_RETURN_IF_ERROR(emit(tile, tensor, [&](const void* data, int64_t bytes) -> absl::Status {
-        MT_RETURN_IF_ERROR(written.Write(tensor, at, data, bytes));
-        at += bytes;
+        for (int64_t taken = 0; taken < bytes;) {
+          if (done == runs[run].elements * size) {
+            ++run;
+            done = 0;
+          }
+          const int64_t part = std::min(bytes - taken, runs[run].elements * size - done);
+          MT_RETURN_IF_ERROR(written.Write(tensor, runs[run].source * size + done,
+                                           static_cast<const char*>(data) + taken, part));
+          taken += part;
+          done += part;
+        }
         return absl::OkStatus();
       }));
     }

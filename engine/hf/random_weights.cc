@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "engine/hf/hf_format.h"
 #include "engine/hf/master_convert.h"
 
 namespace megatrain {
@@ -107,11 +108,13 @@ void FillRandomWeights(const ModelDescription& config, uint64_t seed, const Tens
   } else {
     for (int64_t block = 0; block < blocks; ++block) fill(block);
   }
-  if (config.padding_id < 0 || tensor.name != "model.embed_tokens.weight") return;
+  const bool is_table = tensor.name == kEmbeddingTensorName ||
+                        tensor.name == "model.embed_tokens_per_layer.weight";
+  if (config.padding_id < 0 || !is_table) return;
   // As torch.nn.Embedding does, which never trains this row.
-  const int64_t row = config.padding_id * config.hidden - begin;
+  const int64_t width = tensor.shape.back(), row = config.padding_id * width - begin;
   const int64_t first = std::clamp<int64_t>(row, 0, elements);
-  const int64_t last = std::clamp<int64_t>(row + config.hidden, 0, elements);
+  const int64_t last = std::clamp<int64_t>(row + width, 0, elements);
   std::fill(out + first, out + last, 0.0f);
 }
 

@@ -75,11 +75,12 @@ class Finder {
     const auto whole = stored_.find(tensor.name_on_disk());
     if (whole != stored_.end()) {
       used_.insert(tensor.name_on_disk());
-      source.parts.push_back({0, whole->second});
+      source.parts.push_back({.stored = whole->second});
       return Check(whole->second.tensor->shape, tensor, source);
     }
-    const std::map<int64_t, StoredTensor> parts = PartsOf(tensor.name_on_disk());
-    if (!parts.empty()) return FindParts(parts, tensor, source);
+    const size_t dimension = tensor.columns > 0 ? 1 : 0;
+    const std::map<int64_t, StoredTensor> parts = PartsOf(tensor.name_on_disk(), dimension);
+    if (!parts.empty()) return FindParts(parts, tensor, dimension, source);
     const bool transposed =
         tile.layer >= 0 && layout_.model.layers[tile.layer].experts.transposed();
     if (transposed && stored_.contains(tensor.name_on_disk() + kBlocksSuffix)) {
@@ -106,39 +107,54 @@ class Finder {
     return "";
   }
 
-  // Returns the parts of the tensor by their first rows (HfPartName).
-  std::map<int64_t, StoredTensor> PartsOf(const std::string& name) const {
+  // Returns the parts of the tensor by their first rows (HfPartName) or, for dimension 1, columns
+  // (HfColumnsName).
+  std::map<int64_t, StoredTensor> PartsOf(const std::string& name, size_t dimension) const {
     std::map<int64_t, StoredTensor> parts;
-    const std::string prefix = name + "[";
+    const std::string prefix = name + (dimension == 0 ? "[" : "[:,");
     for (auto stored = stored_.lower_bound(prefix);
          stored != stored_.end() && absl::StartsWith(stored->first, prefix); ++stored) {
       const std::string digits = stored->first.substr(prefix.size());
-      int64_t row = 0;
-      if (absl::SimpleAtoi(digits.substr(0, digits.find(':')), &row)) parts[row] = stored->second;
+      int64_t begin = 0;
+      if (absl::SimpleAtoi(digits.substr(0, digits.find(':')), &begin)) {
+        parts[begin] = stored->second;
+      }
     }
     return parts;
   }
 
+  // The parts follow one another in `dimension`, and agree in the others.
   std::string FindParts(const std::map<int64_t, StoredTensor>& parts, const TensorSpec& tensor,
-                        WeightSource& source) {
-    std::vector<int64_t> shape;
-    for (const auto& [row, stored] : parts) used_.insert(stored.tensor->name);
-    const int64_t rows = tensor.shape.empty() ? 0 : tensor.shape.front();
-    for (const auto& [row, stored] : parts) {
+                        size_t dimension, WeightSource& source) {
+    std::vector<int64_t> shape;  // of the parts so far, together
+    for (const auto& [begin, stored] : parts) used_.insert(stored.tensor->name);
+    const std::string& whole = tensor.name_on_disk();
+    const int64_t all = tensor.shape.size() > dimension ? tensor.shape[dimension] : 0;
+    for (const auto& [begin, stored] : parts) {
       const auto& [name, own, elements] =
           std::tie(stored.tensor->name, stored.tensor->shape, stored.tensor->elements);
-      if (own.empty() || own[0] <= 0 || own[0] > rows || row > rows ||
-          row != (shape.empty() ? 0 : shape[0]) ||
-          name != HfPartName(tensor.name_on_disk(), row, row + own[0]) ||
-          (!shape.empty() &&
-           !std::equal(shape.begin() + 1, shape.end(), own.begin() + 1, own.end()))) {
+      const int64_t size = own.size() > dimension ? own[dimension] : 0;
+      const int64_t end = begin + size;
+      std::vector<int64_t> others = own;
+      if (size > 0 && !shape.empty()) others[dimension] = shape[dimension];
+      if (size <= 0 || size > all || begin > all ||
+          begin != (shape.empty() ? 0 : shape[dimension]) ||
+          name !=
+              (dimension == 0 ? HfPartName(whole, begin, end) : HfColumnsName(whole, begin, end)) ||
+          (!shape.empty() && others != shape)) {
         return absl::StrCat("tensor \"", name, "\" of shape ", ShapeText(own),
-                            " does not go on where the part of \"", tensor.name_on_disk(),
-                            "\" before it ends");
+                            " does not go on where the part of \"", whole, "\" before it ends");
       }
       shape = own;
-      shape[0] += row;
-      source.parts.push_back({row * (elements / own[0]), stored});
+      shape[dimension] = end;
+      if (dimension == 0) {
+        source.parts.push_back({.begin = begin * (elements / size), .stored = stored});
+      } else {
+        source.parts.push_back({.begin = begin, .columns = size, .stored = stored});
+      }
+    }
+    if (dimension == 1 && shape.size() != 2) {
+      return absl::StrCat("tensor \"", whole, "\" lies in parts of columns but is no matrix");
     }
     return Check(shape, tensor, source);
   }

@@ -55,6 +55,9 @@ absl::StatusOr<std::string> DescribeIgnoredTensors(FileSystem* files, const std:
 struct WeightSource {
   struct Part {
     int64_t begin = 0;  // its first element in the whole tensor
+    // > 0: it has these many columns of a matrix of which the layout has columns too. Else it has
+    // all elements between its ends.
+    int64_t columns = 0;
     StoredTensor stored;
     FileDType dtype = FileDType::kF32;
   };

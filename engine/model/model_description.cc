@@ -102,6 +102,14 @@ std::string DescribeFeedForward(const FeedForwardDescription& f) {
                       f.fused_gate_up ? ", gate and up fused on disk" : "");
 }
 
+std::string DescribePerLayerInput(const PerLayerInputDescription& p) {
+  if (p.width == 0) return "";
+  return absl::StrFormat(
+      "\n  x += post_per_layer_input_norm(per-layer input(x))\n    %s of each layer for each of %s "
+      "tokens, %s",
+      FormatCount(p.width), FormatCount(p.vocabulary), GateName(p.activation));
+}
+
 std::string DescribeRouter(const RouterDescription& router) {
   std::vector<std::string> traits;
   switch (router.scores) {
@@ -296,6 +304,7 @@ std::string DescribeModel(const ModelDescription& model) {
         "\n    ",
         layer->experts.count > 0 ? DescribeExperts(layer->experts)
                                  : DescribeFeedForward(layer->feed_forward),
+        DescribePerLayerInput(layer->per_layer_input),
         layer->output_scale ? "\n  x *= layer_scalar" : "", "\n");
   }
   absl::StrAppend(&text, "head: norm", model.one_plus_norms ? " (all norms times 1 + weight)" : "",

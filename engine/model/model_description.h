@@ -225,6 +225,18 @@ struct NormNames {
   friend bool operator==(const NormNames&, const NormNames&) = default;
 };
 
+// The input that a layer has from the token itself (Gemma 4's per-layer embeddings;
+// engine/model/layer/per_layer_input.h has the formula). On disk the tables of all layers are the
+// columns of one matrix, and the projections from the embedding the rows of one.
+struct PerLayerInputDescription {
+  int64_t width = 0;       // 0: none
+  int64_t vocabulary = 0;  // the rows of the table
+  GluActivation activation = GluActivation::kGeluTanh;
+
+  friend bool operator==(const PerLayerInputDescription&,
+                         const PerLayerInputDescription&) = default;
+};
+
 // The part of a layer's first half that mixes tokens.
 enum class AttentionKind { kSoftmax, kLatent, kDeltaNet };
 
@@ -233,9 +245,10 @@ struct LayerDescription {
   AttentionDescription attention;  // heads is 0 if the layer has a delta net
   DeltaNetDescription delta_net;   // key_heads is 0 if it has none
   NormNames feed_forward_norms = {"post_attention_layernorm", ""};
-  FeedForwardDescription feed_forward;  // intermediate is 0 if the layer has experts
-  ExpertsDescription experts;           // count is 0 if it has none
-  double residual_scale = 1.0;          // 1 where there are post-norms
+  FeedForwardDescription feed_forward;       // intermediate is 0 if the layer has experts
+  ExpertsDescription experts;                // count is 0 if it has none
+  double residual_scale = 1.0;               // 1 where there are post-norms
+  PerLayerInputDescription per_layer_input;  // of a layer without experts
   // The stream after the layer is multiplied by `layer_scalar`, which is not trained.
   bool output_scale = false;
 
@@ -258,6 +271,10 @@ struct LayerDescription {
   // latents; 0 without latents.
   int64_t expanded_gradient_width() const {
     return attention.latent.is_there() ? attention.q_width() + attention.cache_width() : 0;
+  }
+  // True if what mixes tokens ends with a gate, whose result is cheap.
+  bool gates_result() const {
+    return attention_kind() == AttentionKind::kDeltaNet || attention.output_gate;
   }
   int64_t mixed_width() const {
     return delta_net.key_heads > 0 ? delta_net.values_width()

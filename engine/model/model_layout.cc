@@ -58,6 +58,7 @@ struct Part {
   // Of the first dimension, if it is a part of a stacked tensor.
   int64_t begin = 0, count = 0;
   RowGroups rows = {};
+  bool of_columns = false;  // begin and count are of the second dimension
 };
 
 // Tensors that lie side by side, because one product takes them all.
@@ -87,7 +88,11 @@ void Append(const Group& group, Traits traits, bool one_plus_norms, TileLayout& 
     tensor.shape = part.shape;
     tensor.offset = tile.elements;
     tensor.elements = tensor.whole_elements();
-    if (part.count > 0) {
+    if (part.of_columns) {
+      tensor.source_begin = part.begin;
+      tensor.columns = part.count;
+      tensor.elements = part.shape.front() * part.count;
+    } else if (part.count > 0) {
       const int64_t row = tensor.elements / part.shape.front();
       tensor.source_begin = part.begin * row;
       tensor.elements = part.count * row;
@@ -126,6 +131,7 @@ class LayerTile {
   LayerTile(const ModelDescription& model, int layer, TileKind kind)
       : d_(model.layers[static_cast<size_t>(layer)]),
         hidden_(model.hidden),
+        layers_(model.layer_count()),
         one_plus_norms_(model.one_plus_norms),
         prefix_(absl::StrCat("model.layers.", layer, ".")) {
     tile_.kind = kind;
@@ -152,6 +158,7 @@ class LayerTile {
     Norm(d_.feed_forward_norms.norm, hidden_, &o_.feed_forward_norm);
     GatedUnit("mlp", d_.feed_forward.intermediate, d_.feed_forward.fused_gate_up);
     Norm(d_.feed_forward_norms.post_norm, hidden_, &o_.feed_forward_post_norm);
+    PerLayerInput();
     if (d_.output_scale) Add(Role::kConstant, {{"layer_scalar", {1}}}, &o_.output_scale);
     return *this;
   }
@@ -274,6 +281,28 @@ class LayerTile {
     if (d_.attention.output_bias) Bias({{"self_attn.o_proj.bias", {hidden_}}}, &o_.o_bias);
   }
 
+  void PerLayerInput() {
+    const auto [width, vocabulary, activation] = d_.per_layer_input;
+    if (width == 0) return;
+    const int64_t begin = tile_.layer * width, all = layers_ * width;
+    groups_.push_back({Role::kMatrix,
+                       {{.name = "model.embed_tokens_per_layer.weight",
+                         .shape = {vocabulary, all},
+                         .begin = begin,
+                         .count = width,
+                         .of_columns = true}},
+                       &o_.per_layer_table});
+    groups_.push_back({Role::kMatrix,
+                       {{.name = "model.per_layer_model_projection.weight",
+                         .shape = {all, hidden_},
+                         .begin = begin,
+                         .count = width}},
+                       &o_.per_layer_model_projection});
+    Matrix({{"per_layer_input_gate.weight", {width, hidden_}}}, &o_.per_layer_gate);
+    Matrix({{"per_layer_projection.weight", {hidden_, width}}}, &o_.per_layer_out);
+    Norm("post_per_layer_input_norm", hidden_, &o_.per_layer_norm);
+  }
+
   // In either layout on disk the tile's rows are those of Q, K, V, Z, b and a.
   void DeltaNet() {
     const DeltaNetDescription& d = d_.delta_net;
@@ -331,6 +360,7 @@ class LayerTile {
 
   const LayerDescription& d_;
   const int64_t hidden_;
+  const int64_t layers_;
   const bool one_plus_norms_;
   const std::string prefix_;
   TileLayout tile_;
@@ -379,8 +409,14 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
       Role::kNorm, {{"model.norm.weight", {model.hidden}}}, &layout.final_norm_offset};
   TileLayout embedding;
   embedding.kind = model.tied_embeddings ? TileKind::kTiedEmbedding : TileKind::kEmbedding;
-  Place(model.tied_embeddings ? std::vector{table, norm} : std::vector{table}, traits,
-        model.one_plus_norms, embedding);
+  std::vector<Group> groups = {table};
+  if (model.tied_embeddings) groups.push_back(norm);
+  if (const int64_t width = model.layers.front().per_layer_input.width; width > 0) {
+    groups.push_back({Role::kNorm,
+                      {{"model.per_layer_projection_norm.weight", {width}}},
+                      &layout.per_layer_norm_offset});
+  }
+  Place(std::move(groups), traits, model.one_plus_norms, embedding);
   layout.head_offset = layout.embedding_offset;
   layout.tiles.push_back(std::move(embedding));
   for (int layer = 0; layer < static_cast<int>(model.layer_count()); ++layer) {
@@ -411,6 +447,14 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
 }
 
 std::vector<TensorRun> RunsOf(const TensorSpec& tensor) {
+  if (tensor.columns > 0) {
+    std::vector<TensorRun> runs;
+    for (int64_t row = 0; row < tensor.shape.front(); ++row) {
+      runs.push_back(
+          {tensor.source_begin + row * tensor.shape.back(), row * tensor.columns, tensor.columns});
+    }
+    return runs;
+  }
   const RowGroups& rows = tensor.rows;
   if (rows.part_rows.empty()) return {{tensor.source_begin, 0, tensor.elements}};
   const int64_t row = tensor.elements / tensor.shape.front();

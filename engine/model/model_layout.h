@@ -53,6 +53,8 @@ struct TensorSpec {
   int64_t offset = 0;          // in elements from the start of the tile's section
   int64_t elements = 0;
   RowGroups rows;
+  // > 0: the part is these many columns of a matrix, the first of which is source_begin.
+  int64_t columns = 0;
   bool decays = false;  // has weight decay: as in transformers' Trainer all but norms and biases
   Initial initial = Initial::kNormal;
   bool frozen = false;  // not trained
@@ -116,6 +118,12 @@ struct LayerOffsets {
   int64_t dt_bias = -1;       // [value_heads]
   int64_t gated_norm = -1;    // [value_dim]
   int64_t output_scale = -1;  // [1], never trained
+  // Those of PerLayerInputDescription.
+  int64_t per_layer_table = -1;             // [vocabulary, width]
+  int64_t per_layer_model_projection = -1;  // [width, hidden]
+  int64_t per_layer_gate = -1;              // [width, hidden]
+  int64_t per_layer_out = -1;               // [hidden, width]
+  int64_t per_layer_norm = -1;              // [hidden]
   // kRouter, where gate_up and down are those of the shared expert.
   int64_t router = -1;             // [experts, hidden]
   int64_t router_bias = -1;        // [experts]
@@ -172,14 +180,15 @@ struct Stage {
 
 struct ModelLayout {
   ModelDescription model;
-  std::vector<TileLayout> tiles;   // forward order
-  std::vector<Stage> stages;       // forward order
-  int64_t embedding_offset = 0;    // in tiles[0]: [vocabulary, hidden]
-  int64_t final_norm_offset = 0;   // in tiles[head_tile]: [hidden]
-  int64_t head_offset = 0;         // in tiles[head_tile]: [vocabulary, hidden]
-  int head_tile = 0;               // 0 if tied, else the last
-  int64_t parameters = 0;          // a tied matrix counted once
-  int64_t trained_parameters = 0;  // those of tensors that are not frozen
+  std::vector<TileLayout> tiles;       // forward order
+  std::vector<Stage> stages;           // forward order
+  int64_t embedding_offset = 0;        // in tiles[0]: [vocabulary, hidden]
+  int64_t final_norm_offset = 0;       // in tiles[head_tile]: [hidden]
+  int64_t head_offset = 0;             // in tiles[head_tile]: [vocabulary, hidden]
+  int64_t per_layer_norm_offset = -1;  // in tiles[0]: [width], if layers have PerLayerInputs
+  int head_tile = 0;                   // 0 if tied, else the last
+  int64_t parameters = 0;              // a tied matrix counted once
+  int64_t trained_parameters = 0;      // those of tensors that are not frozen
   int64_t tile_elements_max = 0;
 
   int tile_count() const { return static_cast<int>(tiles.size()); }

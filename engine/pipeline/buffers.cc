@@ -155,6 +155,11 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                                &b.loss_weights));
   }
 
+  if (IsTrained(d.layout->tiles[0], d.layout->per_layer_norm_offset)) {
+    const int64_t width = model.layers.front().per_layer_input.width;
+    MT_RETURN_IF_ERROR(Reserve(arena, "sums", d.micro_batches * width * int64_t{sizeof(float)},
+                               DeviceKind::kOther, &b.per_layer_norm_gradient));
+  }
   b.accumulators.resize(d.shape.accumulators());
   MT_RETURN_IF_ERROR(Reserve(arena, "sums", d.shape.accumulators() * int64_t{sizeof(double)},
                              DeviceKind::kOther, &b.norms));
@@ -170,6 +175,7 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                              DeviceKind::kWorkspace, &b.backward.dmixed));
   MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * widths.projected * e,
                              DeviceKind::kWorkspace, &b.backward.dprojected));
+  b.backward.dper_layer = b.backward.dprojected;
   if (widths.expanded > 0) {
     MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * widths.expanded * e,
                                DeviceKind::kWorkspace, &b.backward.dexpanded));

@@ -123,8 +123,11 @@ struct DeviceBuffers {
   std::vector<void*> kept;             // by kept slot
   std::vector<void*> routed;           // RoutedBytes, by micro-batch of the sweep
   std::vector<void*> shared;           // SharedRowsBytes, by micro-batch of the sweep
-  std::vector<void*> cache;            // by layer: LayerCache::data
-  void* layer_scratch = nullptr;       // LayerScratchBytes
+  // [micro_batches][PerLayerInputDescription::width], SharedRows::per_layer_norm_gradient; null if
+  // it is not trained.
+  float* per_layer_norm_gradient = nullptr;
+  std::vector<void*> cache;       // by layer: LayerCache::data
+  void* layer_scratch = nullptr;  // LayerScratchBytes
   // Memory that operations use in turn: a chunk of a layer, the workspace of attention's gradient,
   // a chunk of the head, or one of experts. `backward`, `head` and `experts` point into it.
   void* work = nullptr;

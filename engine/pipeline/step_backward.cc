@@ -177,10 +177,10 @@ void StepBuilder::PutByEmbedBackward(int m, int accumulator) {
 }
 
 void StepBuilder::EmbedBackward(int m, int accumulator, Resource hidden_gradient) {
-  const bool first = !shape_.tied && m == 0;
+  const bool first = m == 0;
   Op& op = Add(Lane::kCompute, EmbedBackwardOp{m, accumulator, hidden_gradient, first});
   op.work = PartOf(tokens_[m]) * shape_.work.embed_backward;
-  if (first) op.work.device_bytes += shape_.work.embed_first_bytes;
+  if (first && !shape_.tied) op.work.device_bytes += shape_.work.embed_first_bytes;
   op.reads = {hidden_gradient, {ResourceKind::kDeviceBatch, slot_}};
   op.writes = {{ResourceKind::kAccumulator, accumulator}};
 }

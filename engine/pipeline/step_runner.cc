@@ -99,6 +99,10 @@ MicroBatchView StepRunner::View(int slot, int micro_batch) const {
   if (const std::vector<void*>& shared = p_.device_buffers->shared; !shared.empty()) {
     view.shared = PlaceSharedRows(d.layout->model, d.dtype, d.micro_batch_tokens, d.training,
                                   shared[static_cast<size_t>(micro_batch) % shared.size()]);
+    if (float* const sums = p_.device_buffers->per_layer_norm_gradient; sums != nullptr) {
+      view.shared.per_layer_norm_gradient =
+          sums + micro_batch * d.layout->model.layers.front().per_layer_input.width;
+    }
   }
   if (p_.dimensions->shape.pairs) {
     const int64_t pair = micro_batch * d.pairs_max();
@@ -441,7 +445,10 @@ absl::Status StepRunner::Do(const EmbedBackwardOp& embed, const Op& op, Stream* 
   const DeviceBuffers& b = *p_.device_buffers;
   float* const gradient = b.accumulators[embed.accumulator];
   const Resource& source = embed.hidden_gradient;
-  if (embed.first) MT_RETURN_IF_ERROR(ZeroPadding(0, gradient, *stream));
+  // The padding of a tied tile was zeroed for the head.
+  if (embed.first && !p_.dimensions->shape.tied) {
+    MT_RETURN_IF_ERROR(ZeroPadding(0, gradient, *stream));
+  }
   return EmbeddingBackward(Context(stream), View(op.step_slot, embed.micro_batch),
                            source.kind == ResourceKind::kHidden ? b.hidden[source.index]
                                                                 : b.hidden_gradient[source.index],

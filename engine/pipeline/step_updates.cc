@@ -60,22 +60,29 @@ void StepRunner::FindRows(int slot) {
   const PipelineDimensions& d = *p_.dimensions;
   StepState& state = states_[slot];
   const BatchArrays arrays = BatchArrays::At(p_.host_buffers->batch[slot].data(), d);
-  std::vector<bool> looked_up(static_cast<size_t>(d.layout->model.vocabulary));
-  for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
-    const int32_t* const ids = arrays.ids + static_cast<int64_t>(m) * d.micro_batch_tokens;
-    for (int64_t t = 0; t < state.micro_batch_tokens[m]; ++t) {
-      looked_up[static_cast<size_t>(ids[t])] = true;
+  if (IsTrained(d.layout->tiles[0], d.layout->embedding_offset)) {
+    std::vector<bool> looked_up(static_cast<size_t>(d.layout->model.vocabulary));
+    for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
+      const int32_t* const ids = arrays.ids + static_cast<int64_t>(m) * d.micro_batch_tokens;
+      for (int64_t t = 0; t < state.micro_batch_tokens[m]; ++t) {
+        looked_up[static_cast<size_t>(ids[t])] = true;
+      }
+    }
+    const int64_t width = d.layout->model.hidden;
+    for (int64_t row = 0; row < d.layout->model.vocabulary; ++row) {
+      if (!looked_up[static_cast<size_t>(row)]) continue;
+      const int64_t begin = d.layout->embedding_offset + row * width;
+      if (!state.rows.empty() && state.rows.back().end == begin) {
+        state.rows.back().end += width;
+      } else {
+        state.rows.push_back({begin, begin + width});
+      }
     }
   }
-  const int64_t width = d.layout->model.hidden;
-  for (int64_t row = 0; row < d.layout->model.vocabulary; ++row) {
-    if (!looked_up[static_cast<size_t>(row)]) continue;
-    const int64_t begin = d.layout->embedding_offset + row * width;
-    if (!state.rows.empty() && state.rows.back().end == begin) {
-      state.rows.back().end += width;
-    } else {
-      state.rows.push_back({begin, begin + width});
-    }
+  // The embedding's operation reads this too.
+  if (const int64_t norm = d.layout->per_layer_norm_offset; norm >= 0) {
+    const int64_t elements = d.layout->model.layers.front().per_layer_input.width;
+    if (IsTrained(d.layout->tiles[0], norm)) state.rows.push_back({norm, norm + elements});
   }
 }
 

@@ -74,7 +74,9 @@ PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
     shape.tile_elements.push_back(tile.elements);
     shape.stateless_elements.push_back(tile.stateless_elements);
   }
-  shape.embedding_trained = IsTrained(layout.tiles[0], layout.embedding_offset);
+  // The gradient of the norm that layers share comes with the embedding's.
+  shape.embedding_trained = IsTrained(layout.tiles[0], layout.embedding_offset) ||
+                            IsTrained(layout.tiles[0], layout.per_layer_norm_offset);
   shape.weight_element_bytes = DTypeBytes(dtype);
   shape.hidden_bytes_per_token = model.hidden * DTypeBytes(dtype);
   shape.embedding_from_host = true;

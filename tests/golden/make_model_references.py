@@ -196,6 +196,22 @@ FAMILIES = {
                    rope=dict(full_attention=dict(rope_type="proportional", rope_theta=1000000.0,
                                                  partial_rotary_factor=0.25),
                              sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
+    # Inputs of each layer from the token. The last two layers, with wider units, take keys and
+    # values from the first two. `branches`: a factor of the norms behind parts, with which the BF16
+    # errors of so many parts stay below the largest that the tests allow.
+    "gemma4_shared": dict(cls=Gemma4TextConfig, stored="BF16", style="new", seed=3, branches=0.3,
+                          keys=dict(vocab_size=131, vocab_size_per_layer_input=137, hidden_size=48,
+                                    num_hidden_layers=4, num_attention_heads=4,
+                                    num_key_value_heads=2, intermediate_size=44, head_dim=12,
+                                    global_head_dim=16, sliding_window=17,
+                                    layer_types=["sliding_attention", "full_attention"] * 2,
+                                    num_kv_shared_layers=2, use_double_wide_mlp=True,
+                                    hidden_size_per_layer_input=14, final_logit_softcapping=3.0),
+                          rope=dict(full_attention=dict(rope_type="proportional",
+                                                        rope_theta=1000000.0,
+                                                        partial_rotary_factor=0.25),
+                                    sliding_attention=dict(rope_type="default",
+                                                           rope_theta=10000.0))),
     # Layer 0 has a window.
     "exaone4": dict(cls=Exaone4Config, stored="BF16", style="new",
                     keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
@@ -627,6 +643,8 @@ def make_model(name, directory):
             value = 0.2 * noise if adds_one(name, key) else 1.0 + 0.2 * noise
             if name.startswith("gemma4") and key.endswith(("q_norm.weight", "k_norm.weight")):
                 value = 0.45 * value  # its scores are not divided by sqrt(head_dim)
+            if "post_" in key:
+                value = family.get("branches", 1.0) * value
         elif key.endswith("A_log"):  # from heads that forget at once to heads that hardly do
             value = 1.5 * noise - 2.0
         elif key.endswith("conv1d.weight"):

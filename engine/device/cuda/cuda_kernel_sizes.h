@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/device/cuda/kernels/delta/delta_sizes.h"
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/cuda/libraries/cudnn_sizes.h"
 #include "engine/device/kernel_sizes.h"
@@ -37,7 +38,9 @@ class CudaKernelSizes : public KernelSizes {
     const int64_t longest = CudnnGradientBytes(1, s.heads, length, s.head_dim);
     return std::max(own, std::min(kCudnnWorkspaceBytesMax, longest));
   }
-  int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape&) const override { return 0; }
+  int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const override {
+    return cuda::GatedDeltaWorkspaceBytes(shape);
+  }
   int64_t HeadDimMax() const override { return cuda::kAttentionHeadDimMax; }
   // A GPU does about 200 operations in BF16 in the time in which it moves a byte. For each element
   // of the head's gradient, a chunk moves 8 bytes and does 2 operations per token. So from about

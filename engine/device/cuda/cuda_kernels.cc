@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/device/cuda/cuda_status.h"
+#include "engine/device/cuda/kernels/delta/delta_sizes.h"
 #include "engine/device/cuda/kernels/launchers.h"
 
 namespace megatrain {
@@ -26,6 +27,13 @@ absl::Status CheckOwnMayTake(const AttentionArgs& args) {
       " tokens in ", args.documents, " documents, ", args.heads, " heads of ", args.head_dim,
       " with values of ", args.value_dim, ", ", DTypeName(args.dtype), shaping,
       "; engine.attention: auto has our own kernels take them"));
+}
+
+absl::Status CheckKeyDim(int64_t key_dim) {
+  if (key_dim <= cuda::kDeltaKeyDimMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("cuda: a gated delta net with keys of ", key_dim,
+                                                 " elements; up to ", cuda::kDeltaKeyDimMax,
+                                                 " are possible. Write device: cpu"));
 }
 
 }  // namespace
@@ -175,23 +183,27 @@ absl::Status CudaKernels::WeighRows(Stream& stream, const WeighRowsArgs& args) {
 absl::Status CudaKernels::Add(Stream& stream, const AddArgs& args) {
   return Launched(cuda::Add(QueueOf(stream), args), "Add");
 }
-absl::Status CudaKernels::CausalConv(Stream&, const CausalConvArgs&) {
-  return absl::UnimplementedError("CausalConv on the cuda device");
+absl::Status CudaKernels::CausalConv(Stream& stream, const CausalConvArgs& args) {
+  return Launched(cuda::CausalConv(QueueOf(stream), args), "CausalConv");
 }
-absl::Status CudaKernels::CausalConvBackward(Stream&, const CausalConvBackwardArgs&) {
-  return absl::UnimplementedError("CausalConvBackward on the cuda device");
+absl::Status CudaKernels::CausalConvBackward(Stream& stream, const CausalConvBackwardArgs& args) {
+  return Launched(cuda::CausalConvBackward(QueueOf(stream), args, Of(stream).scratch()),
+                  "CausalConvBackward");
 }
-absl::Status CudaKernels::GatedDelta(Stream&, const GatedDeltaArgs&) {
-  return absl::UnimplementedError("GatedDelta on the cuda device");
+absl::Status CudaKernels::GatedDelta(Stream& stream, const GatedDeltaArgs& args) {
+  MT_RETURN_IF_ERROR(CheckKeyDim(args.key_dim));
+  return Launched(cuda::GatedDelta(QueueOf(stream), args), "GatedDelta");
 }
-absl::Status CudaKernels::GatedDeltaBackward(Stream&, const GatedDeltaBackwardArgs&) {
-  return absl::UnimplementedError("GatedDeltaBackward on the cuda device");
+absl::Status CudaKernels::GatedDeltaBackward(Stream& stream, const GatedDeltaBackwardArgs& args) {
+  MT_RETURN_IF_ERROR(CheckKeyDim(args.forward.key_dim));
+  return Launched(cuda::GatedDeltaBackward(QueueOf(stream), args), "GatedDeltaBackward");
 }
-absl::Status CudaKernels::GatedNorm(Stream&, const GatedNormArgs&) {
-  return absl::UnimplementedError("GatedNorm on the cuda device");
+absl::Status CudaKernels::GatedNorm(Stream& stream, const GatedNormArgs& args) {
+  return Launched(cuda::GatedNorm(QueueOf(stream), args), "GatedNorm");
 }
-absl::Status CudaKernels::GatedNormBackward(Stream&, const GatedNormBackwardArgs&) {
-  return absl::UnimplementedError("GatedNormBackward on the cuda device");
+absl::Status CudaKernels::GatedNormBackward(Stream& stream, const GatedNormBackwardArgs& args) {
+  return Launched(cuda::GatedNormBackward(QueueOf(stream), args, Of(stream).scratch()),
+                  "GatedNormBackward");
 }
 absl::Status CudaKernels::Embedding(Stream& stream, const EmbeddingArgs& args) {
   return Launched(cuda::Embedding(QueueOf(stream), args), "Embedding");

@@ -1,5 +1,6 @@
 #include "engine/device/cuda/warm_up.h"
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -39,6 +40,7 @@ class Layer {
     MT_RETURN_IF_ERROR(Sums(m));
     MT_RETURN_IF_ERROR(Cache(m));
     MT_RETURN_IF_ERROR(Experts(m));
+    MT_RETURN_IF_ERROR(DeltaNet(m));
     return Updates(m);
   }
 
@@ -249,6 +251,65 @@ class Layer {
     return k_.Add(s_, {kTokens, kWidth, {DType::kF32, m.d, kWidth}, {}, dtype_, m.a, kWidth});
   }
 
+  // The convolution's weight, the gates and what is kept lie in the workspace.
+  absl::Status DeltaNet(const Memory& m) {
+    const int32_t starts[] = {0, static_cast<int32_t>(kTokens)};
+    const auto at = [&](char* memory, int64_t elements) {
+      return memory + elements * DTypeBytes(dtype_);
+    };
+    CausalConvBackwardArgs conv;
+    CausalConvArgs& c = conv.forward;
+    c.dtype = dtype_;
+    c.documents = {kTokens, 1, starts, m.bounds};
+    c.channels = kQkvWidth;
+    c.kernel = 4;
+    c.x = m.a;
+    c.weight = m.workspace;
+    c.y = m.b;
+    conv.dy = m.b;
+    conv.dx = m.d;
+    c.x_stride = c.y_stride = conv.dy_stride = conv.dx_stride = kQkvWidth;
+    conv.dweight = Floats(m.c);
+    MT_RETURN_IF_ERROR(k_.CausalConv(s_, c));
+    MT_RETURN_IF_ERROR(k_.CausalConvBackward(s_, conv));
+
+    GatedDeltaBackwardArgs delta;
+    GatedDeltaArgs& d = delta.forward;
+    d.dtype = dtype_;
+    d.documents = c.documents;
+    d.key_heads = d.value_heads = 1;
+    d.key_dim = d.value_dim = kHeadDim;
+    d.q = m.a;
+    d.k = at(m.a, kHeadDim);
+    d.v = at(m.a, 2 * kHeadDim);
+    d.q_stride = d.k_stride = d.v_stride = kQkvWidth;
+    d.a = d.b = d.a_log = d.dt_bias = m.a;
+    d.a_stride = d.b_stride = 1;
+    d.out = m.b;
+    MT_RETURN_IF_ERROR(k_.GatedDelta(s_, d));
+    delta.dout = m.b;
+    delta.dq = m.d;
+    delta.dk = at(m.d, kHeadDim);
+    delta.dv = at(m.d, 2 * kHeadDim);
+    delta.dq_stride = delta.dk_stride = delta.dv_stride = kQkvWidth;
+    delta.da = m.c;
+    delta.db = at(m.c, kTokens);
+    delta.da_stride = delta.db_stride = 1;
+    delta.workspace = m.workspace;
+    delta.workspace_bytes = m.workspace_bytes;
+    MT_RETURN_IF_ERROR(k_.GatedDeltaBackward(s_, delta));
+
+    GatedNormBackwardArgs norm;
+    norm.forward = {dtype_, kTokens, 1, kHeadDim, 1e-6f, m.a, m.a, m.b, kHeadDim, m.c};
+    norm.dout = m.c;
+    norm.dx = m.d;
+    norm.dgate = m.b;
+    norm.dgate_stride = kHeadDim;
+    norm.dweight = Floats(m.workspace);
+    MT_RETURN_IF_ERROR(k_.GatedNorm(s_, norm.forward));
+    return k_.GatedNormBackward(s_, norm);
+  }
+
   absl::Status Updates(const Memory& m) {
     AdamWArgs args;
     args.constants.epsilon = 1;
@@ -283,8 +344,11 @@ absl::Status WarmUp(Device& device) {
                                                                .sequence = kLibraryTokens,
                                                                .heads = kHeads,
                                                                .kv_heads = kKvHeads,
-                                                               .head_dim = kHeadDim,
+                                                                .head_dim = kHeadDim,
                                                                .value_dim = kHeadDim});
+  m.workspace_bytes =
+      std::max(m.workspace_bytes,
+               kernels.GatedDeltaBackwardWorkspaceBytes({kTokens, 1, 1, kHeadDim, kHeadDim}));
   constexpr int64_t kIndexBytes = (kTokens + 2 * kLibraryTokens) * int64_t{sizeof(int32_t)};
   const int64_t bytes = 4 * kOperandBytes + kIndexBytes + m.workspace_bytes;
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceMemory> memory, device.Allocate(bytes));

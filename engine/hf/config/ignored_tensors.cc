@@ -32,6 +32,20 @@ std::string LaterLayer(const ModelDescription& model, const std::string& name) {
   return name.substr(0, end + 1);
 }
 
+// Returns the beginning of a name of keys or values, "model.layers.20.self_attn.k", if the layer
+// has none of its own; else "".
+std::string UnusedKeys(const ModelDescription& model, const std::string& name) {
+  for (int64_t i = 0; i < model.layer_count(); ++i) {
+    if (model.layers[static_cast<size_t>(i)].attention.projects_keys) continue;
+    for (const char* part : {"k_proj.", "k_norm.", "v_proj.", "v_norm."}) {
+      const std::string group =
+          model.wrapper.OnDisk(absl::StrCat("model.layers.", i, ".self_attn.", part));
+      if (name.starts_with(group)) return group;
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::map<std::string, std::string> FindIgnoredTensors(const ModelDescription& model,
@@ -44,7 +58,9 @@ std::map<std::string, std::string> FindIgnoredTensors(const ModelDescription& mo
     std::string group = ignored.prefix;
     if (group.empty() || !name.starts_with(group)) {
       group = ignored.later_layers_with.empty() ? "" : LaterLayer(model, name);
-      if (group.empty() || !names.contains(group + ignored.later_layers_with)) continue;
+      if (!group.empty() && !names.contains(group + ignored.later_layers_with)) continue;
+      if (group.empty() && ignored.unused_keys) group = UnusedKeys(model, name);
+      if (group.empty()) continue;
     }
     found[name] = group + "*";
   }

@@ -19,6 +19,8 @@ struct IgnoredTensors {
   // They are those of layers behind the model's last one, if the layer has a tensor of this name:
   // "eh_proj.weight". "" for none.
   std::string later_layers_with = "";
+  // They are projections and norms of keys and values, in layers that use those of another.
+  bool unused_keys = false;
   // The key of config.json that counts them. What is written has none, and says 0 there.
   std::string count_key = "";
 };

@@ -2,6 +2,7 @@
 // wider heads in the layers without a window, where keys may be the values, and a factor of each
 // layer's result. Gemma Team 2026.
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -92,20 +93,70 @@ int64_t SlidingHeadDim(const std::vector<Heads>& heads, const std::vector<bool>&
   return 0;
 }
 
-// Layers that take keys and values from an earlier layer of their kind, and embeddings that each
-// layer has for itself.
-void CheckCrossLayers(JsonFields& fields, const std::vector<bool>& slides) {
-  const int64_t layers = static_cast<int64_t>(slides.size());
-  const int64_t shared = fields.Integer("num_kv_shared_layers", 0, layers - 1, 0);
-  (void)fields.Boolean("use_double_wide_mlp", false);  // of layers that share keys and values
-  if (shared > 0) {
-    fields.Refuse("num_kv_shared_layers", absl::StrCat(shared, " is not supported, only 0 is"));
+// The last layers take keys and values from the last one before them of their kind.
+void SetSharedKeys(JsonFields& fields, const std::vector<bool>& slides, ModelDescription& model) {
+  constexpr char kKey[] = "num_kv_shared_layers";
+  const int64_t layers = model.layer_count();
+  const int64_t shared = fields.Integer(kKey, 0, layers - 1, 0);
+  const bool wide = fields.Boolean("use_double_wide_mlp", false);
+  for (int64_t i = layers - shared; i < layers; ++i) {
+    LayerDescription& layer = model.layers[static_cast<size_t>(i)];
+    int64_t maker = layers - shared - 1;
+    while (maker >= 0 && slides[static_cast<size_t>(maker)] != slides[static_cast<size_t>(i)]) {
+      --maker;
+    }
+    const std::string kind = slides[static_cast<size_t>(i)] ? "with a window" : "without a window";
+    if (maker < 0) {
+      fields.Refuse(kKey, absl::StrCat(shared, ": layer ", i, " is one ", kind,
+                                       ", and of those before layer ", layers - shared,
+                                       " none is, from which it could take keys and values"));
+      return;
+    }
+    AttentionDescription& source = model.layers[static_cast<size_t>(maker)].attention;
+    if (source.kv_heads != layer.attention.kv_heads) {
+      fields.Refuse(kKey, absl::StrCat("layer ", i, " has ", layer.attention.kv_heads,
+                                       " heads of keys and values, and layer ", maker,
+                                       ", from which it takes them, has ", source.kv_heads));
+      return;
+    }
+    source.key_set = static_cast<int>(maker);  // numbered below
+    layer.attention.key_set = static_cast<int>(maker);
+    layer.attention.projects_keys = false;
+    if (wide) layer.feed_forward.intermediate *= 2;
   }
+  // Sets are counted in the order of the layers that make them.
+  std::map<int, int> sets;
+  for (LayerDescription& layer : model.layers) {
+    int& set = layer.attention.key_set;
+    if (set >= 0) set = sets.insert({set, static_cast<int>(sets.size())}).first->second;
+  }
+}
+
+void SetPerLayerInputs(JsonFields& fields, ModelDescription& model) {
   const int64_t width = fields.Integer("hidden_size_per_layer_input", 0, kHiddenMax, 256);
-  (void)fields.Integer("vocab_size_per_layer_input", 1, kVocabularyMax, 262144);
-  if (width > 0) {
+  const int64_t vocabulary =
+      fields.Integer("vocab_size_per_layer_input", 1, kVocabularyMax, 262144);
+  if (width == 0) return;
+  if (vocabulary < model.vocabulary) {
+    fields.Refuse("vocab_size_per_layer_input",
+                  absl::StrCat(vocabulary, " is less than vocab_size = ", model.vocabulary,
+                               ": every token needs a row of each layer's table"));
+  }
+  // The tables of all layers together are a matrix of at most this width.
+  if (width * model.layer_count() > kHiddenMax) {
     fields.Refuse("hidden_size_per_layer_input",
-                  absl::StrCat(width, " (256 where it is not given) is not supported, only 0 is"));
+                  absl::StrCat(width, " for each of ", model.layer_count(), " layers is more than ",
+                               kHiddenMax, " together"));
+  }
+  for (LayerDescription& layer : model.layers) {
+    layer.per_layer_input = {width, vocabulary, layer.feed_forward.activation};
+    if (layer.experts.count > 0) {
+      fields.Refuse("hidden_size_per_layer_input",
+                    absl::StrCat(width,
+                                 " is not supported beside experts (enable_moe_block); "
+                                 "give 0, which published models with experts have"));
+      return;
+    }
   }
 }
 
@@ -180,12 +231,17 @@ ModelDescription DescribeGemma4(JsonFields& fields) {
     attention.value_norm = true;
     attention.values_are_keys = values_are_keys && !slides[i];
   }
-  CheckCrossLayers(fields, slides);
   CheckExperts(fields);
+  SetSharedKeys(fields, slides, model);
+  SetPerLayerInputs(fields, model);
   return model;
 }
 
-const ModelFamilyRegistration kGemma4({"gemma4_text", "Gemma4ForCausalLM", DescribeGemma4});
+const ModelFamilyRegistration kGemma4(
+    {"gemma4_text",
+     "Gemma4ForCausalLM",
+     DescribeGemma4,
+     {.what = "keys and values that layers take from earlier ones", .unused_keys = true}});
 
 }  // namespace
 }  // namespace megatrain

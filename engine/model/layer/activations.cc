@@ -15,9 +15,8 @@ void Place(const AttentionDescription& a, int64_t e, int64_t t, TensorCursor& wh
   const int64_t kv_heads = a.projects_keys ? a.kv_heads : 0;
   if (a.qk_norm == QkNorm::kHead) whole.Take(&to.qk_rstd, t * (a.heads + kv_heads) * 4);
   if (a.qk_norm == QkNorm::kFull) whole.Take(&to.qk_rstd, t * 2 * 4);
-  if (a.value_norm) whole.Take(&to.value_rstd, t * a.kv_heads * 4);
+  if (a.value_norm && a.projects_keys) whole.Take(&to.value_rstd, t * a.kv_heads * 4);
   whole.Take(&to.lse, a.heads * t * 4);
-  if (a.value_norm) whole.Take(&to.value_rstd, t * a.kv_heads * 4);
   if (a.output_gate) whole.Take(&to.attended, t * a.q_width() * e);
   if (a.qk_norm != QkNorm::kNone) cheap.Take(&to.qk_rotated, t * a.rotated_width() * e);
 }
@@ -52,21 +51,19 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
   LayerActivations to;
   to.keep = level;
   TensorCursor& whole = products ? blocks.kept : blocks.scratch;
-  whole.Take(&to.attention_rstd, t * 4);
   TensorCursor& cheap = all ? blocks.kept : blocks.scratch;
+  whole.Take(&to.attention_rstd, t * 4);
   whole.Take(&to.projected, t * d.projected_width() * e);
+  (d.gates_result() ? cheap : whole).Take(&to.mixed, t * d.mixed_width() * e);
   switch (d.attention_kind()) {
     case AttentionKind::kSoftmax:
-      (d.attention.output_gate ? cheap : whole).Take(&to.mixed, t * d.mixed_width() * e);
       Place(d.attention, e, t, whole, cheap, to.softmax);
       break;
-    case AttentionKind::kDeltaNet:
-      cheap.Take(&to.mixed, t * d.mixed_width() * e);
-      Place(d.delta_net, e, t, whole, cheap, to.delta);
-      break;
     case AttentionKind::kLatent:
-      Place(d.attention, e, t, chunk_tokens, whole, all ? blocks.kept : blocks.scratch,
-            blocks.chunk, to.latent);
+      Place(d.attention, e, t, chunk_tokens, whole, cheap, blocks.chunk, to.latent);
+      break;
+    case AttentionKind::kDeltaNet:
+      Place(d.delta_net, e, t, whole, cheap, to.delta);
       break;
   }
   const bool dense = d.experts.count == 0;
@@ -87,7 +84,18 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
     to.feed_forward_normed = to.attention_normed;
   }
   take(&to.activated, false, d.feed_forward.intermediate);
-  if (attention_post || feed_forward_post) take(&to.branch_gradient, false, hidden);
+  const int64_t per_layer = d.per_layer_input.width;
+  if (per_layer > 0) {
+    whole.Take(&to.per_layer.rstd, t * 4);
+    whole.Take(&to.per_layer.post_rstd, t * 4);
+    take(&to.per_layer.stream, products, hidden);
+    take(&to.per_layer.projected, products, per_layer);
+    take(&to.per_layer.gate_up, products, 2 * per_layer);
+    take(&to.per_layer.branch, products, hidden);
+    take(&to.per_layer.activated, false, per_layer);
+  }
+  if (attention_post || feed_forward_post || per_layer > 0)
+    take(&to.branch_gradient, false, hidden);
   return to;
 }
 

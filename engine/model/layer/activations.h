@@ -77,6 +77,19 @@ struct DeltaActivations {
   void* convolved = nullptr;  // T [t, channels]
 };
 
+// Those of the layer's per-layer input.
+struct PerLayerActivations {
+  // Kept from kCheapRecomputed on.
+  float* rstd = nullptr;       // [t]; of the norm of what is projected
+  void* stream = nullptr;      // T [t, hidden] kept, else [n, hidden]; behind the MLP part
+  void* projected = nullptr;   // T [t, width] kept, else [n, width]; from the embedding
+  void* gate_up = nullptr;     // T [t, 2, width] kept, else [n, 2, width]
+  void* branch = nullptr;      // T [t, hidden] kept, else [n, hidden]; before the norm behind it
+  float* post_rstd = nullptr;  // [t]
+  // Never kept.
+  void* activated = nullptr;  // T [n, width]
+};
+
 struct LayerActivations {
   KeepLevel keep = KeepLevel::kNothing;
   // Kept from kCheapRecomputed on.
@@ -101,6 +114,7 @@ struct LayerActivations {
   // Kept at kEverything.
   void* attention_normed = nullptr;     // T [t, hidden] kept, else [n, hidden]
   void* feed_forward_normed = nullptr;  // as attention_normed; shares its memory if not kept
+  PerLayerActivations per_layer;
   // Never kept.
   void* activated = nullptr;        // T [n, intermediate]
   void* branch_gradient = nullptr;  // T [n, hidden]; by either branch
@@ -112,7 +126,8 @@ struct LayerBackwardScratch {
   // T [t, projected_width], with what the part that mixes tokens needs behind it, so that there are
   // projected_gradient_width elements a token
   void* dprojected = nullptr;
-  void* dexpanded = nullptr;  // T [t, expanded_gradient_width]; null if that is 0 in all layers
+  void* dper_layer = nullptr;  // T [t, PerLayerInputDescription::width]; may be dprojected
+  void* dexpanded = nullptr;   // T [t, expanded_gradient_width]; null if that is 0 in all layers
   // Has AttentionWorkspaceBytes. It may be the memory of a chunk's activations, which are not in
   // use when the gradient passes through the part that mixes tokens.
   void* workspace = nullptr;

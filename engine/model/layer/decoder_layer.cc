@@ -8,6 +8,7 @@
 #include "engine/model/layer/attention_part.h"
 #include "engine/model/layer/bound_layer.h"
 #include "engine/model/layer/mlp_half.h"
+#include "engine/model/layer/per_layer_input.h"
 
 namespace megatrain {
 
@@ -29,7 +30,8 @@ LayerBackwardWidths BackwardWidths(const ModelDescription& model) {
   LayerBackwardWidths widths;
   for (const LayerDescription& layer : model.layers) {
     widths.mixed = std::max(widths.mixed, layer.mixed_width());
-    widths.projected = std::max(widths.projected, layer.projected_gradient_width());
+    widths.projected =
+        std::max({widths.projected, layer.projected_gradient_width(), layer.per_layer_input.width});
     widths.expanded = std::max(widths.expanded, layer.expanded_gradient_width());
   }
   return widths;
@@ -59,8 +61,15 @@ absl::Status DecoderLayerForward(const LayerContext& context, const void* weight
   MT_RETURN_IF_ERROR(AttentionForward(layer, x));
   return layer.ForChunks([&](const Chunk& chunk) {
     MT_RETURN_IF_ERROR(AttentionOutput(layer, chunk, x, layer.Middle(chunk)));
-    MT_RETURN_IF_ERROR(MlpForward(layer, chunk, y));
-    return layer.ScaleOutput(chunk, layer.Rows(y, chunk, layer.hidden));
+    void* const y_rows = layer.Rows(y, chunk, layer.hidden);
+    if (HasPerLayerInput(layer)) {
+      void* const stream = layer.keeps_products ? PerLayerStream(layer, chunk) : y_rows;
+      MT_RETURN_IF_ERROR(MlpForward(layer, chunk, stream));
+      MT_RETURN_IF_ERROR(AddPerLayerInput(layer, chunk, stream, y_rows));
+    } else {
+      MT_RETURN_IF_ERROR(MlpForward(layer, chunk, y_rows));
+    }
+    return layer.ScaleOutput(chunk, y_rows);
   });
 }
 
@@ -95,16 +104,28 @@ absl::Status DecoderLayerBackward(const LayerContext& context, const void* weigh
     }
     if (has_mlp) {
       MT_RETURN_IF_ERROR(layer.ScaleOutput(chunk, dh_rows));
-      MT_RETURN_IF_ERROR(RecomputeMlp(layer, chunk));
+      if (HasPerLayerInput(layer)) {
+        MT_RETURN_IF_ERROR(RecomputeMlp(layer, chunk, PerLayerStream(layer, chunk)));
+        if (!layer.keeps_products) MT_RETURN_IF_ERROR(RecomputePerLayerInput(layer, chunk));
+        MT_RETURN_IF_ERROR(
+            PerLayerInputBackward(layer, chunk, dh_rows, scratch, gradient_of(chunk)));
+      } else {
+        MT_RETURN_IF_ERROR(RecomputeMlp(layer, chunk));
+      }
       MT_RETURN_IF_ERROR(MlpBackward(layer, chunk, dh_rows, gradient_of(chunk)));
     }
     return AttentionOutputBackward(layer, chunk, dh_rows, scratch, gradient_of(chunk));
   }));
+  if (HasPerLayerInput(layer)) {
+    MT_RETURN_IF_ERROR(PerLayerTableBackward(layer, scratch, gradient_of({})));
+  }
   if (!into_attention) return absl::OkStatus();
   MT_RETURN_IF_ERROR(MixBackward(layer, scratch, gradient_of({})));
-  return layer.ForChunks([&](const Chunk& chunk) {
+  MT_RETURN_IF_ERROR(layer.ForChunks([&](const Chunk& chunk) {
     return AttentionInputBackward(layer, chunk, x, scratch, dh, gradient_of(chunk));
-  });
+  }));
+  const bool adds_embedding = HasPerLayerInput(layer) && context.layer == 0 && input_gradient;
+  return adds_embedding ? AddEmbeddingGradient(layer, dh) : absl::OkStatus();
 }
 
 }  // namespace megatrain

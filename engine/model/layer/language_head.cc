@@ -19,13 +19,6 @@ void* At(const LayerContext& context, void* base, int64_t elements) {
   return static_cast<char*>(base) + elements * DTypeBytes(context.dtype);
 }
 
-float EmbeddingScale(const LayerContext& context) {
-  const ModelDescription& model = context.layout->model;
-  const float scale = static_cast<float>(model.embedding_scale);
-  if (!model.rounds_embedding_scale || context.dtype != DType::kBF16) return scale;
-  return Bf16ToFloat(FloatToBf16(scale));
-}
-
 // Normed rows and logits of tokens [begin, begin + tokens) of x.
 absl::Status ChunkLogits(const LayerContext& context, const void* weights, const void* x,
                          int64_t begin, int64_t tokens, const HeadScratch& scratch) {
@@ -120,25 +113,50 @@ absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
   args.ids = batch.ids;
   args.table = At(context, weights, context.layout->embedding_offset);
   args.out = x;
-  args.scale = EmbeddingScale(context);
-  return context.kernels->Embedding(*context.stream, args);
+  args.scale = EmbeddingScale(context, context.layout->model.embedding_scale);
+  MT_RETURN_IF_ERROR(context.kernels->Embedding(*context.stream, args));
+  if (batch.shared.embedding == nullptr) return absl::OkStatus();
+  args.out = batch.shared.embedding;
+  MT_RETURN_IF_ERROR(context.kernels->Embedding(*context.stream, args));
+  AddArgs norm;
+  norm.rows = 1;
+  norm.width = context.layout->model.layers.front().per_layer_input.width;
+  norm.a = {context.dtype, At(context, weights, context.layout->per_layer_norm_offset), norm.width};
+  norm.y_dtype = context.dtype;
+  norm.y = batch.shared.per_layer_norm;
+  norm.y_stride = norm.width;
+  return context.kernels->Add(*context.stream, norm);
 }
 
 absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView& batch,
                                const void* dh, float* gradient, bool first) {
-  EmbeddingBackwardArgs args;
-  args.dtype = context.dtype;
-  args.tokens = batch.tokens;
-  args.hidden = context.layout->model.hidden;
-  args.vocabulary = context.layout->model.vocabulary;
-  args.ids = batch.ids;
-  args.sorted_positions = batch.sorted_positions;
-  args.dout = dh;
-  args.dtable = gradient + context.layout->embedding_offset;
-  args.add = !first;
-  args.scale = EmbeddingScale(context);
-  args.padding_id = context.layout->model.padding_id;
-  return context.kernels->EmbeddingBackward(*context.stream, args);
+  const ModelLayout& layout = *context.layout;
+  if (IsTrained(layout.tiles[0], layout.embedding_offset)) {
+    EmbeddingBackwardArgs args;
+    args.dtype = context.dtype;
+    args.tokens = batch.tokens;
+    args.hidden = layout.model.hidden;
+    args.vocabulary = layout.model.vocabulary;
+    args.ids = batch.ids;
+    args.sorted_positions = batch.sorted_positions;
+    args.dout = dh;
+    args.dtable = gradient + layout.embedding_offset;
+    args.add = !first || layout.model.tied_embeddings;
+    args.scale = EmbeddingScale(context, layout.model.embedding_scale);
+    args.padding_id = layout.model.padding_id;
+    MT_RETURN_IF_ERROR(context.kernels->EmbeddingBackward(*context.stream, args));
+  }
+  if (batch.shared.per_layer_norm_gradient == nullptr) return absl::OkStatus();
+  float* const sum = gradient + layout.per_layer_norm_offset;
+  AddArgs norm;
+  norm.rows = 1;
+  norm.width = layout.model.layers.front().per_layer_input.width;
+  norm.a = {DType::kF32, batch.shared.per_layer_norm_gradient, norm.width};
+  if (!first) norm.b = {DType::kF32, sum, norm.width};
+  norm.y_dtype = DType::kF32;
+  norm.y = sum;
+  norm.y_stride = norm.width;
+  return context.kernels->Add(*context.stream, norm);
 }
 
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,

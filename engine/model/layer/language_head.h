@@ -35,11 +35,14 @@ int64_t HeadScratchBytes(const ModelDescription& config, DType dtype, int64_t ch
 HeadScratch PlaceHeadScratch(const ModelDescription& config, DType dtype, int64_t chunk_tokens,
                              void* block);
 
-// Writes the embeddings of batch.ids to x [tokens, hidden]. `weights` is tile 0.
+// Writes the embeddings of batch.ids to x [tokens, hidden], and what layers read of tile 0 to
+// batch.shared. `weights` is tile 0.
 absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
                               const MicroBatchView& batch, void* x);
-// Adds the gradient of the embedding to `gradient` (FP32, in the layout of tile 0); with `first` it
-// replaces the content, as in DecoderLayerBackward. dh is [tokens, hidden].
+// Adds the gradient of the embedding, and of the norm in SharedRows, to `gradient` (FP32, in the
+// layout of tile 0). With `first`, the first micro-batch, they replace the content, as in
+// DecoderLayerBackward, but for a tied matrix, where the head's gradient is. dh is [tokens,
+// hidden].
 absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView& batch,
                                const void* dh, float* gradient, bool first);
 

@@ -64,6 +64,10 @@ struct Sizes {
     return hidden * projected + expansions() + mixed * hidden + 2 * hidden * intermediate;
   }
   double down() const { return hidden * intermediate; }
+  // Those of its per-layer input: from the stream, from the embedding, and back.
+  double per_layer() const { return 3 * hidden * per_layer_width(); }
+  double per_layer_width() const { return static_cast<double>(layer.per_layer_input.width); }
+  double per_layer_products() const { return per_layer() > 0 ? 3 : 0; }
   // The layer's norms of the residual stream, and of what is added to it.
   double norms() const {
     return !layer.attention_norms.norm.empty() +
@@ -129,6 +133,19 @@ LayerWork HeadNormsBackward(const Sizes& s) {
 // The factor of the layer's result, or of the gradient by it.
 LayerWork OutputScale(const Sizes& s) {
   return s.layer.output_scale ? Pass(s, 2 * s.hidden) : LayerWork{};
+}
+
+// The per-layer input: rows are looked up, normed, put beside the gate, and go through the unit;
+// the result goes through a norm.
+LayerWork PerLayerInput(const Sizes& s) {
+  if (s.per_layer() == 0) return {};
+  return Products(s, s.per_layer(), 3) + Pass(s, 12 * s.per_layer_width() + 3 * s.hidden, 6);
+}
+// Without its products. At most a row of the table's sum a token.
+LayerWork PerLayerInputBackward(const Sizes& s) {
+  if (s.per_layer() == 0) return {};
+  return Pass(s, 13 * s.per_layer_width() + 3 * s.hidden, 4 + 3 * kSplitSum) +
+         LayerWork{.device_bytes = s.tokens * (2 * s.hidden + 2 * s.per_layer_width()) * kF32Bytes};
 }
 
 // Keys and values, which are put together from what was expanded, and queries without a latent:
@@ -265,7 +282,8 @@ LayerWork DecoderLayerForwardWork(const WorkShape& shape) {
   const Sizes s(shape);
   if (!s.dense()) return InChunks(shape, AttentionForward(s) + ToGateUp(s));
   return InChunks(shape, AttentionForward(s) + ToGateUp(s) + Glu(s) +
-                             Branch(s, s.down(), s.layer.feed_forward_norms) + OutputScale(s));
+                             Branch(s, s.down(), s.layer.feed_forward_norms) + PerLayerInput(s) +
+                             OutputScale(s));
 }
 
 LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
@@ -281,8 +299,8 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
       // weights.
       LayerWork work = AttentionForward(s) + NormIf(s, s.layer.attention_norms.norm);
       if (s.dense() || s.post_norms() > 0) work += ToGateUp(s);
-      if (s.dense() && !s.layer.feed_forward_norms.post_norm.empty()) {
-        work += Glu(s) + Branch(s, s.down(), s.layer.feed_forward_norms);
+      if (s.dense() && (!s.layer.feed_forward_norms.post_norm.empty() || s.per_layer() > 0)) {
+        work += Glu(s) + Branch(s, s.down(), s.layer.feed_forward_norms) + PerLayerInput(s);
       }
       return InChunks(shape, work);
     }
@@ -292,25 +310,30 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
 
 LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   const Sizes s(shape);
-  const double matrices = s.layer_matrices_but_down() + s.down();
-  // Each of the four matrices, and of those from latents, has a gradient by the input and one by
-  // the weight.
-  LayerWork work = 2 * Products(s, matrices, 4 + s.latents()) + GluBackward(s) +
-                   s.norms() * NormBackward(s) + s.post_norms() * PostNormBackward(s) +
-                   MixBackward(s) + OutputScale(s);
+  const double matrices = s.layer_matrices_but_down() + s.down() + s.per_layer();
+  // Each of the four matrices, and of those from latents and of a per-layer input, has a gradient
+  // by the input and one by the weight.
+  LayerWork work = 2 * Products(s, matrices, 4 + s.latents() + s.per_layer_products()) +
+                   GluBackward(s) + s.norms() * NormBackward(s) +
+                   s.post_norms() * PostNormBackward(s) + MixBackward(s) +
+                   PerLayerInputBackward(s) + OutputScale(s);
   // Without a norm before a half, its product adds to the residual stream's gradient.
   work += ((s.dense() ? 2 : 1) - s.norms()) * Pass(s, s.hidden, 0);
   if (s.layer.attention.qkv_bias) work += Pass(s, s.projected, kSplitSum);
   if (s.layer.attention.output_bias) work += Pass(s, s.hidden, kSplitSum);
   work = InChunks(shape, work);
   work.device_bytes += SumBytes(matrices, Chunks(shape.tokens, shape.layer_chunk_tokens), first);
+  if (first) {
+    const double rows = static_cast<double>(s.layer.per_layer_input.vocabulary);
+    work.device_bytes += rows * s.per_layer_width() * kF32Bytes;
+  }
   return work;
 }
 
 LayerWork DecoderLayerWeightGradientWork(const WorkShape& shape) {
   const Sizes s(shape);
-  const double matrices = s.layer_matrices_but_down() + s.down();
-  LayerWork work = InChunks(shape, Products(s, matrices, 4 + s.latents()));
+  const double matrices = s.layer_matrices_but_down() + s.down() + s.per_layer();
+  LayerWork work = InChunks(shape, Products(s, matrices, 4 + s.latents() + s.per_layer_products()));
   work.device_bytes += SumBytes(matrices, Chunks(shape.tokens, shape.layer_chunk_tokens), false);
   return work;
 }

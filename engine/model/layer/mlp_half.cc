@@ -61,18 +61,18 @@ absl::Status MlpForward(const BoundLayer& l, const Chunk& chunk, void* y) {
   MT_RETURN_IF_ERROR(Norm(l, chunk));
   MT_RETURN_IF_ERROR(GateUp(l, chunk));
   MT_RETURN_IF_ERROR(Glu(l, chunk));
-  return AddBranch(l, chunk, FeedForwardBranch(l), l.a.activated, l.Middle(chunk),
-                   l.Rows(y, chunk, l.hidden));
+  return AddBranch(l, chunk, FeedForwardBranch(l), l.a.activated, l.Middle(chunk), y);
 }
 
-absl::Status RecomputeMlp(const BoundLayer& l, const Chunk& chunk) {
+absl::Status RecomputeMlp(const BoundLayer& l, const Chunk& chunk, void* y) {
   if (!l.keeps_all) MT_RETURN_IF_ERROR(Norm(l, chunk));
   if (l.keeps_products) return absl::OkStatus();
   MT_RETURN_IF_ERROR(GateUp(l, chunk));
   const ResidualBranch branch = FeedForwardBranch(l);
-  if (!branch.has_post_norm()) return absl::OkStatus();
+  if (!branch.has_post_norm() && y == nullptr) return absl::OkStatus();
   MT_RETURN_IF_ERROR(Glu(l, chunk));
-  return RecomputeBranch(l, chunk, branch, l.a.activated);
+  return y != nullptr ? AddBranch(l, chunk, branch, l.a.activated, l.Middle(chunk), y)
+                      : RecomputeBranch(l, chunk, branch, l.a.activated);
 }
 
 absl::Status MlpBackward(const BoundLayer& l, const Chunk& chunk, void* dh,

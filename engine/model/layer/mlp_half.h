@@ -9,13 +9,13 @@
 
 namespace megatrain {
 
-// Computes the chunk's rows of y = middle + the MLP's branch (residual_branch.h), where y is [all
-// tokens, hidden]. REQUIRES: the chunk's Middle is computed (AttentionOutput).
+// Computes the chunk's rows `y` of middle + the MLP's branch (residual_branch.h). REQUIRES: the
+// chunk's Middle is computed (AttentionOutput).
 absl::Status MlpForward(const BoundLayer& l, const Chunk& chunk, void* y);
 
-// Recomputes the activations that MlpBackward reads and that were not kept. REQUIRES: the chunk's
-// Middle is kept or computed.
-absl::Status RecomputeMlp(const BoundLayer& l, const Chunk& chunk);
+// Recomputes the activations that MlpBackward reads and that were not kept, and also the chunk's
+// rows `y` of the result unless that is null. REQUIRES: the chunk's Middle is kept or computed.
+absl::Status RecomputeMlp(const BoundLayer& l, const Chunk& chunk, void* y = nullptr);
 
 // `dh`, the chunk's rows, has the gradient by y on entry and by Middle on return. Weight gradients
 // go to `gradient`. REQUIRES: RecomputeMlp was called for this chunk, unless everything was kept.

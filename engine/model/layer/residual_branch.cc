@@ -14,7 +14,8 @@ void* ProductRows(const BoundLayer& l, const Chunk& chunk, const ResidualBranch&
 absl::Status NormedProduct(const BoundLayer& l, const Chunk& chunk, const ResidualBranch& branch,
                            const void* in, const void* x, void* y) {
   void* const product = ProductRows(l, chunk, branch);
-  MT_RETURN_IF_ERROR(l.Linear(chunk, in, branch.in, branch.weight, l.hidden, product, branch.bias));
+  MT_RETURN_IF_ERROR(l.Linear(chunk, in, branch.in, branch.weight, l.hidden, product, branch.bias,
+                              /*addend=*/nullptr, branch.scale));
   RmsNormArgs args = l.NormArgs(chunk, product, branch.post_norm, y, branch.rstd + chunk.begin);
   args.addend = x;
   return l.kernels.RmsNorm(l.stream, args);
@@ -23,28 +24,28 @@ absl::Status NormedProduct(const BoundLayer& l, const Chunk& chunk, const Residu
 }  // namespace
 
 ResidualBranch AttentionBranch(const BoundLayer& l) {
-  return {l.o.o,
-          l.mixed_width,
-          l.o.o_bias,
-          l.o.attention_post_norm,
-          l.a.attention_branch,
-          l.a.attention_post_rstd};
+  return {.weight = l.o.o,
+          .in = l.mixed_width,
+          .scale = l.d.residual_scale,
+          .bias = l.o.o_bias,
+          .post_norm = l.o.attention_post_norm,
+          .product = l.a.attention_branch,
+          .rstd = l.a.attention_post_rstd};
 }
 
 ResidualBranch FeedForwardBranch(const BoundLayer& l) {
-  return {l.o.down,
-          l.d.feed_forward.intermediate,
-          -1,
-          l.o.feed_forward_post_norm,
-          l.a.feed_forward_branch,
-          l.a.feed_forward_post_rstd};
+  return {.weight = l.o.down,
+          .in = l.d.feed_forward.intermediate,
+          .scale = l.d.residual_scale,
+          .post_norm = l.o.feed_forward_post_norm,
+          .product = l.a.feed_forward_branch,
+          .rstd = l.a.feed_forward_post_rstd};
 }
 
 absl::Status AddBranch(const BoundLayer& l, const Chunk& chunk, const ResidualBranch& branch,
                        const void* in, const void* x, void* y) {
   if (branch.has_post_norm()) return NormedProduct(l, chunk, branch, in, x, y);
-  return l.Linear(chunk, in, branch.in, branch.weight, l.hidden, y, branch.bias, x,
-                  l.d.residual_scale);
+  return l.Linear(chunk, in, branch.in, branch.weight, l.hidden, y, branch.bias, x, branch.scale);
 }
 
 absl::Status RecomputeBranch(const BoundLayer& l, const Chunk& chunk, const ResidualBranch& branch,
@@ -68,7 +69,7 @@ absl::StatusOr<const void*> BranchGradient(const BoundLayer& l, const Chunk& chu
 absl::Status BranchInputGradient(const BoundLayer& l, const Chunk& chunk,
                                  const ResidualBranch& branch, const void* dproduct, void* din) {
   return l.LinearInputGradient(chunk, dproduct, l.hidden, branch.weight, branch.in, din,
-                               l.d.residual_scale);
+                               branch.scale);
 }
 
 absl::Status BranchWeightGradient(const BoundLayer& l, const Chunk& chunk,
@@ -78,7 +79,7 @@ absl::Status BranchWeightGradient(const BoundLayer& l, const Chunk& chunk,
     MT_RETURN_IF_ERROR(l.BiasGradient(chunk, dproduct, l.hidden, branch.bias, gradient));
   }
   return l.LinearWeightGradient(chunk, in, branch.in, dproduct, l.hidden, branch.weight, gradient,
-                                l.d.residual_scale);
+                                branch.scale);
 }
 
 }  // namespace megatrain

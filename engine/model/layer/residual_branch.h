@@ -1,6 +1,6 @@
 // Computes the end of a half of a decoder layer: the last product, the norm after it if there is
 // one, and the residual connection
-//   y = x + residual_scale * post_norm(in W^T + bias).
+//   y = x + residual_scale * (in W^T + bias)   or   y = x + post_norm(scale * in W^T + bias).
 // Each function computes one chunk's rows, queues work on the stream of `l`, and returns the errors
 // of its kernels.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_RESIDUAL_BRANCH_H_
@@ -18,6 +18,7 @@ namespace megatrain {
 struct ResidualBranch {
   int64_t weight = 0;      // [hidden, in]
   int64_t in = 0;          // the width of the product's input
+  double scale = 1.0;      // of the product; residual_scale without a post_norm
   int64_t bias = -1;       // [hidden]
   int64_t post_norm = -1;  // [hidden]
   // The activations of LayerActivations; null without post_norm.
@@ -41,7 +42,7 @@ absl::Status RecomputeBranch(const BoundLayer& l, const Chunk& chunk, const Resi
 
 // Computes the gradient by the product's result from `dh`, that by y, and adds the gradient of
 // post_norm to `gradient`. Returns its rows: `dh` itself, or those of LayerActivations::
-// branch_gradient. The factor residual_scale is left to the two functions below.
+// branch_gradient. The factor `scale` is left to the two functions below.
 absl::StatusOr<const void*> BranchGradient(const BoundLayer& l, const Chunk& chunk,
                                            const ResidualBranch& branch, const void* dh,
                                            const TileGradient& gradient);

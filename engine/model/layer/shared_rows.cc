@@ -15,6 +15,11 @@ SharedRows Place(const ModelDescription& model, DType dtype, int64_t t, bool tra
     cursor.Take(&set.rows, t * 2 * a.kv_width() * DTypeBytes(dtype));
     if (training) cursor.Take(&set.gradient, t * 2 * a.kv_width() * int64_t{sizeof(float)});
   }
+  if (const int64_t width = model.layers.front().per_layer_input.width; width > 0) {
+    cursor.Take(&rows.embedding, t * model.hidden * DTypeBytes(dtype));
+    cursor.Take(&rows.per_layer_norm, width * DTypeBytes(dtype));
+    if (training) cursor.Take(&rows.embedding_gradient, t * model.hidden * int64_t{sizeof(float)});
+  }
   return rows;
 }
 

@@ -1,5 +1,6 @@
 #include "tests/engine/device/delta_cases.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace megatrain {
@@ -69,7 +70,6 @@ DeltaOperands::DeltaOperands(const DeltaCase& shape, DType dtype, bool backward,
       keys_(shape.key_heads * shape.key_dim),
       values_(shape.value_heads * shape.value_dim),
       stride_(2 * keys_ + values_),  // q, k, v side by side, as the layers keep them
-      // A generous bound that is linear in tokens.
       workspace_bytes_(4096 + 16 * shape.tokens() * shape.value_heads *
                                   (64 + shape.value_dim +
                                    (shape.key_dim + 16) * (shape.value_dim + 16) / kDeltaChunk)) {
@@ -123,9 +123,15 @@ GatedDeltaArgs DeltaOperands::Forward(const std::vector<void*>& p,
           .out = At(p, out, first * values_)};
 }
 
-GatedDeltaBackwardArgs DeltaOperands::Backward(const std::vector<void*>& p,
+GatedDeltaBackwardArgs DeltaOperands::Backward(const Kernels& kernels, const std::vector<void*>& p,
                                                const DocumentOperands& documents,
                                                int64_t first) const {
+  constexpr int64_t kAlignment = 64;
+  const int64_t asked = kernels.GatedDeltaBackwardWorkspaceBytes(
+      {documents.tokens(), shape_.key_heads, shape_.value_heads, shape_.key_dim, shape_.value_dim});
+  const int64_t bytes = std::min(asked, workspace_bytes_);
+  char* const workspace =
+      static_cast<char*>(p[workspace_]) + (workspace_bytes_ - bytes) / kAlignment * kAlignment;
   const int64_t dq_stride = keys_ + kPadding, dv_stride = values_ + kPadding;
   return {.forward = Forward(p, documents, first),
           .dout = At(p, dout, first * values_),
@@ -142,15 +148,8 @@ GatedDeltaBackwardArgs DeltaOperands::Backward(const std::vector<void*>& p,
           .da_log = static_cast<float*>(p[da_log_]),
           .ddt_bias = static_cast<float*>(p[ddt_bias_]),
           .add_parameters = shape_.add,
-          .workspace = p[workspace_],
-          .workspace_bytes = workspace_bytes_};
-}
-
-absl::Status DeltaOperands::CheckWorkspace(const Kernels& kernels) const {
-  const int64_t bytes = kernels.GatedDeltaBackwardWorkspaceBytes(
-      {shape_.tokens(), shape_.key_heads, shape_.value_heads, shape_.key_dim, shape_.value_dim});
-  if (bytes <= workspace_bytes_) return absl::OkStatus();
-  return absl::InternalError("the workspace is too large");
+          .workspace = workspace,
+          .workspace_bytes = bytes};
 }
 
 void MakeGatedDelta(const DeltaCase& shape, DType dtype, bool backward, Operands* operands,
@@ -158,9 +157,8 @@ void MakeGatedDelta(const DeltaCase& shape, DType dtype, bool backward, Operands
   const DocumentOperands documents(operands, shape.starts);
   const DeltaOperands delta(shape, dtype, backward, operands);
   *call = [=](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
-    if (!backward) return kernels.GatedDelta(stream, delta.Forward(p, documents));
-    const absl::Status status = delta.CheckWorkspace(kernels);
-    return status.ok() ? kernels.GatedDeltaBackward(stream, delta.Backward(p, documents)) : status;
+    return backward ? kernels.GatedDeltaBackward(stream, delta.Backward(kernels, p, documents))
+                    : kernels.GatedDelta(stream, delta.Forward(p, documents));
   };
 }
 

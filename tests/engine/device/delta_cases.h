@@ -43,10 +43,10 @@ class DeltaOperands {
   // The arguments for `documents` that begin at token `first` of the case.
   GatedDeltaArgs Forward(const std::vector<void*>& p, const DocumentOperands& documents,
                          int64_t first = 0) const;
-  GatedDeltaBackwardArgs Backward(const std::vector<void*>& p, const DocumentOperands& documents,
-                                  int64_t first = 0) const;
-  // Returns InternalError if the kernels want more of a workspace than is expected.
-  absl::Status CheckWorkspace(const Kernels& kernels) const;
+  // The workspace is as large as the kernels ask, so that a tool that checks every access sees
+  // beyond it, or a generous size that is linear in tokens.
+  GatedDeltaBackwardArgs Backward(const Kernels& kernels, const std::vector<void*>& p,
+                                  const DocumentOperands& documents, int64_t first = 0) const;
 
   size_t out = 0, dout = 0, dq = 0, dk = 0, dv = 0, da = 0, db = 0;
 

@@ -46,7 +46,7 @@ TEST_P(KernelsSuite, GatedDeltaOfExtremeGates) {
   const size_t a_log = operands.Values(dtype(), {2.0f}), dt_bias = operands.Values(dtype(), {0.5f});
   ExpectLikeReference(device(), operands, dtype() == DType::kF32 ? 8e-6 : 3e-3,
                       [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
-                        GatedDeltaBackwardArgs args = delta.Backward(p, documents);
+                        GatedDeltaBackwardArgs args = delta.Backward(kernels, p, documents);
                         args.forward.a = p[a];
                         args.forward.b = p[b];
                         args.forward.a_stride = args.forward.b_stride = 1;
@@ -68,7 +68,7 @@ TEST_P(KernelsSuite, GatedDeltaDoesNotDependOnPacking) {
     return RunOn(
         device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
           MT_RETURN_IF_ERROR(kernels.GatedDelta(stream, delta.Forward(p, documents, first)));
-          return kernels.GatedDeltaBackward(stream, delta.Backward(p, documents, first));
+          return kernels.GatedDeltaBackward(stream, delta.Backward(kernels, p, documents, first));
         });
   };
   const auto in_pack = run(packed, 0), by_itself = run(alone, kFirst);

@@ -191,6 +191,50 @@ TEST_P(CpuKernelsTest, GatedDeltaDoesNotDependOnThreads) {
   }
 }
 
+TEST_P(CpuKernelsTest, DeltaNetsSumsOverTokensDoNotDependOnThreads) {
+  constexpr int64_t kTokens = 900, kChannels = 300, kKernel = 4, kHeads = 5, kDim = 60;
+  Operands operands(7);
+  const DocumentOperands documents(&operands, {0, 100, 101, kTokens});
+  const size_t x = operands.Random(GetParam(), kTokens * kChannels);
+  const size_t y = operands.Random(GetParam(), kTokens * kChannels);
+  const size_t dx = operands.Random(GetParam(), kTokens * kChannels);
+  const size_t dgate = operands.Random(GetParam(), kTokens * kChannels);
+  const size_t weight = operands.Random(GetParam(), kChannels * kKernel);
+  const size_t dweight = operands.Random(DType::kF32, kChannels * kKernel);
+  const size_t dnorm = operands.Random(DType::kF32, kDim);
+  ExpectSameForAllPools(operands, [&](Kernels& kernels, Stream& stream,
+                                      const std::vector<void*>& p) {
+    absl::Status status =
+        kernels.CausalConvBackward(stream, {.forward = {.dtype = GetParam(),
+                                                        .documents = documents.Bind(p),
+                                                        .channels = kChannels,
+                                                        .kernel = kKernel,
+                                                        .x = p[x],
+                                                        .x_stride = kChannels,
+                                                        .weight = p[weight]},
+                                            .dy = p[y],
+                                            .dy_stride = kChannels,
+                                            .dx = p[dx],
+                                            .dx_stride = kChannels,
+                                            .dweight = static_cast<float*>(p[dweight])});
+    status.Update(kernels.GatedNormBackward(stream, {.forward = {.dtype = GetParam(),
+                                                                 .tokens = kTokens,
+                                                                 .heads = kHeads,
+                                                                 .head_dim = kDim,
+                                                                 .epsilon = 1e-6f,
+                                                                 .x = p[x],
+                                                                 .weight = p[weight],
+                                                                 .gate = p[dx],
+                                                                 .gate_stride = kChannels},
+                                                     .dout = p[y],
+                                                     .dx = p[x],
+                                                     .dgate = p[dgate],
+                                                     .dgate_stride = kChannels,
+                                                     .dweight = static_cast<float*>(p[dnorm])}));
+    return status;
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Cpu, CpuKernelsTest, testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
 

@@ -1,6 +1,6 @@
 // The host functions that launch the kernels of the cuda device. Each queues its work on a stream
-// and returns a cudaError_t, 0 if the work was queued. Arguments are those of kernel_args.h and
-// expert_args.h.
+// and returns a cudaError_t, 0 if the work was queued. Arguments are those of kernel_args.h,
+// expert_args.h and delta_args.h.
 // `stream` is a cudaStream_t. `scratch` is device memory of kScratchBytes that belongs to the
 // stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCHERS_H_
@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "engine/device/delta_args.h"
 #include "engine/device/expert_args.h"
 #include "engine/device/kernel_args.h"
 
@@ -69,6 +70,14 @@ int SortAssignments(const Queue& queue, const SortAssignmentsArgs& args, void* s
 int GatherRows(const Queue& queue, const GatherRowsArgs& args);
 int AddRows(const Queue& queue, const AddRowsArgs& args);
 int WeighRows(const Queue& queue, const WeighRowsArgs& args);
+
+int CausalConv(const Queue& queue, const CausalConvArgs& args);
+int CausalConvBackward(const Queue& queue, const CausalConvBackwardArgs& args, void* scratch);
+// Take key_dim up to kDeltaKeyDimMax (delta/delta_sizes.h).
+int GatedDelta(const Queue& queue, const GatedDeltaArgs& args);
+int GatedDeltaBackward(const Queue& queue, const GatedDeltaBackwardArgs& args);
+int GatedNorm(const Queue& queue, const GatedNormArgs& args);
+int GatedNormBackward(const Queue& queue, const GatedNormBackwardArgs& args, void* scratch);
 
 // Attention for all dtypes and head sizes up to kAttentionHeadDimMax, with memory linear in tokens.
 // BF16 runs on tensor cores if the head size is a multiple of 8 up to kTensorHeadDimMax and

@@ -12,6 +12,7 @@
 #include "engine/base/status.h"
 #include "tests/engine/device/cuda/cuda_kernels_under_test.h"
 #include "tests/engine/device/cuda/emulated_cuda.h"
+#include "tests/engine/device/delta_cases.h"
 
 namespace megatrain {
 namespace {
@@ -69,6 +70,32 @@ TEST_F(CudaKernelsTest, NoTokensAndNoRowsAreNothingToDo) {
   EXPECT_TRUE(kernels().WeighRows(stream(), {.width = 8, .range = none}).ok());
   EXPECT_TRUE(kernels().Add(stream(), {}).ok());
   EXPECT_TRUE(kernels().Scale(stream(), DType::kBF16, nullptr, 0, nullptr).ok());
+  EXPECT_TRUE(kernels().CausalConv(stream(), {}).ok());
+  EXPECT_TRUE(kernels().CausalConvBackward(stream(), {}).ok());
+  EXPECT_TRUE(kernels().GatedDelta(stream(), {}).ok());
+  EXPECT_TRUE(kernels().GatedDeltaBackward(stream(), {}).ok());
+  EXPECT_TRUE(kernels().GatedNorm(stream(), {}).ok());
+  EXPECT_TRUE(kernels().GatedNormBackward(stream(), {}).ok());
+}
+
+TEST_F(CudaKernelsTest, LongKeysOfADeltaNetAreRefused) {
+  const absl::Status status = kernels().GatedDelta(stream(), {.key_dim = 257});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("keys of 257 elements"));
+  EXPECT_EQ(kernels().GatedDeltaBackward(stream(), {.forward = {.key_dim = 257}}).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// More documents, and more chunks, than one launch takes.
+TEST_F(CudaKernelsTest, ManyDocumentsOfADeltaNet) {
+  std::vector<int32_t> starts = {0};
+  while (starts.size() <= 600)
+    starts.push_back(starts.back() + 1 + (starts.size() == 300 ? 70 : 0));
+  const DeltaCase shape{1, 1, 4, 4, starts, -2};
+  Operands operands(9);
+  KernelCall call;
+  MakeGatedDelta(shape, DType::kF32, /*backward=*/true, &operands, &call);
+  ExpectLikeReference(*device_, operands, 8e-6, call);
 }
 
 // The scan goes by 512 experts, and a piece is longer than a warp.

@@ -232,7 +232,7 @@ TEST(Experts, DeepseeksAttendThroughLatents) {
     config.update(more);
     return Describe("deepseek_v3", config);
   };
-  const ModelDescription model = describe({});
+  const ModelDescription model = describe(json::object());
   EXPECT_EQ(Experts(model), (std::vector<int64_t>{0, 0, 0, 24, 24, 24, 24, 24}));
   const ExpertsDescription& experts = model.layers[3].experts;
   EXPECT_EQ(experts.router.groups, 8);

@@ -1,0 +1,109 @@
+// What the kernels of the gated delta rule share: lists of tokens, gates and kept states.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_DELTA_PARTS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_DELTA_PARTS_H_
+
+#include <cstdint>
+
+#include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/kernels/primitives.h"
+
+namespace megatrain::cuda {
+
+inline constexpr int kDeltaChunkTokens = static_cast<int>(kDeltaChunk);
+
+// Tokens that a launch's blocks begin at, as an argument of the kernel: the host knows them, and
+// its memory is not the device's. Longer lists take several launches.
+struct TokenList {
+  static constexpr int kMax = 512;
+  int32_t count = 0;
+  int32_t tokens[kMax] = {};
+};
+static_assert(sizeof(TokenList) + sizeof(GatedDeltaBackwardArgs) + 256 <= 4096,
+              "a kernel's arguments");
+
+// Calls launch(list) for lists of the first tokens of all documents or, with a step, of each step
+// tokens of them. Returns the first error.
+template <typename F>
+int ForTokenLists(const DeltaDocuments& documents, int64_t step, const F& launch) {
+  TokenList list;
+  for (int64_t d = 0; d < documents.documents; ++d) {
+    const int32_t begin = documents.starts[d], end = documents.starts[d + 1];
+    for (int64_t t = begin; t<end; t += step> 0 ? step : end - begin) {
+      list.tokens[list.count++] = static_cast<int32_t>(t);
+      if (list.count < TokenList::kMax) continue;
+      if (const int error = launch(list); error != 0) return error;
+      list.count = 0;
+    }
+  }
+  return list.count > 0 ? launch(list) : 0;
+}
+
+// The gates of a value head's token (GatedDeltaArgs).
+struct DeltaGates {
+  float beta, log_decay;
+  float slope;  // the derivative of log_decay by a
+};
+
+__device__ inline float DeltaSigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+template <typename T>
+__device__ DeltaGates GatesOf(const GatedDeltaArgs& args, int64_t token, int64_t head) {
+  const float rate = -expf(ToFloat(static_cast<const T*>(args.a_log)[head]));
+  const float input = ToFloat(static_cast<const T*>(args.a)[token * args.a_stride + head]) +
+                      ToFloat(static_cast<const T*>(args.dt_bias)[head]);
+  const float b = ToFloat(static_cast<const T*>(args.b)[token * args.b_stride + head]);
+  const float softplus = fmaxf(input, 0.0f) + log1pf(expf(-fabsf(input)));
+  return {DeltaSigmoid(b), rate * softplus, rate * DeltaSigmoid(input)};
+}
+
+// A key head's q or k of a token.
+template <typename T>
+__device__ const T* KeyRow(const void* x, int64_t stride, int64_t token, int64_t key_head,
+                           int64_t key_dim) {
+  return static_cast<const T*>(x) + token * stride + key_head * key_dim;
+}
+
+// Returns 1 / sqrt(sum of squares + 1e-6) of a row of n elements to all lanes of a warp.
+template <typename T>
+__device__ float InverseLength(const T* row, int n, int lane) {
+  float sum = 0;
+  for (int i = lane; i < n; i += kWarp) sum += ToFloat(row[i]) * ToFloat(row[i]);
+  return 1.0f / sqrtf(TeamSum<kWarp>(sum, nullptr) + 1e-6f);
+}
+
+// What the backward pass keeps of some key heads and their value heads, from `first_key_head` on.
+struct DeltaKept {
+  // FP32 [value heads, (tokens - 1) / chunk, key_dim, value_dim]: at the start of a chunk that is
+  // not its document's first, the state, and the gradient by it of the tokens from there on.
+  // StateOf says where; no two such chunks begin less than a chunk apart.
+  float *states = nullptr, *dstates = nullptr;
+  float *u = nullptr, *du = nullptr;   // [value heads, tokens, value_dim]
+  float *dq = nullptr, *dk = nullptr;  // [key heads, tokens, key_dim]
+  float* gate_sums = nullptr;  // [tokens, all value heads, 2]: of a chunk, at its first token
+  int64_t first_key_head = 0, key_heads = 0;
+
+  // The place of value head `head` among those that are kept.
+  __device__ int64_t Head(const GatedDeltaArgs& args, int64_t head) const {
+    return head - first_key_head * (args.value_heads / args.key_heads);
+  }
+  __device__ int64_t StateOf(const GatedDeltaArgs& args, int64_t head, int64_t token) const {
+    return (Head(args, head) * (args.documents.tokens / kDeltaChunk) + token / kDeltaChunk - 1) *
+           args.key_dim * args.value_dim;
+  }
+  __device__ int64_t ValuesOf(const GatedDeltaArgs& args, int64_t head, int64_t token) const {
+    return (Head(args, head) * args.documents.tokens + token) * args.value_dim;
+  }
+  __device__ int64_t KeysOf(const GatedDeltaArgs& args, int64_t key_head, int64_t token) const {
+    return ((key_head - first_key_head) * args.documents.tokens + token) * args.key_dim;
+  }
+};
+
+// The first sweep of the backward pass keeps u and states; the second keeps du and dstates and
+// writes dv.
+int KeepStates(const Queue& queue, const GatedDeltaArgs& args, const DeltaKept& kept);
+int KeepStateGradients(const Queue& queue, const GatedDeltaBackwardArgs& args,
+                       const DeltaKept& kept);
+
+}  // namespace megatrain::cuda
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_DELTA_PARTS_H_

@@ -1,0 +1,47 @@
+// Computes the end of a layer with per-layer embeddings (PerLayerInputDescription). With x the
+// stream behind the feed-forward part, x_0 the token's embedding and E the layer's own table:
+//   p = norm(W_model x_0 / sqrt(hidden)) + scale E[id]
+//   y = x + post_norm(W_out (activation(W_gate x) * p) / sqrt(2))
+// The weight of the first norm is the same in all layers; x_0 and this weight are in SharedRows.
+//
+// Functions with a chunk compute its rows, the others the whole micro-batch. They queue work on the
+// stream of `l` and return the errors of its kernels. Weight gradients go to `gradient`.
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_PER_LAYER_INPUT_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_PER_LAYER_INPUT_H_
+
+#include "absl/status/status.h"
+#include "engine/model/layer/bound_layer.h"
+
+namespace megatrain {
+
+inline bool HasPerLayerInput(const BoundLayer& l) { return l.d.per_layer_input.width > 0; }
+
+// Returns the chunk's rows of x if they are kept or computed again, where PerLayerInputBackward
+// reads them.
+void* PerLayerStream(const BoundLayer& l, const Chunk& chunk);
+
+// Computes the chunk's rows `y` from its rows `x`, which may be y.
+absl::Status AddPerLayerInput(const BoundLayer& l, const Chunk& chunk, const void* x, void* y);
+
+// Recomputes what PerLayerInputBackward reads. Not needed if products were kept. REQUIRES:
+// PerLayerStream has the chunk's rows of x.
+absl::Status RecomputePerLayerInput(const BoundLayer& l, const Chunk& chunk);
+
+// `dh`, the chunk's rows, has the gradient by y on entry and by x on return. Writes the chunk's
+// rows of scratch.dper_layer, the gradient by the rows of the table, and adds to the gradients in
+// SharedRows.
+absl::Status PerLayerInputBackward(const BoundLayer& l, const Chunk& chunk, void* dh,
+                                   const LayerBackwardScratch& scratch,
+                                   const TileGradient& gradient);
+
+// Adds the gradient of the table. REQUIRES: PerLayerInputBackward of all chunks.
+absl::Status PerLayerTableBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
+                                   const TileGradient& gradient);
+
+// Adds the layers' gradients by x_0 to `dh` [all tokens, hidden], the gradient by the first layer's
+// input. REQUIRES: the backward pass of the first layer.
+absl::Status AddEmbeddingGradient(const BoundLayer& l, void* dh);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_PER_LAYER_INPUT_H_
