@@ -113,9 +113,9 @@ std::vector<bool> ReadLayersOfType(JsonFields& fields, int64_t layers, const cha
     const json& name = (*types)[i];
     of_type[i] = name == type;
     if (!of_type[i] && name != "full_attention") {
-      fields.Refuse("layer_types", absl::StrCat(DescribeJson(name),
-                                                " is not supported; full_attention and ", type,
-                                                " are"));
+      fields.Refuse(
+          "layer_types",
+          absl::StrCat(DescribeJson(name), " is not supported; full_attention and ", type, " are"));
     }
   }
   return of_type;

@@ -20,9 +20,9 @@ DeltaNetDescription ReadDeltaNet(JsonFields& fields, DeltaTensors tensors) {
   d.value_dim = fields.Integer("linear_value_head_dim", 1, kHeadDimMax, 128);
   d.kernel = fields.Integer("linear_conv_kernel_dim", 2, kCausalConvKernelMax, 4);
   if (d.value_heads % d.key_heads != 0) {
-    fields.Refuse("linear_num_value_heads",
-                  absl::StrCat(d.value_heads, " is no multiple of linear_num_key_heads = ",
-                               d.key_heads));
+    fields.Refuse(
+        "linear_num_value_heads",
+        absl::StrCat(d.value_heads, " is no multiple of linear_num_key_heads = ", d.key_heads));
   }
   // States and their gradients are FP32 in any case.
   fields.MustBe("mamba_ssm_dtype", "float32", "states are FP32");
@@ -76,17 +76,16 @@ void AddSharedExpert(JsonFields& fields, ExpertsDescription& experts) {
 }
 
 ModelDescription DescribeQwen3Next(JsonFields& fields) {
-  ModelDescription model = ReadHybrid(fields,
-                                      {.vocabulary = 151936,
-                                       .hidden = 2048,
-                                       .intermediate = 5632,
-                                       .layers = 48,
-                                       .kv_heads = 2},
-                                      DeltaTensors::kByKeyHead);
-  ExpertsDescription experts = ReadExperts(
-      fields, model,
-      {.count = 512, .chosen = 10, .intermediate = 512, .count_key = "num_experts",
-       .count_alias = "num_local_experts"});
+  ModelDescription model = ReadHybrid(
+      fields,
+      {.vocabulary = 151936, .hidden = 2048, .intermediate = 5632, .layers = 48, .kv_heads = 2},
+      DeltaTensors::kByKeyHead);
+  ExpertsDescription experts = ReadExperts(fields, model,
+                                           {.count = 512,
+                                            .chosen = 10,
+                                            .intermediate = 512,
+                                            .count_key = "num_experts",
+                                            .count_alias = "num_local_experts"});
   experts.router.normalized = fields.Boolean("norm_topk_prob", true);
   AddSharedExpert(fields, experts);
   const std::vector<bool> sparse = ReadSparseLayers(fields, model.layer_count());
@@ -97,13 +96,10 @@ ModelDescription DescribeQwen3Next(JsonFields& fields) {
 }
 
 ModelDescription DescribeQwen35(JsonFields& fields) {
-  return ReadHybrid(fields,
-                    {.vocabulary = 248320,
-                     .hidden = 4096,
-                     .intermediate = 12288,
-                     .layers = 32,
-                     .kv_heads = 4},
-                    DeltaTensors::kApart);
+  return ReadHybrid(
+      fields,
+      {.vocabulary = 248320, .hidden = 4096, .intermediate = 12288, .layers = 32, .kv_heads = 4},
+      DeltaTensors::kApart);
 }
 
 ModelDescription DescribeQwen35Moe(JsonFields& fields) {
@@ -114,10 +110,12 @@ ModelDescription DescribeQwen35Moe(JsonFields& fields) {
                                        .layers = 40,
                                        .kv_heads = 2},
                                       DeltaTensors::kApart);
-  ExpertsDescription experts = ReadExperts(
-      fields, model,
-      {.count = 256, .chosen = 8, .intermediate = 512, .count_key = "num_experts",
-       .count_alias = "num_local_experts"});
+  ExpertsDescription experts = ReadExperts(fields, model,
+                                           {.count = 256,
+                                            .chosen = 8,
+                                            .intermediate = 512,
+                                            .count_key = "num_experts",
+                                            .count_alias = "num_local_experts"});
   AddSharedExpert(fields, experts);
   fields.MustBe("norm_topk_prob", true, "the weights of the chosen experts are normalised");
   fields.MustBe("mlp_only_layers", nlohmann::json::array(), "every layer has experts");
@@ -127,10 +125,9 @@ ModelDescription DescribeQwen35Moe(JsonFields& fields) {
 }
 
 const IgnoredTensors& LaterPredictors() {
-  static const auto& ignored =
-      *new IgnoredTensors{.what = "layers that predict further tokens",
-                          .prefix = "mtp.",
-                          .count_key = "mtp_num_hidden_layers"};
+  static const auto& ignored = *new IgnoredTensors{.what = "layers that predict further tokens",
+                                                   .prefix = "mtp.",
+                                                   .count_key = "mtp_num_hidden_layers"};
   return ignored;
 }
 

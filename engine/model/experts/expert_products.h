@@ -14,8 +14,8 @@ namespace megatrain {
 
 // The gated unit of `rows` rows, an expert's or the shared one: s.activated = glu(s.gate_up).
 absl::Status Glu(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width);
-// Overwrites s.gate_up by its gradient. s.dactivated has the gradient by the unit's output on entry,
-// and the output on return.
+// Overwrites s.gate_up by its gradient. s.dactivated has the gradient by the unit's output on
+// entry, and the output on return.
 absl::Status GluBackward(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width);
 
 // Rows [first, first + rows) of the sorted assignments, which fit into the scratch.

@@ -48,13 +48,14 @@ LayerWork Logits(const Sizes& s) {
   return Products(s.tokens, s.router(), s.chunks) +
          Pass(s.tokens * s.experts * kF32Bytes, s.chunks);
 }
-// The shared unit's results times their gates, added to the sums, which are set to zero first; and the
-// rows numbered, with four launches.
+// The shared unit's results times their gates, added to the sums, which are set to zero first; and
+// the rows numbered, with four launches.
 LayerWork GateShared(const Sizes& s) {
   if (!s.d.shared_gate) return {};
   return Pass(s.tokens * s.hidden * (s.e + 3 * kF32Bytes), 4 * s.chunks + 4);
 }
-// The unit's output once more, weighed with its gradient, and the results' gradients times the gates.
+// The unit's output once more, weighed with its gradient, and the results' gradients times the
+// gates.
 LayerWork GateSharedBackward(const Sizes& s) {
   if (!s.d.shared_gate) return {};
   return Pass(s.tokens * (6 * s.shared + 2 * s.hidden) * s.e, 7 * s.chunks);

@@ -1,5 +1,5 @@
-// The unit of a layer with experts that every token goes through, and its gate: normed x is taken to
-// sigmoid(w normed) * unit(normed). A gate is a router that has one expert, so that its weights,
+// The unit of a layer with experts that every token goes through, and its gate: normed x is taken
+// to sigmoid(w normed) * unit(normed). A gate is a router that has one expert, so that its weights,
 // gradients and rows come from the kernels of routers. The router's tile is bound in `l`. Each
 // function queues work on the stream of `l` and returns the errors of its kernels.
 #ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_SHARED_EXPERT_H_
@@ -11,8 +11,8 @@
 
 namespace megatrain {
 
-// Writes the rows of r.shared: all tokens in their order. REQUIRES: the unit has a gate, here and in
-// GateShared.
+// Writes the rows of r.shared: all tokens in their order. REQUIRES: the unit has a gate, here and
+// in GateShared.
 absl::Status NumberSharedRows(const BoundLayer& l, const RoutedTokens& r);
 // Computes r.shared.weights of the chunk.
 absl::Status GateShared(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,

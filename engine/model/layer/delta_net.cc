@@ -34,8 +34,8 @@ int64_t PlaceStates(const DeltaNetDescription& d, DType dtype, int64_t sequences
                     States& states) {
   TensorCursor cursor{static_cast<char*>(data)};
   cursor.Take(&states.conv, sequences * (d.kernel - 1) * d.channels() * DTypeBytes(dtype));
-  cursor.Take(&states.delta, sequences * d.value_heads * d.key_dim * d.value_dim *
-                                 int64_t{sizeof(float)});
+  cursor.Take(&states.delta,
+              sequences * d.value_heads * d.key_dim * d.value_dim * int64_t{sizeof(float)});
   return cursor.offset;
 }
 // Those of the layer's cache; null without one.

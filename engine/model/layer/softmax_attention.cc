@@ -36,9 +36,7 @@ void* RowsOf(const BoundLayer& l, const Chunk& chunk, const Heads& heads) {
 const SharedRows::KeySet& SharedKeys(const BoundLayer& l) {
   return l.batch.shared.key_sets[static_cast<size_t>(Description(l).key_set)];
 }
-bool MakesSharedKeys(const BoundLayer& l) {
-  return ProjectsKeys(l) && Description(l).key_set >= 0;
-}
+bool MakesSharedKeys(const BoundLayer& l) { return ProjectsKeys(l) && Description(l).key_set >= 0; }
 
 // What attention reads: rotated in place, or (with a QkNorm) beside what was projected.
 Heads QueriesOf(const BoundLayer& l) { return HasQkNorm(l) ? Rotated(l, 0) : Projected(l, 0); }
@@ -115,8 +113,8 @@ HeadNorm ValueNorm(const BoundLayer& l) {
 
 absl::Status Norm(const BoundLayer& l, const Chunk& chunk, const HeadNorm& norm) {
   const Heads x = Projected(l, norm.projected);
-  RmsNormArgs args = l.NormArgs(chunk, RowsOf(l, chunk, x), norm.weight,
-                                RowsOf(l, chunk, norm.out), norm.rstd + chunk.begin * norm.groups);
+  RmsNormArgs args = l.NormArgs(chunk, RowsOf(l, chunk, x), norm.weight, RowsOf(l, chunk, norm.out),
+                                norm.rstd + chunk.begin * norm.groups);
   args.groups = norm.groups;
   args.width = norm.width;
   args.x_stride = x.stride;
@@ -325,8 +323,7 @@ absl::Status SoftmaxAttention::PrepareBackward(const BoundLayer& l, const Chunk&
   const Heads dq = QueryGradient(l, scratch), dk = KeyGradient(l, scratch);
   MT_RETURN_IF_ERROR(Rotate(l, chunk, dq, dk, /*inverse=*/true));
   if (!HasQkNorm(l)) return absl::OkStatus();
-  MT_RETURN_IF_ERROR(
-      NormBackward(l, chunk, QueryNorm(l), dq, scratch, /*add=*/false, gradient));
+  MT_RETURN_IF_ERROR(NormBackward(l, chunk, QueryNorm(l), dq, scratch, /*add=*/false, gradient));
   if (!a.projects_keys) return absl::OkStatus();
   MT_RETURN_IF_ERROR(NormBackward(l, chunk, KeyNorm(l), dk, scratch, /*add=*/false, gradient));
   if (!a.value_norm) return absl::OkStatus();

@@ -20,7 +20,7 @@ std::vector<int32_t> Ids(int32_t count) {
 
 TEST(GenerationBatchTest, APromptIsAMicroBatchFilledUpWithTokensThatAreNotKept) {
   const std::vector<int32_t> a = Ids(49), b = Ids(2);
-  const Batch batch = PromptBatch(std::vector<CachedSequence>{{a, 0}, {b, 60}}, 60);
+  const Batch batch = PromptBatch(std::vector<CachedSequence>{{a, 0, 3}, {b, 60, 1}}, 60);
   EXPECT_FALSE(batch.continues);
   EXPECT_THAT(batch.micro_batch_tokens, ElementsAre(60, 24)) << "not 72: more than there may be";
   EXPECT_THAT(batch.document_starts, ElementsAre(ElementsAre(0, 49, 60), ElementsAre(0, 2, 24)));
@@ -29,7 +29,10 @@ TEST(GenerationBatchTest, APromptIsAMicroBatchFilledUpWithTokensThatAreNotKept) 
     EXPECT_EQ(batch.ids[i], a[i]);
     EXPECT_EQ(batch.positions[i], static_cast<int32_t>(i));
     EXPECT_EQ(batch.first_rows[i], 0);
+    EXPECT_EQ(batch.state_rows[i], 3);
   }
+  EXPECT_EQ(batch.state_rows[49], -1);
+  EXPECT_EQ(batch.state_rows[61], 1);
   EXPECT_EQ(batch.first_rows[49], -1);
   EXPECT_EQ(batch.positions[55], 0);
   EXPECT_EQ(batch.first_rows[61], 60);
@@ -42,7 +45,7 @@ TEST(GenerationBatchTest, LastTokensGoInMicroBatchesOfOneSize) {
   std::vector<std::vector<int32_t>> ids;
   std::vector<CachedSequence> sequences;
   for (int32_t i = 0; i < 40; ++i) ids.push_back(Ids(i + 1));
-  for (int32_t i = 0; i < 40; ++i) sequences.push_back({ids[static_cast<size_t>(i)], 50 * i});
+  for (int32_t i = 0; i < 40; ++i) sequences.push_back({ids[static_cast<size_t>(i)], 50 * i, i});
   const Batch batch = LastTokensBatch(sequences, 1000);
   EXPECT_TRUE(batch.continues);
   EXPECT_THAT(batch.micro_batch_tokens, ElementsAre(kGenerationTokens, kGenerationTokens));
@@ -50,6 +53,7 @@ TEST(GenerationBatchTest, LastTokensGoInMicroBatchesOfOneSize) {
     EXPECT_EQ(batch.ids[i], static_cast<int32_t>(100 + i));
     EXPECT_EQ(batch.positions[i], static_cast<int32_t>(i));
     EXPECT_EQ(batch.first_rows[i], static_cast<int32_t>(50 * i));
+    EXPECT_EQ(batch.state_rows[i], static_cast<int32_t>(i));
   }
   for (size_t i = 40; i < 48; ++i) EXPECT_EQ(batch.first_rows[i], -1);
   EXPECT_EQ(batch.document_starts[1].back(), kGenerationTokens);
