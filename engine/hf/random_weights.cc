@@ -79,8 +79,8 @@ float InverseNormal(double p) {
 
 void FillRandomWeights(const ModelDescription& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool) {
-  if (tensor.is_norm || tensor.is_bias || tensor.is_buffer || tensor.is_constant) {
-    const bool one = tensor.is_constant || (tensor.is_norm && !config.one_plus_norms);
+  if (tensor.is_norm || tensor.is_bias || tensor.is_buffer || tensor.is_scale) {
+    const bool one = tensor.is_scale || (tensor.is_norm && !config.one_plus_norms);
     std::fill(out, out + elements, one ? 1.0f : 0.0f);
     return;
   }

@@ -99,6 +99,8 @@ std::string DescribeRouter(const RouterDescription& router) {
   }
   if (router.normalized) traits.push_back("weights divided by their sum");
   if (router.scale != 1.0) traits.push_back(absl::StrFormat("weights times %g", router.scale));
+  if (!router.input_scale.empty()) traits.push_back("a scaled norm of its own input");
+  if (!router.expert_scales.empty()) traits.push_back("weights times factors of the experts");
   return absl::StrJoin(traits, ", ");
 }
 
@@ -121,6 +123,24 @@ std::string DescribeExperts(const ExpertsDescription& e) {
     absl::StrAppend(&text, "\n    shared expert of ", FormatCount(e.shared_intermediate));
   }
   return text;
+}
+
+// The second half of a layer, in lines.
+std::string DescribeFeedForwardHalf(const LayerDescription& layer) {
+  if (layer.is_dense()) {
+    return absl::StrCat(DescribeResidual(layer.feed_forward_norms, layer.residual_scale, "mlp"),
+                        "\n    ", DescribeFeedForward(layer.feed_forward));
+  }
+  if (!layer.joins()) {
+    return absl::StrCat(DescribeResidual(layer.feed_forward_norms, layer.residual_scale, "experts"),
+                        "\n    ", DescribeExperts(layer.experts));
+  }
+  const NormNames& experts = layer.join.experts;
+  return absl::StrCat("x += ", layer.feed_forward_norms.post_norm, "(", layer.join.dense_post_norm,
+                      "(mlp(", layer.feed_forward_norms.norm, "(x))) + ", experts.post_norm,
+                      "(experts(", experts.norm, "(x))))\n    ",
+                      DescribeFeedForward(layer.feed_forward), "\n    ",
+                      DescribeExperts(layer.experts));
 }
 
 // "3", "0 to 5" or "0, 2, 4 to 6".
@@ -239,16 +259,11 @@ std::string DescribeModel(const ModelDescription& model) {
     kind->second.push_back(i);
   }
   for (const auto& [layer, numbers] : kinds) {
-    absl::StrAppend(&text, numbers.size() == 1 ? "layer " : "layers ", DescribeNumbers(numbers),
-                    ":\n  ",
-                    DescribeResidual(layer->attention_norms, layer->residual_scale, "attention"),
-                    "\n    ", DescribeAttention(layer->attention), "\n  ",
-                    DescribeResidual(layer->feed_forward_norms, layer->residual_scale,
-                                     layer->experts.count > 0 ? "experts" : "mlp"),
-                    "\n    ",
-                    layer->experts.count > 0 ? DescribeExperts(layer->experts)
-                                             : DescribeFeedForward(layer->feed_forward),
-                    layer->output_scale ? "\n  x *= layer_scalar" : "", "\n");
+    absl::StrAppend(
+        &text, numbers.size() == 1 ? "layer " : "layers ", DescribeNumbers(numbers), ":\n  ",
+        DescribeResidual(layer->attention_norms, layer->residual_scale, "attention"), "\n    ",
+        DescribeAttention(layer->attention), "\n  ", DescribeFeedForwardHalf(*layer),
+        layer->output_scale ? "\n  x *= layer_scalar" : "", "\n");
   }
   absl::StrAppend(&text, "head: norm", model.one_plus_norms ? " (all norms times 1 + weight)" : "",
                   ", ", model.tied_embeddings ? "the embedding's matrix" : "a matrix of its own");

@@ -12,9 +12,9 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// A bias is initialised to 0; transformers initialises that of a router like a matrix. kConstant is
-// a scale that is never trained.
-enum class Role { kMatrix, kNorm, kBias, kRouterBias, kBuffer, kConstant };
+// A bias is initialised to 0; transformers initialises that of a router like a matrix. Scales decay
+// as matrices do, as in transformers' Trainer; kConstant is one that is never trained.
+enum class Role { kMatrix, kNorm, kBias, kRouterBias, kScale, kBuffer, kConstant };
 
 bool IsNeverTrained(Role role) { return role == Role::kBuffer || role == Role::kConstant; }
 
@@ -57,11 +57,12 @@ void Append(const Group& group, Traits traits, TileLayout& tile) {
       tensor.source_begin = part.begin * row;
       tensor.elements = part.count * row;
     }
-    tensor.decays = group.role == Role::kMatrix;
+    tensor.decays = group.role == Role::kMatrix || group.role == Role::kScale;
     tensor.is_norm = group.role == Role::kNorm;
     tensor.is_bias = group.role == Role::kBias;
     tensor.is_buffer = group.role == Role::kBuffer;
     tensor.is_constant = group.role == Role::kConstant;
+    tensor.is_scale = group.role == Role::kScale || tensor.is_constant;
     const bool never = IsNeverTrained(group.role);
     const TensorTraits chosen = never ? TensorTraits() : traits(part.name);
     tensor.frozen = chosen.frozen || never;
@@ -130,13 +131,26 @@ class LayerTile {
     Norm(d_.feed_forward_norms.norm, hidden_, &o_.feed_forward_norm);
     GatedUnit("mlp", d_.feed_forward.intermediate, d_.feed_forward.fused_gate_up);
     Norm(d_.feed_forward_norms.post_norm, hidden_, &o_.feed_forward_post_norm);
-    if (d_.output_scale) Add(Role::kConstant, {{"layer_scalar", {1}}}, &o_.output_scale);
+    OutputScale();
+    return *this;
+  }
+
+  LayerTile& Join() {
+    Norm(d_.feed_forward_norms.norm, hidden_, &o_.feed_forward_norm);
+    GatedUnit("mlp", d_.feed_forward.intermediate, d_.feed_forward.fused_gate_up);
+    Norm(d_.join.dense_post_norm, hidden_, &o_.dense_post_norm);
+    Norm(d_.join.experts.post_norm, hidden_, &o_.experts_post_norm);
+    Norm(d_.feed_forward_norms.post_norm, hidden_, &o_.feed_forward_post_norm);
+    OutputScale();
     return *this;
   }
 
   LayerTile& Router() {
     const ExpertsDescription& e = d_.experts;
-    Norm(d_.feed_forward_norms.norm, hidden_, &o_.feed_forward_norm);
+    Norm(d_.experts_norm(), hidden_, &o_.feed_forward_norm);
+    if (!e.router.input_scale.empty()) {
+      Add(Role::kScale, {{e.router.input_scale, {hidden_}}}, &o_.router_input_scale);
+    }
     Matrix({{e.router.name + ".weight", {e.count, hidden_}}}, &o_.router);
     if (e.router.bias) {
       Add(Role::kRouterBias, {{e.router.name + ".bias", {e.count}}}, &o_.router_bias);
@@ -144,6 +158,9 @@ class LayerTile {
     if (e.router.correction) {
       Add(Role::kBuffer, {{e.router.name + ".e_score_correction_bias", {e.count}}},
           &o_.router_correction);
+    }
+    if (!e.router.expert_scales.empty()) {
+      Add(Role::kScale, {{e.router.expert_scales, {e.count}}}, &o_.router_expert_scales);
     }
     if (e.shared_intermediate > 0) GatedUnit(e.shared_name, e.shared_intermediate, false);
     return *this;
@@ -196,6 +213,9 @@ class LayerTile {
   void Norm(const std::string& name, int64_t width, int64_t* offset) {
     if (!name.empty()) Add(Role::kNorm, {{name + ".weight", {width}}}, offset);
   }
+  void OutputScale() {
+    if (d_.output_scale) Add(Role::kConstant, {{"layer_scalar", {1}}}, &o_.output_scale);
+  }
   void Matrix(std::vector<Part> parts, int64_t* offset) {
     Add(Role::kMatrix, std::move(parts), offset);
   }
@@ -243,6 +263,9 @@ void AppendLayer(int layer, Traits traits, ModelLayout& layout) {
         LayerTile(model, layer, TileKind::kExperts).Experts(first, count).Build(traits));
     ++layout.stages.back().expert_tiles;
   }
+  if (!model.layers[static_cast<size_t>(layer)].joins()) return;
+  layout.stages.back().joins = true;
+  layout.tiles.push_back(LayerTile(model, layer, TileKind::kJoin).Join().Build(traits));
 }
 
 }  // namespace

@@ -12,6 +12,14 @@
 
 namespace megatrain {
 
+// A layer without the activations of its first half, which the second one does without.
+struct BoundExperts {
+  BoundExperts(const LayerContext& context, const void* weights, const MicroBatchView& batch)
+      : layer(context, weights, batch, none) {}
+  LayerActivations none;
+  BoundLayer layer;
+};
+
 // Rows [first, first + rows) of the sorted assignments, which fit into the scratch.
 struct Pack {
   int64_t first = 0, rows = 0;

@@ -26,7 +26,7 @@ struct Sizes {
         hidden(static_cast<double>(s.model->hidden)),
         q(static_cast<double>(layer.attention.q_width())),
         kv(static_cast<double>(layer.attention.kv_width())),
-        intermediate(static_cast<double>(layer.feed_forward.intermediate)),
+        intermediate(layer.is_dense() ? static_cast<double>(layer.feed_forward.intermediate) : 0),
         vocabulary(static_cast<double>(s.model->vocabulary)) {
     // Query i of a document sees min(i + 1, window) keys: sequence / 2 on average, or window -
     // window^2 / (2 sequence). A product of a pair over all heads takes 2 * q.
@@ -38,7 +38,7 @@ struct Sizes {
   }
   double projected() const { return static_cast<double>(layer.attention.projected_width()); }
   // Of a layer with experts only the half with attention is counted here (expert_work.h).
-  bool dense() const { return layer.experts.count == 0; }
+  bool dense() const { return layer.is_dense(); }
   bool qk_norm() const { return layer.attention.qk_norm != QkNorm::kNone; }
   // Parameters of the products of a layer, without its last one.
   double layer_matrices_but_down() const {
@@ -104,7 +104,7 @@ LayerWork HeadNormsBackward(const Sizes& s) {
 }
 // The factor of the layer's result, or of the gradient by it.
 LayerWork OutputScale(const Sizes& s) {
-  return s.layer.output_scale ? Pass(s, 2 * s.hidden) : LayerWork{};
+  return s.dense() && s.layer.output_scale ? Pass(s, 2 * s.hidden) : LayerWork{};
 }
 
 LayerWork PrepareQueriesAndKeys(const Sizes& s) {

@@ -38,8 +38,8 @@ int64_t ValueGradientStride(const BoundLayer& l) {
 // q, k or v of all tokens, which their norm reads and writes.
 struct Heads {
   int64_t groups, width;  // the elements of a row that are normed together
-  int64_t begin;          // elements before them in a projected row
-  int64_t end;            // elements before them in a row that attention reads
+  int64_t from;           // elements before them in a projected row
+  int64_t to;             // elements before them in a row that attention reads
   int64_t weight;         // offset in the tile; -1: none
   float* rstd;            // [tokens, groups]
 };
@@ -67,8 +67,8 @@ Heads ValueHeads(const BoundLayer& l) {
 
 absl::Status HeadNorm(const BoundLayer& l, const Chunk& chunk, const Heads& h) {
   RmsNormArgs args =
-      l.NormArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, ProjectedWidth(l)), h.begin),
-                 h.weight, l.Offset(l.Rows(Queries(l), chunk, QueryKeyStride(l)), h.end),
+      l.NormArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, ProjectedWidth(l)), h.from),
+                 h.weight, l.Offset(l.Rows(Queries(l), chunk, QueryKeyStride(l)), h.to),
                  h.rstd + chunk.begin * h.groups);
   args.groups = h.groups;
   args.width = h.width;
@@ -83,8 +83,8 @@ absl::Status HeadNormBackward(const BoundLayer& l, const Chunk& chunk, const Hea
                               const void* dy, int64_t dy_stride, void* dprojected, bool add,
                               const TileGradient& gradient) {
   RmsNormBackwardArgs args = l.NormBackwardArgs(
-      chunk, l.Offset(l.Rows(l.a.projected, chunk, ProjectedWidth(l)), h.begin), h.weight,
-      h.rstd + chunk.begin * h.groups, dy, l.Offset(dprojected, h.begin), gradient);
+      chunk, l.Offset(l.Rows(l.a.projected, chunk, ProjectedWidth(l)), h.from), h.weight,
+      h.rstd + chunk.begin * h.groups, dy, l.Offset(dprojected, h.from), gradient);
   args.groups = h.groups;
   args.width = h.width;
   args.dy_stride = dy_stride;
@@ -239,7 +239,7 @@ absl::Status SoftmaxAttention::PrepareBackward(const BoundLayer& l, const Chunk&
   MT_RETURN_IF_ERROR(Rotate(l, chunk, rows, width, /*inverse=*/true));
   if (!HasQkNorm(l)) return absl::OkStatus();
   for (const Heads& h : {QueryHeads(l), KeyHeads(l)}) {
-    MT_RETURN_IF_ERROR(HeadNormBackward(l, chunk, h, l.Offset(rows, h.begin), width, rows,
+    MT_RETURN_IF_ERROR(HeadNormBackward(l, chunk, h, l.Offset(rows, h.from), width, rows,
                                         /*add=*/false, gradient));
   }
   if (!l.d.attention.value_norm) return absl::OkStatus();

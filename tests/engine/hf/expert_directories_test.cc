@@ -111,7 +111,7 @@ TEST_P(ExpertDirectoriesTest, HaveTheSameWeightsStacked) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ExpertDirectoriesTest,
                          ::testing::Values("mixtral", "qwen3_moe", "qwen3_moe_plain", "glm4_moe",
-                                           "gpt_oss"),
+                                           "gpt_oss", "gemma4_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(ExpertConfigTest, Mxfp4IsOfTransposedExpertsAlone) {

@@ -10,6 +10,7 @@
 #include "engine/base/status.h"
 #include "engine/device/device.h"
 #include "engine/model/experts/expert_half.h"
+#include "engine/model/experts/expert_join.h"
 #include "engine/model/layer/decoder_layer.h"
 #include "engine/model/layer/language_head.h"
 #include "engine/model/rope.h"
@@ -116,7 +117,9 @@ struct Experts {
     for (int i = 0; i < stage.expert_tiles; ++i) {
       MT_RETURN_IF_ERROR(ExpertsForward(context, tiles[++context.tile], view, scratch, routed));
     }
-    return FinishExperts(context, view, x, routed, y);
+    if (!stage.joins) return FinishExperts(context, view, x, routed, y);
+    context.tile = stage.join_tile();
+    return JoinForward(context, tiles[context.tile], view, x, scratch, routed, y);
   }
 
   absl::Status Backward(LayerContext context, const Stage& stage, const std::vector<void*>& tiles,
@@ -124,10 +127,20 @@ struct Experts {
                         const std::vector<float*>& gradients, bool first) const {
     MT_RETURN_IF_ERROR(RouteTokens(context, tiles[stage.tile], view, x, scratch, routed, true,
                                    RoutingTotals::kNone));
+    if (stage.joins) {
+      for (int i = 0; i < stage.expert_tiles; ++i) {
+        MT_RETURN_IF_ERROR(ExpertsForward(context, tiles[++context.tile], view, scratch, routed));
+      }
+      context.tile = stage.join_tile();
+      MT_RETURN_IF_ERROR(JoinBackward(context, tiles[context.tile], view, x, scratch, routed, dh,
+                                      gradients[context.tile], first, /*input_gradient=*/true));
+      context.tile = stage.tile;
+    }
     for (int i = 0; i < stage.expert_tiles; ++i) {
       ++context.tile;
-      MT_RETURN_IF_ERROR(ExpertsBackward(context, tiles[context.tile], view, scratch, routed, dh,
-                                         gradients[context.tile], first));
+      MT_RETURN_IF_ERROR(ExpertsBackward(context, tiles[context.tile], view, scratch, routed,
+                                         stage.joins ? routed.dsum : dh, gradients[context.tile],
+                                         first));
     }
     context.tile = stage.tile;
     return RouterBackward(context, tiles[stage.tile], view, x, scratch, routed, dh,
