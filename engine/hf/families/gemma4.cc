@@ -160,11 +160,30 @@ void SetPerLayerInputs(JsonFields& fields, ModelDescription& model) {
   }
 }
 
-void CheckExperts(JsonFields& fields) {
-  fields.MustBe("enable_moe_block", false, "experts beside the dense unit are not supported");
-  for (const char* key : {"num_experts", "top_k_experts", "moe_intermediate_size"}) {
-    (void)fields.Integer(key, 1, kIntermediateMax, 1);
+// Experts beside the dense unit of every layer, where the router sees the stream through a norm of
+// its own.
+void ReadMixture(JsonFields& fields, ModelDescription& model) {
+  if (!fields.Boolean("enable_moe_block", false)) {
+    // Without experts these keys are null.
+    for (const char* key : {"num_experts", "top_k_experts", "moe_intermediate_size"}) {
+      (void)fields.Integer(key, 1, kIntermediateMax, 1);
+    }
+    return;
   }
+  ExpertsDescription experts = ReadExperts(fields, model,
+                                           {.count_key = "num_experts",
+                                            .count_alias = nullptr,
+                                            .chosen_key = "top_k_experts",
+                                            .auxiliary_loss = false});
+  experts.tensors = ExpertTensors::kStacked;
+  experts.name = "experts";
+  experts.router.name = "router.proj";
+  experts.router.input_scale = "router.scale";
+  experts.router.expert_scales = "router.per_expert_scale";
+  const JoinDescription join = {{"pre_feedforward_layernorm_2", "post_feedforward_layernorm_2"},
+                                "post_feedforward_layernorm_1"};
+  SetExperts(
+      fields, "num_experts", experts, [](int64_t) { return true; }, model, &join);
 }
 
 RopeConfig ReadFullRope(JsonFields& fields, const ModelDescription& model, int64_t head_dim) {
@@ -231,7 +250,7 @@ ModelDescription DescribeGemma4(JsonFields& fields) {
     attention.value_norm = true;
     attention.values_are_keys = values_are_keys && !slides[i];
   }
-  CheckExperts(fields);
+  ReadMixture(fields, model);
   SetSharedKeys(fields, slides, model);
   SetPerLayerInputs(fields, model);
   return model;

@@ -111,7 +111,8 @@ TEST_P(ExpertDirectoriesTest, HaveTheSameWeightsStacked) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ExpertDirectoriesTest,
                          ::testing::Values("mixtral", "qwen3_moe", "qwen3_moe_plain", "glm4_moe",
-                                           "deepseek_v3", "gpt_oss", "qwen3_next", "qwen3_5_moe"),
+                                           "deepseek_v3", "gpt_oss", "qwen3_next", "qwen3_5_moe",
+                                           "gemma4_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(ExpertConfigTest, Mxfp4IsOfTransposedExpertsAlone) {

@@ -95,6 +95,7 @@ std::vector<std::string> ReferenceFamilies() {
           "qwen3_next",
           "qwen3_5_moe",
           "gemma4",
+          "gemma4_moe",
           "gemma4_shared",
           "gemma3_wrapper",
           "mistral3_wrapper",

@@ -188,6 +188,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"granite_bf16_clipped", "granite", Precision::kBf16, true},
                       Case{"mixtral_auxiliary_loss", "mixtral", Precision::kBf16, true, {}, 0.1},
                       Case{"gpt_oss_fp32_unclipped", "gpt_oss", Precision::kFp32, false},
+                      Case{"gemma4_moe_bf16_unclipped", "gemma4_moe", Precision::kBf16, false},
                       Case{"glm4_moe_bf16_clipped", "glm4_moe", Precision::kBf16, true},
                       Case{"deepseek_v3_bf16_clipped", "deepseek_v3", Precision::kBf16, true},
                       Case{"deepseek_v3_frozen_parts",

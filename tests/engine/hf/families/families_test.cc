@@ -266,7 +266,7 @@ TEST(Families, Gemma4sHeadsAreGivenInTwoWays) {
   refused({{"num_kv_shared_layers", 8}}, "num_kv_shared_layers", "from 0 to 7");
   refused({{"hidden_size_per_layer_input", 16}}, "hidden_size_per_layer_input");
   refused({{"hidden_size_per_layer_input", nullptr}}, "hidden_size_per_layer_input", "256");
-  refused({{"enable_moe_block", true}}, "enable_moe_block");
+  refused({{"enable_moe_block", true}}, "num_experts", "is missing");
   refused({{"final_logit_softcapping", -1}}, "final_logit_softcapping");
   refused({{"sliding_window", nullptr}}, "layer_types");
   refused({{"rope_parameters", {{"full_attention", {{"rope_type", "proportional"}, {"beta", 2}}}}}},
