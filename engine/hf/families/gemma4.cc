@@ -1,6 +1,7 @@
 // Gemma 4: Gemma 3 with norms that multiply by their weight alone, values that are normed too,
-// wider heads in the layers without a window, where keys may be the values, and a factor of each
-// layer's result. Gemma Team 2026.
+// wider heads in the layers without a window, where keys may be the values, a factor of each
+// layer's result, and perhaps experts beside each dense unit. Gemma Team 2026.
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -94,10 +95,25 @@ int64_t SlidingHeadDim(const std::vector<Heads>& heads, const std::vector<bool>&
 
 // Layers that take keys and values from an earlier layer of their kind, and embeddings that each
 // layer has for itself.
-void CheckCrossLayers(JsonFields& fields, const std::vector<bool>& slides) {
-  const int64_t layers = static_cast<int64_t>(slides.size());
-  const int64_t shared = fields.Integer("num_kv_shared_layers", 0, layers - 1, 0);
-  (void)fields.Boolean("use_double_wide_mlp", false);  // of layers that share keys and values
+void CheckCrossLayers(JsonFields& fields, const std::vector<bool>& slides, int64_t intermediate) {
+  const size_t layers = slides.size();
+  const int64_t shared =
+      fields.Integer("num_kv_shared_layers", 0, static_cast<int64_t>(layers) - 1, 0);
+  const size_t own = layers - static_cast<size_t>(shared);  // layers before those that share
+  for (size_t i = own; i < layers; ++i) {
+    if (std::find(slides.begin(), slides.begin() + own, slides[i]) == slides.begin() + own) {
+      fields.Refuse(
+          "num_kv_shared_layers",
+          absl::StrCat(shared, ": there is no layer before for the keys and values of layer ", i,
+                       ", which is of another kind"));
+    }
+  }
+  const bool wide = fields.Boolean("use_double_wide_mlp", false);  // of layers that share
+  if (shared > 0 && wide && 2 * intermediate > kIntermediateMax) {
+    fields.Refuse("intermediate_size",
+                  absl::StrCat("twice ", intermediate, " (use_double_wide_mlp) is more than ",
+                               kIntermediateMax));
+  }
   if (shared > 0) {
     fields.Refuse("num_kv_shared_layers", absl::StrCat(shared, " is not supported, only 0 is"));
   }
@@ -199,7 +215,7 @@ ModelDescription DescribeGemma4(JsonFields& fields) {
     attention.value_norm = true;
     attention.values_are_keys = values_are_keys && !slides[i];
   }
-  CheckCrossLayers(fields, slides);
+  CheckCrossLayers(fields, slides, model.layers[0].feed_forward.intermediate);
   ReadMixture(fields, model);
   return model;
 }

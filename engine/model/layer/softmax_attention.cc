@@ -67,8 +67,8 @@ Heads ValueHeads(const BoundLayer& l) {
 
 absl::Status HeadNorm(const BoundLayer& l, const Chunk& chunk, const Heads& h) {
   RmsNormArgs args =
-      l.NormArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, ProjectedWidth(l)), h.from),
-                 h.weight, l.Offset(l.Rows(Queries(l), chunk, QueryKeyStride(l)), h.to),
+      l.NormArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, ProjectedWidth(l)), h.from), h.weight,
+                 l.Offset(l.Rows(Queries(l), chunk, QueryKeyStride(l)), h.to),
                  h.rstd + chunk.begin * h.groups);
   args.groups = h.groups;
   args.width = h.width;

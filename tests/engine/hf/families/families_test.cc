@@ -255,6 +255,7 @@ TEST(Families, Gemma4sHeadsAreGivenInTwoWays) {
           "of layer 7 differs from 20");
   refused({{"num_kv_shared_layers", 2}}, "num_kv_shared_layers");
   refused({{"num_kv_shared_layers", 8}}, "num_kv_shared_layers", "from 0 to 7");
+  refused({{"num_kv_shared_layers", 3}}, "num_kv_shared_layers", "of layer 5, which is of another");
   refused({{"hidden_size_per_layer_input", 16}}, "hidden_size_per_layer_input");
   refused({{"hidden_size_per_layer_input", nullptr}}, "hidden_size_per_layer_input", "256");
   refused({{"enable_moe_block", true}}, "num_experts", "is missing");
