@@ -16,8 +16,7 @@ namespace megatrain {
 // The largest values that are accepted. They keep every product of sizes, 12 bytes a parameter
 // included, below 2^63:
 //   a layer < 4 attention matrices * 2^20 * 2^22 + 3 MLP matrices * 2^20 * 2^24
-//             + 3 matrices of a shared expert, or a dense unit beside experts, * 2^20 * 2^24
-//           < 2^47 parameters,
+//             + 3 matrices of a shared expert * 2^20 * 2^24 < 2^47 parameters,
 //   2^12 layers of them, 16 bytes each: < 2^63.
 // The experts of a layer together count as one MLP: their number times their intermediate size has
 // the bound of an intermediate size. Models that people train use 2^20 of its 2^24.
