@@ -1,6 +1,6 @@
 // Gemma 4: Gemma 3 with norms that multiply by their weight alone, values that are normed too,
-// wider heads in the layers without a window, where keys may be the values, and a factor of each
-// layer's result. Gemma Team 2026.
+// wider heads in the layers without a window, where keys may be the values, a factor of each
+// layer's result, and perhaps experts beside each dense unit. Gemma Team 2026.
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -99,6 +99,13 @@ void SetSharedKeys(JsonFields& fields, const std::vector<bool>& slides, ModelDes
   const int64_t layers = model.layer_count();
   const int64_t shared = fields.Integer(kKey, 0, layers - 1, 0);
   const bool wide = fields.Boolean("use_double_wide_mlp", false);
+  const int64_t intermediate = model.layers[0].feed_forward.intermediate;
+  if (shared > 0 && wide && 2 * intermediate > kIntermediateMax) {
+    fields.Refuse("intermediate_size",
+                  absl::StrCat("twice ", intermediate, " (use_double_wide_mlp) is more than ",
+                               kIntermediateMax));
+    return;
+  }
   for (int64_t i = layers - shared; i < layers; ++i) {
     LayerDescription& layer = model.layers[static_cast<size_t>(i)];
     int64_t maker = layers - shared - 1;

@@ -42,12 +42,14 @@ absl::Status UnitBackward(const BoundLayer& l, const Chunk& chunk, const ExpertS
 // Rounds the experts' sum, which their norm takes, to s.rounded.
 absl::Status RoundExperts(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
                           const RoutedTokens& r) {
-  RoundSumArgs args;
-  args.dtype = l.context.dtype;
-  args.elements = chunk.tokens * l.hidden;
-  args.sum = r.sum + chunk.begin * l.hidden;
+  AddArgs args;
+  args.rows = chunk.tokens;
+  args.width = l.hidden;
+  args.a = {DType::kF32, r.sum + chunk.begin * l.hidden, l.hidden};
+  args.y_dtype = l.context.dtype;
   args.y = s.rounded;
-  return l.kernels.RoundSum(l.stream, args);
+  args.y_stride = l.hidden;
+  return l.kernels.Add(l.stream, args);
 }
 
 // Computes what is added to x: its input s.joined, the sum of both normed results, from x and
