@@ -75,8 +75,8 @@ absl::Status GiveTensor(const Tile& tile, const TensorSpec& tensor, DType dtype,
   std::vector<char> chunk;
   for (const TensorRun& run : RunsOf(tensor)) {
     if (place.weight_dtype == dtype) {
-      MT_RETURN_IF_ERROR(sink(static_cast<const char*>(place.weights) + run.place * size,
-                              run.elements * size));
+      MT_RETURN_IF_ERROR(
+          sink(static_cast<const char*>(place.weights) + run.place * size, run.elements * size));
       continue;
     }
     chunk.resize(std::min(run.elements, kChunkElements) * size);

@@ -108,8 +108,8 @@ void FillRandomWeights(const ModelDescription& config, uint64_t seed, const Tens
   } else {
     for (int64_t block = 0; block < blocks; ++block) fill(block);
   }
-  const bool is_table = tensor.name == kEmbeddingTensorName ||
-                        tensor.name == "model.embed_tokens_per_layer.weight";
+  const bool is_table =
+      tensor.name == kEmbeddingTensorName || tensor.name == "model.embed_tokens_per_layer.weight";
   if (config.padding_id < 0 || !is_table) return;
   // As torch.nn.Embedding does, which never trains this row.
   const int64_t width = tensor.shape.back(), row = config.padding_id * width - begin;

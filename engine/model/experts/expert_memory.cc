@@ -54,7 +54,9 @@ void Place(const ModelDescription& model, DType dtype, int64_t t, TensorCursor& 
   cursor.Take(&r.probability, experts * 8);
   cursor.Take(&r.dprobabilities, experts * 4);
   if (AnyJoins(model)) cursor.Take(&r.dsum, t * model.hidden * DTypeBytes(dtype));
-  if (Largest(model, [](const ExpertsDescription& e) { return e.shared_gate ? 1 : 0; }) == 0) {
+  if (Largest(model, [](const LayerDescription& d) {
+        return int64_t{d.experts.shared_gate ? 1 : 0};
+      }) == 0) {
     return;
   }
   cursor.Take(&r.shared.choice, t * 4);
