@@ -81,6 +81,9 @@ std::string Peculiarities(const ModelDescription& m) {
     add("sinks", a.sinks, false);
     add("output_gate", a.output_gate, false);
     add("value_norm", a.value_norm, false);
+    add("key_set", a.key_set, -1);
+    add("per_layer_activation", static_cast<double>(layer.per_layer_input.activation),
+        static_cast<double>(GluActivation::kGeluTanh));
     add("activation", static_cast<double>(layer.feed_forward.activation), 0.0);
     add("residual_scale", layer.residual_scale, 1.0);
     if (layer.experts.count > 0) AddExperts(layer.experts, text);

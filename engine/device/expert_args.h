@@ -26,7 +26,8 @@ enum class RouterScores {
 //   largest c (or its one), and the chosen_groups groups with the largest sums remain.
 //   The `chosen` experts with the largest c of those that remain are chosen, the largest first.
 //   weight = s of the chosen expert, for kSoftmaxOfChosen softmax over the chosen logits; with
-//   `normalized` divided by the sum over the chosen (plus 1e-20 for kSigmoid); times `scale`.
+//   `normalized` divided by the sum over the chosen (plus 1e-20 for kSigmoid); times `scale`, and
+//   times the chosen expert's element of expert_scales.
 // The lower index goes first among equals, of groups too. A logit that is not a number is taken for
 // the lowest, so that the choice is a choice; the token's weights are then not numbers.
 // Shazeer 2017; DeepSeek-V3 2024.
@@ -36,10 +37,12 @@ struct RouteArgs {
   bool normalized = true;
   float scale = 1;
   int64_t groups = 1, chosen_groups = 1;
-  const float* logits = nullptr;      // [tokens, experts]
-  const float* correction = nullptr;  // [experts], or null: all are 0
-  int32_t* choice = nullptr;          // [tokens, chosen], written: the experts, the largest c first
-  float* weights = nullptr;           // [tokens, chosen], written
+  const float* logits = nullptr;        // [tokens, experts]
+  const float* correction = nullptr;    // [experts], or null: all are 0
+  DType dtype = DType::kF32;            // of expert_scales
+  const void* expert_scales = nullptr;  // T [experts], or null: all are 1
+  int32_t* choice = nullptr;  // [tokens, chosen], written: the experts, the largest c first
+  float* weights = nullptr;   // [tokens, chosen], written
   // [tokens], written unless null: the entropy in nats of softmax(logits), or for kSigmoid of the
   // scores divided by their sum.
   float* entropy = nullptr;
@@ -55,6 +58,9 @@ struct RouteBackwardArgs {
   const float* dprobabilities = nullptr;
   DType dtype = DType::kF32;  // of dlogits
   void* dlogits = nullptr;    // T [tokens, experts], written
+  // [tokens, experts], written unless null: the gradient by expert_scales that comes from each
+  // token, 0 for experts that it does not go to.
+  float* dexpert_scales = nullptr;
 };
 
 // Adds to sums over tokens, for the auxiliary loss (Fedus 2021): probability[e] += the sum of

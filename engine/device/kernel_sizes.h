@@ -43,9 +43,9 @@ class KernelSizes {
   // shape alone. They are linear in tokens, except that a library may take up to 1 GiB.
   virtual int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const = 0;
   // Returns the device bytes that GatedDeltaBackward must be given for a shape. They depend on the
-  // shape alone and are linear in tokens: for a value head and a token about value_dim * (1 +
-  // key_dim / kDeltaChunk) floats on the cpu and twice as many on a GPU. Of so many key heads as
-  // need 256 MiB (cpu) or 512 MiB (GPU), or of one.
+  // shape alone and are linear in tokens. A value head takes about tokens * value_dim * (1 +
+  // key_dim / kDeltaChunk) floats on the cpu and twice as many on a GPU. As many key heads are
+  // worked on at once as fit into 256 MiB (cpu) or 512 MiB (GPU), and at least one.
   virtual int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const = 0;
   // Returns the largest chunk of the LM head that makes sense on this device. Each chunk reads and
   // writes the gradient of the whole head, and a larger one would hardly reduce the time for that.

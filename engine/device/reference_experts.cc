@@ -87,6 +87,10 @@ std::vector<int64_t> Choose(const RouteArgs& args, const Doubles& logits) {
   return chosen;
 }
 
+double ExpertScale(const RouteArgs& args, int64_t expert) {
+  return args.expert_scales == nullptr ? 1.0 : Get(args.dtype, args.expert_scales, expert);
+}
+
 // s of a token's chosen experts before they are divided by their sum, and this sum.
 struct ChosenScores {
   Doubles s;
@@ -137,7 +141,8 @@ absl::Status ReferenceKernels::Route(Stream&, const RouteArgs& args) {
     }
     const ChosenScores chosen = ScoresOfChosen(args, logits, t);
     for (int64_t j = 0; j < args.chosen; ++j) {
-      const double weight = chosen.s[At(j)] / (args.normalized ? chosen.sum : 1.0) * args.scale;
+      const double weight = chosen.s[At(j)] / (args.normalized ? chosen.sum : 1.0) * args.scale *
+                            ExpertScale(args, choice[At(j)]);
       args.weights[t * args.chosen + j] = static_cast<float>(numbers ? weight : kNotANumber);
     }
     if (args.entropy != nullptr) {
@@ -154,13 +159,25 @@ absl::Status ReferenceKernels::RouteBackward(Stream&, const RouteBackwardArgs& a
   for (int64_t t = 0; t < f.tokens; ++t) {
     const Doubles logits = LogitsOf(f.logits, t, f.experts);
     const int32_t* const choice = f.choice + t * f.chosen;
-    const float* const dweights = args.dweights + t * f.chosen;
     const ChosenScores chosen = ScoresOfChosen(f, logits, t);
+    Doubles dweights;  // by the weights without the experts' own factors
+    for (int64_t j = 0; j < f.chosen; ++j) {
+      dweights.push_back(args.dweights[t * f.chosen + j] * ExpertScale(f, choice[j]));
+    }
+    if (args.dexpert_scales != nullptr) {
+      float* const dscales = args.dexpert_scales + t * f.experts;
+      std::fill(dscales, dscales + f.experts, 0.0f);
+      for (int64_t j = 0; j < f.chosen; ++j) {
+        const double weight = chosen.s[At(j)] / (f.normalized ? chosen.sum : 1.0) * f.scale;
+        dscales[choice[j]] = static_cast<float>(args.dweights[t * f.chosen + j] * weight);
+      }
+    }
     double by_sum = 0;
-    for (int64_t j = 0; j < f.chosen; ++j) by_sum += dweights[j] * chosen.s[At(j)] / chosen.sum;
+    for (int64_t j = 0; j < f.chosen; ++j) by_sum += dweights[At(j)] * chosen.s[At(j)] / chosen.sum;
     Doubles ds(At(f.chosen)), dlogits(At(f.experts), 0.0);
     for (int64_t j = 0; j < f.chosen; ++j) {
-      ds[At(j)] = f.scale * (f.normalized ? (dweights[j] - by_sum) / chosen.sum : dweights[j]);
+      const double dweight = dweights[At(j)];
+      ds[At(j)] = f.scale * (f.normalized ? (dweight - by_sum) / chosen.sum : dweight);
     }
     double mean = 0;
     for (int64_t j = 0; j < f.chosen; ++j) mean += ds[At(j)] * chosen.s[At(j)];

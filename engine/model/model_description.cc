@@ -130,6 +130,8 @@ std::string DescribeRouter(const RouterDescription& router) {
   }
   if (router.normalized) traits.push_back("weights divided by their sum");
   if (router.scale != 1.0) traits.push_back(absl::StrFormat("weights times %g", router.scale));
+  if (!router.input_scale.empty()) traits.push_back("a scaled norm of its own input");
+  if (!router.expert_scales.empty()) traits.push_back("weights times factors of the experts");
   return absl::StrJoin(traits, ", ");
 }
 
@@ -153,6 +155,24 @@ std::string DescribeExperts(const ExpertsDescription& e) {
                     e.shared_gate ? ", gated" : "");
   }
   return text;
+}
+
+// The second half of a layer, in lines.
+std::string DescribeFeedForwardHalf(const LayerDescription& layer) {
+  if (layer.is_dense()) {
+    return absl::StrCat(DescribeResidual(layer.feed_forward_norms, layer.residual_scale, "mlp"),
+                        "\n    ", DescribeFeedForward(layer.feed_forward));
+  }
+  if (!layer.joins()) {
+    return absl::StrCat(DescribeResidual(layer.feed_forward_norms, layer.residual_scale, "experts"),
+                        "\n    ", DescribeExperts(layer.experts));
+  }
+  const NormNames& experts = layer.join.experts;
+  return absl::StrCat("x += ", layer.feed_forward_norms.post_norm, "(", layer.join.dense_post_norm,
+                      "(mlp(", layer.feed_forward_norms.norm, "(x))) + ", experts.post_norm,
+                      "(experts(", experts.norm, "(x))))\n    ",
+                      DescribeFeedForward(layer.feed_forward), "\n    ",
+                      DescribeExperts(layer.experts));
 }
 
 // "3", "0 to 5" or "0, 2, 4 to 6".
@@ -298,13 +318,7 @@ std::string DescribeModel(const ModelDescription& model) {
                          delta_net ? "delta net" : "attention"),
         "\n    ",
         delta_net ? DescribeDeltaNet(layer->delta_net) : DescribeAttention(layer->attention),
-        "\n  ",
-        DescribeResidual(layer->feed_forward_norms, layer->residual_scale,
-                         layer->experts.count > 0 ? "experts" : "mlp"),
-        "\n    ",
-        layer->experts.count > 0 ? DescribeExperts(layer->experts)
-                                 : DescribeFeedForward(layer->feed_forward),
-        DescribePerLayerInput(layer->per_layer_input),
+        "\n  ", DescribeFeedForwardHalf(*layer), DescribePerLayerInput(layer->per_layer_input),
         layer->output_scale ? "\n  x *= layer_scalar" : "", "\n");
   }
   absl::StrAppend(&text, "head: norm", model.one_plus_norms ? " (all norms times 1 + weight)" : "",

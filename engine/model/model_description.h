@@ -168,6 +168,11 @@ struct RouterDescription {
   bool bias = false;              // of the logits
   bool correction = false;        // a value an expert that changes the choice but not the weights
   std::string name = "mlp.gate";  // on disk
+  // Names on disk, empty if the tensor is not there:
+  // [hidden]. The logits are hidden^-1/2 W (input_scale * norm(x)), where x is the stream and its
+  // norm has no weight. Without it the router takes what the experts take.
+  std::string input_scale;
+  std::string expert_scales;  // [experts], further factors of the weights of the chosen
 
   friend bool operator==(const RouterDescription&, const RouterDescription&) = default;
 };
@@ -237,6 +242,16 @@ struct PerLayerInputDescription {
                          const PerLayerInputDescription&) = default;
 };
 
+// A dense unit beside the experts. The layer's second half is then
+//   x += post_norm(dense_post_norm(mlp(norm(x))) + experts.post_norm(experts(experts.norm(x))))
+// with LayerDescription::feed_forward_norms and feed_forward.
+struct JoinDescription {
+  NormNames experts;
+  std::string dense_post_norm;
+
+  friend bool operator==(const JoinDescription&, const JoinDescription&) = default;
+};
+
 // The part of a layer's first half that mixes tokens.
 enum class AttentionKind { kSoftmax, kLatent, kDeltaNet };
 
@@ -245,13 +260,20 @@ struct LayerDescription {
   AttentionDescription attention;  // heads is 0 if the layer has a delta net
   DeltaNetDescription delta_net;   // key_heads is 0 if it has none
   NormNames feed_forward_norms = {"post_attention_layernorm", ""};
-  FeedForwardDescription feed_forward;       // intermediate is 0 if the layer has experts
+  FeedForwardDescription feed_forward;       // intermediate is 0 if the layer has experts alone
   ExpertsDescription experts;                // count is 0 if it has none
+  JoinDescription join;                      // if it has both
   double residual_scale = 1.0;               // 1 where there are post-norms
   PerLayerInputDescription per_layer_input;  // of a layer without experts
   // The stream after the layer is multiplied by `layer_scalar`, which is not trained.
   bool output_scale = false;
 
+  bool is_dense() const { return experts.count == 0; }
+  bool joins() const { return experts.count > 0 && feed_forward.intermediate > 0; }
+  // The norm before the experts.
+  const std::string& experts_norm() const {
+    return joins() ? join.experts.norm : feed_forward_norms.norm;
+  }
   AttentionKind attention_kind() const {
     if (delta_net.key_heads > 0) return AttentionKind::kDeltaNet;
     return attention.latent.is_there() ? AttentionKind::kLatent : AttentionKind::kSoftmax;

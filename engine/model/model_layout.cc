@@ -14,13 +14,15 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
 
 // A bias is initialised to 0; transformers initialises that of a router like a matrix. A plain norm
 // multiplies by its weight in every model. kDecay and kTimeStep are a delta net's A_log and
-// dt_bias. kConstant is a factor that is never trained.
+// dt_bias. Scales decay as matrices do, as in transformers' Trainer; kConstant is one that is never
+// trained.
 enum class Role {
   kMatrix,
   kNorm,
   kPlainNorm,
   kBias,
   kRouterBias,
+  kScale,
   kDecay,
   kTimeStep,
   kBuffer,
@@ -30,7 +32,9 @@ enum class Role {
 bool IsNeverTrained(Role role) { return role == Role::kBuffer || role == Role::kConstant; }
 
 // By the names of tensors, as transformers' Trainer does it.
-bool Decays(Role role) { return role == Role::kMatrix || role == Role::kDecay; }
+bool Decays(Role role) {
+  return role == Role::kMatrix || role == Role::kScale || role == Role::kDecay;
+}
 
 Initial InitialOf(Role role, bool one_plus_norms) {
   switch (role) {
@@ -40,6 +44,7 @@ Initial InitialOf(Role role, bool one_plus_norms) {
     case Role::kNorm:
       return one_plus_norms ? Initial::kZero : Initial::kOne;
     case Role::kPlainNorm:
+    case Role::kScale:
     case Role::kTimeStep:
     case Role::kConstant:
       return Initial::kOne;
@@ -159,13 +164,26 @@ class LayerTile {
     GatedUnit("mlp", d_.feed_forward.intermediate, d_.feed_forward.fused_gate_up);
     Norm(d_.feed_forward_norms.post_norm, hidden_, &o_.feed_forward_post_norm);
     PerLayerInput();
-    if (d_.output_scale) Add(Role::kConstant, {{"layer_scalar", {1}}}, &o_.output_scale);
+    OutputScale();
+    return *this;
+  }
+
+  LayerTile& Join() {
+    Norm(d_.feed_forward_norms.norm, hidden_, &o_.feed_forward_norm);
+    GatedUnit("mlp", d_.feed_forward.intermediate, d_.feed_forward.fused_gate_up);
+    Norm(d_.join.dense_post_norm, hidden_, &o_.dense_post_norm);
+    Norm(d_.join.experts.post_norm, hidden_, &o_.experts_post_norm);
+    Norm(d_.feed_forward_norms.post_norm, hidden_, &o_.feed_forward_post_norm);
+    OutputScale();
     return *this;
   }
 
   LayerTile& Router() {
     const ExpertsDescription& e = d_.experts;
-    Norm(d_.feed_forward_norms.norm, hidden_, &o_.feed_forward_norm);
+    Norm(d_.experts_norm(), hidden_, &o_.feed_forward_norm);
+    if (!e.router.input_scale.empty()) {
+      Add(Role::kScale, {{e.router.input_scale, {hidden_}}}, &o_.router_input_scale);
+    }
     Matrix({{e.router.name + ".weight", {e.count, hidden_}}}, &o_.router);
     if (e.router.bias) {
       Add(Role::kRouterBias, {{e.router.name + ".bias", {e.count}}}, &o_.router_bias);
@@ -173,6 +191,9 @@ class LayerTile {
     if (e.router.correction) {
       Add(Role::kBuffer, {{e.router.name + ".e_score_correction_bias", {e.count}}},
           &o_.router_correction);
+    }
+    if (!e.router.expert_scales.empty()) {
+      Add(Role::kScale, {{e.router.expert_scales, {e.count}}}, &o_.router_expert_scales);
     }
     if (e.shared_intermediate > 0) GatedUnit(e.shared_name, e.shared_intermediate, false);
     if (e.shared_gate) Matrix({{e.shared_name + "_gate.weight", {1, hidden_}}}, &o_.shared_gate);
@@ -341,6 +362,9 @@ class LayerTile {
   void Norm(const std::string& name, int64_t width, int64_t* offset) {
     if (!name.empty()) Add(Role::kNorm, {{name + ".weight", {width}}}, offset);
   }
+  void OutputScale() {
+    if (d_.output_scale) Add(Role::kConstant, {{"layer_scalar", {1}}}, &o_.output_scale);
+  }
   void Matrix(std::vector<Part> parts, int64_t* offset) {
     Add(Role::kMatrix, std::move(parts), offset);
   }
@@ -390,6 +414,9 @@ void AppendLayer(int layer, Traits traits, ModelLayout& layout) {
         LayerTile(model, layer, TileKind::kExperts).Experts(first, count).Build(traits));
     ++layout.stages.back().expert_tiles;
   }
+  if (!model.layers[static_cast<size_t>(layer)].joins()) return;
+  layout.stages.back().joins = true;
+  layout.tiles.push_back(LayerTile(model, layer, TileKind::kJoin).Join().Build(traits));
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 // with the LM head. With tied embeddings the first tile also holds the final norm and serves both
 // ends. A dense layer has one tile. A layer with experts has one for attention, one for the router
 // with what all tokens go through (the norm, a shared expert), and the experts' own, each of
-// ExpertsDescription::experts_per_tile experts.
+// ExpertsDescription::experts_per_tile experts; then, with a dense unit beside the experts, one for
+// that and the norms of both results (JoinDescription).
 //
 // A frozen tensor has a weight but no gradient, remainder or moments. Groups whose tensors are all
 // frozen lie at the end of their tile, so that a tile's gradient and state are a prefix of its
@@ -86,8 +87,18 @@ struct TensorRun {
 // Returns the runs of a tensor in the order of the whole tensor; one for most.
 std::vector<TensorRun> RunsOf(const TensorSpec& tensor);
 
-// kLayer is a whole dense layer. A layer with experts has kAttention, kRouter and kExperts.
-enum class TileKind { kEmbedding, kLayer, kAttention, kRouter, kExperts, kHead, kTiedEmbedding };
+// kLayer is a whole dense layer. A layer with experts has kAttention, kRouter, kExperts, and kJoin
+// if there is a dense unit beside the experts.
+enum class TileKind {
+  kEmbedding,
+  kLayer,
+  kAttention,
+  kRouter,
+  kExperts,
+  kJoin,
+  kHead,
+  kTiedEmbedding
+};
 
 // Offsets, in elements, of the groups of tensors in a tile of a decoder layer; -1 if absent. The
 // tensors of a group are adjacent without padding: in_projection is the rows of q, k and v (or
@@ -125,10 +136,15 @@ struct LayerOffsets {
   int64_t per_layer_out = -1;               // [hidden, width]
   int64_t per_layer_norm = -1;              // [hidden]
   // kRouter, where gate_up and down are those of the shared expert.
-  int64_t router = -1;             // [experts, hidden]
-  int64_t router_bias = -1;        // [experts]
-  int64_t router_correction = -1;  // [experts], a buffer
-  int64_t shared_gate = -1;        // [1, hidden]
+  int64_t router = -1;                // [experts, hidden]
+  int64_t router_bias = -1;           // [experts]
+  int64_t router_correction = -1;     // [experts], a buffer
+  int64_t router_input_scale = -1;    // [hidden]
+  int64_t router_expert_scales = -1;  // [experts]
+  int64_t shared_gate = -1;           // [1, hidden]
+  // kJoin, where feed_forward_norm, gate_up and down are the dense unit's.
+  int64_t dense_post_norm = -1;    // [hidden]
+  int64_t experts_post_norm = -1;  // [hidden]
   // kExperts: of each expert of the tile, transposed if ExpertsDescription::transposed.
   int64_t expert_gate_up = -1;       // [experts of the tile, 2 intermediate, hidden]
   int64_t expert_gate_up_bias = -1;  // [experts of the tile, 2 intermediate]
@@ -176,6 +192,9 @@ struct Stage {
   int layer = 0;
   int tile = 0;          // the index of its tile; for kExperts the router's
   int expert_tiles = 0;  // which follow that one
+  bool joins = false;    // a kJoin tile follows those
+
+  int join_tile() const { return tile + expert_tiles + 1; }
 };
 
 struct ModelLayout {

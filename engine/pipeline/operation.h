@@ -108,11 +108,12 @@ struct RouteOp {  // input_slot -> routed tokens
   bool backward;  // for the backward pass
   bool totals;    // adds to RouterTotals
 };
-struct ExpertsForwardOp {  // routed tokens -> routed tokens; the last tile's: input_slot, routed
+struct ExpertsForwardOp {  // routed tokens -> routed tokens; the last one: input_slot, routed
                            // tokens -> output_slot
   static constexpr char kName[] = "experts forward";
   int stage, tile, micro_batch, sweep_index, weight_buffer, input_slot, output_slot;
-  bool last;
+  bool last;      // of the half
+  bool backward;  // for the backward pass
 };
 struct ExpertsBackwardOp {  // routed tokens, hidden gradient -> routed tokens, accumulator
   static constexpr char kName[] = "experts backward";
@@ -128,6 +129,20 @@ struct RouterBackwardOp {  // input_slot, routed tokens, hidden gradient -> hidd
   int input_slot;
   bool first;
   bool input_gradient;  // something before the stage is trained
+};
+// The end of a half with a dense unit beside the experts (engine/model/experts/expert_join.h).
+struct JoinForwardOp {  // input_slot, routed tokens -> output_slot
+  static constexpr char kName[] = "join forward";
+  int stage, micro_batch, sweep_index, weight_buffer, input_slot, output_slot;
+};
+struct JoinBackwardOp {  // input_slot, routed tokens, hidden gradient -> routed tokens, hidden
+                         // gradient, accumulator
+  static constexpr char kName[] = "join backward";
+  int stage, micro_batch, sweep_index, weight_buffer;
+  std::optional<int> accumulator;  // none if all of the tile is frozen
+  int input_slot;
+  bool first;
+  bool input_gradient;  // something before the tile is trained
 };
 struct HeadOp {  // input_slot -> losses, hidden gradient, accumulator
   static constexpr char kName[] = "head";
@@ -243,11 +258,12 @@ struct FinishCheckpointOp {
 using AnyOp =
     std::variant<UploadBatchOp, LoadTileOp, LoadStashOp, LoadPartialOp, LoadHiddenGradientOp,
                  EmbedForwardOp, LayerForwardOp, RouteOp, ExpertsForwardOp, ExpertsBackwardOp,
-                 RouterBackwardOp, HeadOp, HeadLossOp, HeadLogitsOp, LayerBackwardOp,
-                 EmbedBackwardOp, FinishGradientOp, StoreStashOp, StoreNormOp, StoreGradientOp,
-                 StorePartialOp, StoreHiddenGradientOp, StoreLossesOp, CheckLossesOp, ClipOp,
-                 UpdateRowsOp, UpdateTileOp, CheckUpdatesOp, BeginDeviceUpdateOp, DeviceUpdateOp,
-                 EndDeviceUpdateOp, SaveTileOp, FinishCheckpointOp>;
+                 RouterBackwardOp, JoinForwardOp, JoinBackwardOp, HeadOp, HeadLossOp, HeadLogitsOp,
+                 LayerBackwardOp, EmbedBackwardOp, FinishGradientOp, StoreStashOp, StoreNormOp,
+                 StoreGradientOp, StorePartialOp, StoreHiddenGradientOp, StoreLossesOp,
+                 CheckLossesOp, ClipOp, UpdateRowsOp, UpdateTileOp, CheckUpdatesOp,
+                 BeginDeviceUpdateOp, DeviceUpdateOp, EndDeviceUpdateOp, SaveTileOp,
+                 FinishCheckpointOp>;
 
 struct Op {
   AnyOp what;
@@ -284,12 +300,15 @@ struct Op {
   // the one behind it.
   bool IsLayersForward() const {
     const RouteOp* const route = as<RouteOp>();
-    return is<EmbedForwardOp>() || is<LayerForwardOp>() || is<ExpertsForwardOp>() ||
-           (route != nullptr && !route->backward);
+    const ExpertsForwardOp* const experts = as<ExpertsForwardOp>();
+    return is<EmbedForwardOp>() || is<LayerForwardOp>() || is<JoinForwardOp>() ||
+           (experts != nullptr && !experts->backward) || (route != nullptr && !route->backward);
   }
   bool IsLayersBackward() const {
     const RouteOp* const route = as<RouteOp>();
+    const ExpertsForwardOp* const experts = as<ExpertsForwardOp>();
     return is<LayerBackwardOp>() || is<ExpertsBackwardOp>() || is<RouterBackwardOp>() ||
+           is<JoinBackwardOp>() || (experts != nullptr && experts->backward) ||
            (route != nullptr && route->backward);
   }
 };

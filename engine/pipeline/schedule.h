@@ -17,6 +17,8 @@
 //   next higher stage computes, ahead of a tile that waits for a buffer.
 // - A layer with experts is two stages. In the second, all micro-batches of the sweep are routed,
 //   then each tile of experts is used by all of them, in the forward and in the backward pass.
+//   Where the experts' results are joined with a dense unit's, the backward pass needs them: it
+//   first goes through the experts as the forward pass does.
 // - A tied embedding and head are one tile. Its accumulator stays on the device from the head's
 //   backward to the embedding's. The tile is loaded for the head. It is also loaded for the
 //   embedding's forward, unless that can read host memory (embedding_from_host).
@@ -64,6 +66,9 @@ struct StageStepWork {
   // One tile of experts.
   LayerWork experts_forward, experts_backward, experts_weights;
   double experts_first_bytes = 0;
+  // The tile that joins experts with a dense unit.
+  LayerWork join_forward, join_backward, join_weights;
+  double join_first_bytes = 0;
 };
 struct StepWork {
   int64_t micro_batch_tokens = 1;
@@ -84,9 +89,11 @@ struct StepWork {
 struct StageShape {
   int tile = 0;
   int expert_tiles = 0;  // which follow it; none: it is a layer, or attention
+  bool joins = false;    // one that joins their results with a dense unit's follows those
 
   bool has_experts() const { return expert_tiles > 0; }
-  int last_tile() const { return tile + expert_tiles; }
+  int last_expert_tile() const { return tile + expert_tiles; }
+  int last_tile() const { return last_expert_tile() + (joins ? 1 : 0); }
 };
 
 // The model's shape and the plan's decisions as plain numbers, from which schedules are built.

@@ -86,7 +86,13 @@ void StepBuilder::ExpertsBackward(int stage) {
     Route(stage, buffer, /*backward=*/true, /*totals=*/false);
     EndUse();
   }
-  for (int tile = tiles.tile + 1; tile <= tiles.last_tile(); ++tile) {
+  if (tiles.joins) {
+    for (int tile = tiles.tile + 1; tile <= tiles.last_expert_tile(); ++tile) {
+      ExpertTileForward(stage, tile, /*train=*/true, /*backward=*/true);
+    }
+    JoinBackward(stage);
+  }
+  for (int tile = tiles.tile + 1; tile <= tiles.last_expert_tile(); ++tile) {
     ExpertTileBackward(stage, tile);
   }
   const std::optional<int> accumulator = BeginGradient(tiles.tile);
@@ -131,8 +137,38 @@ void StepBuilder::ExpertTileBackward(int stage, int tile) {
     Op& op = Add(Lane::kCompute, backward);
     op.work = Part(i) * BackwardWork(tile, work.experts_backward, work.experts_weights);
     if (backward.first) op.work.device_bytes += work.experts_first_bytes;
-    op.reads = {{ResourceKind::kWeightBuffer, buffer}, {ResourceKind::kHiddenGradient, i}};
+    op.reads = {{ResourceKind::kWeightBuffer, buffer}};
+    // The gradient by the experts' results is among the routed tokens if they are joined.
+    if (!shape_.stages[stage].joins) op.reads.push_back({ResourceKind::kHiddenGradient, i});
     op.writes = {{ResourceKind::kRouted, i}, {ResourceKind::kScratch}};
+    if (accumulator) op.writes.push_back({ResourceKind::kAccumulator, *accumulator});
+  }
+  EndUse();
+  EndGradient(tile, accumulator);
+}
+
+void StepBuilder::JoinBackward(int stage) {
+  const int tile = shape_.stages[stage].last_tile();
+  const StageStepWork& work = shape_.work.stage(stage);
+  const std::optional<int> accumulator = BeginGradient(tile);
+  const int buffer = Use();
+  Prefetch();
+  for (int i = 0; i < sweep_size_; ++i) {
+    const JoinBackwardOp backward{.stage = stage,
+                                  .micro_batch = MicroBatch(i),
+                                  .sweep_index = i,
+                                  .weight_buffer = buffer,
+                                  .accumulator = accumulator,
+                                  .input_slot = BackwardSlot(stage, i),
+                                  .first = MicroBatch(i) == 0,
+                                  .input_gradient = shape_.trains_before(stage)};
+    Op& op = Add(Lane::kCompute, backward);
+    op.work = Part(i) * BackwardWork(tile, work.join_backward, work.join_weights);
+    if (backward.first) op.work.device_bytes += work.join_first_bytes;
+    op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                {ResourceKind::kHidden, backward.input_slot}};
+    op.writes = {
+        {ResourceKind::kHiddenGradient, i}, {ResourceKind::kRouted, i}, {ResourceKind::kScratch}};
     if (accumulator) op.writes.push_back({ResourceKind::kAccumulator, *accumulator});
   }
   EndUse();

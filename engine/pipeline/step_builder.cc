@@ -88,6 +88,10 @@ void StepBuilder::ListUses(bool backward) {
   for (int i = shape_.stage_count() - 1; i >= shape_.lowest_stage(); --i) {
     const StageShape& stage = shape_.stages[i];
     use(stage);
+    // A join lies between two passes through the experts.
+    for (int tile = stage.tile + 1; stage.joins && tile <= stage.last_expert_tile(); ++tile) {
+      uses_.Append(tile);
+    }
     if (stage.has_experts()) uses_.Append(stage.tile);  // the router's gradient comes last
   }
 }

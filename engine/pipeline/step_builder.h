@@ -90,6 +90,8 @@ class StepBuilder {
   void EmbedForward(bool train);
   void LayerForward(int stage, bool train);
   void ExpertsForward(int stage, bool train);
+  void ExpertTileForward(int stage, int tile, bool train, bool backward);
+  void JoinForward(int stage, bool train);
   void Route(int stage, int buffer, bool backward, bool totals);
   void StoreStash(int stage, int i);
   void Head();
@@ -99,6 +101,7 @@ class StepBuilder {
   void LayerBackward(int stage);
   void ExpertsBackward(int stage);
   void ExpertTileBackward(int stage, int tile);
+  void JoinBackward(int stage);
   void LoadStashBehind(int number);
   void EmbedBackward();
   void EmbedBackward(int m, int accumulator, Resource hidden_gradient);

@@ -66,29 +66,56 @@ void StepBuilder::ExpertsForward(int stage, bool train) {
     Route(stage, buffer, /*backward=*/false, /*totals=*/train);
     EndUse();
   }
-  for (int tile = tiles.tile + 1; tile <= tiles.last_tile(); ++tile) {
-    const int buffer = Use();
-    Prefetch();
-    for (int i = 0; i < sweep_size_; ++i) {
-      const ExpertsForwardOp forward{.stage = stage,
-                                     .tile = tile,
-                                     .micro_batch = MicroBatch(i),
-                                     .sweep_index = i,
-                                     .weight_buffer = buffer,
-                                     .input_slot = ForwardSlot(stage, i),
-                                     .output_slot = ForwardSlot(stage + 1, i),
-                                     .last = tile == tiles.last_tile()};
-      Op& op = Add(Lane::kCompute, forward);
-      op.work = Part(i) * shape_.work.stage(stage).experts_forward;
-      op.reads = {{ResourceKind::kWeightBuffer, buffer}};
-      op.writes = {{ResourceKind::kRouted, i}, {ResourceKind::kScratch}};
-      if (!forward.last) continue;
-      op.reads.push_back({ResourceKind::kHidden, forward.input_slot});
-      op.writes.push_back({ResourceKind::kHidden, forward.output_slot});
-      if (train) StoreStash(stage + 1, i);
-    }
-    EndUse();
+  for (int tile = tiles.tile + 1; tile <= tiles.last_expert_tile(); ++tile) {
+    ExpertTileForward(stage, tile, train, /*backward=*/false);
   }
+  if (tiles.joins) JoinForward(stage, train);
+}
+
+void StepBuilder::ExpertTileForward(int stage, int tile, bool train, bool backward) {
+  const int buffer = Use();
+  Prefetch();
+  for (int i = 0; i < sweep_size_; ++i) {
+    const ExpertsForwardOp forward{.stage = stage,
+                                   .tile = tile,
+                                   .micro_batch = MicroBatch(i),
+                                   .sweep_index = i,
+                                   .weight_buffer = buffer,
+                                   .input_slot = ForwardSlot(stage, i),
+                                   .output_slot = ForwardSlot(stage + 1, i),
+                                   .last = tile == shape_.stages[stage].last_tile(),
+                                   .backward = backward};
+    Op& op = Add(Lane::kCompute, forward);
+    op.work = Part(i) * shape_.work.stage(stage).experts_forward;
+    op.reads = {{ResourceKind::kWeightBuffer, buffer}};
+    op.writes = {{ResourceKind::kRouted, i}, {ResourceKind::kScratch}};
+    if (!forward.last) continue;
+    op.reads.push_back({ResourceKind::kHidden, forward.input_slot});
+    op.writes.push_back({ResourceKind::kHidden, forward.output_slot});
+    if (train) StoreStash(stage + 1, i);
+  }
+  EndUse();
+}
+
+void StepBuilder::JoinForward(int stage, bool train) {
+  const int buffer = Use();
+  Prefetch();
+  for (int i = 0; i < sweep_size_; ++i) {
+    const JoinForwardOp forward{.stage = stage,
+                                .micro_batch = MicroBatch(i),
+                                .sweep_index = i,
+                                .weight_buffer = buffer,
+                                .input_slot = ForwardSlot(stage, i),
+                                .output_slot = ForwardSlot(stage + 1, i)};
+    Op& op = Add(Lane::kCompute, forward);
+    op.work = Part(i) * shape_.work.stage(stage).join_forward;
+    op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                {ResourceKind::kHidden, forward.input_slot},
+                {ResourceKind::kRouted, i}};
+    op.writes = {{ResourceKind::kHidden, forward.output_slot}, {ResourceKind::kScratch}};
+    if (train) StoreStash(stage + 1, i);
+  }
+  EndUse();
 }
 
 void StepBuilder::EmbedForward(bool train) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/data/sequences/document_bounds.h"
+#include "engine/model/experts/expert_join.h"
 
 namespace megatrain {
 
@@ -25,6 +26,8 @@ std::string TileName(const TileLayout& tile) {
     case TileKind::kExperts:
       return absl::StrCat("layer ", tile.layer, ", experts ", tile.first_expert, " to ",
                           tile.first_expert + tile.experts - 1);
+    case TileKind::kJoin:
+      return absl::StrCat("layer ", tile.layer, ", dense unit beside experts");
     case TileKind::kHead:
       return "head";
   }
@@ -351,9 +354,12 @@ absl::Status StepRunner::Do(const ExpertsBackwardOp& experts, const Op& op, Stre
   if (experts.first && gradient != nullptr) {
     MT_RETURN_IF_ERROR(ZeroPadding(experts.tile, gradient, *stream));
   }
-  return ExpertsBackward(
-      context, b.weights[experts.weight_buffer], View(op.step_slot, experts.micro_batch), b.experts,
-      Routed(experts.sweep_index), b.hidden_gradient[experts.sweep_index], gradient, experts.first);
+  const RoutedTokens routed = Routed(experts.sweep_index);
+  const bool joins = p_.dimensions->layout->stages[static_cast<size_t>(experts.stage)].joins;
+  return ExpertsBackward(context, b.weights[experts.weight_buffer],
+                         View(op.step_slot, experts.micro_batch), b.experts, routed,
+                         joins ? routed.dsum : b.hidden_gradient[experts.sweep_index], gradient,
+                         experts.first);
 }
 
 absl::Status StepRunner::Do(const RouterBackwardOp& router, const Op& op, Stream* stream) {
@@ -380,6 +386,32 @@ absl::Status StepRunner::Do(const RouterBackwardOp& router, const Op& op, Stream
       context, b.weights[router.weight_buffer], View(op.step_slot, router.micro_batch),
       b.hidden[router.input_slot], b.experts, routed, b.hidden_gradient[router.sweep_index],
       auxiliary ? routed.dprobabilities : nullptr, gradient, router.first, router.input_gradient);
+}
+
+LayerContext StepRunner::JoinContext(Stream* stream, int stage) const {
+  LayerContext context = StageContext(stream, stage);
+  context.tile = p_.dimensions->layout->stages[static_cast<size_t>(stage)].join_tile();
+  return context;
+}
+
+absl::Status StepRunner::Do(const JoinForwardOp& join, const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  return JoinForward(JoinContext(stream, join.stage), b.weights[join.weight_buffer],
+                     View(op.step_slot, join.micro_batch), b.hidden[join.input_slot], b.experts,
+                     Routed(join.sweep_index), b.hidden[join.output_slot]);
+}
+
+absl::Status StepRunner::Do(const JoinBackwardOp& join, const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  const LayerContext context = JoinContext(stream, join.stage);
+  float* const gradient = join.accumulator ? b.accumulators[*join.accumulator] : nullptr;
+  if (join.first && gradient != nullptr) {
+    MT_RETURN_IF_ERROR(ZeroPadding(context.tile, gradient, *stream));
+  }
+  return JoinBackward(context, b.weights[join.weight_buffer], View(op.step_slot, join.micro_batch),
+                      b.hidden[join.input_slot], b.experts, Routed(join.sweep_index),
+                      b.hidden_gradient[join.sweep_index], gradient, join.first,
+                      join.input_gradient);
 }
 
 absl::Status StepRunner::Do(const HeadOp& head, const Op& op, Stream* stream) {

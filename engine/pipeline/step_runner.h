@@ -145,6 +145,8 @@ class StepRunner : public OpRunner {
   // any are.
   LayerContext Context(Stream* stream, int layer = 0, int tile = 0) const;
   LayerContext StageContext(Stream* stream, int stage) const;
+  // Its tile is the one that joins the stage's experts with a dense unit.
+  LayerContext JoinContext(Stream* stream, int stage) const;
   LayerActivations Activations(int stage, const std::optional<KeptActivations>& kept) const;
   RoutedTokens Routed(int sweep_index) const;
   // Returns the place of an element of the tile in a weight buffer.
@@ -161,6 +163,8 @@ class StepRunner : public OpRunner {
   absl::Status Do(const ExpertsForwardOp& what, const Op& op, Stream* stream);
   absl::Status Do(const ExpertsBackwardOp& what, const Op& op, Stream* stream);
   absl::Status Do(const RouterBackwardOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const JoinForwardOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const JoinBackwardOp& what, const Op& op, Stream* stream);
   absl::Status Do(const HeadOp& what, const Op& op, Stream* stream);
   absl::Status Do(const HeadLossOp& what, const Op& op, Stream* stream);
   absl::Status Do(const HeadLogitsOp& what, const Op& op, Stream* stream);

@@ -45,6 +45,11 @@ StageStepWork ExpertsWorkOf(const WorkShape& s) {
   work.experts_weights = ExpertsWeightGradientWork(s);
   work.experts_first_bytes =
       MoreBytes(ExpertsBackwardWork(s, /*first=*/true), work.experts_backward);
+  if (!s.model->layers[static_cast<size_t>(s.layer)].joins()) return work;
+  work.join_forward = JoinForwardWork(s);
+  work.join_backward = JoinBackwardWork(s, /*first=*/false);
+  work.join_weights = JoinWeightGradientWork(s);
+  work.join_first_bytes = MoreBytes(JoinBackwardWork(s, /*first=*/true), work.join_backward);
   return work;
 }
 

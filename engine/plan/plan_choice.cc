@@ -55,13 +55,16 @@ double ComputeSeconds(const PipelineDimensions& d, const HardwareProfile& profil
     for (int stage = 0; stage < shape.stage_count(); ++stage) {
       const StageStepWork& of = work.stage(stage);
       const int expert_tiles = shape.stages[static_cast<size_t>(stage)].expert_tiles;
-      sum += sweep_size * (seconds(of.forward) + expert_tiles * seconds(of.experts_forward));
+      const bool joins = shape.stages[static_cast<size_t>(stage)].joins;
+      const double experts_forward = expert_tiles * seconds(of.experts_forward);
+      sum += sweep_size * (seconds(of.forward) + experts_forward + seconds(of.join_forward));
       if (stage < shape.lowest_stage()) continue;
       if (expert_tiles > 0) {
-        sum +=
-            sweep_size * (seconds(least(of.backward, of.weights) +
-                                  of.recompute[static_cast<size_t>(KeepLevel::kNothing)]) +
-                          expert_tiles * seconds(least(of.experts_backward, of.experts_weights)));
+        sum += sweep_size *
+               (seconds(least(of.backward, of.weights) +
+                        of.recompute[static_cast<size_t>(KeepLevel::kNothing)]) +
+                expert_tiles * seconds(least(of.experts_backward, of.experts_weights)) +
+                (joins ? experts_forward : 0) + seconds(least(of.join_backward, of.join_weights)));
         continue;
       }
       const LayerWork least_backward = least(of.backward, of.weights);

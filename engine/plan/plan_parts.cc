@@ -67,7 +67,8 @@ PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
   const ModelDescription& model = layout.model;
   PipelineShape shape;
   for (const Stage& stage : layout.stages) {
-    shape.stages.push_back({.tile = stage.tile, .expert_tiles = stage.expert_tiles});
+    shape.stages.push_back(
+        {.tile = stage.tile, .expert_tiles = stage.expert_tiles, .joins = stage.joins});
   }
   shape.tied = model.tied_embeddings;
   for (const TileLayout& tile : layout.tiles) {

@@ -36,6 +36,7 @@ import fnmatch
 import json
 import math
 import os
+import re
 import shutil
 import types
 
@@ -332,6 +333,22 @@ FAMILIES = {
                                   layer_types=["linear_attention", "full_attention"]),
                         rope=dict(rope_type="default", rope_theta=10000.0,
                                   partial_rotary_factor=0.25)),
+    # Experts beside a dense unit. With this seed the norms' own BF16 errors are like those of other
+    # tensors, and not less by chance.
+    "gemma4_moe": dict(cls=Gemma4TextConfig, stored="BF16", head=0.3, style="new", seed=3,
+                       keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                                 num_attention_heads=4, num_key_value_heads=2,
+                                 intermediate_size=52, head_dim=12, global_head_dim=20,
+                                 num_global_key_value_heads=1, attention_k_eq_v=True,
+                                 sliding_window=19, hidden_size_per_layer_input=0,
+                                 layer_types=["sliding_attention", "full_attention"],
+                                 enable_moe_block=True, num_experts=8, top_k_experts=3,
+                                 moe_intermediate_size=22, tie_word_embeddings=False),
+                       rope=dict(full_attention=dict(rope_type="proportional",
+                                                     rope_theta=1000000.0,
+                                                     partial_rotary_factor=0.25),
+                                 sliding_attention=dict(rope_type="default",
+                                                        rope_theta=10000.0))),
     # Wrappers: their text models are trained, by themselves, in the tests. `absent`: keys that are
     # left out of config.json, as published models do; the class has their values.
     # Another seed than its name's gives a norm whose gradient's BF16 error is like the others'.
@@ -475,12 +492,22 @@ def write_config(config, style, rope_keys, dtype, directory, auto, absent, publi
 
 
 def is_router(module):
-    return type(module).__name__.lower().endswith("topkrouter")
+    return type(module).__name__.lower().endswith(("topkrouter", "textrouter"))
+
+
+def has_own_input(router):
+    return hasattr(router, "per_expert_scale")  # Gemma 4
+
+
+def router_logits(router, x):
+    if has_own_input(router):
+        return router.proj(router.norm(x) * router.scale * router.scalar_root_size)
+    return torch.nn.functional.linear(x, router.weight, getattr(router, "bias", None))
 
 
 def choose(router, logits):
     """The weights and experts of each token, and the least change of a score that changes them."""
-    k = router.top_k
+    k = router.config.top_k_experts if has_own_input(router) else router.top_k
     correction = getattr(router, "e_score_correction_bias", None)
     if correction is None and hasattr(router, "bias"):  # gpt-oss
         top, choice = logits.topk(k)
@@ -491,6 +518,8 @@ def choose(router, logits):
         weights, choice = ranked.topk(k)
         if getattr(router, "norm_topk_prob", True):
             weights = weights / weights.sum(-1, keepdim=True)
+        if has_own_input(router):
+            weights = weights * router.per_expert_scale[choice]
         margin = torch.full(logits.shape[:1], math.inf, dtype=logits.dtype)
     else:
         scores = logits.sigmoid()
@@ -515,8 +544,7 @@ def choose(router, logits):
 
 def plain_route(self, x):
     """A router in the type of its input; transformers' are in FP32 in part."""
-    logits = torch.nn.functional.linear(x.reshape(-1, x.shape[-1]), self.weight,
-                                        getattr(self, "bias", None))
+    logits = router_logits(self, x.reshape(-1, x.shape[-1]))
     weights, choice, _ = choose(self, logits)
     return logits, weights, choice
 
@@ -528,6 +556,8 @@ def watched_choices(model):
 
     def note(router, _, output):
         logits, _, choice = output
+        if has_own_input(router) and router.forward.__func__ is not plain_route:
+            logits = logits.log()  # it returns their softmax
         margin = choose(router, logits.detach().double())[2].min().item()
         seen.append((choice.sort(-1).values, margin))
 
@@ -548,7 +578,7 @@ CODE_SCALE = 2.5
 # The least margins of scores that count as clear.
 CLEAR = dict(MixtralTopKRouter=0.15, Qwen3MoeTopKRouter=0.11, GptOssTopKRouter=0.7,
              Glm4MoeTopkRouter=0.15, DeepseekV3TopkRouter=0.15, Qwen3NextTopKRouter=0.11,
-             Qwen3_5MoeTopKRouter=0.11)
+             Qwen3_5MoeTopKRouter=0.11, Gemma4TextRouter=0.11)
 
 
 def clear_choices(model, generator, rounded):
@@ -559,6 +589,8 @@ def clear_choices(model, generator, rounded):
     """
     pairs = [(layer.post_attention_layernorm, module) for layer in model.model.layers
              for module in layer.mlp.children() if is_router(module)]
+    pairs += [(lambda x: x, layer.router) for layer in model.model.layers
+              if hasattr(layer, "router")]
     table = model.model.embed_tokens.weight
     with torch.no_grad():
         for name, p in model.model.layers.named_parameters():
@@ -567,9 +599,12 @@ def clear_choices(model, generator, rounded):
                 written = p if "bias" in name or transposed else p.transpose(-1, -2)
                 written[..., :CODE] *= 0.25
         for _, router in pairs:
-            router.weight[:, CODE:] *= 0.5
-            noise = torch.randn(router.weight.shape[0], CODE, generator=generator)
-            router.weight[:, :CODE] = rounded(0.3 * noise)
+            own = has_own_input(router)
+            weight = router.proj.weight if own else router.weight
+            factor = math.sqrt(weight.shape[1]) if own else 1.0
+            weight[:, CODE:] = rounded(0.5 * factor * weight[:, CODE:])
+            noise = torch.randn(weight.shape[0], CODE, generator=generator)
+            weight[:, :CODE] = rounded(0.3 * factor * noise)
             if hasattr(router, "e_score_correction_bias"):
                 noise = torch.randn(router.num_experts, generator=generator)
                 router.e_score_correction_bias.copy_(0.1 * noise)
@@ -580,8 +615,7 @@ def clear_choices(model, generator, rounded):
             rows = table[open_tokens]
             clear = torch.ones(len(open_tokens), dtype=torch.bool)
             for norm, router in pairs:
-                logits = torch.nn.functional.linear(norm(rows), router.weight,
-                                                    getattr(router, "bias", None))
+                logits = router_logits(router, norm(rows))
                 clear &= choose(router, logits)[2] > CLEAR[type(router).__name__]
             open_tokens = open_tokens[~clear]
 
@@ -639,7 +673,7 @@ def make_model(name, directory):
     state = {}
     for key, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        if key.endswith("norm.weight"):
+        if re.search(r"norm(_\d)?\.weight$", key):
             value = 0.2 * noise if adds_one(name, key) else 1.0 + 0.2 * noise
             if name.startswith("gemma4") and key.endswith(("q_norm.weight", "k_norm.weight")):
                 value = 0.45 * value  # its scores are not divided by sqrt(head_dim)
@@ -655,6 +689,8 @@ def make_model(name, directory):
                 value[:, [0, 3, 5]] = torch.tensor([7.0, 7.0, -7.0])
         elif "embed_tokens" in key:
             value = 0.15 * noise
+        elif key.endswith(("router.scale", "per_expert_scale")):
+            value = 1.0 + 0.2 * noise
         elif key.endswith("sinks"):
             value = noise
         elif key == "lm_head.weight":

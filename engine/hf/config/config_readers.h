@@ -103,12 +103,14 @@ void SetSlidingLayers(JsonFields& fields, const std::vector<bool>& slides, int64
 
 // The keys of a family's experts, and the values of transformers' class where they are absent.
 struct ExpertsDefaults {
+  // 0: the key must be there.
   int64_t count = 0;
   int64_t chosen = 0;
   int64_t intermediate = 0;
   const char* count_key = "num_local_experts";
-  const char* count_alias = "num_experts";  // another name that transformers takes
+  const char* count_alias = "num_experts";  // another name that transformers takes; null: none
   const char* intermediate_key = "moe_intermediate_size";
+  const char* chosen_key = "num_experts_per_tok";
   bool auxiliary_loss = true;  // router_aux_loss_coef is read
 };
 // Reads the number of experts and of those that a token goes to, their intermediate size and the
@@ -121,10 +123,12 @@ ExpertsDescription ReadExperts(JsonFields& fields, const ModelDescription& model
 // experts.
 std::vector<bool> ReadSparseLayers(JsonFields& fields, int64_t layers);
 
-// Gives every layer the experts for which `sparse` is true; the others keep their dense unit.
+// Gives every layer the experts for which `sparse` is true, in the place of the dense unit or, if
+// `join` is given, beside it; the others keep theirs alone.
 // Refuses more experts than kAllExpertsMax, naming `key`.
 void SetExperts(JsonFields& fields, const char* key, const ExpertsDescription& experts,
-                absl::FunctionRef<bool(int64_t layer)> sparse, ModelDescription& model);
+                absl::FunctionRef<bool(int64_t layer)> sparse, ModelDescription& model,
+                const JoinDescription* join = nullptr);
 
 // The values of transformers' class of a family with SetSigmoidExperts.
 struct SigmoidExpertsDefaults {

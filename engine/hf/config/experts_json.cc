@@ -11,8 +11,13 @@
 namespace megatrain {
 namespace {
 
+int64_t ReadSize(JsonFields& fields, const char* key, int64_t most, int64_t absent) {
+  return absent > 0 ? fields.Integer(key, 1, most, absent) : fields.RequiredInteger(key, 1, most);
+}
+
 int64_t ReadCount(JsonFields& fields, const ExpertsDefaults& defaults) {
-  const int64_t count = fields.Integer(defaults.count_key, 1, kExpertsMax, defaults.count);
+  const int64_t count = ReadSize(fields, defaults.count_key, kExpertsMax, defaults.count);
+  if (defaults.count_alias == nullptr) return count;
   if (fields.Find(defaults.count_key) == nullptr) {
     return fields.Integer(defaults.count_alias, 1, kExpertsMax, defaults.count);
   }
@@ -49,13 +54,13 @@ ExpertsDescription ReadExperts(JsonFields& fields, const ModelDescription& model
                                const ExpertsDefaults& defaults) {
   ExpertsDescription experts;
   experts.count = ReadCount(fields, defaults);
-  experts.chosen = fields.Integer("num_experts_per_tok", 1, kChosenExpertsMax, defaults.chosen);
+  experts.chosen = ReadSize(fields, defaults.chosen_key, kChosenExpertsMax, defaults.chosen);
   if (experts.chosen > experts.count) {
-    fields.Refuse("num_experts_per_tok", absl::StrCat(experts.chosen, " is more than the ",
-                                                      experts.count, " experts that there are"));
+    fields.Refuse(defaults.chosen_key, absl::StrCat(experts.chosen, " is more than the ",
+                                                    experts.count, " experts that there are"));
   }
   experts.intermediate =
-      fields.Integer(defaults.intermediate_key, 1, kIntermediateMax, defaults.intermediate);
+      ReadSize(fields, defaults.intermediate_key, kIntermediateMax, defaults.intermediate);
   if (experts.count * experts.intermediate > kIntermediateMax) {
     fields.Refuse(defaults.intermediate_key,
                   absl::StrCat(experts.intermediate, " for each of ", experts.count,
@@ -95,13 +100,18 @@ std::vector<bool> ReadSparseLayers(JsonFields& fields, int64_t layers) {
 }
 
 void SetExperts(JsonFields& fields, const char* key, const ExpertsDescription& experts,
-                absl::FunctionRef<bool(int64_t layer)> sparse, ModelDescription& model) {
+                absl::FunctionRef<bool(int64_t layer)> sparse, ModelDescription& model,
+                const JoinDescription* join) {
   int64_t all = 0;
   for (int64_t i = 0; i < model.layer_count(); ++i) {
     if (!sparse(i)) continue;
     LayerDescription& layer = model.layers[static_cast<size_t>(i)];
-    layer.feed_forward = FeedForwardDescription();
     layer.experts = experts;
+    if (join != nullptr) {
+      layer.join = *join;
+    } else {
+      layer.feed_forward = FeedForwardDescription();
+    }
     all += experts.count;
   }
   if (all > kAllExpertsMax) {

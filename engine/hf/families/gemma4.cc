@@ -1,6 +1,6 @@
 // Gemma 4: Gemma 3 with norms that multiply by their weight alone, values that are normed too,
-// wider heads in the layers without a window, where keys may be the values, and a factor of each
-// layer's result. Gemma Team 2026.
+// wider heads in the layers without a window, where keys may be the values, a factor of each
+// layer's result, and perhaps experts beside each dense unit. Gemma Team 2026.
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -99,6 +99,13 @@ void SetSharedKeys(JsonFields& fields, const std::vector<bool>& slides, ModelDes
   const int64_t layers = model.layer_count();
   const int64_t shared = fields.Integer(kKey, 0, layers - 1, 0);
   const bool wide = fields.Boolean("use_double_wide_mlp", false);
+  const int64_t intermediate = model.layers[0].feed_forward.intermediate;
+  if (shared > 0 && wide && 2 * intermediate > kIntermediateMax) {
+    fields.Refuse("intermediate_size",
+                  absl::StrCat("twice ", intermediate, " (use_double_wide_mlp) is more than ",
+                               kIntermediateMax));
+    return;
+  }
   for (int64_t i = layers - shared; i < layers; ++i) {
     LayerDescription& layer = model.layers[static_cast<size_t>(i)];
     int64_t maker = layers - shared - 1;
@@ -160,11 +167,30 @@ void SetPerLayerInputs(JsonFields& fields, ModelDescription& model) {
   }
 }
 
-void CheckExperts(JsonFields& fields) {
-  fields.MustBe("enable_moe_block", false, "experts beside the dense unit are not supported");
-  for (const char* key : {"num_experts", "top_k_experts", "moe_intermediate_size"}) {
-    (void)fields.Integer(key, 1, kIntermediateMax, 1);
+// Experts beside the dense unit of every layer, where the router sees the stream through a norm of
+// its own.
+void ReadMixture(JsonFields& fields, ModelDescription& model) {
+  if (!fields.Boolean("enable_moe_block", false)) {
+    // Without experts these keys are null.
+    for (const char* key : {"num_experts", "top_k_experts", "moe_intermediate_size"}) {
+      (void)fields.Integer(key, 1, kIntermediateMax, 1);
+    }
+    return;
   }
+  ExpertsDescription experts = ReadExperts(fields, model,
+                                           {.count_key = "num_experts",
+                                            .count_alias = nullptr,
+                                            .chosen_key = "top_k_experts",
+                                            .auxiliary_loss = false});
+  experts.tensors = ExpertTensors::kStacked;
+  experts.name = "experts";
+  experts.router.name = "router.proj";
+  experts.router.input_scale = "router.scale";
+  experts.router.expert_scales = "router.per_expert_scale";
+  const JoinDescription join = {{"pre_feedforward_layernorm_2", "post_feedforward_layernorm_2"},
+                                "post_feedforward_layernorm_1"};
+  SetExperts(
+      fields, "num_experts", experts, [](int64_t) { return true; }, model, &join);
 }
 
 RopeConfig ReadFullRope(JsonFields& fields, const ModelDescription& model, int64_t head_dim) {
@@ -231,7 +257,7 @@ ModelDescription DescribeGemma4(JsonFields& fields) {
     attention.value_norm = true;
     attention.values_are_keys = values_are_keys && !slides[i];
   }
-  CheckExperts(fields);
+  ReadMixture(fields, model);
   SetSharedKeys(fields, slides, model);
   SetPerLayerInputs(fields, model);
   return model;

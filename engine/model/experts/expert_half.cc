@@ -1,6 +1,7 @@
 #include "engine/model/experts/expert_half.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/functional/function_ref.h"
 #include "engine/base/status.h"
@@ -12,23 +13,30 @@
 namespace megatrain {
 namespace {
 
-// The half has no LayerActivations.
-struct BoundExperts {
-  BoundExperts(const LayerContext& context, const void* weights, const MicroBatchView& batch)
-      : layer(context, weights, batch, none) {}
-  LayerActivations none;
-  BoundLayer layer;
-};
-
 const ExpertsDescription& Experts(const BoundLayer& l) { return l.d.experts; }
 
 // --- The router.
 
-absl::Status Logits(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+bool HasOwnInput(const BoundLayer& l) { return l.o.router_input_scale >= 0; }
+// The rows that logits are projected from, and the factor of the product.
+const void* RouterInput(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+                        const RoutedTokens& r) {
+  return HasOwnInput(l) ? s.in : l.Rows(r.normed, chunk, l.hidden);
+}
+double RouterScale(const BoundLayer& l) {
+  return HasOwnInput(l) ? 1.0 / std::sqrt(static_cast<double>(l.hidden)) : 1.0;
+}
+
+absl::Status Logits(const BoundLayer& l, const Chunk& chunk, const void* x, const ExpertScratch& s,
                     const RoutedTokens& r) {
-  return l.Product(l.Rows(r.normed, chunk, l.hidden), l.o.router,
+  if (HasOwnInput(l)) {
+    MT_RETURN_IF_ERROR(l.kernels.RmsNorm(
+        l.stream,
+        l.NormArgs(chunk, l.Rows(x, chunk, l.hidden), l.o.router_input_scale, s.in, s.rstd)));
+  }
+  return l.Product(RouterInput(l, chunk, s, r), l.o.router,
                    {.rows = chunk.tokens, .in = l.hidden, .out = Experts(l).count}, s.logits,
-                   {.bias = l.o.router_bias, .out_dtype = DType::kF32});
+                   {.bias = l.o.router_bias, .scale = RouterScale(l), .out_dtype = DType::kF32});
 }
 
 RouteArgs Route(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
@@ -47,9 +55,51 @@ RouteArgs Route(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
   if (l.o.router_correction >= 0) {
     args.correction = static_cast<const float*>(l.Offset(l.weights, l.o.router_correction));
   }
+  if (l.o.router_expert_scales >= 0) {
+    args.dtype = l.context.dtype;
+    args.expert_scales = l.Offset(l.weights, l.o.router_expert_scales);
+  }
   args.choice = r.choice + chunk.begin * e.chosen;
   args.weights = r.weights + chunk.begin * e.chosen;
   return args;
+}
+
+// Adds the gradient by the experts' factors, a sum over tokens.
+absl::Status ExpertScalesBackward(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+                                  const TileGradient& gradient) {
+  const int64_t begin = l.o.router_expert_scales, experts = Experts(l).count;
+  for (const ElementRange& part : TrainedRanges(l.tile, {begin, begin + experts})) {
+    MT_RETURN_IF_ERROR(l.kernels.BiasBackward(
+        l.stream, DType::kF32, chunk.tokens, part.end - part.begin,
+        s.dexpert_scales + (part.begin - begin), experts, gradient.At(part.begin), gradient.add));
+  }
+  return absl::OkStatus();
+}
+
+// Adds the gradients of the router's weights, and that by its input: to r.sum, or if it is the
+// router's own to `dh`, the chunk's rows.
+absl::Status LogitsBackward(const BoundLayer& l, const Chunk& chunk, const void* x,
+                            const ExpertScratch& s, const RoutedTokens& r, void* dh,
+                            const TileGradient& gradient) {
+  const int64_t experts = Experts(l).count;
+  const double scale = RouterScale(l);
+  if (l.o.router_bias >= 0) {
+    MT_RETURN_IF_ERROR(l.BiasGradient(chunk, s.dlogits, experts, l.o.router_bias, gradient));
+  }
+  MT_RETURN_IF_ERROR(l.LinearWeightGradient(chunk, RouterInput(l, chunk, s, r), l.hidden, s.dlogits,
+                                            experts, l.o.router, gradient, scale));
+  if (!HasOwnInput(l)) {
+    float* const sum = r.sum + chunk.begin * l.hidden;
+    return l.ProductGradient(s.dlogits, l.o.router,
+                             {.rows = chunk.tokens, .in = l.hidden, .out = experts}, sum,
+                             {.addend = sum, .out_dtype = DType::kF32});
+  }
+  if (!gradient.input && !l.Trains(l.o.router_input_scale, l.hidden)) return absl::OkStatus();
+  MT_RETURN_IF_ERROR(
+      l.LinearInputGradient(chunk, s.dlogits, experts, l.o.router, l.hidden, s.out, scale));
+  return l.kernels.RmsNormBackward(
+      l.stream, l.NormBackwardArgs(chunk, l.Rows(x, chunk, l.hidden), l.o.router_input_scale,
+                                   s.rstd, s.out, dh, gradient));
 }
 
 }  // namespace
@@ -74,7 +124,7 @@ absl::Status RouteTokens(const LayerContext& context, const void* weights,
     MT_RETURN_IF_ERROR(l.kernels.RmsNorm(
         l.stream, l.NormArgs(chunk, l.Rows(x, chunk, l.hidden), l.o.feed_forward_norm,
                              l.Rows(r.normed, chunk, l.hidden), r.rstd + chunk.begin)));
-    MT_RETURN_IF_ERROR(Logits(l, chunk, scratch, r));
+    MT_RETURN_IF_ERROR(Logits(l, chunk, x, scratch, r));
     RouteArgs route = Route(l, chunk, scratch, r);
     if (totals != RoutingTotals::kNone) route.entropy = r.entropy + chunk.begin;
     MT_RETURN_IF_ERROR(l.kernels.Route(l.stream, route));
@@ -181,31 +231,27 @@ absl::Status RouterBackward(const LayerContext& context, const void* weights,
                             float* gradient, bool first, bool input_gradient) {
   const BoundExperts bound(context, weights, batch);
   const BoundLayer& l = bound.layer;
-  const int64_t experts = Experts(l).count;
   return l.ForChunks([&](const Chunk& chunk) {
     const TileGradient sums = {gradient, !(first && chunk.begin == 0), input_gradient};
     void* const normed = l.Rows(r.normed, chunk, l.hidden);
     void* const dh_rows = l.Rows(dh, chunk, l.hidden);
     float* const sum = r.sum + chunk.begin * l.hidden;
-    MT_RETURN_IF_ERROR(Logits(l, chunk, s, r));
+    MT_RETURN_IF_ERROR(Logits(l, chunk, x, s, r));
     RouteBackwardArgs route;
     route.forward = Route(l, chunk, s, r);
     route.dweights = r.dweights + chunk.begin * Experts(l).chosen;
     route.dprobabilities = dprobabilities;
     route.dtype = l.context.dtype;
     route.dlogits = s.dlogits;
+    route.dexpert_scales = s.dexpert_scales;
     MT_RETURN_IF_ERROR(l.kernels.RouteBackward(l.stream, route));
-    if (l.o.router_bias >= 0) {
-      MT_RETURN_IF_ERROR(l.BiasGradient(chunk, s.dlogits, experts, l.o.router_bias, sums));
+    if (l.o.router_expert_scales >= 0) {
+      MT_RETURN_IF_ERROR(ExpertScalesBackward(l, chunk, s, sums));
     }
-    MT_RETURN_IF_ERROR(
-        l.LinearWeightGradient(chunk, normed, l.hidden, s.dlogits, experts, l.o.router, sums));
-    MT_RETURN_IF_ERROR(l.ProductGradient(s.dlogits, l.o.router,
-                                         {.rows = chunk.tokens, .in = l.hidden, .out = experts},
-                                         sum, {.addend = sum, .out_dtype = DType::kF32}));
     if (Experts(l).shared_intermediate > 0) {
       MT_RETURN_IF_ERROR(SharedBackward(l, chunk, s, r, dh_rows, sums));
     }
+    MT_RETURN_IF_ERROR(LogitsBackward(l, chunk, x, s, r, dh_rows, sums));
     if (!input_gradient && !l.Trains(l.o.feed_forward_norm, l.hidden)) return absl::OkStatus();
     AddArgs round;
     round.rows = chunk.tokens;

@@ -1,5 +1,6 @@
 // Computes the second half of a layer with experts: norm, router, a unit that all tokens share, the
-// experts, and the sum of their results, y = x + sum. The experts' weights come in several tiles
+// experts, and the sum of their results, y = x + sum. Where there is a dense unit beside them,
+// expert_join.h has the end. The experts' weights come in several tiles
 // (StageKind::kExperts), and all micro-batches of a sweep go through one tile before the next. What
 // a micro-batch has meanwhile is its RoutedTokens.
 //
@@ -39,10 +40,10 @@ absl::Status ExpertsForward(const LayerContext& context, const void* weights,
 absl::Status FinishExperts(const LayerContext& context, const MicroBatchView& batch, const void* x,
                            const RoutedTokens& r, void* y);
 
-// `dy` [tokens, hidden] is the gradient by y. Adds the gradient by `normed` to r.sum and writes
-// r.dweights of the tile's experts. Weight gradients are added to `gradient` (FP32, in the tile's
-// layout; null if all of the tile is frozen). With `first` they replace its content instead, also
-// those of experts without rows; padding is not written.
+// `dy` [tokens, hidden] is the gradient by y, or r.dsum. Adds the gradient by `normed` to r.sum and
+// writes r.dweights of the tile's experts. Weight gradients are added to `gradient` (FP32, in the
+// tile's layout; null if all of the tile is frozen). With `first` they replace its content instead,
+// also those of experts without rows; padding is not written.
 absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
                              const MicroBatchView& batch, const ExpertScratch& scratch,
                              const RoutedTokens& r, const void* dy, float* gradient, bool first);

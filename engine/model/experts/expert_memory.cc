@@ -11,18 +11,34 @@ namespace {
 
 // The largest value of `size` over the layers with experts.
 int64_t Largest(const ModelDescription& model,
-                absl::FunctionRef<int64_t(const ExpertsDescription&)> size) {
+                absl::FunctionRef<int64_t(const LayerDescription&)> size) {
   int64_t largest = 0;
   for (const LayerDescription& layer : model.layers) {
-    if (layer.experts.count > 0) largest = std::max(largest, size(layer.experts));
+    if (layer.experts.count > 0) largest = std::max(largest, size(layer));
   }
   return largest;
 }
 
+int64_t ChosenMax(const ModelDescription& model) {
+  return Largest(model, [](const LayerDescription& d) { return d.experts.chosen; });
+}
+bool AnyJoins(const ModelDescription& model) {
+  return Largest(model, [](const LayerDescription& d) { return d.joins() ? 1 : 0; }) > 0;
+}
+bool AnyScalesExperts(const ModelDescription& model) {
+  return Largest(model, [](const LayerDescription& d) {
+           return d.experts.router.expert_scales.empty() ? 0 : 1;
+         }) > 0;
+}
+bool AnyScalesInput(const ModelDescription& model) {
+  return Largest(model, [](const LayerDescription& d) {
+           return d.experts.router.input_scale.empty() ? 0 : 1;
+         }) > 0;
+}
+
 void Place(const ModelDescription& model, DType dtype, int64_t t, TensorCursor& cursor,
            RoutedTokens& r) {
-  const int64_t k = Largest(model, [](const ExpertsDescription& e) { return e.chosen; });
-  const int64_t experts = Largest(model, [](const ExpertsDescription& e) { return e.count; });
+  const int64_t k = ChosenMax(model), experts = MostExperts(model);
   if (experts == 0) return;
   cursor.Take(&r.normed, t * model.hidden * DTypeBytes(dtype));
   cursor.Take(&r.rstd, t * 4);
@@ -37,7 +53,10 @@ void Place(const ModelDescription& model, DType dtype, int64_t t, TensorCursor& 
   cursor.Take(&r.entropy_sum, 8);
   cursor.Take(&r.probability, experts * 8);
   cursor.Take(&r.dprobabilities, experts * 4);
-  if (Largest(model, [](const ExpertsDescription& e) { return e.shared_gate ? 1 : 0; }) == 0) {
+  if (AnyJoins(model)) cursor.Take(&r.dsum, t * model.hidden * DTypeBytes(dtype));
+  if (Largest(model, [](const LayerDescription& d) {
+        return int64_t{d.experts.shared_gate ? 1 : 0};
+      }) == 0) {
     return;
   }
   cursor.Take(&r.shared.choice, t * 4);
@@ -50,11 +69,12 @@ void Place(const ModelDescription& model, DType dtype, int64_t t, TensorCursor& 
 
 void Place(const ModelDescription& model, DType dtype, int64_t n, TensorCursor& cursor,
            ExpertScratch& s) {
-  const int64_t experts = Largest(model, [](const ExpertsDescription& e) { return e.count; });
+  const int64_t experts = MostExperts(model);
   if (experts == 0) return;
   const int64_t e = DTypeBytes(dtype);
-  const int64_t intermediate = Largest(model, [](const ExpertsDescription& d) {
-    return std::max(d.intermediate, d.shared_intermediate);
+  const int64_t intermediate = Largest(model, [](const LayerDescription& d) {
+    return std::max(
+        {d.experts.intermediate, d.experts.shared_intermediate, d.feed_forward.intermediate});
   });
   cursor.Take(&s.logits, n * experts * 4);
   cursor.Take(&s.dlogits, n * experts * e);
@@ -64,6 +84,13 @@ void Place(const ModelDescription& model, DType dtype, int64_t n, TensorCursor& 
   cursor.Take(&s.dactivated, rows * intermediate * e);
   cursor.Take(&s.in, rows * model.hidden * e);
   cursor.Take(&s.out, rows * model.hidden * e);
+  const bool joins = AnyJoins(model);
+  if (AnyScalesExperts(model)) cursor.Take(&s.dexpert_scales, n * experts * 4);
+  if (joins || AnyScalesInput(model)) cursor.Take(&s.rstd, 4 * n * 4);
+  if (!joins) return;
+  for (void** tensor : {&s.rounded, &s.joined, &s.djoined}) {
+    cursor.Take(tensor, n * model.hidden * e);
+  }
 }
 
 }  // namespace

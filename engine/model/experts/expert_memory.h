@@ -21,7 +21,9 @@ struct RoutedTokens {
   int32_t* choice = nullptr;  // [t, k], as in RouteArgs
   float* weights = nullptr;   // [t, k], as in RouteArgs
   float* dweights = nullptr;  // [t, k], as in RouteBackwardArgs
-  float* entropy = nullptr;   // [t], as in RouteArgs
+  // T [t, hidden], the gradient by the sum; with a JoinDescription only.
+  void* dsum = nullptr;
+  float* entropy = nullptr;  // [t], as in RouteArgs
   // The sums over tokens of the entropy, and by expert of softmax(logits). FP64.
   double* entropy_sum = nullptr;
   double* probability = nullptr;      // [E]
@@ -58,6 +60,14 @@ struct ExpertScratch {
   void* dactivated = nullptr;  // T [n, intermediate]
   void* in = nullptr;          // T [n, hidden], the rows of experts
   void* out = nullptr;         // T [n, hidden]
+  // With RouterDescription::expert_scales only.
+  float* dexpert_scales = nullptr;  // [n, E], as in RouteBackwardArgs
+  // With RouterDescription::input_scale or a JoinDescription only, of the norms: [4, n].
+  float* rstd = nullptr;
+  // With a JoinDescription only (expert_join.cc).
+  void* rounded = nullptr;  // T [n, hidden]
+  void* joined = nullptr;   // T [n, hidden]
+  void* djoined = nullptr;  // T [n, hidden]
 };
 // Returns the bytes of a block that suffices for any layer of the model; 0 without experts.
 int64_t ExpertScratchBytes(const ModelDescription& model, DType dtype, int64_t chunk_tokens);

@@ -12,6 +12,14 @@
 
 namespace megatrain {
 
+// A layer without the activations of its first half, which the second one does without.
+struct BoundExperts {
+  BoundExperts(const LayerContext& context, const void* weights, const MicroBatchView& batch)
+      : layer(context, weights, batch, none) {}
+  LayerActivations none;
+  BoundLayer layer;
+};
+
 // The gated unit of `rows` rows, an expert's or the shared one: s.activated = glu(s.gate_up).
 absl::Status Glu(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width);
 // Overwrites s.gate_up by its gradient. s.dactivated has the gradient by the unit's output on

@@ -10,7 +10,8 @@ constexpr double kF32Bytes = sizeof(float);
 
 struct Sizes {
   explicit Sizes(const WorkShape& shape)
-      : d(shape.model->layers[static_cast<size_t>(shape.layer)].experts),
+      : layer(shape.model->layers[static_cast<size_t>(shape.layer)]),
+        d(layer.experts),
         tokens(static_cast<double>(shape.tokens)),
         e(static_cast<double>(DTypeBytes(shape.dtype))),
         hidden(static_cast<double>(shape.model->hidden)),
@@ -18,6 +19,7 @@ struct Sizes {
         chosen(static_cast<double>(d.chosen)),
         intermediate(static_cast<double>(d.intermediate)),
         shared(static_cast<double>(d.shared_intermediate)),
+        dense(static_cast<double>(layer.feed_forward.intermediate)),
         chunks(std::ceil(tokens / static_cast<double>(shape.layer_chunk_tokens))) {
     // The last tile may have fewer.
     tile_experts = static_cast<double>(std::min(d.experts_per_tile, d.count));
@@ -28,9 +30,12 @@ struct Sizes {
   double router() const { return hidden * experts; }
   double shared_unit() const { return 3 * hidden * shared + (d.shared_gate ? hidden : 0); }
   double tile_unit() const { return 3 * hidden * intermediate; }  // of one expert
+  double dense_unit() const { return 3 * hidden * dense; }
+  bool has_own_input() const { return !d.router.input_scale.empty(); }
 
+  const LayerDescription& layer;
   const ExpertsDescription& d;
-  double tokens, e, hidden, experts, chosen, intermediate, shared, chunks;
+  double tokens, e, hidden, experts, chosen, intermediate, shared, dense, chunks;
   double tile_experts = 0, rows = 0, packs = 0;
 };
 
@@ -45,7 +50,9 @@ LayerWork Sums(double elements, double times, bool first) {
   return Pass(elements * kF32Bytes * (2 * times - (first ? 1 : 0)), 0);
 }
 LayerWork Logits(const Sizes& s) {
-  return Products(s.tokens, s.router(), s.chunks) +
+  const LayerWork norm =
+      Pass(s.has_own_input() ? 2 * s.tokens * s.hidden * s.e : 0, s.has_own_input() ? s.chunks : 0);
+  return norm + Products(s.tokens, s.router(), s.chunks) +
          Pass(s.tokens * s.experts * kF32Bytes, s.chunks);
 }
 // The shared unit's results times their gates, added to the sums, which are set to zero first; and
@@ -85,6 +92,10 @@ LayerWork RouterBackwardWork(const WorkShape& shape, bool first) {
                    Sums(s.router(), s.chunks, first) +
                    // The sum rounded, and the gradient of the norm.
                    Pass(s.tokens * s.hidden * (2 * kF32Bytes + kF32Bytes + 5 * s.e), 3 * s.chunks);
+  if (s.has_own_input()) work += Pass(4 * s.tokens * s.hidden * s.e, 2 * s.chunks);
+  if (!s.d.router.expert_scales.empty()) {
+    work += Pass(2 * s.tokens * s.experts * kF32Bytes, 2 * s.chunks);
+  }
   if (s.shared == 0) return work;
   return work + GateSharedBackward(s) + Products(s.tokens, 2 * s.hidden * s.shared, s.chunks) +
          2 * Products(s.tokens, s.shared_unit(), 2 * s.chunks) +
@@ -120,6 +131,32 @@ LayerWork ExpertsWeightGradientWork(const WorkShape& shape) {
   const Sizes s(shape);
   return Gather(s) + Products(s.rows, s.tile_unit(), 2 * s.tile_experts) +
          Sums(s.tile_experts * s.tile_unit(), 1, /*first=*/false);
+}
+
+LayerWork JoinForwardWork(const WorkShape& shape) {
+  const Sizes s(shape);
+  const double row = s.tokens * s.hidden * s.e;
+  // The experts' sum rounded, four norms of which two add, and perhaps the factor of the result.
+  return Products(s.tokens, s.dense_unit(), 2 * s.chunks) +
+         Pass(s.tokens * 3 * s.dense * s.e, s.chunks) +
+         Pass(s.tokens * s.hidden * kF32Bytes + row, s.chunks) + Pass(10 * row, 4 * s.chunks) +
+         Pass(s.layer.output_scale ? 2 * row : 0, s.layer.output_scale ? s.chunks : 0);
+}
+
+LayerWork JoinBackwardWork(const WorkShape& shape, bool first) {
+  const Sizes s(shape);
+  const double row = s.tokens * s.hidden * s.e;
+  // Everything again, then the gradients of the dense unit's products and of the four norms, of
+  // which one adds; the sum is set to zero.
+  return JoinForwardWork(shape) + 2 * Products(s.tokens, s.dense_unit(), 2 * s.chunks) +
+         Pass(s.tokens * 6 * s.dense * s.e, s.chunks) + Pass((3 * 3 + 4) * row, 8 * s.chunks) +
+         Pass(s.tokens * s.hidden * kF32Bytes) + Sums(s.dense_unit(), s.chunks, first);
+}
+
+LayerWork JoinWeightGradientWork(const WorkShape& shape) {
+  const Sizes s(shape);
+  return Products(s.tokens, s.dense_unit(), 2 * s.chunks) +
+         Sums(s.dense_unit(), s.chunks, /*first=*/false);
 }
 
 }  // namespace megatrain

@@ -1,6 +1,6 @@
-// Counts the work of the functions of expert_half.h, as layer_work.h does for the other templates.
-// It mirrors the kernel calls of expert_half.cc and must change with them. Tokens are taken to
-// choose all experts equally often.
+// Counts the work of the functions of expert_half.h and expert_join.h, as layer_work.h does for the
+// other templates. It mirrors the kernel calls of their sources and must change with them. Tokens
+// are taken to choose all experts equally often.
 #ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_WORK_H_
 #define MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_WORK_H_
 
@@ -16,6 +16,10 @@ LayerWork RouterWeightGradientWork(const WorkShape& shape);
 LayerWork ExpertsForwardWork(const WorkShape& shape);
 LayerWork ExpertsBackwardWork(const WorkShape& shape, bool first);
 LayerWork ExpertsWeightGradientWork(const WorkShape& shape);
+// The dense unit beside the experts, and the norms of both results.
+LayerWork JoinForwardWork(const WorkShape& shape);
+LayerWork JoinBackwardWork(const WorkShape& shape, bool first);
+LayerWork JoinWeightGradientWork(const WorkShape& shape);
 
 }  // namespace megatrain
 

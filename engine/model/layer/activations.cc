@@ -47,7 +47,9 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
   const int64_t e = DTypeBytes(dtype);
   const bool products = level != KeepLevel::kNothing, all = level == KeepLevel::kEverything;
   const bool attention_post = !d.attention_norms.post_norm.empty();
-  const bool feed_forward_post = !d.feed_forward_norms.post_norm.empty();
+  const bool dense = d.is_dense();
+  const bool feed_forward_post = dense && !d.feed_forward_norms.post_norm.empty();
+  const int64_t intermediate = dense ? d.feed_forward.intermediate : 0;
   LayerActivations to;
   to.keep = level;
   TensorCursor& whole = products ? blocks.kept : blocks.scratch;
@@ -66,7 +68,6 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
       Place(d.delta_net, e, t, whole, cheap, to.delta);
       break;
   }
-  const bool dense = d.experts.count == 0;
   if (dense) whole.Take(&to.feed_forward_rstd, t * 4);
   if (attention_post) whole.Take(&to.attention_post_rstd, t * 4);
   if (feed_forward_post) whole.Take(&to.feed_forward_post_rstd, t * 4);
@@ -74,7 +75,7 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
     (kept ? blocks.kept : blocks.chunk).Take(tensor, (kept ? t : chunk_tokens) * width * e);
   };
   take(&to.middle, products && dense, hidden);
-  take(&to.gate_up, products, 2 * d.feed_forward.intermediate);
+  take(&to.gate_up, products, 2 * intermediate);
   if (attention_post) take(&to.attention_branch, products, hidden);
   if (feed_forward_post) take(&to.feed_forward_branch, products, hidden);
   take(&to.attention_normed, all, hidden);
@@ -83,7 +84,7 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
   } else {
     to.feed_forward_normed = to.attention_normed;
   }
-  take(&to.activated, false, d.feed_forward.intermediate);
+  take(&to.activated, false, intermediate);
   const int64_t per_layer = d.per_layer_input.width;
   if (per_layer > 0) {
     whole.Take(&to.per_layer.rstd, t * 4);
@@ -94,8 +95,9 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
     take(&to.per_layer.branch, products, hidden);
     take(&to.per_layer.activated, false, per_layer);
   }
-  if (attention_post || feed_forward_post || per_layer > 0)
+  if (attention_post || feed_forward_post || per_layer > 0) {
     take(&to.branch_gradient, false, hidden);
+  }
   return to;
 }
 

@@ -89,7 +89,7 @@ absl::Status DecoderLayerBackward(const LayerContext& context, const void* weigh
                                   const LayerBackwardScratch& scratch, void* dh, float* gradient,
                                   bool first, bool input_gradient) {
   const BoundLayer layer(context, weights, batch, activations);
-  const bool has_mlp = layer.d.experts.count == 0;
+  const bool has_mlp = layer.d.is_dense();
   const auto gradient_of = [&](const Chunk& chunk) {
     return TileGradient{gradient, !(first && chunk.begin == 0), input_gradient};
   };

@@ -31,7 +31,7 @@ struct Sizes {
                    : 0.0),
         projected(static_cast<double>(layer.projected_width())),
         mixed(static_cast<double>(layer.mixed_width())),
-        intermediate(static_cast<double>(layer.feed_forward.intermediate)),
+        intermediate(layer.is_dense() ? static_cast<double>(layer.feed_forward.intermediate) : 0),
         vocabulary(static_cast<double>(s.model->vocabulary)) {
     // Query i of a document sees min(i + 1, window) keys: sequence / 2 on average, or window -
     // window^2 / (2 sequence). A product of a pair over all heads takes 2 * q for queries and keys,
@@ -46,7 +46,7 @@ struct Sizes {
   }
   const LatentDescription& latent() const { return layer.attention.latent; }
   // Of a layer with experts only the half with attention is counted here (expert_work.h).
-  bool dense() const { return layer.experts.count == 0; }
+  bool dense() const { return layer.is_dense(); }
   bool qk_norm() const { return layer.attention.qk_norm != QkNorm::kNone; }
   // Parameters of the products from latents to heads; 0 without latents.
   double expansions() const {
@@ -132,7 +132,7 @@ LayerWork HeadNormsBackward(const Sizes& s) {
 }
 // The factor of the layer's result, or of the gradient by it.
 LayerWork OutputScale(const Sizes& s) {
-  return s.layer.output_scale ? Pass(s, 2 * s.hidden) : LayerWork{};
+  return s.dense() && s.layer.output_scale ? Pass(s, 2 * s.hidden) : LayerWork{};
 }
 
 // The per-layer input: rows are looked up, normed, put beside the gate, and go through the unit;

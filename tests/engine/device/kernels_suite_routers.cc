@@ -46,6 +46,7 @@ struct RouteKind {
   RouterScores scores;
   bool normalized;
   float scale;
+  bool expert_scales = false;
 };
 
 std::vector<RouteKind> RouteKinds() {
@@ -54,6 +55,8 @@ std::vector<RouteKind> RouteKinds() {
     kinds.push_back({scores, true, 1.0f});
     kinds.push_back({scores, true, 2.5f});
     kinds.push_back({scores, false, 0.75f});
+    kinds.push_back({scores, true, 1.5f, true});
+    kinds.push_back({scores, false, 1.0f, true});
   }
   return kinds;
 }
@@ -62,14 +65,16 @@ std::string NameOf(const RouteCase& c, const RouteKind& kind) {
   static constexpr const char* kNames[] = {"softmax", "softmax of the chosen", "sigmoid"};
   return std::to_string(c.tokens) + " tokens, " + std::to_string(c.chosen) + " of " +
          std::to_string(c.experts) + " experts, " + kNames[static_cast<int>(kind.scores)] +
-         (kind.normalized ? ", normalized" : "");
+         (kind.normalized ? ", normalized" : "") + (kind.expert_scales ? ", factors" : "");
 }
 
 struct RouteOperands {
   RouteOperands(Operands* operands, const RouteCase& c, const std::vector<float>& logits_of,
-                const std::vector<float>& correction_of)
-      : logits(operands->Values(DType::kF32, logits_of)),
+                const std::vector<float>& correction_of, DType scales_dtype = DType::kF32)
+      : dtype(scales_dtype),
+        logits(operands->Values(DType::kF32, logits_of)),
         correction(operands->Values(DType::kF32, correction_of)),
+        expert_scales(operands->Random(scales_dtype, c.experts)),
         choice(operands->Ints(std::vector<int32_t>(static_cast<size_t>(c.tokens * c.chosen), -1))),
         weights(operands->Random(DType::kF32, c.tokens * c.chosen)),
         entropy(operands->Random(DType::kF32, c.tokens)) {}
@@ -85,12 +90,15 @@ struct RouteOperands {
             .chosen_groups = c.chosen_groups,
             .logits = static_cast<const float*>(p[logits]),
             .correction = c.correction ? static_cast<const float*>(p[correction]) : nullptr,
+            .dtype = dtype,
+            .expert_scales = kind.expert_scales ? p[expert_scales] : nullptr,
             .choice = static_cast<int32_t*>(p[choice]),
             .weights = static_cast<float*>(p[weights]),
             .entropy = static_cast<float*>(p[entropy])};
   }
 
-  size_t logits, correction, choice, weights, entropy;
+  DType dtype;
+  size_t logits, correction, expert_scales, choice, weights, entropy;
 };
 
 // ExpectClose, or zeros where the reference has zeros: one expert has an entropy of 0, and no
@@ -132,7 +140,8 @@ TEST_P(KernelsSuite, RouteAndBackward) {
       SCOPED_TRACE(NameOf(c, kind));
       Operands operands(static_cast<uint64_t>(c.experts));
       const RouteOperands route(&operands, c, Normal(operands.random(), c.tokens * c.experts, 2.0),
-                                Normal(operands.random(), c.experts, 0.3));
+                                Normal(operands.random(), c.experts, 0.3), dtype());
+      const size_t dscales = operands.Random(DType::kF32, c.tokens * c.experts);
       const size_t dweights = operands.Random(DType::kF32, c.tokens * c.chosen);
       const size_t dprobabilities = operands.Random(DType::kF32, c.experts);
       const size_t dlogits = operands.Random(dtype(), c.tokens * c.experts);
@@ -142,6 +151,7 @@ TEST_P(KernelsSuite, RouteAndBackward) {
                                    .dweights = static_cast<const float*>(p[dweights]),
                                    .dtype = dtype(),
                                    .dlogits = p[without]};
+        if (kind.expert_scales) backward.dexpert_scales = static_cast<float*>(p[dscales]);
         MT_RETURN_IF_ERROR(kernels.Route(stream, backward.forward));
         MT_RETURN_IF_ERROR(kernels.RouteBackward(stream, backward));
         backward.dprobabilities = static_cast<const float*>(p[dprobabilities]);
@@ -153,6 +163,7 @@ TEST_P(KernelsSuite, RouteAndBackward) {
       const double error = dtype() == DType::kF32 ? 5e-6 : 3e-3;
       ExpectCloseOrZero(got[dlogits], want[dlogits], error, "dlogits");
       ExpectCloseOrZero(got[without], want[without], error, "dlogits without dprobabilities");
+      ExpectCloseOrZero(got[dscales], want[dscales], 5e-6, "the gradient by experts' factors");
     }
   }
 }

@@ -109,9 +109,17 @@ TEST_P(ExpertDirectoriesTest, HaveTheSameWeightsStacked) {
   EXPECT_TRUE(ReadTensors(Export(stacked, stacked.layout, "again")) == ReadTensors(out));
 }
 
+// Tables of layers that are columns of one tensor.
+TEST(ColumnDirectoriesTest, AreSavedAsTheyWereRead) {
+  const std::string directory = "tests/golden/models/gemma4_shared";
+  const Model model = LoadModel(directory);
+  EXPECT_TRUE(ReadTensors(Export(model, model.layout, "columns")) == ReadTensors(directory));
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, ExpertDirectoriesTest,
                          ::testing::Values("mixtral", "qwen3_moe", "qwen3_moe_plain", "glm4_moe",
-                                           "deepseek_v3", "gpt_oss", "qwen3_next", "qwen3_5_moe"),
+                                           "deepseek_v3", "gpt_oss", "qwen3_next", "qwen3_5_moe",
+                                           "gemma4_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(ExpertConfigTest, Mxfp4IsOfTransposedExpertsAlone) {

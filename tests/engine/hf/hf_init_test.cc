@@ -150,6 +150,7 @@ TEST(PresetsTest, HaveThePublishedSizes) {
                                                     {"gemma2-9b", 9241705984},
                                                     {"gemma3-27b", 27009346304},
                                                     {"gemma4-31b", 30697345280},
+                                                    {"gemma4-26b-a4b", 25233141760},
                                                     {"phi4-14b", 14659507200},
                                                     {"granite3.3-8b", 8170864640},
                                                     {"smollm3-3b", 3075098624},

@@ -11,6 +11,7 @@
 #include "engine/data/sequences/document_bounds.h"
 #include "engine/device/device.h"
 #include "engine/model/experts/expert_half.h"
+#include "engine/model/experts/expert_join.h"
 #include "engine/model/layer/decoder_layer.h"
 #include "engine/model/layer/language_head.h"
 #include "engine/model/rope.h"
@@ -123,7 +124,9 @@ struct Experts {
     for (int i = 0; i < stage.expert_tiles; ++i) {
       MT_RETURN_IF_ERROR(ExpertsForward(context, tiles[++context.tile], view, scratch, routed));
     }
-    return FinishExperts(context, view, x, routed, y);
+    if (!stage.joins) return FinishExperts(context, view, x, routed, y);
+    context.tile = stage.join_tile();
+    return JoinForward(context, tiles[context.tile], view, x, scratch, routed, y);
   }
 
   absl::Status Backward(LayerContext context, const Stage& stage, const std::vector<void*>& tiles,
@@ -131,10 +134,20 @@ struct Experts {
                         const std::vector<float*>& gradients, bool first) const {
     MT_RETURN_IF_ERROR(RouteTokens(context, tiles[stage.tile], view, x, scratch, routed, true,
                                    RoutingTotals::kNone));
+    if (stage.joins) {
+      for (int i = 0; i < stage.expert_tiles; ++i) {
+        MT_RETURN_IF_ERROR(ExpertsForward(context, tiles[++context.tile], view, scratch, routed));
+      }
+      context.tile = stage.join_tile();
+      MT_RETURN_IF_ERROR(JoinBackward(context, tiles[context.tile], view, x, scratch, routed, dh,
+                                      gradients[context.tile], first, /*input_gradient=*/true));
+      context.tile = stage.tile;
+    }
     for (int i = 0; i < stage.expert_tiles; ++i) {
       ++context.tile;
-      MT_RETURN_IF_ERROR(ExpertsBackward(context, tiles[context.tile], view, scratch, routed, dh,
-                                         gradients[context.tile], first));
+      MT_RETURN_IF_ERROR(ExpertsBackward(context, tiles[context.tile], view, scratch, routed,
+                                         stage.joins ? routed.dsum : dh, gradients[context.tile],
+                                         first));
     }
     context.tile = stage.tile;
     return RouterBackward(context, tiles[stage.tile], view, x, scratch, routed, dh,
@@ -184,6 +197,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   const LayerBackwardWidths widths = BackwardWidths(model);
   backward.dmixed = buffers.Bytes(tokens_max * widths.mixed * element);
   backward.dprojected = buffers.Bytes(tokens_max * widths.projected * element);
+  backward.dper_layer = backward.dprojected;
   backward.dexpanded = buffers.Bytes(tokens_max * widths.expanded * element);
   backward.workspace_bytes = AttentionWorkspaceBytes(model, dtype, tokens_max, tokens_max, kernels);
   void* chunk = buffers.Bytes(
@@ -197,6 +211,8 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   head.rstd = buffers.Make<float>(head.chunk_tokens);
   float* losses = buffers.Make<float>(tokens_max);
   void* shared = buffers.Bytes(SharedRowsBytes(model, dtype, tokens_max, /*training=*/true));
+  const int64_t per_layer = model.layers.front().per_layer_input.width;
+  float* const norm_gradient = per_layer > 0 ? buffers.Make<float>(per_layer) : nullptr;
   void* scratch = buffers.Bytes(LayerScratchBytes(model, dtype, tokens_max));
   std::vector<void*> kept(stages), states(stages + 1);
   for (void*& block : kept) block = buffers.Bytes(KeptBytes(model, dtype, tokens_max, level) + 1);
@@ -209,6 +225,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
         std::vector<Sequence>(batch.sequences.begin() + first, batch.sequences.begin() + end));
     MicroBatchView view = micro_batch.View();
     view.shared = PlaceSharedRows(model, dtype, tokens_max, /*training=*/true, shared);
+    view.shared.per_layer_norm_gradient = norm_gradient;
     const auto activations = [&](size_t stage) {
       return PlaceActivations(model, layout.stages[stage].layer, dtype, tokens_max,
                               context.chunk_tokens, level, kept[stage], scratch, chunk);
@@ -254,8 +271,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
                                               activations(i), backward, dh, gradients[stage.tile],
                                               first == 0));
     }
-    MT_RETURN_IF_ERROR(
-        EmbeddingBackward(context, view, dh, gradients[0], first == 0 && layout.head_tile != 0));
+    MT_RETURN_IF_ERROR(EmbeddingBackward(context, view, dh, gradients[0], first == 0));
   }
   result->loss /= static_cast<double>(batch.predictions);
   ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {

@@ -136,12 +136,22 @@ struct Access {
     return access;
   }
   OpAccess operator()(const ExpertsBackwardOp& op) const {
-    OpAccess access = {{Buffer(op.weight_buffer), {kHiddenGradient, op.sweep_index}},
-                       {{kRouted, op.sweep_index}, scratch}};
+    OpAccess access = {{Buffer(op.weight_buffer)}, {{kRouted, op.sweep_index}, scratch}};
+    if (!shape.stages[op.stage].joins) access.reads.insert({kHiddenGradient, op.sweep_index});
     if (op.accumulator) access.writes.insert(Accumulator(*op.accumulator));
     return access;
   }
   OpAccess operator()(const RouterBackwardOp& op) const {
+    OpAccess access = {{Buffer(op.weight_buffer), Hidden(op.input_slot)},
+                       {{kHiddenGradient, op.sweep_index}, {kRouted, op.sweep_index}, scratch}};
+    if (op.accumulator) access.writes.insert(Accumulator(*op.accumulator));
+    return access;
+  }
+  OpAccess operator()(const JoinForwardOp& op) const {
+    return {{Buffer(op.weight_buffer), Hidden(op.input_slot), {kRouted, op.sweep_index}},
+            {Hidden(op.output_slot), scratch}};
+  }
+  OpAccess operator()(const JoinBackwardOp& op) const {
     OpAccess access = {{Buffer(op.weight_buffer), Hidden(op.input_slot)},
                        {{kHiddenGradient, op.sweep_index}, {kRouted, op.sweep_index}, scratch}};
     if (op.accumulator) access.writes.insert(Accumulator(*op.accumulator));

@@ -93,7 +93,8 @@ void ScheduleReplay::Do(const RouteOp& op) {
 void ScheduleReplay::Do(const ExpertsForwardOp& op) {
   CheckWeights(op.weight_buffer, op.tile);
   auto& [source, tiles] = routed_[op.sweep_index];
-  EXPECT_EQ(source, Hidden(op.stage, op.micro_batch) + "f");
+  EXPECT_EQ(source, Hidden(op.stage, op.micro_batch) + (op.backward ? "b" : "f"));
+  EXPECT_TRUE(!op.backward || shape_.stages[op.stage].joins);
   tiles.push_back(op.tile);
   EXPECT_EQ(tiles, ExpertTiles(op.stage, op.tile));
   EXPECT_EQ(op.last, op.tile == shape_.stages[op.stage].last_tile());
@@ -105,8 +106,11 @@ void ScheduleReplay::Do(const ExpertsForwardOp& op) {
 void ScheduleReplay::Do(const ExpertsBackwardOp& op) {
   CheckWeights(op.weight_buffer, op.tile);
   auto& [source, tiles] = routed_[op.sweep_index];
-  EXPECT_EQ(source, Hidden(op.stage, op.micro_batch) + "b");
-  EXPECT_EQ(gradient_[op.sweep_index], Hidden(op.stage + 1, op.micro_batch));
+  const bool joins = shape_.stages[op.stage].joins;
+  EXPECT_EQ(source, Hidden(op.stage, op.micro_batch) + (joins ? "j" : "b"));
+  if (!joins) {
+    EXPECT_EQ(gradient_[op.sweep_index], Hidden(op.stage + 1, op.micro_batch));
+  }
   tiles.push_back(op.tile);
   EXPECT_EQ(tiles, ExpertTiles(op.stage, op.tile));
   AccumulateIfTrained(op, op.tile);
@@ -116,13 +120,38 @@ void ScheduleReplay::Do(const RouterBackwardOp& op) {
   const StageShape& stage = shape_.stages[op.stage];
   CheckWeights(op.weight_buffer, stage.tile);
   EXPECT_EQ(hidden_[op.input_slot], Hidden(op.stage, op.micro_batch));
-  EXPECT_EQ(gradient_[op.sweep_index], Hidden(op.stage + 1, op.micro_batch));
+  EXPECT_EQ(gradient_[op.sweep_index],
+            stage.joins ? "joined" : Hidden(op.stage + 1, op.micro_batch));
   const auto& [source, tiles] = routed_[op.sweep_index];
-  EXPECT_EQ(source, Hidden(op.stage, op.micro_batch) + "b");
-  EXPECT_EQ(tiles, ExpertTiles(op.stage, stage.last_tile()));
+  EXPECT_EQ(source, Hidden(op.stage, op.micro_batch) + (stage.joins ? "j" : "b"));
+  EXPECT_EQ(tiles, ExpertTiles(op.stage, stage.last_expert_tile()));
   gradient_[op.sweep_index] = op.input_gradient ? Hidden(op.stage, op.micro_batch) : "none";
   ++counts_.backwards[op.stage];
   AccumulateIfTrained(op, stage.tile);
+}
+
+void ScheduleReplay::Do(const JoinForwardOp& op) {
+  const StageShape& stage = shape_.stages[op.stage];
+  CheckWeights(op.weight_buffer, stage.last_tile());
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.stage, op.micro_batch));
+  const auto& [source, tiles] = routed_[op.sweep_index];
+  EXPECT_EQ(source, Hidden(op.stage, op.micro_batch) + "f");
+  EXPECT_EQ(tiles, ExpertTiles(op.stage, stage.last_expert_tile()));
+  hidden_[op.output_slot] = Hidden(op.stage + 1, op.micro_batch);
+}
+
+void ScheduleReplay::Do(const JoinBackwardOp& op) {
+  const StageShape& stage = shape_.stages[op.stage];
+  CheckWeights(op.weight_buffer, stage.last_tile());
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.stage, op.micro_batch));
+  EXPECT_EQ(gradient_[op.sweep_index], Hidden(op.stage + 1, op.micro_batch));
+  auto& [source, tiles] = routed_[op.sweep_index];
+  EXPECT_EQ(source, Hidden(op.stage, op.micro_batch) + "b");
+  EXPECT_EQ(tiles, ExpertTiles(op.stage, stage.last_expert_tile()));
+  source.back() = 'j';
+  tiles.clear();
+  gradient_[op.sweep_index] = "joined";
+  AccumulateIfTrained(op, stage.last_tile());
 }
 
 void ScheduleReplay::Do(const HeadOp& op) {

@@ -43,6 +43,8 @@ class ScheduleReplay {
   void Do(const ExpertsForwardOp& op);
   void Do(const ExpertsBackwardOp& op);
   void Do(const RouterBackwardOp& op);
+  void Do(const JoinForwardOp& op);
+  void Do(const JoinBackwardOp& op);
   void Do(const HeadOp& op);
   void Do(const HeadLossOp& op);
   void Do(const HeadLogitsOp& op);
@@ -106,7 +108,7 @@ class ScheduleReplay {
   std::map<int, Weights> buffer_;
   std::map<int, int> loading_;  // the tile that is loaded into a buffer bit by bit
   std::map<int, std::string> hidden_, gradient_, stash_, kept_;
-  // What was routed, and the experts' tiles it went through.
+  // What was routed, and the experts' tiles it went through. Behind a join the tiles begin anew.
   std::map<int, std::pair<std::string, std::vector<int>>> routed_;
   std::map<int, std::pair<int, std::vector<int>>> accumulator_, slab_;
   std::map<int, int64_t> partial_end_;  // of an accumulator, of the sum over earlier sweeps

@@ -19,10 +19,10 @@
 namespace megatrain {
 namespace {
 
-// Layers of one kind: dense, or with experts in two tiles.
+// Layers of one kind: dense, or with experts in two tiles, or those and a dense unit.
 struct Layers {
   int count = 0;
-  bool experts = false;
+  bool experts = false, joins = false;
 };
 
 PipelineShape MakeShape(Layers layers, bool tied, int buffers, bool clipping, bool host_stash,
@@ -32,8 +32,8 @@ PipelineShape MakeShape(Layers layers, bool tied, int buffers, bool clipping, bo
   for (int i = 0; i < layers.count; ++i) {
     shape.stages.push_back({.tile = tiles++});
     if (!layers.experts) continue;
-    shape.stages.push_back({.tile = tiles, .expert_tiles = 2});
-    tiles += 3;
+    shape.stages.push_back({.tile = tiles, .expert_tiles = 2, .joins = layers.joins});
+    tiles = shape.stages.back().last_tile() + 1;
   }
   shape.tied = tied;
   shape.tile_elements.assign(tiles + (tied ? 0 : 1), 1000);
@@ -63,9 +63,10 @@ void ExpectDeclared(const Schedule& schedule, const PipelineShape& shape, bool e
 
 // Parts updated on the device, and whether the embedding is read from the host.
 using Updates = std::pair<int, bool>;
+constexpr int kJoined = 10;
 enum class Frozen { kNothing, kEmbedding, kPrefix, kSuffix, kAllButHead, kParts };
-// layers (below 0: with experts), tied, buffers, clipping, stash on the host, micro-batches, sweep,
-// updates, frozen
+// layers (below 0: with experts, below -kJoined: so many and a dense unit beside these), tied,
+// buffers, clipping, stash on the host, micro-batches, sweep, updates, frozen
 using Grid = std::tuple<int, bool, int, bool, bool, int, int, Updates, Frozen>;
 
 class ScheduleProperties : public testing::TestWithParam<Grid> {
@@ -73,8 +74,8 @@ class ScheduleProperties : public testing::TestWithParam<Grid> {
   PipelineShape Shape() const {
     const auto [layers, tied, buffers, clipping, host, micro_batches, sweep, updates, frozen] =
         GetParam();
-    PipelineShape shape =
-        MakeShape({std::abs(layers), layers < 0}, tied, buffers, clipping, host, sweep, 3);
+    PipelineShape shape = MakeShape({std::abs(layers) % kJoined, layers < 0, layers < -kJoined},
+                                    tied, buffers, clipping, host, sweep, 3);
     shape.slab_per_tile = clipping || micro_batches > sweep;
     if (shape.slab_per_tile) shape.gradient_slabs = shape.tiles();
     Freeze(frozen, shape);
@@ -225,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(Frozen::kNothing)));
 
 INSTANTIATE_TEST_SUITE_P(ShapesWithExperts, ScheduleProperties,
-                         testing::Combine(testing::Values(-1, -3), testing::Bool(),
+                         testing::Combine(testing::Values(-1, -3, -13), testing::Bool(),
                                           testing::Values(1, 2, 4), testing::Bool(),
                                           testing::Bool(), testing::Values(1, 5),
                                           testing::Values(1, 2, 5),
@@ -233,7 +234,7 @@ INSTANTIATE_TEST_SUITE_P(ShapesWithExperts, ScheduleProperties,
                                           testing::Values(Frozen::kNothing)));
 
 INSTANTIATE_TEST_SUITE_P(FrozenShapes, ScheduleProperties,
-                         testing::Combine(testing::Values(1, 4, -3), testing::Bool(),
+                         testing::Combine(testing::Values(1, 4, -3, -12), testing::Bool(),
                                           testing::Values(2), testing::Bool(), testing::Bool(),
                                           testing::Values(5), testing::Values(2, 5),
                                           testing::Values(Updates(0, false), Updates(24, true)),

@@ -19,8 +19,7 @@ namespace HWY_NAMESPACE {
 struct BackwardBuffers {
   static size_t FloatsFor(const HeadSizes& sizes) {
     return sizes.group * sizes.state + sizes.value_stride * sizes.key_stride +
-           kChunk * (4 * sizes.value_stride + 3 * sizes.key_stride + sizes.value_stride) +
-           2 * kChunk * kChunk;
+           kChunk * (5 * sizes.value_stride + 3 * sizes.key_stride) + 2 * kChunk * kChunk;
   }
   BackwardBuffers(const HeadSizes& sizes, Floats* memory)
       : dstates(memory->Take(sizes.group * sizes.state)),

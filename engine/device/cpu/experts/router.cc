@@ -188,7 +188,7 @@ void RouteTokens(const RouteArgs& args, int64_t begin, int64_t end) {
       // Softmax over all divided by the sum over the chosen is softmax over the chosen.
       SoftmaxTo(weights, chosen, weights);
     }
-    for (size_t j = 0; j < chosen; ++j) weights[j] *= factor;
+    for (size_t j = 0; j < chosen; ++j) weights[j] *= factor * ExpertScale(args, choice[j]);
     if (args.entropy != nullptr) {
       args.entropy[t] = sigmoid ? SigmoidEntropy(logits, experts) : sums.entropy;
     }

@@ -8,6 +8,14 @@
 
 namespace megatrain {
 
+// Returns the expert's own factor of weights.
+inline float ExpertScale(const RouteArgs& args, int64_t expert) {
+  if (args.expert_scales == nullptr) return 1.0f;
+  return args.dtype == DType::kF32
+             ? static_cast<const float*>(args.expert_scales)[expert]
+             : Bf16ToFloat(static_cast<const bf16_t*>(args.expert_scales)[expert]);
+}
+
 void RunRoute(const RouteArgs& args, ThreadPool* pool);
 void RunRouteBackward(const RouteBackwardArgs& args, ThreadPool* pool);
 void RunRouterSums(const RouterSumsArgs& args, ThreadPool* pool);

@@ -18,12 +18,14 @@ namespace HWY_NAMESPACE {
 
 // The gradient by the logits of a token's chosen experts of what comes through their weights alone,
 // without softmax's sum over all experts. `s` has the chosen logits, and the gradient afterwards;
-// `rest` is as long and is overwritten.
+// `weights` has what Route gives them but for the experts' own factors, whose part is in `dweights`
+// already; `rest` is as long and is overwritten.
 //
 // With r the softmax over the chosen, weight = scale r gives scale r (dw - sum(dw r)). With s =
 // sigmoid(logit), S their sum over the chosen, weight = scale s / S gives scale s / S (1 - s) (dw -
 // sum(dw s / S)); weight = scale s gives scale s (1 - s) dw.
-void GradientOfChosen(const RouteArgs& args, const float* dweights, float* s, float* rest) {
+void GradientOfChosen(const RouteArgs& args, const float* dweights, float* s, float* weights,
+                      float* rest) {
   const size_t chosen = static_cast<size_t>(args.chosen);
   const bool sigmoid = args.scores == RouterScores::kSigmoid;
   if (sigmoid) {
@@ -40,7 +42,10 @@ void GradientOfChosen(const RouteArgs& args, const float* dweights, float* s, fl
     for (size_t j = 0; sigmoid && j < chosen; ++j) s[j] /= sum;
     for (size_t j = 0; j < chosen; ++j) mean += dweights[j] * s[j];
   }
-  for (size_t j = 0; j < chosen; ++j) s[j] *= rest[j] * args.scale * (dweights[j] - mean);
+  for (size_t j = 0; j < chosen; ++j) {
+    weights[j] = s[j] * args.scale;
+    s[j] *= rest[j] * args.scale * (dweights[j] - mean);
+  }
 }
 
 template <typename T>
@@ -49,10 +54,14 @@ void BackwardOf(const RouteBackwardArgs& args, int64_t begin, int64_t end) {
   const size_t experts = static_cast<size_t>(f.experts), chosen = static_cast<size_t>(f.chosen);
   const bool of_all = f.scores == RouterScores::kSoftmax && !f.normalized;
   std::vector<float> p(experts), d(experts), of_chosen(chosen), rest(chosen);
+  std::vector<float> weights(chosen), dweights(chosen);
   for (int64_t t = begin; t < end; ++t) {
     const float* const logits = f.logits + t * f.experts;
     const int32_t* const choice = f.choice + t * f.chosen;
-    const float* const dweights = args.dweights + t * f.chosen;
+    const float* const by_weights = args.dweights + t * f.chosen;
+    for (size_t j = 0; j < chosen; ++j) {
+      dweights[j] = by_weights[j] * ExpertScale(f, choice[j]);
+    }
     if (of_all || args.dprobabilities != nullptr) {
       // p = softmax(logits) gives p (dp - sum(dp p)), where dp has the weights' part if they are
       // scale p.
@@ -62,7 +71,10 @@ void BackwardOf(const RouteBackwardArgs& args, int64_t begin, int64_t end) {
       } else {
         std::fill(d.begin(), d.end(), 0.0f);
       }
-      for (size_t j = 0; of_all && j < chosen; ++j) d[choice[j]] += f.scale * dweights[j];
+      for (size_t j = 0; of_all && j < chosen; ++j) {
+        weights[j] = f.scale * p[choice[j]];
+        d[choice[j]] += f.scale * dweights[j];
+      }
       VF sum = hn::Zero(DF());
       ForVectors(experts, [&]<bool kTail>(size_t i, size_t count) HWY_ATTR {
         sum = hn::MulAdd(LoadPart<kTail>(&p[i], count), LoadPart<kTail>(&d[i], count), sum);
@@ -77,8 +89,13 @@ void BackwardOf(const RouteBackwardArgs& args, int64_t begin, int64_t end) {
     }
     if (!of_all) {
       for (size_t j = 0; j < chosen; ++j) of_chosen[j] = logits[choice[j]];
-      GradientOfChosen(f, dweights, of_chosen.data(), rest.data());
+      GradientOfChosen(f, dweights.data(), of_chosen.data(), weights.data(), rest.data());
       for (size_t j = 0; j < chosen; ++j) d[choice[j]] += of_chosen[j];
+    }
+    if (args.dexpert_scales != nullptr) {
+      float* const dscales = args.dexpert_scales + t * f.experts;
+      std::fill(dscales, dscales + f.experts, 0.0f);
+      for (size_t j = 0; j < chosen; ++j) dscales[choice[j]] = by_weights[j] * weights[j];
     }
     T* const dlogits = static_cast<T*>(args.dlogits) + t * f.experts;
     ForVectors(experts, [&]<bool kTail>(size_t i, size_t count) HWY_ATTR {

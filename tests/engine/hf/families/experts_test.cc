@@ -18,7 +18,7 @@ using testing::ElementsAre;
 std::vector<int64_t> Experts(const ModelDescription& model) {
   std::vector<int64_t> counts;
   for (const LayerDescription& layer : model.layers) {
-    EXPECT_EQ(layer.experts.count > 0, layer.feed_forward.intermediate == 0);
+    EXPECT_EQ(layer.experts.count > 0 && !layer.joins(), layer.feed_forward.intermediate == 0);
     counts.push_back(layer.experts.count);
   }
   return counts;
@@ -296,6 +296,38 @@ TEST(Experts, DeepseeksAttendThroughLatents) {
   refused({{"scoring_func", "softmax"}}, "scoring_func");
   refused({{"topk_method", "greedy"}}, "topk_method");
   refused({{"moe_layer_freq", 2}}, "moe_layer_freq");
+}
+
+TEST(Experts, Gemma4sAreBesideADenseUnit) {
+  const json small = {{"enable_moe_block", true},
+                      {"num_experts", 24},
+                      {"top_k_experts", 3},
+                      {"moe_intermediate_size", 20}};
+  const ModelDescription model = Describe("gemma4_text", small);
+  EXPECT_EQ(Experts(model), std::vector<int64_t>(8, 24));
+  const LayerDescription& layer = model.layers[0];
+  EXPECT_TRUE(layer.joins());
+  EXPECT_EQ(layer.feed_forward.intermediate, 64);
+  EXPECT_EQ(layer.experts.chosen, 3);
+  EXPECT_EQ(layer.experts.intermediate, 20);
+  EXPECT_EQ(layer.experts.tensors, ExpertTensors::kStacked);
+  EXPECT_EQ(layer.experts.activation, GluActivation::kGeluTanh);
+  EXPECT_TRUE(layer.experts.router.normalized);
+  EXPECT_EQ(layer.experts.router.input_scale, "router.scale");
+  EXPECT_EQ(layer.experts_norm(), "pre_feedforward_layernorm_2");
+  EXPECT_EQ(layer.experts.auxiliary_loss, 0.0);
+  // Without enable_moe_block nothing is made of the other keys.
+  EXPECT_EQ(Experts(Describe("gemma4_text", {{"num_experts", 24}})), std::vector<int64_t>(8, 0));
+  const auto refused = [&](const json& more, const char* key, const char* what = "") {
+    json config = small;
+    config.update(more);
+    ExpectRefused("gemma4_text", config, key, what);
+  };
+  refused({{"num_experts", nullptr}}, "num_experts", "is missing");
+  refused({{"top_k_experts", nullptr}}, "top_k_experts", "is missing");
+  refused({{"moe_intermediate_size", nullptr}}, "moe_intermediate_size", "is missing");
+  refused({{"top_k_experts", 25}}, "top_k_experts", "25 is more than the 24 experts");
+  refused({{"num_experts_per_tok", 3}}, "num_experts_per_tok");
 }
 
 struct Keys {

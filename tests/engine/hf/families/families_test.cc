@@ -218,6 +218,66 @@ TEST(Families, Gemma4HasWiderHeadsWithoutAWindow) {
   EXPECT_EQ(model.ropes[1].theta, 1e4);
 }
 
+TEST(Families, Gemma4sLayersShareKeys) {
+  // Layers 5 and 7 have no window.
+  const ModelDescription model =
+      Describe("gemma4_text", {{"num_kv_shared_layers", 2}, {"use_double_wide_mlp", true}});
+  std::vector<int> sets;
+  std::vector<bool> projects;
+  for (const LayerDescription& layer : model.layers) {
+    sets.push_back(layer.attention.key_set);
+    projects.push_back(layer.attention.projects_keys);
+    EXPECT_EQ(layer.feed_forward.intermediate, layer.attention.projects_keys ? 64 : 128);
+  }
+  EXPECT_EQ(sets, (std::vector<int>{-1, -1, -1, -1, 0, 1, 0, 1}));
+  EXPECT_EQ(projects, (std::vector<bool>{true, true, true, true, true, true, false, false}));
+  EXPECT_EQ(MakerOfKeys(model, 1), 5);
+  EXPECT_EQ(LastUserOfKeys(model, 0), 6);
+  EXPECT_EQ(model.layers[6].projected_width(), model.layers[6].attention.q_width());
+
+  const auto refused = [](const json& more, const char* key, const char* what = "") {
+    ExpectRefused("gemma4_text", more, key, what);
+  };
+  refused({{"num_kv_shared_layers", 8}}, "num_kv_shared_layers", "from 0 to 7");
+  refused({{"num_kv_shared_layers", 3}}, "num_kv_shared_layers", "layer 5 is one without a window");
+  json heads = {{"num_kv_shared_layers", 1}};
+  heads["per_layer_config"] = {{"5", {{"num_key_value_heads", 1}}}};
+  refused(heads, "num_kv_shared_layers", "layer 5, from which it takes them, has 1");
+}
+
+TEST(Families, Gemma4sLayersHaveInputsOfTheirOwn) {
+  const json small = {{"hidden_size_per_layer_input", 6}, {"vocab_size_per_layer_input", 140}};
+  const ModelDescription model = Describe("gemma4_text", small);
+  const ModelLayout layout = BuildModelLayout(model);
+  EXPECT_GE(layout.per_layer_norm_offset, 0);
+  int64_t tables = 0;
+  for (const TileLayout& tile : layout.tiles) {
+    for (const TensorSpec& tensor : tile.tensors) {
+      if (tensor.name != "model.embed_tokens_per_layer.weight") continue;
+      EXPECT_EQ(tensor.shape, (std::vector<int64_t>{140, 48}));
+      EXPECT_EQ(tensor.columns, 6);
+      EXPECT_EQ(tensor.source_begin, 6 * tile.layer);
+      EXPECT_EQ(RunsOf(tensor)[2].source, 2 * 48 + 6 * tile.layer);
+      ++tables;
+    }
+  }
+  EXPECT_EQ(tables, 8);
+
+  const auto refused = [](const json& more, const char* key, const char* what = "") {
+    ExpectRefused("gemma4_text", more, key, what);
+  };
+  refused({{"hidden_size_per_layer_input", 6}, {"vocab_size_per_layer_input", 130}},
+          "vocab_size_per_layer_input", "130 is less than vocab_size = 131");
+  refused({{"hidden_size_per_layer_input", -1}}, "hidden_size_per_layer_input");
+  refused({{"hidden_size_per_layer_input", 1 << 20}}, "hidden_size_per_layer_input", "together");
+  refused({{"hidden_size_per_layer_input", 6},
+           {"enable_moe_block", true},
+           {"num_experts", 4},
+           {"top_k_experts", 2},
+           {"moe_intermediate_size", 8}},
+          "hidden_size_per_layer_input", "beside experts");
+}
+
 TEST(Families, Gemma4sHeadsAreGivenInTwoWays) {
   const json published = {{"attention_k_eq_v", true},
                           {"head_dim", 12},
@@ -262,11 +322,7 @@ TEST(Families, Gemma4sHeadsAreGivenInTwoWays) {
   refused({{"per_layer_config", {{"5", {{"head_dim", 9}}}, {"7", {{"head_dim", 9}}}}}}, "even");
   refused({{"per_layer_config", {{"5", {{"head_dim", 20}}}}}}, "per_layer_config",
           "of layer 7 differs from 20");
-  refused({{"num_kv_shared_layers", 2}}, "num_kv_shared_layers");
-  refused({{"num_kv_shared_layers", 8}}, "num_kv_shared_layers", "from 0 to 7");
-  refused({{"hidden_size_per_layer_input", 16}}, "hidden_size_per_layer_input");
-  refused({{"hidden_size_per_layer_input", nullptr}}, "hidden_size_per_layer_input", "256");
-  refused({{"enable_moe_block", true}}, "enable_moe_block");
+  refused({{"enable_moe_block", true}}, "num_experts", "is missing");
   refused({{"final_logit_softcapping", -1}}, "final_logit_softcapping");
   refused({{"sliding_window", nullptr}}, "layer_types");
   refused({{"rope_parameters", {{"full_attention", {{"rope_type", "proportional"}, {"beta", 2}}}}}},

@@ -25,7 +25,7 @@ inline json Config(const std::string& family, const json& more = json::object())
                  {"num_attention_heads", 4}, {"num_key_value_heads", kv_heads},
                  {"intermediate_size", 64},  {"max_position_embeddings", 256},
                  {"pad_token_id", nullptr}};
-  if (family == "gemma4_text") config["hidden_size_per_layer_input"] = 0;  // 256 is not supported
+  if (family == "gemma4_text") config["hidden_size_per_layer_input"] = 0;  // the default is 256
   config.update(more);
   return config;
 }

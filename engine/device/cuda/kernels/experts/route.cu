@@ -21,6 +21,13 @@ __device__ inline bool IsSoftmaxOfChosen(const RouteArgs& args) {
          (args.scores == RouterScores::kSoftmax && args.normalized);
 }
 
+// Returns the expert's own factor of weights.
+__device__ inline float ExpertScale(const RouteArgs& args, int64_t expert) {
+  if (args.expert_scales == nullptr) return 1.0f;
+  return args.dtype == DType::kF32 ? static_cast<const float*>(args.expert_scales)[expert]
+                                   : ToFloat(static_cast<const Bf16*>(args.expert_scales)[expert]);
+}
+
 // A value and its place. The order is that of choice: larger values first, lower places among
 // equals. A NaN is neither before nor behind anything.
 struct Ranked {
@@ -146,7 +153,8 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp) RouteKernel(RouteArgs args, 
   if (args.scores == RouterScores::kSigmoid) sum += kSigmoidEpsilon;
   if (!is_of_chosen && !args.normalized) sum = 1.0f;
   for (int64_t j = lane; j < args.chosen; j += kWarp) {
-    weights[j] = are_numbers ? unscaled(j) / sum * args.scale : NAN;
+    const float scale = args.scale * ExpertScale(args, choice[j]);
+    weights[j] = are_numbers ? unscaled(j) / sum * scale : NAN;
   }
   if (args.entropy == nullptr) return;
   const float entropy = EntropyOf(args, logits, all, lane);
@@ -163,7 +171,9 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp) RouteBackwardKernel(RouteBac
   if (token >= forward.tokens) return;
   const float* const logits = forward.logits + token * forward.experts;
   const int32_t* const choice = forward.choice + token * forward.chosen;
-  const float* const dweights = args.dweights + token * forward.chosen;
+  const float* const by_weights = args.dweights + token * forward.chosen;
+  // By the weights without the experts' own factors.
+  const auto dweight = [&](int64_t j) { return by_weights[j] * ExpertScale(forward, choice[j]); };
   T* const dlogits = static_cast<T*>(args.dlogits) + token * forward.experts;
   const bool is_of_chosen = IsSoftmaxOfChosen(forward);
   const bool is_sigmoid = forward.scores == RouterScores::kSigmoid;
@@ -178,7 +188,7 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp) RouteBackwardKernel(RouteBac
       mean += all.Probability(logits[e]) * args.dprobabilities[e];
     }
     for (int64_t j = lane; is_of_all && j < forward.chosen; j += kWarp) {
-      mean += all.Probability(logits[choice[j]]) * (forward.scale * dweights[j]);
+      mean += all.Probability(logits[choice[j]]) * (forward.scale * dweight(j));
     }
     mean = TeamSum<kWarp>(mean, nullptr);
   }
@@ -188,7 +198,11 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp) RouteBackwardKernel(RouteBac
     const float by_probability = args.dprobabilities != nullptr ? args.dprobabilities[e] : 0.0f;
     return all.Probability(logits[e]) * (by_probability - mean);
   };
-  for (int64_t e = lane; e < forward.experts; e += kWarp) dlogits[e] = FromFloat<T>(of_all(e));
+  float* const dscales = args.dexpert_scales + token * forward.experts;
+  for (int64_t e = lane; e < forward.experts; e += kWarp) {
+    dlogits[e] = FromFloat<T>(of_all(e));
+    if (args.dexpert_scales != nullptr) dscales[e] = 0;
+  }
   __syncwarp();  // the chosen ones are written again
 
   float largest = -INFINITY;
@@ -205,7 +219,7 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp) RouteBackwardKernel(RouteBac
   for (int64_t j = lane; j < forward.chosen; j += kWarp) {
     const float score = unscaled(j);
     sums[0] += score;
-    sums[1] += score * dweights[j];
+    sums[1] += score * dweight(j);
   }
   TeamSums<kWarp>(sums, nullptr);
   if (is_sigmoid) sums[0] += kSigmoidEpsilon;
@@ -213,7 +227,10 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp) RouteBackwardKernel(RouteBac
   const float divisor = is_divided ? sums[0] : 1.0f;
   const float by_sum = is_divided ? sums[1] / divisor : 0.0f;
   for (int64_t j = lane; j < forward.chosen; j += kWarp) {
-    const float by_score = forward.scale * (dweights[j] - by_sum) / divisor;
+    const float by_score = forward.scale * (dweight(j) - by_sum) / divisor;
+    if (args.dexpert_scales != nullptr) {
+      dscales[choice[j]] = by_weights[j] * (unscaled(j) / divisor * forward.scale);
+    }
     // The derivative of the logit's own score, its influence on the sums aside.
     const float slope = unscaled(j) * (is_sigmoid ? RouterSigmoid(-logits[choice[j]]) : 1.0f);
     dlogits[choice[j]] = FromFloat<T>(of_all(choice[j]) + slope * by_score);

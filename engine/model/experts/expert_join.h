@@ -1,0 +1,38 @@
+// Computes the end of a half of a layer with a dense unit beside the experts (JoinDescription): the
+// dense unit, the norms of both results and of their sum, and the residual connection
+//   y = scale * (x + post_norm(dense_post_norm(mlp(norm(x))) + experts.post_norm(sum))),
+// where `sum` is what the experts of expert_half.h return. It has a tile of its own (TileKind::
+// kJoin), which is bound in `weights` and context.tile.
+//
+//   forward:  RouteTokens, ExpertsForward of each tile, JoinForward
+//   backward: RouteTokens, ExpertsForward of each tile, JoinBackward, ExpertsBackward of each tile,
+//             RouterBackward
+//
+// The norms' gradients need the sum. The backward pass computes it again, as it does all else of
+// experts: it costs a further load of their tiles. Keeping the sum would take as much memory as a
+// further boundary of hidden states in each layer.
+#ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_JOIN_H_
+#define MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_JOIN_H_
+
+#include "absl/status/status.h"
+#include "engine/model/experts/expert_memory.h"
+#include "engine/model/layer/layer_context.h"
+
+namespace megatrain {
+
+// Computes y from x, both [tokens, hidden], and r.sum. y may be x.
+absl::Status JoinForward(const LayerContext& context, const void* weights,
+                         const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
+                         const RoutedTokens& r, void* y);
+
+// `dh` [tokens, hidden] has the gradient by y on entry, and on return that by x without what comes
+// through the experts. Writes r.dsum, and sets r.sum to 0 for ExpertsBackward. Weight gradients go
+// to `gradient` as in DecoderLayerBackward.
+absl::Status JoinBackward(const LayerContext& context, const void* weights,
+                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
+                          const RoutedTokens& r, void* dh, float* gradient, bool first,
+                          bool input_gradient);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_JOIN_H_
