@@ -87,19 +87,21 @@ absl::Status WeighedGradient(const BoundLayer& l, const Chunk& chunk, const Expe
   return l.kernels.GatherRows(l.stream, args);
 }
 
+// REQUIRES: Weigh. Takes the place of the unit's output, as s.dlogits are still the router's.
 absl::Status GateBackward(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
                           const RoutedTokens& r, const TileGradient& gradient) {
+  void* const dlogits = s.activated;
   MT_RETURN_IF_ERROR(Logits(l, chunk, s, r));
   RouteBackwardArgs args;
   args.forward = Route(chunk, s, r);
   args.dweights = r.shared.dweights + chunk.begin;
   args.dtype = l.context.dtype;
-  args.dlogits = s.dlogits;
+  args.dlogits = dlogits;
   MT_RETURN_IF_ERROR(l.kernels.RouteBackward(l.stream, args));
   MT_RETURN_IF_ERROR(l.LinearWeightGradient(chunk, l.Rows(r.normed, chunk, l.hidden), l.hidden,
-                                            s.dlogits, 1, l.o.shared_gate, gradient));
+                                            dlogits, 1, l.o.shared_gate, gradient));
   float* const sum = r.sum + chunk.begin * l.hidden;
-  return l.ProductGradient(s.dlogits, l.o.shared_gate,
+  return l.ProductGradient(dlogits, l.o.shared_gate,
                            {.rows = chunk.tokens, .in = l.hidden, .out = 1}, sum,
                            {.addend = sum, .out_dtype = DType::kF32});
 }
