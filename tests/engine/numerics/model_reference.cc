@@ -64,7 +64,6 @@ BatchReference ReadBatchReference(const nlohmann::json& json, const char* errors
 }  // namespace
 
 std::vector<std::string> ReferenceFamilies() {
-<<<<<<< HEAD
   return {"llama",
           "llama_tied",
           "llama3",
@@ -102,26 +101,6 @@ std::vector<std::string> ReferenceFamilies() {
           "mistral3_wrapper",
           "qwen3_5_wrapper",
           "gemma4_wrapper"};
-=======
-  return {"llama",           "llama_tied",
-          "llama3",          "llama_linear",
-          "llama_yarn",      "qwen2",
-          "qwen3",           "mistral",
-          "qwen2_window",    "ministral3",
-          "smollm3",         "phi3",
-          "granite",         "olmo2",
-          "olmo3",           "glm4",
-          "gemma2",          "gemma3",
-          "exaone4",         "seed_oss",
-          "ernie4_5",        "mixtral",
-          "qwen3_moe",       "qwen3_moe_plain",
-          "gpt_oss",         "glm4_moe",
-          "deepseek_v3",     "deepseek_v3_plain",
-          "qwen3_next",      "qwen3_5_moe",
-          "gemma4",          "gemma4_shared",
-          "gemma3_wrapper",  "mistral3_wrapper",
-          "qwen3_5_wrapper", "gemma4_wrapper"};
->>>>>>> hybrid
 }
 
 std::string ReadBytes(const std::string& path) {
