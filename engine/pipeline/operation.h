@@ -13,7 +13,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "engine/model/layer/activations.h"
-#include "engine/model/layer/layer_work.h"
+#include "engine/model/work/layer_work.h"
 #include "engine/pipeline/lane.h"
 
 namespace megatrain {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "engine/model/layer/language_head.h"
+#include "engine/model/head/language_head.h"
 #include "engine/pipeline/step_runner.h"
 
 namespace megatrain {

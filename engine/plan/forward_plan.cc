@@ -5,7 +5,7 @@
 #include "absl/functional/function_ref.h"
 #include "engine/base/status.h"
 #include "engine/generation/generation_batch.h"
-#include "engine/model/layer/language_head.h"
+#include "engine/model/head/language_head.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/plan/plan_choice.h"
 #include "engine/plan/plan_parts.h"

@@ -7,7 +7,7 @@
 #include "engine/base/bytes.h"
 #include "engine/checkpoint/transfer.h"
 #include "engine/generation/generation_batch.h"
-#include "engine/model/layer/language_head.h"
+#include "engine/model/head/language_head.h"
 #include "engine/model/tile.h"
 #include "engine/pipeline/executor.h"
 #include "engine/pipeline/schedule.h"

@@ -12,8 +12,8 @@
 #include "engine/device/device.h"
 #include "engine/model/experts/expert_half.h"
 #include "engine/model/experts/expert_join.h"
+#include "engine/model/head/language_head.h"
 #include "engine/model/layer/decoder_layer.h"
-#include "engine/model/layer/language_head.h"
 #include "engine/model/rope.h"
 
 namespace megatrain {

@@ -10,7 +10,7 @@
 
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/reference_kernels.h"
-#include "engine/model/layer/language_head.h"
+#include "engine/model/head/language_head.h"
 #include "engine/model/tile.h"
 #include "tests/engine/plan/memory_plan_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "engine/model/layer/language_head.h"
+#include "engine/model/head/language_head.h"
 
 #include <algorithm>
 #include <bit>

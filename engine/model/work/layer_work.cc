@@ -1,4 +1,4 @@
-#include "engine/model/layer/layer_work.h"
+#include "engine/model/work/layer_work.h"
 
 #include <string>
 

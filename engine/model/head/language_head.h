@@ -4,8 +4,8 @@
 //
 // The functions that return a status queue work on the context's stream and return the errors of
 // its kernels. All memory must stay valid until that work is done.
-#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_LANGUAGE_HEAD_H_
-#define MEGATRAIN_ENGINE_MODEL_LAYER_LANGUAGE_HEAD_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_HEAD_LANGUAGE_HEAD_H_
+#define MEGATRAIN_ENGINE_MODEL_HEAD_LANGUAGE_HEAD_H_
 
 #include <cstdint>
 
@@ -87,4 +87,4 @@ void CapLogits(const ModelDescription& model, absl::Span<float> logits);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_LANGUAGE_HEAD_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_HEAD_LANGUAGE_HEAD_H_
