@@ -198,16 +198,18 @@ FAMILIES = {
                                                  partial_rotary_factor=0.25),
                              sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
     # Inputs of each layer from the token. The last two layers, with wider units, take keys and
-    # values from the first two. `branches`: a factor of the norms behind parts, with which the BF16
-    # errors of so many parts stay below the largest that the tests allow.
-    "gemma4_shared": dict(cls=Gemma4TextConfig, stored="BF16", style="new", seed=3, branches=0.3,
+    # values from the first two. `branches` and `heads`: factors of the norms behind parts and of
+    # queries and keys, with which the BF16 errors of so many parts stay below the largest that the
+    # tests allow.
+    "gemma4_shared": dict(cls=Gemma4TextConfig, stored="BF16", style="new", seed=2, branches=0.3,
+                          heads=0.3,
                           keys=dict(vocab_size=131, vocab_size_per_layer_input=137, hidden_size=48,
                                     num_hidden_layers=4, num_attention_heads=4,
                                     num_key_value_heads=2, intermediate_size=44, head_dim=12,
                                     global_head_dim=16, sliding_window=17,
                                     layer_types=["sliding_attention", "full_attention"] * 2,
                                     num_kv_shared_layers=2, use_double_wide_mlp=True,
-                                    hidden_size_per_layer_input=14, final_logit_softcapping=3.0),
+                                    hidden_size_per_layer_input=16, final_logit_softcapping=3.0),
                           rope=dict(full_attention=dict(rope_type="proportional",
                                                         rope_theta=1000000.0,
                                                         partial_rotary_factor=0.25),
@@ -280,7 +282,7 @@ FAMILIES = {
                      rope=dict(rope_type="default", rope_theta=1000000.0,
                                partial_rotary_factor=0.5)),
     # Values narrower than keys, a yarn whose mscales differ, and biases of the latents.
-    "deepseek_v3": dict(cls=DeepseekV3Config, stored="BF16", head=0.3, style="new",
+    "deepseek_v3": dict(cls=DeepseekV3Config, stored="BF16", head=0.3, style="new", seed=1,
                         keys=dict(vocab_size=131, hidden_size=44, num_hidden_layers=2,
                                   num_attention_heads=3, num_key_value_heads=3,
                                   q_lora_rank=20, kv_lora_rank=14, qk_nope_head_dim=10,
@@ -676,7 +678,8 @@ def make_model(name, directory):
         if re.search(r"norm(_\d)?\.weight$", key):
             value = 0.2 * noise if adds_one(name, key) else 1.0 + 0.2 * noise
             if name.startswith("gemma4") and key.endswith(("q_norm.weight", "k_norm.weight")):
-                value = 0.45 * value  # its scores are not divided by sqrt(head_dim)
+                # Its scores are not divided by sqrt(head_dim).
+                value = family.get("heads", 0.45) * value
             if "post_" in key:
                 value = family.get("branches", 1.0) * value
         elif key.endswith("A_log"):  # from heads that forget at once to heads that hardly do

@@ -197,7 +197,10 @@ void ScheduleReplay::Do(const EmbedBackwardOp& op) {
   const Resource& source = op.hidden_gradient;
   EXPECT_EQ(source.kind == ResourceKind::kHidden ? hidden_[source.index] : gradient_[source.index],
             Hidden(0, op.micro_batch));
-  Accumulate(op, op.accumulator, 0);
+  // A tied matrix has the head's gradient already.
+  EmbedBackwardOp sum = op;
+  sum.first = op.first && !shape_.tied;
+  Accumulate(sum, op.accumulator, 0);
 }
 
 void ScheduleReplay::Do(const StorePartialOp& op) {

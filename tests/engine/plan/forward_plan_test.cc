@@ -69,8 +69,10 @@ TEST_F(ForwardPlanTest, SamplePromptsTakeTheCacheOfOneSequence) {
   spec.training.sample_prompts = {{"a", ""}, {"b", ""}};
   const MemoryPlan sampled = Plan(spec, layout);
   EXPECT_EQ(sampled.dimensions.cache_rows, 128);
-  // Beside the cache, a row's number for each token of the batches in both slots.
-  EXPECT_EQ(sampled.arena_bytes - plain.arena_bytes, 128 * 4 * 2 * 2 * 16 * 2 + 2 * 4 * 8 * 128);
+  // Beside the cache, the numbers of a row and of a state for each token of the batches in both
+  // slots.
+  EXPECT_EQ(sampled.arena_bytes - plain.arena_bytes,
+            128 * 4 * 2 * 2 * 16 * 2 + 2 * (2 * 4 * 8 * 128));
 }
 
 TEST_F(ForwardPlanTest, AnEvaluationTakesWeightsAndBatchesAlone) {

@@ -61,8 +61,9 @@ TEST(Layouts, HaveTheTensorsOfTheReferenceModels) {
       ForEachTensor(BuildModelLayout(*model), [&](int, const TensorSpec& tensor) {
         shapes[model->wrapper.OnDisk(tensor.name)] = tensor.shape;
         EXPECT_EQ(tensor.source_begin, begins[tensor.name]) << tensor.name;
-        begins[tensor.name] += tensor.elements;
-        if (begins[tensor.name] == tensor.whole_elements()) begins.erase(tensor.name);
+        begins[tensor.name] += tensor.columns > 0 ? tensor.columns : tensor.elements;
+        const int64_t end = tensor.columns > 0 ? tensor.shape.back() : tensor.whole_elements();
+        if (begins[tensor.name] == end) begins.erase(tensor.name);
       });
       EXPECT_EQ(shapes, stored);
       EXPECT_TRUE(begins.empty());

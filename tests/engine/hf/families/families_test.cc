@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/hf/config/model_family.h"
+#include "engine/model/model_layout.h"
 #include "tests/engine/hf/families/small_config.h"
 
 namespace megatrain {
