@@ -193,7 +193,8 @@ absl::Status LatentAttention::PrepareBackward(const BoundLayer& l, const Chunk& 
   void* const dprojected = l.Rows(scratch.dprojected, chunk, l.projected_width);
   void* const dexpanded = l.a.latent.expanded;  // no longer read
   MT_RETURN_IF_ERROR(RotateEnds(l, chunk, dqueries, q_width, Of(l).query_rope, /*inverse=*/true));
-  MT_RETURN_IF_ERROR(RotateEnds(l, chunk, dkeys, k_width, Of(l).key_rope, /*inverse=*/true));
+  // The ends of keys are one for all heads: their gradient is summed, and rotated once.
+  void* const dend = l.Offset(dprojected, KeyEndBegin(l));
   MT_RETURN_IF_ERROR(l.kernels.SumHeads(l.stream, {.dtype = l.context.dtype,
                                                    .tokens = chunk.tokens,
                                                    .heads = Of(l).heads,
@@ -201,8 +202,10 @@ absl::Status LatentAttention::PrepareBackward(const BoundLayer& l, const Chunk& 
                                                    .x = l.Offset(dkeys, PlainDim(l)),
                                                    .x_stride = k_width,
                                                    .x_head_stride = head,
-                                                   .out = l.Offset(dprojected, KeyEndBegin(l)),
+                                                   .out = dend,
                                                    .out_stride = l.projected_width}));
+  MT_RETURN_IF_ERROR(l.RotateHeads(chunk, dend, l.projected_width, /*heads=*/1, Of(l).key_rope,
+                                   /*inverse=*/true));
   const int64_t row = Of(l).expanded_width();
   MT_RETURN_IF_ERROR(
       Copy(l, chunk, PlainDim(l), dkeys, k_width, head, dexpanded, row, ExpandedDim(l)));
