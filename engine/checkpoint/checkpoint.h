@@ -13,9 +13,10 @@
 //   manifest.json                          the size and XXH3-128 of every file, and the
 //                                          CheckpointState
 // The weights, the index and config.json make the directory a valid Hugging Face model, unless a
-// tensor that stacks experts lies in several tiles: its parts have names of their own (HfPartName),
-// and the index is model.parts.index.json, so that other programs refuse the directory. Tensors are
-// little-endian, unpadded and in Hugging Face shapes, and
+// tensor lies in several tiles (stacked experts, tables of per-layer inputs): its parts have names
+// of their own (HfPartName, HfColumnsName), and the index is model.parts.index.json, so that other
+// programs refuse the directory. Tensors are little-endian, unpadded and in Hugging Face shapes,
+// and
 //   master_bits = ((weight - (remainder < 0)) << 16) | uint16(remainder)   (see split_master.h).
 //
 // The writer fills `step-00000100.tmp` and syncs each file, the manifest after all others. It then

@@ -7,7 +7,7 @@
 //                            NAME.exp_avg_sq (F32), then with BF16 weights their NAME.remainder
 //                            (I16)
 // Four-byte elements come first, so that every tensor is aligned to its element size. The part that
-// a tile has of a tensor which stacks experts has the name of HfPartName in NAME's place.
+// a tile has of a tensor has the name of HfPartName or HfColumnsName in NAME's place.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 

@@ -88,8 +88,8 @@ struct RopeArgs {
 };
 
 // to(t, h, i) = from(t, h, i) for i < width, where element (t, h, i) is at t * stride + h *
-// head_stride + i. Heads are taken out of wider ones, or put into them. With a from_head_stride of 0
-// all heads get the same elements.
+// head_stride + i. Heads are taken out of wider ones, or put into them. With a from_head_stride of
+// 0 all heads get the same elements.
 struct CopyHeadsArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, width = 0;

@@ -39,6 +39,8 @@ class KernelSizes {
 
   // Returns the largest head size that attention takes.
   virtual int64_t HeadDimMax() const = 0;
+  // Returns the largest size of a key that the gated delta net takes.
+  virtual int64_t DeltaKeyDimMax() const = 0;
   // Returns the device bytes that AttentionBackward must be given for a shape. They depend on the
   // shape alone. They are linear in tokens, except that a library may take up to 1 GiB.
   virtual int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const = 0;

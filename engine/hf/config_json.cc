@@ -229,6 +229,7 @@ ModelDescription ReadWrapper(JsonFields& fields, const WrapperFamily& wrapper) {
   }
   fields.Take(text.status());
   for (const std::string& key : wrapper.own_keys) fields.Find(key);
+  fields.MustBe("language_model_only", false, "the directory is one of the whole model");
   fields.Find("pad_token_id");  // text_config's counts
   CheckUnsupported(fields, wrapper.architecture, model);
   CheckArchitectures(fields, "ForConditionalGeneration");

@@ -165,7 +165,7 @@ absl::StatusOr<std::string> RewriteConfigDType(std::string_view text, DType weig
   if (!has_dtype || root.contains("torch_dtype")) root["torch_dtype"] = name;
   root.erase("quantization_config");
   if (root.contains("text_config") && root["text_config"].is_object()) {
-    WithoutIgnoredTensors(root["text_config"]);
+    // What a text model ignores is carried by its wrapper.
     for (const char* const key : {"dtype", "torch_dtype"}) {
       if (root["text_config"].contains(key)) root["text_config"][key] = name;
     }

@@ -20,12 +20,12 @@ namespace megatrain {
 class HfWeights {
  public:
   // Opens the files and reads their headers. Every tensor of the layout must be there with its
-  // shape and dtype F32, F16 or BF16; one that stacks experts may lie in parts (HfPartName), and a
-  // transposed one may be in MXFP4, as NAME_blocks and NAME_scales. No other tensors may be there,
-  // except known buffers such as rotary inv_freq, the duplicate of a tied head, those that a
-  // wrapper carries, and those that the model's family ignores. Returns NotFound if there are no
-  // weights, and InvalidArgument, naming the tensors that are wrong. `files` must outlive the
-  // result; `layout` is copied.
+  // shape and dtype F32, F16 or BF16; one of several tiles may lie in parts (HfPartName,
+  // HfColumnsName), and a transposed one may be in MXFP4, as NAME_blocks and NAME_scales. No other
+  // tensors may be there, except known buffers such as rotary inv_freq, the duplicate of a tied
+  // head, those that a wrapper carries, and those that the model's family ignores. Returns NotFound
+  // if there are no weights, and InvalidArgument, naming the tensors that are wrong. `files` must
+  // outlive the result; `layout` is copied.
   static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory,
                                                          const ModelLayout& layout,
                                                          FileSystem* files = PosixFileSystem());

@@ -104,15 +104,16 @@ class ShardFiles {
     if (file.writer->missing() > 0) return absl::OkStatus();
     MT_RETURN_IF_ERROR(file.writer->Finish());
     file.writer = nullptr;
+    file.is_whole = true;
     return absl::OkStatus();
   }
 
   // Returns Internal if a file is not whole.
   absl::Status CheckWhole() const {
     for (const File& file : file_list_) {
-      if (file.writer == nullptr) continue;
-      return absl::InternalError(
-          absl::StrCat(file.path, ": ", file.writer->missing(), " bytes were not written"));
+      if (file.is_whole) continue;
+      const int64_t missing = file.writer == nullptr ? file.bytes : file.writer->missing();
+      return absl::InternalError(absl::StrCat(file.path, ": ", missing, " bytes were not written"));
     }
     return absl::OkStatus();
   }
@@ -125,6 +126,7 @@ class ShardFiles {
     std::string path, header;
     int64_t bytes = 0;
     std::unique_ptr<PlacedWriter> writer;
+    bool is_whole = false;
   };
   struct Place {
     size_t file = 0;

@@ -134,7 +134,7 @@ class Finder {
       const auto& [name, own, elements] =
           std::tie(stored.tensor->name, stored.tensor->shape, stored.tensor->elements);
       const int64_t size = own.size() > dimension ? own[dimension] : 0;
-      const int64_t end = begin + size;
+      const int64_t end = begin <= all && size <= all ? begin + size : -1;
       std::vector<int64_t> others = own;
       if (size > 0 && !shape.empty()) others[dimension] = shape[dimension];
       if (size <= 0 || size > all || begin > all ||

@@ -249,6 +249,9 @@ int64_t ActiveParameterCount(const ModelDescription& model) {
     const ExpertsDescription& e = layer.experts;
     const int64_t biases = e.bias ? 2 * e.intermediate + model.hidden : 0;
     idle += (e.count - e.chosen) * (3 * model.hidden * e.intermediate + biases);
+    if (const PerLayerInputDescription& p = layer.per_layer_input; p.width > 0) {
+      idle += (p.vocabulary - 1) * p.width;
+    }
   }
   return ParameterCount(model) - idle;
 }

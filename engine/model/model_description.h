@@ -360,10 +360,12 @@ ModelDescription UniformModel(const UniformShape& shape);
 // Returns the number of parameters of the whole model; a tied matrix counts once.
 int64_t ParameterCount(const ModelDescription& model);
 
-// Returns those that one token uses: of the experts the chosen ones.
+// Returns those that one token uses: of the experts the chosen ones, of a per-layer input's table
+// one row.
 int64_t ActiveParameterCount(const ModelDescription& model);
 
-// Returns the attention of the first layer that has softmax attention, or an empty one.
+// Returns the attention of the first layer that has softmax attention; without one, the first
+// layer's.
 const AttentionDescription& FirstAttention(const ModelDescription& model);
 
 // Returns the experts of the layer that has the most; 0 if no layer has any.

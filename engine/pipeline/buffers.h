@@ -38,6 +38,7 @@ struct PipelineDimensions {
   // The tokens whose keys and values are kept for generation, of all sequences, of which there are
   // at most micro_batches. 0 if none are.
   int64_t cache_rows = 0;
+  int64_t cache_sequences = 0;  // at most micro_batches
   // Device memory is reserved for updates on the device. Must be true if the device makes any.
   bool device_updates = false;
 
@@ -47,7 +48,7 @@ struct PipelineDimensions {
   int64_t cache_layer_bytes(int layer) const {
     // A wave has a micro-batch of prompt for each sequence.
     return LayerCacheBytes(layout->model.layers[static_cast<size_t>(layer)], dtype,
-                           {.rows = cache_rows, .sequences = micro_batches});
+                           {.rows = cache_rows, .sequences = cache_sequences});
   }
   // Returns the pairs of answers that a micro-batch holds at most; 0 without pairs.
   int64_t pairs_max() const { return shape.pairs_max(micro_batch_tokens); }

@@ -34,7 +34,7 @@ enum class ResourceKind {
   kHiddenGradient,  // device, index: micro-batch in the sweep
   kHostStash,       // host, index: stage * sweep + micro-batch in the sweep
   kKept,            // device, kept activations of one stage and micro-batch
-  kCache,           // device, keys and values of one layer for generation; index: stage
+  kCache,           // device, LayerCache of one layer for generation; index: stage
   kRouted,          // device, RoutedTokens; index: micro-batch in the sweep
   kScratch,         // device, activations and workspace that operations use in turn
   kDeviceBatch,     // device, ids and targets; index: step slot
@@ -84,8 +84,8 @@ struct KeptActivations {
   KeepLevel level;
 };
 
-// The use of the key-value cache in a layer. kFill stores the tokens' keys and values there, and
-// kAttend also attends to what is there.
+// The use of the cache in a layer. kFill stores the tokens' keys and values, or states, there, and
+// kAttend also goes on from what is there.
 enum class CacheUse { kNone, kFill, kAttend };
 
 struct EmbedForwardOp {  // -> output_slot

@@ -32,7 +32,7 @@ absl::Status StepRunner::Do(const LayerForwardOp& layer, const Op& op, Stream* s
   LayerContext context = StageContext(stream, layer.stage);
   if (layer.cache != CacheUse::kNone) {
     context.cache = {.data = b.cache[static_cast<size_t>(context.layer)],
-                     .sequences = p_.dimensions->micro_batches,
+                     .sequences = p_.dimensions->cache_sequences,
                      .attend = layer.cache == CacheUse::kAttend};
   }
   const Stage& stage = p_.dimensions->layout->stages[static_cast<size_t>(layer.stage)];

@@ -94,6 +94,7 @@ MemoryPlan PlanGeneration(const JobSpec::Engine& engine, const ModelLayout& layo
     d.micro_batch_tokens = PromptMicroBatchTokens(longest, kUnlimitedBytes);
     d.micro_batches = d.shape.sweep_micro_batches = static_cast<int>(prompts);
     d.cache_rows = WaveRows(need, prompts);
+    d.cache_sequences = prompts;
     d.head_chunk_tokens = HeadChunkTokens(layout.model, kGenerationTokens, sizes.HeadChunk());
     // The cuts of a prompt must not depend on other prompts.
     d.layer_chunk_tokens = std::min(d.micro_batch_tokens, kPromptChunkTokens);

@@ -117,7 +117,10 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.gradient_dtype = spec.training.gradient_dtype == Precision::kBf16 ? DType::kBF16 : DType::kF32;
   SetBatch(spec, layout, sizes, d);
   // A sample prompt and its answer are no longer than a sequence.
-  if (!spec.training.sample_prompts.empty()) d.cache_rows = d.sequence_length;
+  if (const int64_t prompts = std::ssize(spec.training.sample_prompts); prompts > 0) {
+    d.cache_rows = d.sequence_length;
+    d.cache_sequences = std::min<int64_t>(prompts, d.micro_batches);
+  }
   d.shape = BaseShape(layout, d.dtype);
   d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
   d.shape.weight_buffers = static_cast<int>(

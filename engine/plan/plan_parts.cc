@@ -86,11 +86,15 @@ PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
 
 absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& sizes) {
   for (const int layer : LayersOfDifferentAttention(model)) {
-    const int64_t size = model.layers[static_cast<size_t>(layer)].attention.head_dim;
-    if (size <= sizes.HeadDimMax()) continue;
+    const LayerDescription& d = model.layers[static_cast<size_t>(layer)];
+    const bool delta_net = d.attention_kind() == AttentionKind::kDeltaNet;
+    const int64_t size =
+        delta_net ? d.delta_net.key_dim : std::max(d.attention.head_dim, d.attention.value_dim());
+    const int64_t most = delta_net ? sizes.DeltaKeyDimMax() : sizes.HeadDimMax();
+    if (size <= most) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "config.json: head_dim: layer ", layer, " has heads of ", size,
-        " elements, and the kernels of this device take at most ", sizes.HeadDimMax()));
+        "config.json: ", delta_net ? "linear_key_head_dim" : "head_dim", ": layer ", layer,
+        " has heads of ", size, " elements, and the kernels of this device take at most ", most));
   }
   return absl::OkStatus();
 }

@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<Line>> BeginWave(const PipelineDimensions& d, const T
           "for ", std::min(d.cache_rows, d.sequence_length), " tokens together, and for ",
           d.micro_batch_tokens, " of a prompt"));
     }
-    if (!room || static_cast<int>(lines.size()) == d.micro_batches) break;
+    if (!room || std::ssize(lines) == d.cache_sequences) break;
     lines.push_back({Answer(tokenizer, settings.stop, prompt.ids, settings.tokens),
                      std::mt19937_64(prompt.seed.value_or(settings.seed)),
                      static_cast<int32_t>(rows), static_cast<int32_t>(lines.size())});

@@ -19,6 +19,7 @@
 #include "engine/base/thread_pool.h"
 #include "engine/device/cpu/cpu_kernels.h"
 #include "engine/device/device.h"
+#include "tests/bench/kernel_timing.h"
 
 namespace megatrain {
 namespace {
@@ -26,14 +27,6 @@ namespace {
 constexpr int64_t kTokens = 2048, kKeyHeads = 16, kValueHeads = 32, kDim = 128, kKernel = 4;
 constexpr int64_t kKeys = kKeyHeads * kDim, kValues = kValueHeads * kDim;
 constexpr int64_t kChannels = 2 * kKeys + kValues;
-
-class NoStream : public Stream {};
-
-void Check(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  std::exit(1);
-}
 
 // Random elements of a type.
 class Elements {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 
 #include "engine/base/thread_pool.h"
 #include "engine/device/cpu/attention.h"
@@ -24,6 +25,7 @@ class CpuKernelSizes : public KernelSizes {
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override;
   int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const override;
   int64_t HeadDimMax() const override { return kCpuHeadDimMax; }
+  int64_t DeltaKeyDimMax() const override { return std::numeric_limits<int64_t>::max(); }
   // A processor's caches are small compared with a GPU's memory, so chunks of few tokens suffice.
   HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override;
@@ -85,6 +87,7 @@ class CpuKernels : public Kernels {
     return sizes_.GatedDeltaBackwardWorkspaceBytes(shape);
   }
   int64_t HeadDimMax() const override { return sizes_.HeadDimMax(); }
+  int64_t DeltaKeyDimMax() const override { return sizes_.DeltaKeyDimMax(); }
   HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {
     return sizes_.ScratchBytesMax(dtype, max_operand_elements);

@@ -42,6 +42,7 @@ class CudaKernelSizes : public KernelSizes {
     return cuda::GatedDeltaWorkspaceBytes(shape);
   }
   int64_t HeadDimMax() const override { return cuda::kAttentionHeadDimMax; }
+  int64_t DeltaKeyDimMax() const override { return cuda::kDeltaKeyDimMax; }
   // A GPU does about 200 operations in BF16 in the time in which it moves a byte. For each element
   // of the head's gradient, a chunk moves 8 bytes and does 2 operations per token. So from about
   // 1024 tokens on the operations take longer than the moves.

@@ -344,7 +344,7 @@ absl::Status WarmUp(Device& device) {
                                                                .sequence = kLibraryTokens,
                                                                .heads = kHeads,
                                                                .kv_heads = kKvHeads,
-                                                                .head_dim = kHeadDim,
+                                                               .head_dim = kHeadDim,
                                                                .value_dim = kHeadDim});
   m.workspace_bytes =
       std::max(m.workspace_bytes,

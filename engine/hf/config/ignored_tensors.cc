@@ -17,31 +17,41 @@ const IgnoredTensors& IgnoredBy(const ModelDescription& model) {
   return family == nullptr ? none : family->ignored;
 }
 
-// Returns the beginning of a name up to its layer's number, "model.layers.46.", if the layer is
-// behind the model's last one; else "".
-std::string LaterLayer(const ModelDescription& model, const std::string& name) {
+// A name's layer, and its beginning up to there: "model.layers.46.".
+struct NamedLayer {
+  int64_t layer = -1;  // -1: the name is of none
+  std::string beginning;
+};
+NamedLayer LayerOf(const ModelDescription& model, const std::string& name) {
   const std::string layers = model.wrapper.OnDisk("model.layers.");
-  if (!name.starts_with(layers)) return "";
+  if (!name.starts_with(layers)) return {};
   const size_t end = name.find('.', layers.size());
   int64_t layer = 0;
   if (end == std::string::npos ||
-      !absl::SimpleAtoi(name.substr(layers.size(), end - layers.size()), &layer) ||
-      layer < model.layer_count()) {
-    return "";
+      !absl::SimpleAtoi(name.substr(layers.size(), end - layers.size()), &layer) || layer < 0) {
+    return {};
   }
-  return name.substr(0, end + 1);
+  return {layer, name.substr(0, end + 1)};
 }
 
-// Returns the beginning of a name of keys or values, "model.layers.20.self_attn.k", if the layer
+// Returns the beginning of a name up to its layer's number if the layer is behind the model's last
+// one; else "".
+std::string LaterLayer(const ModelDescription& model, const std::string& name) {
+  const NamedLayer named = LayerOf(model, name);
+  return named.layer >= model.layer_count() ? named.beginning : "";
+}
+
+// Returns the beginning of a name of keys or values, "model.layers.20.self_attn.k_", if the layer
 // has none of its own; else "".
 std::string UnusedKeys(const ModelDescription& model, const std::string& name) {
-  for (int64_t i = 0; i < model.layer_count(); ++i) {
-    if (model.layers[static_cast<size_t>(i)].attention.projects_keys) continue;
-    for (const char* part : {"k_proj.", "k_norm.", "v_proj.", "v_norm."}) {
-      const std::string group =
-          model.wrapper.OnDisk(absl::StrCat("model.layers.", i, ".self_attn.", part));
-      if (name.starts_with(group)) return group;
-    }
+  const auto [layer, beginning] = LayerOf(model, name);
+  if (layer < 0 || layer >= model.layer_count() ||
+      model.layers[static_cast<size_t>(layer)].attention.projects_keys) {
+    return "";
+  }
+  for (const char* part : {"self_attn.k_proj.", "self_attn.k_norm.", "self_attn.v_proj."}) {
+    const std::string group = beginning + part;
+    if (name.starts_with(group)) return group;
   }
   return "";
 }

@@ -21,7 +21,8 @@ WrapperFamily Qwen35(std::string model_type, std::string architecture) {
           /*tied_embeddings=*/false,
           {"vision_config", "image_token_id", "video_token_id", "vision_start_token_id",
            "vision_end_token_id", "initializer_range"},
-          {{"model.language_model.", "", {"model.visual.", "mtp."}}}};
+          {{"model.language_model.", "", {"model.visual.", "mtp."}}},
+          /*text_keeps_names=*/true};
 }
 
 const std::vector<WrapperFamily>& Families() {
@@ -76,7 +77,8 @@ std::vector<std::string> WrapperFamilyNames() {
 
 std::string PrefixOutOfWrapper(const std::string& text_family) {
   for (const WrapperFamily& family : Families()) {
-    if (std::ranges::find(family.text_families, text_family) == family.text_families.end()) {
+    if (!family.text_keeps_names ||
+        std::ranges::find(family.text_families, text_family) == family.text_families.end()) {
       continue;
     }
     // The names of the modules, whose head has none of its own.

@@ -28,6 +28,8 @@ struct WrapperFamily {
   std::vector<std::string> own_keys;
   // The ways in which its files may name tensors; the first one is that of published models.
   std::vector<WrapperNames> names;
+  // transformers reads and writes the text model alone under the wrapper's names too.
+  bool text_keeps_names = false;
 };
 
 // Returns null if there is none.
@@ -36,7 +38,7 @@ const WrapperFamily* FindWrapperFamily(const std::string& model_type);
 std::vector<std::string> WrapperFamilyNames();
 
 // Returns what stands in place of "model." in the names of a text model of `text_family` that
-// transformers took out of a wrapper and saved; "" if the family is in no wrapper.
+// transformers took out of a wrapper and saved; "" if they have no names of their own.
 std::string PrefixOutOfWrapper(const std::string& text_family);
 
 // Returns what `family` says, for files that name tensors as `names`.

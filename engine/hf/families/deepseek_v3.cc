@@ -73,7 +73,9 @@ ModelDescription DescribeDeepseekV3(JsonFields& fields) {
                      .scale = 2.5,
                      .dense_layers = 3},
                     model);
-  // Keys of the published code.
+  // Keys of the published code. Its auxiliary loss is not trained with, as in transformers.
+  (void)fields.Number("aux_loss_alpha", 0.0, 1e6, 0.0);
+  (void)fields.Boolean("seq_aux", true);
   fields.MustBe("scoring_func", "sigmoid", "routers of this family take sigmoids");
   fields.MustBe("topk_method", "noaux_tc", "experts are chosen by corrected scores in groups");
   fields.MustBe("moe_layer_freq", 1, "every layer from first_k_dense_replace on has experts");

@@ -17,6 +17,9 @@
 namespace megatrain {
 namespace {
 
+// The rows of a table are read and written one by one.
+constexpr int64_t kPerLayerVocabularyMax = 1 << 22;
+
 struct Heads {
   int64_t head_dim = 0, kv_heads = 0;
 };
@@ -142,7 +145,7 @@ void SetSharedKeys(JsonFields& fields, const std::vector<bool>& slides, ModelDes
 void SetPerLayerInputs(JsonFields& fields, ModelDescription& model) {
   const int64_t width = fields.Integer("hidden_size_per_layer_input", 0, kHiddenMax, 256);
   const int64_t vocabulary =
-      fields.Integer("vocab_size_per_layer_input", 1, kVocabularyMax, 262144);
+      fields.Integer("vocab_size_per_layer_input", 1, kPerLayerVocabularyMax, 262144);
   if (width == 0) return;
   if (vocabulary < model.vocabulary) {
     fields.Refuse("vocab_size_per_layer_input",

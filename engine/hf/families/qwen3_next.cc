@@ -2,6 +2,7 @@
 // norms that multiply by 1 + weight, and, beside the experts, one that all tokens go through by a
 // gate. Qwen Team 2025, 2026; Yang et al. 2024.
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,9 @@
 
 namespace megatrain {
 namespace {
+
+constexpr int64_t kStateElementsMax = 1 << 20;  // Qwen 3 Next has 2^15
+constexpr int64_t kConvChannelsMax = 1 << 17;   // Qwen 3 Next has 2^13
 
 DeltaNetDescription ReadDeltaNet(JsonFields& fields, DeltaTensors tensors) {
   DeltaNetDescription d;
@@ -23,6 +27,18 @@ DeltaNetDescription ReadDeltaNet(JsonFields& fields, DeltaTensors tensors) {
     fields.Refuse(
         "linear_num_value_heads",
         absl::StrCat(d.value_heads, " is no multiple of linear_num_key_heads = ", d.key_heads));
+  }
+  // Kernels hold the states of a key head's value heads at once, and sums over the convolution.
+  const int64_t states = d.value_heads / d.key_heads * d.key_dim * d.value_dim;
+  if (states > kStateElementsMax) {
+    fields.Refuse("linear_value_head_dim",
+                  absl::StrCat("the value heads of a key head have states of ", states,
+                               " elements, more than ", kStateElementsMax));
+  }
+  if (d.channels() > kConvChannelsMax) {
+    fields.Refuse("linear_num_value_heads",
+                  absl::StrCat("the convolution has ", d.channels(), " channels, more than ",
+                               kConvChannelsMax));
   }
   // States and their gradients are FP32 in any case.
   fields.MustBe("mamba_ssm_dtype", "float32", "states are FP32");
@@ -41,6 +57,11 @@ ModelDescription ReadHybrid(JsonFields& fields, ModelDefaults defaults, DeltaTen
     fields.Refuse("hidden_act", "must be silu, which the convolutions of delta nets have");
   }
   fields.MustBe("attn_output_gate", true, "attention has a gate");
+  // The published code's name of the gate's function: x * sigmoid(gate).
+  const std::string gate = fields.String("output_gate_type", "swish");
+  if (gate != "swish" && gate != "silu") {
+    fields.Refuse("output_gate_type", absl::StrCat("\"", gate, "\" must be swish or silu"));
+  }
   fields.MustBe("use_sliding_window", false, "this family has no windows");
   fields.Find("sliding_window");
   fields.Find("max_window_layers");

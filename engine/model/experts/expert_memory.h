@@ -48,13 +48,13 @@ struct RoutedTokens {
 int64_t RoutedBytes(const ModelDescription& model, DType dtype, int64_t tokens);
 RoutedTokens PlaceRouted(const ModelDescription& model, DType dtype, int64_t tokens, void* block);
 
-// Memory that the functions below use in turn. T is the activation dtype, n the tokens of a chunk
-// (LayerChunkTokens) and the most rows that experts take at a time, besides the rows that fill up a
-// product (LayerContext::whole_rows).
+// Memory that the functions of expert_half.h, shared_expert.h and expert_join.h use in turn. T is
+// the activation dtype, n the tokens of a chunk (LayerChunkTokens) and the most rows that experts
+// take at a time, besides the rows that fill up a product (LayerContext::whole_rows).
 struct ExpertScratch {
   float* logits = nullptr;  // [n, E]
   void* dlogits = nullptr;  // T [n, E]
-  // The shared unit's, then the experts'.
+  // Those of the shared unit, of the experts, or of the dense unit beside them.
   void* gate_up = nullptr;     // T [n, 2, intermediate]
   void* activated = nullptr;   // T [n, intermediate]
   void* dactivated = nullptr;  // T [n, intermediate]

@@ -116,8 +116,14 @@ absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
   args.scale = EmbeddingScale(context, context.layout->model.embedding_scale);
   MT_RETURN_IF_ERROR(context.kernels->Embedding(*context.stream, args));
   if (batch.shared.embedding == nullptr) return absl::OkStatus();
-  args.out = batch.shared.embedding;
-  MT_RETURN_IF_ERROR(context.kernels->Embedding(*context.stream, args));
+  AddArgs copy;
+  copy.rows = batch.tokens;
+  copy.width = args.hidden;
+  copy.a = {context.dtype, x, args.hidden};
+  copy.y_dtype = context.dtype;
+  copy.y = batch.shared.embedding;
+  copy.y_stride = args.hidden;
+  MT_RETURN_IF_ERROR(context.kernels->Add(*context.stream, copy));
   AddArgs norm;
   norm.rows = 1;
   norm.width = context.layout->model.layers.front().per_layer_input.width;

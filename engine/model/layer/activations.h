@@ -117,7 +117,7 @@ struct LayerActivations {
   PerLayerActivations per_layer;
   // Never kept.
   void* activated = nullptr;        // T [n, intermediate]
-  void* branch_gradient = nullptr;  // T [n, hidden]; by either branch
+  void* branch_gradient = nullptr;  // T [n, hidden]; by any branch
 };
 
 // Device memory that the backward pass needs besides the activations.

@@ -51,7 +51,9 @@ LayerBackwardWidths BackwardWidths(const ModelDescription& model);
 // chunk by chunk, in token order. With `first` they replace its content instead; padding between
 // tensors and frozen tensors are not written. The activations are overwritten. Without
 // `input_gradient`, which means that nothing before this layer is trained, only what the layer's
-// own weight gradients need is computed, and `dh` is undefined on return.
+// own weight gradients need is computed, and `dh` is undefined on return. Gradients in batch.shared
+// are written by the last layer that has some and added to by those before, so that a micro-batch
+// goes through the layers from the last one down.
 absl::Status DecoderLayerBackward(const LayerContext& context, const void* weights,
                                   const MicroBatchView& batch, const void* x,
                                   const LayerActivations& activations,

@@ -36,7 +36,6 @@ void* RowsOf(const BoundLayer& l, const Chunk& chunk, const Heads& heads) {
 const SharedRows::KeySet& SharedKeys(const BoundLayer& l) {
   return l.batch.shared.key_sets[static_cast<size_t>(Description(l).key_set)];
 }
-bool MakesSharedKeys(const BoundLayer& l) { return ProjectsKeys(l) && Description(l).key_set >= 0; }
 
 // What attention reads: rotated in place, or (with a QkNorm) beside what was projected.
 Heads QueriesOf(const BoundLayer& l) { return HasQkNorm(l) ? Rotated(l, 0) : Projected(l, 0); }
@@ -156,15 +155,18 @@ absl::Status Rotate(const BoundLayer& l, const Chunk& chunk, const Heads& querie
   return l.RotateHeads(chunk, k, keys.stride, a.kv_heads, a.key_rope, inverse);
 }
 
-// Copies the chunk's keys and values for the layers that use them.
-absl::Status ShareKeys(const BoundLayer& l, const Chunk& chunk) {
+// Copies keys and values for the layers that use them, unless those find them in the cache.
+absl::Status ShareKeys(const BoundLayer& l) {
+  if (!ProjectsKeys(l) || Description(l).key_set < 0 || l.context.cache.attend) {
+    return absl::OkStatus();
+  }
   const int64_t width = Description(l).kv_width();
-  void* shared = l.Rows(SharedKeys(l).rows, chunk, 2 * width);
+  void* shared = SharedKeys(l).rows;
   for (const Heads& heads : {KeysOf(l), ValuesOf(l)}) {
     AddArgs copy;
-    copy.rows = chunk.tokens;
+    copy.rows = l.batch.tokens;
     copy.width = width;
-    copy.a = {l.context.dtype, RowsOf(l, chunk, heads), heads.stride};
+    copy.a = {l.context.dtype, heads.rows, heads.stride};
     copy.y_dtype = l.context.dtype;
     copy.y = shared;
     copy.y_stride = 2 * width;
@@ -286,11 +288,11 @@ absl::Status SoftmaxAttention::Prepare(const BoundLayer& l, const Chunk& chunk) 
   if (ProjectsKeys(l) && Description(l).value_norm) {
     MT_RETURN_IF_ERROR(Norm(l, chunk, ValueNorm(l)));
   }
-  MT_RETURN_IF_ERROR(Rotate(l, chunk, QueriesOf(l), KeysOf(l), /*inverse=*/false));
-  return MakesSharedKeys(l) ? ShareKeys(l, chunk) : absl::OkStatus();
+  return Rotate(l, chunk, QueriesOf(l), KeysOf(l), /*inverse=*/false);
 }
 
 absl::Status SoftmaxAttention::Mix(const BoundLayer& l) const {
+  MT_RETURN_IF_ERROR(ShareKeys(l));
   MT_RETURN_IF_ERROR(l.Attend(Attention(l)));
   return Gate(l);
 }

@@ -109,11 +109,13 @@ LayerWork Branch(const Sizes& s, double parameters, const NormNames& norms) {
 LayerWork Glu(const Sizes& s) { return Pass(s, 3 * s.intermediate); }
 // Reads gate, up and the gradient; writes the gradients of the first two and SwiGLU's output.
 LayerWork GluBackward(const Sizes& s) { return Pass(s, 6 * s.intermediate); }
-LayerWork Rope(const Sizes& s) {
+// The gradient by the ends of latent keys is rotated once for all heads.
+LayerWork Rope(const Sizes& s, bool backward = false) {
   const AttentionDescription& a = s.layer.attention;
   if (s.latent().is_there()) {
-    const double ends = static_cast<double>(a.heads * s.latent().rotary_dim);
-    return Pass(s, 2 * 2 * ends, 2);
+    const double end = static_cast<double>(s.latent().rotary_dim);
+    const double heads = static_cast<double>(a.heads);
+    return Pass(s, 2 * end * (heads + (backward ? 1 : heads)), 2);
   }
   if (a.query_rope == a.key_rope) return a.key_rope < 0 ? LayerWork{} : Pass(s, 2 * (s.q + s.kv));
   return (a.query_rope < 0 ? LayerWork{} : Pass(s, 2 * s.q)) +
@@ -217,8 +219,9 @@ LayerWork MixBackward(const Sizes& s) {
   const LayerWork attention = {
       .attention_backward_flops = 3 * s.key_product_flops + 2 * s.value_product_flops,
       .launches = kAttentionBackwardLaunches};
-  return Rope(s) + attention + (s.qk_norm() ? HeadNormsBackward(s) : LayerWork{}) +
-         CopiesToHeads(s) + Pass(s, 3 * s.ranks(), s.latents() * kSplitSum) + GateBackward(s);
+  return Rope(s, /*backward=*/true) + attention +
+         (s.qk_norm() ? HeadNormsBackward(s) : LayerWork{}) + CopiesToHeads(s) +
+         Pass(s, 3 * s.ranks(), s.latents() * kSplitSum) + GateBackward(s);
 }
 
 // The work from a layer's input to the result of its first half before the last product.
@@ -266,7 +269,8 @@ LayerWork operator*(double times, LayerWork work) {
 
 LayerWork EmbeddingForwardWork(const WorkShape& shape) {
   const Sizes s(shape);
-  return Pass(s, 2 * s.hidden);
+  const bool copies = shape.model->layers.front().per_layer_input.width > 0;
+  return Pass(s, 2 * s.hidden) + (copies ? Pass(s, 2 * s.hidden) : LayerWork{});
 }
 
 LayerWork EmbeddingBackwardWork(const WorkShape& shape, bool first) {

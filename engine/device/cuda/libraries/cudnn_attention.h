@@ -13,8 +13,8 @@
 // document does not fit even with the heads of one key and value, it is computed by blocks of
 // queries and keys, whose parts are added up (cudnn_blocks.h); this too needs packed documents.
 //
-// Windows are passed as bounds of the diagonal band. Calls with softcaps or sinks are not taken, nor
-// those with values wider than keys, and with a window no document is computed by blocks.
+// Windows are passed as bounds of the diagonal band. Calls with softcaps or sinks are not taken,
+// nor those with values wider than keys, and with a window no document is computed by blocks.
 //
 // The choice of the calls and their cuts depends on shapes alone, documents' lengths among them
 // (cudnn_choice.h).

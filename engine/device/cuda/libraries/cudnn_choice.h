@@ -15,8 +15,9 @@
 
 namespace megatrain {
 
-// Return true if dtype, sizes (CudnnTakesHeads) and alignment suit cuDNN, and there are neither softcaps nor sinks.
-// cuDNN still does not take a call that the functions below cannot cut into graphs.
+// Return true if dtype, sizes (CudnnTakesHeads) and alignment suit cuDNN, and there are neither
+// softcaps nor sinks. cuDNN still does not take a call that the functions below cannot cut into
+// graphs.
 bool CudnnTakes(const AttentionArgs& args);
 bool CudnnTakes(const AttentionBackwardArgs& args);
 

@@ -73,7 +73,7 @@ __device__ float InverseLength(const T* row, int n, int lane) {
 
 // What the backward pass keeps of some key heads and their value heads, from `first_key_head` on.
 struct DeltaKept {
-  // FP32 [value heads, (tokens - 1) / chunk, key_dim, value_dim]: at the start of a chunk that is
+  // FP32 [value heads, tokens / chunk, key_dim, value_dim]: at the start of a chunk that is
   // not its document's first, the state, and the gradient by it of the tokens from there on.
   // StateOf says where; no two such chunks begin less than a chunk apart.
   float *states = nullptr, *dstates = nullptr;
