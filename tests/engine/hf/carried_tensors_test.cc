@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -150,6 +151,10 @@ TEST(CarriedTensorsTest, TensorsWhoseRowsAreInAnotherOrderComeBackAsTheyWere) {
   const std::string source = Changed("qwen3_5_wrapper", [](Tensors& tensors) {
     tensors["mtp.fc.weight"] = {"BF16", {2, 3}, std::string(12, '\3')};
   });
+  // The layers that are carried are still counted.
+  nlohmann::json config = Config(source);
+  config["text_config"]["mtp_num_hidden_layers"] = 1;
+  std::ofstream(source + "/config.json") << config;
   const std::string out = FreshDirectory("parent") + "/out";
   Export(source, DType::kBF16, out);
   EXPECT_TRUE(ReadAll(out) == ReadAll(source));

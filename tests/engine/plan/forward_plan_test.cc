@@ -75,6 +75,23 @@ TEST_F(ForwardPlanTest, SamplePromptsTakeTheCacheOfOneSequence) {
             128 * 4 * 2 * 2 * 16 * 2 + 2 * (2 * 4 * 8 * 128));
 }
 
+TEST_F(ForwardPlanTest, SamplePromptsOfADeltaNetTakeAStateEach) {
+  ModelDescription model = Config(4);
+  model.layers[0].attention = AttentionDescription();
+  model.layers[0].delta_net = {
+      .key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 16, .kernel = 4};
+  const ModelLayout layout = BuildModelLayout(model);
+  JobSpec spec = Spec();
+  int64_t before = 0;
+  for (const size_t prompts : {1, 2}) {
+    spec.training.sample_prompts.resize(prompts, {"a", ""});
+    const PipelineDimensions d = Plan(spec, layout).dimensions;
+    EXPECT_EQ(d.cache_sequences, static_cast<int64_t>(prompts));
+    EXPECT_GT(d.cache_layer_bytes(0), before);
+    before = d.cache_layer_bytes(0);
+  }
+}
+
 TEST_F(ForwardPlanTest, AnEvaluationTakesWeightsAndBatchesAlone) {
   const ModelLayout layout = BuildModelLayout(Config(4));
   const absl::StatusOr<MemoryPlan> plan = PlanEvaluation(Spec(), layout, kernels_, Budget());

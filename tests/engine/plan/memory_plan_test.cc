@@ -167,6 +167,15 @@ TEST_F(MemoryPlanTest, HeadsThatKernelsDoNotTakeAreRefused) {
                 HasSubstr("layer 1 has heads of 514 elements, and the kernels of this device take "
                           "at most 512"));
   }
+  AttentionDescription& wide = model.layers[1].attention;
+  wide.head_dim = 192;
+  wide.latent = {.key_value_rank = 16, .rotary_dim = 64, .value_dim = 768};
+  EXPECT_THAT(std::string(CheckHeadSizes(model, sizes).message()), HasSubstr("heads of 768"));
+  model.layers[1].attention = AttentionDescription();
+  model.layers[1].delta_net = {
+      .key_heads = 1, .value_heads = 1, .key_dim = 512, .value_dim = 8, .kernel = 4};
+  EXPECT_THAT(std::string(CheckHeadSizes(model, sizes).message()),
+              HasSubstr("linear_key_head_dim: layer 1 has heads of 512"));
 }
 
 TEST_F(MemoryPlanTest, AStepOfTooManyMicroBatchesIsRefused) {

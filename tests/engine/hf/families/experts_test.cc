@@ -120,6 +120,17 @@ TEST(Experts, Qwen3NextsAreBesideAGatedOneAndBehindDeltaNets) {
   ExpectRefused("qwen3_next", {{"linear_num_key_heads", 0}}, "linear_num_key_heads");
   ExpectRefused("qwen3_next", {{"linear_conv_kernel_dim", 9}}, "linear_conv_kernel_dim");
   ExpectRefused("qwen3_next", {{"linear_conv_kernel_dim", 1}}, "linear_conv_kernel_dim");
+  // More than kernels hold at once.
+  ExpectRefused("qwen3_next",
+                {{"linear_num_key_heads", 1},
+                 {"linear_num_value_heads", 4096},
+                 {"linear_key_head_dim", 1024},
+                 {"linear_value_head_dim", 1024}},
+                "linear_value_head_dim", "4294967296 elements, more than 1048576");
+  ExpectRefused("qwen3_next", {{"linear_num_key_heads", 4096}, {"linear_num_value_heads", 4096}},
+                "linear_num_value_heads", "channels, more than 131072");
+  Describe("qwen3_5_text", {{"output_gate_type", "swish"}});
+  ExpectRefused("qwen3_5_text", {{"output_gate_type", "sigmoid"}}, "output_gate_type");
   ExpectRefused("qwen3_next", {{"hidden_act", "gelu_new"}}, "hidden_act", "must be silu");
   ExpectRefused("qwen3_5_text", {{"attn_output_gate", false}}, "attn_output_gate");
   ExpectRefused("qwen3_5_text", {{"mamba_ssm_dtype", "bfloat16"}}, "mamba_ssm_dtype");
@@ -273,6 +284,8 @@ TEST(Experts, DeepseeksAttendThroughLatents) {
             {"topk_method", "noaux_tc"},
             {"moe_layer_freq", 1},
             {"ep_size", 1},
+            {"aux_loss_alpha", 0.001},
+            {"seq_aux", true},
             {"num_nextn_predict_layers", 1},
             {"auto_map", {{"AutoModelForCausalLM", "modeling_deepseek.DeepseekV3ForCausalLM"}}}});
 

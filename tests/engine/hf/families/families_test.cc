@@ -269,6 +269,8 @@ TEST(Families, Gemma4sLayersHaveInputsOfTheirOwn) {
   };
   refused({{"hidden_size_per_layer_input", 6}, {"vocab_size_per_layer_input", 130}},
           "vocab_size_per_layer_input", "130 is less than vocab_size = 131");
+  refused({{"hidden_size_per_layer_input", 6}, {"vocab_size_per_layer_input", 1 << 23}},
+          "vocab_size_per_layer_input", "4194304");
   refused({{"hidden_size_per_layer_input", -1}}, "hidden_size_per_layer_input");
   refused({{"hidden_size_per_layer_input", 1 << 20}}, "hidden_size_per_layer_input", "together");
   refused({{"hidden_size_per_layer_input", 6},
