@@ -1,4 +1,5 @@
-// Sums: of a bias' gradient over rows, and of a whole tile in FP64.
+// Sums: of a bias' gradient over rows, of a whole tile in FP64, and of two matrices. Beside them,
+// the product of many elements and one.
 #include <algorithm>
 
 #include "engine/device/cuda/kernels/launchers.h"
@@ -132,6 +133,72 @@ int SumOf(const Queue& queue, const float* x, int64_t n, double* sum, void* scra
                 static_cast<const double*>(partial), blocks, sum);
 }
 
+// A thread adds a pack of a row, which has `packs` of them.
+template <typename A, typename B, typename Y, int kCount>
+__global__ void __launch_bounds__(kThreads) AddKernel(AddArgs args, uint32_t packs, uint32_t all) {
+  const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
+  if (thread >= all) return;
+  const int64_t row = thread / packs, i = static_cast<int64_t>(thread % packs) * kCount;
+  float sum[kCount];
+  Load(static_cast<const A*>(args.a.data) + row * args.a.stride + i, sum);
+  if (args.b.data != nullptr) {
+    float addend[kCount];
+    Load(static_cast<const B*>(args.b.data) + row * args.b.stride + i, addend);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) sum[j] += addend[j];
+  }
+  Store(sum, static_cast<Y*>(args.y) + row * args.y_stride + i);
+}
+
+// Packs have four elements, which are 16 bytes of FP32 or 8 of BF16.
+template <typename A, typename B, typename Y>
+int AddOf(const Queue& queue, const AddArgs& args) {
+  constexpr int kCount = 4;
+  const auto bytes = [](DType dtype, int64_t elements) { return elements * DTypeBytes(dtype); };
+  const bool packs =
+      args.width % kCount == 0 &&
+      MovesPacks(queue, {args.a.data, args.b.data, args.y},
+                 {bytes(args.a.dtype, args.a.stride), bytes(args.b.dtype, args.b.stride),
+                  bytes(args.y_dtype, args.y_stride)});
+  const int64_t row = packs ? args.width / kCount : args.width, all = args.rows * row;
+  if (all == 0) return 0;
+  if (all > kThreadsMax) return kInvalidValue;
+  return Launch(packs ? AddKernel<A, B, Y, kCount> : AddKernel<A, B, Y, 1>,
+                Grid(CeilDiv(all, kThreads)), kThreads, 0, queue, args, static_cast<uint32_t>(row),
+                static_cast<uint32_t>(all));
+}
+template <typename A, typename B>
+int AddInto(const Queue& queue, const AddArgs& args) {
+  return args.y_dtype == DType::kF32 ? AddOf<A, B, float>(queue, args)
+                                     : AddOf<A, B, Bf16>(queue, args);
+}
+template <typename A>
+int AddTo(const Queue& queue, const AddArgs& args) {
+  return args.b.dtype == DType::kF32 ? AddInto<A, float>(queue, args)
+                                     : AddInto<A, Bf16>(queue, args);
+}
+
+template <typename T, int kCount>
+__global__ void __launch_bounds__(kThreads) ScaleKernel(T* x, int64_t packs, const T* factor) {
+  const int64_t pack = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (pack >= packs) return;
+  const float scale = ToFloat(*factor);
+  float v[kCount];
+  Load(x + pack * kCount, v);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) v[i] *= scale;
+  Store(v, x + pack * kCount);
+}
+
+template <typename T>
+int ScaleOf(const Queue& queue, T* x, int64_t n, const T* factor) {
+  const bool in_packs = MovesPacks(queue, {x}, {n * int64_t{sizeof(T)}});
+  const int64_t packs = in_packs ? n / kPackCount<T> : n;
+  if (packs == 0) return 0;
+  return Launch(in_packs ? ScaleKernel<T, kPackCount<T>> : ScaleKernel<T, 1>,
+                Grid(CeilDiv(packs, kThreads)), kThreads, 0, queue, x, packs, factor);
+}
+
 }  // namespace
 
 int BiasBackward(const Queue& queue, DType dtype, int64_t rows, int64_t n, const void* dy,
@@ -148,6 +215,16 @@ int SumOfSquares(const Queue& queue, const float* x, int64_t n, double* sum, voi
 
 int Sum(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch) {
   return SumOf<Identity>(queue, x, n, sum, scratch);
+}
+
+int Add(const Queue& queue, const AddArgs& args) {
+  return args.a.dtype == DType::kF32 ? AddTo<float>(queue, args) : AddTo<Bf16>(queue, args);
+}
+
+int Scale(const Queue& queue, DType dtype, void* x, int64_t n, const void* factor) {
+  return dtype == DType::kF32
+             ? ScaleOf(queue, static_cast<float*>(x), n, static_cast<const float*>(factor))
+             : ScaleOf(queue, static_cast<Bf16*>(x), n, static_cast<const Bf16*>(factor));
 }
 
 }  // namespace megatrain::cuda
