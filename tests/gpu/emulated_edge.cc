@@ -1,5 +1,5 @@
 // The edge to CUDA of the emulated programs. MEGATRAIN_EMULATED_FAULTS makes it go wrong, in a list
-// such as "Product=nan,CopyToHost=700!@5,rope=hang":
+// such as "Product=nan,CopyToHost=700!@5,heads=hang":
 //
 //   METHOD=ERROR      a method of CudaApi (and Launch, of any kernel) gives this error; with "!"
 //   all

@@ -114,7 +114,7 @@ cat > "$root/bin/gpu_tests" <<'SCRIPT'
 #!/usr/bin/env bash
 if [[ $* == *IsLikeTheCpus* && ! -e ${TEST_TMPDIR%/*}/once ]]; then
   touch "${TEST_TMPDIR%/*}/once"
-  export MEGATRAIN_EMULATED_FAULTS=rope=crash
+  export MEGATRAIN_EMULATED_FAULTS=heads=crash
 fi
 exec "${0%/*}/gpu_tests_itself" "$@"
 SCRIPT
@@ -129,13 +129,13 @@ seconds=5
 said hang 1 cast=hang check
 has hang 'KernelsSuite.CastToBf16InPlaceRoundsToNearestEven/F32: hung' 'check +plain attention'
 seconds=3
-said bench_hang 1 rope=hang bench
+said bench_hang 1 heads=hang bench
 has bench_hang 'bench +limits +ok' 'bench +7b +hung' 'bench +kernels +hung'
 grep -q 'gpu_bench limits' "$work/bench_hang/results.md" || fail "bench_hang: no limits are kept"
 grep -q 'tokens: qkv | `gpu_bench kernels`' "$work/bench_hang/results.md" || fail "bench_hang: no kernel is kept"
 
 # NaN, and different from run to run, are told as such.
-for fault in Product=nan:NAN: rope=unsteady:"DIFFERENT FROM RUN TO RUN:"; do
+for fault in Product=nan:NAN: heads=unsteady:"DIFFERENT FROM RUN TO RUN:"; do
   (cd "$root/tests/files" && MEGATRAIN_TEST_SIZES=small MEGATRAIN_EMULATED_FAULTS=${fault%%:*} \
     "$root/bin/gpu_tests" --gtest_filter='Gpu/KernelsSuite.MatMulOverManyTiles/*:Gpu/KernelsSuite.Rope/*') \
     > "$work/told" 2>&1 && fail "$fault is not seen"
