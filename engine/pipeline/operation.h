@@ -12,8 +12,8 @@
 #include <variant>
 
 #include "absl/container/inlined_vector.h"
+#include "engine/model/cost/layer_work.h"
 #include "engine/model/layer/activations.h"
-#include "engine/model/work/layer_work.h"
 #include "engine/pipeline/lane.h"
 
 namespace megatrain {

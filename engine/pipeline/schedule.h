@@ -33,7 +33,7 @@
 #include <vector>
 
 #include "engine/device/kernel_args.h"
-#include "engine/model/work/layer_work.h"
+#include "engine/model/cost/layer_work.h"
 #include "engine/pipeline/operation.h"
 
 namespace megatrain {

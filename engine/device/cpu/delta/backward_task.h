@@ -1,4 +1,4 @@
-// What a task of the gated delta rule's gradient works on.
+// BackwardTask: the range and the memory of one task of the gated delta rule's gradient.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
 
@@ -8,7 +8,7 @@
 
 namespace megatrain {
 
-// What the first sweep over a document keeps for the second one, of some value heads.
+// The first sweep over a document keeps u and states of some value heads for the second one.
 struct KeptForBackward {
   float* u(int64_t head) const { return memory + head * head_floats; }  // [tokens, value_stride]
   // The transposed state [value_stride, key_stride] at the start of a chunk, which is not the first
@@ -27,7 +27,7 @@ struct GateSums {
   double a_log = 0, dt_bias = 0;
 };
 
-// What a task works on: a document and the value heads of one key head.
+// A task has one document and the value heads of one key head.
 struct BackwardTask {
   int64_t begin = 0, end = 0;
   int64_t key_head = 0;

@@ -90,7 +90,7 @@ HWY_INLINE void ScaleRow(const float* from, float factor, size_t stride, float* 
   for (size_t i = 0; i < stride; i += hn::Lanes(DF())) Store(hn::Mul(by, Load(from + i)), to + i);
 }
 
-// What a key head's value heads share: its normalised rows and their products.
+// The value heads of a key head share its normalised rows and their products.
 struct KeyChunk {
   static size_t FloatsFor(const HeadSizes& sizes) {
     return 3 * kChunk * sizes.key_stride + 2 * kChunk * kChunk + 2 * kChunk;

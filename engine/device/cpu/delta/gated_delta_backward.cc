@@ -336,7 +336,7 @@ HWY_EXPORT(BackwardFloats);
 
 namespace {
 
-// What is kept takes at most this much, or what one key head needs.
+// The memory kept for the second sweep is at most this, or what one key head needs.
 constexpr int64_t kKeptBytesMax = int64_t{256} << 20;
 
 KeptForBackward KeptFor(const GatedDeltaShape& shape) {

@@ -29,7 +29,7 @@ struct Left {
   Left From(size_t i, size_t l) const { return {data + i * row + l * column, row, column}; }
 };
 
-// What a product is added to: each row i of the result times factors[i * step]; null: zeros.
+// A product is added to row i of the result times factors[i * step]; null: to zeros.
 struct Kept {
   const float* factors = nullptr;
   size_t step = 0;

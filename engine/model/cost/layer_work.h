@@ -1,8 +1,8 @@
 // Counts the work of one call of each layer template, in the units for which devices have rates
 // (hardware_rates.h). It mirrors the kernel calls of decoder_layer.cc and language_head.cc and must
 // change with them.
-#ifndef MEGATRAIN_ENGINE_MODEL_WORK_LAYER_WORK_H_
-#define MEGATRAIN_ENGINE_MODEL_WORK_LAYER_WORK_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_COST_LAYER_WORK_H_
+#define MEGATRAIN_ENGINE_MODEL_COST_LAYER_WORK_H_
 
 #include <cstdint>
 
@@ -60,4 +60,4 @@ LayerWork FinishGradientWork(int64_t elements, int64_t element_bytes);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_WORK_LAYER_WORK_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_COST_LAYER_WORK_H_

@@ -1,4 +1,4 @@
-#include "engine/model/work/layer_work.h"
+#include "engine/model/cost/layer_work.h"
 
 #include <string>
 

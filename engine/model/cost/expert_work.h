@@ -1,10 +1,10 @@
 // Counts the work of the functions of expert_half.h and expert_join.h, as layer_work.h does for the
 // other templates. It mirrors the kernel calls of their sources and must change with them. Tokens
 // are taken to choose all experts equally often.
-#ifndef MEGATRAIN_ENGINE_MODEL_WORK_EXPERT_WORK_H_
-#define MEGATRAIN_ENGINE_MODEL_WORK_EXPERT_WORK_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_COST_EXPERT_WORK_H_
+#define MEGATRAIN_ENGINE_MODEL_COST_EXPERT_WORK_H_
 
-#include "engine/model/work/layer_work.h"
+#include "engine/model/cost/layer_work.h"
 
 namespace megatrain {
 
@@ -23,4 +23,4 @@ LayerWork JoinWeightGradientWork(const WorkShape& shape);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_WORK_EXPERT_WORK_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_COST_EXPERT_WORK_H_

@@ -1,4 +1,4 @@
-#include "engine/model/work/expert_work.h"
+#include "engine/model/cost/expert_work.h"
 
 #include <algorithm>
 #include <cmath>
