@@ -80,6 +80,7 @@ std::vector<Operand> RunOnce(KernelsUnderTest& device, const Operands& operands,
     pointers.push_back(device.Allocate(bytes));
     device.CopyIn(pointers.back(), operand.bytes.data(), bytes);
   }
+  device.BeforeRun();
   const absl::Status status = call(device.kernels(), device.stream(), pointers);
   EXPECT_TRUE(status.ok()) << status;
   for (size_t i = 0; i < results.size(); ++i) {

@@ -20,6 +20,8 @@ class KernelsUnderTest {
   virtual ~KernelsUnderTest() = default;
   virtual Kernels& kernels() = 0;
   virtual Stream& stream() = 0;
+  // Called before each of the two runs of a call.
+  virtual void BeforeRun() {}
   // Whether products of BF16 are added up by tensor cores, which cut sums off.
   virtual bool truncates_sums() const { return false; }
   virtual void* Allocate(int64_t bytes) = 0;
