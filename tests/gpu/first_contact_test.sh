@@ -126,8 +126,8 @@ mv "$root/bin/gpu_tests_itself" "$root/bin/gpu_tests"
 
 # What hangs is given up; what was measured before is kept.
 seconds=5
-said hang 1 preference_loss=hang check
-has hang 'KernelsSuite.PreferenceLoss.*: hung' 'check +plain attention'
+said hang 1 delta/causal_conv=hang check
+has hang 'KernelsSuite.CausalConv.*: hung' 'check +plain attention'
 seconds=3
 said bench_hang 1 heads=hang bench
 has bench_hang 'bench +limits +ok' 'bench +7b +hung' 'bench +kernels +hung'
