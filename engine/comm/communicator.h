@@ -1,0 +1,81 @@
+// The operations in which all ranks of a job take part. A rank is a device with its part of the
+// job's state. engine/comm has implementations for threads of one process, for processes (MPI) and
+// for GPUs (NCCL); nothing else of the engine knows which one it uses.
+//
+// Order: each rank calls the same operations with the same sizes in the same order on its
+// communicator. A job's lanes therefore have a communicator each (CommunicatorSet).
+//
+// Reductions add in a fixed order, a tree over the ranks (SumRanks): the result depends on the
+// number of ranks alone, and is the same to the bit for every implementation.
+//
+// Errors: after the first error of an operation, its own or a peer's, every operation of every rank
+// returns the first cause. An operation that waits for a peer longer than the deadline returns
+// DeadlineExceeded, with the ranks that did not come.
+//
+// Thread safety: one thread calls the operations of a communicator. Abort may be called from any.
+#ifndef MEGATRAIN_ENGINE_COMM_COMMUNICATOR_H_
+#define MEGATRAIN_ENGINE_COMM_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/device/device.h"
+
+namespace megatrain {
+
+// The bytes that a rank has sent to others.
+struct Traffic {
+  int64_t gathered_bytes = 0;  // by AllGather and Broadcast
+  int64_t reduced_bytes = 0;   // by ReduceScatter
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+
+  // Operations on memory of the rank's device. They are queued on `stream`, as kernels are; on the
+  // cpu device they are done on return. `cuts` has ranks() + 1 ascending numbers: part r of `data`
+  // is [cuts[r], cuts[r + 1]), and may be empty.
+  //
+  // Fills the other ranks' parts, in bytes, from those ranks. Part rank() is given.
+  virtual absl::Status AllGather(Stream& stream, void* data, absl::Span<const int64_t> cuts) = 0;
+  // Replaces part rank(), in elements, by the sum over all ranks. The other parts are undefined
+  // afterwards.
+  virtual absl::Status ReduceScatter(Stream& stream, float* data,
+                                     absl::Span<const int64_t> cuts) = 0;
+
+  // Operations on host memory, which return when they are done.
+  //
+  // Returns the values of all ranks, [ranks][values]. Each rank gives the same number.
+  virtual absl::StatusOr<std::vector<double>> GatherValues(absl::Span<const double> values) = 0;
+  // Fills `bytes` bytes of every rank from those of rank `root`.
+  virtual absl::Status Broadcast(void* data, int64_t bytes, int root) = 0;
+  // Returns once every rank has called it.
+  virtual absl::Status Barrier() = 0;
+
+  // Ends the operations of all ranks with `cause`, unless there was an earlier one.
+  // REQUIRES: !cause.ok().
+  virtual void Abort(const absl::Status& cause) = 0;
+
+  // Returns what this rank has sent so far. May be called between operations.
+  virtual Traffic traffic() const = 0;
+};
+
+// The communicators of a rank: operations on different ones may run at once.
+struct CommunicatorSet {
+  std::unique_ptr<Communicator> weights;    // for the lane that gathers weights
+  std::unique_ptr<Communicator> gradients;  // for the lane that reduces gradients
+  std::unique_ptr<Communicator> values;     // for the host's lane of updates
+  std::unique_ptr<Communicator> control;    // for the thread that runs the loop
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_COMM_COMMUNICATOR_H_
