@@ -70,10 +70,9 @@ class Communicator {
 
 // The communicators of a rank: operations on different ones may run at once.
 struct CommunicatorSet {
-  std::unique_ptr<Communicator> weights;    // for the lane that gathers weights
-  std::unique_ptr<Communicator> gradients;  // for the lane that reduces gradients
-  std::unique_ptr<Communicator> values;     // for the host's lane of updates
-  std::unique_ptr<Communicator> control;    // for the thread that runs the loop
+  std::unique_ptr<Communicator> tiles;    // for the lane that gathers weights and reduces gradients
+  std::unique_ptr<Communicator> values;   // for the lane that updates on the host
+  std::unique_ptr<Communicator> control;  // for the thread that runs the loop
 };
 
 }  // namespace megatrain
