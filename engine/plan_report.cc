@@ -20,7 +20,11 @@ Json ToJson(const PredictedStep& predicted) {
       {"tokens_per_second", predicted.tokens_per_second},
       {"bound_by", predicted.bound_by},
       {"lane_busy_seconds",
-       {{"h2d", busy.h2d}, {"compute", busy.compute}, {"d2h", busy.d2h}, {"update", busy.update}}}};
+       {{"h2d", busy.h2d},
+        {"compute", busy.compute},
+        {"d2h", busy.d2h},
+        {"update", busy.update},
+        {"collective", busy.collective}}}};
 }
 
 void AddChoice(const PlanChoice& choice, Json* json) {

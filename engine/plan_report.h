@@ -17,8 +17,8 @@ struct PredictedStep {
   double step_seconds = 0;        // 0 if there is no prediction
   double tokens_per_second = 0;   // for sequences without padding
   LaneSeconds lane_busy_seconds;  // without io and device_update, which stay 0
-  // The busiest of the lanes "h2d", "compute", "d2h" and "update". Device updates and io are not
-  // compared.
+  // The busiest of the lanes "h2d", "compute", "d2h", "update" and "collective". Device updates and
+  // io are not compared.
   std::string bound_by;
 };
 

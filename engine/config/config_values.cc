@@ -64,6 +64,19 @@ ConfigValue Whole(int64_t* field, int64_t min, int64_t max, const std::string& z
   return value;
 }
 
+ConfigValue WholeOr(const std::string& word, int64_t* field, int64_t min, int64_t max) {
+  ConfigValue value = Whole(field, min, max);
+  absl::StrAppend(&value.expects, ", or ", word);
+  value.schema = {{"anyOf", {{{"const", word}}, value.schema}}};
+  value.read = [=, number = value.read](const YamlNode& node) -> std::optional<ValueError> {
+    if (node.kind != YamlNode::Kind::kScalar || node.scalar != word) return number(node);
+    *field = 0;
+    return std::nullopt;
+  };
+  value.text = [=] { return *field == 0 ? Json(word).dump() : absl::StrCat(*field); };
+  return value;
+}
+
 ConfigValue Whole(uint64_t* field) {
   constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
   ConfigValue value;

@@ -26,6 +26,9 @@ ConfigValue Whole(int64_t* field, int64_t min, int64_t max = std::numeric_limits
                   const std::string& zero = "");
 ConfigValue Whole(uint64_t* field);
 
+// The same, or `word`, which is read as 0. REQUIRES: min > 0.
+ConfigValue WholeOr(const std::string& word, int64_t* field, int64_t min, int64_t max);
+
 struct NumberRange {
   double min = 0;
   double max = 0;

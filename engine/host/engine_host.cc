@@ -169,7 +169,7 @@ absl::StatusOr<std::shared_ptr<const Session>> EngineHost::OpenSession(
   if (session_ == nullptr || !(session_->settings == settings)) {
     MT_ASSIGN_OR_RETURN(session_, megatrain::OpenSession(settings, device_.gpu));
   }
-  if (const absl::Status status = session_->device->CheckAttention(engine.attention);
+  if (const absl::Status status = session_->first().device->CheckAttention(engine.attention);
       !status.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("engine.attention: library: ", status.message(), "; write auto or own"));

@@ -32,6 +32,9 @@ struct HardwareRates {
   // cpu device.
   double h2d_beside_d2h_bytes_per_second = 0;
   double d2h_beside_h2d_bytes_per_second = 0;
+  // Copies from other devices to one, while it sends as much; 0 if it is not known, and then that of
+  // the link is taken.
+  double collective_bytes_per_second = 0;
   double launch_seconds = 0;  // time from one short kernel to the next; 0 on the cpu device
   int threads = 0;            // threads used for the measurement
   // The device's kernels, the optimizer and the copies compete for the same processors.
@@ -54,6 +57,7 @@ inline constexpr double kUpdateShareOfHostMemory = 0.97;
 //   attention_forward   TFLOP/s
 //   attention_backward  TFLOP/s
 //   memory              TB/s of the device's memory, read and written
+//   collective          GB/s that each of several devices receives from the others
 //   launch              microseconds from one short kernel to the next
 // 1 GB is 1e9 bytes. Rates that depend on the precision are set for both. Returns InvalidArgument
 // for another name or a value that is not above 0; `*rates` is then unchanged. SetRates applies

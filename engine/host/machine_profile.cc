@@ -25,6 +25,11 @@ constexpr double kBothWays = 0.8;
 // One direction of a link of 16 lanes, which has 64 and 32 GB/s on paper.
 constexpr double kPcie5 = 55e9;
 constexpr double kPcie4 = 25e9;
+// One direction between devices, of 450 GB/s (NVLink 4) and 300 GB/s (NVLink 3) on paper, of which
+// collectives of large messages reach about 80%. Cards without it go through the host's memory.
+constexpr double kNvlink4 = 360e9;
+constexpr double kNvlink3 = 240e9;
+constexpr double kThroughHost = kPcie4 / 2;
 
 struct Sheet {
   const char* name;
@@ -37,17 +42,18 @@ struct Sheet {
   const char* link;
   double h2d_bytes_per_second;
   double d2h_bytes_per_second;
+  double collective_bytes_per_second;
   // The host it is usually found in: its memory's channels together, and processors.
   double host_gigabytes_per_second;
   int threads;
 };
 
 constexpr Sheet kSheets[] = {
-    {"h200", "NVIDIA H200 SXM", 139, 989, 67, 4.8, "PCIe 5.0 x16", kPcie5, kPcie5, 460, 96},
-    {"h100", "NVIDIA H100 SXM 80 GB", 78, 989, 67, 3.35, "PCIe 5.0 x16", kPcie5, kPcie5, 460, 96},
-    {"gh200", "NVIDIA GH200 96 GB", 94, 989, 67, 4.0, "NVLink-C2C", 350e9, 300e9, 500, 72},
-    {"a100", "NVIDIA A100 SXM 80 GB", 78, 312, 19.5, 2.0, "PCIe 4.0 x16", kPcie4, kPcie4, 200, 64},
-    {"rtx4090", "NVIDIA RTX 4090", 22, 165, 82, 1.0, "PCIe 4.0 x16", kPcie4, kPcie4, 90, 32},
+    {"h200", "NVIDIA H200 SXM", 139, 989, 67, 4.8, "PCIe 5.0 x16", kPcie5, kPcie5, kNvlink4, 460, 96},
+    {"h100", "NVIDIA H100 SXM 80 GB", 78, 989, 67, 3.35, "PCIe 5.0 x16", kPcie5, kPcie5, kNvlink4, 460, 96},
+    {"gh200", "NVIDIA GH200 96 GB", 94, 989, 67, 4.0, "NVLink-C2C", 350e9, 300e9, kNvlink4, 500, 72},
+    {"a100", "NVIDIA A100 SXM 80 GB", 78, 312, 19.5, 2.0, "PCIe 4.0 x16", kPcie4, kPcie4, kNvlink3, 200, 64},
+    {"rtx4090", "NVIDIA RTX 4090", 22, 165, 82, 1.0, "PCIe 4.0 x16", kPcie4, kPcie4, kThroughHost, 90, 32},
 };
 
 MachineProfile FromSheet(const Sheet& sheet) {
@@ -72,6 +78,7 @@ MachineProfile FromSheet(const Sheet& sheet) {
   profile.rates.d2h_bytes_per_second = sheet.d2h_bytes_per_second;
   profile.rates.h2d_beside_d2h_bytes_per_second = kBothWays * sheet.h2d_bytes_per_second;
   profile.rates.d2h_beside_h2d_bytes_per_second = kBothWays * sheet.d2h_bytes_per_second;
+  profile.rates.collective_bytes_per_second = sheet.collective_bytes_per_second;
   profile.rates.launch_seconds = kLaunchSeconds;
   profile.rates.threads = sheet.threads;
   return profile;

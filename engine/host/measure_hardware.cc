@@ -108,7 +108,7 @@ class Bench {
   Bench(const Session& session, const MeasurementSizes& sizes)
       : session_(session),
         s_(sizes),
-        device_(*session.device),
+        device_(*session.first().device),
         device_is_host_(session.settings.device == kCpuDeviceId) {}
 
   absl::Status TakeHost() {
@@ -263,7 +263,7 @@ class Bench {
     const Tile tile = MakeTile(&layout, dtype, state_.data());
     AdamWStep step;
     step.learning_rate = 1e-3;
-    AdamWUpdater& updater = *session_.updater;
+    AdamWUpdater& updater = *session_.first().updater;
     const auto update = [&] {
       updater.Update(step, gradient_.data(), DType::kF32, tile, {ElementRange{0, layout.elements}},
                      pool_->nodes());

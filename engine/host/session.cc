@@ -26,6 +26,7 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
   MT_RETURN_IF_ERROR(CheckJobDevice(engine.device, host_device));
   SessionSettings settings;
   settings.device = host_device;
+  settings.devices = static_cast<int>(std::max<int64_t>(1, engine.devices));
   if (host_device != kCpuDeviceId) {
     if (engine.link_gigabytes_per_second > 0) return OfTheCpuAlone("link_gigabytes_per_second");
     if (engine.update_threads > 0) return OfTheCpuAlone("update_threads");
@@ -47,23 +48,32 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
 
 absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings,
                                                            std::shared_ptr<Device> gpu) {
+  if (gpu != nullptr && settings.devices > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("engine.devices: ", settings.devices,
+                     " GPUs in one job are not supported yet, only several parts of the cpu; use 1"));
+  }
   auto session = std::make_shared<Session>();
   session->settings = settings;
-  const int update = settings.update_threads;
-  // With a GPU the threads have the optimizer alone, which wants memory: each keeps to its
-  // processor, and so to what is near to that.
-  session->compute_pool = std::make_unique<ThreadPool>(
-      settings.threads - update, gpu != nullptr ? AllowedProcessors() : std::vector<Processor>());
-  if (update > 0) session->own_update_pool = std::make_unique<ThreadPool>(update);
-  session->updater = std::make_unique<AdamWUpdater>(update > 0 ? session->own_update_pool.get()
-                                                               : session->compute_pool.get());
-  if (gpu != nullptr) {
-    session->device = std::move(gpu);
-    return session;
+  const int update = settings.rank_update_threads();
+  for (int i = 0; i < settings.devices; ++i) {
+    SessionRank& rank = session->ranks.emplace_back();
+    // With a GPU the threads have the optimizer alone, which wants memory: each keeps to its
+    // processor, and so to what is near to that.
+    rank.compute_pool = std::make_unique<ThreadPool>(
+        settings.rank_threads() - update,
+        gpu != nullptr ? AllowedProcessors() : std::vector<Processor>());
+    if (update > 0) rank.own_update_pool = std::make_unique<ThreadPool>(update);
+    rank.updater = std::make_unique<AdamWUpdater>(update > 0 ? rank.own_update_pool.get()
+                                                             : rank.compute_pool.get());
+    if (gpu != nullptr) {
+      rank.device = gpu;
+      continue;
+    }
+    CpuDeviceOptions options;
+    options.link_gigabytes_per_second = settings.link_gigabytes_per_second;
+    rank.device = CreateCpuDevice(rank.compute_pool.get(), options);
   }
-  CpuDeviceOptions options;
-  options.link_gigabytes_per_second = settings.link_gigabytes_per_second;
-  session->device = CreateCpuDevice(session->compute_pool.get(), options);
   return session;
 }
 

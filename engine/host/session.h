@@ -2,8 +2,10 @@
 #ifndef MEGATRAIN_ENGINE_HOST_SESSION_H_
 #define MEGATRAIN_ENGINE_HOST_SESSION_H_
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,21 +19,36 @@ namespace megatrain {
 
 struct SessionSettings {
   std::string device = kCpuDeviceId;
+  int devices = 1;         // of that kind; the cpu is divided into so many
   int threads = 1;         // all threads, including update_threads
   int update_threads = 0;  // threads for the optimizer alone; 0 if it shares the others
   double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
 
+  // Return the threads of each device.
+  int rank_threads() const { return std::max(update_threads > 0 ? 2 : 1, threads / devices); }
+  int rank_update_threads() const {
+    return update_threads > 0 ? std::max(1, update_threads / devices) : 0;
+  }
+
   friend bool operator==(const SessionSettings&, const SessionSettings&) = default;
 };
 
-struct Session {
-  SessionSettings settings;
+// A device and its share of the threads.
+struct SessionRank {
   std::unique_ptr<ThreadPool> compute_pool;
   std::unique_ptr<ThreadPool> own_update_pool;  // null if the optimizer uses compute_pool
   std::shared_ptr<Device> device;               // a cpu device is this session's own
 
   // Runs AdamW on own_update_pool or compute_pool. It stays tuned from one job to the next.
   std::unique_ptr<AdamWUpdater> updater;
+};
+
+struct Session {
+  SessionSettings settings;
+  std::vector<SessionRank> ranks;  // settings.devices of them
+
+  // Returns the rank that also does what is no step's: all of the work if there is one.
+  const SessionRank& first() const { return ranks.front(); }
 };
 
 // Returns the settings of a job's session on a host whose device is `host_device` (a

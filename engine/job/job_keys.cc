@@ -336,6 +336,10 @@ std::vector<ConfigKey> EngineKeys(JobSpec::Engine& engine) {
   return {
       {"engine.device", Text(&engine.device, kDeviceNames, kDevicePattern, IsDeviceName),
        "what computes; auto = the first GPU, else the cpu; or cpu, cuda, cuda:N", kMayChange},
+      {"engine.devices", WholeOr("all", &engine.devices, 1, 1024),
+       "devices of that kind that share each step and one copy of the model's state; all = those of "
+       "the machine",
+       kMayChange},
       {"engine.attention",
        Choice<AttentionChoice>(&engine.attention, {{"auto", AttentionChoice::kAuto},
                                                    {"library", AttentionChoice::kLibrary},

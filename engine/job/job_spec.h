@@ -116,6 +116,7 @@ struct JobSpec {
   } report;
   struct Engine {
     std::string device = "auto";  // auto | cpu | cuda | cuda:N
+    int64_t devices = 1;          // that share each step; 0 = all of that kind
     AttentionChoice attention = AttentionChoice::kAuto;
     int64_t host_memory = 0;     // bytes; 0 = all that is free
     int64_t device_memory = 0;   // bytes; 0 = all that is free

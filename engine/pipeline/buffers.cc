@@ -17,12 +17,13 @@ int64_t AccumulatorElements(const PipelineDimensions& d, int accumulator) {
   return elements;
 }
 
-// Elements of slab `i`: its tile's with a slab a tile, else the largest tile's.
+// Elements of slab `i`: those of its tile's shard with a slab a tile, else of the largest shard. All
+// ranks' are alike.
 int64_t SlabElements(const PipelineDimensions& d, int i) {
-  if (d.shape.slab_per_tile) return d.shape.state_elements(i);
+  if (d.shape.slab_per_tile) return d.shape.shard_elements_max(i);
   int64_t elements = 0;
   for (int tile = 0; tile < d.shape.tiles(); ++tile) {
-    elements = std::max(elements, d.shape.state_elements(tile));
+    elements = std::max(elements, d.shape.shard_elements_max(tile));
   }
   return elements;
 }
@@ -193,10 +194,12 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
 
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d) {
   std::array<int64_t, kHostKinds> bytes = {};
+  int leases = 1;  // of each
   auto add = [&](HostKind kind, int64_t lease) {
-    bytes[static_cast<int>(kind)] += HostPool::LeaseBytes(lease);
+    bytes[static_cast<int>(kind)] += leases * HostPool::LeaseBytes(lease);
   };
   for (int tile = 0; tile < d.shape.tiles(); ++tile) add(HostKind::kTiles, TileBlockBytes(d, tile));
+  leases = d.shape.ranks;
   for (int slot = 0; slot < kStepSlots; ++slot) {
     add(HostKind::kBatches, BatchArrays::Bytes(d) + SumsBytes(d));
   }
@@ -213,12 +216,17 @@ std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d) {
   return bytes;
 }
 
-absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool) {
-  HostBuffers b;
+absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d, HostPool& pool) {
+  std::vector<HostLease> tiles;
   for (int tile = 0; tile < d.shape.tiles(); ++tile) {
     MT_ASSIGN_OR_RETURN(HostLease lease, pool.Lease(HostKind::kTiles, TileBlockBytes(d, tile)));
-    b.tiles.push_back(std::move(lease));
+    tiles.push_back(std::move(lease));
   }
+  return tiles;
+}
+
+absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool) {
+  HostBuffers b;
   if (d.training) {
     for (int i = 0; i < d.shape.gradient_slabs; ++i) {
       MT_ASSIGN_OR_RETURN(HostLease lease, pool.Lease(HostKind::kGradientSlabs,

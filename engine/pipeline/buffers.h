@@ -154,8 +154,8 @@ struct DeviceBuffers {
 absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                                                    const KernelSizes& sizes, DeviceArena& arena);
 
+// The buffers of a rank beside the tiles.
 struct HostBuffers {
-  std::vector<HostLease> tiles;
   std::vector<HostLease> slabs;
   // One for each stage that the backward pass reaches: [sweep][micro_batch_tokens, hidden]. Empty
   // if the stash is on the device.
@@ -169,10 +169,13 @@ struct HostBuffers {
   std::array<int32_t*, kStepSlots> update_flags = {};  // [tiles], set by device updates
 };
 
-// Returns the bytes of the pool that LeaseHostBuffers takes, by HostKind.
+// Returns the bytes of the pool that LeaseTiles takes, and LeaseHostBuffers for all ranks, by
+// HostKind.
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d);
-// Leases all buffers from `pool`, which must outlive the result. Returns ResourceExhausted if there
-// is no room; nothing is leased then.
+// Lease the tiles' blocks, which all ranks share, and the other buffers of one rank from `pool`,
+// which must outlive the result. Return ResourceExhausted if there is no room; nothing is leased
+// then.
+absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d, HostPool& pool);
 absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool);
 
 }  // namespace megatrain

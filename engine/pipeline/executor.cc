@@ -24,6 +24,8 @@ double& BusyOf(LaneSeconds& busy, int lane) {
     case Lane::kDeviceUpdate0:
     case Lane::kDeviceUpdate1:
       return busy.device_update;
+    case Lane::kCollective:
+      return busy.collective;
     case Lane::kUpdate:
       return busy.update;
     case Lane::kIo:

@@ -175,8 +175,19 @@ struct EmbedBackwardOp {
   Resource hidden_gradient;  // kHiddenGradient or kHidden
   bool first;
 };
-struct FinishGradientOp {  // sum of squares; BF16 rounding
+struct FinishGradientOp {  // of the rank's elements: sum of squares; BF16 rounding
   static constexpr char kName[] = "finish gradient";
+  int tile, accumulator;
+};
+
+// --- Lane collective, of several ranks.
+
+struct GatherWeightsOp {  // the rank's elements of a weight buffer -> all of them that have state
+  static constexpr char kName[] = "gather weights";
+  int tile, weight_buffer;
+};
+struct ReduceGradientOp {  // accumulator -> the rank's elements of the sum over all ranks
+  static constexpr char kName[] = "reduce gradient";
   int tile, accumulator;
 };
 
@@ -208,6 +219,10 @@ struct StoreLossesOp {
 
 // --- Lane update.
 
+struct ShareResultsOp {  // replaces the losses or norms of a rank by those of all ranks
+  static constexpr char kName[] = "share results";
+  bool losses, norms;
+};
 struct CheckLossesOp {  // fails if a loss is not finite, before any update
   static constexpr char kName[] = "check losses";
 };
@@ -259,9 +274,9 @@ using AnyOp =
     std::variant<UploadBatchOp, LoadTileOp, LoadStashOp, LoadPartialOp, LoadHiddenGradientOp,
                  EmbedForwardOp, LayerForwardOp, RouteOp, ExpertsForwardOp, ExpertsBackwardOp,
                  RouterBackwardOp, JoinForwardOp, JoinBackwardOp, HeadOp, HeadLossOp, HeadLogitsOp,
-                 LayerBackwardOp, EmbedBackwardOp, FinishGradientOp, StoreStashOp, StoreNormOp,
+                 LayerBackwardOp, EmbedBackwardOp, FinishGradientOp, GatherWeightsOp, ReduceGradientOp, StoreStashOp, StoreNormOp,
                  StoreGradientOp, StorePartialOp, StoreHiddenGradientOp, StoreLossesOp,
-                 CheckLossesOp, ClipOp, UpdateRowsOp, UpdateTileOp, CheckUpdatesOp,
+                 ShareResultsOp, CheckLossesOp, ClipOp, UpdateRowsOp, UpdateTileOp, CheckUpdatesOp,
                  BeginDeviceUpdateOp, DeviceUpdateOp, EndDeviceUpdateOp, SaveTileOp,
                  FinishCheckpointOp>;
 

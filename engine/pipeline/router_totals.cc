@@ -1,12 +1,14 @@
 #include "engine/pipeline/router_totals.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 namespace megatrain {
 
 RouterTotals::RouterTotals(const ModelLayout& layout,
-                           const std::vector<int64_t>& micro_batch_tokens) {
+                           const std::vector<int64_t>& micro_batch_tokens, int64_t step_tokens)
+    : tokens_(static_cast<double>(step_tokens)) {
   const size_t most = static_cast<size_t>(MostExperts(layout.model));
   if (most == 0) return;
   for (const Stage& stage : layout.stages) {
@@ -17,7 +19,6 @@ RouterTotals::RouterTotals(const ModelLayout& layout,
   }
   for (const int64_t tokens : micro_batch_tokens) {
     micro_batches_.push_back({static_cast<double>(tokens), 0.0, std::vector<double>(most), {}});
-    tokens_ += static_cast<double>(tokens);
   }
 }
 
@@ -44,6 +45,15 @@ std::vector<float> RouterTotals::AuxiliaryGradient(int micro_batch, double coeff
                                      m.chosen[e] / pooled / pooled);
   }
   return gradient;
+}
+
+void RouterTotals::Append(const RouterTotals& next) {
+  micro_batches_.insert(micro_batches_.end(), next.micro_batches_.begin(),
+                        next.micro_batches_.end());
+  for (size_t stage = 0; stage < chosen_.size(); ++stage) {
+    std::transform(chosen_[stage].begin(), chosen_[stage].end(), next.chosen_[stage].begin(),
+                   chosen_[stage].begin(), std::plus<>());
+  }
 }
 
 RouterReport RouterTotals::Report() const {

@@ -22,8 +22,9 @@ namespace megatrain {
 class RouterTotals {
  public:
   RouterTotals() = default;
-  // For a step over micro-batches of these numbers of tokens.
-  RouterTotals(const ModelLayout& layout, const std::vector<int64_t>& micro_batch_tokens);
+  // For a step of `step_tokens` tokens, of which a rank has micro-batches of these numbers.
+  RouterTotals(const ModelLayout& layout, const std::vector<int64_t>& micro_batch_tokens,
+               int64_t step_tokens);
 
   // Adds the routing of a micro-batch in a stage; of one micro-batch the stages in their order.
   // `offsets` are those of SortAssignmentsArgs and may be followed by more, `entropy` the sum over
@@ -35,7 +36,10 @@ class RouterTotals {
   // the micro-batch in any layer, [experts]. REQUIRES: all stages were added for this micro-batch.
   std::vector<float> AuxiliaryGradient(int micro_batch, double coefficient) const;
 
-  // REQUIRES: all stages and micro-batches were added.
+  // Appends the micro-batches of the next rank.
+  void Append(const RouterTotals& next);
+
+  // REQUIRES: all stages and micro-batches of the step were added.
   RouterReport Report() const;
 
  private:

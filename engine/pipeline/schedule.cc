@@ -9,7 +9,7 @@ Schedule BuildCheckpoint(const PipelineShape& shape) {
     const int tile = shape.clipping ? i : shape.tiles() - 1 - i;
     Op& op = schedule.ops.emplace_back(SaveTileOp{tile}, Lane::kIo);
     op.bytes =
-        shape.state_elements(tile) * kStateElementBytes +
+        shape.shard_elements(tile) * kStateElementBytes +
         (shape.tile_elements[tile] - shape.state_elements(tile)) * shape.weight_element_bytes;
     op.reads = {{ResourceKind::kTileWeights, tile}, {ResourceKind::kTileMoments, tile}};
     if (shape.updates_on_device(tile)) {

@@ -22,6 +22,10 @@
 // - A tied embedding and head are one tile. Its accumulator stays on the device from the head's
 //   backward to the embedding's. The tile is loaded for the head. It is also loaded for the
 //   embedding's forward, unless that can read host memory (embedding_from_host).
+// - Several ranks (devices) train one model together: each computes its micro-batches and updates
+//   its shard, an even part of every tile. It loads its shard and gathers the others' from their
+//   devices; it adds its gradient to theirs and keeps the sum of its shard. All ranks have the same
+//   operations in the same order on the lane collective, whatever their micro-batches are.
 // - Steps go on during a checkpoint. The io lane writes a tile between two of its updates, and the
 //   later update waits for the write. For an evaluation the trainer first waits for all steps.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
@@ -98,6 +102,8 @@ struct StageShape {
 
 // The model's shape and the plan's decisions as plain numbers, from which schedules are built.
 struct PipelineShape {
+  int ranks = 1;  // that share a step
+  int rank = 0;   // whose schedule this is
   std::vector<StageShape> stages;
   bool tied = false;  // tile 0 is embedding and head; else the last tile is the head
   std::vector<int64_t> tile_elements;
@@ -115,14 +121,16 @@ struct PipelineShape {
   int gradient_slabs = 4;
   bool clipping = true;
   bool stash_on_host = false;
-  int sweep_micro_batches = 1;  // micro-batches a sweep at most
+  // Micro-batches a sweep at most. Several ranks have one sweep, as partial sums would take a slab
+  // of a whole tile on each.
+  int sweep_micro_batches = 1;
   // Pairs (stage without experts, micro-batch in the sweep), counted from the last stage back: the
   // first `kept_everything` keep all, those up to `kept` recompute the cheap pieces, the rest
   // recompute the stage. Experts keep nothing.
   int kept_everything = 0;
   int kept = 0;
   // AdamW runs on the device for the last `device_update_parts` of kUpdateParts equal parts of
-  // every tile but the embedding's, in pieces of `device_piece_elements` (a multiple of
+  // the rank's shard of every tile but the embedding's, in pieces of `device_piece_elements` (a multiple of
   // kUpdateAlignment). It runs on the host for the rest. The bits are the same.
   int device_update_parts = 0;
   // Replaces device_update_parts for tile 1 with clipping. Tile 1 has its own number because the
@@ -131,7 +139,8 @@ struct PipelineShape {
   int first_tile_device_parts = 0;
   int64_t device_piece_elements = int64_t{2} << 20;
   // The forward pass reads the embedding's rows from host memory. The embedding's tile is then not
-  // loaded for it, and the rows of the next batch are updated ahead of the others.
+  // loaded for it, and the rows of the next batch are updated ahead of the others. REQUIRES: there
+  // is one rank, since others update rows too.
   bool embedding_from_host = false;
   // The estimated elements of the rows that a batch looks up. Used for predicted durations only.
   int64_t row_elements = 0;
@@ -163,6 +172,22 @@ struct PipelineShape {
   int64_t state_elements(int tile) const {
     return tile_elements[tile] - (stateless_elements.empty() ? 0 : stateless_elements[tile]);
   }
+  // Rank r updates the elements [shard_cut(tile, r), shard_cut(tile, r + 1)). A shard may be empty.
+  int64_t shard_cut(int tile, int r) const {
+    const int64_t elements = state_elements(tile);
+    return r == ranks ? elements : elements * r / ranks / kUpdateAlignment * kUpdateAlignment;
+  }
+  int64_t shard_begin(int tile) const { return shard_cut(tile, rank); }
+  int64_t shard_end(int tile) const { return shard_cut(tile, rank + 1); }
+  int64_t shard_elements(int tile) const { return shard_end(tile) - shard_begin(tile); }
+  // Returns the elements of the tile's largest shard.
+  int64_t shard_elements_max(int tile) const {
+    int64_t elements = 0;
+    for (int r = 0; r < ranks; ++r) {
+      elements = std::max(elements, shard_cut(tile, r + 1) - shard_cut(tile, r));
+    }
+    return elements;
+  }
   bool trains(const StageShape& stage) const {
     for (int tile = stage.tile; tile <= stage.last_tile(); ++tile) {
       if (state_elements(tile) > 0) return true;
@@ -187,13 +212,13 @@ struct PipelineShape {
     if (tile == 0) return 0;
     return tile == 1 && clipping ? first_tile_device_parts : device_update_parts;
   }
-  // Returns the number of the tile's first elements that the host updates. The device updates the
-  // others.
-  int64_t host_elements(int tile) const {
-    const int64_t elements = state_elements(tile);
+  // The host updates the elements [shard_begin, host_end) of a tile, the device the rest of the
+  // shard.
+  int64_t host_end(int tile) const {
     const int parts = device_parts(tile);
-    if (parts == 0) return elements;
-    return elements * (kUpdateParts - parts) / kUpdateParts / kUpdateAlignment * kUpdateAlignment;
+    if (parts == 0) return shard_end(tile);
+    return shard_begin(tile) + shard_elements(tile) * (kUpdateParts - parts) / kUpdateParts /
+                                   kUpdateAlignment * kUpdateAlignment;
   }
   // Returns true if tile 1 is updated first, because the next step loads it first.
   bool first_tile_leads() const { return clipping && embedding_from_host; }
@@ -205,9 +230,9 @@ struct PipelineShape {
   // host_cut(tile, i + 1)).
   int host_parts(int tile) const { return tile == 1 && first_tile_leads() ? kFirstTileParts : 1; }
   int64_t host_cut(int tile, int part) const {
-    const int64_t elements = host_elements(tile);
-    if (part == host_parts(tile)) return elements;
-    return elements * part / host_parts(tile) / kUpdateAlignment * kUpdateAlignment;
+    const int64_t begin = shard_begin(tile), elements = host_end(tile) - begin;
+    if (part == host_parts(tile)) return host_end(tile);
+    return begin + elements * part / host_parts(tile) / kUpdateAlignment * kUpdateAlignment;
   }
   // Return indices of resources (kTileWeights, kTileMoments).
   int host_part(int tile, int part) const { return part == 0 ? tile : 2 * tiles() + part; }
@@ -215,7 +240,7 @@ struct PipelineShape {
   Resource host_norm(int step_slot, int tile) const {
     return {ResourceKind::kHostNorm, step_slot * tiles() + tile};
   }
-  bool updates_on_device(int tile) const { return host_elements(tile) < state_elements(tile); }
+  bool updates_on_device(int tile) const { return host_end(tile) < shard_end(tile); }
   bool updates_on_device() const {
     return device_update_parts > 0 || (clipping && first_tile_device_parts > 0);
   }

@@ -36,6 +36,7 @@ void StepBuilder::Head() {
   if (last_sweep()) {
     StoreLosses();
     if (!shape_.clipping) {
+      updates_.ShareResults(/*losses=*/true, /*norms=*/false);
       Add(Lane::kUpdate, CheckLossesOp{}).reads = {{ResourceKind::kHostLosses, slot_}};
     }
   }
@@ -293,9 +294,15 @@ void StepBuilder::EndGradient(int tile, std::optional<int> taken) {
     op.writes = {{ResourceKind::kSlab, tile}};
     return;
   }
+  const int64_t shard = shape_.shard_elements(tile);
+  if (shape_.ranks > 1) {
+    Op& op = Add(Lane::kCollective, ReduceGradientOp{.tile = tile, .accumulator = accumulator});
+    op.bytes = (elements - shard) * int64_t{sizeof(float)};
+    op.writes = {{ResourceKind::kAccumulator, accumulator}};
+  }
   {
     Op& op = Add(Lane::kCompute, FinishGradientOp{.tile = tile, .accumulator = accumulator});
-    op.work = FinishGradientWork(elements, shape_.gradient_element_bytes);
+    op.work = FinishGradientWork(shard, shape_.gradient_element_bytes);
     op.writes = {{ResourceKind::kAccumulator, accumulator}};
   }
   {
@@ -309,7 +316,7 @@ void StepBuilder::EndGradient(int tile, std::optional<int> taken) {
   // The device takes its part of tile 1, and without clipping of every tile, from the accumulator,
   // which nothing else is summed in before that.
   const bool held = shape_.clipping && tile != 1;
-  const int64_t stored = held ? elements : shape_.host_elements(tile);
+  const int64_t stored = held ? shard : shape_.host_end(tile) - shape_.shard_begin(tile);
   if (tile == 1) accumulator_of_first_ = accumulator;
   if (stored > 0) {
     if (!shape_.slab_per_tile) {

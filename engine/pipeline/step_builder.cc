@@ -47,6 +47,8 @@ Schedule StepBuilder::Train() {
       state_.buffer_tile[kBuffer] = 1;
       state_.first_tile_partly = true;
     }
+  } else {
+    updates_.ShareResults(/*losses=*/false, /*norms=*/true);  // for the step's record
   }
   updates_.CheckUpdates();
   return std::move(schedule_);
@@ -61,6 +63,7 @@ Schedule StepBuilder::Evaluate() {
     HeadLoss();
   }
   StoreLosses();
+  updates_.ShareResults(/*losses=*/true, /*norms=*/false);
   return std::move(schedule_);
 }
 
@@ -116,7 +119,8 @@ int StepBuilder::Buffer(int ahead) {
          shape_.host_cut(tile, part + 1));
   }
   if (place.load) {
-    Load(place, shape_.device_part(tile), shape_.host_elements(tile), shape_.state_elements(tile));
+    Load(place, shape_.device_part(tile), shape_.host_end(tile), shape_.shard_end(tile));
+    Gather(place);
   }
   return place.buffer;
 }
@@ -129,6 +133,14 @@ void StepBuilder::Load(const WeightUses::Place& place, int part, int64_t begin, 
   // A part that is loaded beside the device's update does not wait for the update's end.
   op.writes = {place.load ? Resource{ResourceKind::kWeightBuffer, place.buffer}
                           : Resource{ResourceKind::kFirstTile}};
+}
+
+void StepBuilder::Gather(const WeightUses::Place& place) {
+  const int64_t elements = shape_.state_elements(place.tile);
+  if (shape_.ranks == 1 || elements == 0) return;
+  Op& op = Add(Lane::kCollective, GatherWeightsOp{place.tile, place.buffer});
+  op.bytes = (elements - shape_.shard_elements(place.tile)) * shape_.weight_element_bytes;
+  op.writes = {{ResourceKind::kWeightBuffer, place.buffer}};
 }
 
 void StepBuilder::Upload() {

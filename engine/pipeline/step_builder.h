@@ -49,6 +49,8 @@ class StepBuilder {
   void EndUse() { uses_.End(); }
   int Buffer(int ahead);
   void Load(const WeightUses::Place& place, int part, int64_t begin, int64_t end);
+  // Lists what brings the other ranks' elements of the tile.
+  void Gather(const WeightUses::Place& place);
 
   // --- Hidden states.
 

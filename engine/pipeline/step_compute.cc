@@ -210,6 +210,7 @@ absl::Status StepRunner::Do(const HeadLossOp& head, const Op& op, Stream* stream
 }
 
 absl::Status StepRunner::Do(const HeadLogitsOp& head, const Op& op, Stream* stream) {
+  if (states_[op.step_slot].logits == nullptr) return absl::OkStatus();  // another rank's are taken
   LogitsRequest& request = *states_[op.step_slot].logits;
   const size_t micro_batch = static_cast<size_t>(head.micro_batch);
   if (micro_batch >= request.tokens.size()) return absl::OkStatus();
@@ -252,10 +253,11 @@ absl::Status StepRunner::Do(const EmbedBackwardOp& embed, const Op& op, Stream* 
 
 absl::Status StepRunner::Do(const FinishGradientOp& finish, const Op&, Stream* stream) {
   Kernels& kernels = p_.device->kernels();
-  float* const gradient = p_.device_buffers->accumulators[finish.accumulator];
-  const int64_t elements = p_.dimensions->shape.state_elements(finish.tile);
-  MT_RETURN_IF_ERROR(kernels.SumOfSquares(*stream, gradient, elements,
-                                          p_.device_buffers->norms + finish.accumulator));
+  float* const gradient = ShardGradient(finish.tile, finish.accumulator);
+  const int64_t elements = p_.dimensions->shape.shard_elements(finish.tile);
+  double* const square = p_.device_buffers->norms + finish.accumulator;
+  if (elements == 0) return kernels.Zero(*stream, square, sizeof(double));
+  MT_RETURN_IF_ERROR(kernels.SumOfSquares(*stream, gradient, elements, square));
   if (p_.dimensions->gradient_dtype == DType::kBF16) {
     return kernels.CastToBf16InPlace(*stream, gradient, elements);
   }

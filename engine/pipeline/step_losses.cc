@@ -2,10 +2,16 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/base/status.h"
 #include "engine/model/head/language_head.h"
 #include "engine/pipeline/step_runner.h"
 
 namespace megatrain {
+namespace {
+
+constexpr int kLossValues = 5;  // the numbers of a MicroBatchLoss
+
+}  // namespace
 
 void StepRunner::PreparePairs(int slot, const Batch& batch) {
   const PipelineDimensions& d = *p_.dimensions;
@@ -51,29 +57,87 @@ std::vector<double> StepRunner::AnswerLogps(int slot) const {
   return logps;
 }
 
+MicroBatchLoss StepRunner::LossOf(int slot, int micro_batch) const {
+  const PipelineDimensions& d = *p_.dimensions;
+  MicroBatchLoss sums;
+  if (!d.shape.pairs) {
+    sums.loss = reinterpret_cast<const double*>(p_.host_buffers->loss_results[slot])[micro_batch];
+    return sums;
+  }
+  const double* logp =
+      BatchArrays::At(p_.host_buffers->batch[slot].data(), d).reference_logps +
+      2 * micro_batch * d.pairs_max();
+  for (const PreferenceResult& pair : ResultsOf(slot, micro_batch)) {
+    const double chosen = p_.preference.beta * (pair.chosen_logp - logp[0]);
+    const double rejected = p_.preference.beta * (pair.rejected_logp - logp[1]);
+    logp += 2;
+    sums.loss += pair.loss;
+    sums.rewards.chosen += chosen;
+    sums.rewards.rejected += rejected;
+    sums.rewards.preferred += chosen > rejected ? 1 : 0;
+    ++sums.rewards.pairs;
+  }
+  return sums;
+}
+
+void StepRunner::AddLoss(const MicroBatchLoss& of, StepState& state) {
+  state.loss_sum += of.loss;
+  state.rewards.pairs += of.rewards.pairs;
+  state.rewards.chosen += of.rewards.chosen;
+  state.rewards.rejected += of.rewards.rejected;
+  state.rewards.preferred += of.rewards.preferred;
+}
+
 void StepRunner::CollectLoss(int slot) {
+  StepState& state = states_[slot];
+  if (state.shared_losses) return;
+  state.loss_sum = 0;
+  state.rewards = {};
+  for (int m = 0; m < std::ssize(state.micro_batch_tokens); ++m) AddLoss(LossOf(slot, m), state);
+}
+
+// Adds the micro-batches of all ranks in their order, as one rank does that has them all.
+void StepRunner::AddSharedLosses(int slot, absl::Span<const double> values) {
   StepState& state = states_[slot];
   state.loss_sum = 0;
   state.rewards = {};
+  for (size_t i = 0; i < values.size(); i += kLossValues) {
+    AddLoss({values[i],
+             {static_cast<int64_t>(values[i + 1]), values[i + 2], values[i + 3],
+              static_cast<int64_t>(values[i + 4])}},
+            state);
+  }
+  state.shared_losses = true;
+}
+
+absl::Status StepRunner::Do(const ShareResultsOp& share, const Op& op, Stream*) {
   const PipelineDimensions& d = *p_.dimensions;
-  const char* const results = p_.host_buffers->loss_results[slot];
-  for (size_t m = 0; m < state.micro_batch_tokens.size() && !d.shape.pairs; ++m) {
-    state.loss_sum += reinterpret_cast<const double*>(results)[m];
+  const int slot = op.step_slot;
+  double* const norms = p_.host_buffers->norms[slot];
+  const size_t losses = share.losses ? static_cast<size_t>(d.micro_batches) * kLossValues : 0;
+  const size_t tiles = share.norms ? static_cast<size_t>(d.shape.tiles()) : 0;
+  std::vector<double> values(losses + tiles);  // micro-batches that a rank lacks count as 0
+  for (size_t m = 0; share.losses && m < states_[slot].micro_batch_tokens.size(); ++m) {
+    const MicroBatchLoss sums = LossOf(slot, static_cast<int>(m));
+    const double of[kLossValues] = {sums.loss, static_cast<double>(sums.rewards.pairs),
+                                    sums.rewards.chosen, sums.rewards.rejected,
+                                    static_cast<double>(sums.rewards.preferred)};
+    std::copy(std::begin(of), std::end(of), values.begin() + static_cast<int64_t>(m) * kLossValues);
   }
-  const double* reference = BatchArrays::At(p_.host_buffers->batch[slot].data(), d).reference_logps;
-  for (size_t m = 0; m < state.pairs.size(); ++m, reference += 2 * d.pairs_max()) {
-    const double* logp = reference;
-    for (const PreferenceResult& pair : ResultsOf(slot, static_cast<int>(m))) {
-      const double chosen = p_.preference.beta * (pair.chosen_logp - logp[0]);
-      const double rejected = p_.preference.beta * (pair.rejected_logp - logp[1]);
-      logp += 2;
-      state.loss_sum += pair.loss;
-      state.rewards.chosen += chosen;
-      state.rewards.rejected += rejected;
-      state.rewards.preferred += chosen > rejected ? 1 : 0;
-      ++state.rewards.pairs;
-    }
+  for (size_t tile = 0; tile < tiles; ++tile) {
+    values[losses + tile] =
+        d.shape.state_elements(static_cast<int>(tile)) > 0 ? norms[tile] : 0;
   }
+  MT_ASSIGN_OR_RETURN(const std::vector<double> all, p_.value_communicator->GatherValues(values));
+  std::vector<double> all_losses, all_norms(tiles);
+  for (size_t rank = 0; rank * values.size() < all.size(); ++rank) {
+    const auto of_rank = absl::MakeConstSpan(all).subspan(rank * values.size(), values.size());
+    all_losses.insert(all_losses.end(), of_rank.begin(), of_rank.begin() + static_cast<int64_t>(losses));
+    for (size_t tile = 0; tile < tiles; ++tile) all_norms[tile] += of_rank[losses + tile];
+  }
+  if (share.losses) AddSharedLosses(slot, all_losses);
+  std::copy(all_norms.begin(), all_norms.end(), norms);
+  return absl::OkStatus();
 }
 
 }  // namespace megatrain

@@ -46,7 +46,9 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   state.document_starts = batch.document_starts;
   state.caches = !batch.first_rows.empty();
   state.continues = batch.continues;
-  if (d.training) state.router = RouterTotals(*d.layout, batch.micro_batch_tokens);
+  if (d.training) {
+    state.router = RouterTotals(*d.layout, batch.micro_batch_tokens, batch.step_tokens);
+  }
   state.router_gradients.resize(batch.micro_batch_tokens.size());
   int64_t first = 0;  // the micro-batch's first token
   for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
@@ -147,7 +149,10 @@ void* StepRunner::EmbeddingStashData(int micro_batch) const {
 }
 
 absl::Status StepRunner::Run(const Op& op, Stream* stream) {
-  return std::visit([&](const auto& what) { return Do(what, op, stream); }, op.what);
+  const absl::Status status =
+      std::visit([&](const auto& what) { return Do(what, op, stream); }, op.what);
+  if (!status.ok() && p_.failed) p_.failed(status);
+  return status;
 }
 
 // --- Copies.
@@ -186,9 +191,10 @@ absl::Status StepRunner::Do(const StoreNormOp& store, const Op& op, Stream* stre
 
 absl::Status StepRunner::Do(const StoreGradientOp& store, const Op& op, Stream* stream) {
   return p_.device->CopyToHost(*stream, p_.host_buffers->slabs[store.slab].data(),
-                               p_.device_buffers->accumulators[store.accumulator], op.bytes);
+                               ShardGradient(store.tile, store.accumulator), op.bytes);
 }
 
+// There is one rank if there are partial gradients.
 absl::Status StepRunner::Do(const StorePartialOp& store, const Op& op, Stream* stream) {
   return Do(StoreGradientOp{store.tile, store.accumulator, store.slab}, op, stream);
 }
@@ -201,6 +207,28 @@ absl::Status StepRunner::Do(const StoreLossesOp&, const Op& op, Stream* stream) 
 void* StepRunner::BufferAt(int weight_buffer, int64_t element) const {
   return static_cast<char*>(p_.device_buffers->weights[weight_buffer]) +
          element * p_.dimensions->shape.weight_element_bytes;
+}
+
+float* StepRunner::ShardGradient(int tile, int accumulator) const {
+  return p_.device_buffers->accumulators[accumulator] + p_.dimensions->shape.shard_begin(tile);
+}
+
+std::vector<int64_t> StepRunner::ShardCuts(int tile, int64_t element_bytes) const {
+  const PipelineShape& shape = p_.dimensions->shape;
+  std::vector<int64_t> cuts;
+  for (int r = 0; r <= shape.ranks; ++r) cuts.push_back(shape.shard_cut(tile, r) * element_bytes);
+  return cuts;
+}
+
+absl::Status StepRunner::Do(const GatherWeightsOp& gather, const Op&, Stream* stream) {
+  return p_.tile_communicator->AllGather(
+      *stream, p_.device_buffers->weights[gather.weight_buffer],
+      ShardCuts(gather.tile, p_.dimensions->shape.weight_element_bytes));
+}
+
+absl::Status StepRunner::Do(const ReduceGradientOp& reduce, const Op&, Stream* stream) {
+  return p_.tile_communicator->ReduceScatter(
+      *stream, p_.device_buffers->accumulators[reduce.accumulator], ShardCuts(reduce.tile, 1));
 }
 
 absl::Status StepRunner::Do(const LoadTileOp& load, const Op& op, Stream* stream) {

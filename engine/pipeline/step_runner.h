@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/base/mutex.h"
+#include "engine/comm/communicator.h"
 #include "engine/data/sequences/batch.h"
 #include "engine/device/device.h"
 #include "engine/memory/memory_nodes.h"
@@ -59,6 +60,12 @@ struct RewardSums {
   int64_t preferred = 0;  // pairs whose chosen answer has the higher reward
 };
 
+// Sums over the predictions or pairs of a micro-batch.
+struct MicroBatchLoss {
+  double loss = 0;
+  RewardSums rewards;
+};
+
 struct StepState {
   // Set before the schedule is submitted, except adamw.gradient_scale, which ClipOp sets.
   int64_t step = 0;
@@ -70,7 +77,8 @@ struct StepState {
   bool continues = false;  // and attend to what is there (Batch::continues)
   AdamWStep adamw;
   double max_gradient_norm = 0;
-  LogitsRequest* logits = nullptr;   // for HeadLogitsOp; must outlive the step
+  LogitsRequest* logits = nullptr;   // for HeadLogitsOp, which without it gives none; must outlive
+                                     // the step
   double router_auxiliary_loss = 0;  // its coefficient
   std::vector<ElementRange> rows;    // the elements of tile 0 that the batch looks up, ascending
   // Set during the step.
@@ -81,6 +89,7 @@ struct StepState {
   double loss_sum = 0;
   double gradient_norm = 0;
   RewardSums rewards;
+  bool shared_losses = false;  // loss_sum and rewards are those of all ranks
 };
 
 // The objects that a runner works on. They must outlive it.
@@ -94,6 +103,11 @@ struct StepRunnerParts {
   const HostBuffers* host_buffers = nullptr;
   const std::vector<Tile>* tiles = nullptr;
   const MemoryNodes* host_nodes = nullptr;  // the NUMA nodes of the tiles
+  // With several ranks: for the lane collective, and for results on the lane update.
+  Communicator* tile_communicator = nullptr;
+  Communicator* value_communicator = nullptr;
+  // Called on the lane of an operation that fails, with its error; null if nobody must know.
+  std::function<void(const absl::Status& status)> failed;
 };
 
 class StepRunner : public OpRunner {
@@ -124,8 +138,8 @@ class StepRunner : public OpRunner {
   absl::Status Run(const Op& op, Stream* stream) override;
 
   // Set loss_sum, rewards and gradient_norm of the slot's state from what StoreLossesOp and
-  // StoreNormOp copied. Frozen tensors do not count for the norm. REQUIRES: these operations are
-  // done.
+  // StoreNormOp copied, and ShareResultsOp replaced. Frozen tensors do not count for the norm.
+  // REQUIRES: these operations are done.
   void CollectLoss(int slot);
   void CollectNorm(int slot);
 
@@ -151,6 +165,12 @@ class StepRunner : public OpRunner {
   RoutedTokens Routed(int sweep_index) const;
   // Returns the place of an element of the tile in a weight buffer.
   void* BufferAt(int weight_buffer, int64_t element) const;
+  // Returns the place that element 0 of the tile has if a slab holds the shard's elements.
+  const void* SlabOfTile(int slab, int tile) const;
+  // Returns the finished gradient of the rank's shard of the tile.
+  float* ShardGradient(int tile, int accumulator) const;
+  // Returns the bounds of all ranks' shards of a tile, in units of `element_bytes`.
+  std::vector<int64_t> ShardCuts(int tile, int64_t element_bytes) const;
   // Carry out an operation: `what` is op.what, and `stream` is the lane's, null on host lanes.
   absl::Status Do(const UploadBatchOp& what, const Op& op, Stream* stream);
   absl::Status Do(const LoadTileOp& what, const Op& op, Stream* stream);
@@ -171,12 +191,15 @@ class StepRunner : public OpRunner {
   absl::Status Do(const LayerBackwardOp& what, const Op& op, Stream* stream);
   absl::Status Do(const EmbedBackwardOp& what, const Op& op, Stream* stream);
   absl::Status Do(const FinishGradientOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const GatherWeightsOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const ReduceGradientOp& what, const Op& op, Stream* stream);
   absl::Status Do(const StoreStashOp& what, const Op& op, Stream* stream);
   absl::Status Do(const StoreNormOp& what, const Op& op, Stream* stream);
   absl::Status Do(const StoreGradientOp& what, const Op& op, Stream* stream);
   absl::Status Do(const StorePartialOp& what, const Op& op, Stream* stream);
   absl::Status Do(const StoreHiddenGradientOp& what, const Op& op, Stream* stream);
   absl::Status Do(const StoreLossesOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const ShareResultsOp& what, const Op& op, Stream* stream);
   absl::Status Do(const CheckLossesOp& what, const Op& op, Stream* stream);
   absl::Status Do(const ClipOp& what, const Op& op, Stream* stream);
   absl::Status Do(const UpdateRowsOp& what, const Op& op, Stream* stream);
@@ -199,6 +222,10 @@ class StepRunner : public OpRunner {
                             bool weighted, Stream& stream);
   // Returns the results of a micro-batch's pairs on the host.
   absl::Span<const PreferenceResult> ResultsOf(int slot, int micro_batch) const;
+  // Returns the sums over a micro-batch.
+  MicroBatchLoss LossOf(int slot, int micro_batch) const;
+  static void AddLoss(const MicroBatchLoss& of, StepState& state);
+  void AddSharedLosses(int slot, absl::Span<const double> values);
   absl::Status ZeroPadding(int tile, float* gradient, Stream& stream);
   void* StashData(int stage, int sweep_index) const;
   void* EmbeddingStashData(int micro_batch) const;

@@ -121,12 +121,19 @@ absl::Status StepRunner::Do(const UpdateTileOp& update, const Op& op, Stream*) {
   return UpdateOnHost(op.step_slot, update.tile, update.slab, ranges);
 }
 
+// A slab has the shard's elements alone.
+const void* StepRunner::SlabOfTile(int slab, int tile) const {
+  const auto shard = reinterpret_cast<uintptr_t>(p_.host_buffers->slabs[slab].data());
+  const int64_t before = p_.dimensions->shape.shard_begin(tile);
+  return reinterpret_cast<const void*>(
+      shard - static_cast<uintptr_t>(before * DTypeBytes(p_.dimensions->gradient_dtype)));
+}
+
 absl::Status StepRunner::UpdateOnHost(int slot, int tile, int slab,
                                       absl::Span<const ElementRange> ranges) {
   MT_RETURN_IF_ERROR(CheckNorm(slot, tile));
-  if (p_.updater->Update(states_[slot].adamw, p_.host_buffers->slabs[slab].data(),
-                         p_.dimensions->gradient_dtype, (*p_.tiles)[tile], ranges,
-                         *p_.host_nodes)) {
+  if (p_.updater->Update(states_[slot].adamw, SlabOfTile(slab, tile), p_.dimensions->gradient_dtype,
+                         (*p_.tiles)[tile], ranges, *p_.host_nodes)) {
     return absl::OkStatus();
   }
   return NotTrusted(slot, tile);
@@ -165,17 +172,18 @@ absl::Status StepRunner::Do(const DeviceUpdateOp& piece, const Op& op, Stream* s
         *stream, s.device, s.host + piece.begin * s.element_bytes, elements * s.element_bytes));
   }
   const int64_t gradient_bytes = DTypeBytes(gradient_dtype);
-  const int64_t gradient_begin = piece.begin * gradient_bytes;
+  const int64_t first = piece.begin - p_.dimensions->shape.shard_begin(piece.tile);
   const int source = piece.gradient.index;
   const char* gradient = nullptr;  // of element piece.begin
   if (piece.gradient.kind == ResourceKind::kSlab) {
     gradient = static_cast<const char*>(b.update_gradient[lane]);
     MT_RETURN_IF_ERROR(p_.device->CopyToDevice(
         *stream, b.update_gradient[lane],
-        static_cast<const char*>(p_.host_buffers->slabs[source].data()) + gradient_begin,
+        static_cast<const char*>(p_.host_buffers->slabs[source].data()) + first * gradient_bytes,
         elements * gradient_bytes));
   } else {
-    gradient = reinterpret_cast<const char*>(b.accumulators[source]) + gradient_begin;
+    gradient = reinterpret_cast<const char*>(ShardGradient(piece.tile, source)) +
+               first * gradient_bytes;
   }
   AdamWArgs args;
   args.gradient_dtype = gradient_dtype;

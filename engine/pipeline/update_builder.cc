@@ -15,7 +15,17 @@ int64_t UpdateBuilder::RowElements() const {
              : 0;
 }
 
+void UpdateBuilder::ShareResults(bool losses, bool norms) {
+  if (shape_.ranks == 1) return;
+  Op& op = Add(Lane::kUpdate, ShareResultsOp{.losses = losses, .norms = norms});
+  if (losses) op.writes.push_back({ResourceKind::kHostLosses, slot_});
+  for (int tile = 0; norms && tile < shape_.tiles(); ++tile) {
+    if (shape_.state_elements(tile) > 0) op.writes.push_back(shape_.host_norm(slot_, tile));
+  }
+}
+
 void UpdateBuilder::ClipAndUpdate(int first_accumulator, int first_buffer) {
+  ShareResults(/*losses=*/true, /*norms=*/true);
   Op& op = Add(Lane::kUpdate, ClipOp{});
   op.reads = {{ResourceKind::kHostLosses, slot_}};
   for (int tile = 0; tile < shape_.tiles(); ++tile) {
@@ -94,10 +104,10 @@ void UpdateBuilder::UpdateOnDevice(int tile, Resource gradient, std::optional<in
       op.writes.push_back({ResourceKind::kFirstTile});
     }
   }
-  const int64_t first = shape_.host_elements(tile), elements = shape_.state_elements(tile);
-  for (int64_t begin = first; begin < elements; begin += shape_.device_piece_elements) {
+  const int64_t first = shape_.host_end(tile), end = shape_.shard_end(tile);
+  for (int64_t begin = first; begin < end; begin += shape_.device_piece_elements) {
     if (begin > first) next_lane_ = (next_lane_ + 1) % kDeviceUpdateLanes;
-    const int64_t n = std::min(elements - begin, shape_.device_piece_elements);
+    const int64_t n = std::min(end - begin, shape_.device_piece_elements);
     Op& op = Add(DeviceUpdateLane(next_lane_),
                  DeviceUpdateOp{tile, begin, begin + n, gradient, weight_buffer});
     op.bytes = UpdateBytes(n);

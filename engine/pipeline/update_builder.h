@@ -36,6 +36,9 @@ class UpdateBuilder {
   // Appends the update of a tile. `slab` has the gradient for the host's part, and `accumulator`
   // for the device's part. REQUIRES: no clipping; the store of the gradient is appended.
   void UpdateTile(int tile, int slab, int accumulator);
+  // Appends what replaces the losses or the norms of a rank by those of all ranks; nothing for one
+  // rank. REQUIRES: the stores of the losses, or of all gradients, are appended.
+  void ShareResults(bool losses, bool norms);
   // Appends the check of the device's updates. REQUIRES: all updates are appended.
   void CheckUpdates();
 

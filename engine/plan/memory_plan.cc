@@ -121,7 +121,10 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
     d.cache_rows = d.sequence_length;
     d.cache_sequences = std::min<int64_t>(prompts, d.micro_batches);
   }
+  const int ranks = d.shape.ranks;
   d.shape = BaseShape(layout, d.dtype);
+  d.shape.ranks = ranks;
+  if (ranks > 1) d.shape.embedding_from_host = false;
   d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
   d.shape.weight_buffers = static_cast<int>(
       spec.engine.weight_buffers > 0 ? spec.engine.weight_buffers : kWeightBuffersMin);
@@ -168,6 +171,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
       free = std::min(free, budget.host_bytes - budget.pool_bytes - ProcessBytes(d));
     }
     free = std::max<int64_t>(0, free);
+    free /= ranks;
     plan.device_limit = std::min(DeviceBytes(whole, sizes), free / 2);
     // Rather a recomputing job than none: a small device is still given what the smallest choice
     // takes.
@@ -206,7 +210,7 @@ std::string MemoryPlan::Table() const {
   if (host_limit < kUnlimitedBytes) line("host limit", host_limit);
   absl::StrAppend(&out, "device\n");
   for (const Item& item : device) line(item.name, item.bytes);
-  line("device total", device_bytes);
+  line(d.shape.ranks == 1 ? "device total" : "each device's total", device_bytes);
   if (device_limit < kUnlimitedBytes) line("device limit", device_limit);
   if (budget.device_reserve_bytes > 0) {
     line("left free for what is loaded later", budget.device_reserve_bytes);
@@ -216,11 +220,12 @@ std::string MemoryPlan::Table() const {
   if (d.training) {
     const int pairs = d.shape.keeping_stages(d.shape.lowest_stage()) * d.shape.sweep_micro_batches;
     absl::StrAppendFormat(&out,
-                          "micro-batches a step: %d, a sweep: %d; stash on the %s; layers kept "
+                          "%smicro-batches a step: %d, a sweep: %d; stash on the %s; layers kept "
                           "whole: %d of %d, norms recomputed: %d, recomputed: %d (layer "
                           "x micro-batch)\n",
-                          d.micro_batches, d.shape.sweep_micro_batches,
-                          d.shape.stash_on_host ? "host" : "device", d.shape.kept_everything, pairs,
+                          d.shape.ranks == 1 ? ""
+                                             : absl::StrCat(d.shape.ranks, " devices, of each: "),
+                          d.micro_batches, d.shape.sweep_micro_batches, d.shape.stash_on_host ? "host" : "device", d.shape.kept_everything, pairs,
                           d.shape.kept - d.shape.kept_everything, pairs - d.shape.kept);
   }
   if (!fits) absl::StrAppend(&out, "does not fit: ", misfit, "\n");

@@ -32,15 +32,16 @@ int64_t LogitsBytes(const PipelineDimensions& d) {
 // RouterTotals and the gradients of the auxiliary loss, of the steps in flight.
 int64_t RouterBytes(const PipelineDimensions& d) {
   constexpr int64_t kExpertBytes = 2 * sizeof(double) + sizeof(float);
-  return kStepSlots * d.micro_batches * MostExperts(d.layout->model) * kExpertBytes;
+  return kStepSlots * d.shape.ranks * d.micro_batches * MostExperts(d.layout->model) * kExpertBytes;
 }
 
 int64_t MicroBatches(const JobSpec& spec) {
   return (spec.training.global_batch + spec.training.micro_batch - 1) / spec.training.micro_batch;
 }
 
+// Of the whole step, and the parts of several ranks.
 int64_t BatchBytes(const PipelineDimensions& d) {
-  return kBatchesAtOnce * d.micro_batches *
+  return (kBatchesAtOnce + (d.shape.ranks > 1 ? 1 : 0)) * d.shape.ranks * d.micro_batches *
          (kBatchTokenBytes * d.micro_batch_tokens + kPairBytes * d.pairs_max());
 }
 
@@ -54,7 +55,8 @@ int64_t ScheduleBytes(const PipelineDimensions& d) {
   PipelineState state;
   const Schedule schedule = d.training ? BuildTrainingStep(d.shape, micro_batches, state)
                                        : BuildEvaluation(d.shape, micro_batches, state);
-  return (kStepSlots + 1) * static_cast<int64_t>(schedule.ops.size()) * kQueuedOperationBytes;
+  return d.shape.ranks * (kStepSlots + 1) * static_cast<int64_t>(schedule.ops.size()) *
+         kQueuedOperationBytes;
 }
 
 }  // namespace
@@ -120,6 +122,21 @@ absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout) {
                      " such sequences are possible"));
   }
   const int64_t micro_batches = MicroBatches(spec);
+  if (spec.engine.devices > micro_batches) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine.devices: ", spec.engine.devices, " devices cannot share a step of ", micro_batches,
+        micro_batches == 1 ? " micro-batch" : " micro-batches", " (training.global_batch ",
+        spec.training.global_batch, ", micro_batch ", spec.training.micro_batch, "); use at most ",
+        micro_batches, ", or a smaller micro_batch"));
+  }
+  if (spec.engine.devices > 1 && spec.engine.micro_batches_per_sweep > 0 &&
+      spec.engine.micro_batches_per_sweep * spec.engine.devices < micro_batches) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine.micro_batches_per_sweep: ", spec.engine.micro_batches_per_sweep,
+        " makes several sweeps of the ", (micro_batches + spec.engine.devices - 1) /
+        spec.engine.devices, " micro-batches that each of ", spec.engine.devices,
+        " devices has a step; several devices take one sweep, so leave it 0"));
+  }
   // All tiles but those of the model's ends.
   const int64_t layers = layout.tile_count() - (layout.model.tied_embeddings ? 1 : 2);
   if (micro_batches > kStepLayerPassesMax / layers) {
@@ -137,7 +154,9 @@ void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes&
               PipelineDimensions& d) {
   d.sequence_length = spec.data.sequence_length;
   d.micro_batch_tokens = spec.training.micro_batch * d.sequence_length;
-  d.micro_batches = static_cast<int>(MicroBatches(spec));
+  d.shape.ranks = static_cast<int>(std::max<int64_t>(1, spec.engine.devices));
+  d.micro_batches =
+      static_cast<int>((MicroBatches(spec) + d.shape.ranks - 1) / d.shape.ranks);
   d.head_chunk_tokens = HeadChunkTokens(layout.model, d.micro_batch_tokens, sizes.HeadChunk());
   d.layer_chunk_tokens = LayerChunkTokens(d.micro_batch_tokens);
 }
@@ -171,7 +190,8 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
   for (const MemoryPlan::Item& item :
        {MemoryPlan::Item{"process",
                          kProgramBytes + LogitsBytes(d) +
-                             sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max)},
+                             d.shape.ranks *
+                                 sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max)},
         MemoryPlan::Item{"batches", BatchBytes(d)}, MemoryPlan::Item{"schedules", ScheduleBytes(d)},
         MemoryPlan::Item{"checkpoint transfers", TransferBytes(d)}}) {
     if (item.bytes == 0) continue;
@@ -180,8 +200,9 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
   }
   plan.host_bytes = plan.pool_bytes + plan.process_bytes;
   if (plan.budget.device_shares_host) {
-    plan.host.push_back({"device's memory", plan.device_bytes});
-    plan.host_bytes += plan.device_bytes;
+    plan.host.push_back({d.shape.ranks == 1 ? "device's memory" : "devices' memory",
+                         d.shape.ranks * plan.device_bytes});
+    plan.host_bytes += d.shape.ranks * plan.device_bytes;
   }
   plan.checkpoint_bytes = d.layout->model.wrapper.carried_bytes;
   for (const TileLayout& tile : d.layout->tiles) {

@@ -31,6 +31,8 @@ double OpSeconds(const Op& op, const HardwareProfile& profile) {
     case Lane::kDeviceUpdate0:
     case Lane::kDeviceUpdate1:
       return link + bytes / profile.device_bytes_per_second;
+    case Lane::kCollective:
+      return bytes / profile.collective_bytes_per_second;
     case Lane::kUpdate:
       return bytes / profile.update_bytes_per_second;
     case Lane::kIo:

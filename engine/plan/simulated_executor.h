@@ -30,6 +30,7 @@ struct HardwareProfile {
   double device_bytes_per_second = 0;
   double launch_seconds = 0;  // may be 0
   double update_bytes_per_second = 0;
+  double collective_bytes_per_second = 0;  // what a rank receives from others
   double disk_bytes_per_second = 0;
   // The update lane uses the threads of the compute lane, so only one of the two runs at a time.
   bool update_shares_compute = false;

@@ -30,7 +30,8 @@ LaneSeconds ToLaneSeconds(const std::array<double, kLanes>& busy) {
           .compute = busy[static_cast<int>(Lane::kCompute)],
           .d2h = busy[static_cast<int>(Lane::kD2H)],
           .update = busy[static_cast<int>(Lane::kUpdate)],
-          .io = busy[static_cast<int>(Lane::kIo)]};
+          .io = busy[static_cast<int>(Lane::kIo)],
+          .collective = busy[static_cast<int>(Lane::kCollective)]};
 }
 
 // The tokens of `micro_batches` micro-batches in sweeps of shape->sweep_micro_batches. If those are
@@ -140,6 +141,9 @@ HardwareProfile ProfileOf(DType dtype, const MachineSpeed& machine) {
   profile.device_bytes_per_second = precision.element_bytes_per_second * compute_part;
   profile.launch_seconds = rates.launch_seconds;
   profile.update_bytes_per_second = precision.update_bytes_per_second * part(threads.update);
+  profile.collective_bytes_per_second = rates.collective_bytes_per_second > 0
+                                            ? rates.collective_bytes_per_second
+                                            : profile.h2d_bytes_per_second;
   profile.disk_bytes_per_second = 1;  // a step writes nothing to disk
   profile.update_shares_compute = rates.device_is_host && resources.update_threads == 0;
   return profile;
@@ -192,10 +196,10 @@ StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& mach
     prediction.step_seconds = std::max(prediction.step_seconds, work / resources.threads);
   }
   const double step_tokens =
-      static_cast<double>(d.micro_batches) * static_cast<double>(d.micro_batch_tokens);
+      static_cast<double>(shape.ranks * d.micro_batches) * static_cast<double>(d.micro_batch_tokens);
   prediction.tokens_per_second = step_tokens / prediction.step_seconds;
   prediction.bound_by = Lane::kCompute;
-  for (const Lane lane : {Lane::kH2D, Lane::kD2H, Lane::kUpdate}) {
+  for (const Lane lane : {Lane::kH2D, Lane::kD2H, Lane::kUpdate, Lane::kCollective}) {
     if (step.busy[static_cast<int>(lane)] > step.busy[static_cast<int>(prediction.bound_by)]) {
       prediction.bound_by = lane;
     }

@@ -12,7 +12,7 @@
 
 namespace megatrain {
 
-// The resources that the job uses.
+// The resources that each rank of the job uses.
 struct StepResources {
   int threads = 1;                       // all threads, including update_threads
   int update_threads = 0;                // for the optimizer alone; 0 if it shares the others
@@ -23,7 +23,7 @@ struct StepPrediction {
   double step_seconds = 0;       // for a step among others, in the steady state
   double tokens_per_second = 0;  // for sequences without padding
   LaneSeconds lane_busy_seconds;
-  // The busiest of kH2D, kCompute, kD2H and kUpdate. Device updates and io are not compared.
+  // The busiest of kH2D, kCompute, kD2H, kUpdate and kCollective. Device updates and io are not compared.
   Lane bound_by = Lane::kCompute;
 };
 

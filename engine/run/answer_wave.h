@@ -18,7 +18,7 @@
 #include "engine/generation/answer.h"
 #include "engine/generation/prompt_encoder.h"
 #include "engine/generation/sampler.h"
-#include "engine/run/trainer.h"
+#include "engine/trainer/trainer.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace megatrain {

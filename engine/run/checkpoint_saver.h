@@ -25,7 +25,7 @@
 #include "engine/hf/hf_format.h"
 #include "engine/run/prepare_run.h"
 #include "engine/run/run_context.h"
-#include "engine/run/trainer.h"
+#include "engine/trainer/trainer.h"
 
 namespace megatrain {
 

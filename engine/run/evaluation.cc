@@ -113,7 +113,7 @@ absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& given
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, host.OpenSession(spec.engine));
   MT_ASSIGN_OR_RETURN(const MemoryBudget budget, host.BudgetNow());
   MT_ASSIGN_OR_RETURN(const MemoryPlan plan,
-                      PlanEvaluation(spec, layout, session->device->kernels(), budget));
+                      PlanEvaluation(spec, layout, session->first().device->kernels(), budget));
   if (!plan.fits) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the evaluation does not fit\n", plan.Table()));
@@ -121,7 +121,7 @@ absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& given
   MT_ASSIGN_OR_RETURN(HostPool* const pool, host.Pool(plan.pool_bytes, nullptr, nullptr));
   MT_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
-      Trainer::Create(spec, plan, session->device.get(), session->updater.get(), pool));
+      Trainer::Create(spec, plan, session->first().device.get(), session->first().updater.get(), pool));
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
     MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
   }

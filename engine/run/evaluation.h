@@ -10,7 +10,7 @@
 #include "engine/data/sequences/dataset.h"
 #include "engine/engine.h"
 #include "engine/job/job_spec.h"
-#include "engine/run/trainer.h"
+#include "engine/trainer/trainer.h"
 
 namespace megatrain {
 

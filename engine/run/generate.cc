@@ -18,7 +18,7 @@
 #include "engine/host/session.h"
 #include "engine/memory/host_pool.h"
 #include "engine/run/answer_wave.h"
-#include "engine/run/trainer.h"
+#include "engine/trainer/trainer.h"
 #include "engine/tokenizer/open_tokenizer.h"
 
 namespace megatrain {
@@ -112,7 +112,7 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights,
                       HfWeights::Open(path, layout, host.files()));
   MT_ASSIGN_OR_RETURN(const MemoryPlan plan, Plan(host, options, layout, weights->ExactDType(),
-                                                  prompts, session->device->kernels()));
+                                                  prompts, session->first().device->kernels()));
   const int64_t together = plan.dimensions.micro_batches;
   if (sink.say && together < static_cast<int64_t>(prompts.size())) {
     sink.say(absl::StrCat("answers ", together, " of ", prompts.size(),
@@ -121,7 +121,7 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
   MT_ASSIGN_OR_RETURN(HostPool* const pool, host.Pool(plan.pool_bytes, nullptr, nullptr));
   MT_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
-      Trainer::Create(spec, plan, session->device.get(), session->updater.get(), pool));
+      Trainer::Create(spec, plan, session->first().device.get(), session->first().updater.get(), pool));
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
     MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
   }
@@ -133,7 +133,7 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
     MT_ASSIGN_OR_RETURN(
         const std::vector<GeneratedText> answers,
         AnswerWave(
-            *trainer, *session->compute_pool, *tokenizer, settings,
+            *trainer, *session->first().compute_pool, *tokenizer, settings,
             absl::MakeConstSpan(prompts).subspan(done), [] { return absl::OkStatus(); }, piece));
     for (const GeneratedText& answer : answers) {
       if (sink.answer) sink.answer(done, answer);

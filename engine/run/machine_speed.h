@@ -13,8 +13,8 @@ namespace megatrain {
 inline MachineSpeed SpeedOf(const SessionSettings& settings, const HardwareRates& rates) {
   MachineSpeed machine;
   machine.rates = rates;
-  machine.resources.threads = settings.threads;
-  machine.resources.update_threads = settings.update_threads;
+  machine.resources.threads = settings.rank_threads();
+  machine.resources.update_threads = settings.rank_update_threads();
   machine.resources.link_bytes_per_second_max = settings.link_gigabytes_per_second * 1e9;
   return machine;
 }

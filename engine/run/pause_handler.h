@@ -19,7 +19,7 @@
 #include "engine/run/checkpoint_saver.h"
 #include "engine/run/prepare_run.h"
 #include "engine/run/run_context.h"
-#include "engine/run/trainer.h"
+#include "engine/trainer/trainer.h"
 
 namespace megatrain {
 

@@ -15,6 +15,7 @@
 #include "engine/base/status.h"
 #include "engine/checkpoint/concurrent_for.h"
 #include "engine/checkpoint/transfer.h"
+#include "engine/comm/thread_communicator.h"
 #include "engine/hf/carried_tensors.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
@@ -120,7 +121,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   MT_ASSIGN_OR_RETURN(prepared.layout, BuildTrainingLayout(config, spec));
   MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
   const Session& session = *prepared.session;
-  const Kernels& kernels = session.device->kernels();
+  const Kernels& kernels = session.first().device->kernels();
   MT_ASSIGN_OR_RETURN(const MemoryBudget budget, host.BudgetNow());
   // No result depends on what is chosen by time.
   const MachineSpeed machine = SpeedOf(session.settings, host.rates());
@@ -142,7 +143,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   run.Say(absl::StrFormat("%s: %s parameters, %s on %s; host %s, device %s", config.family,
                           FormatCount(plan.parameters),
                           plan.dimensions.dtype == DType::kBF16 ? "bf16" : "fp32",
-                          session.device->Describe(), FormatBytesShort(plan.pool_bytes),
+                          session.first().device->Describe(), FormatBytesShort(plan.pool_bytes),
                           FormatBytesShort(plan.device_bytes)));
   if (prepared.layout.trained_parameters < plan.parameters) {
     run.Say(absl::StrCat("training.freeze: ", FormatCount(prepared.layout.trained_parameters),
@@ -284,6 +285,22 @@ absl::Status GoOnFromStart(RunContext& run, PreparedRun& prepared) {
   return absl::OkStatus();
 }
 
+// Returns what the trainer's ranks work with. A rank waits for another as long as that computes: a
+// thread does not vanish.
+std::vector<RankParts> RanksOf(const Session& session) {
+  std::vector<CommunicatorSet> communicators(session.ranks.size());
+  if (communicators.size() > 1) {
+    communicators =
+        CreateThreadCommunicators(session.settings.devices, absl::InfiniteDuration());
+  }
+  std::vector<RankParts> ranks;
+  for (size_t i = 0; i < communicators.size(); ++i) {
+    const SessionRank& rank = session.ranks[i];
+    ranks.push_back({rank.device.get(), rank.updater.get(), std::move(communicators[i])});
+  }
+  return ranks;
+}
+
 absl::Status FillFromModel(RunContext& run, const PreparedRun& prepared,
                            const std::vector<Tile>& tiles) {
   const JobSpec& spec = run.spec();
@@ -299,7 +316,7 @@ absl::Status FillFromModel(RunContext& run, const PreparedRun& prepared,
     MT_RETURN_IF_ERROR(run.GoOn());
     const auto done = static_cast<double>(&tile - tiles.data());
     run.Report(TrainingPhase::kPreparing, kActivity, done / static_cast<double>(tiles.size()));
-    InitializeTile(layout.model, spec.training.seed, tile, prepared.session->compute_pool.get());
+    InitializeTile(layout.model, spec.training.seed, tile, prepared.session->first().compute_pool.get());
   }
   return absl::OkStatus();
 }
@@ -359,7 +376,10 @@ CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
     state.spec["data.template_date"] = day;
   }
   state.threads = session->settings.threads;
-  state.arithmetic = session->device->Arithmetic(spec.engine.attention);
+  state.arithmetic = session->first().device->Arithmetic(spec.engine.attention);
+  if (session->settings.devices > 1) {
+    absl::StrAppend(&state.arithmetic, ", ", session->settings.devices, " devices");
+  }
   state.steps_total = total_steps;
   state.allowed_changes = start.allowed_changes;
   state.reference = start.reference;
@@ -388,10 +408,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRu
   if (!run.host().has_pool()) run.Report(TrainingPhase::kPreparing, "reserving host memory");
   MT_ASSIGN_OR_RETURN(HostPool* const pool, run.host().Pool(prepared.plan.pool_bytes, nullptr,
                                                             [&run] { return !run.GoOn().ok(); }));
-  const Session& session = *prepared.session;
   MT_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
-                      Trainer::Create(run.spec(), prepared.plan, session.device.get(),
-                                      session.updater.get(), pool));
+                      Trainer::Create(run.spec(), prepared.plan, RanksOf(*prepared.session), pool));
   MT_ASSIGN_OR_RETURN(const bool filled, PrepareReference(run, prepared, *trainer, [&] {
                         return FillFromModel(run, prepared, trainer->tiles());
                       }));

@@ -19,7 +19,7 @@
 #include "engine/plan/memory_plan.h"
 #include "engine/run/resume_point.h"
 #include "engine/run/run_context.h"
-#include "engine/run/trainer.h"
+#include "engine/trainer/trainer.h"
 
 namespace megatrain {
 

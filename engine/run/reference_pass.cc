@@ -42,7 +42,7 @@ std::unique_ptr<ReferenceLogps> MakeReference(RunContext& run, const PreparedRun
       "megatrain reference 1\n", prepared.start.reference, "\n", ModelFingerprint(prepared.layout),
       "\n", prepared.dataset->fingerprint(), "\n", DTypeName(prepared.plan.dimensions.dtype), " ",
       training.global_batch, " ", training.micro_batch, "\n",
-      prepared.session->device->Arithmetic(spec.engine.attention));
+      prepared.session->first().device->Arithmetic(spec.engine.attention));
   const int64_t steps = std::max<int64_t>(1, kPartSequences / training.global_batch);
   return std::make_unique<ReferenceLogps>(
       spec.data.cache_directory.empty() ? spec.checkpoint.directory + "/data"

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "engine/run/prepare_run.h"
 #include "engine/run/run_context.h"
-#include "engine/run/trainer.h"
+#include "engine/trainer/trainer.h"
 
 namespace megatrain {
 

@@ -12,7 +12,7 @@
 #include "engine/run/prepare_run.h"
 #include "engine/run/run_context.h"
 #include "engine/run/tensorboard_report.h"
-#include "engine/run/trainer.h"
+#include "engine/trainer/trainer.h"
 #include "engine/run/training_loop.h"
 
 namespace megatrain {

@@ -20,7 +20,7 @@
 #include "engine/run/pause_handler.h"
 #include "engine/run/prepare_run.h"
 #include "engine/run/run_context.h"
-#include "engine/run/trainer.h"
+#include "engine/trainer/trainer.h"
 
 namespace megatrain {
 

@@ -83,7 +83,8 @@ std::string StepRecordJson(const StepRecord& record) {
                                {"d2h", record.lane_busy_seconds.d2h},
                                {"update", record.lane_busy_seconds.update},
                                {"io", record.lane_busy_seconds.io},
-                               {"device_update", record.lane_busy_seconds.device_update}};
+                               {"device_update", record.lane_busy_seconds.device_update},
+                               {"collective", record.lane_busy_seconds.collective}};
   json["matmul_seconds"] = record.matmul_seconds;
   json["forward_seconds"] = record.forward_seconds;
   json["host_bytes"] = record.host_bytes;
@@ -122,8 +123,10 @@ absl::StatusOr<StepRecord> ParseStepRecord(std::string_view text) {
       lanes != json.end() && lanes->is_object()) {
     LaneSeconds& busy = record.lane_busy_seconds;
     busy = {Number(*lanes, "h2d"),    Number(*lanes, "compute"), Number(*lanes, "d2h"),
-            Number(*lanes, "update"), Number(*lanes, "io"),      0};
+            Number(*lanes, "update"), Number(*lanes, "io"),      0,
+            0};
     if (lanes->contains("device_update")) busy.device_update = Number(*lanes, "device_update");
+    if (lanes->contains("collective")) busy.collective = Number(*lanes, "collective");
   }
   record.matmul_seconds = Number(json, "matmul_seconds");
   if (json.contains("forward_seconds")) record.forward_seconds = Number(json, "forward_seconds");

@@ -13,10 +13,11 @@
 
 namespace megatrain {
 
-// Busy seconds of each lane. `device_update` is AdamW on the device with the copies of its state,
-// both lanes together.
+// Busy seconds of each lane; with several devices those of the longest. `device_update` is AdamW on
+// the device with the copies of its state, both lanes together. `collective` is the exchange with
+// other devices.
 struct LaneSeconds {
-  double h2d = 0, compute = 0, d2h = 0, update = 0, io = 0, device_update = 0;
+  double h2d = 0, compute = 0, d2h = 0, update = 0, io = 0, device_update = 0, collective = 0;
 };
 
 // Means over pairs of answers, as DPOTrainer of TRL logs them (rewards/chosen and so on). A reward
@@ -69,8 +70,8 @@ struct StepRecord {
 std::string StepRecordJson(const StepRecord& record);
 
 // Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or
-// missing becomes NaN, and a missing whole number 0. forward_seconds and the lanes' device_update,
-// which early versions did not write, become 0 if they are missing. Returns DataLoss if `json` is
+// missing becomes NaN, and a missing whole number 0. forward_seconds and the lanes' device_update
+// and collective, which early versions did not write, become 0 if they are missing. Returns DataLoss if `json` is
 // not an object with a whole `step` and a `loss`.
 absl::StatusOr<StepRecord> ParseStepRecord(std::string_view json);
 

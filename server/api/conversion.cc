@@ -171,6 +171,7 @@ void ToProto(const StepRecord& record, v1::StepMetrics* proto) {
   lanes->set_update(record.lane_busy_seconds.update);
   lanes->set_io(record.lane_busy_seconds.io);
   lanes->set_device_update(record.lane_busy_seconds.device_update);
+  lanes->set_collective(record.lane_busy_seconds.collective);
   proto->set_matmul_seconds(record.matmul_seconds);
   proto->set_forward_seconds(record.forward_seconds);
   proto->set_host_bytes(record.host_bytes);
@@ -203,6 +204,7 @@ void ToProto(const PredictedStep& predicted, v1::PredictedStep* proto) {
   lanes->set_d2h(busy.d2h);
   lanes->set_update(busy.update);
   lanes->set_device_update(busy.device_update);
+  lanes->set_collective(busy.collective);
   v1::PredictedStep::Lane lane = v1::PredictedStep::LANE_UNSPECIFIED;
   v1::PredictedStep::Lane_Parse(absl::AsciiStrToUpper(predicted.bound_by), &lane);
   proto->set_bound_by(lane);

@@ -135,6 +135,7 @@ void DaemonMetrics::StepDone(const StepRecord& record) {
   lanes_.update += busy.update;
   lanes_.io += busy.io;
   lanes_.device_update += busy.device_update;
+  lanes_.collective += busy.collective;
 }
 
 void DaemonMetrics::StepNotFinite() {
@@ -187,7 +188,8 @@ std::string DaemonMetrics::Page(const MeasuredNode& node) const {
       .Add({{"lane", "d2h"}}, lanes_.d2h)
       .Add({{"lane", "update"}}, lanes_.update)
       .Add({{"lane", "io"}}, lanes_.io)
-      .Add({{"lane", "device_update"}}, lanes_.device_update);
+      .Add({{"lane", "device_update"}}, lanes_.device_update)
+      .Add({{"lane", "collective"}}, lanes_.collective);
   page.Counter("megatrain_link_bytes_total", "Bytes over the link between host and device.")
       .Add({{"direction", "h2d"}}, static_cast<double>(h2d_bytes_))
       .Add({{"direction", "d2h"}}, static_cast<double>(d2h_bytes_));

@@ -86,7 +86,45 @@ Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
     }
     EndMicroBatch(batch);
   }
+  batch.step_tokens = std::ssize(batch.ids);
   return batch;
+}
+
+Batch PartOfBatch(const Batch& batch, int rank, int ranks) {
+  const int64_t count = std::ssize(batch.micro_batch_tokens);
+  const int64_t first = count * rank / ranks, last = count * (rank + 1) / ranks;
+  Batch part;
+  part.step = batch.step;
+  part.sequence_length = batch.sequence_length;
+  part.predictions = batch.predictions;
+  part.input_tokens = batch.input_tokens;
+  part.pairs = batch.pairs;
+  part.step_tokens = batch.step_tokens;
+  if (first == last) {
+    part.ids = part.positions = part.sorted_positions = {0};
+    part.targets = {kMaskedLabel};
+    part.micro_batch_tokens = {1};
+    part.document_starts = {{0, 1}};
+    part.pair_bounds.resize(batch.pair_bounds.empty() ? 0 : 1);
+    part.reference_logps.resize(part.pair_bounds.size());
+    return part;
+  }
+  const auto cut = [&]<typename T>(const std::vector<T>& of) {
+    return of.empty() ? of : std::vector<T>(of.begin() + first, of.begin() + last);
+  };
+  part.micro_batch_tokens = cut(batch.micro_batch_tokens);
+  part.document_starts = cut(batch.document_starts);
+  part.pair_bounds = cut(batch.pair_bounds);
+  part.reference_logps = cut(batch.reference_logps);
+  const auto tokens = [&](int64_t micro_batch) {
+    return std::accumulate(batch.micro_batch_tokens.begin(),
+                           batch.micro_batch_tokens.begin() + micro_batch, int64_t{0});
+  };
+  for (auto array : {&Batch::ids, &Batch::positions, &Batch::targets, &Batch::sorted_positions}) {
+    (part.*array).assign((batch.*array).begin() + tokens(first),
+                         (batch.*array).begin() + tokens(last));
+  }
+  return part;
 }
 
 absl::Status CheckTokenIds(const Batch& batch, int64_t vocabulary) {

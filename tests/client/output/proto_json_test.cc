@@ -28,7 +28,7 @@ TEST(ProtoJsonTest, StepMetricsHaveTheKeysOfTheMetricsFiles) {
             R"("input_tokens":0,"total_tokens":1152921504606846976,"step_seconds":0.0,)"
             R"("tokens_per_second":0.0,"model_flops_per_second":0.0,"h2d_bytes":0,"d2h_bytes":0,)"
             R"("lane_busy_seconds":{"h2d":0.0,"compute":0.25,"d2h":0.0,"update":0.0,"io":0.0,)"
-            R"("device_update":0.0},)"
+            R"("device_update":0.0,"collective":0.0},)"
             R"("matmul_seconds":0.0,"forward_seconds":0.0,"host_bytes":0,"device_bytes":0,)"
             R"("time":"1970-01-01T00:16:40.005Z"})");
 }

@@ -87,7 +87,7 @@ TEST(EngineHostTest, ThreadsOfAJobAreCappedByTheHosts) {
   engine.update_threads = 3;
   EXPECT_EQ(three->OpenSession(engine).status().code(), absl::StatusCode::kInvalidArgument);
   engine.update_threads = 1;
-  EXPECT_EQ((*three->OpenSession(engine))->compute_pool->threads(), 2);
+  EXPECT_EQ((*three->OpenSession(engine))->first().compute_pool->threads(), 2);
   engine.device = "cuda";
   EXPECT_THAT(std::string(three->OpenSession(engine).status().message()),
               HasSubstr("engine.device"));
@@ -101,7 +101,7 @@ TEST(EngineHostTest, JobsOfTheSameSettingsShareASession) {
   engine.link_gigabytes_per_second = 1;
   const auto throttled = *host->OpenSession(engine);
   EXPECT_NE(throttled, first);
-  EXPECT_EQ(first->compute_pool->threads(), 2) << "a job that is paused keeps its own";
+  EXPECT_EQ(first->first().compute_pool->threads(), 2) << "a job that is paused keeps its own";
 }
 
 }  // namespace

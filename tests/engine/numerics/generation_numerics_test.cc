@@ -20,7 +20,7 @@
 #include "engine/model/model_layout.h"
 #include "engine/optim/adamw_updater.h"
 #include "engine/plan/memory_plan.h"
-#include "engine/run/trainer.h"
+#include "engine/trainer/trainer.h"
 #include "tests/engine/device/device_under_test.h"
 #include "tests/engine/numerics/model_reference.h"
 

@@ -25,7 +25,7 @@
 #include "engine/optim/adamw_updater.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/plan/training_layout.h"
-#include "engine/run/trainer.h"
+#include "engine/trainer/trainer.h"
 #include "tests/engine/device/device_under_test.h"
 #include "tests/engine/numerics/model_reference.h"
 
@@ -146,8 +146,8 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
   }
 
   std::vector<float> Gradient(const TensorSpec& tensor, int tile) const {
-    const auto held = trainer_->HeldGradient(tile).subspan(tensor.offset, tensor.elements);
-    return {held.begin(), held.end()};
+    const std::vector<float> held = trainer_->HeldGradient(tile);
+    return {held.begin() + tensor.offset, held.begin() + tensor.offset + tensor.elements};
   }
 
   // The tensor's part of the whole, in the tile's order.

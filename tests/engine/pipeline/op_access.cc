@@ -27,7 +27,7 @@ Resources Parts(const PipelineShape& shape, ResourceKind kind, int tile, int64_t
     parts.insert({kind, kind == kTileWeights ? HostPart(shape, tile, part) : tile});
   }
   // Elements behind the state are not updated, so that they are no resource.
-  if (std::max(begin, shape.host_elements(tile)) < std::min(end, shape.state_elements(tile))) {
+  if (std::max(begin, shape.host_end(tile)) < std::min(end, shape.shard_end(tile))) {
     parts.insert({kind, shape.tiles() + tile});
   }
   return parts;
@@ -65,7 +65,7 @@ bool LoadsBesideUpdate(const Schedule& schedule, size_t at, const PipelineShape&
   if (!loads(at) || !shape.first_tile_in_buffer()) return false;
   while (at > 0 && loads(at - 1)) --at;
   for (; loads(at); ++at) {
-    if (schedule.ops[at].as<LoadTileOp>()->end == shape.state_elements(1)) return false;
+    if (schedule.ops[at].as<LoadTileOp>()->end == shape.shard_end(1)) return false;
   }
   return true;
 }
@@ -185,6 +185,10 @@ struct Access {
   OpAccess operator()(const FinishGradientOp& op) const {
     return {{}, {Accumulator(op.accumulator)}};
   }
+  OpAccess operator()(const GatherWeightsOp& op) const { return {{}, {Buffer(op.weight_buffer)}}; }
+  OpAccess operator()(const ReduceGradientOp& op) const {
+    return {{}, {Accumulator(op.accumulator)}};
+  }
   OpAccess operator()(const StoreStashOp& op) const {
     return {{Hidden(op.input_slot)}, {Stash(shape, op.stage, op.sweep_index)}};
   }
@@ -201,6 +205,14 @@ struct Access {
     return {{{kHiddenGradient, op.sweep_index}}, {EmbeddingStash(shape, op.micro_batch)}};
   }
   OpAccess operator()(const StoreLossesOp&) const { return {{losses}, {host_losses}}; }
+  OpAccess operator()(const ShareResultsOp& op) const {
+    OpAccess access;
+    if (op.losses) access.writes.insert(host_losses);
+    for (int tile = 0; op.norms && tile < shape.tiles(); ++tile) {
+      if (shape.state_elements(tile) > 0) access.writes.insert(Norm(tile));
+    }
+    return access;
+  }
   OpAccess operator()(const CheckLossesOp&) const { return {{host_losses}, {}}; }
   OpAccess operator()(const ClipOp&) const {
     OpAccess access = {{host_losses}, {clip}};

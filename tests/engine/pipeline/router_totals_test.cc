@@ -32,7 +32,7 @@ ModelLayout Layout() {
 constexpr int kFirst = 1, kSecond = 4;
 
 TEST(RouterTotalsTest, LoadIsOfAllLayersAndTheBusiestOfOne) {
-  RouterTotals totals(Layout(), {4, 2});
+  RouterTotals totals(Layout(), {4, 2}, 6);
   totals.Add(kFirst, 0, {0, 4, 6, 8}, /*entropy=*/4.0, {});
   totals.Add(kFirst, 1, {0, 2, 2, 4}, 1.0, {});
   totals.Add(kSecond, 0, {0, 0, 4, 8}, 4.0, {});
@@ -46,7 +46,7 @@ TEST(RouterTotalsTest, LoadIsOfAllLayersAndTheBusiestOfOne) {
 
 // Written out: E sum f P, with f and P pooled over both layers of a micro-batch.
 TEST(RouterTotalsTest, AuxiliaryLossAndItsGradientPoolTheLayersOfAMicroBatch) {
-  RouterTotals totals(Layout(), {4, 2});
+  RouterTotals totals(Layout(), {4, 2}, 6);
   totals.Add(kFirst, 0, {0, 4, 6, 8}, 0, {2.0, 1.0, 1.0});
   totals.Add(kFirst, 1, {0, 2, 2, 4}, 0, {1.0, 0.5, 0.5});
   totals.Add(kSecond, 0, {0, 0, 4, 8}, 0, {0.5, 1.5, 2.0});
@@ -61,7 +61,7 @@ TEST(RouterTotalsTest, AuxiliaryLossAndItsGradientPoolTheLayersOfAMicroBatch) {
 }
 
 TEST(RouterTotalsTest, EvenChoicesHaveAnAuxiliaryLossOfTheChosenExperts) {
-  RouterTotals totals(Layout(), {3});
+  RouterTotals totals(Layout(), {3}, 3);
   for (const int stage : {kFirst, kSecond}) totals.Add(stage, 0, {0, 2, 4, 6}, 0, {1, 1, 1});
   EXPECT_DOUBLE_EQ(totals.Report().auxiliary_loss.value(), 2.0);
   EXPECT_DOUBLE_EQ(totals.Report().busiest, 1.0);
@@ -76,7 +76,7 @@ TEST(RouterTotalsTest, ADenseModelHasNothingToSum) {
                                                .head_dim = 8,
                                                .intermediate = 4,
                                                .max_positions = 16});
-  const RouterTotals totals(BuildModelLayout(dense), {4});
+  const RouterTotals totals(BuildModelLayout(dense), {4}, 4);
 }
 
 }  // namespace

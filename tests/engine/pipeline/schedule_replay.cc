@@ -26,12 +26,15 @@ void ScheduleReplay::Step(const Schedule& schedule, int micro_batches, bool trai
   for (int tile = 0; tile < shape_.tiles(); ++tile) {
     // A router's tile is used three times.
     EXPECT_LE(counts_.loads[tile], (shape_.has_experts() ? 3 : 2) * sweeps) << "tile " << tile;
-    const int on_host = shape_.host_elements(tile) > 0 ? 1 : 0;
-    const int trained = shape_.state_elements(tile) > 0 ? 1 : 0;
+    const int on_host = shape_.host_end(tile) > shape_.shard_begin(tile) ? 1 : 0;
+    const int trained = shape_.shard_elements(tile) > 0 ? 1 : 0;
     // Without clipping, and of tile 1, the device takes its part from the accumulator.
     EXPECT_EQ(counts_.stores[tile], shape_.clipping && tile != 1 ? trained : on_host)
         << "tile " << tile;
     EXPECT_EQ(counts_.updates[tile], on_host) << "tile " << tile;
+    EXPECT_EQ(counts_.reductions[tile],
+              shape_.ranks > 1 && shape_.state_elements(tile) > 0 ? 1 : 0)
+        << "tile " << tile;
     EXPECT_EQ(counts_.device_updates[tile], shape_.updates_on_device(tile) ? 1 : 0)
         << "tile " << tile;
   }
@@ -54,6 +57,26 @@ void ScheduleReplay::Step(const Schedule& schedule, int micro_batches, bool trai
 void ScheduleReplay::Do(const LoadTileOp& op) {
   LoadPart(op, op.weight_buffer);
   if (buffer_[op.weight_buffer] == Version(op.tile)) ++counts_.loads[op.tile];
+  // Other ranks' elements come from them.
+  if (op.begin < shape_.state_elements(op.tile)) {
+    EXPECT_GE(op.begin, shape_.shard_begin(op.tile));
+    EXPECT_LE(op.end, shape_.shard_end(op.tile));
+  }
+}
+
+void ScheduleReplay::Do(const GatherWeightsOp& op) {
+  const int b = op.weight_buffer;
+  if (loading_[b] != op.tile) loaded_[b] = 0;  // the shard is empty
+  loading_[b] = op.tile;
+  AddLoaded(shape_.state_elements(op.tile) - shape_.shard_elements(op.tile), op.tile, b);
+  CheckWeights(b, op.tile);
+  ++counts_.loads[op.tile];
+}
+
+void ScheduleReplay::Do(const ReduceGradientOp& op) {
+  EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
+  ++counts_.reductions[op.tile];
+  if (shape_.shard_elements(op.tile) == 0) ++version_[op.tile];  // others update it
 }
 
 void ScheduleReplay::Do(const EmbedForwardOp& op) {
@@ -233,10 +256,11 @@ void ScheduleReplay::Do(const UpdateTileOp& op) {
   for (size_t i = 0; i < slab_[op.slab].second.size(); ++i) {
     EXPECT_EQ(slab_[op.slab].second[i], static_cast<int>(i) % micro_batches_);
   }
-  EXPECT_EQ(op.begin, host_end_[op.tile]);
-  host_end_[op.tile] = op.end;
-  if (op.end < shape_.host_elements(op.tile)) return;
-  host_end_[op.tile] = 0;
+  int64_t& host_end = host_end_.try_emplace(op.tile, shape_.shard_begin(op.tile)).first->second;
+  EXPECT_EQ(op.begin, host_end);
+  host_end = op.end;
+  if (op.end < shape_.host_end(op.tile)) return;
+  host_end_.erase(op.tile);
   ++counts_.updates[op.tile];
   ++version_[op.tile];
 }
@@ -248,7 +272,7 @@ void ScheduleReplay::Do(const UpdateRowsOp& op) {
 }
 
 void ScheduleReplay::Do(const BeginDeviceUpdateOp& op) {
-  device_end_[op.tile] = shape_.host_elements(op.tile);
+  device_end_[op.tile] = shape_.host_end(op.tile);
   ++device_version_[op.tile];
 }
 
@@ -267,7 +291,7 @@ void ScheduleReplay::Do(const DeviceUpdateOp& op) {
 }
 
 void ScheduleReplay::Do(const EndDeviceUpdateOp& op) {
-  EXPECT_EQ(device_end_[op.tile], shape_.state_elements(op.tile));
+  EXPECT_EQ(device_end_[op.tile], shape_.shard_end(op.tile));
   ++counts_.device_updates[op.tile];
 }
 

@@ -30,7 +30,7 @@ class ScheduleReplay {
   };
   // How often each tile was loaded, stored and updated in a step.
   struct Counts {
-    std::map<int, int> loads, stores, updates, device_updates;
+    std::map<int, int> loads, stores, updates, device_updates, reductions;
     std::map<int, int> backwards;  // by stage
   };
 
@@ -52,6 +52,8 @@ class ScheduleReplay {
   void Do(const StoreHiddenGradientOp& op);
   void Do(const LoadHiddenGradientOp& op);
   void Do(const EmbedBackwardOp& op);
+  void Do(const GatherWeightsOp& op);
+  void Do(const ReduceGradientOp& op);
   void Do(const StorePartialOp& op);
   void Do(const StoreGradientOp& op);
   void Do(const LoadPartialOp& op);
@@ -80,11 +82,14 @@ class ScheduleReplay {
     EXPECT_FALSE(buffer_[b] == Version(op.tile)) << "loaded though resident";
     if (loading_[b] != op.tile) loaded_[b] = 0;
     loading_[b] = op.tile;
-    loaded_[b] += op.end - op.begin;
-    EXPECT_LE(loaded_[b], shape_.tile_elements[op.tile]);
-    if (loaded_[b] < shape_.tile_elements[op.tile]) return;
+    AddLoaded(op.end - op.begin, op.tile, b);
+  }
+  void AddLoaded(int64_t elements, int tile, int b) {
+    loaded_[b] += elements;
+    EXPECT_LE(loaded_[b], shape_.tile_elements[tile]);
+    if (loaded_[b] < shape_.tile_elements[tile]) return;
     loading_[b] = -1;
-    buffer_[b] = Version(op.tile);
+    buffer_[b] = Version(tile);
   }
   template <typename Op>
   void Accumulate(const Op& op, int accumulator, int tile) {

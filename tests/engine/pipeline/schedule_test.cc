@@ -63,17 +63,20 @@ void ExpectDeclared(const Schedule& schedule, const PipelineShape& shape, bool e
 
 // Parts updated on the device, and whether the embedding is read from the host.
 using Updates = std::pair<int, bool>;
+// How many ranks there are, and whose schedule it is.
+using Ranks = std::pair<int, int>;
+constexpr Ranks kAlone = {1, 0};
 constexpr int kJoined = 10;
 enum class Frozen { kNothing, kEmbedding, kPrefix, kSuffix, kAllButHead, kParts };
 // layers (below 0: with experts, below -kJoined: so many and a dense unit beside these), tied,
-// buffers, clipping, stash on the host, micro-batches, sweep, updates, frozen
-using Grid = std::tuple<int, bool, int, bool, bool, int, int, Updates, Frozen>;
+// buffers, clipping, stash on the host, micro-batches, sweep, updates, frozen, ranks
+using Grid = std::tuple<int, bool, int, bool, bool, int, int, Updates, Frozen, Ranks>;
 
 class ScheduleProperties : public testing::TestWithParam<Grid> {
  protected:
   PipelineShape Shape() const {
-    const auto [layers, tied, buffers, clipping, host, micro_batches, sweep, updates, frozen] =
-        GetParam();
+    const auto [layers, tied, buffers, clipping, host, micro_batches, sweep, updates, frozen,
+                ranks] = GetParam();
     PipelineShape shape = MakeShape({std::abs(layers) % kJoined, layers < 0, layers < -kJoined},
                                     tied, buffers, clipping, host, sweep, 3);
     shape.slab_per_tile = clipping || micro_batches > sweep;
@@ -86,6 +89,7 @@ class ScheduleProperties : public testing::TestWithParam<Grid> {
     shape.device_piece_elements = 3 * kUpdateAlignment;
     shape.embedding_from_host = updates.second;
     shape.row_elements = 300;
+    std::tie(shape.ranks, shape.rank) = ranks;
     return shape;
   }
   // A tied tile keeps its norm's state where its matrix is frozen.
@@ -223,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Bool(), testing::Bool(), testing::Values(1, 2, 5),
                      testing::Values(1, 2, 5),
                      testing::Values(Updates(0, false), Updates(24, true), Updates(64, true)),
-                     testing::Values(Frozen::kNothing)));
+                     testing::Values(Frozen::kNothing), testing::Values(kAlone)));
 
 INSTANTIATE_TEST_SUITE_P(ShapesWithExperts, ScheduleProperties,
                          testing::Combine(testing::Values(-1, -3, -13), testing::Bool(),
@@ -231,7 +235,8 @@ INSTANTIATE_TEST_SUITE_P(ShapesWithExperts, ScheduleProperties,
                                           testing::Bool(), testing::Values(1, 5),
                                           testing::Values(1, 2, 5),
                                           testing::Values(Updates(0, false), Updates(24, true)),
-                                          testing::Values(Frozen::kNothing)));
+                                          testing::Values(Frozen::kNothing),
+                                          testing::Values(kAlone)));
 
 INSTANTIATE_TEST_SUITE_P(FrozenShapes, ScheduleProperties,
                          testing::Combine(testing::Values(1, 4, -3, -12), testing::Bool(),
@@ -240,7 +245,69 @@ INSTANTIATE_TEST_SUITE_P(FrozenShapes, ScheduleProperties,
                                           testing::Values(Updates(0, false), Updates(24, true)),
                                           testing::Values(Frozen::kEmbedding, Frozen::kPrefix,
                                                           Frozen::kSuffix, Frozen::kAllButHead,
-                                                          Frozen::kParts)));
+                                                          Frozen::kParts),
+                                          testing::Values(kAlone)));
+
+// With 24 ranks most shards are empty.
+INSTANTIATE_TEST_SUITE_P(ShapesOfRanks, ScheduleProperties,
+                         testing::Combine(testing::Values(1, 4, -3, -12), testing::Bool(),
+                                          testing::Values(2, 3), testing::Bool(), testing::Bool(),
+                                          testing::Values(1, 5), testing::Values(5),
+                                          testing::Values(Updates(0, false), Updates(24, false)),
+                                          testing::Values(Frozen::kNothing, Frozen::kPrefix,
+                                                          Frozen::kParts),
+                                          testing::Values(Ranks(2, 0), Ranks(3, 1), Ranks(24, 5),
+                                                          Ranks(24, 23))));
+
+// What ranks do together comes in the same order on each, whatever micro-batches they have: else
+// they would wait for each other for ever.
+TEST(ScheduleTest, RanksMeetInTheSameOrder) {
+  for (const bool clipping : {false, true}) {
+    std::vector<std::vector<std::string>> meetings;
+    for (const int micro_batches : {1, 3, 5}) {
+      PipelineShape shape = MakeShape({3, true}, true, 2, clipping, micro_batches == 3, 5, 8);
+      shape.ranks = 3;
+      shape.rank = static_cast<int>(meetings.size());
+      shape.device_update_parts = 16 * shape.rank;
+      PipelineState state;
+      std::vector<std::string>& of = meetings.emplace_back();
+      const std::vector<int64_t> tokens(static_cast<size_t>(micro_batches), 16);
+      for (int step = 0; step < 3; ++step) {
+        for (const Schedule& schedule :
+             {BuildTrainingStep(shape, tokens, state), BuildEvaluation(shape, tokens, state)}) {
+          for (const Op& op : schedule.ops) {
+            const auto* gather = op.as<GatherWeightsOp>();
+            const auto* reduce = op.as<ReduceGradientOp>();
+            if (gather == nullptr && reduce == nullptr && !op.is<ShareResultsOp>()) continue;
+            of.push_back(op.name());
+            of.back() += std::to_string(gather != nullptr   ? gather->tile
+                                        : reduce != nullptr ? reduce->tile
+                                                            : 0);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(meetings[0], meetings[1]);
+    EXPECT_EQ(meetings[0], meetings[2]);
+  }
+}
+
+TEST(ScheduleTest, ShardsAreEvenAndWhole) {
+  PipelineShape shape = MakeShape({1}, false, 2, true, false, 1, 5);
+  shape.tile_elements = {1'000'000, 1000, 100};
+  shape.ranks = 7;
+  for (int tile = 0; tile < 3; ++tile) {
+    int64_t end = 0;
+    for (shape.rank = 0; shape.rank < 7; ++shape.rank) {
+      EXPECT_EQ(shape.shard_begin(tile), end);
+      EXPECT_EQ(end % kUpdateAlignment, 0);
+      EXPECT_NEAR(static_cast<double>(shape.shard_elements(tile)),
+                  static_cast<double>(shape.tile_elements[tile]) / 7, 2.0 * kUpdateAlignment);
+      end = shape.shard_end(tile);
+    }
+    EXPECT_EQ(end, shape.tile_elements[tile]);
+  }
+}
 
 TEST(ScheduleTest, DeviceSlotsDoNotDependOnDepthWithTheStashOnTheHost) {
   EXPECT_EQ(MakeShape({4}, false, 2, true, true, 3, 6).hidden_slots(),

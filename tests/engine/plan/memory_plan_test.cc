@@ -32,6 +32,8 @@ TEST_F(MemoryPlanTest, WhatIsPlannedIsWhatIsTaken) {
         HostPoolOptions options;
         options.capacity = plan.pool_bytes;
         auto pool = *HostPool::Create(options);
+        auto tiles = LeaseTiles(plan.dimensions, *pool);
+        ASSERT_TRUE(tiles.ok()) << tiles.status();
         auto buffers = LeaseHostBuffers(plan.dimensions, *pool);
         ASSERT_TRUE(buffers.ok()) << buffers.status();
         EXPECT_EQ(pool->free_bytes(), 0);

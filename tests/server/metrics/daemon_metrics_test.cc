@@ -141,6 +141,7 @@ TEST(DaemonMetricsTest, ValuesAreThoseThatWereTold) {
       {"megatrain_lane_busy_seconds_total{lane=\"update\"}", "0.2"},
       {"megatrain_lane_busy_seconds_total{lane=\"io\"}", "1"},
       {"megatrain_lane_busy_seconds_total{lane=\"device_update\"}", "0.6"},
+      {"megatrain_lane_busy_seconds_total{lane=\"collective\"}", "0.25"},
       {"megatrain_link_bytes_total{direction=\"h2d\"}", "8000"},
       {"megatrain_link_bytes_total{direction=\"d2h\"}", "4000"},
       {"megatrain_host_pool_bytes{kind=\"tiles\"}", "1000"},

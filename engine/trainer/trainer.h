@@ -1,9 +1,12 @@
 // Trainer runs steps over a model whose state lies in host memory. It submits schedules, collects
 // records, evaluates and saves. It does not know files, data sets or job control.
 //
+// With several devices it drives a rank for each. All ranks share the tiles: each computes its part
+// of a batch and updates its shard (schedule.h).
+//
 // Thread safety: Interrupt may be called from any thread, all other methods from one thread.
-#ifndef MEGATRAIN_ENGINE_RUN_TRAINER_H_
-#define MEGATRAIN_ENGINE_RUN_TRAINER_H_
+#ifndef MEGATRAIN_ENGINE_TRAINER_TRAINER_H_
+#define MEGATRAIN_ENGINE_TRAINER_TRAINER_H_
 
 #include <chrono>
 #include <cstdint>
@@ -16,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "engine/base/mutex.h"
 #include "engine/data/sequences/batch.h"
 #include "engine/device/device.h"
 #include "engine/job/job_spec.h"
@@ -27,6 +31,8 @@
 #include "engine/pipeline/step_runner.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/trace/step_record.h"
+#include "engine/trainer/rank_pipeline.h"
+#include "engine/trainer/save_gate.h"
 
 namespace megatrain {
 
@@ -38,14 +44,22 @@ double RouterAuxiliaryLoss(const JobSpec& spec, const ModelDescription& model);
 
 class Trainer {
  public:
-  // Takes the memory of the plan from `pool` and `device`; the tiles are not filled. `spec`, which
-  // has the optimizer's settings, and `plan` are copied. The plan's layout, `device`, `updater` and
-  // `pool` must outlive the trainer. Returns ResourceExhausted if the memory is not there.
+  // Takes the memory of the plan from `pool` and the ranks' devices; the tiles are not filled.
+  // `spec`, which has the optimizer's settings, and `plan` are copied. The plan's layout, `pool` and
+  // what `ranks` points to must outlive the trainer. Returns ResourceExhausted if the memory is not
+  // there. REQUIRES: there are as many ranks as in the plan.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const JobSpec& spec,
+                                                         const MemoryPlan& plan,
+                                                         std::vector<RankParts> ranks,
+                                                         HostPool* pool);
+  // Does the same for a plan of one rank.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const JobSpec& spec,
                                                          const MemoryPlan& plan, Device* device,
                                                          AdamWUpdater* updater, HostPool* pool);
   // Waits for operations that run. Those that have not started are dropped.
   ~Trainer();
+
+  int ranks() const { return plan_.dimensions.shape.ranks; }
 
   const PipelineDimensions& dimensions() const { return plan_.dimensions; }
   // Returns the model's state, by tile. It is uninitialised until the caller fills it. It may be
@@ -63,7 +77,8 @@ class Trainer {
   // Takes back the step submitted last, and returns true. Its results are lost, and it may be
   // submitted again once SettleWithdrawn has returned. Returns false, and the step stays, if it has
   // started to change the model, or the backward pass of a layer unless `during_backward`, or after
-  // an error. REQUIRES: in_flight() > 0, and no save of this step is in flight.
+  // an error; with several ranks always, as they could not give up the same operations. REQUIRES:
+  // in_flight() > 0, and no save of this step is in flight.
   bool Withdraw(bool during_backward);
   // Blocks until the running operations of all steps taken back are done. Returns the error of a
   // step. REQUIRES: in_flight() == 0.
@@ -74,13 +89,13 @@ class Trainer {
   // 0.
   bool AwaitStep(absl::FunctionRef<bool()> interrupted);
   // Makes AwaitStep call `interrupted`.
-  void Interrupt() { executor_->Interrupt(); }
+  void Interrupt();
   // Returns the step that failed before it changed anything, 0 if there is none. The tiles then
   // hold the state after the step before. REQUIRES: a step has failed.
-  int64_t failed_unchanged_step() const { return runner_->failed_unchanged_step(); }
+  int64_t failed_unchanged_step() const;
   // Waits for the oldest step, including its updates. Returns Aborted, naming the step and the
-  // tile, if a value is not finite. The record lacks total_tokens, eval_loss and time. REQUIRES:
-  // in_flight() > 0.
+  // tile, if a value is not finite. The record lacks total_tokens, eval_loss and time; seconds of
+  // lanes are those of the rank that took longest. REQUIRES: in_flight() > 0.
   absl::StatusOr<StepRecord> Collect();
 
   // Returns the sum of the losses of the batch's predictions or pairs, or the errors of Submit.
@@ -91,17 +106,17 @@ class Trainer {
   absl::StatusOr<std::vector<double>> AnswerLogps(const Batch& batch);
   // Says that the caller has changed the tiles since weights were loaded to the device. REQUIRES:
   // in_flight() == 0.
-  void ForgetLoaded() { pipeline_state_ = {}; }
+  void ForgetLoaded();
   // Returns the logits [tokens, vocabulary] of these tokens of each micro-batch, or the errors of
   // Submit. Micro-batches beyond the list give none. Tokens with a row of the key-value cache
   // (Batch::first_rows) are kept there, until ReleaseDevice. REQUIRES: in_flight() == 0; the rows
   // are among the plan's cache_rows.
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch,
                                             const std::vector<TokenRange>& tokens);
-  // Returns a tile's gradient in the last step before clipping, in the tile's layout. Valid until
-  // the next Submit. REQUIRES: clipping is on, gradients cross the link as FP32, in_flight() == 0;
-  // for tile 1 also that the host updates all of it.
-  absl::Span<const float> HeldGradient(int tile) const;
+  // Returns a tile's gradient in the last step before clipping, in the tile's layout. REQUIRES:
+  // clipping is on, gradients cross the link as FP32, in_flight() == 0; for tile 1 also that the
+  // host updates all of it.
+  std::vector<float> HeldGradient(int tile) const;
 
   // Passes every tile to `calls.take_tile`, on the io lane, as it is after the last submitted step.
   // Later steps may run meanwhile: the update of a tile waits until the tile was taken. REQUIRES:
@@ -121,11 +136,12 @@ class Trainer {
   // Takes the device's memory again. Returns ResourceExhausted if it is not free any more. After
   // any error the device is not held. REQUIRES: the device is not held.
   absl::Status TakeDevice();
-  bool holds_device() const { return arena_memory_ != nullptr; }
+  bool holds_device() const { return ranks_.front()->holds_device(); }
 
  private:
+  using Tickets = std::vector<std::shared_ptr<Executor::Ticket>>;  // by rank
   struct Pending {
-    std::shared_ptr<Executor::Ticket> ticket;
+    Tickets tickets;
     int slot = 0;
     StepRecord record;
   };
@@ -135,7 +151,17 @@ class Trainer {
         plan_(plan),
         active_parameters_(ActiveParameterCount(plan.dimensions.layout->model)),
         router_auxiliary_loss_(RouterAuxiliaryLoss(spec, plan.dimensions.layout->model)) {}
-  absl::Status UploadRopeTables();
+  absl::Status MakeTiles(HostPool* pool);
+  // Ends the operations of all ranks, on the first error of one.
+  void Abort(const absl::Status& cause);
+  absl::Status status() const;
+  // Gives each rank its part of the batch, or all of it if `whole`, and returns the slot.
+  absl::StatusOr<int> PrepareBatch(const Batch& batch, bool whole);
+  // Submits what `build` returns for each rank.
+  template <typename Build>
+  Tickets SubmitEach(const Build& build);
+  // Waits for the tickets of all ranks.
+  absl::StatusOr<Executor::Timing> WaitEach(const Tickets& tickets);
   // Runs a forward pass that gives `logits`, or the losses if that is null. Returns its slot.
   absl::StatusOr<int> RunForward(const Batch& batch, LogitsRequest* logits);
 
@@ -143,22 +169,17 @@ class Trainer {
   const MemoryPlan plan_;
   const int64_t active_parameters_;  // those that a token uses
   const double router_auxiliary_loss_;
-  Device* device_ = nullptr;
-  std::unique_ptr<DeviceMemory> arena_memory_;
-  DeviceBuffers device_buffers_;
-  HostBuffers host_buffers_;
+  std::vector<HostLease> tile_leases_;
   std::vector<Tile> tiles_;
-  std::unique_ptr<StepRunner> runner_;
-  PipelineState pipeline_state_;
   std::deque<Pending> pending_;
-  std::vector<std::shared_ptr<Executor::Ticket>> withdrawn_;  // not settled, the last one first
+  Tickets withdrawn_;  // of the rank alone; not settled, the last one first
   std::chrono::steady_clock::time_point last_finished_{};
-  const Kernels* kernels_ = nullptr;
-  double last_matmul_seconds_ = 0;  // the kernels' total when the last step was collected
-  std::shared_ptr<Executor::Ticket> save_ticket_, save_end_ticket_;
-  std::unique_ptr<Executor> executor_;  // last: its lanes use the rest
+  Mutex gate_mutex_;
+  std::unique_ptr<SaveGate> save_gate_ ABSL_GUARDED_BY(gate_mutex_);  // of the save in flight
+  Tickets save_tickets_, save_end_tickets_;
+  std::vector<std::unique_ptr<RankPipeline>> ranks_;  // last: their lanes use the rest
 };
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_RUN_TRAINER_H_
+#endif  // MEGATRAIN_ENGINE_TRAINER_TRAINER_H_

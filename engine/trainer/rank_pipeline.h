@@ -1,0 +1,81 @@
+// RankPipeline runs the schedules of one rank: a device with its memory, the rank's buffers on the
+// host, and the lanes. Trainer drives all ranks of the process; with one device there is one.
+//
+// Thread safety: Interrupt may be called from any thread, all other methods from one thread.
+#ifndef MEGATRAIN_ENGINE_TRAINER_RANK_PIPELINE_H_
+#define MEGATRAIN_ENGINE_TRAINER_RANK_PIPELINE_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/comm/communicator.h"
+#include "engine/data/sequences/batch.h"
+#include "engine/device/device.h"
+#include "engine/job/job_spec.h"
+#include "engine/memory/host_pool.h"
+#include "engine/model/tile.h"
+#include "engine/optim/adamw_updater.h"
+#include "engine/pipeline/buffers.h"
+#include "engine/pipeline/executor.h"
+#include "engine/pipeline/step_runner.h"
+#include "engine/plan/memory_plan.h"
+
+namespace megatrain {
+
+// What a rank works with. The pointers must outlive the rank.
+struct RankParts {
+  Device* device = nullptr;
+  AdamWUpdater* updater = nullptr;
+  CommunicatorSet communicators;  // empty for a rank alone
+};
+
+class RankPipeline {
+ public:
+  // Takes the memory of one rank of the plan from `pool` and the device. `plan`, its layout, `tiles`
+  // and `pool` must outlive this. `failed` is called on a lane with the error of an operation; it
+  // may be null. Returns ResourceExhausted if the memory is not there.
+  static absl::StatusOr<std::unique_ptr<RankPipeline>> Create(
+      const JobSpec& spec, const MemoryPlan& plan, int rank, RankParts parts, HostPool* pool,
+      const std::vector<Tile>* tiles, std::function<void(const absl::Status&)> failed);
+
+  const PipelineDimensions& dimensions() const { return dimensions_; }
+  Executor& executor() { return *executor_; }
+  StepRunner& runner() { return *runner_; }
+  PipelineState& state() { return pipeline_state_; }
+  const HostBuffers& host_buffers() const { return host_buffers_; }
+
+  // Ends the operations of all ranks with `cause`.
+  void Abort(const absl::Status& cause);
+  // As Trainer's.
+  void ReleaseDevice();
+  absl::Status TakeDevice();
+  bool holds_device() const { return arena_memory_ != nullptr; }
+
+  // Returns the seconds that the device spent in matrix products since the last call.
+  double TakeMatMulSeconds();
+
+ private:
+  RankPipeline(const MemoryPlan& plan, int rank, RankParts parts)
+      : plan_(plan), dimensions_(plan.dimensions), parts_(std::move(parts)) {
+    dimensions_.shape.rank = rank;
+  }
+  absl::Status UploadRopeTables();
+
+  const MemoryPlan& plan_;
+  PipelineDimensions dimensions_;
+  const RankParts parts_;
+  std::unique_ptr<DeviceMemory> arena_memory_;
+  DeviceBuffers device_buffers_;
+  HostBuffers host_buffers_;
+  std::unique_ptr<StepRunner> runner_;
+  PipelineState pipeline_state_;
+  double last_matmul_seconds_ = 0;
+  std::unique_ptr<Executor> executor_;  // last: its lanes use the rest
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TRAINER_RANK_PIPELINE_H_

@@ -1,0 +1,373 @@
+#include "engine/trainer/trainer.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "engine/base/status.h"
+
+namespace megatrain {
+namespace {
+
+// The longest of each lane.
+LaneSeconds Longest(const LaneSeconds& a, const LaneSeconds& b) {
+  return {std::max(a.h2d, b.h2d),
+          std::max(a.compute, b.compute),
+          std::max(a.d2h, b.d2h),
+          std::max(a.update, b.update),
+          std::max(a.io, b.io),
+          std::max(a.device_update, b.device_update),
+          std::max(a.collective, b.collective)};
+}
+
+void CountLinkBytes(const Schedule& schedule, StepRecord& record) {
+  for (const Op& op : schedule.ops) {
+    record.d2h_bytes += op.d2h_bytes + (op.lane == Lane::kD2H ? op.bytes : 0);
+    record.h2d_bytes += op.h2d_bytes + (op.lane == Lane::kH2D ? op.bytes : 0);
+  }
+}
+
+}  // namespace
+
+double RouterAuxiliaryLoss(const JobSpec& spec, const ModelDescription& model) {
+  if (spec.training.router_auxiliary_loss.has_value()) return *spec.training.router_auxiliary_loss;
+  double coefficient = 0;
+  for (const LayerDescription& layer : model.layers) {
+    coefficient = std::max(coefficient, layer.experts.auxiliary_loss);
+  }
+  return coefficient;
+}
+
+Rewards RewardsOf(const RewardSums& sums) {
+  const double pairs = static_cast<double>(sums.pairs);
+  return {.chosen = sums.chosen / pairs,
+          .rejected = sums.rejected / pairs,
+          .margins = (sums.chosen - sums.rejected) / pairs,
+          .accuracies = static_cast<double>(sums.preferred) / pairs};
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
+                                                         const MemoryPlan& plan, Device* device,
+                                                         AdamWUpdater* updater, HostPool* pool) {
+  std::vector<RankParts> ranks(1);
+  ranks[0].device = device;
+  ranks[0].updater = updater;
+  return Create(spec, plan, std::move(ranks), pool);
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
+                                                         const MemoryPlan& plan,
+                                                         std::vector<RankParts> ranks,
+                                                         HostPool* pool) {
+  MemoryPlan here = plan;
+  if (!ranks[0].device->KernelsReadHost()) here.dimensions.shape.embedding_from_host = false;
+  std::unique_ptr<Trainer> trainer(new Trainer(spec, here));
+  MT_RETURN_IF_ERROR(trainer->MakeTiles(pool));
+  std::function<void(const absl::Status&)> failed;
+  if (ranks.size() > 1) {
+    failed = [t = trainer.get()](const absl::Status& status) { t->Abort(status); };
+  }
+  for (int rank = 0; rank < std::ssize(ranks); ++rank) {
+    MT_ASSIGN_OR_RETURN(
+        std::unique_ptr<RankPipeline> pipeline,
+        RankPipeline::Create(spec, trainer->plan_, rank, std::move(ranks[static_cast<size_t>(rank)]),
+                             pool, &trainer->tiles_, failed));
+    trainer->ranks_.push_back(std::move(pipeline));
+  }
+  return trainer;
+}
+
+absl::Status Trainer::MakeTiles(HostPool* pool) {
+  const PipelineDimensions& d = plan_.dimensions;
+  MT_ASSIGN_OR_RETURN(tile_leases_, LeaseTiles(d, *pool));
+  for (int i = 0; i < d.shape.tiles(); ++i) {
+    const TileLayout* layout = &d.layout->tiles[i];
+    void* block = tile_leases_[i].data();
+    if (d.training) {
+      tiles_.push_back(MakeTile(layout, d.dtype, block));
+    } else {
+      Tile tile;  // weights alone
+      tile.layout = layout;
+      tile.weight_dtype = d.dtype;
+      tile.weights = block;
+      tiles_.push_back(tile);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A rank whose executor is gone would leave the others waiting for it.
+Trainer::~Trainer() {
+  if (ranks_.size() > 1) Abort(absl::CancelledError("the run ends"));
+}
+
+void Trainer::Abort(const absl::Status& cause) {
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->Abort(cause);
+  MutexLock lock(&gate_mutex_);
+  if (save_gate_ != nullptr) save_gate_->Abort();
+}
+
+absl::Status Trainer::status() const {
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
+    MT_RETURN_IF_ERROR(rank->executor().status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::TakeDevice() {
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
+    if (const absl::Status status = rank->TakeDevice(); !status.ok()) {
+      ReleaseDevice();
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Trainer::ReleaseDevice() {
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->ReleaseDevice();
+}
+
+void Trainer::ForgetLoaded() {
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->state() = {};
+}
+
+void Trainer::Interrupt() {
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->executor().Interrupt();
+}
+
+int64_t Trainer::failed_unchanged_step() const {
+  const int64_t step = ranks_.front()->runner().failed_unchanged_step();
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
+    if (rank->runner().failed_unchanged_step() != step) return 0;
+  }
+  return step;
+}
+
+absl::StatusOr<int> Trainer::PrepareBatch(const Batch& batch, bool whole) {
+  MT_RETURN_IF_ERROR(status());
+  // Before the batch is cut, so that the error names the place in all of it.
+  MT_RETURN_IF_ERROR(CheckTokenIds(batch, plan_.dimensions.layout->model.vocabulary));
+  const int slot = ranks_.front()->state().next_step_slot;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    StepRunner& runner = ranks_[static_cast<size_t>(rank)]->runner();
+    MT_RETURN_IF_ERROR(ranks() == 1 || whole
+                           ? runner.PrepareBatch(slot, batch)
+                           : runner.PrepareBatch(slot, PartOfBatch(batch, rank, ranks())));
+  }
+  return slot;
+}
+
+template <typename Build>
+Trainer::Tickets Trainer::SubmitEach(const Build& build) {
+  Tickets tickets;
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
+    tickets.push_back(rank->executor().Submit(build(*rank)));
+  }
+  return tickets;
+}
+
+absl::StatusOr<Executor::Timing> Trainer::WaitEach(const Tickets& tickets) {
+  std::optional<Executor::Timing> all;
+  absl::Status status;
+  for (size_t rank = 0; rank < tickets.size(); ++rank) {
+    const absl::StatusOr<Executor::Timing> timing = ranks_[rank]->executor().Wait(tickets[rank]);
+    status.Update(timing.status());
+    if (!timing.ok()) continue;
+    if (!all.has_value()) all = *timing;
+    all->busy = Longest(all->busy, timing->busy);
+    all->forward = std::max(all->forward, timing->forward);
+    all->started = std::min(all->started, timing->started);
+    all->finished = std::max(all->finished, timing->finished);
+  }
+  if (!status.ok()) return status;
+  return *all;
+}
+
+absl::Status Trainer::Submit(const Batch& batch, double learning_rate,
+                             absl::Span<const double> group_rates) {
+  Pending pending;
+  MT_ASSIGN_OR_RETURN(pending.slot, PrepareBatch(batch, /*whole=*/false));
+  pending.record.step = batch.step;
+  pending.record.learning_rate = learning_rate;
+  pending.record.tokens = batch.predictions;
+  pending.record.input_tokens = batch.input_tokens;
+  pending.record.host_bytes = plan_.pool_bytes;
+  pending.record.device_bytes = plan_.device_bytes;
+  pending.tickets = SubmitEach([&](RankPipeline& rank) {
+    StepState& state = rank.runner().state(pending.slot);
+    state.max_gradient_norm = spec_.optimizer.max_gradient_norm;
+    state.adamw.step = batch.step;
+    state.adamw.learning_rate = learning_rate;
+    state.adamw.beta1 = spec_.optimizer.beta1;
+    state.adamw.beta2 = spec_.optimizer.beta2;
+    state.adamw.epsilon = spec_.optimizer.epsilon;
+    state.adamw.weight_decay = spec_.optimizer.weight_decay;
+    state.router_auxiliary_loss = router_auxiliary_loss_;
+    for (size_t i = 0; i < group_rates.size(); ++i) {
+      state.adamw.groups.push_back({group_rates[i], spec_.optimizer.groups[i].weight_decay.value_or(
+                                                        spec_.optimizer.weight_decay)});
+    }
+    rank.state().rows_first = rank.runner().OfferRows(pending.slot);
+    Schedule schedule =
+        BuildTrainingStep(rank.dimensions().shape, state.micro_batch_tokens, rank.state());
+    CountLinkBytes(schedule, pending.record);
+    return schedule;
+  });
+  pending_.push_back(std::move(pending));
+  return absl::OkStatus();
+}
+
+bool Trainer::Withdraw(bool during_backward) {
+  if (ranks() > 1) return false;
+  RankPipeline& rank = *ranks_.front();
+  if (!rank.executor().Withdraw(pending_.back().tickets.front(), during_backward)) return false;
+  withdrawn_.push_back(std::move(pending_.back().tickets.front()));
+  pending_.pop_back();
+  rank.state() = {};  // buffers hold what they happened to be given
+  return true;
+}
+
+absl::Status Trainer::SettleWithdrawn() {
+  for (; !withdrawn_.empty(); withdrawn_.pop_back()) {  // in the order of their submission
+    MT_RETURN_IF_ERROR(ranks_.front()->executor().Settle(withdrawn_.back()));
+  }
+  return absl::OkStatus();
+}
+
+bool Trainer::AwaitStep(absl::FunctionRef<bool()> interrupted) {
+  const Tickets& tickets = pending_.front().tickets;
+  for (size_t rank = 0; rank < tickets.size(); ++rank) {
+    if (!ranks_[rank]->executor().AwaitDone(tickets[rank], interrupted)) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<StepRecord> Trainer::Collect() {
+  Pending pending = std::move(pending_.front());
+  pending_.pop_front();
+  MT_ASSIGN_OR_RETURN(const Executor::Timing timing, WaitEach(pending.tickets));
+  StepRecord record = std::move(pending.record);
+  StepRunner& runner = ranks_.front()->runner();
+  runner.CollectLoss(pending.slot);
+  runner.CollectNorm(pending.slot);
+  const StepState& state = runner.state(pending.slot);
+  record.loss = state.loss_sum / static_cast<double>(state.loss_terms);
+  if (state.rewards.pairs > 0) record.rewards = RewardsOf(state.rewards);
+  record.gradient_norm = state.gradient_norm;
+  if (plan_.dimensions.shape.has_experts()) {
+    RouterTotals router = state.router;
+    for (size_t rank = 1; rank < ranks_.size(); ++rank) {
+      router.Append(ranks_[rank]->runner().state(pending.slot).router);
+    }
+    record.router = router.Report();
+  }
+  record.lane_busy_seconds = timing.busy;
+  record.forward_seconds = timing.forward;
+  // The next step's forward may have begun: a share moves between neighbours, the sum is right.
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
+    record.matmul_seconds = std::max(record.matmul_seconds, rank->TakeMatMulSeconds());
+  }
+  // Steps overlap: what counts is the time from the end of the step before.
+  record.step_seconds =
+      std::chrono::duration<double>(timing.finished - std::max(timing.started, last_finished_))
+          .count();
+  last_finished_ = timing.finished;
+  record.tokens_per_second = static_cast<double>(record.input_tokens) / record.step_seconds;
+  record.model_flops_per_second =
+      6.0 * static_cast<double>(active_parameters_) * record.tokens_per_second;
+  return record;
+}
+
+absl::StatusOr<int> Trainer::RunForward(const Batch& batch, LogitsRequest* logits) {
+  // Every rank computes all logits: they are few, and a cache stays with those who made it.
+  MT_ASSIGN_OR_RETURN(const int slot, PrepareBatch(batch, /*whole=*/logits != nullptr));
+  const CacheUse cache = batch.first_rows.empty() ? CacheUse::kNone
+                         : batch.continues        ? CacheUse::kAttend
+                                                  : CacheUse::kFill;
+  const Tickets tickets = SubmitEach([&](RankPipeline& rank) {
+    StepState& state = rank.runner().state(slot);
+    const PipelineShape& shape = rank.dimensions().shape;
+    if (logits == nullptr) return BuildEvaluation(shape, state.micro_batch_tokens, rank.state());
+    state.logits = shape.rank == 0 ? logits : nullptr;
+    return BuildPrediction(shape, state.micro_batch_tokens, cache, rank.state());
+  });
+  MT_ASSIGN_OR_RETURN(const Executor::Timing timing, WaitEach(tickets));
+  last_finished_ = timing.finished;
+  return slot;
+}
+
+absl::StatusOr<double> Trainer::EvaluateLossSum(const Batch& batch, RewardSums* rewards) {
+  MT_ASSIGN_OR_RETURN(const int slot, RunForward(batch, nullptr));
+  StepRunner& runner = ranks_.front()->runner();
+  runner.CollectLoss(slot);
+  if (rewards != nullptr) *rewards = runner.state(slot).rewards;
+  return runner.state(slot).loss_sum;
+}
+
+absl::StatusOr<std::vector<double>> Trainer::AnswerLogps(const Batch& batch) {
+  MT_ASSIGN_OR_RETURN(const int slot, RunForward(batch, nullptr));
+  std::vector<double> all;
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
+    const std::vector<double> logps = rank->runner().AnswerLogps(slot);
+    all.insert(all.end(), logps.begin(), logps.end());
+  }
+  return all;
+}
+
+absl::StatusOr<std::vector<float>> Trainer::Logits(const Batch& batch,
+                                                   const std::vector<TokenRange>& tokens) {
+  LogitsRequest request;
+  request.tokens = tokens;
+  int64_t count = 0;
+  for (const TokenRange& range : tokens) count += range.end - range.begin;
+  request.logits.resize(count * plan_.dimensions.layout->model.vocabulary);
+  MT_RETURN_IF_ERROR(RunForward(batch, &request).status());
+  return std::move(request.logits);
+}
+
+std::vector<float> Trainer::HeldGradient(int tile) const {
+  std::vector<float> gradient;
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
+    const auto* const shard =
+        static_cast<const float*>(rank->host_buffers().slabs[static_cast<size_t>(tile)].data());
+    gradient.insert(gradient.end(), shard, shard + rank->dimensions().shape.shard_elements(tile));
+  }
+  return gradient;
+}
+
+void Trainer::BeginSave(SaveCalls calls) {
+  MutexLock lock(&gate_mutex_);
+  save_gate_ = std::make_unique<SaveGate>(ranks(), std::move(calls));
+  save_tickets_ = SubmitEach([&](RankPipeline& rank) {
+    rank.runner().set_save_calls(save_gate_->ForRank());
+    return BuildCheckpoint(rank.dimensions().shape);
+  });
+}
+
+void Trainer::CommitSave() {
+  save_end_tickets_ = SubmitEach([](RankPipeline&) { return BuildCheckpointEnd(); });
+}
+
+bool Trainer::save_done() const {
+  if (save_end_tickets_.empty()) return false;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (!ranks_[rank]->executor().Done(save_end_tickets_[rank])) return false;
+  }
+  return true;
+}
+
+absl::Status Trainer::AwaitSave() {
+  absl::Status status = WaitEach(save_tickets_).status();
+  // Also after an error, which may be a step's: the end of the save may still run.
+  status.Update(WaitEach(save_end_tickets_).status());
+  save_tickets_.clear();
+  save_end_tickets_.clear();
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->runner().set_save_calls({});
+  MutexLock lock(&gate_mutex_);
+  save_gate_ = nullptr;
+  return status;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,211 @@
+// Jobs that several devices share: against transformers + PyTorch, and against one device.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/engine/numerics/job_run.h"
+#include "tests/engine/numerics/model_reference.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+// Four micro-batches a step, so that three devices have different numbers of them.
+JobSpec Job(const ModelReference& reference, Precision precision, bool clipped, int64_t devices,
+            const std::string& directory) {
+  JobSpec spec = CurveJob(reference, precision, clipped, FreshDirectory(directory));
+  spec.training.micro_batch = 1;
+  spec.engine.devices = devices;
+  return spec;
+}
+
+// family, clipped, devices
+class RanksTest : public ::testing::TestWithParam<std::tuple<std::string, bool, int>> {
+ protected:
+  JobSpec SpecOf(Precision precision) const {
+    return Job(reference_, precision, clipped_, std::get<2>(GetParam()), "ranks");
+  }
+  const ModelReference reference_ = LoadModelReference(std::get<0>(GetParam()));
+  const bool clipped_ = std::get<1>(GetParam());
+};
+
+TEST_P(RanksTest, Fp32CurveIsThatOfTransformers) {
+  const JobRun run = Train(SpecOf(Precision::kFp32));
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  const LossCurve curve = run.curve(), &expected = reference_.fp32_curve[clipped_],
+                  &exact = reference_.fp64_curve[clipped_];
+  EXPECT_LE(CurveDistance(curve.losses, expected.losses),
+            std::max(1e-4, 3 * CurveDistance(expected.losses, exact.losses)));
+  EXPECT_LE(CurveDistance(curve.gradient_norms, expected.gradient_norms),
+            std::max(1e-4, 3 * CurveDistance(expected.gradient_norms, exact.gradient_norms)));
+  for (const StepRecord& record : run.records) {
+    EXPECT_GT(record.lane_busy_seconds.collective, 0);
+    EXPECT_EQ(record.input_tokens, reference_.curve_settings.global_batch *
+                                       reference_.curve_settings.sequence_length);
+  }
+}
+
+TEST_P(RanksTest, Bf16CurveIsAsNearAsTransformers) {
+  const JobRun run = Train(SpecOf(Precision::kBf16));
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  const LossCurve curve = run.curve(), &fp32 = reference_.fp32_curve[clipped_],
+                  &bf16 = reference_.bf16_curve[clipped_];
+  EXPECT_LE(CurveDeviation(curve.losses, fp32.losses),
+            1.5 * CurveDeviation(bf16.losses, fp32.losses));
+  EXPECT_LE(CurveDistance(curve.gradient_norms, fp32.gradient_norms), 3e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, RanksTest,
+    ::testing::Combine(::testing::Values("llama", "llama_tied", "qwen2", "gemma3", "mixtral"),
+                       ::testing::Bool(), ::testing::Values(2, 3, 4)),
+    [](const auto& info) {
+      return absl::StrCat(std::get<0>(info.param),
+                          std::get<1>(info.param) ? "_clipped_" : "_unclipped_",
+                          std::get<2>(info.param));
+    });
+
+// The same number of devices gives the same bits.
+class RanksSameBitsTest : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
+ protected:
+  JobSpec SpecOf(const std::string& directory) const {
+    const auto& [family, clipped] = GetParam();
+    const Precision precision = family == "llama" ? Precision::kFp32 : Precision::kBf16;
+    JobSpec spec = Job(LoadModelReference(family), precision, clipped, 3, directory);
+    spec.training.steps = 4;
+    return spec;
+  }
+};
+
+TEST_P(RanksSameBitsTest, WhateverTheEngineOptionsAndAStop) {
+  const JobSpec plain = SpecOf("plain");
+  const JobRun expected = Train(plain);
+  ASSERT_TRUE(expected.status.ok()) << expected.status;
+  using Engine = JobSpec::Engine;
+  const std::vector<std::pair<std::string, std::function<void(Engine&)>>> variants = {
+      {"again", [](Engine&) {}},
+      {"weight_buffers 4", [](Engine& e) { e.weight_buffers = 4; }},
+      {"stash host, recompute all",
+       [](Engine& e) {
+         e.stash = StashPlace::kHost;
+         e.recompute = RecomputeMode::kAll;
+       }},
+      {"recompute none", [](Engine& e) { e.recompute = RecomputeMode::kNone; }},
+      {"update_device device", [](Engine& e) { e.update_device = UpdateDevice::kDevice; }},
+      {"6 threads", [](Engine& e) { e.threads = 6; }},
+  };
+  for (const auto& [name, change] : variants) {
+    for (const int64_t stop_after : {0, 2}) {
+      SCOPED_TRACE(absl::StrCat(name, ", stopped after ", stop_after));
+      JobSpec spec = SpecOf("variant");
+      change(spec.engine);
+      JobRun run = Train(spec, stop_after);
+      ASSERT_TRUE(run.status.ok()) << run.status;
+      if (stop_after > 0) {
+        ASSERT_EQ(run.outcome, TrainingOutcome::kStopped);
+        const JobRun rest = Train(spec);
+        ASSERT_TRUE(rest.status.ok()) << rest.status;
+        run.records.insert(run.records.end(), rest.records.begin(), rest.records.end());
+      }
+      ASSERT_EQ(run.records.size(), expected.records.size());
+      for (size_t k = 0; k < run.records.size(); ++k) {
+        EXPECT_EQ(run.records[k].loss, expected.records[k].loss) << "step " << k + 1;
+        EXPECT_EQ(run.records[k].gradient_norm, expected.records[k].gradient_norm);
+      }
+      EXPECT_TRUE(CheckpointTensorFiles(spec) == CheckpointTensorFiles(plain));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RanksSameBitsTest,
+                         ::testing::Combine(::testing::Values("llama", "llama_tied", "mixtral"),
+                                            ::testing::Bool()),
+                         [](const auto& info) {
+                           return absl::StrCat(std::get<0>(info.param),
+                                               std::get<1>(info.param) ? "_clipped" : "_unclipped");
+                         });
+
+// Another number of devices goes on from any checkpoint; data are neither left out nor seen twice.
+TEST(RanksResumeTest, ByOtherNumbersOfDevices) {
+  const ModelReference reference = LoadModelReference("llama");
+  const JobRun expected = Train(Job(reference, Precision::kFp32, true, 1, "one"));
+  ASSERT_TRUE(expected.status.ok()) << expected.status;
+  JobSpec spec = Job(reference, Precision::kFp32, true, 1, "several");
+  JobRun all;
+  const std::vector<std::pair<int64_t, int64_t>> legs = {{1, 3}, {2, 7}, {4, 11}, {3, 16}, {1, 0}};
+  for (const auto& [devices, stop_after] : legs) {
+    spec.engine.devices = devices;
+    const JobRun leg = Train(spec, stop_after);
+    ASSERT_TRUE(leg.status.ok()) << leg.status;
+    all.records.insert(all.records.end(), leg.records.begin(), leg.records.end());
+    if (devices > 1) {
+      EXPECT_THAT(leg.messages, Contains(HasSubstr(absl::StrCat(", ", devices, " devices"))));
+    }
+  }
+  ASSERT_EQ(all.records.size(), expected.records.size());
+  EXPECT_LE(CurveDistance(all.curve().losses, expected.curve().losses), 1e-5);
+  EXPECT_LE(CurveDistance(all.curve().gradient_norms, expected.curve().gradient_norms), 1e-4);
+  EXPECT_EQ(all.records.back().total_tokens, expected.records.back().total_tokens);
+}
+
+// A last batch of an epoch that has fewer micro-batches than there are devices, evaluations and
+// sampled answers.
+TEST(RanksTest, UnevenBatchesAndForwardPassesAreThoseOfOneDevice) {
+  const ModelReference reference = LoadModelReference("llama");
+  std::vector<JobRun> runs;
+  for (const int64_t devices : {1, 3}) {
+    JobSpec spec = Job(reference, Precision::kFp32, true, devices, "uneven");
+    spec.data.eval_fraction = 0.2;
+    spec.training.steps = 0;
+    spec.training.epochs = 1;
+    spec.training.global_batch = 5;
+    spec.training.eval_every = 3;
+    runs.push_back(Train(spec));
+    ASSERT_TRUE(runs.back().status.ok()) << runs.back().status;
+  }
+  const std::vector<StepRecord>&one = runs[0].records, &three = runs[1].records;
+  ASSERT_EQ(one.size(), three.size());
+  EXPECT_LE(CurveDistance(runs[1].curve().losses, runs[0].curve().losses), 1e-5);
+  for (size_t k = 0; k < one.size(); ++k) {
+    ASSERT_EQ(one[k].eval_loss.has_value(), three[k].eval_loss.has_value());
+    EXPECT_EQ(one[k].tokens, three[k].tokens);
+    if (one[k].eval_loss.has_value()) {
+      EXPECT_NEAR(*three[k].eval_loss / *one[k].eval_loss, 1, 1e-5);
+    }
+  }
+}
+
+// All ranks end with the first error, and none waits for another.
+TEST(RanksTest, AStepThatIsNotFiniteEndsAllRanks) {
+  const ModelReference reference = LoadModelReference("llama");
+  for (const bool clipped : {false, true}) {
+    JobSpec spec = Job(reference, Precision::kFp32, clipped, 4, "not_finite");
+    spec.optimizer.learning_rate = 1e38;
+    const JobRun run = Train(spec);
+    EXPECT_EQ(run.status.code(), absl::StatusCode::kAborted) << run.status;
+    EXPECT_THAT(std::string(run.status.message()), HasSubstr("step "));
+  }
+}
+
+TEST(RanksTest, WhatDevicesCannotShareIsRefused) {
+  const ModelReference reference = LoadModelReference("llama");
+  JobSpec spec = Job(reference, Precision::kFp32, true, 5, "refused");
+  EXPECT_THAT(std::string(Train(spec).status.message()),
+              HasSubstr("engine.devices: 5 devices cannot share a step of 4 micro-batches"));
+  spec.engine.devices = 2;
+  spec.engine.micro_batches_per_sweep = 1;
+  EXPECT_THAT(std::string(Train(spec).status.message()),
+              HasSubstr("engine.micro_batches_per_sweep: 1 makes several sweeps of the 2 "));
+}
+
+}  // namespace
+}  // namespace megatrain
