@@ -211,6 +211,9 @@ std::vector<ConfigKey> TrainingKeys(JobSpec::Training& training) {
        "sequences an optimizer step"},
       {"training.micro_batch", Whole(&training.micro_batch, 1, 1 << 24),
        "sequences a kernel call; divides global_batch"},
+      {"training.gradient_shards", Whole(&training.gradient_shards, 1, 1024),
+       "power of two: parts of the micro-batches whose gradients are summed apart and then added in "
+       "pairs, so that any number of devices that divides it gives the same bits"},
       {"training.precision",
        Choice<Precision>(&training.precision,
                          {{"bf16", Precision::kBf16}, {"fp32", Precision::kFp32}}),

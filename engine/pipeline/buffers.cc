@@ -9,7 +9,7 @@ namespace megatrain {
 namespace {
 
 int64_t AccumulatorElements(const PipelineDimensions& d, int accumulator) {
-  if (accumulator == 2) return d.shape.state_elements(0);
+  if (d.shape.is_tied_accumulator(accumulator)) return d.shape.state_elements(0);
   int64_t elements = 0;
   for (int tile = d.shape.tied ? 1 : 0; tile < d.shape.tiles(); ++tile) {
     elements = std::max(elements, d.shape.state_elements(tile));
@@ -35,7 +35,8 @@ int64_t TileBlockBytes(const PipelineDimensions& d, int tile) {
 }
 
 int64_t SumsBytes(const PipelineDimensions& d) {
-  return d.micro_batches * d.shape.loss_bytes() + int64_t{sizeof(double)} * d.shape.tiles() +
+  return d.micro_batches * d.shape.loss_bytes() +
+         int64_t{sizeof(double)} * d.shape.tiles() * d.shape.folds +
          int64_t{sizeof(int32_t)} * d.shape.tiles();
 }
 
@@ -162,7 +163,8 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                                DeviceKind::kOther, &b.per_layer_norm_gradient));
   }
   b.accumulators.resize(d.shape.accumulators());
-  MT_RETURN_IF_ERROR(Reserve(arena, "sums", d.shape.accumulators() * int64_t{sizeof(double)},
+  MT_RETURN_IF_ERROR(Reserve(arena, "sums",
+                             d.shape.accumulators() * d.shape.folds * int64_t{sizeof(double)},
                              DeviceKind::kOther, &b.norms));
   for (int i = 0; i < d.shape.accumulators(); ++i) {
     MT_RETURN_IF_ERROR(Reserve(arena, "gradient accumulators (FP32)",
@@ -253,7 +255,8 @@ absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPo
     b.loss_results[slot] = static_cast<char*>(b.batch[slot].data()) + BatchArrays::Bytes(d);
     b.norms[slot] =
         reinterpret_cast<double*>(b.loss_results[slot] + d.micro_batches * d.shape.loss_bytes());
-    b.update_flags[slot] = reinterpret_cast<int32_t*>(b.norms[slot] + d.shape.tiles());
+    b.update_flags[slot] =
+        reinterpret_cast<int32_t*>(b.norms[slot] + d.shape.tiles() * d.shape.folds);
   }
   return b;
 }

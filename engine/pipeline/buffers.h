@@ -118,7 +118,7 @@ struct BatchArrays {
 // Pointers into the arena's block; null if the arena has none.
 struct DeviceBuffers {
   std::vector<void*> weights;          // weight buffers of tile_elements_max elements each
-  std::vector<float*> accumulators;    // 2, or 3 if tied
+  std::vector<float*> accumulators;    // PipelineShape::accumulators
   std::vector<void*> hidden;           // T [micro_batch_tokens, hidden] each
   std::vector<void*> hidden_gradient;  // T, one for each micro-batch of the sweep
   std::vector<void*> kept;             // by kept slot
@@ -140,7 +140,7 @@ struct DeviceBuffers {
   // [micro_batches], sums of losses; with pairs PreferenceResult [micro_batches][pairs_max()].
   std::array<char*, kStepSlots> loss_results = {};
   float* loss_weights = nullptr;  // [micro_batch_tokens]; with pairs only
-  double* norms = nullptr;        // [accumulators]
+  double* norms = nullptr;        // [accumulators][folds], squared, of the rank's blocks
   // For each lane that updates: the state of a piece (a Tile without a layout) and, with clipping,
   // its gradient.
   std::array<Tile, kDeviceUpdateLanes> update_state = {};
@@ -165,7 +165,7 @@ struct HostBuffers {
   std::array<HostLease, kStepSlots>
       batch;  // BatchArrays, then loss_results, norms and update_flags
   std::array<char*, kStepSlots> loss_results = {};     // as DeviceBuffers::loss_results
-  std::array<double*, kStepSlots> norms = {};          // [tiles]
+  std::array<double*, kStepSlots> norms = {};          // [tiles][folds]
   std::array<int32_t*, kStepSlots> update_flags = {};  // [tiles], set by device updates
 };
 

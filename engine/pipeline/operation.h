@@ -175,7 +175,15 @@ struct EmbedBackwardOp {
   Resource hidden_gradient;  // kHiddenGradient or kHidden
   bool first;
 };
-struct FinishGradientOp {  // of the rank's elements: sum of squares; BF16 rounding
+struct ZeroGradientOp {  // of a fold without micro-batches
+  static constexpr char kName[] = "zero gradient";
+  int tile, accumulator;
+};
+struct JoinGradientsOp {  // adds one accumulator to another
+  static constexpr char kName[] = "join gradients";
+  int tile, accumulator, addend;
+};
+struct FinishGradientOp {  // of the rank's blocks: sums of squares; BF16 rounding
   static constexpr char kName[] = "finish gradient";
   int tile, accumulator;
 };
@@ -274,7 +282,7 @@ using AnyOp =
     std::variant<UploadBatchOp, LoadTileOp, LoadStashOp, LoadPartialOp, LoadHiddenGradientOp,
                  EmbedForwardOp, LayerForwardOp, RouteOp, ExpertsForwardOp, ExpertsBackwardOp,
                  RouterBackwardOp, JoinForwardOp, JoinBackwardOp, HeadOp, HeadLossOp, HeadLogitsOp,
-                 LayerBackwardOp, EmbedBackwardOp, FinishGradientOp, GatherWeightsOp, ReduceGradientOp, StoreStashOp, StoreNormOp,
+                 LayerBackwardOp, EmbedBackwardOp, ZeroGradientOp, JoinGradientsOp, FinishGradientOp, GatherWeightsOp, ReduceGradientOp, StoreStashOp, StoreNormOp,
                  StoreGradientOp, StorePartialOp, StoreHiddenGradientOp, StoreLossesOp,
                  ShareResultsOp, CheckLossesOp, ClipOp, UpdateRowsOp, UpdateTileOp, CheckUpdatesOp,
                  BeginDeviceUpdateOp, DeviceUpdateOp, EndDeviceUpdateOp, SaveTileOp,

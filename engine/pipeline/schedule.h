@@ -26,6 +26,9 @@
 //   its shard, an even part of every tile. It loads its shard and gathers the others' from their
 //   devices; it adds its gradient to theirs and keeps the sum of its shard. All ranks have the same
 //   operations in the same order on the lane collective, whatever their micro-batches are.
+// - The gradient may be a sum of several left folds, over consecutive micro-batches, joined as a
+//   pairwise tree. Ranks have the same number of them each, so that the tree, and with it the bits,
+//   do not depend on the number of ranks. A fold has an accumulator until it is joined.
 // - Steps go on during a checkpoint. The io lane writes a tile between two of its updates, and the
 //   later update waits for the write. For an evaluation the trainer first waits for all steps.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
@@ -33,6 +36,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -104,6 +108,7 @@ struct StageShape {
 struct PipelineShape {
   int ranks = 1;  // that share a step
   int rank = 0;   // whose schedule this is
+  int folds = 1;  // of this rank's part of a gradient; a power of two
   std::vector<StageShape> stages;
   bool tied = false;  // tile 0 is embedding and head; else the last tile is the head
   std::vector<int64_t> tile_elements;
@@ -121,8 +126,8 @@ struct PipelineShape {
   int gradient_slabs = 4;
   bool clipping = true;
   bool stash_on_host = false;
-  // Micro-batches a sweep at most. Several ranks have one sweep, as partial sums would take a slab
-  // of a whole tile on each.
+  // Micro-batches a sweep at most. Several ranks or folds have one sweep (one_sweep), as partial sums
+  // would take a slab of a whole tile for each.
   int sweep_micro_batches = 1;
   // Pairs (stage without experts, micro-batch in the sweep), counted from the last stage back: the
   // first `kept_everything` keep all, those up to `kept` recompute the cheap pieces, the rest
@@ -149,6 +154,7 @@ struct PipelineShape {
   bool pairs = false;
   StepWork work;
 
+  bool one_sweep() const { return ranks > 1 || folds > 1; }
   int stage_count() const { return static_cast<int>(stages.size()); }
   // Returns the number of stages that may keep activations, of `stage` and those behind it.
   int keeping_stages(int stage) const {
@@ -172,11 +178,16 @@ struct PipelineShape {
   int64_t state_elements(int tile) const {
     return tile_elements[tile] - (stateless_elements.empty() ? 0 : stateless_elements[tile]);
   }
-  // Rank r updates the elements [shard_cut(tile, r), shard_cut(tile, r + 1)). A shard may be empty.
-  int64_t shard_cut(int tile, int r) const {
+  // A tile is cut into even blocks, one for each fold of all ranks. The norm is summed over blocks.
+  // Block i is [block_cut(tile, i), block_cut(tile, i + 1)), and may be empty.
+  int blocks() const { return ranks * folds; }
+  int64_t block_cut(int tile, int i) const {
     const int64_t elements = state_elements(tile);
-    return r == ranks ? elements : elements * r / ranks / kUpdateAlignment * kUpdateAlignment;
+    return i == blocks() ? elements : elements * i / blocks() / kUpdateAlignment * kUpdateAlignment;
   }
+  // Rank r updates the elements [shard_cut(tile, r), shard_cut(tile, r + 1)), which are as many
+  // blocks as it has folds.
+  int64_t shard_cut(int tile, int r) const { return block_cut(tile, r * folds); }
   int64_t shard_begin(int tile) const { return shard_cut(tile, rank); }
   int64_t shard_end(int tile) const { return shard_cut(tile, rank + 1); }
   int64_t shard_elements(int tile) const { return shard_end(tile) - shard_begin(tile); }
@@ -253,9 +264,20 @@ struct PipelineShape {
   int embedding_stash_slot(int micro_batch) const {
     return stage_count() * sweep_micro_batches + micro_batch;
   }
-  // Returns the number of accumulators. Two take turns. A tied tile has a third one, which stays
-  // from the head's backward to the embedding's.
-  int accumulators() const { return tied ? 3 : 2; }
+  // Returns the number of accumulators. Two take turns. A tied tile has one for each fold, which
+  // stay from the head's backward to the embedding's. The folds of other tiles are joined as soon as
+  // there are two of a size, so that they need one for each level of the tree in turn.
+  int accumulators() const { return first_level_accumulator() + std::bit_width(static_cast<unsigned>(folds)) - 1; }
+  int first_level_accumulator() const { return 2 + (tied ? folds : 0); }
+  bool is_tied_accumulator(int index) const {
+    return tied && index >= 2 && index < first_level_accumulator();
+  }
+  // Returns the accumulator of fold `fold` of a gradient. `main` is where the whole will be.
+  int fold_accumulator(int main, int fold) const {
+    if (is_tied_accumulator(main)) return main + fold;
+    const int level = std::popcount(static_cast<unsigned>(fold));  // folds before it that are not joined
+    return level == 0 ? main : first_level_accumulator() + level - 1;
+  }
   // Returns the number of device slots for hidden states. With the stash on the device every
   // boundary that the backward pass reads has slots, and two at least. Boundaries before these take
   // the slots of the first two in turn. Otherwise there is a ring with the slots of one boundary
@@ -281,12 +303,15 @@ struct PipelineState {
 
 inline constexpr int kStepSlots = 2;
 
-// Builds a training step over micro-batches with these numbers of tokens. Changes `state` to what
-// the next schedule finds. The same arguments and the same `state` give the same schedule.
-// REQUIRES: schedules built with one `state` run in the order in which they were built; each
-// micro-batch has at most the tokens of the plan.
+// Builds a training step over micro-batches with these numbers of tokens. All ranks together have
+// `step_micro_batches`, of which a rank may have none; 0 means that each has as many as this one.
+// Changes `state` to what the next schedule finds. The same arguments and the same `state` give the
+// same schedule. REQUIRES: schedules built with one `state` run in the order in which they were
+// built; each micro-batch has at most the tokens of the plan; the rank's part is that of
+// PartOfBatch.
 Schedule BuildTrainingStep(const PipelineShape& shape,
-                           const std::vector<int64_t>& micro_batch_tokens, PipelineState& state);
+                           const std::vector<int64_t>& micro_batch_tokens, PipelineState& state,
+                           int step_micro_batches = 0);
 
 // Builds a forward pass that stores the losses. `state` and REQUIRES are as for BuildTrainingStep.
 Schedule BuildEvaluation(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,

@@ -11,14 +11,16 @@ void StepBuilder::Head() {
   const int buffer = Use();
   Prefetch();
   LoadStashBehind(-1);
+  BeginFolds(tile, accumulator_of_head_);
   for (int i = 0; i < sweep_size_; ++i) {
+    const FoldPlace place = PlaceOf(accumulator_of_head_, MicroBatch(i));
     const HeadOp head{.tile = tile,
                       .micro_batch = MicroBatch(i),
                       .sweep_index = i,
                       .weight_buffer = buffer,
-                      .accumulator = accumulator_of_head_,
+                      .accumulator = place.accumulator,
                       .input_slot = ForwardSlot(shape_.stage_count(), i),
-                      .first = MicroBatch(i) == 0,
+                      .first = place.first,
                       .input_gradient = shape_.trains_before(shape_.stage_count())};
     Op& op = Add(Lane::kCompute, head);
     op.work = Part(i) * BackwardWork(tile, shape_.work.head, shape_.work.head_weights);
@@ -30,6 +32,7 @@ void StepBuilder::Head() {
                  {ResourceKind::kScratch},
                  {ResourceKind::kDeviceLosses, slot_}};
     if (head.accumulator) op.writes.push_back({ResourceKind::kAccumulator, *head.accumulator});
+    EndMicroBatch(tile, accumulator_of_head_, MicroBatch(i));
     LoadStashBehind(BackwardNumber(shape_.stage_count(), i));
   }
   EndUse();
@@ -51,13 +54,14 @@ void StepBuilder::LayerBackward(int stage) {
   const int buffer = Use();
   Prefetch();
   for (int i = 0; i < sweep_size_; ++i) {
+    const FoldPlace place = PlaceOf(accumulator, MicroBatch(i));
     const LayerBackwardOp backward{.stage = stage,
                                    .micro_batch = MicroBatch(i),
                                    .sweep_index = i,
                                    .weight_buffer = buffer,
-                                   .accumulator = accumulator,
+                                   .accumulator = place.accumulator,
                                    .input_slot = BackwardSlot(stage, i),
-                                   .first = MicroBatch(i) == 0,
+                                   .first = place.first,
                                    .kept = Kept(stage, i),
                                    .input_gradient = shape_.trains_before(stage)};
     Op& op = Add(Lane::kCompute, backward);
@@ -69,9 +73,12 @@ void StepBuilder::LayerBackward(int stage) {
                 {ResourceKind::kHidden, backward.input_slot},
                 {ResourceKind::kDeviceBatch, slot_}};
     op.writes = {{ResourceKind::kHiddenGradient, i}, {ResourceKind::kScratch}};
-    if (accumulator) op.writes.push_back({ResourceKind::kAccumulator, *accumulator});
+    if (place.accumulator) {
+      op.writes.push_back({ResourceKind::kAccumulator, *place.accumulator});
+    }
     // Backward overwrites what was kept.
     if (backward.kept) op.writes.push_back({ResourceKind::kKept, backward.kept->slot});
+    EndMicroBatch(tile, accumulator, MicroBatch(i));
     LoadStashBehind(BackwardNumber(stage, i));
   }
   EndUse();
@@ -100,13 +107,14 @@ void StepBuilder::ExpertsBackward(int stage) {
   const int buffer = Use();
   Prefetch();
   for (int i = 0; i < sweep_size_; ++i) {
+    const FoldPlace place = PlaceOf(accumulator, MicroBatch(i));
     const RouterBackwardOp backward{.stage = stage,
                                     .micro_batch = MicroBatch(i),
                                     .sweep_index = i,
                                     .weight_buffer = buffer,
-                                    .accumulator = accumulator,
+                                    .accumulator = place.accumulator,
                                     .input_slot = BackwardSlot(stage, i),
-                                    .first = MicroBatch(i) == 0,
+                                    .first = place.first,
                                     .input_gradient = shape_.trains_before(stage)};
     Op& op = Add(Lane::kCompute, backward);
     op.work = Part(i) * BackwardWork(tiles.tile, work.backward, work.weights);
@@ -115,7 +123,10 @@ void StepBuilder::ExpertsBackward(int stage) {
                 {ResourceKind::kHidden, backward.input_slot}};
     op.writes = {
         {ResourceKind::kHiddenGradient, i}, {ResourceKind::kRouted, i}, {ResourceKind::kScratch}};
-    if (accumulator) op.writes.push_back({ResourceKind::kAccumulator, *accumulator});
+    if (place.accumulator) {
+      op.writes.push_back({ResourceKind::kAccumulator, *place.accumulator});
+    }
+    EndMicroBatch(tiles.tile, accumulator, MicroBatch(i));
     LoadStashBehind(BackwardNumber(stage, i));
   }
   EndUse();
@@ -128,13 +139,14 @@ void StepBuilder::ExpertTileBackward(int stage, int tile) {
   const int buffer = Use();
   Prefetch();
   for (int i = 0; i < sweep_size_; ++i) {
+    const FoldPlace place = PlaceOf(accumulator, MicroBatch(i));
     const ExpertsBackwardOp backward{.stage = stage,
                                      .tile = tile,
                                      .micro_batch = MicroBatch(i),
                                      .sweep_index = i,
                                      .weight_buffer = buffer,
-                                     .accumulator = accumulator,
-                                     .first = MicroBatch(i) == 0};
+                                     .accumulator = place.accumulator,
+                                     .first = place.first};
     Op& op = Add(Lane::kCompute, backward);
     op.work = Part(i) * BackwardWork(tile, work.experts_backward, work.experts_weights);
     if (backward.first) op.work.device_bytes += work.experts_first_bytes;
@@ -142,7 +154,10 @@ void StepBuilder::ExpertTileBackward(int stage, int tile) {
     // The gradient by the experts' results is among the routed tokens if they are joined.
     if (!shape_.stages[stage].joins) op.reads.push_back({ResourceKind::kHiddenGradient, i});
     op.writes = {{ResourceKind::kRouted, i}, {ResourceKind::kScratch}};
-    if (accumulator) op.writes.push_back({ResourceKind::kAccumulator, *accumulator});
+    if (place.accumulator) {
+      op.writes.push_back({ResourceKind::kAccumulator, *place.accumulator});
+    }
+    EndMicroBatch(tile, accumulator, MicroBatch(i));
   }
   EndUse();
   EndGradient(tile, accumulator);
@@ -155,13 +170,14 @@ void StepBuilder::JoinBackward(int stage) {
   const int buffer = Use();
   Prefetch();
   for (int i = 0; i < sweep_size_; ++i) {
+    const FoldPlace place = PlaceOf(accumulator, MicroBatch(i));
     const JoinBackwardOp backward{.stage = stage,
                                   .micro_batch = MicroBatch(i),
                                   .sweep_index = i,
                                   .weight_buffer = buffer,
-                                  .accumulator = accumulator,
+                                  .accumulator = place.accumulator,
                                   .input_slot = BackwardSlot(stage, i),
-                                  .first = MicroBatch(i) == 0,
+                                  .first = place.first,
                                   .input_gradient = shape_.trains_before(stage)};
     Op& op = Add(Lane::kCompute, backward);
     op.work = Part(i) * BackwardWork(tile, work.join_backward, work.join_weights);
@@ -170,13 +186,16 @@ void StepBuilder::JoinBackward(int stage) {
                 {ResourceKind::kHidden, backward.input_slot}};
     op.writes = {
         {ResourceKind::kHiddenGradient, i}, {ResourceKind::kRouted, i}, {ResourceKind::kScratch}};
-    if (accumulator) op.writes.push_back({ResourceKind::kAccumulator, *accumulator});
+    if (place.accumulator) {
+      op.writes.push_back({ResourceKind::kAccumulator, *place.accumulator});
+    }
+    EndMicroBatch(tile, accumulator, MicroBatch(i));
   }
   EndUse();
   EndGradient(tile, accumulator);
 }
 
-// The gradient of a tied matrix is one left fold: the head's part of every micro-batch, then the
+// Each fold of a tied matrix's gradient is the head's part of every micro-batch, then the
 // embedding's. Sweeps before the last therefore put theirs by, so that the bits do not depend on
 // the number of sweeps.
 void StepBuilder::EmbedBackward() {
@@ -213,13 +232,15 @@ void StepBuilder::PutByEmbedBackward(int m, int accumulator) {
   EmbedBackward(m, accumulator, {ResourceKind::kHidden, slot});
 }
 
-void StepBuilder::EmbedBackward(int m, int accumulator, Resource hidden_gradient) {
-  const bool first = m == 0;
+void StepBuilder::EmbedBackward(int m, int main, Resource hidden_gradient) {
+  const auto [place, first] = PlaceOf(main, m);
+  const int accumulator = place.value();
   Op& op = Add(Lane::kCompute, EmbedBackwardOp{m, accumulator, hidden_gradient, first});
   op.work = PartOf(tokens_[m]) * shape_.work.embed_backward;
   if (first && !shape_.tied) op.work.device_bytes += shape_.work.embed_first_bytes;
   op.reads = {hidden_gradient, {ResourceKind::kDeviceBatch, slot_}};
   op.writes = {{ResourceKind::kAccumulator, accumulator}};
+  if (!shape_.tied) EndMicroBatch(0, main, m);
 }
 
 // Lists the loads for which there is room once state `number` is read. So a stage's inputs come
@@ -279,12 +300,71 @@ void StepBuilder::LoadPartial(int tile, std::optional<int> accumulator, int part
 std::optional<int> StepBuilder::BeginGradient(int tile) {
   const std::optional<int> accumulator = TakeAccumulator(tile);
   LoadPartial(tile, accumulator, 0, 1);
+  BeginFolds(tile, accumulator);
   return accumulator;
+}
+
+StepBuilder::FoldPlace StepBuilder::PlaceOf(std::optional<int> main, int m) const {
+  const auto end = std::upper_bound(fold_ends_.begin(), fold_ends_.end(), m);
+  const int fold = static_cast<int>(end - fold_ends_.begin());
+  const bool first = m == (fold == 0 ? 0 : fold_ends_[static_cast<size_t>(fold - 1)]);
+  if (!main) return {std::nullopt, first};
+  return {shape_.fold_accumulator(*main, fold), first};
+}
+
+void StepBuilder::EndMicroBatch(int tile, std::optional<int> main, int m) {
+  const auto fold = std::find(fold_ends_.begin(), fold_ends_.end(), m + 1);
+  if (!main || fold == fold_ends_.end()) return;
+  const int ended = static_cast<int>(fold - fold_ends_.begin());
+  JoinFold(tile, *main, ended);
+  CloseFolds(tile, main, ended + 1);
+}
+
+// Those from `fold` on until one has a micro-batch.
+void StepBuilder::CloseFolds(int tile, std::optional<int> main, int fold) {
+  if (!main) return;
+  for (; fold < shape_.folds; ++fold) {
+    const auto at = static_cast<size_t>(fold);
+    if (fold_ends_[at] > (fold == 0 ? 0 : fold_ends_[at - 1])) return;
+    const int accumulator = shape_.fold_accumulator(*main, fold);
+    Op& op = Add(Lane::kCompute, ZeroGradientOp{.tile = tile, .accumulator = accumulator});
+    op.work.device_bytes = static_cast<double>(shape_.state_elements(tile)) * sizeof(float);
+    op.writes = {{ResourceKind::kAccumulator, accumulator}};
+    JoinFold(tile, *main, fold);
+  }
+}
+
+// The folds before this one that are not joined are as many as the bits of its number. Each bit
+// that is set from the lowest on stands for as many folds as this one now is joined with.
+void StepBuilder::JoinFold(int tile, int main, int fold) {
+  if (shape_.is_tied_accumulator(main)) return;  // the embedding's part is still to come
+  for (int left = fold; left % 2 == 1; left /= 2, fold -= fold & -fold) {
+    Join(tile, shape_.fold_accumulator(main, fold - (fold & -fold)),
+         shape_.fold_accumulator(main, fold));
+  }
+}
+
+void StepBuilder::Join(int tile, int accumulator, int addend) {
+  Op& op = Add(Lane::kCompute,
+               JoinGradientsOp{.tile = tile, .accumulator = accumulator, .addend = addend});
+  op.work.device_bytes = 3.0 * static_cast<double>(shape_.state_elements(tile)) * sizeof(float);
+  op.work.launches = 1;
+  op.reads = {{ResourceKind::kAccumulator, addend}};
+  op.writes = {{ResourceKind::kAccumulator, accumulator}};
+}
+
+void StepBuilder::JoinTiedFolds(int main) {
+  for (int width = 1; width < shape_.folds; width *= 2) {
+    for (int fold = 0; fold < shape_.folds; fold += 2 * width) {
+      Join(0, main + fold, main + fold + width);
+    }
+  }
 }
 
 void StepBuilder::EndGradient(int tile, std::optional<int> taken) {
   if (!taken) return;
   const int accumulator = *taken;
+  if (shape_.is_tied_accumulator(accumulator)) JoinTiedFolds(accumulator);
   const int64_t elements = shape_.state_elements(tile);
   if (!last_sweep()) {
     Op& op =
@@ -308,7 +388,7 @@ void StepBuilder::EndGradient(int tile, std::optional<int> taken) {
   {
     // Ahead of the gradient: clipping waits for the norms alone.
     Op& op = Add(Lane::kD2H, StoreNormOp{.tile = tile, .accumulator = accumulator});
-    op.bytes = sizeof(double);
+    op.bytes = shape_.folds * int64_t{sizeof(double)};
     op.reads = {{ResourceKind::kAccumulator, accumulator}};
     op.writes = {shape_.host_norm(slot_, tile)};
   }

@@ -9,11 +9,13 @@
 namespace megatrain {
 
 StepBuilder::StepBuilder(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
-                         PipelineState& state)
+                         PipelineState& state, int step_micro_batches)
     : shape_(shape),
       tokens_(micro_batch_tokens),
       micro_batches_(static_cast<int>(micro_batch_tokens.size())),
-      sweeps_((micro_batches_ + shape.sweep_micro_batches - 1) / shape.sweep_micro_batches),
+      // A rank without micro-batches goes through the tiles with the others.
+      sweeps_(std::max(
+          1, (micro_batches_ + shape.sweep_micro_batches - 1) / shape.sweep_micro_batches)),
       state_(state),
       slot_(state.next_step_slot),
       uses_(shape.weight_buffers, &state.buffer_tile),
@@ -22,6 +24,11 @@ StepBuilder::StepBuilder(const PipelineShape& shape, const std::vector<int64_t>&
   for (int stage = 0; stage < shape.stage_count(); ++stage) {
     keeping_behind_.push_back(shape.keeping_stages(stage + 1));
   }
+  const int64_t all = step_micro_batches > 0 ? step_micro_batches : micro_batches_ * shape.ranks;
+  const auto cut = [&](int fold) {
+    return static_cast<int>(all * (shape.rank * shape.folds + fold) / shape.blocks());
+  };
+  for (int fold = 1; fold <= shape.folds; ++fold) fold_ends_.push_back(cut(fold) - cut(0));
 }
 
 Schedule StepBuilder::Train() {
@@ -199,8 +206,9 @@ void StepBuilder::StoreLosses() {
 }
 
 Schedule BuildTrainingStep(const PipelineShape& shape,
-                           const std::vector<int64_t>& micro_batch_tokens, PipelineState& state) {
-  return StepBuilder(shape, micro_batch_tokens, state).Train();
+                           const std::vector<int64_t>& micro_batch_tokens, PipelineState& state,
+                           int step_micro_batches) {
+  return StepBuilder(shape, micro_batch_tokens, state, step_micro_batches).Train();
 }
 
 Schedule BuildEvaluation(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,

@@ -20,7 +20,7 @@ class StepBuilder {
  public:
   // All arguments must outlive this. `state` is changed as BuildTrainingStep says.
   StepBuilder(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
-              PipelineState& state);
+              PipelineState& state, int step_micro_batches = 0);
 
   // Return the schedule of a training step, of an evaluation, or of a pass that gives logits.
   Schedule Train();
@@ -106,7 +106,7 @@ class StepBuilder {
   void JoinBackward(int stage);
   void LoadStashBehind(int number);
   void EmbedBackward();
-  void EmbedBackward(int m, int accumulator, Resource hidden_gradient);
+  void EmbedBackward(int m, int main, Resource hidden_gradient);
   void PutByEmbedBackward(int m, int accumulator);
 
   // --- Gradients.
@@ -114,6 +114,21 @@ class StepBuilder {
   std::optional<int> TakeAccumulator(int tile);
   void LoadPartial(int tile, std::optional<int> accumulator, int part, int parts);
   std::optional<int> BeginGradient(int tile);
+  // Returns where micro-batch m's gradient is summed, whose whole will be in `main`, and whether it
+  // is the first there.
+  struct FoldPlace {
+    std::optional<int> accumulator;
+    bool first;
+  };
+  FoldPlace PlaceOf(std::optional<int> main, int m) const;
+  // List what zeroes folds without micro-batches and joins folds: before the first micro-batch, and
+  // after micro-batch m.
+  void BeginFolds(int tile, std::optional<int> main) { CloseFolds(tile, main, 0); }
+  void EndMicroBatch(int tile, std::optional<int> main, int m);
+  void CloseFolds(int tile, std::optional<int> main, int fold);
+  void JoinFold(int tile, int main, int fold);
+  void Join(int tile, int accumulator, int addend);
+  void JoinTiedFolds(int main);
   LayerWork BackwardWork(int tile, const LayerWork& whole, const LayerWork& weights) const;
   void EndGradient(int tile, std::optional<int> taken);
 
@@ -121,6 +136,7 @@ class StepBuilder {
   const std::vector<int64_t>& tokens_;
   const int micro_batches_;
   const int sweeps_;
+  std::vector<int> fold_ends_;  // by fold: the micro-batch behind its last one
   PipelineState& state_;
   const int slot_;
   Schedule schedule_;

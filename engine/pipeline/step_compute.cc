@@ -252,16 +252,48 @@ absl::Status StepRunner::Do(const EmbedBackwardOp& embed, const Op& op, Stream* 
 }
 
 absl::Status StepRunner::Do(const FinishGradientOp& finish, const Op&, Stream* stream) {
+  const PipelineShape& shape = p_.dimensions->shape;
   Kernels& kernels = p_.device->kernels();
-  float* const gradient = ShardGradient(finish.tile, finish.accumulator);
-  const int64_t elements = p_.dimensions->shape.shard_elements(finish.tile);
-  double* const square = p_.device_buffers->norms + finish.accumulator;
-  if (elements == 0) return kernels.Zero(*stream, square, sizeof(double));
-  MT_RETURN_IF_ERROR(kernels.SumOfSquares(*stream, gradient, elements, square));
-  if (p_.dimensions->gradient_dtype == DType::kBF16) {
-    return kernels.CastToBf16InPlace(*stream, gradient, elements);
+  const float* const gradient = p_.device_buffers->accumulators[finish.accumulator];
+  double* square = p_.device_buffers->norms + finish.accumulator * shape.folds;
+  for (int i = 0; i < shape.folds; ++i, ++square) {
+    const int block = shape.rank * shape.folds + i;
+    const int64_t begin = shape.block_cut(finish.tile, block);
+    const int64_t elements = shape.block_cut(finish.tile, block + 1) - begin;
+    MT_RETURN_IF_ERROR(elements == 0
+                           ? kernels.Zero(*stream, square, sizeof(double))
+                           : kernels.SumOfSquares(*stream, gradient + begin, elements, square));
   }
-  return absl::OkStatus();
+  const int64_t elements = shape.shard_elements(finish.tile);
+  if (elements == 0 || p_.dimensions->gradient_dtype != DType::kBF16) return absl::OkStatus();
+  return kernels.CastToBf16InPlace(*stream, ShardGradient(finish.tile, finish.accumulator),
+                                   elements);
+}
+
+absl::Status StepRunner::Do(const ZeroGradientOp& zero, const Op&, Stream* stream) {
+  return p_.device->kernels().Zero(
+      *stream, p_.device_buffers->accumulators[zero.accumulator],
+      p_.dimensions->shape.state_elements(zero.tile) * int64_t{sizeof(float)});
+}
+
+absl::Status StepRunner::Do(const JoinGradientsOp& join, const Op&, Stream* stream) {
+  const int64_t elements = p_.dimensions->shape.state_elements(join.tile);
+  // Rows spread over threads.
+  constexpr int64_t kRow = 4096;
+  const auto add = [&](int64_t begin, int64_t rows, int64_t width) {
+    float* const sum = p_.device_buffers->accumulators[join.accumulator] + begin;
+    const float* const addend = p_.device_buffers->accumulators[join.addend] + begin;
+    AddArgs args;
+    args.rows = rows;
+    args.width = width;
+    args.a = {DType::kF32, sum, width};
+    args.b = {DType::kF32, addend, width};
+    args.y = sum;
+    args.y_stride = width;
+    return rows * width == 0 ? absl::OkStatus() : p_.device->kernels().Add(*stream, args);
+  };
+  MT_RETURN_IF_ERROR(add(0, elements / kRow, kRow));
+  return add(elements / kRow * kRow, 1, elements % kRow);
 }
 
 // Zeroes the padding between a tile's tensors, and the gradient of frozen ones. No kernel writes

@@ -110,33 +110,45 @@ void StepRunner::AddSharedLosses(int slot, absl::Span<const double> values) {
   state.shared_losses = true;
 }
 
+// The blocks of a tile's norm are added in their order too.
+void StepRunner::AddSharedSquares(int slot, absl::Span<const double> values, size_t of_rank) {
+  const auto tiles = static_cast<size_t>(p_.dimensions->shape.tiles());
+  const size_t blocks = static_cast<size_t>(p_.dimensions->shape.folds) * tiles;
+  std::vector<double>& squares = states_[slot].shared_squares;
+  squares.assign(tiles, 0);
+  for (size_t begin = of_rank - blocks; begin < values.size(); begin += of_rank) {
+    for (size_t i = 0; i < blocks; ++i) squares[i * tiles / blocks] += values[begin + i];
+  }
+}
+
 absl::Status StepRunner::Do(const ShareResultsOp& share, const Op& op, Stream*) {
   const PipelineDimensions& d = *p_.dimensions;
   const int slot = op.step_slot;
-  double* const norms = p_.host_buffers->norms[slot];
-  const size_t losses = share.losses ? static_cast<size_t>(d.micro_batches) * kLossValues : 0;
-  const size_t tiles = share.norms ? static_cast<size_t>(d.shape.tiles()) : 0;
-  std::vector<double> values(losses + tiles);  // micro-batches that a rank lacks count as 0
-  for (size_t m = 0; share.losses && m < states_[slot].micro_batch_tokens.size(); ++m) {
-    const MicroBatchLoss sums = LossOf(slot, static_cast<int>(m));
-    const double of[kLossValues] = {sums.loss, static_cast<double>(sums.rewards.pairs),
-                                    sums.rewards.chosen, sums.rewards.rejected,
-                                    static_cast<double>(sums.rewards.preferred)};
-    std::copy(std::begin(of), std::end(of), values.begin() + static_cast<int64_t>(m) * kLossValues);
+  const double* const norms = p_.host_buffers->norms[slot];
+  std::vector<double> values;  // micro-batches that a rank lacks count as 0
+  for (size_t m = 0; share.losses && m < static_cast<size_t>(d.micro_batches); ++m) {
+    MicroBatchLoss sums;
+    if (m < states_[slot].micro_batch_tokens.size()) sums = LossOf(slot, static_cast<int>(m));
+    values.insert(values.end(), {sums.loss, static_cast<double>(sums.rewards.pairs),
+                                 sums.rewards.chosen, sums.rewards.rejected,
+                                 static_cast<double>(sums.rewards.preferred)});
   }
-  for (size_t tile = 0; tile < tiles; ++tile) {
-    values[losses + tile] =
-        d.shape.state_elements(static_cast<int>(tile)) > 0 ? norms[tile] : 0;
+  const size_t losses = values.size();
+  for (int tile = 0; share.norms && tile < d.shape.tiles(); ++tile) {
+    for (int block = 0; block < d.shape.folds; ++block) {
+      values.push_back(d.shape.state_elements(tile) > 0 ? norms[tile * d.shape.folds + block] : 0);
+    }
   }
   MT_ASSIGN_OR_RETURN(const std::vector<double> all, p_.value_communicator->GatherValues(values));
-  std::vector<double> all_losses, all_norms(tiles);
-  for (size_t rank = 0; rank * values.size() < all.size(); ++rank) {
-    const auto of_rank = absl::MakeConstSpan(all).subspan(rank * values.size(), values.size());
-    all_losses.insert(all_losses.end(), of_rank.begin(), of_rank.begin() + static_cast<int64_t>(losses));
-    for (size_t tile = 0; tile < tiles; ++tile) all_norms[tile] += of_rank[losses + tile];
+  if (share.losses) {
+    std::vector<double> all_losses;
+    for (size_t begin = 0; begin < all.size(); begin += values.size()) {
+      const auto of_rank = all.begin() + static_cast<int64_t>(begin);
+      all_losses.insert(all_losses.end(), of_rank, of_rank + static_cast<int64_t>(losses));
+    }
+    AddSharedLosses(slot, all_losses);
   }
-  if (share.losses) AddSharedLosses(slot, all_losses);
-  std::copy(all_norms.begin(), all_norms.end(), norms);
+  if (share.norms) AddSharedSquares(slot, all, values.size());
   return absl::OkStatus();
 }
 

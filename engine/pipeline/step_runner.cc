@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,7 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   state.step = batch.step;
   state.loss_terms = batch.loss_terms();
   state.micro_batch_tokens = batch.micro_batch_tokens;
+  state.step_micro_batches = batch.step_micro_batches;
   state.document_starts = batch.document_starts;
   state.caches = !batch.first_rows.empty();
   state.continues = batch.continues;
@@ -185,8 +187,9 @@ absl::Status StepRunner::Do(const StoreStashOp& store, const Op& op, Stream* str
 }
 
 absl::Status StepRunner::Do(const StoreNormOp& store, const Op& op, Stream* stream) {
-  return p_.device->CopyToHost(*stream, p_.host_buffers->norms[op.step_slot] + store.tile,
-                               p_.device_buffers->norms + store.accumulator, op.bytes);
+  const int64_t folds = p_.dimensions->shape.folds;
+  return p_.device->CopyToHost(*stream, p_.host_buffers->norms[op.step_slot] + store.tile * folds,
+                               p_.device_buffers->norms + store.accumulator * folds, op.bytes);
 }
 
 absl::Status StepRunner::Do(const StoreGradientOp& store, const Op& op, Stream* stream) {
@@ -272,11 +275,19 @@ absl::Status StepRunner::Do(const UploadBatchOp&, const Op& op, Stream* stream) 
   return absl::OkStatus();
 }
 
+double StepRunner::SquareOf(int slot, int tile) const {
+  const StepState& state = states_[slot];
+  if (!state.shared_squares.empty()) return state.shared_squares[static_cast<size_t>(tile)];
+  const int folds = p_.dimensions->shape.folds;
+  const double* const blocks = p_.host_buffers->norms[slot] + tile * folds;
+  return std::accumulate(blocks, blocks + folds, 0.0);
+}
+
 void StepRunner::CollectNorm(int slot) {
   double sum = 0;
   for (int tile = 0; tile < p_.dimensions->shape.tiles(); ++tile) {
     if (p_.dimensions->shape.state_elements(tile) == 0) continue;
-    sum += p_.host_buffers->norms[slot][tile];
+    sum += SquareOf(slot, tile);
   }
   states_[slot].gradient_norm = std::sqrt(sum);
 }

@@ -71,6 +71,7 @@ struct StepState {
   int64_t step = 0;
   int64_t loss_terms = 0;  // Batch::loss_terms
   std::vector<int64_t> micro_batch_tokens;
+  int step_micro_batches = 0;                         // of all ranks
   std::vector<int64_t> pairs;                         // by micro-batch, of a batch of pairs
   std::vector<std::vector<int32_t>> document_starts;  // by micro-batch
   bool caches = false;                                // tokens have rows of the key-value cache
@@ -90,6 +91,7 @@ struct StepState {
   double gradient_norm = 0;
   RewardSums rewards;
   bool shared_losses = false;  // loss_sum and rewards are those of all ranks
+  std::vector<double> shared_squares;  // by tile, of all ranks; empty if they are not shared
 };
 
 // The objects that a runner works on. They must outlive it.
@@ -190,6 +192,8 @@ class StepRunner : public OpRunner {
   absl::Status Do(const HeadLogitsOp& what, const Op& op, Stream* stream);
   absl::Status Do(const LayerBackwardOp& what, const Op& op, Stream* stream);
   absl::Status Do(const EmbedBackwardOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const ZeroGradientOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const JoinGradientsOp& what, const Op& op, Stream* stream);
   absl::Status Do(const FinishGradientOp& what, const Op& op, Stream* stream);
   absl::Status Do(const GatherWeightsOp& what, const Op& op, Stream* stream);
   absl::Status Do(const ReduceGradientOp& what, const Op& op, Stream* stream);
@@ -212,6 +216,8 @@ class StepRunner : public OpRunner {
   absl::Status Do(const FinishCheckpointOp& what, const Op& op, Stream* stream);
 
   absl::Status CheckLosses(int slot);
+  // Returns the squared norm of a tile's gradient, of all ranks once it is shared.
+  double SquareOf(int slot, int tile) const;
   absl::Status CheckNorm(int slot, int tile) const;
   absl::Status CheckBeforeChanges(int slot);
   absl::Status UpdateOnHost(int slot, int tile, int slab, absl::Span<const ElementRange> ranges);
@@ -225,7 +231,10 @@ class StepRunner : public OpRunner {
   // Returns the sums over a micro-batch.
   MicroBatchLoss LossOf(int slot, int micro_batch) const;
   static void AddLoss(const MicroBatchLoss& of, StepState& state);
+  // Set the slot's results from what ShareResultsOp has gathered: the losses of all ranks, and for
+  // each rank `of_rank` values, the last of which are its squared norms.
   void AddSharedLosses(int slot, absl::Span<const double> values);
+  void AddSharedSquares(int slot, absl::Span<const double> values, size_t of_rank);
   absl::Status ZeroPadding(int tile, float* gradient, Stream& stream);
   void* StashData(int stage, int sweep_index) const;
   void* EmbeddingStashData(int micro_batch) const;

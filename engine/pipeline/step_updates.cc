@@ -24,7 +24,7 @@ absl::Status StepRunner::CheckLosses(int slot) {
 }
 
 absl::Status StepRunner::CheckNorm(int slot, int tile) const {
-  const double square = p_.host_buffers->norms[slot][tile];
+  const double square = SquareOf(slot, tile);
   if (std::isfinite(square)) return absl::OkStatus();
   return absl::AbortedError(
       absl::StrCat("step ", states_[slot].step, ": the gradient norm of tile ", tile, " (",

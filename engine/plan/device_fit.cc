@@ -127,7 +127,7 @@ bool FitDeviceByRule(const JobSpec& spec, const KernelSizes& sizes, int64_t limi
     low = high =
         static_cast<int>(std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep));
   }
-  if (d.shape.ranks > 1) low = high;
+  if (d.shape.one_sweep()) low = high;
   const auto fits = [&](int sweep) {
     return (device && FitDevice(spec, sizes, limit, sweep, false, d)) ||
            (host && FitDevice(spec, sizes, limit, sweep, true, d));

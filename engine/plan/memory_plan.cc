@@ -121,9 +121,10 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
     d.cache_rows = d.sequence_length;
     d.cache_sequences = std::min<int64_t>(prompts, d.micro_batches);
   }
-  const int ranks = d.shape.ranks;
+  const int ranks = d.shape.ranks, folds = d.shape.folds;
   d.shape = BaseShape(layout, d.dtype);
   d.shape.ranks = ranks;
+  d.shape.folds = folds;
   if (ranks > 1) d.shape.embedding_from_host = false;
   d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
   d.shape.weight_buffers = static_cast<int>(

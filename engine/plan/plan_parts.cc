@@ -1,10 +1,13 @@
 #include "engine/plan/plan_parts.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/base/status.h"
 #include "engine/checkpoint/transfer.h"
 #include "engine/generation/generation_batch.h"
 #include "engine/model/head/language_head.h"
@@ -57,6 +60,41 @@ int64_t ScheduleBytes(const PipelineDimensions& d) {
                                        : BuildEvaluation(d.shape, micro_batches, state);
   return d.shape.ranks * (kStepSlots + 1) * static_cast<int64_t>(schedule.ops.size()) *
          kQueuedOperationBytes;
+}
+
+// Checks that the micro-batches of a step can be shared by the job's devices and folds.
+absl::Status CheckSharing(const JobSpec& spec, int64_t micro_batches) {
+  const int64_t devices = std::max<int64_t>(1, spec.engine.devices);
+  const int64_t shards = spec.training.gradient_shards;
+  const std::string step = absl::StrCat(
+      "a step of ", micro_batches, micro_batches == 1 ? " micro-batch" : " micro-batches",
+      " (training.global_batch ", spec.training.global_batch, ", micro_batch ",
+      spec.training.micro_batch, ")");
+  if (devices > micro_batches) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("engine.devices: ", devices, " devices cannot share ", step, "; use at most ",
+                     micro_batches, ", or a smaller micro_batch"));
+  }
+  if (shards > micro_batches) {
+    return absl::InvalidArgumentError(absl::StrCat("training.gradient_shards: ", step,
+                                                   " has no ", shards, " parts; use at most ",
+                                                   std::bit_floor(static_cast<uint64_t>(micro_batches)),
+                                                   ", or a smaller micro_batch"));
+  }
+  if (shards > 1 && shards % devices != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("engine.devices: ", devices, " devices cannot share the ", shards,
+                     " parts of training.gradient_shards evenly; use a power of two up to ", shards));
+  }
+  const int64_t of_device = (micro_batches + devices - 1) / devices;
+  const int64_t sweep = spec.engine.micro_batches_per_sweep;
+  if ((devices > 1 || shards > 1) && sweep > 0 && sweep < of_device) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine.micro_batches_per_sweep: ", sweep, " makes several sweeps of the ", of_device,
+        " micro-batches that a device has a step; with engine.devices or training.gradient_shards "
+        "above 1 there is one sweep, so leave it 0"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -122,21 +160,7 @@ absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout) {
                      " such sequences are possible"));
   }
   const int64_t micro_batches = MicroBatches(spec);
-  if (spec.engine.devices > micro_batches) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "engine.devices: ", spec.engine.devices, " devices cannot share a step of ", micro_batches,
-        micro_batches == 1 ? " micro-batch" : " micro-batches", " (training.global_batch ",
-        spec.training.global_batch, ", micro_batch ", spec.training.micro_batch, "); use at most ",
-        micro_batches, ", or a smaller micro_batch"));
-  }
-  if (spec.engine.devices > 1 && spec.engine.micro_batches_per_sweep > 0 &&
-      spec.engine.micro_batches_per_sweep * spec.engine.devices < micro_batches) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "engine.micro_batches_per_sweep: ", spec.engine.micro_batches_per_sweep,
-        " makes several sweeps of the ", (micro_batches + spec.engine.devices - 1) /
-        spec.engine.devices, " micro-batches that each of ", spec.engine.devices,
-        " devices has a step; several devices take one sweep, so leave it 0"));
-  }
+  MT_RETURN_IF_ERROR(CheckSharing(spec, micro_batches));
   // All tiles but those of the model's ends.
   const int64_t layers = layout.tile_count() - (layout.model.tied_embeddings ? 1 : 2);
   if (micro_batches > kStepLayerPassesMax / layers) {
@@ -155,6 +179,7 @@ void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes&
   d.sequence_length = spec.data.sequence_length;
   d.micro_batch_tokens = spec.training.micro_batch * d.sequence_length;
   d.shape.ranks = static_cast<int>(std::max<int64_t>(1, spec.engine.devices));
+  d.shape.folds = static_cast<int>(std::max<int64_t>(1, spec.training.gradient_shards / d.shape.ranks));
   d.micro_batches =
       static_cast<int>((MicroBatches(spec) + d.shape.ranks - 1) / d.shape.ranks);
   d.head_chunk_tokens = HeadChunkTokens(layout.model, d.micro_batch_tokens, sizes.HeadChunk());

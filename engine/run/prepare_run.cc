@@ -377,7 +377,7 @@ CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
   }
   state.threads = session->settings.threads;
   state.arithmetic = session->first().device->Arithmetic(spec.engine.attention);
-  if (session->settings.devices > 1) {
+  if (session->settings.devices > 1 && spec.training.gradient_shards == 1) {
     absl::StrAppend(&state.arithmetic, ", ", session->settings.devices, " devices");
   }
   state.steps_total = total_steps;

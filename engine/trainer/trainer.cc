@@ -210,8 +210,8 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate,
                                                         spec_.optimizer.weight_decay)});
     }
     rank.state().rows_first = rank.runner().OfferRows(pending.slot);
-    Schedule schedule =
-        BuildTrainingStep(rank.dimensions().shape, state.micro_batch_tokens, rank.state());
+    Schedule schedule = BuildTrainingStep(rank.dimensions().shape, state.micro_batch_tokens,
+                                          rank.state(), state.step_micro_batches);
     CountLinkBytes(schedule, pending.record);
     return schedule;
   });

@@ -87,6 +87,7 @@ Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
     EndMicroBatch(batch);
   }
   batch.step_tokens = std::ssize(batch.ids);
+  batch.step_micro_batches = static_cast<int>(std::ssize(batch.micro_batch_tokens));
   return batch;
 }
 
@@ -100,15 +101,7 @@ Batch PartOfBatch(const Batch& batch, int rank, int ranks) {
   part.input_tokens = batch.input_tokens;
   part.pairs = batch.pairs;
   part.step_tokens = batch.step_tokens;
-  if (first == last) {
-    part.ids = part.positions = part.sorted_positions = {0};
-    part.targets = {kMaskedLabel};
-    part.micro_batch_tokens = {1};
-    part.document_starts = {{0, 1}};
-    part.pair_bounds.resize(batch.pair_bounds.empty() ? 0 : 1);
-    part.reference_logps.resize(part.pair_bounds.size());
-    return part;
-  }
+  part.step_micro_batches = batch.step_micro_batches;
   const auto cut = [&]<typename T>(const std::vector<T>& of) {
     return of.empty() ? of : std::vector<T>(of.begin() + first, of.begin() + last);
   };

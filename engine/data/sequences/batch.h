@@ -21,6 +21,7 @@ struct Batch {
   int64_t input_tokens = 0;        // tokens without padding
   int64_t pairs = 0;               // pairs of answers, if that is what the sequences hold
   int64_t step_tokens = 0;         // tokens with padding; in a part of a batch those of the whole
+  int step_micro_batches = 0;      // the same of micro-batches
   std::vector<int32_t> ids;        // [tokens]
   std::vector<int32_t> positions;  // [tokens], from 0 in each document
   std::vector<int32_t> targets;    // [tokens], PredictionTargets
@@ -44,7 +45,7 @@ struct Batch {
   std::vector<std::vector<double>> reference_logps;
 
   // Returns the number of terms of the loss, by which it is normalised.
-  int64_t loss_terms() const { return pair_bounds.empty() ? predictions : pairs; }
+  int64_t loss_terms() const { return pairs > 0 ? pairs : predictions; }
 };
 
 // Makes the batch of `step` (from 1). The last micro-batch may have fewer sequences than the
@@ -54,9 +55,8 @@ Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
                 int64_t sequences_per_micro_batch);
 
 // Returns the part of a batch that is rank `rank`'s of `ranks`: micro-batches [n * rank / ranks, n *
-// (rank + 1) / ranks) of n. Numbers of the whole step stay as they are. If there is no micro-batch
-// for a rank, its part is one of one token that predicts nothing, so that each rank has a step to
-// take part in. REQUIRES: the batch is one of MakeBatch.
+// (rank + 1) / ranks) of n, possibly none. Numbers of the whole step stay as they are. REQUIRES: the
+// batch is one of MakeBatch.
 Batch PartOfBatch(const Batch& batch, int rank, int ranks);
 
 // Returns InvalidArgument, naming the token and its place, for the first token or unmasked target

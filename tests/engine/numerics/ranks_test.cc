@@ -111,7 +111,7 @@ TEST_P(RanksSameBitsTest, WhateverTheEngineOptionsAndAStop) {
       JobRun run = Train(spec, stop_after);
       ASSERT_TRUE(run.status.ok()) << run.status;
       if (stop_after > 0) {
-        ASSERT_EQ(run.outcome, TrainingOutcome::kStopped);
+        ASSERT_EQ(run.outcome, TrainingOutcome::kInterrupted);
         const JobRun rest = Train(spec);
         ASSERT_TRUE(rest.status.ok()) << rest.status;
         run.records.insert(run.records.end(), rest.records.begin(), rest.records.end());
@@ -128,6 +128,58 @@ TEST_P(RanksSameBitsTest, WhateverTheEngineOptionsAndAStop) {
 
 INSTANTIATE_TEST_SUITE_P(Families, RanksSameBitsTest,
                          ::testing::Combine(::testing::Values("llama", "llama_tied", "mixtral"),
+                                            ::testing::Bool()),
+                         [](const auto& info) {
+                           return absl::StrCat(std::get<0>(info.param),
+                                               std::get<1>(info.param) ? "_clipped" : "_unclipped");
+                         });
+
+// With gradient_shards any number of devices that divides them gives the same bits, also if it
+// changes in mid-run.
+class GradientShardsTest : public ::testing::TestWithParam<std::tuple<std::string, bool>> {};
+
+TEST_P(GradientShardsTest, TheNumberOfDevicesDoesNotShow) {
+  const auto& [family, clipped] = GetParam();
+  const ModelReference reference = LoadModelReference(family);
+  const Precision precision = family == "llama" ? Precision::kFp32 : Precision::kBf16;
+  const auto job = [&](int64_t devices, int64_t shards, const std::string& directory) {
+    JobSpec spec = Job(reference, precision, clipped, devices, directory);
+    spec.training.steps = 0;
+    spec.training.epochs = 1;  // the last step has fewer micro-batches
+    spec.training.global_batch = 6;
+    spec.training.gradient_shards = shards;
+    return spec;
+  };
+  const JobSpec one = job(1, 4, "one");
+  const JobRun expected = Train(one);
+  ASSERT_TRUE(expected.status.ok()) << expected.status;
+  const JobRun plain = Train(job(1, 1, "plain"));
+  ASSERT_TRUE(plain.status.ok()) << plain.status;
+  EXPECT_LE(CurveDistance(expected.curve().losses, plain.curve().losses),
+            precision == Precision::kFp32 ? 1e-5 : 1e-2);
+  using Legs = std::vector<std::pair<int64_t, int64_t>>;  // devices, and the step after which to stop
+  for (const Legs& legs : {Legs{{2, 0}}, Legs{{4, 0}}, Legs{{1, 1}, {4, 2}, {2, 3}, {1, 0}}}) {
+    SCOPED_TRACE(absl::StrCat(legs.front().first, " devices, legs: ", legs.size()));
+    JobSpec spec = job(1, 4, "several");
+    std::vector<StepRecord> records;
+    for (const auto& [devices, stop_after] : legs) {
+      spec.engine.devices = devices;
+      const JobRun leg = Train(spec, stop_after);
+      ASSERT_TRUE(leg.status.ok()) << leg.status;
+      records.insert(records.end(), leg.records.begin(), leg.records.end());
+    }
+    ASSERT_EQ(records.size(), expected.records.size());
+    for (size_t k = 0; k < records.size(); ++k) {
+      EXPECT_EQ(records[k].loss, expected.records[k].loss) << "step " << k + 1;
+      EXPECT_EQ(records[k].gradient_norm, expected.records[k].gradient_norm) << "step " << k + 1;
+    }
+    EXPECT_TRUE(CheckpointTensorFiles(spec) == CheckpointTensorFiles(one));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GradientShardsTest,
+                         ::testing::Combine(::testing::Values("llama", "llama_tied", "mixtral",
+                                                              "gemma4_shared"),
                                             ::testing::Bool()),
                          [](const auto& info) {
                            return absl::StrCat(std::get<0>(info.param),
@@ -205,6 +257,13 @@ TEST(RanksTest, WhatDevicesCannotShareIsRefused) {
   spec.engine.micro_batches_per_sweep = 1;
   EXPECT_THAT(std::string(Train(spec).status.message()),
               HasSubstr("engine.micro_batches_per_sweep: 1 makes several sweeps of the 2 "));
+  spec.engine.micro_batches_per_sweep = 0;
+  spec.training.gradient_shards = 8;
+  EXPECT_THAT(std::string(Train(spec).status.message()), HasSubstr("use at most 4"));
+  spec.training.gradient_shards = 2;
+  spec.engine.devices = 4;
+  EXPECT_THAT(std::string(Train(spec).status.message()),
+              HasSubstr("4 devices cannot share the 2 parts of training.gradient_shards"));
 }
 
 }  // namespace

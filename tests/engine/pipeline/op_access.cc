@@ -182,6 +182,12 @@ struct Access {
   OpAccess operator()(const EmbedBackwardOp& op) const {
     return {{batch, Pair(op.hidden_gradient)}, {Accumulator(op.accumulator)}};
   }
+  OpAccess operator()(const ZeroGradientOp& op) const {
+    return {{}, {Accumulator(op.accumulator)}};
+  }
+  OpAccess operator()(const JoinGradientsOp& op) const {
+    return {{Accumulator(op.addend)}, {Accumulator(op.accumulator)}};
+  }
   OpAccess operator()(const FinishGradientOp& op) const {
     return {{}, {Accumulator(op.accumulator)}};
   }

@@ -52,6 +52,8 @@ class ScheduleReplay {
   void Do(const StoreHiddenGradientOp& op);
   void Do(const LoadHiddenGradientOp& op);
   void Do(const EmbedBackwardOp& op);
+  void Do(const ZeroGradientOp& op);
+  void Do(const JoinGradientsOp& op);
   void Do(const GatherWeightsOp& op);
   void Do(const ReduceGradientOp& op);
   void Do(const StorePartialOp& op);

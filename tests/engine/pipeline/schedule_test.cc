@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -63,9 +64,11 @@ void ExpectDeclared(const Schedule& schedule, const PipelineShape& shape, bool e
 
 // Parts updated on the device, and whether the embedding is read from the host.
 using Updates = std::pair<int, bool>;
-// How many ranks there are, and whose schedule it is.
-using Ranks = std::pair<int, int>;
-constexpr Ranks kAlone = {1, 0};
+// How many ranks there are, whose schedule it is, and how many folds each has.
+struct Ranks {
+  int ranks = 1, rank = 0, folds = 1;
+};
+constexpr Ranks kAlone;
 constexpr int kJoined = 10;
 enum class Frozen { kNothing, kEmbedding, kPrefix, kSuffix, kAllButHead, kParts };
 // layers (below 0: with experts, below -kJoined: so many and a dense unit beside these), tied,
@@ -89,7 +92,9 @@ class ScheduleProperties : public testing::TestWithParam<Grid> {
     shape.device_piece_elements = 3 * kUpdateAlignment;
     shape.embedding_from_host = updates.second;
     shape.row_elements = 300;
-    std::tie(shape.ranks, shape.rank) = ranks;
+    shape.ranks = ranks.ranks;
+    shape.rank = ranks.rank;
+    shape.folds = ranks.folds;
     return shape;
   }
   // A tied tile keeps its norm's state where its matrix is frozen.
@@ -256,15 +261,57 @@ INSTANTIATE_TEST_SUITE_P(ShapesOfRanks, ScheduleProperties,
                                           testing::Values(Updates(0, false), Updates(24, false)),
                                           testing::Values(Frozen::kNothing, Frozen::kPrefix,
                                                           Frozen::kParts),
-                                          testing::Values(Ranks(2, 0), Ranks(3, 1), Ranks(24, 5),
-                                                          Ranks(24, 23))));
+                                          testing::Values(Ranks{2, 0}, Ranks{3, 1}, Ranks{24, 5},
+                                                          Ranks{24, 23}, Ranks{1, 0, 4},
+                                                          Ranks{2, 1, 2}, Ranks{1, 0, 8})));
+
+// Returns the order in which a tile's micro-batches are added up: "((0 1) (2 3))".
+std::map<int, std::string> Sums(const PipelineShape& shape, int micro_batches) {
+  PipelineState state;
+  std::map<int, std::string> accumulators, sums;
+  const auto add = [&](std::optional<int> accumulator, bool first, int m) {
+    std::string& sum = accumulators[accumulator.value()];
+    sum = first ? std::to_string(m) : "(" + sum + " " + std::to_string(m) + ")";
+  };
+  const std::vector<int64_t> tokens(static_cast<size_t>(micro_batches), 16);
+  for (const Op& op : BuildTrainingStep(shape, tokens, state).ops) {
+    if (const auto* layer = op.as<LayerBackwardOp>()) {
+      add(layer->accumulator, layer->first, layer->micro_batch);
+    } else if (const auto* head = op.as<HeadOp>()) {
+      add(head->accumulator, head->first, head->micro_batch);
+    } else if (const auto* embed = op.as<EmbedBackwardOp>()) {
+      add(embed->accumulator, embed->first && !shape.tied, embed->micro_batch);
+    } else if (const auto* join = op.as<JoinGradientsOp>()) {
+      std::string& sum = accumulators[join->accumulator];
+      sum = "(" + sum + " " + accumulators[join->addend] + ")";
+    } else if (const auto* finish = op.as<FinishGradientOp>()) {
+      sums[finish->tile] = accumulators[finish->accumulator];
+    }
+  }
+  return sums;
+}
+
+TEST(ScheduleTest, FoldsAreJoinedAsATree) {
+  PipelineShape shape = MakeShape({2}, false, 2, true, false, 8, 5);
+  shape.folds = 4;
+  for (const auto& [tile, sum] : Sums(shape, 4)) EXPECT_EQ(sum, "((0 1) (2 3))") << tile;
+  for (const auto& [tile, sum] : Sums(shape, 6)) EXPECT_EQ(sum, "((0 (1 2)) (3 (4 5)))") << tile;
+  shape.folds = 8;
+  for (const auto& [tile, sum] : Sums(shape, 8)) {
+    EXPECT_EQ(sum, "(((0 1) (2 3)) ((4 5) (6 7)))") << tile;
+  }
+  shape = MakeShape({2}, true, 2, false, true, 4, 4);
+  shape.folds = 4;
+  EXPECT_EQ(Sums(shape, 4)[0], "(((0 0) (1 1)) ((2 2) (3 3)))") << "the head's, then the embedding's";
+  EXPECT_EQ(Sums(shape, 4)[1], "((0 1) (2 3))");
+}
 
 // What ranks do together comes in the same order on each, whatever micro-batches they have: else
 // they would wait for each other for ever.
 TEST(ScheduleTest, RanksMeetInTheSameOrder) {
   for (const bool clipping : {false, true}) {
     std::vector<std::vector<std::string>> meetings;
-    for (const int micro_batches : {1, 3, 5}) {
+    for (const int micro_batches : {0, 3, 5}) {
       PipelineShape shape = MakeShape({3, true}, true, 2, clipping, micro_batches == 3, 5, 8);
       shape.ranks = 3;
       shape.rank = static_cast<int>(meetings.size());
