@@ -49,9 +49,9 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
 absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings,
                                                            std::shared_ptr<Device> gpu) {
   if (gpu != nullptr && settings.devices > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("engine.devices: ", settings.devices,
-                     " GPUs in one job are not supported yet, only several parts of the cpu; use 1"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine.devices: ", settings.devices,
+        " GPUs in one job are not supported yet, only several parts of the cpu; use 1"));
   }
   auto session = std::make_shared<Session>();
   session->settings = settings;

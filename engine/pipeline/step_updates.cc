@@ -182,8 +182,8 @@ absl::Status StepRunner::Do(const DeviceUpdateOp& piece, const Op& op, Stream* s
         static_cast<const char*>(p_.host_buffers->slabs[source].data()) + first * gradient_bytes,
         elements * gradient_bytes));
   } else {
-    gradient = reinterpret_cast<const char*>(ShardGradient(piece.tile, source)) +
-               first * gradient_bytes;
+    gradient =
+        reinterpret_cast<const char*>(ShardGradient(piece.tile, source)) + first * gradient_bytes;
   }
   AdamWArgs args;
   args.gradient_dtype = gradient_dtype;

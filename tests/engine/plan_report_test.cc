@@ -44,6 +44,7 @@ TEST(PlanReportTest, KeysStandInTheirOrder) {
   "device_bytes": 2,
   "device_limit_bytes": 9,
   "checkpoint_bytes": 60,
+  "devices": 1,
   "micro_batches": 4,
   "micro_batches_per_sweep": 2,
   "stash": "device",
