@@ -12,7 +12,8 @@
 // returns the first cause. An operation that waits for a peer longer than the deadline returns
 // DeadlineExceeded, with the ranks that did not come.
 //
-// Thread safety: one thread calls the operations of a communicator. Abort may be called from any.
+// Thread safety: one thread calls the operations of a communicator. Any thread may call Abort and
+// status.
 #ifndef MEGATRAIN_ENGINE_COMM_COMMUNICATOR_H_
 #define MEGATRAIN_ENGINE_COMM_COMMUNICATOR_H_
 
@@ -63,6 +64,10 @@ class Communicator {
   // Ends the operations of all ranks with `cause`, unless there was an earlier one.
   // REQUIRES: !cause.ok().
   virtual void Abort(const absl::Status& cause) = 0;
+  // Returns the first cause, or OK as long as there is none. Any thread may call it. An operation
+  // that was only queued shows its error here or in a later operation, never on the stream: call
+  // this before its result is used outside the rank.
+  virtual absl::Status status() = 0;
 
   // Returns what this rank has sent so far. May be called between operations.
   virtual Traffic traffic() const = 0;

@@ -1,0 +1,52 @@
+// A rank's call of an operation, as the ranks compare it before the operation begins: all must call
+// the same one with the same sizes.
+#ifndef MEGATRAIN_ENGINE_COMM_COLLECTIVE_CALL_H_
+#define MEGATRAIN_ENGINE_COMM_COLLECTIVE_CALL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace megatrain {
+
+enum class Operation : int32_t { kAllGather, kReduceScatter, kGatherValues, kBroadcast, kBarrier };
+
+// Processes send this to each other as it lies in memory.
+struct CollectiveCall {
+  Operation operation = Operation::kBarrier;
+  int32_t root = 0;    // of Broadcast
+  int64_t number = 0;  // counts the operations of the communicator
+  int64_t bytes = 0;   // all parts together
+  uint64_t cuts = 0;   // a hash of them
+
+  bool operator==(const CollectiveCall&) const = default;
+  // Returns "Broadcast of 16 B from rank 1 (operation 3)".
+  std::string Describe() const;
+};
+
+// Makes the call of an operation on parts. Returns InvalidArgument if `cuts` are not ranks + 1
+// ascending numbers, none of them negative.
+absl::StatusOr<CollectiveCall> PartsCall(Operation operation, absl::Span<const int64_t> cuts,
+                                         int ranks, int64_t element_bytes);
+
+// Returns FailedPrecondition if two ranks do not call the same.
+absl::Status CheckSameCall(int rank, const CollectiveCall& call, int other_rank,
+                           const CollectiveCall& other);
+
+// Returns "rank 3" or "ranks 1, 3".
+std::string RankList(const std::vector<int>& ranks);
+
+// The causes of aborts that communicators find themselves: ranks that did not come in time, and a
+// rank that is gone for good.
+absl::Status MissingRanksError(int rank, const CollectiveCall& call,
+                               const std::vector<int>& missing, absl::Duration deadline);
+absl::Status RankLeftError(int rank, const CollectiveCall& call);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_COMM_COLLECTIVE_CALL_H_

@@ -1,0 +1,43 @@
+// Which rank of how many this process is, as the launcher tells it in the environment.
+#ifndef MEGATRAIN_ENGINE_COMM_LAUNCH_ENVIRONMENT_H_
+#define MEGATRAIN_ENGINE_COMM_LAUNCH_ENVIRONMENT_H_
+
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+
+namespace megatrain {
+
+enum class Launcher {
+  kNone,      // one process
+  kOpenMpi,   // mpirun: OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
+  kTorchrun,  // RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE
+  kSlurm,     // srun: SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_TASKS_PER_NODE
+};
+
+struct LaunchEnvironment {
+  Launcher launcher = Launcher::kNone;
+  int rank = 0;
+  int ranks = 1;
+  int local_rank = 0;   // among the ranks of this node
+  int local_ranks = 1;  // of this node
+  std::string node;     // its name
+  // Torchrun's meeting place (MASTER_ADDR, MASTER_PORT); empty and 0 otherwise.
+  std::string master_address;
+  int master_port = 0;
+};
+
+// Returns a variable's value, or null if it is not set, as getenv does.
+using GetEnvironment = absl::FunctionRef<const char*(const char* name)>;
+
+// Reads the environment. Where several launchers have set theirs, mpirun and torchrun are taken
+// before Slurm, within whose steps they start their processes. `host_name` is the node's name if
+// the launcher does not tell it. Returns InvalidArgument, with the variable's name, for values that
+// are missing, no numbers, out of range, or that contradict each other (PMIX_RANK among them).
+absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_environment,
+                                                        const std::string& host_name);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_COMM_LAUNCH_ENVIRONMENT_H_

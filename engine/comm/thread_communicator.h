@@ -1,0 +1,25 @@
+// Communicators of ranks that are threads of one process, each with a cpu device. A rank reads the
+// buffers of the others directly and sums its own part, so that an operation takes no memory.
+//
+// Errors: as in communicator.h, and
+// - FailedPrecondition, if the ranks do not call the same operation with the same sizes;
+// - Unavailable, if a rank destroys its communicator while others wait in an operation of it, or
+//   before they begin one.
+// An operation that all ranks have begun ends without error, also after an abort: the buffers of a
+// rank stay in use until every other rank has read them.
+#ifndef MEGATRAIN_ENGINE_COMM_THREAD_COMMUNICATOR_H_
+#define MEGATRAIN_ENGINE_COMM_THREAD_COMMUNICATOR_H_
+
+#include <vector>
+
+#include "absl/time/time.h"
+#include "engine/comm/communicator.h"
+
+namespace megatrain {
+
+// Returns the communicators of each rank. An abort of one ends all of them. REQUIRES: ranks > 0.
+std::vector<CommunicatorSet> CreateThreadCommunicators(int ranks, absl::Duration deadline);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_COMM_THREAD_COMMUNICATOR_H_

@@ -1,0 +1,147 @@
+#include "engine/comm/launch_environment.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace megatrain {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+absl::StatusOr<LaunchEnvironment> Read(const Variables& variables) {
+  return ReadLaunchEnvironment(
+      [&](const char* name) -> const char* {
+        const auto found = variables.find(name);
+        return found == variables.end() ? nullptr : found->second.c_str();
+      },
+      "here");
+}
+
+const Variables kMpirun = {{"OMPI_COMM_WORLD_RANK", "5"},
+                           {"OMPI_COMM_WORLD_SIZE", "8"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                           {"PMIX_RANK", "5"}};
+const Variables kSrun = {{"SLURM_PROCID", "6"},         {"SLURM_NTASKS", "7"},
+                         {"SLURM_LOCALID", "0"},        {"SLURM_NODEID", "3"},
+                         {"SLURMD_NODENAME", "n4"},     {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+                         {"SLURM_TASKS_PER_NODE", "9"}, {"PMIX_RANK", "6"}};
+const Variables kTorchrun = {{"RANK", "3"},
+                             {"WORLD_SIZE", "4"},
+                             {"LOCAL_RANK", "1"},
+                             {"LOCAL_WORLD_SIZE", "2"},
+                             {"MASTER_ADDR", "n0.cluster"},
+                             {"MASTER_PORT", "29500"}};
+
+Variables With(Variables variables, const std::string& name, const std::string& value) {
+  variables[name] = value;
+  return variables;
+}
+Variables Without(Variables variables, const std::string& name) {
+  variables.erase(name);
+  return variables;
+}
+
+TEST(LaunchEnvironmentTest, WithoutALauncherThereIsOneRank) {
+  const absl::StatusOr<LaunchEnvironment> read = Read({{"PATH", "/bin"}});
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->launcher, Launcher::kNone);
+  EXPECT_EQ(read->rank, 0);
+  EXPECT_EQ(read->ranks, 1);
+  EXPECT_EQ(read->local_rank, 0);
+  EXPECT_EQ(read->local_ranks, 1);
+  EXPECT_EQ(read->node, "here");
+}
+
+TEST(LaunchEnvironmentTest, Mpirun) {
+  const absl::StatusOr<LaunchEnvironment> read = Read(kMpirun);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->launcher, Launcher::kOpenMpi);
+  EXPECT_EQ(read->rank, 5);
+  EXPECT_EQ(read->ranks, 8);
+  EXPECT_EQ(read->local_rank, 1);
+  EXPECT_EQ(read->local_ranks, 4);
+  EXPECT_EQ(read->node, "here");
+}
+
+TEST(LaunchEnvironmentTest, Srun) {
+  const absl::StatusOr<LaunchEnvironment> read = Read(kSrun);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->launcher, Launcher::kSlurm);
+  EXPECT_EQ(read->rank, 6);
+  EXPECT_EQ(read->ranks, 7);
+  EXPECT_EQ(read->local_rank, 0);
+  EXPECT_EQ(read->local_ranks, 1);
+  EXPECT_EQ(read->node, "n4");
+}
+
+TEST(LaunchEnvironmentTest, Torchrun) {
+  const absl::StatusOr<LaunchEnvironment> read = Read(kTorchrun);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->launcher, Launcher::kTorchrun);
+  EXPECT_EQ(read->rank, 3);
+  EXPECT_EQ(read->ranks, 4);
+  EXPECT_EQ(read->local_rank, 1);
+  EXPECT_EQ(read->local_ranks, 2);
+  EXPECT_EQ(read->master_address, "n0.cluster");
+  EXPECT_EQ(read->master_port, 29500);
+}
+
+TEST(LaunchEnvironmentTest, MpirunWithinAnAllocationOfSlurm) {
+  Variables both = kMpirun;
+  both.insert({"SLURM_PROCID", "0"});
+  both.insert({"SLURM_NTASKS", "2"});
+  const absl::StatusOr<LaunchEnvironment> read = Read(both);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->launcher, Launcher::kOpenMpi);
+  EXPECT_EQ(read->rank, 5);
+}
+
+TEST(LaunchEnvironmentTest, AllocationsWithoutAStepAreOneRank) {
+  const absl::StatusOr<LaunchEnvironment> read =
+      Read({{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "4"}});
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->ranks, 1);
+}
+
+TEST(LaunchEnvironmentTest, WhatIsWrongIsNamed) {
+  const struct {
+    Variables variables;
+    const char* named;
+  } kCases[] = {
+      {With(kMpirun, "OMPI_COMM_WORLD_RANK", "8"), "OMPI_COMM_WORLD_RANK=8"},
+      {With(kMpirun, "OMPI_COMM_WORLD_RANK", "-1"), "OMPI_COMM_WORLD_RANK=-1"},
+      {With(kMpirun, "OMPI_COMM_WORLD_RANK", "one"), "OMPI_COMM_WORLD_RANK=one"},
+      {With(kMpirun, "OMPI_COMM_WORLD_SIZE", "0"), "OMPI_COMM_WORLD_SIZE=0"},
+      {With(kMpirun, "OMPI_COMM_WORLD_SIZE", "99999999999"), "OMPI_COMM_WORLD_SIZE="},
+      {With(kMpirun, "OMPI_COMM_WORLD_LOCAL_RANK", "4"), "OMPI_COMM_WORLD_LOCAL_RANK=4"},
+      {With(kMpirun, "OMPI_COMM_WORLD_LOCAL_SIZE", "9"), "OMPI_COMM_WORLD_LOCAL_SIZE=9"},
+      {With(kMpirun, "PMIX_RANK", "4"), "PMIX_RANK=4 contradicts OMPI_COMM_WORLD_RANK=5"},
+      {With(kMpirun, "RANK", "4"), "RANK=4 contradicts OMPI_COMM_WORLD_RANK=5"},
+      {Without(kMpirun, "OMPI_COMM_WORLD_SIZE"), "OMPI_COMM_WORLD_SIZE is not set"},
+      {Without(kMpirun, "OMPI_COMM_WORLD_RANK"), "OMPI_COMM_WORLD_RANK is not set"},
+      {With(kSrun, "SLURM_PROCID", ""), "SLURM_PROCID="},
+      {With(kSrun, "SLURM_LOCALID", "1"), "SLURM_LOCALID=1"},
+      {With(kSrun, "PMIX_RANK", "0"), "PMIX_RANK=0 contradicts SLURM_PROCID=6"},
+      {With(kSrun, "SLURM_NODEID", "4"), "SLURM_STEP_TASKS_PER_NODE=2(x3),1"},
+      {With(kSrun, "SLURM_STEP_TASKS_PER_NODE", "2(x3,1"), "SLURM_STEP_TASKS_PER_NODE=2(x3,1"},
+      {With(kSrun, "SLURM_STEP_TASKS_PER_NODE", "8(x4)"), "SLURM_STEP_TASKS_PER_NODE=8(x4)"},
+      {With(kSrun, "SLURM_STEP_TASKS_PER_NODE", "2(x0),1"), "SLURM_STEP_TASKS_PER_NODE=2(x0),1"},
+      {Without(kSrun, "SLURM_NTASKS"), "SLURM_NTASKS is not set"},
+      {Without(Without(kSrun, "SLURM_STEP_TASKS_PER_NODE"), "SLURM_TASKS_PER_NODE"),
+       "SLURM_TASKS_PER_NODE="},
+      {Without(kTorchrun, "WORLD_SIZE"), "WORLD_SIZE is not set"},
+      {Without(kTorchrun, "MASTER_ADDR"), "MASTER_ADDR is not set"},
+      {With(kTorchrun, "MASTER_PORT", "0"), "MASTER_PORT=0"},
+      {With(kTorchrun, "RANK", "4"), "RANK=4"},
+  };
+  for (const auto& c : kCases) {
+    const absl::Status status = Read(c.variables).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << c.named;
+    EXPECT_NE(status.message().find(c.named), std::string::npos) << c.named << ": " << status;
+  }
+}
+
+}  // namespace
+}  // namespace megatrain
