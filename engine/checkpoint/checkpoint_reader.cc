@@ -88,7 +88,7 @@ absl::Status CheckTensors(const SafetensorsReader& reader,
 }
 
 absl::Status ReadPieces(const std::string& path, const ManifestFile& entry,
-                        const std::vector<TilePiece>& pieces, FileSystem* files) {
+                        const std::vector<TilePiece>& pieces, const Tile& tile, FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> reader,
                       SafetensorsReader::Open(files, path));
   std::map<std::string_view, const TilePiece*> by_name;
@@ -97,44 +97,25 @@ absl::Status ReadPieces(const std::string& path, const ManifestFile& entry,
 
   std::vector<FilePiece> places;
   for (const SafetensorsTensor& tensor : reader->header().tensors) {
-    int64_t offset = reader->header().data_offset + tensor.begin;
-    for (const auto& [data, bytes] : by_name[tensor.name]->runs) {
-      places.push_back({offset, data, bytes});
-      offset += bytes;
-    }
+    AppendPlaces(*by_name[tensor.name], tile, reader->header().data_offset + tensor.begin, places);
   }
   return ReadListed(path, entry, places, files);
 }
 
 absl::Status LoadPieces(const std::string& checkpoint, const Manifest& manifest,
                         const std::string& name, const std::vector<TilePiece>& pieces,
-                        FileSystem* files) {
+                        const Tile& tile, FileSystem* files) {
   const ManifestFile* entry = manifest.Find(name);
   if (entry == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         checkpoint, " has ", manifest.tiles, " tiles and no ", name, ": it is of another model"));
   }
   const std::string path = JoinPath(checkpoint, name);
-  const absl::Status status = ReadPieces(path, *entry, pieces, files);
+  const absl::Status status = ReadPieces(path, *entry, pieces, tile, files);
   if (status.ok() || absl::IsDataLoss(status)) return status;
   // A file with a damaged header looks like one of another model.
   const absl::Status file = VerifyFile(path, *entry, files);
   return absl::IsDataLoss(file) ? file : status;
-}
-
-// Everything in a section that belongs to no tensor. Sections of the `state` have no frozen ones.
-void ZeroPadding(const TileLayout& layout, void* section, int64_t element_bytes, bool state) {
-  if (section == nullptr) return;
-  char* const bytes = static_cast<char*>(section);
-  int64_t end = 0;  // bytes
-  for (const TensorSpec& tensor : layout.tensors) {
-    if (state && tensor.frozen) continue;
-    const int64_t begin = tensor.offset * element_bytes;
-    std::memset(bytes + end, 0, begin - end);
-    end = begin + tensor.elements * (tensor.is_buffer ? int64_t{sizeof(float)} : element_bytes);
-  }
-  const int64_t elements = state ? layout.state_elements() : layout.elements;
-  std::memset(bytes + end, 0, elements * element_bytes - end);
 }
 
 }  // namespace
@@ -200,16 +181,13 @@ absl::Status LoadCheckpointTile(const std::string& checkpoint, const Manifest& m
   const int tiles = layout.tile_count();
   if (tile.weights != nullptr) {
     MT_RETURN_IF_ERROR(LoadPieces(checkpoint, manifest, WeightsFileName(index, tiles),
-                                  WeightsPieces(tile), files));
+                                  WeightsPieces(*tile.layout, tile.weight_dtype), tile, files));
   }
   if (tile.exp_avg != nullptr || tile.exp_avg_sq != nullptr || tile.remainder != nullptr) {
     MT_RETURN_IF_ERROR(LoadPieces(checkpoint, manifest, OptimizerFileName(index, tiles),
-                                  OptimizerPieces(tile), files));
+                                  OptimizerPieces(*tile.layout, tile.weight_dtype), tile, files));
   }
-  ZeroPadding(*tile.layout, tile.weights, DTypeBytes(tile.weight_dtype), /*state=*/false);
-  ZeroPadding(*tile.layout, tile.remainder, 2, /*state=*/true);
-  ZeroPadding(*tile.layout, tile.exp_avg, 4, /*state=*/true);
-  ZeroPadding(*tile.layout, tile.exp_avg_sq, 4, /*state=*/true);
+  ZeroPadding(tile);
   return absl::OkStatus();
 }
 

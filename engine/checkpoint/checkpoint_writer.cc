@@ -43,14 +43,6 @@ absl::Status CheckFreeSpace(const std::string& directory, int64_t needed, FileSy
       "written before an old one is removed, so there must be room for checkpoint.keep + 1)"));
 }
 
-// A tile without memory.
-Tile Nowhere(const TileLayout& layout, DType weight_dtype = DType::kBF16) {
-  Tile tile;
-  tile.layout = &layout;
-  tile.weight_dtype = weight_dtype;
-  return tile;
-}
-
 class Writer : public CheckpointWriter {
  public:
   Writer(const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
@@ -135,9 +127,11 @@ class Writer : public CheckpointWriter {
     TileEntry& entry = entries_[index];
     std::vector<ParallelWriter::NewFile> new_files;
     std::vector<std::string> headers(2);
-    MT_ASSIGN_OR_RETURN(entry.weights, Lay(WeightsFileName(index, tiles), WeightsPieces(tile),
+    MT_ASSIGN_OR_RETURN(entry.weights, Lay(WeightsFileName(index, tiles),
+                                           WeightsPieces(*tile.layout, tile.weight_dtype), tile,
                                            headers[0], new_files));
-    MT_ASSIGN_OR_RETURN(entry.optimizer, Lay(OptimizerFileName(index, tiles), OptimizerPieces(tile),
+    MT_ASSIGN_OR_RETURN(entry.optimizer, Lay(OptimizerFileName(index, tiles),
+                                             OptimizerPieces(*tile.layout, tile.weight_dtype), tile,
                                              headers[1], new_files));
     entry.weight_bytes = entry.weights.bytes - static_cast<int64_t>(headers[0].size());
     MT_ASSIGN_OR_RETURN(const std::vector<std::string> hashes,
@@ -150,20 +144,18 @@ class Writer : public CheckpointWriter {
 
   // Lays out a file of tensors and adds it to `new_files`, which points to *header and to the tile.
   // Returns its entry without the hash.
-  absl::StatusOr<ManifestFile> Lay(const std::string& name, const std::vector<TilePiece>& tensors,
-                                   std::string& header,
+  absl::StatusOr<ManifestFile> Lay(const std::string& name, const std::vector<TilePiece>& pieces,
+                                   const Tile& tile, std::string& header,
                                    std::vector<ParallelWriter::NewFile>& new_files) {
     ParallelWriter::NewFile file = {JoinPath(path_, name), {}};
     int64_t data_bytes = 0;
     MT_ASSIGN_OR_RETURN(header,
-                        MakeSafetensorsHeader(Declarations(tensors), file.path, &data_bytes));
+                        MakeSafetensorsHeader(Declarations(pieces), file.path, &data_bytes));
     int64_t offset = static_cast<int64_t>(header.size());
     file.pieces.push_back({0, header.data(), offset});
-    for (const TilePiece& tensor : tensors) {
-      for (const auto& [data, bytes] : tensor.runs) {
-        file.pieces.push_back({offset, data, bytes});
-        offset += bytes;
-      }
+    for (const TilePiece& piece : pieces) {
+      AppendPlaces(piece, tile, offset, file.pieces);
+      offset += piece.tensor->elements * piece.element_bytes;
     }
     new_files.push_back(std::move(file));
     return ManifestFile{name, offset, ""};
@@ -191,7 +183,8 @@ class Writer : public CheckpointWriter {
     bool parts = false;
     for (int tile = 0; tile < layout_.tile_count(); ++tile) {
       tensor_bytes += entries_[tile].weight_bytes;
-      for (const TilePiece& piece : WeightsPieces(Nowhere(layout_.tiles[tile]))) {
+      for (const TilePiece& piece :
+           WeightsPieces(layout_.tiles[tile], manifest_.state.weight_dtype)) {
         const std::string& name = piece.declaration.name;
         weight_map[name] = entries_[tile].weights.name;
         parts |= HfWholeName(name) != name;
@@ -311,10 +304,10 @@ int64_t CheckpointWriter::EstimateBytes(const ModelLayout& layout, DType weight_
   const WrapperDescription& wrapper = layout.model.wrapper;
   bytes += wrapper.carried_bytes + 300 * wrapper.carried_tensors;
   for (const TileLayout& tile_layout : layout.tiles) {
-    const Tile tile = Nowhere(tile_layout, weight_dtype);
-    const std::vector<SafetensorsDeclaration> weights = Declarations(WeightsPieces(tile));
+    const std::vector<SafetensorsDeclaration> weights =
+        Declarations(WeightsPieces(tile_layout, weight_dtype));
     bytes += SafetensorsFileBytes(weights);
-    bytes += SafetensorsFileBytes(Declarations(OptimizerPieces(tile)));
+    bytes += SafetensorsFileBytes(Declarations(OptimizerPieces(tile_layout, weight_dtype)));
     bytes += 2 * 160;  // two files in the manifest
     // Its line in the index: name, file name (32 bytes), quotes and indentation.
     for (const SafetensorsDeclaration& tensor : weights) {

@@ -5,15 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/hf/hf_format.h"
-#include "engine/hf/master_convert.h"
 
 namespace megatrain {
 namespace {
 
-// Sections count their places in elements of `section_bytes`.
-TilePiece Piece(const TensorSpec& tensor, const char* suffix, const char* dtype, void* section,
-                int64_t section_bytes, int64_t element_bytes) {
-  TilePiece piece;
+TilePiece Piece(const TensorSpec& tensor, const char* suffix, const char* dtype,
+                TileSection section, int64_t element_bytes) {
   std::string name = tensor.name_on_disk();
   std::vector<int64_t> shape = tensor.shape;
   const int64_t whole = tensor.whole_elements();
@@ -25,45 +22,73 @@ TilePiece Piece(const TensorSpec& tensor, const char* suffix, const char* dtype,
     shape[0] = tensor.elements / row;
     name = HfPartName(name, begin, begin + shape[0]);
   }
+  TilePiece piece;
   piece.declaration = {absl::StrCat(name, suffix), dtype, std::move(shape)};
-  char* const data =
-      section == nullptr ? nullptr : static_cast<char*>(section) + tensor.offset * section_bytes;
+  piece.tensor = &tensor;
+  piece.section = section;
+  piece.element_bytes = element_bytes;
   // Columns lie in the file as they do in the tile.
   const bool is_whole = tensor.columns > 0;
-  for (const TensorRun& run :
-       is_whole ? std::vector<TensorRun>{{0, 0, tensor.elements}} : RunsOf(tensor)) {
-    piece.runs.push_back({data == nullptr ? nullptr : data + run.place * element_bytes,
-                          run.elements * element_bytes});
-  }
+  piece.runs = is_whole ? std::vector<TensorRun>{{0, 0, tensor.elements}} : RunsOf(tensor);
   return piece;
+}
+
+// Returns where an element of a tile or a place is in the section, null if it has none.
+void* SectionAt(const Tile& tile, TileSection section, int64_t element) {
+  switch (section) {
+    case TileSection::kWeights:
+      return tile.weights == nullptr ? nullptr : tile.WeightsAt(element);
+    case TileSection::kRemainder:
+      return tile.RemainderAt(element);
+    case TileSection::kExpAvg:
+      return tile.ExpAvgAt(element);
+    case TileSection::kExpAvgSq:
+      return tile.ExpAvgSqAt(element);
+  }
+  return nullptr;
 }
 
 }  // namespace
 
-std::vector<TilePiece> WeightsPieces(const Tile& tile) {
+std::vector<TilePiece> WeightsPieces(const TileLayout& layout, DType weight_dtype) {
   std::vector<TilePiece> pieces;
   for (const bool buffers : {true, false}) {
-    for (const TensorSpec& tensor : tile.layout->tensors) {
+    for (const TensorSpec& tensor : layout.tensors) {
       if (tensor.is_buffer != buffers) continue;
-      const DType dtype = WeightDType(tensor, tile.weight_dtype);
-      pieces.push_back(Piece(tensor, "", DTypeName(dtype), tile.weights,
-                             DTypeBytes(tile.weight_dtype), DTypeBytes(dtype)));
+      const DType dtype = WeightDType(tensor, weight_dtype);
+      pieces.push_back(
+          Piece(tensor, "", DTypeName(dtype), TileSection::kWeights, DTypeBytes(dtype)));
     }
   }
   return pieces;
 }
 
-std::vector<TilePiece> OptimizerPieces(const Tile& tile) {
+std::vector<TilePiece> OptimizerPieces(const TileLayout& layout, DType weight_dtype) {
   std::vector<TilePiece> pieces;
-  const auto add = [&](const char* suffix, const char* dtype, void* section, int64_t bytes) {
-    for (const TensorSpec& tensor : tile.layout->tensors) {
-      if (!tensor.frozen) pieces.push_back(Piece(tensor, suffix, dtype, section, bytes, bytes));
+  const auto add = [&](const char* suffix, const char* dtype, TileSection section, int64_t bytes) {
+    for (const TensorSpec& tensor : layout.tensors) {
+      if (!tensor.frozen) pieces.push_back(Piece(tensor, suffix, dtype, section, bytes));
     }
   };
-  add(".exp_avg", "F32", tile.exp_avg, 4);
-  add(".exp_avg_sq", "F32", tile.exp_avg_sq, 4);
-  if (tile.weight_dtype == DType::kBF16) add(".remainder", "I16", tile.remainder, 2);
+  add(".exp_avg", "F32", TileSection::kExpAvg, 4);
+  add(".exp_avg_sq", "F32", TileSection::kExpAvgSq, 4);
+  if (weight_dtype == DType::kBF16) add(".remainder", "I16", TileSection::kRemainder, 2);
   return pieces;
+}
+
+void AppendPlaces(const TilePiece& piece, const Tile& tile, int64_t offset,
+                  std::vector<FilePiece>& places) {
+  if (SectionAt(tile, piece.section, tile.held.begin) == nullptr) return;
+  const Tile place = PlaceOf(tile, *piece.tensor);
+  for (const TensorRun& run : piece.runs) {
+    const ElementRange part = Intersection({run.place, run.place + run.elements}, place.held);
+    if (part.elements() > 0) {
+      places.push_back({offset + (part.begin - run.place) * piece.element_bytes,
+                        static_cast<char*>(SectionAt(place, piece.section, part.begin)),
+                        part.elements() * piece.element_bytes});
+    }
+    offset += run.elements * piece.element_bytes;
+  }
 }
 
 std::vector<SafetensorsDeclaration> Declarations(const std::vector<TilePiece>& pieces) {

@@ -14,25 +14,32 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/checkpoint/transfer.h"
 #include "engine/hf/safetensors.h"
 #include "engine/model/tile.h"
 
 namespace megatrain {
 
-// A tensor in a file and its place in memory, which has the rows of some tensors in another order.
+enum class TileSection { kWeights, kRemainder, kExpAvg, kExpAvgSq };
+
+// A section of a tensor, as it lies in a file. A tile has the rows of some tensors in another
+// order.
 struct TilePiece {
   SafetensorsDeclaration declaration;
-  struct Run {
-    char* data = nullptr;  // null where the tile has no memory for it
-    int64_t bytes = 0;
-  };
-  std::vector<Run> runs;  // in the order of the file
+  const TensorSpec* tensor = nullptr;
+  TileSection section = TileSection::kWeights;
+  int64_t element_bytes = 0;
+  std::vector<TensorRun> runs;  // in the order of the file
 };
 
-// Return the tensors of a tile's two files in file order. The pieces point into the memory of
-// `tile`, which must outlive them. A run's `data` is null where the section of `tile` is.
-std::vector<TilePiece> WeightsPieces(const Tile& tile);
-std::vector<TilePiece> OptimizerPieces(const Tile& tile);
+// Return the pieces of a tile's two files in file order. They point to `layout`.
+std::vector<TilePiece> WeightsPieces(const TileLayout& layout, DType weight_dtype);
+std::vector<TilePiece> OptimizerPieces(const TileLayout& layout, DType weight_dtype);
+
+// Appends the places of those bytes of `piece` that `tile` has memory for. The piece begins at
+// `offset` of the file.
+void AppendPlaces(const TilePiece& piece, const Tile& tile, int64_t offset,
+                  std::vector<FilePiece>& places);
 
 // Returns the declarations of `pieces`, in the same order.
 std::vector<SafetensorsDeclaration> Declarations(const std::vector<TilePiece>& pieces);

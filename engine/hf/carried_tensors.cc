@@ -141,7 +141,7 @@ absl::Status ReadWrapperNames(FileSystem* files, const std::string& directory,
   const StoredTensor* const head = stored.Find(model.wrapper.OnDisk(kHeadTensorName));
   if (model.tied_embeddings && embedding != nullptr && head != nullptr) {
     // HfWeights compares the whole where the beginning is equal.
-    MT_ASSIGN_OR_RETURN(model.tied_embeddings, SameBeginning(*embedding, *head, kChunkBytes));
+    MT_ASSIGN_OR_RETURN(model.tied_embeddings, SameBytes(*embedding, *head, 0, kChunkBytes));
   }
   return absl::OkStatus();
 }

@@ -76,7 +76,7 @@ absl::Status GiveTensor(const Tile& tile, const TensorSpec& tensor, DType dtype,
   for (const TensorRun& run : RunsOf(tensor)) {
     if (place.weight_dtype == dtype) {
       MT_RETURN_IF_ERROR(
-          sink(static_cast<const char*>(place.weights) + run.place * size, run.elements * size));
+          sink(static_cast<const char*>(place.WeightsAt(run.place)), run.elements * size));
       continue;
     }
     chunk.resize(std::min(run.elements, kChunkElements) * size);

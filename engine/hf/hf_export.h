@@ -20,8 +20,8 @@ namespace megatrain {
 // generation files of `source`, and the weights as model.safetensors or as shards of at
 // most `shard_bytes` with an index. What a wrapper carries is copied from `source`, whose
 // directory must still have it. `get_tile(i)` is called on the calling thread, once for each tile
-// in forward order. The tile must stay valid until the next call. Its weights may have another type
-// than `weight_dtype`.
+// in forward order. The tile must stay valid until the next call. It is whole, and its weights may
+// have another type than `weight_dtype`.
 //
 // An existing `directory` that is not empty is replaced only if it is an export of a model with the
 // same tensors and holds nothing else. Any other directory, and that of `source`, is

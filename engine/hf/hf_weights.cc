@@ -47,11 +47,15 @@ class Weights : public HfWeights {
 
  private:
   // transformers does not tie a head that differs from the embedding, whatever config.json says.
-  absl::Status CompareTiedHead(const StoredTensor& embedding) const {
+  // Compares `elements` of them.
+  absl::Status CompareTiedHead(const WeightSource::Part& part, ElementRange elements) const {
+    const StoredTensor& embedding = part.stored;
     const StoredTensor* const found = files_->Find(layout_.model.wrapper.OnDisk(kHeadTensorName));
     if (found == nullptr) return absl::OkStatus();
     const StoredTensor& head = *found;
-    MT_ASSIGN_OR_RETURN(const bool same, SameBeginning(embedding, head, embedding.tensor->bytes()));
+    const int64_t size = FileDTypeBytes(part.dtype);
+    MT_ASSIGN_OR_RETURN(const bool same,
+                        SameBytes(embedding, head, elements.begin * size, elements.end * size));
     if (same) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
         directory_, ": tensor \"", head.tensor->name, "\" differs from \"", embedding.tensor->name,
@@ -65,9 +69,9 @@ class Weights : public HfWeights {
     const Tile place = PlaceOf(tile, tensor);
     if (source.parts.empty()) return LoadMxfp4(tensor, source, place);
     if (layout_.model.tied_embeddings && tensor.name == kEmbeddingTensorName) {
-      MT_RETURN_IF_ERROR(CompareTiedHead(source.parts.front().stored));
+      MT_RETURN_IF_ERROR(CompareTiedHead(source.parts.front(), place.held));
     }
-    for (const TensorRun& run : RunsOf(tensor)) {
+    for (const TensorRun& run : HeldRunsOf(tile, tensor)) {
       for (const WeightSource::Part& part : source.parts) {
         MT_RETURN_IF_ERROR(LoadRun(tensor, run, part, place, chunk));
       }
@@ -111,7 +115,8 @@ class Weights : public HfWeights {
             : " is not finite"));
   }
 
-  // Decodes strips of rows, which are columns of the transposed matrices.
+  // Decodes strips of rows, which are columns of the transposed matrices, and keeps what the place
+  // holds. Strips of which it holds nothing are not read.
   absl::Status LoadMxfp4(const TensorSpec& tensor, const WeightSource& source,
                          const Tile& place) const {
     const int64_t depth = tensor.shape[1], columns = tensor.shape[2];
@@ -132,11 +137,17 @@ class Weights : public HfWeights {
       }
       return absl::OkStatus();
     };
+    // Of a block: as many rows of the transposed matrix as it has values.
+    const int64_t block_elements = kMxfp4BlockValues * columns;
     for (int64_t expert = 0; expert < tensor.elements / matrix; ++expert) {
+      const ElementRange held = Intersection({expert * matrix, (expert + 1) * matrix}, place.held);
+      if (held.elements() == 0) continue;
+      const int64_t first_block = (held.begin - expert * matrix) / block_elements;
+      const int64_t end_block = (held.end - expert * matrix + block_elements - 1) / block_elements;
       for (int64_t row = 0; row < columns; row += kStripRows) {
         const int64_t rows = std::min(kStripRows, columns - row);
-        for (int64_t block = 0; block < row_blocks; block += kStripBlocks) {
-          const int64_t blocks = std::min(kStripBlocks, row_blocks - block);
+        for (int64_t block = first_block; block < end_block; block += kStripBlocks) {
+          const int64_t blocks = std::min(kStripBlocks, end_block - block);
           const int64_t file_row = (first + expert) * columns + row;
           MT_RETURN_IF_ERROR(
               read(source.blocks, file_row, rows, block, blocks, kMxfp4BlockBytes, packed.data()));
@@ -147,12 +158,15 @@ class Weights : public HfWeights {
           }
           for (int64_t i = 0; i < blocks * kMxfp4BlockValues; ++i) {
             const int64_t at = expert * matrix + (block * kMxfp4BlockValues + i) * columns + row;
-            const int64_t bad = StoreMaster(FileDType::kF32, &values[i * rows], rows, place, at);
+            const ElementRange part = Intersection({at, at + rows}, held);
+            const int64_t bad = StoreMaster(FileDType::kF32, &values[i * rows + part.begin - at],
+                                            part.elements(), place, part.begin);
             if (bad < 0) continue;
             return absl::InvalidArgumentError(absl::StrCat(
                 source.scales.reader->path(), ": tensor \"", source.scales.tensor->name,
-                "\": the scale of block ", block + i / kMxfp4BlockValues, " of row ", row + bad,
-                " of expert ", first + expert, " is NaN (255), or makes its values infinite"));
+                "\": the scale of block ", block + i / kMxfp4BlockValues, " of row ",
+                row + part.begin - at + bad, " of expert ", first + expert,
+                " is NaN (255), or makes its values infinite"));
           }
         }
       }

@@ -30,11 +30,12 @@ class HfWeights {
                                                          const ModelLayout& layout,
                                                          FileSystem* files = PosixFileSystem());
   virtual ~HfWeights() = default;
-  // Reads tile `index` (from 0) into `tile`: fills the masters (weights and remainder) and sets
-  // moments and padding to zero. Moments may be null. If the remainder is null, BF16 weights are
-  // rounded as EncodeMaster does. Buffers are FP32 in either precision. Returns InvalidArgument,
-  // naming the tensor, for a value that is not finite or whose BF16 half would be infinite. Returns
-  // the errors of reading. Uses less than 64 MiB of memory besides the tile.
+  // Reads what `tile` holds of tile `index` (from 0), and little more than that: fills the masters
+  // (weights and remainder) and sets moments and padding to zero. Moments may be null. If the
+  // remainder is null, BF16 weights are rounded as EncodeMaster does. Buffers are FP32 in either
+  // precision. Returns InvalidArgument, naming the tensor, for a value that is not finite or whose
+  // BF16 half would be infinite. Returns the errors of reading. Uses less than 64 MiB of memory
+  // besides the tile.
   virtual absl::Status LoadTile(int index, const Tile& tile) const = 0;
   // Returns BF16 if it holds every tensor of the layout but buffers exactly, else FP32.
   virtual DType ExactDType() const = 0;

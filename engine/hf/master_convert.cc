@@ -34,17 +34,17 @@ int64_t Convert(int64_t elements, Load load, Allowed allowed, Store store) {
 template <typename Load>
 int64_t Store(int64_t elements, const Tile& tile, int64_t offset, Load load) {
   if (tile.weight_dtype == DType::kF32) {
-    uint32_t* const weights = static_cast<uint32_t*>(tile.weights) + offset;
+    uint32_t* const weights = static_cast<uint32_t*>(tile.WeightsAt(offset));
     const auto finite = [](uint32_t bits) { return (bits & 0x7fffffffu) < 0x7f800000u; };
     return Convert(elements, load, finite, [=](int64_t i, uint32_t bits) { weights[i] = bits; });
   }
-  bf16_t* const weights = static_cast<bf16_t*>(tile.weights) + offset;
+  bf16_t* const weights = static_cast<bf16_t*>(tile.WeightsAt(offset));
   const auto encodable = [](uint32_t bits) { return IsEncodable(bits); };
   if (tile.remainder == nullptr) {
     return Convert(elements, load, encodable,
                    [=](int64_t i, uint32_t bits) { weights[i] = EncodeMasterBits(bits).weight; });
   }
-  int16_t* const remainder = tile.remainder + offset;
+  int16_t* const remainder = tile.RemainderAt(offset);
   return Convert(elements, load, encodable, [=](int64_t i, uint32_t bits) {
     const SplitMaster split = EncodeMasterBits(bits);
     weights[i] = split.weight;
@@ -69,16 +69,6 @@ float F16ToFloat(uint16_t value) {
   return std::bit_cast<float>(sign | ((magnitude << 13) + ((127u - 15u) << 23)));
 }
 
-Tile PlaceOf(const Tile& tile, const TensorSpec& tensor) {
-  Tile place = SectionsOf(tile, tensor);
-  place.weights = static_cast<char*>(tile.weights) + tensor.offset * DTypeBytes(tile.weight_dtype);
-  place.weight_dtype = WeightDType(tensor, tile.weight_dtype);
-  if (place.remainder != nullptr) place.remainder += tensor.offset;
-  if (place.exp_avg != nullptr) place.exp_avg += tensor.offset;
-  if (place.exp_avg_sq != nullptr) place.exp_avg_sq += tensor.offset;
-  return place;
-}
-
 int64_t StoreMaster(FileDType dtype, const void* values, int64_t elements, const Tile& tile,
                     int64_t offset) {
   switch (dtype) {
@@ -99,15 +89,14 @@ int64_t StoreMaster(FileDType dtype, const void* values, int64_t elements, const
 
 void LoadMaster(const Tile& tile, int64_t offset, int64_t elements, DType dtype, void* values) {
   if (tile.weight_dtype == dtype) {
-    std::memcpy(values, static_cast<const char*>(tile.weights) + offset * DTypeBytes(dtype),
-                elements * DTypeBytes(dtype));
+    std::memcpy(values, tile.WeightsAt(offset), elements * DTypeBytes(dtype));
   } else if (dtype == DType::kBF16) {
-    const uint32_t* const weights = static_cast<const uint32_t*>(tile.weights) + offset;
+    const auto* const weights = static_cast<const uint32_t*>(tile.WeightsAt(offset));
     bf16_t* const out = static_cast<bf16_t*>(values);
     for (int64_t i = 0; i < elements; ++i) out[i] = EncodeMasterBits(weights[i]).weight;
   } else {
-    const bf16_t* const weights = static_cast<const bf16_t*>(tile.weights) + offset;
-    const int16_t* const remainder = tile.remainder == nullptr ? nullptr : tile.remainder + offset;
+    const auto* const weights = static_cast<const bf16_t*>(tile.WeightsAt(offset));
+    const int16_t* const remainder = tile.RemainderAt(offset);
     float* const out = static_cast<float*>(values);
     for (int64_t i = 0; i < elements; ++i) {
       out[i] = DecodeMaster(weights[i], remainder == nullptr ? int16_t{0} : remainder[i]);
@@ -116,17 +105,8 @@ void LoadMaster(const Tile& tile, int64_t offset, int64_t elements, DType dtype,
 }
 
 void ZeroPaddingAndMoments(const Tile& tile) {
-  const TileLayout& layout = *tile.layout;
-  char* const weights = static_cast<char*>(tile.weights);
-  const int64_t size = DTypeBytes(tile.weight_dtype);
-  int64_t covered = 0;  // bytes
-  for (const TensorSpec& tensor : layout.tensors) {
-    std::memset(weights + covered, 0, tensor.offset * size - covered);
-    covered =
-        tensor.offset * size + tensor.elements * DTypeBytes(WeightDType(tensor, tile.weight_dtype));
-  }
-  std::memset(weights + covered, 0, layout.elements * size - covered);
-  const int64_t n = layout.state_elements();
+  ZeroPadding(tile);
+  const int64_t n = tile.held.elements();
   if (tile.remainder != nullptr) std::memset(tile.remainder, 0, n * sizeof(int16_t));
   if (tile.exp_avg != nullptr) std::memset(tile.exp_avg, 0, n * sizeof(float));
   if (tile.exp_avg_sq != nullptr) std::memset(tile.exp_avg_sq, 0, n * sizeof(float));

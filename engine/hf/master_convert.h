@@ -16,30 +16,20 @@ constexpr int64_t FileDTypeBytes(FileDType dtype) { return dtype == FileDType::k
 // Converts an IEEE binary16, exactly.
 float F16ToFloat(uint16_t value);
 
-// Returns the type that the tensor's weights have in a tile or a file of `dtype`: buffers are FP32.
-inline DType WeightDType(const TensorSpec& tensor, DType dtype) {
-  return tensor.is_buffer ? DType::kF32 : dtype;
-}
-
-// Returns the tensor's part of the sections of `tile`: each begins with the tensor's first element.
-// Sections that it has no part in are null; a frozen tensor has weights alone. A buffer's
-// weight_dtype is FP32.
-Tile PlaceOf(const Tile& tile, const TensorSpec& tensor);
-
 // Converts `elements` packed values of a file, at any alignment, to the tile's masters from element
-// `offset` of the section on. Fills the remainder too if the tile has one. Returns the index of the
-// first value that a master cannot hold (not finite, or infinite in its BF16 half), or -1 if there
-// is none.
+// `offset` on. REQUIRES: the tile holds these elements. Fills the remainder too if the tile has
+// one. Returns the index of the first value that a master cannot hold (not finite, or infinite in
+// its BF16 half), or -1 if there is none.
 int64_t StoreMaster(FileDType dtype, const void* values, int64_t elements, const Tile& tile,
                     int64_t offset);
 
 // Converts `elements` weights of the tile from element `offset` on to `dtype`. FP32 from a BF16
 // tile is the exact master if the tile has remainders. BF16 from an FP32 tile is rounded as
-// EncodeMaster does.
+// EncodeMaster does. REQUIRES: the tile holds these elements.
 void LoadMaster(const Tile& tile, int64_t offset, int64_t elements, DType dtype, void* values);
 
-// Sets the weights to zero between and behind tensors, and remainder and moments everywhere.
-// Remainder and moments may be null.
+// Sets the weights to zero between and behind tensors, and remainder and moments everywhere. Those
+// may be null.
 void ZeroPaddingAndMoments(const Tile& tile);
 
 }  // namespace megatrain

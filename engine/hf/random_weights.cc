@@ -124,10 +124,10 @@ void InitializeTile(const ModelDescription& config, uint64_t seed, const Tile& t
   std::vector<float> values;
   for (const TensorSpec& tensor : tile.layout->tensors) {
     const Tile place = PlaceOf(tile, tensor);
-    for (const TensorRun& run : RunsOf(tensor)) {
+    for (const TensorRun& run : HeldRunsOf(tile, tensor)) {
       if (place.weight_dtype == DType::kF32) {
         FillRandomWeights(config, seed, tensor, run.source, run.elements,
-                          static_cast<float*>(place.weights) + run.place, pool);
+                          static_cast<float*>(place.WeightsAt(run.place)), pool);
         continue;
       }
       values.resize(std::min(run.elements, kConvertElements));

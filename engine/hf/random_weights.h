@@ -24,8 +24,8 @@ void FillRandomWeights(const ModelDescription& config, uint64_t seed, const Tens
 
 // Fills the masters of `tile` as FillRandomWeights does, and sets moments and padding to zero. The
 // distribution is that of transformers, the values are not. They depend on `seed`, the tensors'
-// names and the element numbers, not on the number of threads or the cut into tiles. `pool` may be
-// null.
+// names and the element numbers, not on the number of threads, the cut into tiles or what the tile
+// holds. `pool` may be null.
 void InitializeTile(const ModelDescription& config, uint64_t seed, const Tile& tile,
                     ThreadPool* pool = nullptr);
 

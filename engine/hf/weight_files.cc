@@ -192,13 +192,13 @@ class Finder {
 
 }  // namespace
 
-absl::StatusOr<bool> SameBeginning(const StoredTensor& a, const StoredTensor& b,
-                                   int64_t bytes_max) {
+absl::StatusOr<bool> SameBytes(const StoredTensor& a, const StoredTensor& b, int64_t begin,
+                               int64_t end) {
   if (a.tensor->dtype != b.tensor->dtype || a.tensor->shape != b.tensor->shape) return false;
   std::vector<char> left(kChunkBytes), right(kChunkBytes);
   bool same = true;
-  const int64_t end = std::min(a.tensor->bytes(), bytes_max);
-  for (int64_t done = 0; same && done < end;) {
+  end = std::min(a.tensor->bytes(), end);
+  for (int64_t done = begin; same && done < end;) {
     const int64_t bytes = std::min(end - done, kChunkBytes);
     MT_RETURN_IF_ERROR(a.reader->Read(*a.tensor, done, left.data(), bytes));
     MT_RETURN_IF_ERROR(b.reader->Read(*b.tensor, done, right.data(), bytes));

@@ -23,9 +23,10 @@ struct StoredTensor {
   const SafetensorsTensor* tensor = nullptr;
 };
 
-// Returns whether two tensors have the same type and shape and begin with the same `bytes_max`
-// bytes. Returns the errors of reading.
-absl::StatusOr<bool> SameBeginning(const StoredTensor& a, const StoredTensor& b, int64_t bytes_max);
+// Returns whether two tensors have the same type and shape, and the same bytes from byte `begin` to
+// `end` or their end. Returns the errors of reading.
+absl::StatusOr<bool> SameBytes(const StoredTensor& a, const StoredTensor& b, int64_t begin,
+                               int64_t end);
 
 // All tensors in the files of a directory, which stay open. Thread safety: const methods may be
 // called from several threads.

@@ -26,10 +26,8 @@ absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& 
   return ExportHfDirectory(
       checkpoint, layout, dtype,
       [&](int index) -> absl::StatusOr<Tile> {
-        Tile tile;  // weights alone: the null sections are not read
-        tile.layout = &layout.tiles[index];
-        tile.weight_dtype = dtype;
-        tile.weights = weights.get();
+        // The sections that are null are not read.
+        const Tile tile = MakeWeightsTile(&layout.tiles[index], dtype, weights.get());
         MT_RETURN_IF_ERROR(LoadCheckpointTile(checkpoint, manifest, layout, index, tile, files));
         return tile;
       },

@@ -15,6 +15,7 @@
 #ifndef MEGATRAIN_ENGINE_MODEL_MODEL_LAYOUT_H_
 #define MEGATRAIN_ENGINE_MODEL_MODEL_LAYOUT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -175,8 +176,15 @@ struct TileLayout {
 struct ElementRange {
   int64_t begin = 0, end = 0;
 
+  int64_t elements() const { return end - begin; }
   friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
+
+// Returns the elements that are in both. If there are none, the result begins in `a`.
+inline ElementRange Intersection(ElementRange a, ElementRange b) {
+  const int64_t begin = std::clamp(b.begin, a.begin, a.end);
+  return {begin, std::clamp(b.end, begin, a.end)};
+}
 
 // Returns the parts of `range` that belong to tensors which are not frozen, in order. Neighbours
 // are one part.

@@ -6,22 +6,31 @@
 // The weights have `layout->elements` elements, the other sections layout->state_elements(). In
 // either precision this is 12 bytes for a parameter with state, and that of the weight alone for
 // one without (a frozen tensor's).
+//
+// Where the processes of a job share the state, a process has a part of each tile: every section
+// has the elements `held` of those with state, one after another, and the weights have all elements
+// without state behind them.
 #ifndef MEGATRAIN_ENGINE_MODEL_TILE_H_
 #define MEGATRAIN_ENGINE_MODEL_TILE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "engine/base/dtype.h"
 #include "engine/model/model_layout.h"
 
 namespace megatrain {
 
-// Returns the bytes of one tile's block. The last `stateless_elements` of its `elements` have no
-// state.
+// Returns the bytes of the block of a tile that holds `elements` elements, of which the last
+// `stateless_elements` have no state.
 constexpr int64_t TileBytes(int64_t elements, DType weight_dtype, int64_t stateless_elements = 0) {
   const int64_t remainder = weight_dtype == DType::kBF16 ? 2 : 0;
   return elements * DTypeBytes(weight_dtype) +
          (elements - stateless_elements) * (remainder + 4 + 4);
+}
+inline int64_t TileBytes(const TileLayout& layout, DType weight_dtype, ElementRange held) {
+  const int64_t stateless = layout.stateless_elements;
+  return TileBytes(held.elements() + stateless, weight_dtype, stateless);
 }
 
 // Pointers to the sections of a tile. Does not own them; valid as long as the lease of the block.
@@ -29,41 +38,64 @@ constexpr int64_t TileBytes(int64_t elements, DType weight_dtype, int64_t statel
 struct Tile {
   const TileLayout* layout = nullptr;
   DType weight_dtype = DType::kF32;
+  // The elements with state that the sections have; all of them in a whole tile.
+  ElementRange held;
+  // Each begins with element held.begin.
   void* weights = nullptr;
   int16_t* remainder = nullptr;  // null with FP32 weights
   float* exp_avg = nullptr;
   float* exp_avg_sq = nullptr;
 
-  int64_t weight_bytes() const { return layout->elements * DTypeBytes(weight_dtype); }
+  // Return where an element of the tile is. REQUIRES: the tile holds it.
+  void* WeightsAt(int64_t element) const {
+    const int64_t index = element <= held.end
+                              ? element - held.begin
+                              : element - layout->state_elements() + held.elements();
+    return static_cast<char*>(weights) + index * DTypeBytes(weight_dtype);
+  }
+  int16_t* RemainderAt(int64_t element) const { return At(remainder, element); }
+  float* ExpAvgAt(int64_t element) const { return At(exp_avg, element); }
+  float* ExpAvgSqAt(int64_t element) const { return At(exp_avg_sq, element); }
+
+  int64_t weight_bytes() const {
+    return (held.elements() + layout->stateless_elements) * DTypeBytes(weight_dtype);
+  }
+
+ private:
+  template <typename T>
+  T* At(T* section, int64_t element) const {
+    return section == nullptr ? nullptr : section + (element - held.begin);
+  }
 };
 
-// Cuts `block`, which has TileBytes, into its sections. `layout` and `block` must outlive the
-// result.
+// Cuts `block`, which has TileBytes, into the sections of a tile that holds `held`, by default of a
+// whole one. `layout` and `block` must outlive the result.
+Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block, ElementRange held);
 inline Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block) {
-  const int64_t n = layout->state_elements();
-  char* bytes = static_cast<char*>(block);
-  Tile tile;
-  tile.layout = layout;
-  tile.weight_dtype = weight_dtype;
-  tile.weights = bytes;
-  bytes += layout->elements * DTypeBytes(weight_dtype);
-  if (weight_dtype == DType::kBF16) {
-    tile.remainder = reinterpret_cast<int16_t*>(bytes);
-    bytes += n * 2;
-  }
-  tile.exp_avg = reinterpret_cast<float*>(bytes);
-  tile.exp_avg_sq = tile.exp_avg + n;
-  return tile;
+  return MakeTile(layout, weight_dtype, block, {0, layout->state_elements()});
+}
+// Returns a whole tile of weights alone, which begin at `weights`.
+Tile MakeWeightsTile(const TileLayout* layout, DType weight_dtype, void* weights);
+
+// Returns the type that the tensor's weights have in a tile or a file of `dtype`: buffers are FP32.
+inline DType WeightDType(const TensorSpec& tensor, DType dtype) {
+  return tensor.is_buffer ? DType::kF32 : dtype;
 }
 
-// Returns `tile` without the sections that `tensor` has no part in: a frozen tensor has weights
-// alone.
-inline Tile SectionsOf(Tile tile, const TensorSpec& tensor) {
-  if (!tensor.frozen) return tile;
-  tile.remainder = nullptr;
-  tile.exp_avg = tile.exp_avg_sq = nullptr;
-  return tile;
-}
+// Return the elements of the tensor, counted from its first, that a tile with the elements `held`
+// has: all of a tensor without state. The second returns the runs of these elements, in the order
+// of the whole tensor.
+ElementRange HeldOf(const TileLayout& layout, ElementRange held, const TensorSpec& tensor);
+std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor);
+
+// Returns the tensor's part of `tile`, as a tile whose elements are counted from the tensor's first
+// and which holds HeldOf. Sections that the tensor has no part in are null: a frozen one has
+// weights alone. A buffer's weight_dtype is FP32.
+Tile PlaceOf(const Tile& tile, const TensorSpec& tensor);
+
+// Sets what belongs to no tensor to zero, in every section that is not null. Frozen tensors have no
+// part in the state.
+void ZeroPadding(const Tile& tile);
 
 }  // namespace megatrain
 

@@ -52,10 +52,10 @@ AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dty
                       int64_t elements) {
   AdamWSpan span;
   span.gradient = static_cast<const char*>(gradient) + begin * DTypeBytes(gradient_dtype);
-  span.weights = static_cast<char*>(tile.weights) + begin * DTypeBytes(tile.weight_dtype);
-  span.remainder = tile.remainder == nullptr ? nullptr : tile.remainder + begin;
-  span.exp_avg = tile.exp_avg + begin;
-  span.exp_avg_sq = tile.exp_avg_sq + begin;
+  span.weights = tile.WeightsAt(begin);
+  span.remainder = tile.RemainderAt(begin);
+  span.exp_avg = tile.ExpAvgAt(begin);
+  span.exp_avg_sq = tile.ExpAvgSqAt(begin);
   span.elements = elements;
   return span;
 }
@@ -79,7 +79,7 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
   const auto update = [&](int64_t index) {
     const auto& [elements, decays, rates] = blocks[index];
     const AdamWSpan span =
-        AdamWSpanAt(tile, gradient, gradient_dtype, elements.begin, elements.end - elements.begin);
+        AdamWSpanAt(tile, gradient, gradient_dtype, elements.begin, elements.elements());
     if (!AdamWUpdateSpan(constants[rates], decays ? constants[rates].decay : 1.0f, gradient_dtype,
                          span, tuning.prefetch_elements)) {
       trusted.store(false, std::memory_order_relaxed);
@@ -90,7 +90,7 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
     // The moments are two thirds of the tile and lie together.
     pool.ParallelForNear(
         count,
-        [&](int64_t index) { return nodes.NodeOf(tile.exp_avg + blocks[index].elements.begin); },
+        [&](int64_t index) { return nodes.NodeOf(tile.ExpAvgAt(blocks[index].elements.begin)); },
         update, tuning.threads);
   } else {
     pool.ParallelFor(count, update, tuning.threads);
@@ -101,19 +101,19 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes,
                  const AdamWTuning& tuning) {
-  const ElementRange whole[] = {{0, tile.layout->state_elements()}};
-  return AdamWUpdate(pool, step, gradient, gradient_dtype, tile, whole, nodes, tuning);
+  return AdamWUpdate(pool, step, gradient, gradient_dtype, tile, {tile.held}, nodes, tuning);
 }
 
 bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,
                           const Tile& tile) {
   bool trusted = true;
   for (const TensorSpec& tensor : tile.layout->tensors) {
-    if (tensor.frozen) continue;
+    const ElementRange held = HeldOf(*tile.layout, tile.held, tensor);
+    if (tensor.frozen || held.elements() == 0) continue;
     const AdamWConstants constants = AdamWConstants::Make(step, tensor.rates);
     const bool of_tensor = AdamWUpdateSpanReference(
         constants, tensor.decays ? constants.decay : 1.0f, gradient_dtype,
-        AdamWSpanAt(tile, gradient, gradient_dtype, tensor.offset, tensor.elements));
+        AdamWSpanAt(tile, gradient, gradient_dtype, tensor.offset + held.begin, held.elements()));
     trusted = trusted && of_tensor;
   }
   return trusted;

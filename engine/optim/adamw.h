@@ -66,12 +66,12 @@ AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dty
 //
 // `nodes` gives the NUMA nodes of the tile's memory, so that threads can take near blocks first. It
 // affects the time only, and so does `tuning`. Denormals count as zero, as in every loop of a
-// ThreadPool. REQUIRES: step.step >= 1, betas in [0, 1), epsilon >= 0; the tile's sections and the
-// gradient do not overlap.
+// ThreadPool. REQUIRES: the tile holds `ranges`; step.step >= 1, betas in [0, 1), epsilon >= 0; the
+// tile's sections and the gradient do not overlap.
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, absl::Span<const ElementRange> ranges,
                  const MemoryNodes& nodes = {}, const AdamWTuning& tuning = {});
-// Updates the whole tile, as AdamWUpdate with one range does.
+// Updates all that the tile holds, as AdamWUpdate with one range does.
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes = {},
                  const AdamWTuning& tuning = {});

@@ -235,10 +235,8 @@ absl::Status StepRunner::Do(const ReduceGradientOp& reduce, const Op&, Stream* s
 }
 
 absl::Status StepRunner::Do(const LoadTileOp& load, const Op& op, Stream* stream) {
-  const int64_t begin = load.begin * p_.dimensions->shape.weight_element_bytes;
   return p_.device->CopyToDevice(*stream, BufferAt(load.weight_buffer, load.begin),
-                                 static_cast<const char*>((*p_.tiles)[load.tile].weights) + begin,
-                                 op.bytes);
+                                 (*p_.tiles)[load.tile].WeightsAt(load.begin), op.bytes);
 }
 
 absl::Status StepRunner::Do(const UploadBatchOp&, const Op& op, Stream* stream) {

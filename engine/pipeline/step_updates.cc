@@ -155,21 +155,20 @@ absl::Status StepRunner::Do(const DeviceUpdateOp& piece, const Op& op, Stream* s
   const DType gradient_dtype = p_.dimensions->gradient_dtype;
   const int64_t elements = piece.end - piece.begin;
   if (piece.weight_buffer) device.weights = BufferAt(*piece.weight_buffer, piece.begin);
+  device.held = {0, elements};
   struct Section {
     void* device;
-    char* host;
-    int64_t element_bytes;
+    void* host;
+    int64_t bytes;
   };
   const Section sections[] = {
-      {device.weights, static_cast<char*>(host.weights), DTypeBytes(host.weight_dtype)},
-      {device.remainder, reinterpret_cast<char*>(host.remainder),
-       host.remainder == nullptr ? 0 : int64_t{sizeof(int16_t)}},
-      {device.exp_avg, reinterpret_cast<char*>(host.exp_avg), int64_t{sizeof(float)}},
-      {device.exp_avg_sq, reinterpret_cast<char*>(host.exp_avg_sq), int64_t{sizeof(float)}}};
+      {device.weights, host.WeightsAt(piece.begin), elements * DTypeBytes(host.weight_dtype)},
+      {device.remainder, host.RemainderAt(piece.begin), elements * int64_t{sizeof(int16_t)}},
+      {device.exp_avg, host.ExpAvgAt(piece.begin), elements * int64_t{sizeof(float)}},
+      {device.exp_avg_sq, host.ExpAvgSqAt(piece.begin), elements * int64_t{sizeof(float)}}};
   for (const Section& s : sections) {
-    if (s.element_bytes == 0) continue;
-    MT_RETURN_IF_ERROR(p_.device->CopyToDevice(
-        *stream, s.device, s.host + piece.begin * s.element_bytes, elements * s.element_bytes));
+    if (s.host == nullptr) continue;
+    MT_RETURN_IF_ERROR(p_.device->CopyToDevice(*stream, s.device, s.host, s.bytes));
   }
   const int64_t gradient_bytes = DTypeBytes(gradient_dtype);
   const int64_t first = piece.begin - p_.dimensions->shape.shard_begin(piece.tile);
@@ -196,9 +195,8 @@ absl::Status StepRunner::Do(const DeviceUpdateOp& piece, const Op& op, Stream* s
     MT_RETURN_IF_ERROR(p_.device->kernels().AdamW(*stream, args));
   }
   for (const Section& s : sections) {
-    if (s.element_bytes == 0) continue;
-    MT_RETURN_IF_ERROR(p_.device->CopyToHost(*stream, s.host + piece.begin * s.element_bytes,
-                                             s.device, elements * s.element_bytes));
+    if (s.host == nullptr) continue;
+    MT_RETURN_IF_ERROR(p_.device->CopyToHost(*stream, s.host, s.device, s.bytes));
   }
   return absl::OkStatus();
 }

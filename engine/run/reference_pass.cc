@@ -21,7 +21,8 @@ constexpr char kActivity[] = "computing the reference's log-probabilities";
 // The sequences of a part, if a step has no more.
 constexpr int64_t kPartSequences = 1024;
 
-// A hash of the weights that the forward pass reads, whatever their order in the tiles.
+// A hash of the weights that the forward pass reads, whatever their order in the tiles. REQUIRES:
+// the tiles are whole.
 std::string WeightsHash(const ModelLayout& layout, const std::vector<Tile>& tiles) {
   std::vector<std::string> lines;
   ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {

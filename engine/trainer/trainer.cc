@@ -84,15 +84,8 @@ absl::Status Trainer::MakeTiles(HostPool* pool) {
   for (int i = 0; i < d.shape.tiles(); ++i) {
     const TileLayout* layout = &d.layout->tiles[i];
     void* block = tile_leases_[i].data();
-    if (d.training) {
-      tiles_.push_back(MakeTile(layout, d.dtype, block));
-    } else {
-      Tile tile;  // weights alone
-      tile.layout = layout;
-      tile.weight_dtype = d.dtype;
-      tile.weights = block;
-      tiles_.push_back(tile);
-    }
+    tiles_.push_back(d.training ? MakeTile(layout, d.dtype, block)
+                                : MakeWeightsTile(layout, d.dtype, block));
   }
   return absl::OkStatus();
 }

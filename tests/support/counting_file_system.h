@@ -36,33 +36,42 @@ class CountingFileSystem : public WatchedFileSystem {
     return found == opened_.end() ? 0 : found->second;
   }
   int open_max() const { return open_max_; }  // the most that were open at a time
+  int64_t read_bytes() const { return counts_.read_bytes; }
 
  private:
+  struct Counts {
+    int open = 0;  // files
+    int64_t read_bytes = 0;
+  };
   class File : public RandomAccessFile {
    public:
-    File(std::unique_ptr<RandomAccessFile> base, int* open) : base_(std::move(base)), open_(open) {}
-    ~File() override { --*open_; }
+    File(std::unique_ptr<RandomAccessFile> base, Counts* counts)
+        : base_(std::move(base)), counts_(counts) {}
+    ~File() override { --counts_->open; }
     absl::StatusOr<int64_t> ReadUpTo(int64_t offset, void* out, int64_t bytes) const override {
-      return base_->ReadUpTo(offset, out, bytes);
+      absl::StatusOr<int64_t> got = base_->ReadUpTo(offset, out, bytes);
+      if (got.ok()) counts_->read_bytes += *got;
+      return got;
     }
     int64_t size() const override { return base_->size(); }
     const std::string& path() const override { return base_->path(); }
 
    private:
     const std::unique_ptr<RandomAccessFile> base_;
-    int* const open_;
+    Counts* const counts_;
   };
 
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> Count(
       const std::string& path, absl::StatusOr<std::unique_ptr<RandomAccessFile>> file) {
     if (!file.ok()) return file;
     ++opened_[path.substr(path.rfind('/') + 1)];
-    open_max_ = std::max(open_max_, ++open_);
-    return std::make_unique<File>(*std::move(file), &open_);
+    open_max_ = std::max(open_max_, ++counts_.open);
+    return std::make_unique<File>(*std::move(file), &counts_);
   }
 
   std::map<std::string, int> opened_;
-  int open_ = 0, open_max_ = 0;
+  Counts counts_;
+  int open_max_ = 0;
 };
 
 }  // namespace megatrain

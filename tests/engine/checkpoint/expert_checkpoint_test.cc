@@ -138,10 +138,7 @@ TEST_P(ExpertCheckpointTest, IsAModelThatIsReadAndExported) {
   std::vector<int> read;
   const auto from_checkpoint = [&](int index) -> absl::StatusOr<Tile> {
     read.push_back(index);
-    Tile tile;
-    tile.layout = &layout_.tiles[index];
-    tile.weight_dtype = dtype_;
-    tile.weights = block.data();
+    const Tile tile = MakeWeightsTile(&layout_.tiles[index], dtype_, block.data());
     MT_RETURN_IF_ERROR(LoadTile(*path, layout_, index, tile));
     return tile;
   };

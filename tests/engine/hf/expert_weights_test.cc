@@ -82,6 +82,19 @@ std::string WriteModel(const std::vector<SafetensorsDeclaration>& tensors) {
   return directory;
 }
 
+// Checks that the parts of tiles hold what the whole ones do.
+void CheckParts(const std::string& directory, const ModelLayout& layout, DType dtype) {
+  const auto weights = HfWeights::Open(directory, layout);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  for (int i = 0; i < layout.tile_count(); ++i) {
+    SCOPED_TRACE(absl::StrCat("tile ", i));
+    ExpectPartsOfTheWhole(layout.tiles[i], dtype, [&](const Tile& tile) {
+      const absl::Status loaded = (*weights)->LoadTile(i, tile);
+      EXPECT_TRUE(loaded.ok()) << loaded;
+    });
+  }
+}
+
 using Tiles = std::vector<std::unique_ptr<OwnedTile>>;
 
 Tiles Load(const std::string& directory, const ModelLayout& layout, DType dtype) {
@@ -175,6 +188,7 @@ TEST_P(ExpertWeightsTest, WhatIsLoadedIsExportedByteForByte) {
   const auto weights = HfWeights::Open(source, layout);
   ASSERT_TRUE(weights.ok()) << weights.status();
   EXPECT_EQ((*weights)->ExactDType(), dtype_) << "whatever the buffer's";
+  CheckParts(source, layout, dtype_);
   const Tiles tiles = Load(source, layout, dtype_);
   for (int t = 0; t < layout.tile_count(); ++t) {
     const Tile& tile = tiles[t]->tile();
@@ -208,6 +222,8 @@ TEST_P(ExpertWeightsTest, PaddingIsZeroAndInitialWeightsDoNotDependOnTiles) {
     OwnedTile owned(tile_layout, dtype_);
     const Tile& tile = owned.tile();
     InitializeTile(model, 3, tile);
+    ExpectPartsOfTheWhole(tile_layout, dtype_,
+                          [&](const Tile& part) { InitializeTile(model, 3, part); });
     std::vector<bool> used(static_cast<size_t>(tile.weight_bytes()));
     for (const TensorSpec& tensor : tile_layout.tensors) {
       for (int64_t i = 0; i < tensor.elements; ++i) {
@@ -392,6 +408,7 @@ TEST(Mxfp4WeightsTest, AreThoseThatTransformersDequantises) {
         BuildModelLayout(ExpertModel(ExpertTensors::kTransposed, experts_per_tile, 2));
     EXPECT_EQ((*HfWeights::Open(source, layout))->ExactDType(), DType::kBF16);
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
+      CheckParts(source, layout, dtype);
       const std::string out = Export(source, layout, Load(source, layout, dtype), DType::kBF16);
       const std::map<std::string, FileTensor> exported = ReadTensors(out);
       for (const auto& [name, tensor] : Golden("dequantised.safetensors")) {
@@ -436,6 +453,7 @@ TEST(Mxfp4WeightsTest, LargeMatricesAreReadInStrips) {
   ASSERT_TRUE(
       WriteFileSynced(PosixFileSystem(), JoinPath(directory, kHfIndexFileName), MakeHfIndex(map, 0))
           .ok());
+  CheckParts(directory, layout, DType::kBF16);
   const Tiles tiles = Load(directory, layout, DType::kF32);
   constexpr float kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   for (int t = 0; t < layout.tile_count(); ++t) {

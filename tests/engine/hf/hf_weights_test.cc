@@ -19,6 +19,8 @@
 #include "engine/hf/hf_format.h"
 #include "engine/memory/split_master.h"
 #include "tests/engine/hf/model_fixture.h"
+#include "tests/engine/model/tile_parts.h"
+#include "tests/support/counting_file_system.h"
 
 namespace megatrain {
 namespace {
@@ -104,6 +106,48 @@ TEST(HfDirectoryTest, LoadsEveryDTypeIntoEitherMaster) {
       }
     }
   }
+}
+
+TEST(HfDirectoryTest, LoadsAPartWithoutTheRest) {
+  for (const bool tied : {false, true}) {
+    const std::string directory = FreshDirectory(tied ? "tied" : "untied");
+    WriteSmallModel(directory, "qwen2", tied, "F32");
+    const ModelLayout layout =
+        BuildModelLayout(SmallConfig("qwen2", tied), [](const std::string& name) {
+          return TensorTraits{.frozen = absl::StrContains(name, "norm") ||
+                                        absl::StrContains(name, "v_proj")};
+        });
+    const auto weights = HfWeights::Open(directory, layout);
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (int i = 0; i < layout.tile_count(); ++i) {
+        ExpectPartsOfTheWhole(layout.tiles[i], dtype, [&](const Tile& tile) {
+          const absl::Status loaded = (*weights)->LoadTile(i, tile);
+          EXPECT_TRUE(loaded.ok()) << loaded;
+        });
+      }
+    }
+  }
+}
+
+TEST(HfDirectoryTest, ReadsAboutTheBytesOfAPart) {
+  const std::string directory = FreshDirectory("part");
+  ModelDescription model = SmallConfig("llama", false);
+  model.vocabulary = 300000;  // 9.6 MB
+  const ModelLayout layout = BuildModelLayout(model);
+  std::vector<SafetensorsDeclaration> tensors;
+  ForEachTensor(layout, [&](int, const TensorSpec& tensor) {
+    tensors.push_back({tensor.name, "F32", tensor.shape});
+  });
+  WriteTestTensors(directory + "/model.safetensors", tensors);
+  CountingFileSystem files;
+  const auto weights = HfWeights::Open(directory, layout, &files);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const int64_t elements = layout.tiles[0].state_elements(), third = elements / 3 / 128 * 128;
+  const int64_t before = files.read_bytes();
+  const TileParts parts(layout.tiles[0], DType::kBF16, {0, third, 2 * third, elements});
+  ASSERT_TRUE((*weights)->LoadTile(0, parts.part(1)).ok());
+  EXPECT_EQ(files.read_bytes() - before, third * 4);
 }
 
 // Tensors are read 4 MiB at a time: of this one each piece has its own place in the file and in the

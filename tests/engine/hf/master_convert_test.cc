@@ -90,10 +90,7 @@ TEST(MasterConvertTest, RoundsToBf16LikeASplitMaster) {
 TEST(MasterConvertTest, TilesWithoutRemainderTakeWeightsOnly) {
   const TileLayout layout = OneTensor(128);
   std::vector<bf16_t> weights(128, 0xcdcd);
-  Tile tile;
-  tile.layout = &layout;
-  tile.weight_dtype = DType::kBF16;
-  tile.weights = weights.data();
+  const Tile tile = MakeWeightsTile(&layout, DType::kBF16, weights.data());
   ZeroPaddingAndMoments(tile);
   const float value = 1.5f;
   EXPECT_EQ(StoreMaster(FileDType::kF32, &value, 1, tile, 3), -1);

@@ -6,15 +6,31 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
+#include "tests/engine/model/tile_parts.h"
 
 namespace megatrain {
 
 OwnedTile::OwnedTile(const TileLayout& layout, DType weight_dtype)
     : block_(TileBytes(layout.elements, weight_dtype), static_cast<char>(0xcd)),
       tile_(MakeTile(&layout, weight_dtype, block_.data())) {}
+
+void ExpectPartsOfTheWhole(const TileLayout& layout, DType weight_dtype,
+                           absl::FunctionRef<void(const Tile&)> fill) {
+  std::vector<char> whole(
+      static_cast<size_t>(TileBytes(layout.elements, weight_dtype, layout.stateless_elements)),
+      '\xcd');
+  fill(MakeTile(&layout, weight_dtype, whole.data()));
+  std::mt19937_64 random(static_cast<uint64_t>(layout.elements));
+  for (int parts = 1; parts <= 4; ++parts) {
+    const TileParts cut(layout, weight_dtype, RandomCuts(layout.state_elements(), parts, random));
+    for (int i = 0; i < parts; ++i) fill(cut.part(i));
+    EXPECT_TRUE(cut.Join() == whole) << parts << " parts";
+  }
+}
 
 float TestValue(const std::string& tensor, int64_t i) {
   uint32_t hash = 2166136261u;

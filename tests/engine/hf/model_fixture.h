@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "engine/base/dtype.h"
 #include "engine/hf/safetensors.h"
 #include "engine/model/model_layout.h"
@@ -25,6 +26,10 @@ class OwnedTile {
   std::vector<char> block_;
   Tile tile_;
 };
+
+// Checks that `fill` gives the parts of a tile, at random cuts, the bits that it gives the whole.
+void ExpectPartsOfTheWhole(const TileLayout& layout, DType weight_dtype,
+                           absl::FunctionRef<void(const Tile&)> fill);
 
 // The value that tests give to element i of a tensor; different for every tensor and element.
 float TestValue(const std::string& tensor, int64_t i);

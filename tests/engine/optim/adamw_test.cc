@@ -14,6 +14,7 @@
 #include "engine/memory/split_master.h"
 #include "engine/optim/clip_coefficient.h"
 #include "hwy/targets.h"
+#include "tests/engine/model/tile_parts.h"
 #include "tests/golden/adamw/adamw_reference.h"
 
 namespace megatrain {
@@ -155,6 +156,30 @@ TEST_P(AdamWTest, BitsDoNotDependOnThreads) {
   }
   EXPECT_TRUE(blocks[0] == blocks[1]);
   EXPECT_TRUE(blocks[0] == blocks[2]);
+}
+
+TEST_P(AdamWTest, APartHasTheBitsOfTheWhole) {
+  ThreadPool pool(2);
+  State state(&layout_, weight_dtype(), gradient_dtype(), 5);
+  State reference(&layout_, weight_dtype(), gradient_dtype(), 5);
+  std::mt19937_64 random(1);
+  TileParts parts(layout_, weight_dtype(), RandomCuts(layout_.elements, 4, random));
+  parts.Split(state.block.data());
+  TileParts reference_parts(layout_, weight_dtype(), RandomCuts(layout_.elements, 3, random));
+  reference_parts.Split(state.block.data());
+  EXPECT_TRUE(state.Update(pool, MakeStep(1)));
+  for (int i = 0; i < parts.size(); ++i) {
+    EXPECT_TRUE(
+        AdamWUpdate(pool, MakeStep(1), state.gradient.data(), gradient_dtype(), parts.part(i)));
+  }
+  EXPECT_TRUE(parts.Join() == state.block);
+  EXPECT_TRUE(AdamWUpdateReference(MakeStep(1), reference.gradient.data(), gradient_dtype(),
+                                   reference.tile));
+  for (int i = 0; i < reference_parts.size(); ++i) {
+    EXPECT_TRUE(AdamWUpdateReference(MakeStep(1), reference.gradient.data(), gradient_dtype(),
+                                     reference_parts.part(i)));
+  }
+  EXPECT_TRUE(reference_parts.Join() == reference.block);
 }
 
 TEST_P(AdamWTest, PaddingIsNotTouched) {
