@@ -84,7 +84,8 @@ TEST(PlanReportTest, WhatIsNotKnownIsLeftOut) {
       "h2d": 0.5,
       "compute": 2.0,
       "d2h": 0.25,
-      "update": 1.0
+      "update": 1.0,
+      "collective": 0.0
     }
   },
   "chosen_by": "time",
