@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -139,11 +140,16 @@ absl::Status MpiSession::Receive(MegatrainMpiHandle communicator, void* data, in
 
 absl::Status MpiSession::Wait(const CollectiveCall& call, std::vector<MpiTransfer>* transfers) {
   Clock::time_point since = Clock::now();
+  bool told = false;
   while (true) {
     const absl::StatusOr<bool> moved = Test(transfers);
     if (moved.ok() && transfers->empty()) return absl::OkStatus();
     if (!moved.ok()) Abort(moved.status());
     if (moved.ok() && *moved) since = Clock::now();
+    if (!told && Clock::now() - since > absl::ToChronoNanoseconds(deadline_ / 2)) {
+      TellOfWaiting();
+      told = true;
+    }
     if (const absl::Status given_up = GiveUp(call, *transfers, since); !given_up.ok()) {
       Abort(given_up);
     }
@@ -160,18 +166,23 @@ absl::Status MpiSession::GiveUp(const CollectiveCall& call,
                                 Clock::time_point since) {
   const Clock::time_point now = Clock::now();
   MutexLock lock(&mutex_);
-  std::vector<int> missing;
+  std::set<int> missing, waiting;
   for (const MpiTransfer& transfer : transfers) {
     const auto& left = left_[static_cast<size_t>(transfer.peer)];
     if (left.has_value() && now - *left > kLastMessages) {
       return RankLeftError(transfer.peer, call);
     }
-    missing.push_back(transfer.peer);
+    const auto& waits = waits_[static_cast<size_t>(transfer.peer)];
+    (waits.has_value() && *waits > since ? waiting : missing).insert(transfer.peer);
   }
   if (now - since <= absl::ToChronoNanoseconds(deadline_)) return absl::OkStatus();
-  std::sort(missing.begin(), missing.end());
-  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-  return MissingRanksError(rank_, call, missing, deadline_);
+  if (missing.empty()) missing = waiting;
+  return MissingRanksError(rank_, call, {missing.begin(), missing.end()}, deadline_);
+}
+
+void MpiSession::TellOfWaiting() {
+  MutexLock lock(&mutex_);
+  if (cause_.ok()) SendNotices({.kind = Notice::kWaits, .rank = rank_});
 }
 
 absl::StatusOr<bool> MpiSession::Test(std::vector<MpiTransfer>* transfers) {
@@ -226,18 +237,27 @@ void MpiSession::ReadNotices() {
   while (cause_.ok()) {
     absl::Status status = Test(&incoming_transfer_).status();
     if (status.ok() && !incoming_transfer_.empty()) return;
-    if (status.ok() && incoming_.kind == Notice::kLeft) {
-      left_[static_cast<size_t>(incoming_.rank)] = Clock::now();
-    } else if (status.ok()) {
-      cause_ = absl::Status(static_cast<absl::StatusCode>(incoming_.code), incoming_.message);
-      return;
+    if (status.ok()) {
+      switch (incoming_.kind) {
+        case Notice::kAborted:
+          cause_ = absl::Status(static_cast<absl::StatusCode>(incoming_.code), incoming_.message);
+          return;
+        case Notice::kLeft:
+          left_[static_cast<size_t>(incoming_.rank)] = Clock::now();
+          break;
+        case Notice::kWaits:
+          waits_[static_cast<size_t>(incoming_.rank)] = Clock::now();
+          break;
+      }
+      status = ListenForNotices();
     }
-    if (status.ok()) status = ListenForNotices();
     if (!status.ok()) cause_ = status;
   }
 }
 
 void MpiSession::SendNotices(const Notice& notice) {
+  // Those that were sent before are not needed any more, unless a peer does not read them.
+  if (Test(&outgoing_transfers_).ok() && outgoing_transfers_.empty()) outgoing_.clear();
   outgoing_.push_back(notice);
   for (int peer = 0; peer < ranks_; ++peer) {
     if (peer == rank_) continue;

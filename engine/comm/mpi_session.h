@@ -75,7 +75,7 @@ class MpiSession {
 
   // What ranks tell each other beside operations. Small enough to be sent without the receiver.
   struct Notice {
-    enum Kind : int32_t { kAborted, kLeft };
+    enum Kind : int32_t { kAborted, kLeft, kWaits };
     Kind kind = kAborted;
     int32_t rank = 0;
     int32_t code = 0;         // of the cause
@@ -87,10 +87,14 @@ class MpiSession {
         rank_(rank),
         ranks_(ranks),
         deadline_(deadline),
-        left_(static_cast<size_t>(ranks)) {}
+        left_(static_cast<size_t>(ranks)),
+        waits_(static_cast<size_t>(ranks)) {}
 
   // Returns true if one of them was done, and takes those that are out of the list.
   absl::StatusOr<bool> Test(std::vector<MpiTransfer>* transfers);
+  // Tells the others that this rank waits, so that they do not take it for the one that is missing
+  // where they wait for what it does next.
+  void TellOfWaiting();
   // Why the transfers cannot be waited for any longer, or OK.
   absl::Status GiveUp(const CollectiveCall& call, const std::vector<MpiTransfer>& transfers,
                       Clock::time_point since);
@@ -110,8 +114,9 @@ class MpiSession {
 
   Mutex mutex_;
   absl::Status cause_ ABSL_GUARDED_BY(mutex_);
-  // When this rank heard that another has left.
+  // When this rank heard that another has left, and last heard that it waits.
   std::vector<std::optional<Clock::time_point>> left_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::optional<Clock::time_point>> waits_ ABSL_GUARDED_BY(mutex_);
   Notice incoming_ ABSL_GUARDED_BY(mutex_);
   std::vector<MpiTransfer> incoming_transfer_ ABSL_GUARDED_BY(mutex_);
   std::deque<Notice> outgoing_ ABSL_GUARDED_BY(mutex_);  // each stays where it is

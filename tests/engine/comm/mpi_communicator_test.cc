@@ -21,6 +21,7 @@ namespace {
 
 constexpr char kMpirun[] = "/usr/bin/mpirun";
 constexpr char kLibrary[] = "server/libmegatrain-mpi.so";
+constexpr char kPrivateNetwork[] = "tests/support/private_network";
 constexpr char kRanks[] = "tests/engine/comm/mpi_ranks";
 
 class MpiJobTest : public ::testing::Test {
@@ -30,6 +31,9 @@ class MpiJobTest : public ::testing::Test {
       GTEST_SKIP() << "built without MPI (deploy/install-deps.sh --mpi)";
     }
     if (access(kMpirun, X_OK) != 0) GTEST_SKIP() << "there is no " << kMpirun;
+    const TestDirectory directory;
+    ChildProcess network({kPrivateNetwork, "/bin/true"}, directory / "log");
+    if (network.Wait() != 0) GTEST_SKIP() << network.Output();
     setenv("MEGATRAIN_MPI", std::filesystem::absolute(kLibrary).c_str(), 1);
   }
 
@@ -40,13 +44,14 @@ class MpiJobTest : public ::testing::Test {
     const TestDirectory directory;
     const unsigned seed = std::random_device()();
     RecordProperty("seed", static_cast<int>(seed));
-    ChildProcess job({kMpirun, "--allow-run-as-root", "--oversubscribe", "-n", absl::StrCat(ranks),
-                      // A rank that ends badly does not end the others: they must find out.
-                      "--enable-recovery", "--mca", "orte_abort_on_non_zero_status", "0", "--mca",
-                      "oob_tcp_if_include", "lo", "--mca", "btl_tcp_if_include", "lo", "--mca",
-                      "btl", absl::StrCat("self,", transport), kRanks, scenario, absl::StrCat(seed),
-                      absl::StrCat(deadline_seconds), directory.path()},
-                     directory / "log");
+    ChildProcess job(
+        {kPrivateNetwork, kMpirun, "--allow-run-as-root", "--oversubscribe", "-n",
+         absl::StrCat(ranks),
+         // A rank that ends badly does not end the others: they must find out.
+         "--enable-recovery", "--mca", "orte_abort_on_non_zero_status", "0", "--mca",
+         "btl_tcp_if_include", "lo", "--mca", "btl", absl::StrCat("self,", transport), kRanks,
+         scenario, absl::StrCat(seed), absl::StrCat(deadline_seconds), directory.path()},
+        directory / "log");
     exit_code_ = job.Wait();
     log_ = job.Output();
     std::vector<std::string> results;
@@ -104,7 +109,7 @@ class MpiDeadlineTest : public MpiJobTest, public ::testing::WithParamInterface<
 TEST_P(MpiDeadlineTest, TheOthersEndAndNameTheRank) {
   for (const char* transport : {"vader", "tcp"}) {
     const std::vector<std::string> results =
-        RunJob(3, GetParam(), transport, /*deadline_seconds=*/1);
+        RunJob(3, GetParam(), transport, /*deadline_seconds=*/2);
     for (int rank = 0; rank < 2; ++rank) {
       const std::string& result = results[static_cast<size_t>(rank)];
       const bool deadline = absl::StartsWith(result, "DEADLINE_EXCEEDED: rank ") &&
