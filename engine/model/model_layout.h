@@ -220,7 +220,7 @@ struct TensorTraits {
 };
 
 // Returns the layout of a model whose tensors are all trained alike. The same configuration gives
-// the same layout.
+// the same layout. REQUIRES, here and below: CheckModel accepts the model.
 ModelLayout BuildModelLayout(const ModelDescription& model);
 // Returns the layout of a model whose tensors have the traits that `traits` returns for their
 // names.
