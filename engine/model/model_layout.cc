@@ -87,9 +87,13 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
 }
 
 std::vector<TensorRun> RunsOf(const TensorSpec& tensor) {
+  return RunsOf(tensor, {0, tensor.elements});
+}
+
+std::vector<TensorRun> RunsOf(const TensorSpec& tensor, ElementRange part) {
   if (tensor.columns > 0) {
     std::vector<TensorRun> runs;
-    for (int64_t row = 0; row < tensor.shape.front(); ++row) {
+    for (int64_t row = part.begin / tensor.columns; row < part.end / tensor.columns; ++row) {
       runs.push_back(
           {tensor.source_begin + row * tensor.shape.back(), row * tensor.columns, tensor.columns});
     }

@@ -78,6 +78,13 @@ struct TensorSpec {
   }
 };
 
+// Elements [begin, end) of a tile's sections, or of a part of them.
+struct ElementRange {
+  int64_t begin = 0, end = 0;
+
+  friend bool operator==(const ElementRange&, const ElementRange&) = default;
+};
+
 // Elements that are neighbours both in the whole tensor and in the tile.
 struct TensorRun {
   int64_t source = 0;  // the first one in the whole tensor
@@ -86,6 +93,9 @@ struct TensorRun {
 };
 // Returns the runs of a tensor in the order of the whole tensor; one for most.
 std::vector<TensorRun> RunsOf(const TensorSpec& tensor);
+// Returns those of elements [part.begin, part.end) of what the tile has of the tensor. REQUIRES:
+// `part` is all of it, or whole rows of a tensor with columns.
+std::vector<TensorRun> RunsOf(const TensorSpec& tensor, ElementRange part);
 
 // kLayer is a whole dense layer. A layer with experts has kAttention, kRouter, kExperts, and kJoin
 // if there is a dense unit beside the experts.
@@ -169,13 +179,6 @@ struct TileLayout {
 
   // Returns the elements of the gradient and of every section of the state but the weights.
   int64_t state_elements() const { return elements - stateless_elements; }
-};
-
-// Elements [begin, end) of a tile's sections.
-struct ElementRange {
-  int64_t begin = 0, end = 0;
-
-  friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
 // Returns the parts of `range` that belong to tensors which are not frozen, in order. Neighbours
