@@ -25,6 +25,12 @@
 
 namespace megatrain {
 
+// The names of the two ends of a model, which may be tied, and of the tables of all layers'
+// per-layer inputs.
+inline constexpr char kEmbeddingTensorName[] = "model.embed_tokens.weight";
+inline constexpr char kHeadTensorName[] = "lm_head.weight";
+inline constexpr char kPerLayerTableTensorName[] = "model.embed_tokens_per_layer.weight";
+
 // Groups of tensors in a tile start at multiples of this many elements: 512 bytes of FP32 or 256 of
 // BF16, whole cache lines.
 inline constexpr int64_t kTensorAlignmentElements = 128;
