@@ -42,7 +42,7 @@ constexpr double kBound = 1.05;
 constexpr size_t kFamiliesOfLlama = 3;
 
 struct Sizes {
-  int64_t tokens = 1024, hidden = 1024;
+  int64_t tokens = 768, hidden = 1024;
   int64_t head_dim() const { return 128; }
   int64_t heads() const { return std::max<int64_t>(1, hidden / head_dim()); }
   int64_t intermediate() const { return hidden * 11 / 4; }
