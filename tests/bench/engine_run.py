@@ -75,7 +75,7 @@ class Bench:
         self.runs = 0
 
     def prepare(self, config, *, steps, sequence_length=1024, global_batch=8, micro_batch=2,
-                precision="bf16", clipping=1.0, gradient_dtype="fp32", **engine):
+                precision="bf16", clipping=1.0, gradient_dtype="fp32", gradient_shards=1, **engine):
         """Writes model, data and job file; returns their directory."""
         self.runs += 1
         place = self.path / f"run{self.runs}"
@@ -92,7 +92,8 @@ class Bench:
             "data": {"train": [{"path": str(place / "tokens.bin"), "format": "tokens",
                                 "dtype": "uint32"}], "sequence_length": sequence_length},
             "training": {"steps": steps, "global_batch": global_batch, "micro_batch": micro_batch,
-                         "precision": precision, "gradient_dtype": gradient_dtype},
+                         "precision": precision, "gradient_dtype": gradient_dtype,
+                         "gradient_shards": gradient_shards},
             "optimizer": {"max_gradient_norm": clipping},
             # No checkpoint while it runs; the one at the end is thrown away.
             "checkpoint": {"directory": str(place / "checkpoints"), "every_steps": 0, "keep": 1},

@@ -13,6 +13,8 @@ Scenarios (all by default):
   affine      step time against depth and against batch tokens: residuals of a straight line
   memory      host bytes a parameter beside slabs, stash and arena, and peak RSS against the plan;
               --parameters large is the 1.3B model, experts one of 1.5B in 64
+  ranks       tokens/s of two devices with a thread each over one with two, and of one device that
+              sums gradients in four parts over one part
 
 Ratios are of one run on one machine; rounds of the compared settings are interleaved. Within a run
 medians are taken; where runs are compared, the fastest step of each. Prints a line a figure with its bound; exits 1 if one is missed. Standard library only.
@@ -189,7 +191,27 @@ def memory(bench, arguments, report):
         report.at_most(f"|peak RSS / plan - 1|, {what}", abs(rss / plan["host_bytes"] - 1), 0.05)
 
 
-SCENARIOS = {f.__name__: f for f in (products, recompute, depth, link, affine, memory)}
+def ranks(bench, arguments, report):
+    config = engine_run.llama(layers=arguments.layers)
+    cases = {"two devices": (dict(devices=2), 0.85),
+             "gradient_shards: 4": (dict(gradient_shards=4), 0.97)}
+    for precision in ("fp32", "bf16"):
+        ratios = {what: [] for what in cases}
+        for _ in range(arguments.rounds):
+            seconds = {}
+            for what, case in {"one": ({}, 0), **cases}.items():
+                records, _ = bench.run(config, steps=3, precision=precision, recompute="none",
+                                       threads=arguments.threads, **case[0])
+                seconds[what] = fastest(r["step_seconds"] for r in rows(records))
+            for what in cases:
+                ratios[what].append(seconds["one"] / seconds[what])
+        for what, (_, bound) in cases.items():
+            report.at_least(f"tokens/s, {what} over one, {precision}, "
+                            f"{[round(r, 3) for r in ratios[what]]}",
+                            statistics.median(ratios[what]), bound)
+
+
+SCENARIOS = {f.__name__: f for f in (products, recompute, depth, link, affine, memory, ranks)}
 
 
 def main():
@@ -198,7 +220,7 @@ def main():
     parser.add_argument("--megatraind", help="default: bazel-bin/server/megatraind")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--layers", type=int, default=12, help="of products and recompute")
+    parser.add_argument("--layers", type=int, default=12, help="of products, recompute and ranks")
     parser.add_argument("--link-layers", type=int, default=24, help="of link")
     parser.add_argument("--parameters", choices=("small", "large", "experts"), default="small")
     arguments = parser.parse_args()
