@@ -17,6 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/status.h"
+#include "engine/comm/launch_environment.h"
 #include "engine/comm/mpi_communicator.h"
 #include "tests/engine/comm/communicator_checks.h"
 #include "tests/support/wait_until.h"
@@ -94,8 +96,22 @@ absl::Status DoOtherwise(const Arguments& arguments, CommunicatorSet* set) {
   return absl::InvalidArgumentError("no such scenario");
 }
 
+// What mpirun says must be what MPI says.
+absl::Status CheckEnvironment(const Communicator& communicator) {
+  MT_ASSIGN_OR_RETURN(const LaunchEnvironment environment, ReadLaunchEnvironment(std::getenv, ""));
+  if (environment.launcher == Launcher::kOpenMpi && environment.rank == communicator.rank() &&
+      environment.ranks == communicator.ranks() && environment.local_rank == environment.rank &&
+      environment.local_ranks == environment.ranks) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat("the environment has rank ", environment.rank, " of ",
+                                          environment.ranks, ", rank ", environment.local_rank,
+                                          " of ", environment.local_ranks, " of this machine"));
+}
+
 absl::Status Run(const Arguments& arguments, CommunicatorSet* set) {
   Communicator& tiles = *set->tiles;
+  MT_RETURN_IF_ERROR(CheckEnvironment(tiles));
   if (arguments.scenario == "operations") {
     ImmediateStream stream;
     // 20 MB: several pieces for each rank.
