@@ -23,17 +23,13 @@ struct CheckpointSaver::Save {
     if (!status.ok()) return;
     taken.insert(index);
     status = writer->WriteTile(index, tile);
-    if (!status.ok()) Close();  // removes what was written: the disk may be full
   }
+  // Also after an error: other processes may wait for this one.
   void Finish() {
-    if (!status.ok()) return;
     writer->SetEvaluations(evaluations);
     absl::StatusOr<std::string> finished = writer->Finish(retention);
     status = finished.status();
     if (finished.ok()) directory = *std::move(finished);
-    Close();
-  }
-  void Close() {
     notes = writer->notes();
     writer = nullptr;
   }

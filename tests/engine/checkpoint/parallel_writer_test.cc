@@ -87,6 +87,7 @@ TEST(ParallelWriterTest, WritesAndReadsFilesOfAnySize) {
     const absl::Status copied =
         ReadInBlocks(**file, [&](int64_t offset, const char* block, int64_t bytes) {
           CopyToPieces(block, offset, bytes, pieces);
+          return absl::OkStatus();
         });
     EXPECT_TRUE(copied.ok()) << copied;
     EXPECT_TRUE(read == expected);
