@@ -2,27 +2,30 @@
 # Installs what building and running Megatrain needs, on Debian 12. Does nothing, and needs neither
 # root nor a network, when everything is there.
 #
-#   deploy/install-deps.sh [--tests] [--cuda] [--parquet]
+#   deploy/install-deps.sh [--tests] [--cuda] [--mpi] [--parquet]
 #
-#   --tests  what `bazel test` and the benchmarks need too
+#   --tests  what `bazel test` and the benchmarks need too, MPI among it
 #   --cuda   headers with which cuDNN is used where CUDA's toolkit is: cudnn-frontend's, and cuDNN's
 #            own if the toolkit has none; beneath /opt/megatrain, where the build looks for them
+#   --mpi    Open MPI and its headers, with which jobs run on several processes
 #   --parquet  Apache Arrow's C++ libraries, with which .parquet files are read, and their headers;
 #            beneath /opt/megatrain too. Debian 12 has none
 #
-# A Bazel server that runs sees what came beneath /opt/megatrain after `bazel shutdown`.
+# A Bazel server that runs sees what came beneath /opt/megatrain, and MPI, after `bazel shutdown`.
 set -euo pipefail
 
 tests=false
 cuda=false
+mpi=false
 parquet=false
 for argument in "$@"; do
   case $argument in
     --tests) tests=true ;;
     --cuda) cuda=true ;;
+    --mpi) mpi=true ;;
     --parquet) parquet=true ;;
     *)
-      echo "usage: deploy/install-deps.sh [--tests] [--cuda] [--parquet]" >&2
+      echo "usage: deploy/install-deps.sh [--tests] [--cuda] [--mpi] [--parquet]" >&2
       exit 2
       ;;
   esac
@@ -137,6 +140,7 @@ packages=(
 )
 # systemd: for systemd-analyze and systemd-sysusers, which look at the unit and its user.
 if $tests; then packages+=(libbenchmark-dev libgmock-dev libgtest-dev prometheus systemd); fi
+if $tests || $mpi; then packages+=(libopenmpi-dev openmpi-bin); fi
 
 missing=()
 for package in "${packages[@]}"; do

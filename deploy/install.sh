@@ -66,6 +66,13 @@ if [[ -x $parquet ]]; then
 else
   rm -f "$destination/usr/local/bin/megatrain-parquet"  # its libraries are gone
 fi
+# Calls MPI, where it was built; a package has it among its libraries.
+mpi=$(dirname "$daemon")/libmegatrain-mpi.so
+if [[ -e $mpi ]]; then
+  place 0644 "$mpi" /usr/local/bin/libmegatrain-mpi.so
+else
+  rm -f "$destination/usr/local/bin/libmegatrain-mpi.so"
+fi
 if [[ -x $client ]]; then place 0755 "$client" /usr/local/bin/megatrain; fi
 # The pages of users, as they lie in a package (deploy/package.sh).
 for page in "$source_directory"/{README.md,{client,deploy,server}/README.md,engine/*/README.md}; do

@@ -44,6 +44,8 @@ done
 programs=(server/megatraind client/megatrain)
 # Reads Parquet; built where Apache Arrow is (deploy/install-deps.sh --parquet).
 parquet_program=server/megatrain-parquet
+# Calls MPI; built where that is (deploy/install-deps.sh --mpi).
+mpi_library=server/libmegatrain-mpi.so
 if $tests_only; then programs=(tests/gpu/gpu_tests tests/bench/gpu/gpu_bench); fi
 if [[ -z $binaries ]]; then
   cd "$source_directory"
@@ -106,6 +108,16 @@ while read -r library _ path _; do
   install -m 0644 "$(realpath "$path")" "$libraries/$library"
   bundled[${path#/usr}]=$library
 done <<< "$needed"
+
+# It takes the machine's MPI, which suits its network.
+if ! $tests_only; then
+  if [[ -e $binaries/$mpi_library ]]; then
+    install -m 0644 "$binaries/$mpi_library" "$libraries/"
+    strip --strip-unneeded "$libraries/${mpi_library##*/}"
+  else
+    echo "package: without MPI: a job cannot run on several processes with it" >&2
+  fi
+fi
 
 # Their licences. Debian 12 installs some libraries beneath /lib, which is a link to /usr/lib.
 # dpkg-query's lines: "PACKAGE[:ARCHITECTURE]: PATH"; it fails as half of the names are not known.

@@ -15,16 +15,15 @@ Json ToJson(const std::vector<PlanReport::Item>& items) {
 
 Json ToJson(const PredictedStep& predicted) {
   const LaneSeconds& busy = predicted.lane_busy_seconds;
-  return {
-      {"step_seconds", predicted.step_seconds},
-      {"tokens_per_second", predicted.tokens_per_second},
-      {"bound_by", predicted.bound_by},
-      {"lane_busy_seconds",
-       {{"h2d", busy.h2d},
-        {"compute", busy.compute},
-        {"d2h", busy.d2h},
-        {"update", busy.update},
-        {"collective", busy.collective}}}};
+  return {{"step_seconds", predicted.step_seconds},
+          {"tokens_per_second", predicted.tokens_per_second},
+          {"bound_by", predicted.bound_by},
+          {"lane_busy_seconds",
+           {{"h2d", busy.h2d},
+            {"compute", busy.compute},
+            {"d2h", busy.d2h},
+            {"update", busy.update},
+            {"collective", busy.collective}}}};
 }
 
 void AddChoice(const PlanChoice& choice, Json* json) {
@@ -62,6 +61,7 @@ std::string PlanJson(const PlanReport& report) {
   json["device_limit_bytes"] = report.device_limit_bytes;
   if (report.device_reserve_bytes > 0) json["device_reserve_bytes"] = report.device_reserve_bytes;
   json["checkpoint_bytes"] = report.checkpoint_bytes;
+  json["devices"] = report.devices;
   json["micro_batches"] = report.micro_batches;
   AddChoice(report.choice, &json);
   json["gradient_slabs"] = report.gradient_slabs;

@@ -56,7 +56,8 @@ struct PlanReport {
   int64_t device_limit_bytes = 0;
   int64_t device_reserve_bytes = 0;  // left free beside the limit, for what is loaded later
   int64_t checkpoint_bytes = 0;      // of one checkpoint on disk
-  int64_t micro_batches = 0;         // of a step
+  int devices = 1;                   // that share a step; device_bytes are each one's
+  int64_t micro_batches = 0;         // of a step, on each device at most
   int gradient_slabs = 0;
   PlanChoice choice;  // has a prediction if the job fits and the rates are known
   // `runner_up` is the second-best plan. It is nullopt if no other plan was compared. `by_rule` is

@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/content_hash.h"
 #include "engine/base/status.h"
-#include "engine/checkpoint/concurrent_for.h"
+#include "engine/checkpoint/disk/concurrent_for.h"
+#include "engine/checkpoint/disk/transfer.h"
 #include "engine/checkpoint/tile_files.h"
-#include "engine/checkpoint/transfer.h"
 #include "engine/hf/safetensors.h"
 
 namespace megatrain {

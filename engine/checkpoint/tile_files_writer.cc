@@ -10,8 +10,8 @@
 #include "absl/strings/str_split.h"
 #include "engine/base/content_hash.h"
 #include "engine/base/status.h"
-#include "engine/checkpoint/concurrent_for.h"
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/concurrent_for.h"
+#include "engine/checkpoint/disk/transfer.h"
 #include "engine/comm/exchange.h"
 
 namespace megatrain {

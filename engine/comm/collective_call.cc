@@ -67,7 +67,7 @@ absl::Status MissingRanksError(int rank, const CollectiveCall& call,
                                const std::vector<int>& missing, absl::Duration deadline) {
   return absl::DeadlineExceededError(absl::StrCat(
       "rank ", rank, " waited ", absl::FormatDuration(deadline), " for ", RankList(missing), " in ",
-      call.Describe(), "; see the logs of ", missing.size() == 1 ? "that rank" : "those ranks"));
+      call.Describe(), "; see ", missing.size() == 1 ? "its log" : "their logs"));
 }
 
 absl::Status RankLeftError(int rank, const CollectiveCall& call) {

@@ -30,6 +30,8 @@ constexpr Variables kTorchrun = {Launcher::kTorchrun, "RANK", "WORLD_SIZE", "LOC
 // SLURM_NTASKS_PER_NODE is what was asked for, and may be absent; SLURM_TASKS_PER_NODE is a list.
 constexpr Variables kSlurm = {Launcher::kSlurm, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
                               nullptr};
+// A batch script has the rank 0 of all tasks, though srun has started none of them: that sets this.
+constexpr char kSlurmStep[] = "SLURM_STEP_ID";
 constexpr char kSlurmTasks[] = "SLURM_TASKS_PER_NODE";
 constexpr char kSlurmStepTasks[] = "SLURM_STEP_TASKS_PER_NODE";
 constexpr char kSlurmNode[] = "SLURM_NODEID";
@@ -142,7 +144,7 @@ absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_envir
           "environment: MASTER_ADDR is not set, though RANK and WORLD_SIZE are");
     }
     MT_ASSIGN_OR_RETURN(environment.master_port, reader.Number("MASTER_PORT", 1, 65535));
-  } else if (reader.Has(kSlurm.rank)) {
+  } else if (reader.Has(kSlurmStep)) {
     MT_RETURN_IF_ERROR(ReadRanks(reader, kSlurm, &environment));
     MT_RETURN_IF_ERROR(CheckSameRank(reader, environment, kSlurm.rank, "PMIX_RANK"));
     if (reader.Has("SLURMD_NODENAME")) environment.node = reader.Text("SLURMD_NODENAME");

@@ -67,7 +67,8 @@ ConfigValue Whole(int64_t* field, int64_t min, int64_t max, const std::string& z
 ConfigValue WholeOr(const std::string& word, int64_t* field, int64_t min, int64_t max) {
   ConfigValue value = Whole(field, min, max);
   absl::StrAppend(&value.expects, ", or ", word);
-  value.schema = {{"anyOf", {{{"const", word}}, value.schema}}};
+  value.schema["type"] = {"integer", "string"};
+  value.schema["pattern"] = absl::StrCat("^", word, "$");  // of a text; the bounds are of a number
   value.read = [=, number = value.read](const YamlNode& node) -> std::optional<ValueError> {
     if (node.kind != YamlNode::Kind::kScalar || node.scalar != word) return number(node);
     *field = 0;

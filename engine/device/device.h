@@ -27,6 +27,9 @@ namespace megatrain {
 class Stream {
  public:
   virtual ~Stream() = default;
+  // Returns the stream for libraries that queue work of their own: a cudaStream_t, or null on
+  // devices without such libraries.
+  virtual void* native_handle() const { return nullptr; }
 };
 
 // A point in a stream, set by Device::Record.
@@ -66,6 +69,8 @@ class Device {
     if (attention != AttentionChoice::kLibrary) return absl::OkStatus();
     return absl::FailedPreconditionError("this device has attention of its own alone");
   }
+  // Returns a text that no other device in the world has, or "" if the device has none.
+  virtual std::string Uuid() const { return ""; }
   // Returns the nearest NUMA node of host memory, -1 if it is not known or none is nearer.
   virtual int numa_node() const { return -1; }
   // Returns the bytes that Allocate can give now, or nullopt if the device uses host memory.
@@ -88,6 +93,8 @@ class Device {
   // Blocks the calling thread until the work before the event is done. REQUIRES: the event has been
   // recorded.
   virtual absl::Status Synchronize(Event& event) = 0;
+  // Returns whether the work before the event is done. REQUIRES: the event has been recorded.
+  virtual absl::StatusOr<bool> Done(Event& event) = 0;
   // Returns the seconds between two events. REQUIRES: the work before both is done.
   virtual absl::StatusOr<double> ElapsedSeconds(Event& start, Event& end) = 0;
 

@@ -252,12 +252,9 @@ struct SigmoidGateArgs {
 };
 
 // Computes dx = dout * sigmoid(gate) and dgate = dout * x * sigmoid(gate) * (1 - sigmoid(gate)).
+// `forward` has the inputs; its `out` is not used.
 struct SigmoidGateBackwardArgs {
-  DType dtype = DType::kF32;
-  int64_t tokens = 0, heads = 0, head_dim = 0;
-  const void* x = nullptr;     // [tokens, heads, head_dim], contiguous
-  const void* gate = nullptr;  // [tokens, heads, head_dim]
-  int64_t gate_stride = 0, gate_head_stride = 0;
+  SigmoidGateArgs forward;
   // [tokens, heads, head_dim], contiguous. It is overwritten by the gate's output, with the same
   // bits as SigmoidGate gives, because the gradient of the next projection's weight needs that.
   void* dout = nullptr;

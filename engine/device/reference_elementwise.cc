@@ -217,17 +217,18 @@ absl::Status ReferenceKernels::SigmoidGate(Stream&, const SigmoidGateArgs& args)
 }
 
 absl::Status ReferenceKernels::SigmoidGateBackward(Stream&, const SigmoidGateBackwardArgs& args) {
-  for (int64_t row = 0; row < args.tokens * args.heads; ++row) {
-    const int64_t t = row / args.heads, h = row % args.heads;
-    for (int64_t i = 0; i < args.head_dim; ++i) {
-      const int64_t at = row * args.head_dim + i;
-      const int64_t gate = t * args.gate_stride + h * args.gate_head_stride + i;
+  const SigmoidGateArgs& f = args.forward;
+  for (int64_t row = 0; row < f.tokens * f.heads; ++row) {
+    const int64_t t = row / f.heads, h = row % f.heads;
+    for (int64_t i = 0; i < f.head_dim; ++i) {
+      const int64_t at = row * f.head_dim + i;
+      const int64_t gate = t * f.gate_stride + h * f.gate_head_stride + i;
       const int64_t dgate = t * args.dgate_stride + h * args.dgate_head_stride + i;
-      const double x = Get(args.dtype, args.x, at), dout = Get(args.dtype, args.dout, at);
-      const double s = Sigmoid(Get(args.dtype, args.gate, gate));
-      Set(args.dtype, args.dgate, dgate, dout * x * s * (1.0 - s));
-      Set(args.dtype, args.dx, at, dout * s);
-      Set(args.dtype, args.dout, at, x * s);
+      const double x = Get(f.dtype, f.x, at), dout = Get(f.dtype, args.dout, at);
+      const double s = Sigmoid(Get(f.dtype, f.gate, gate));
+      Set(f.dtype, args.dgate, dgate, dout * x * s * (1.0 - s));
+      Set(f.dtype, args.dx, at, dout * s);
+      Set(f.dtype, args.dout, at, x * s);
     }
   }
   return absl::OkStatus();

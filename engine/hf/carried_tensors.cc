@@ -12,6 +12,7 @@
 #include "engine/hf/config/wrapper_family.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/weight_files.h"
+#include "engine/model/model_layout.h"
 
 namespace megatrain {
 namespace {

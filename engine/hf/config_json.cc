@@ -21,6 +21,7 @@
 #include "engine/hf/config/wrapper_family.h"
 #include "engine/hf/experts/expert_names.h"
 #include "engine/hf/hf_format.h"
+#include "engine/model/model_check.h"
 
 namespace megatrain {
 namespace {
@@ -277,6 +278,9 @@ absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view text,
   ModelDescription model =
       wrapper != nullptr ? ReadWrapper(fields, *wrapper) : ReadTextModel(fields, *family);
   MT_RETURN_IF_ERROR(fields.status());
+  if (const absl::Status status = CheckModel(model); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", status.message()));
+  }
   return model;
 }
 

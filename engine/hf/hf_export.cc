@@ -68,12 +68,13 @@ absl::Status CheckReplaceable(FileSystem* files, const std::string& directory,
   return absl::OkStatus();
 }
 
-absl::Status GiveTensor(const Tile& tile, const TensorSpec& tensor, DType dtype, TensorSink sink) {
+absl::Status GiveTensor(const Tile& tile, const TensorSpec& tensor, ElementRange part, DType dtype,
+                        TensorSink sink) {
   const Tile place = PlaceOf(tile, tensor);
   dtype = WeightDType(tensor, dtype);
   const int64_t size = DTypeBytes(dtype);
   std::vector<char> chunk;
-  for (const TensorRun& run : RunsOf(tensor)) {
+  for (const TensorRun& run : RunsOf(tensor, part)) {
     if (place.weight_dtype == dtype) {
       MT_RETURN_IF_ERROR(
           sink(static_cast<const char*>(place.WeightsAt(run.place)), run.elements * size));
@@ -95,8 +96,8 @@ absl::Status GiveTensor(const Tile& tile, const TensorSpec& tensor, DType dtype,
 absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
-                               const std::string& directory, int64_t shard_bytes,
-                               FileSystem* files) {
+                               const std::string& directory, int64_t shard_bytes, FileSystem* files,
+                               const GiveColumns& give_columns) {
   std::string target = WithoutTrailingSlash(directory);
   if (files->FileExists(target)) {
     // A link to a directory on another disk: that disk is meant, and the link stays.
@@ -120,14 +121,17 @@ absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& lay
     Tile tile;
     return WriteHfWeights(
         files, temporary, layout, weight_dtype, shard_bytes,
-        [&](int index, const TensorSpec& tensor, TensorSink sink) {
+        [&](int index, const TensorSpec& tensor, ElementRange part, TensorSink sink) {
+          if (tensor.columns > 0 && give_columns != nullptr) {
+            return give_columns(tensor, part, sink);
+          }
           if (index != current) {
             absl::StatusOr<Tile> next = get_tile(index);
             if (!next.ok()) return next.status();
             tile = *next;
             current = index;
           }
-          return GiveTensor(tile, tensor, weight_dtype, sink);
+          return GiveTensor(tile, tensor, part, weight_dtype, sink);
         },
         carried);
   });

@@ -22,10 +22,6 @@ inline constexpr char kConfigFileName[] = "config.json";
 // The largest config.json that is accepted. Ordinary ones have a few KB.
 inline constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
 
-// The names of the two ends of a text model, which may be tied.
-inline constexpr char kEmbeddingTensorName[] = "model.embed_tokens.weight";
-inline constexpr char kHeadTensorName[] = "lm_head.weight";
-
 // The names of the only file of weights, or of the index that maps each tensor to its shard.
 inline constexpr char kHfWeightsFileName[] = "model.safetensors";
 inline constexpr char kHfIndexFileName[] = "model.safetensors.index.json";

@@ -30,13 +30,13 @@ absl::StatusOr<Preset> FindPreset(const std::string& name) {
 }
 
 absl::Status GiveRandomTensor(const ModelDescription& config, uint64_t seed,
-                              const TensorSpec& tensor, DType dtype, ThreadPool* pool,
-                              TensorSink sink) {
+                              const TensorSpec& tensor, ElementRange part, DType dtype,
+                              ThreadPool* pool, TensorSink sink) {
   dtype = WeightDType(tensor, dtype);
-  const int64_t chunk_elements = std::min(tensor.elements, kChunkElements);
+  const int64_t chunk_elements = std::min(part.end - part.begin, kChunkElements);
   std::vector<float> values(chunk_elements);
   std::vector<bf16_t> rounded(dtype == DType::kBF16 ? chunk_elements : 0);
-  for (const TensorRun& run : RunsOf(tensor)) {
+  for (const TensorRun& run : RunsOf(tensor, part)) {
     for (int64_t done = 0; done < run.elements;) {
       const int64_t elements = std::min(run.elements - done, kChunkElements);
       FillRandomWeights(config, seed, tensor, run.source + done, elements, values.data(), pool);
@@ -89,8 +89,9 @@ absl::Status InitializeHfDirectory(const std::string& preset_name, uint64_t seed
     }
     if (config_only) return absl::OkStatus();
     return WriteHfWeights(files, temporary, BuildModelLayout(config), preset.dtype, kHfShardBytes,
-                          [&](int, const TensorSpec& tensor, TensorSink sink) {
-                            return GiveRandomTensor(config, seed, tensor, preset.dtype, pool, sink);
+                          [&](int, const TensorSpec& tensor, ElementRange part, TensorSink sink) {
+                            return GiveRandomTensor(config, seed, tensor, part, preset.dtype, pool,
+                                                    sink);
                           });
   });
 }

@@ -1,6 +1,7 @@
 #include "engine/hf/hf_writer.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -142,6 +143,69 @@ class ShardFiles {
   int64_t total_bytes_ = 0;
 };
 
+// What a tile has of a tensor.
+struct TilePart {
+  int tile = 0;
+  const TensorSpec* tensor = nullptr;
+};
+
+absl::Status WriteTensor(const TilePart& part, DType dtype, EmitTensor emit, ShardFiles& written) {
+  const TensorSpec& tensor = *part.tensor;
+  const int64_t size = DTypeBytes(WeightDType(tensor, dtype));
+  const std::vector<TensorRun> runs = RunsOf(tensor);
+  size_t run = 0;
+  int64_t done = 0;  // bytes of the run
+  return emit(part.tile, tensor, {0, tensor.elements},
+              [&](const void* data, int64_t bytes) -> absl::Status {
+                for (int64_t taken = 0; taken < bytes;) {
+                  if (done == runs[run].elements * size) {
+                    ++run;
+                    done = 0;
+                  }
+                  const int64_t piece = std::min(bytes - taken, runs[run].elements * size - done);
+                  MT_RETURN_IF_ERROR(written.Write(tensor, runs[run].source * size + done,
+                                                   static_cast<const char*>(data) + taken, piece));
+                  taken += piece;
+                  done += piece;
+                }
+                return absl::OkStatus();
+              });
+}
+
+// Writes a matrix whose columns lie in `parts`.
+absl::Status WriteStrips(const std::vector<TilePart>& parts, DType dtype, EmitTensor emit,
+                         ShardFiles& written) {
+  const TensorSpec& matrix = *parts.front().tensor;
+  const int64_t size = DTypeBytes(WeightDType(matrix, dtype));
+  const int64_t row_bytes = matrix.shape[1] * size, rows = matrix.shape[0];
+  const int64_t strip_rows = std::clamp<int64_t>(kStripBytes / row_bytes, 1, rows);
+  std::vector<char> strip(static_cast<size_t>(strip_rows * row_bytes));
+  for (int64_t first = 0; first < rows; first += strip_rows) {
+    const int64_t last = std::min(rows, first + strip_rows);
+    for (const auto& [tile, tensor] : parts) {
+      const int64_t width = tensor->columns * size;  // bytes of its part of a row
+      char* const begin = strip.data() + tensor->source_begin * size;
+      int64_t done = 0;
+      MT_RETURN_IF_ERROR(emit(tile, *tensor, {first * tensor->columns, last * tensor->columns},
+                              [&](const void* data, int64_t bytes) {
+                                for (int64_t taken = 0; taken < bytes;) {
+                                  const int64_t at = done % width;
+                                  const int64_t piece = std::min(bytes - taken, width - at);
+                                  std::memcpy(begin + done / width * row_bytes + at,
+                                              static_cast<const char*>(data) + taken,
+                                              static_cast<size_t>(piece));
+                                  taken += piece;
+                                  done += piece;
+                                }
+                                return absl::OkStatus();
+                              }));
+    }
+    MT_RETURN_IF_ERROR(
+        written.Write(matrix, first * row_bytes, strip.data(), (last - first) * row_bytes));
+  }
+  return absl::OkStatus();
+}
+
 // Checks that nothing is at `path` but what an interrupted run left, which may be removed.
 absl::Status CheckLeftover(FileSystem* files, const std::string& path) {
   if (!files->FileExists(path)) return absl::OkStatus();
@@ -158,11 +222,9 @@ absl::Status CheckLeftover(FileSystem* files, const std::string& path) {
 
 }  // namespace
 
-absl::Status WriteHfWeights(
-    FileSystem* files, const std::string& directory, const ModelLayout& layout, DType dtype,
-    int64_t shard_bytes,
-    absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, TensorSink sink)> emit,
-    const CarriedTensors& carried) {
+absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
+                            const ModelLayout& layout, DType dtype, int64_t shard_bytes,
+                            EmitTensor emit, const CarriedTensors& carried) {
   const std::vector<Shard> shards = CutIntoShards(layout, dtype, shard_bytes);
   const int64_t file_count = std::ssize(shards) + (carried.names().empty() ? 0 : 1);
   ShardFiles written(files, directory, dtype);
@@ -171,27 +233,18 @@ absl::Status WriteHfWeights(
         file_count == 1 ? kHfWeightsFileName : HfShardName(static_cast<int64_t>(i) + 1, file_count);
     MT_RETURN_IF_ERROR(written.Add(name, shards[i]));
   }
+  std::map<std::string_view, std::vector<TilePart>> matrices;  // of columns in several tiles
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
     for (const TensorSpec& tensor : layout.tiles[tile].tensors) {
-      const int64_t size = DTypeBytes(WeightDType(tensor, dtype));
-      const std::vector<TensorRun> runs = RunsOf(tensor);
-      size_t run = 0;
-      int64_t done = 0;  // bytes of the run
-      MT_RETURN_IF_ERROR(emit(tile, tensor, [&](const void* data, int64_t bytes) -> absl::Status {
-        for (int64_t taken = 0; taken < bytes;) {
-          if (done == runs[run].elements * size) {
-            ++run;
-            done = 0;
-          }
-          const int64_t part = std::min(bytes - taken, runs[run].elements * size - done);
-          MT_RETURN_IF_ERROR(written.Write(tensor, runs[run].source * size + done,
-                                           static_cast<const char*>(data) + taken, part));
-          taken += part;
-          done += part;
-        }
-        return absl::OkStatus();
-      }));
+      if (tensor.columns > 0) {
+        matrices[tensor.name].push_back({tile, &tensor});
+      } else {
+        MT_RETURN_IF_ERROR(WriteTensor({tile, &tensor}, dtype, emit, written));
+      }
     }
+  }
+  for (const auto& [name, parts] : matrices) {
+    MT_RETURN_IF_ERROR(WriteStrips(parts, dtype, emit, written));
   }
   MT_RETURN_IF_ERROR(written.CheckWhole());
   if (file_count == 1) return absl::OkStatus();

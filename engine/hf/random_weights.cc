@@ -109,7 +109,7 @@ void FillRandomWeights(const ModelDescription& config, uint64_t seed, const Tens
     for (int64_t block = 0; block < blocks; ++block) fill(block);
   }
   const bool is_table =
-      tensor.name == kEmbeddingTensorName || tensor.name == "model.embed_tokens_per_layer.weight";
+      tensor.name == kEmbeddingTensorName || tensor.name == kPerLayerTableTensorName;
   if (config.padding_id < 0 || !is_table) return;
   // As torch.nn.Embedding does, which never trains this row.
   const int64_t width = tensor.shape.back(), row = config.padding_id * width - begin;

@@ -49,11 +49,16 @@ struct Sheet {
 };
 
 constexpr Sheet kSheets[] = {
-    {"h200", "NVIDIA H200 SXM", 139, 989, 67, 4.8, "PCIe 5.0 x16", kPcie5, kPcie5, kNvlink4, 460, 96},
-    {"h100", "NVIDIA H100 SXM 80 GB", 78, 989, 67, 3.35, "PCIe 5.0 x16", kPcie5, kPcie5, kNvlink4, 460, 96},
-    {"gh200", "NVIDIA GH200 96 GB", 94, 989, 67, 4.0, "NVLink-C2C", 350e9, 300e9, kNvlink4, 500, 72},
-    {"a100", "NVIDIA A100 SXM 80 GB", 78, 312, 19.5, 2.0, "PCIe 4.0 x16", kPcie4, kPcie4, kNvlink3, 200, 64},
-    {"rtx4090", "NVIDIA RTX 4090", 22, 165, 82, 1.0, "PCIe 4.0 x16", kPcie4, kPcie4, kThroughHost, 90, 32},
+    {"h200", "NVIDIA H200 SXM", 139, 989, 67, 4.8, "PCIe 5.0 x16", kPcie5, kPcie5, kNvlink4, 460,
+     96},
+    {"h100", "NVIDIA H100 SXM 80 GB", 78, 989, 67, 3.35, "PCIe 5.0 x16", kPcie5, kPcie5, kNvlink4,
+     460, 96},
+    {"gh200", "NVIDIA GH200 96 GB", 94, 989, 67, 4.0, "NVLink-C2C", 350e9, 300e9, kNvlink4, 500,
+     72},
+    {"a100", "NVIDIA A100 SXM 80 GB", 78, 312, 19.5, 2.0, "PCIe 4.0 x16", kPcie4, kPcie4, kNvlink3,
+     200, 64},
+    {"rtx4090", "NVIDIA RTX 4090", 22, 165, 82, 1.0, "PCIe 4.0 x16", kPcie4, kPcie4, kThroughHost,
+     90, 32},
 };
 
 MachineProfile FromSheet(const Sheet& sheet) {

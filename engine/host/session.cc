@@ -27,6 +27,12 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
   SessionSettings settings;
   settings.device = host_device;
   settings.devices = static_cast<int>(std::max<int64_t>(1, engine.devices));
+  constexpr int kCpuDevicesMax = 64;
+  if (host_device == kCpuDeviceId && settings.devices > kCpuDevicesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("engine.devices: the cpu is divided into at most ", kCpuDevicesMax,
+                     " devices, not ", settings.devices));
+  }
   if (host_device != kCpuDeviceId) {
     if (engine.link_gigabytes_per_second > 0) return OfTheCpuAlone("link_gigabytes_per_second");
     if (engine.update_threads > 0) return OfTheCpuAlone("update_threads");
@@ -49,9 +55,9 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
 absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings,
                                                            std::shared_ptr<Device> gpu) {
   if (gpu != nullptr && settings.devices > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("engine.devices: ", settings.devices,
-                     " GPUs in one job are not supported yet, only several parts of the cpu; use 1"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine.devices: ", settings.devices,
+        " GPUs in one job are not supported yet, only several parts of the cpu; use 1"));
   }
   auto session = std::make_shared<Session>();
   session->settings = settings;

@@ -212,7 +212,8 @@ std::vector<ConfigKey> TrainingKeys(JobSpec::Training& training) {
       {"training.micro_batch", Whole(&training.micro_batch, 1, 1 << 24),
        "sequences a kernel call; divides global_batch"},
       {"training.gradient_shards", Whole(&training.gradient_shards, 1, 1024),
-       "power of two: parts of the micro-batches whose gradients are summed apart and then added in "
+       "power of two: parts of the micro-batches whose gradients are summed apart and then added "
+       "in "
        "pairs, so that any number of devices that divides it gives the same bits"},
       {"training.precision",
        Choice<Precision>(&training.precision,
@@ -340,7 +341,8 @@ std::vector<ConfigKey> EngineKeys(JobSpec::Engine& engine) {
       {"engine.device", Text(&engine.device, kDeviceNames, kDevicePattern, IsDeviceName),
        "what computes; auto = the first GPU, else the cpu; or cpu, cuda, cuda:N", kMayChange},
       {"engine.devices", WholeOr("all", &engine.devices, 1, 1024),
-       "devices of that kind that share each step and one copy of the model's state; all = those of "
+       "devices of that kind that share each step and one copy of the model's state; all = those "
+       "of "
        "the machine",
        kMayChange},
       {"engine.attention",

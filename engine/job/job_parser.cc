@@ -96,9 +96,9 @@ absl::Status CheckTogether(const std::string& name, const GivenKeys& given, JobS
                               " does not divide ", spec->training.global_batch));
   }
   if (const int64_t shards = spec->training.gradient_shards; (shards & (shards - 1)) != 0) {
-    return error("training.gradient_shards",
-                 absl::StrCat("must be a power of two, so that parts are added in pairs; got ",
-                              shards));
+    return error(
+        "training.gradient_shards",
+        absl::StrCat("must be a power of two, so that parts are added in pairs; got ", shards));
   }
   MT_RETURN_IF_ERROR(CheckObjective(name, given, *spec));
   const bool on_all = spec->data.train_on == "all";

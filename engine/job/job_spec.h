@@ -67,8 +67,8 @@ struct JobSpec {
     int64_t steps = 0;  // 0 = not given; then epochs is
     double epochs = 0;  // 0 = not given
     int64_t global_batch = 8;
-    // The left folds, joined as a tree, in which gradients are summed; a power of two. With as many or
-    // fewer devices, the bits do not depend on the number of devices.
+    // The left folds, joined as a tree, in which gradients are summed; a power of two. With as many
+    // or fewer devices, the bits do not depend on the number of devices.
     int64_t gradient_shards = 1;
     int64_t micro_batch = 2;
     Precision precision = Precision::kBf16;

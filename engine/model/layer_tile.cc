@@ -187,7 +187,7 @@ class LayerTile {
     if (width == 0) return;
     const int64_t begin = tile_.layer * width, all = layers_ * width;
     groups_.push_back({Role::kMatrix,
-                       {{.name = "model.embed_tokens_per_layer.weight",
+                       {{.name = kPerLayerTableTensorName,
                          .shape = {vocabulary, all},
                          .begin = begin,
                          .count = width,

@@ -43,7 +43,7 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
   ModelLayout layout;
   layout.model = model;
   const TensorGroup table = {Role::kMatrix,
-                             {{"model.embed_tokens.weight", {model.vocabulary, model.hidden}}},
+                             {{kEmbeddingTensorName, {model.vocabulary, model.hidden}}},
                              &layout.embedding_offset};
   const TensorGroup norm = {
       Role::kNorm, {{"model.norm.weight", {model.hidden}}}, &layout.final_norm_offset};
@@ -67,7 +67,7 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
     head.kind = TileKind::kHead;
     PlaceGroups({norm,
                  {Role::kMatrix,
-                  {{"lm_head.weight", {model.vocabulary, model.hidden}}},
+                  {{kHeadTensorName, {model.vocabulary, model.hidden}}},
                   &layout.head_offset}},
                 traits, model.one_plus_norms, head);
     layout.tiles.push_back(std::move(head));
@@ -87,9 +87,13 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
 }
 
 std::vector<TensorRun> RunsOf(const TensorSpec& tensor) {
+  return RunsOf(tensor, {0, tensor.elements});
+}
+
+std::vector<TensorRun> RunsOf(const TensorSpec& tensor, ElementRange part) {
   if (tensor.columns > 0) {
     std::vector<TensorRun> runs;
-    for (int64_t row = 0; row < tensor.shape.front(); ++row) {
+    for (int64_t row = part.begin / tensor.columns; row < part.end / tensor.columns; ++row) {
       runs.push_back(
           {tensor.source_begin + row * tensor.shape.back(), row * tensor.columns, tensor.columns});
     }

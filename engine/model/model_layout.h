@@ -26,6 +26,12 @@
 
 namespace megatrain {
 
+// The names of the two ends of a model, which may be tied, and of the tables of all layers'
+// per-layer inputs.
+inline constexpr char kEmbeddingTensorName[] = "model.embed_tokens.weight";
+inline constexpr char kHeadTensorName[] = "lm_head.weight";
+inline constexpr char kPerLayerTableTensorName[] = "model.embed_tokens_per_layer.weight";
+
 // Groups of tensors in a tile start at multiples of this many elements: 512 bytes of FP32 or 256 of
 // BF16, whole cache lines.
 inline constexpr int64_t kTensorAlignmentElements = 128;
@@ -79,6 +85,20 @@ struct TensorSpec {
   }
 };
 
+// Elements [begin, end) of a tile's sections, or of a part of them.
+struct ElementRange {
+  int64_t begin = 0, end = 0;
+
+  int64_t elements() const { return end - begin; }
+  friend bool operator==(const ElementRange&, const ElementRange&) = default;
+};
+
+// Returns the elements that are in both. If there are none, the result begins in `a`.
+inline ElementRange Intersection(ElementRange a, ElementRange b) {
+  const int64_t begin = std::clamp(b.begin, a.begin, a.end);
+  return {begin, std::clamp(b.end, begin, a.end)};
+}
+
 // Elements that are neighbours both in the whole tensor and in the tile.
 struct TensorRun {
   int64_t source = 0;  // the first one in the whole tensor
@@ -87,6 +107,9 @@ struct TensorRun {
 };
 // Returns the runs of a tensor in the order of the whole tensor; one for most.
 std::vector<TensorRun> RunsOf(const TensorSpec& tensor);
+// Returns those of elements [part.begin, part.end) of what the tile has of the tensor. REQUIRES:
+// `part` is all of it, or whole rows of a tensor with columns.
+std::vector<TensorRun> RunsOf(const TensorSpec& tensor, ElementRange part);
 
 // kLayer is a whole dense layer. A layer with experts has kAttention, kRouter, kExperts, and kJoin
 // if there is a dense unit beside the experts.
@@ -172,20 +195,6 @@ struct TileLayout {
   int64_t state_elements() const { return elements - stateless_elements; }
 };
 
-// Elements [begin, end) of a tile's sections.
-struct ElementRange {
-  int64_t begin = 0, end = 0;
-
-  int64_t elements() const { return end - begin; }
-  friend bool operator==(const ElementRange&, const ElementRange&) = default;
-};
-
-// Returns the elements that are in both. If there are none, the result begins in `a`.
-inline ElementRange Intersection(ElementRange a, ElementRange b) {
-  const int64_t begin = std::clamp(b.begin, a.begin, a.end);
-  return {begin, std::clamp(b.end, begin, a.end)};
-}
-
 // Returns the parts of `range` that belong to tensors which are not frozen, in order. Neighbours
 // are one part.
 absl::InlinedVector<ElementRange, 2> TrainedRanges(const TileLayout& tile, ElementRange range);
@@ -228,7 +237,7 @@ struct TensorTraits {
 };
 
 // Returns the layout of a model whose tensors are all trained alike. The same configuration gives
-// the same layout.
+// the same layout. REQUIRES, here and below: CheckModel accepts the model.
 ModelLayout BuildModelLayout(const ModelDescription& model);
 // Returns the layout of a model whose tensors have the traits that `traits` returns for their
 // names.

@@ -17,8 +17,8 @@ int64_t AccumulatorElements(const PipelineDimensions& d, int accumulator) {
   return elements;
 }
 
-// Elements of slab `i`: those of its tile's shard with a slab a tile, else of the largest shard. All
-// ranks' are alike.
+// Elements of slab `i`: those of its tile's shard with a slab a tile, else of the largest shard.
+// All ranks' are alike.
 int64_t SlabElements(const PipelineDimensions& d, int i) {
   if (d.shape.slab_per_tile) return d.shape.shard_elements_max(i);
   int64_t elements = 0;

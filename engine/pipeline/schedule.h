@@ -126,8 +126,8 @@ struct PipelineShape {
   int gradient_slabs = 4;
   bool clipping = true;
   bool stash_on_host = false;
-  // Micro-batches a sweep at most. Several ranks or folds have one sweep (one_sweep), as partial sums
-  // would take a slab of a whole tile for each.
+  // Micro-batches a sweep at most. Several ranks or folds have one sweep (one_sweep), as partial
+  // sums would take a slab of a whole tile for each.
   int sweep_micro_batches = 1;
   // Pairs (stage without experts, micro-batch in the sweep), counted from the last stage back: the
   // first `kept_everything` keep all, those up to `kept` recompute the cheap pieces, the rest
@@ -135,8 +135,8 @@ struct PipelineShape {
   int kept_everything = 0;
   int kept = 0;
   // AdamW runs on the device for the last `device_update_parts` of kUpdateParts equal parts of
-  // the rank's shard of every tile but the embedding's, in pieces of `device_piece_elements` (a multiple of
-  // kUpdateAlignment). It runs on the host for the rest. The bits are the same.
+  // the rank's shard of every tile but the embedding's, in pieces of `device_piece_elements` (a
+  // multiple of kUpdateAlignment). It runs on the host for the rest. The bits are the same.
   int device_update_parts = 0;
   // Replaces device_update_parts for tile 1 with clipping. Tile 1 has its own number because the
   // next step's first layer waits for its update alone. The link is free then, and the gradient of
@@ -265,9 +265,11 @@ struct PipelineShape {
     return stage_count() * sweep_micro_batches + micro_batch;
   }
   // Returns the number of accumulators. Two take turns. A tied tile has one for each fold, which
-  // stay from the head's backward to the embedding's. The folds of other tiles are joined as soon as
-  // there are two of a size, so that they need one for each level of the tree in turn.
-  int accumulators() const { return first_level_accumulator() + std::bit_width(static_cast<unsigned>(folds)) - 1; }
+  // stay from the head's backward to the embedding's. The folds of other tiles are joined as soon
+  // as there are two of a size, so that they need one for each level of the tree in turn.
+  int accumulators() const {
+    return first_level_accumulator() + std::bit_width(static_cast<unsigned>(folds)) - 1;
+  }
   int first_level_accumulator() const { return 2 + (tied ? folds : 0); }
   bool is_tied_accumulator(int index) const {
     return tied && index >= 2 && index < first_level_accumulator();
@@ -275,7 +277,8 @@ struct PipelineShape {
   // Returns the accumulator of fold `fold` of a gradient. `main` is where the whole will be.
   int fold_accumulator(int main, int fold) const {
     if (is_tied_accumulator(main)) return main + fold;
-    const int level = std::popcount(static_cast<unsigned>(fold));  // folds before it that are not joined
+    const int level =
+        std::popcount(static_cast<unsigned>(fold));  // folds before it that are not joined
     return level == 0 ? main : first_level_accumulator() + level - 1;
   }
   // Returns the number of device slots for hidden states. With the stash on the device every

@@ -64,9 +64,8 @@ MicroBatchLoss StepRunner::LossOf(int slot, int micro_batch) const {
     sums.loss = reinterpret_cast<const double*>(p_.host_buffers->loss_results[slot])[micro_batch];
     return sums;
   }
-  const double* logp =
-      BatchArrays::At(p_.host_buffers->batch[slot].data(), d).reference_logps +
-      2 * micro_batch * d.pairs_max();
+  const double* logp = BatchArrays::At(p_.host_buffers->batch[slot].data(), d).reference_logps +
+                       2 * micro_batch * d.pairs_max();
   for (const PreferenceResult& pair : ResultsOf(slot, micro_batch)) {
     const double chosen = p_.preference.beta * (pair.chosen_logp - logp[0]);
     const double rejected = p_.preference.beta * (pair.rejected_logp - logp[1]);
@@ -129,9 +128,9 @@ absl::Status StepRunner::Do(const ShareResultsOp& share, const Op& op, Stream*) 
   for (size_t m = 0; share.losses && m < static_cast<size_t>(d.micro_batches); ++m) {
     MicroBatchLoss sums;
     if (m < states_[slot].micro_batch_tokens.size()) sums = LossOf(slot, static_cast<int>(m));
-    values.insert(values.end(), {sums.loss, static_cast<double>(sums.rewards.pairs),
-                                 sums.rewards.chosen, sums.rewards.rejected,
-                                 static_cast<double>(sums.rewards.preferred)});
+    values.insert(values.end(),
+                  {sums.loss, static_cast<double>(sums.rewards.pairs), sums.rewards.chosen,
+                   sums.rewards.rejected, static_cast<double>(sums.rewards.preferred)});
   }
   const size_t losses = values.size();
   for (int tile = 0; share.norms && tile < d.shape.tiles(); ++tile) {

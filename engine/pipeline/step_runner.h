@@ -90,7 +90,7 @@ struct StepState {
   double loss_sum = 0;
   double gradient_norm = 0;
   RewardSums rewards;
-  bool shared_losses = false;  // loss_sum and rewards are those of all ranks
+  bool shared_losses = false;          // loss_sum and rewards are those of all ranks
   std::vector<double> shared_squares;  // by tile, of all ranks; empty if they are not shared
 };
 

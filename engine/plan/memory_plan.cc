@@ -220,14 +220,15 @@ std::string MemoryPlan::Table() const {
   line("each checkpoint", checkpoint_bytes);
   if (d.training) {
     const int pairs = d.shape.keeping_stages(d.shape.lowest_stage()) * d.shape.sweep_micro_batches;
-    absl::StrAppendFormat(&out,
-                          "%smicro-batches a step: %d, a sweep: %d; stash on the %s; layers kept "
-                          "whole: %d of %d, norms recomputed: %d, recomputed: %d (layer "
-                          "x micro-batch)\n",
-                          d.shape.ranks == 1 ? ""
-                                             : absl::StrCat(d.shape.ranks, " devices, of each: "),
-                          d.micro_batches, d.shape.sweep_micro_batches, d.shape.stash_on_host ? "host" : "device", d.shape.kept_everything, pairs,
-                          d.shape.kept - d.shape.kept_everything, pairs - d.shape.kept);
+    absl::StrAppendFormat(
+        &out,
+        "%smicro-batches a step: %d, a sweep: %d; stash on the %s; layers kept "
+        "whole: %d of %d, norms recomputed: %d, recomputed: %d (layer "
+        "x micro-batch)\n",
+        d.shape.ranks == 1 ? "" : absl::StrCat(d.shape.ranks, " devices, of each: "),
+        d.micro_batches, d.shape.sweep_micro_batches, d.shape.stash_on_host ? "host" : "device",
+        d.shape.kept_everything, pairs, d.shape.kept - d.shape.kept_everything,
+        pairs - d.shape.kept);
   }
   if (!fits) absl::StrAppend(&out, "does not fit: ", misfit, "\n");
   return out;

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/transfer.h"
 #include "engine/generation/generation_batch.h"
 #include "engine/model/head/language_head.h"
 #include "engine/model/tile.h"
@@ -66,25 +66,24 @@ int64_t ScheduleBytes(const PipelineDimensions& d) {
 absl::Status CheckSharing(const JobSpec& spec, int64_t micro_batches) {
   const int64_t devices = std::max<int64_t>(1, spec.engine.devices);
   const int64_t shards = spec.training.gradient_shards;
-  const std::string step = absl::StrCat(
-      "a step of ", micro_batches, micro_batches == 1 ? " micro-batch" : " micro-batches",
-      " (training.global_batch ", spec.training.global_batch, ", micro_batch ",
-      spec.training.micro_batch, ")");
+  const std::string step = absl::StrCat("a step of ", micro_batches,
+                                        micro_batches == 1 ? " micro-batch" : " micro-batches",
+                                        " (training.global_batch ", spec.training.global_batch,
+                                        ", micro_batch ", spec.training.micro_batch, ")");
   if (devices > micro_batches) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("engine.devices: ", devices, " devices cannot share ", step, "; use at most ",
-                     micro_batches, ", or a smaller micro_batch"));
+    return absl::InvalidArgumentError(absl::StrCat("engine.devices: ", devices,
+                                                   " devices cannot share ", step, "; use at most ",
+                                                   micro_batches, ", or a smaller micro_batch"));
   }
   if (shards > micro_batches) {
-    return absl::InvalidArgumentError(absl::StrCat("training.gradient_shards: ", step,
-                                                   " has no ", shards, " parts; use at most ",
-                                                   std::bit_floor(static_cast<uint64_t>(micro_batches)),
-                                                   ", or a smaller micro_batch"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "training.gradient_shards: ", step, " has no ", shards, " parts; use at most ",
+        std::bit_floor(static_cast<uint64_t>(micro_batches)), ", or a smaller micro_batch"));
   }
   if (shards > 1 && shards % devices != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("engine.devices: ", devices, " devices cannot share the ", shards,
-                     " parts of training.gradient_shards evenly; use a power of two up to ", shards));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine.devices: ", devices, " devices cannot share the ", shards,
+        " parts of training.gradient_shards evenly; use a power of two up to ", shards));
   }
   const int64_t of_device = (micro_batches + devices - 1) / devices;
   const int64_t sweep = spec.engine.micro_batches_per_sweep;
@@ -179,9 +178,9 @@ void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes&
   d.sequence_length = spec.data.sequence_length;
   d.micro_batch_tokens = spec.training.micro_batch * d.sequence_length;
   d.shape.ranks = static_cast<int>(std::max<int64_t>(1, spec.engine.devices));
-  d.shape.folds = static_cast<int>(std::max<int64_t>(1, spec.training.gradient_shards / d.shape.ranks));
-  d.micro_batches =
-      static_cast<int>((MicroBatches(spec) + d.shape.ranks - 1) / d.shape.ranks);
+  d.shape.folds =
+      static_cast<int>(std::max<int64_t>(1, spec.training.gradient_shards / d.shape.ranks));
+  d.micro_batches = static_cast<int>((MicroBatches(spec) + d.shape.ranks - 1) / d.shape.ranks);
   d.head_chunk_tokens = HeadChunkTokens(layout.model, d.micro_batch_tokens, sizes.HeadChunk());
   d.layer_chunk_tokens = LayerChunkTokens(d.micro_batch_tokens);
 }
@@ -213,10 +212,9 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
     plan.pool_bytes += kinds[kind];
   }
   for (const MemoryPlan::Item& item :
-       {MemoryPlan::Item{"process",
-                         kProgramBytes + LogitsBytes(d) +
-                             d.shape.ranks *
-                                 sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max)},
+       {MemoryPlan::Item{"process", kProgramBytes + LogitsBytes(d) +
+                                        d.shape.ranks * sizes.ScratchBytesMax(
+                                                            d.dtype, d.layout->tile_elements_max)},
         MemoryPlan::Item{"batches", BatchBytes(d)}, MemoryPlan::Item{"schedules", ScheduleBytes(d)},
         MemoryPlan::Item{"checkpoint transfers", TransferBytes(d)}}) {
     if (item.bytes == 0) continue;

@@ -195,8 +195,8 @@ StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& mach
     const double work = busy.compute * threads.compute + busy.update * threads.update + copies;
     prediction.step_seconds = std::max(prediction.step_seconds, work / resources.threads);
   }
-  const double step_tokens =
-      static_cast<double>(shape.ranks * d.micro_batches) * static_cast<double>(d.micro_batch_tokens);
+  const double step_tokens = static_cast<double>(shape.ranks * d.micro_batches) *
+                             static_cast<double>(d.micro_batch_tokens);
   prediction.tokens_per_second = step_tokens / prediction.step_seconds;
   prediction.bound_by = Lane::kCompute;
   for (const Lane lane : {Lane::kH2D, Lane::kD2H, Lane::kUpdate, Lane::kCollective}) {

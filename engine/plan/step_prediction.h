@@ -23,7 +23,8 @@ struct StepPrediction {
   double step_seconds = 0;       // for a step among others, in the steady state
   double tokens_per_second = 0;  // for sequences without padding
   LaneSeconds lane_busy_seconds;
-  // The busiest of kH2D, kCompute, kD2H, kUpdate and kCollective. Device updates and io are not compared.
+  // The busiest of kH2D, kCompute, kD2H, kUpdate and kCollective. Device updates and io are not
+  // compared.
   Lane bound_by = Lane::kCompute;
 };
 

@@ -15,13 +15,10 @@
 namespace megatrain {
 namespace {
 
-constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
-constexpr char kHeadName[] = "lm_head.weight";
-
 bool Matches(const std::string& pattern, const std::string& name, const ModelDescription& config) {
   if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
-  return config.tied_embeddings && name == kEmbeddingName &&
-         fnmatch(pattern.c_str(), kHeadName, 0) == 0;
+  return config.tied_embeddings && name == kEmbeddingTensorName &&
+         fnmatch(pattern.c_str(), kHeadTensorName, 0) == 0;
 }
 
 // The names that a pattern may match. Some tensors are not trained, whatever a job says, and the
@@ -34,7 +31,7 @@ std::vector<std::string> TensorNames(const ModelLayout& layout) {
     if (tensor.elements < tensor.whole_elements() && !parts.insert(tensor.name).second) return;
     names.push_back(tensor.name);
   });
-  if (layout.model.tied_embeddings) names.push_back(kHeadName);
+  if (layout.model.tied_embeddings) names.push_back(kHeadTensorName);
   return names;
 }
 

@@ -18,8 +18,8 @@
 #include "engine/generation/answer.h"
 #include "engine/generation/prompt_encoder.h"
 #include "engine/generation/sampler.h"
-#include "engine/trainer/trainer.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "engine/trainer/trainer.h"
 
 namespace megatrain {
 

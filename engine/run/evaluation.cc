@@ -119,9 +119,9 @@ absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& given
         absl::StrCat("the evaluation does not fit\n", plan.Table()));
   }
   MT_ASSIGN_OR_RETURN(HostPool* const pool, host.Pool(plan.pool_bytes, nullptr, nullptr));
-  MT_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Trainer> trainer,
-      Trainer::Create(spec, plan, session->first().device.get(), session->first().updater.get(), pool));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                      Trainer::Create(spec, plan, session->first().device.get(),
+                                      session->first().updater.get(), pool));
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
     MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
   }

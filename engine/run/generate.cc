@@ -18,8 +18,8 @@
 #include "engine/host/session.h"
 #include "engine/memory/host_pool.h"
 #include "engine/run/answer_wave.h"
-#include "engine/trainer/trainer.h"
 #include "engine/tokenizer/open_tokenizer.h"
+#include "engine/trainer/trainer.h"
 
 namespace megatrain {
 namespace {
@@ -119,9 +119,9 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
                           " prompts at a time, whose keys and values the device has room for"));
   }
   MT_ASSIGN_OR_RETURN(HostPool* const pool, host.Pool(plan.pool_bytes, nullptr, nullptr));
-  MT_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Trainer> trainer,
-      Trainer::Create(spec, plan, session->first().device.get(), session->first().updater.get(), pool));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                      Trainer::Create(spec, plan, session->first().device.get(),
+                                      session->first().updater.get(), pool));
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
     MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
   }

@@ -72,10 +72,12 @@ std::string PredictionText(const MemoryPlan& plan, const std::string& source) {
   std::string text = absl::StrFormat(
       "time, estimated from %s\n"
       "  a step %.3g s, %.4g tokens/s; the busiest lane is %s\n"
-      "  busy in a step: h2d %.3g s, compute %.3g s, d2h %.3g s, update %.3g s\n"
+      "  busy in a step: h2d %.3g s, compute %.3g s, d2h %.3g s, update %.3g s%s\n"
       "  chosen %s: %s\n",
       source, predicted.step_seconds, predicted.tokens_per_second, LaneName(predicted.bound_by),
       busy.h2d, busy.compute, busy.d2h, busy.update,
+      plan.dimensions.shape.ranks > 1 ? absl::StrFormat(", collective %.3g s", busy.collective)
+                                      : "",
       plan.by_rule.has_value() ? "by predicted time" : "by rule, nothing else is worth it",
       ChoiceText(plan.dimensions.shape));
   const auto add = [&](const char* name, const std::optional<MemoryPlan::Timed>& other) {
@@ -132,6 +134,7 @@ absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& sett
   report.device_limit_bytes = plan.device_limit;
   report.device_reserve_bytes = plan.budget.device_reserve_bytes;
   report.checkpoint_bytes = plan.checkpoint_bytes;
+  report.devices = plan.dimensions.shape.ranks;
   report.micro_batches = plan.dimensions.micro_batches;
   report.gradient_slabs = plan.dimensions.shape.gradient_slabs;
   report.choice = ToChoice(plan.dimensions.shape, plan.predicted);

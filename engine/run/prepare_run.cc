@@ -13,8 +13,8 @@
 #include "absl/time/clock.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
-#include "engine/checkpoint/concurrent_for.h"
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/concurrent_for.h"
+#include "engine/checkpoint/disk/transfer.h"
 #include "engine/comm/thread_communicator.h"
 #include "engine/hf/carried_tensors.h"
 #include "engine/hf/config_json.h"
@@ -290,8 +290,7 @@ absl::Status GoOnFromStart(RunContext& run, PreparedRun& prepared) {
 std::vector<RankParts> RanksOf(const Session& session) {
   std::vector<CommunicatorSet> communicators(session.ranks.size());
   if (communicators.size() > 1) {
-    communicators =
-        CreateThreadCommunicators(session.settings.devices, absl::InfiniteDuration());
+    communicators = CreateThreadCommunicators(session.settings.devices, absl::InfiniteDuration());
   }
   std::vector<RankParts> ranks;
   for (size_t i = 0; i < communicators.size(); ++i) {
@@ -316,7 +315,8 @@ absl::Status FillFromModel(RunContext& run, const PreparedRun& prepared,
     MT_RETURN_IF_ERROR(run.GoOn());
     const auto done = static_cast<double>(&tile - tiles.data());
     run.Report(TrainingPhase::kPreparing, kActivity, done / static_cast<double>(tiles.size()));
-    InitializeTile(layout.model, spec.training.seed, tile, prepared.session->first().compute_pool.get());
+    InitializeTile(layout.model, spec.training.seed, tile,
+                   prepared.session->first().compute_pool.get());
   }
   return absl::OkStatus();
 }

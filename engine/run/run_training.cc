@@ -12,8 +12,8 @@
 #include "engine/run/prepare_run.h"
 #include "engine/run/run_context.h"
 #include "engine/run/tensorboard_report.h"
-#include "engine/trainer/trainer.h"
 #include "engine/run/training_loop.h"
+#include "engine/trainer/trainer.h"
 
 namespace megatrain {
 namespace {

@@ -194,8 +194,8 @@ absl::Status TrainingLoop::AnswerSamplePrompts(int64_t step) {
       return ending ? absl::CancelledError("asked to end") : absl::OkStatus();
     };
     const absl::StatusOr<std::vector<GeneratedText>> answers =
-        AnswerWave(p_.trainer, *p_.prepared.session->first().compute_pool, *p_.prepared.tokenizer, settings,
-                   absl::MakeConstSpan(prompts).subspan(done), go_on, nullptr);
+        AnswerWave(p_.trainer, *p_.prepared.session->first().compute_pool, *p_.prepared.tokenizer,
+                   settings, absl::MakeConstSpan(prompts).subspan(done), go_on, nullptr);
     if (ending) return absl::OkStatus();
     MT_RETURN_IF_ERROR(answers.status());
     for (const GeneratedText& answer : *answers)

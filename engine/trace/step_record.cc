@@ -122,8 +122,12 @@ absl::StatusOr<StepRecord> ParseStepRecord(std::string_view text) {
   if (const auto lanes = json.find("lane_busy_seconds");
       lanes != json.end() && lanes->is_object()) {
     LaneSeconds& busy = record.lane_busy_seconds;
-    busy = {Number(*lanes, "h2d"),    Number(*lanes, "compute"), Number(*lanes, "d2h"),
-            Number(*lanes, "update"), Number(*lanes, "io"),      0,
+    busy = {Number(*lanes, "h2d"),
+            Number(*lanes, "compute"),
+            Number(*lanes, "d2h"),
+            Number(*lanes, "update"),
+            Number(*lanes, "io"),
+            0,
             0};
     if (lanes->contains("device_update")) busy.device_update = Number(*lanes, "device_update");
     if (lanes->contains("collective")) busy.collective = Number(*lanes, "collective");

@@ -71,8 +71,8 @@ std::string StepRecordJson(const StepRecord& record);
 
 // Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or
 // missing becomes NaN, and a missing whole number 0. forward_seconds and the lanes' device_update
-// and collective, which early versions did not write, become 0 if they are missing. Returns DataLoss if `json` is
-// not an object with a whole `step` and a `loss`.
+// and collective, which early versions did not write, become 0 if they are missing. Returns
+// DataLoss if `json` is not an object with a whole `step` and a `loss`.
 absl::StatusOr<StepRecord> ParseStepRecord(std::string_view json);
 
 // Returns the current time in UTC to the millisecond: "2024-05-01T12:00:00.123Z".

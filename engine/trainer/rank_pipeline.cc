@@ -74,8 +74,7 @@ absl::Status RankPipeline::UploadRopeTables() {
       const int64_t end = std::min(d.sequence_length, begin + kPositions);
       const int64_t bytes = (end - begin) * half * int64_t{sizeof(float)};
       RopeTables(rope, d.sequence_length, begin, end, cosine.data(), sine.data());
-      MT_RETURN_IF_ERROR(
-          device.Upload(*stream, table.cosine + begin * half, cosine.data(), bytes));
+      MT_RETURN_IF_ERROR(device.Upload(*stream, table.cosine + begin * half, cosine.data(), bytes));
       MT_RETURN_IF_ERROR(device.Upload(*stream, table.sine + begin * half, sine.data(), bytes));
     }
   }

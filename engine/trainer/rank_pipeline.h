@@ -34,9 +34,9 @@ struct RankParts {
 
 class RankPipeline {
  public:
-  // Takes the memory of one rank of the plan from `pool` and the device. `plan`, its layout, `tiles`
-  // and `pool` must outlive this. `failed` is called on a lane with the error of an operation; it
-  // may be null. Returns ResourceExhausted if the memory is not there.
+  // Takes the memory of one rank of the plan from `pool` and the device. `plan`, its layout,
+  // `tiles` and `pool` must outlive this. `failed` is called on a lane with the error of an
+  // operation; it may be null. Returns ResourceExhausted if the memory is not there.
   static absl::StatusOr<std::unique_ptr<RankPipeline>> Create(
       const JobSpec& spec, const MemoryPlan& plan, int rank, RankParts parts, HostPool* pool,
       const std::vector<Tile>* tiles, std::function<void(const absl::Status&)> failed);

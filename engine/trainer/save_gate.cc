@@ -5,9 +5,7 @@
 namespace megatrain {
 
 SaveCalls SaveGate::ForRank() {
-  return {[this](int index, const Tile& tile) {
-            Meet([&] { calls_.take_tile(index, tile); });
-          },
+  return {[this](int index, const Tile& tile) { Meet([&] { calls_.take_tile(index, tile); }); },
           [this] { Meet(calls_.finish); }};
 }
 

@@ -69,10 +69,10 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
     failed = [t = trainer.get()](const absl::Status& status) { t->Abort(status); };
   }
   for (int rank = 0; rank < std::ssize(ranks); ++rank) {
-    MT_ASSIGN_OR_RETURN(
-        std::unique_ptr<RankPipeline> pipeline,
-        RankPipeline::Create(spec, trainer->plan_, rank, std::move(ranks[static_cast<size_t>(rank)]),
-                             pool, &trainer->tiles_, failed));
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<RankPipeline> pipeline,
+                        RankPipeline::Create(spec, trainer->plan_, rank,
+                                             std::move(ranks[static_cast<size_t>(rank)]), pool,
+                                             &trainer->tiles_, failed));
     trainer->ranks_.push_back(std::move(pipeline));
   }
   return trainer;

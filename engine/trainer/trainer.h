@@ -45,9 +45,9 @@ double RouterAuxiliaryLoss(const JobSpec& spec, const ModelDescription& model);
 class Trainer {
  public:
   // Takes the memory of the plan from `pool` and the ranks' devices; the tiles are not filled.
-  // `spec`, which has the optimizer's settings, and `plan` are copied. The plan's layout, `pool` and
-  // what `ranks` points to must outlive the trainer. Returns ResourceExhausted if the memory is not
-  // there. REQUIRES: there are as many ranks as in the plan.
+  // `spec`, which has the optimizer's settings, and `plan` are copied. The plan's layout, `pool`
+  // and what `ranks` points to must outlive the trainer. Returns ResourceExhausted if the memory is
+  // not there. REQUIRES: there are as many ranks as in the plan.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const JobSpec& spec,
                                                          const MemoryPlan& plan,
                                                          std::vector<RankParts> ranks,

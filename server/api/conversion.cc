@@ -223,6 +223,7 @@ void ToProto(const PlanReport& report, v1::Plan* proto) {
   proto->set_device_bytes(report.device_bytes);
   proto->set_device_limit_bytes(report.device_limit_bytes);
   proto->set_checkpoint_bytes(report.checkpoint_bytes);
+  proto->set_devices(report.devices);
   proto->set_micro_batches(report.micro_batches);
   proto->set_micro_batches_per_sweep(report.choice.micro_batches_per_sweep);
   proto->set_table(ValidUtf8(report.table));

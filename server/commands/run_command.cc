@@ -1,5 +1,6 @@
 // megatraind run JOB.yaml: trains in the foreground.
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/comm/launch_environment.h"
 #include "engine/device/cuda/open_cuda_device.h"
 #include "engine/engine.h"
 #include "engine/job/job_parser.h"
@@ -48,8 +50,22 @@ TrainingOptions OptionsOf(const RunArguments& arguments) {
   return options;
 }
 
+// Fails in a process that a launcher has started as one of several: each would train the whole job,
+// into the same checkpoints.
+absl::Status CheckAlone() {
+  MT_ASSIGN_OR_RETURN(
+      const LaunchEnvironment launched,
+      ReadLaunchEnvironment([](const char* name) { return std::getenv(name); }, ""));
+  if (launched.ranks == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "this process is rank ", launched.rank, " of ", launched.ranks,
+      ", and a job over several processes is not supported yet; start one process, with "
+      "engine.devices for several devices"));
+}
+
 // `*started`: the first step was reached.
 absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started) {
+  MT_RETURN_IF_ERROR(CheckAlone());
   MT_ASSIGN_OR_RETURN(const JobSpec spec, ParseJobFile(arguments.job, arguments.overrides));
   std::unique_ptr<MetricsWriter> metrics;
   if (!arguments.metrics_path.empty()) {

@@ -83,6 +83,11 @@ if [[ -x server/megatrain-parquet ]]; then
   env -i "$root/bin/megatrain-parquet" 2>/dev/null || [[ $? == 2 ]] || fail "megatrain-parquet"
 fi
 
+if [[ -e server/libmegatrain-mpi.so ]]; then
+  [[ -f $root/lib/megatrain/libmegatrain-mpi.so ]] || fail "libmegatrain-mpi.so is missing"
+  [[ -z $(find "$root" -name 'libmpi.so*') ]] || fail "an MPI is in the package"
+fi
+
 # It works, with nothing of the environment.
 env -i "$root/bin/megatraind" init --preset llama-tiny --out "$work/model" --seed 1 >/dev/null || fail "init"
 env -i "$root/bin/megatrain" version --server "unix:$work/none" >/dev/null 2>&1 || [[ $? == 6 ]] || fail "version"

@@ -44,6 +44,7 @@ TEST(PlanReportTest, KeysStandInTheirOrder) {
   "device_bytes": 2,
   "device_limit_bytes": 9,
   "checkpoint_bytes": 60,
+  "devices": 1,
   "micro_batches": 4,
   "micro_batches_per_sweep": 2,
   "stash": "device",
@@ -83,7 +84,8 @@ TEST(PlanReportTest, WhatIsNotKnownIsLeftOut) {
       "h2d": 0.5,
       "compute": 2.0,
       "d2h": 0.25,
-      "update": 1.0
+      "update": 1.0,
+      "collective": 0.0
     }
   },
   "chosen_by": "time",

@@ -1,6 +1,7 @@
-"""Finds the CUDA toolkit, and the headers of cuDNN and cudnn-frontend. `@local_cuda//:enabled.bzl` says what there is
-(CUDA_ENABLED, CUDNN_ENABLED); the rest builds without. The headers are where `deploy/install-deps.sh --cuda` puts them,
-or where compilers look; CUDNN_FRONTEND_HOME names another place, and `none` builds as where they are not."""
+"""Finds the CUDA toolkit, and the headers of NCCL, cuDNN and cudnn-frontend. `@local_cuda//:enabled.bzl` says what there
+is (CUDA_ENABLED, NCCL_ENABLED, CUDNN_ENABLED); the rest builds without. The headers are where
+`deploy/install-deps.sh --cuda` puts them, or where compilers look; CUDNN_FRONTEND_HOME names another place, and `none`
+builds as where they are not."""
 
 _BUILD = """package(default_visibility = ["//visibility:public"])
 
@@ -50,8 +51,9 @@ def _cuda_configure_impl(ctx):
     frontend = _first_with(ctx, named + [_INSTALLED + "/cudnn-frontend/include"] + system, "cudnn_frontend.h")
     cudnn = _first_with(ctx, system + [_INSTALLED + "/cudnn/include"], "cudnn.h")
     cudnn_enabled = enabled and frontend_home != "none" and frontend != None and cudnn != None
-    ctx.file("enabled.bzl", "CUDA_ENABLED = %s\nCUDNN_ENABLED = %s\nCUDA_HOME = \"%s\"\n" %
-                            (enabled, cudnn_enabled, home if enabled else ""))
+    nccl_enabled = enabled and _first_with(ctx, system, "nccl.h") != None
+    ctx.file("enabled.bzl", "CUDA_ENABLED = %s\nCUDNN_ENABLED = %s\nNCCL_ENABLED = %s\nCUDA_HOME = \"%s\"\n" %
+                            (enabled, cudnn_enabled, nccl_enabled, home if enabled else ""))
     if not enabled:
         ctx.file("BUILD", "package(default_visibility = [\"//visibility:public\"])\n")
         return

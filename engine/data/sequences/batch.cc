@@ -114,8 +114,8 @@ Batch PartOfBatch(const Batch& batch, int rank, int ranks) {
                            batch.micro_batch_tokens.begin() + micro_batch, int64_t{0});
   };
   for (auto array : {&Batch::ids, &Batch::positions, &Batch::targets, &Batch::sorted_positions}) {
-    (part.*array).assign((batch.*array).begin() + tokens(first),
-                         (batch.*array).begin() + tokens(last));
+    (part.*array)
+        .assign((batch.*array).begin() + tokens(first), (batch.*array).begin() + tokens(last));
   }
   return part;
 }

@@ -54,9 +54,9 @@ struct Batch {
 Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
                 int64_t sequences_per_micro_batch);
 
-// Returns the part of a batch that is rank `rank`'s of `ranks`: micro-batches [n * rank / ranks, n *
-// (rank + 1) / ranks) of n, possibly none. Numbers of the whole step stay as they are. REQUIRES: the
-// batch is one of MakeBatch.
+// Returns the part of a batch that is rank `rank`'s of `ranks`: micro-batches [n * rank / ranks, n
+// * (rank + 1) / ranks) of n, possibly none. Numbers of the whole step stay as they are. REQUIRES:
+// the batch is one of MakeBatch.
 Batch PartOfBatch(const Batch& batch, int rank, int ranks);
 
 // Returns InvalidArgument, naming the token and its place, for the first token or unmasked target

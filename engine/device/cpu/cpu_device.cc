@@ -78,6 +78,7 @@ class CpuDevice : public Device {
   }
   absl::Status Wait(Stream&, Event&) override { return absl::OkStatus(); }
   absl::Status Synchronize(Event&) override { return absl::OkStatus(); }
+  absl::StatusOr<bool> Done(Event&) override { return true; }
   absl::StatusOr<double> ElapsedSeconds(Event& start, Event& end) override {
     const Clock::duration elapsed(static_cast<CpuEvent&>(end).ticks.load() -
                                   static_cast<CpuEvent&>(start).ticks.load());

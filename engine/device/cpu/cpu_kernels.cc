@@ -29,15 +29,6 @@
 namespace megatrain {
 namespace {
 
-// sums[n] += the parts [count, n], in order; without `add` from zero.
-void AddParts(ThreadPool* pool, const float* parts, int64_t count, int64_t n, bool add,
-              float* sums) {
-  ForRanges(pool, n, 4096, [&](int64_t begin, int64_t end) {
-    if (!add) std::fill(sums + begin, sums + end, 0.0f);
-    AddUpRows(DType::kF32, parts + begin, count, end - begin, n, sums + begin);
-  });
-}
-
 void PreferenceLossOfPair(const PreferenceLossArgs& args, int64_t pair) {
   const int32_t* const bounds = args.bounds + 4 * pair;
   double logps[2] = {0, 0}, tokens[2] = {0, 0};
@@ -66,6 +57,22 @@ void PreferenceLossOfPair(const PreferenceLossArgs& args, int64_t pair) {
 CpuKernels::CpuKernels(ThreadPool* pool)
     : pool_(pool), sizes_(pool->threads()), native_bf16_(HasNativeBf16()) {}
 
+void CpuKernels::SumInParts(int64_t rows, int64_t row_elements, int64_t width, float* sums,
+                            bool add,
+                            absl::FunctionRef<void(int64_t begin, int64_t end, float* part)> run) {
+  const int64_t size = RowsInPart(rows, row_elements);
+  const int64_t count = CeilDiv(rows, size);
+  const WorkspacePool::Lease workspace = workspaces_.Take();
+  float* const parts = workspace->Floats(1, count * width);
+  ForRanges(pool_, rows, size,
+            [&](int64_t begin, int64_t end) { run(begin, end, parts + begin / size * width); });
+  if (sums == nullptr) return;
+  ForRanges(pool_, width, 4096, [&](int64_t begin, int64_t end) {
+    if (!add) std::fill(sums + begin, sums + end, 0.0f);
+    AddUpRows(DType::kF32, parts + begin, count, end - begin, width, sums + begin);
+  });
+}
+
 absl::Status CpuKernels::MatMul(Stream&, const MatMulArgs& args) {
   const auto start = std::chrono::steady_clock::now();
   const absl::Status status = RunMatMul(args, native_bf16_, pool_, &workspaces_);
@@ -83,16 +90,10 @@ absl::Status CpuKernels::RmsNorm(Stream&, const RmsNormArgs& args) {
 }
 
 absl::Status CpuKernels::RmsNormBackward(Stream&, const RmsNormBackwardArgs& args) {
-  const int64_t rows = RowsInPart(args.rows, args.groups * args.width);
-  const int64_t count = CeilDiv(args.rows, rows);
-  const WorkspacePool::Lease workspace = workspaces_.Take();
-  float* parts = workspace->Floats(1, count * args.width);
-  ForRanges(pool_, args.rows, rows, [&](int64_t begin, int64_t end) {
-    RmsNormBackwardRows(args, begin, end, parts + begin / rows * args.width);
-  });
-  if (args.dweight != nullptr) {
-    AddParts(pool_, parts, count, args.width, args.add_dweight, args.dweight);
-  }
+  SumInParts(args.rows, args.groups * args.width, args.width, args.dweight, args.add_dweight,
+             [&](int64_t begin, int64_t end, float* part) {
+               RmsNormBackwardRows(args, begin, end, part);
+             });
   return absl::OkStatus();
 }
 
@@ -152,7 +153,7 @@ absl::Status CpuKernels::SigmoidGate(Stream&, const SigmoidGateArgs& args) {
 }
 
 absl::Status CpuKernels::SigmoidGateBackward(Stream&, const SigmoidGateBackwardArgs& args) {
-  ForRanges(pool_, args.tokens, RowsInBlock(args.heads * args.head_dim),
+  ForRanges(pool_, args.forward.tokens, RowsInBlock(args.forward.heads * args.forward.head_dim),
             [&](int64_t begin, int64_t end) { SigmoidGateBackwardTokens(args, begin, end); });
   return absl::OkStatus();
 }
@@ -225,16 +226,10 @@ absl::Status CpuKernels::GatedNorm(Stream&, const GatedNormArgs& args) {
 
 absl::Status CpuKernels::GatedNormBackward(Stream&, const GatedNormBackwardArgs& args) {
   const int64_t tokens = args.forward.tokens, width = args.forward.head_dim;
-  const int64_t rows = RowsInPart(tokens, args.forward.heads * width);
-  const int64_t count = CeilDiv(tokens, rows);
-  const WorkspacePool::Lease workspace = workspaces_.Take();
-  float* parts = workspace->Floats(1, count * width);
-  ForRanges(pool_, tokens, rows, [&](int64_t begin, int64_t end) {
-    GatedNormBackwardTokens(args, begin, end, parts + begin / rows * width);
-  });
-  if (args.dweight != nullptr) {
-    AddParts(pool_, parts, count, width, args.add_dweight, args.dweight);
-  }
+  SumInParts(tokens, args.forward.heads * width, width, args.dweight, args.add_dweight,
+             [&](int64_t begin, int64_t end, float* part) {
+               GatedNormBackwardTokens(args, begin, end, part);
+             });
   return absl::OkStatus();
 }
 
@@ -288,17 +283,11 @@ absl::Status CpuKernels::PreferenceLoss(Stream&, const PreferenceLossArgs& args)
 
 absl::Status CpuKernels::BiasBackward(Stream&, DType dtype, int64_t rows, int64_t n, const void* dy,
                                       int64_t stride, float* dbias, bool add) {
-  const int64_t size = RowsInPart(rows, n);
-  const int64_t count = CeilDiv(rows, size);
-  const WorkspacePool::Lease workspace = workspaces_.Take();
-  float* parts = workspace->Floats(1, count * n);
-  ForRanges(pool_, rows, size, [&](int64_t begin, int64_t end) {
-    float* part = parts + begin / size * n;
-    std::memset(part, 0, static_cast<size_t>(n) * sizeof(float));
+  SumInParts(rows, n, n, dbias, add, [&](int64_t begin, int64_t end, float* part) {
+    std::fill_n(part, n, 0.0f);
     AddUpRows(dtype, static_cast<const char*>(dy) + begin * stride * DTypeBytes(dtype), end - begin,
               n, stride, part);
   });
-  AddParts(pool_, parts, count, n, add, dbias);
   return absl::OkStatus();
 }
 

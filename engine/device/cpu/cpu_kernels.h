@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "absl/functional/function_ref.h"
 #include "engine/base/thread_pool.h"
 #include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/product/workspace.h"
@@ -95,6 +96,11 @@ class CpuKernels : public Kernels {
   double MatMulSeconds() const override;
 
  private:
+  // Sums over rows: each range of rows writes its part [width], and `sums`, unless it is null,
+  // receives (with `add`: gains) the parts in their order.
+  void SumInParts(int64_t rows, int64_t row_elements, int64_t width, float* sums, bool add,
+                  absl::FunctionRef<void(int64_t begin, int64_t end, float* part)> run);
+
   ThreadPool* const pool_;
   const CpuKernelSizes sizes_;
   const bool native_bf16_;

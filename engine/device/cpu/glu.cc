@@ -214,14 +214,14 @@ HWY_INLINE void GateBackwardPart(const T* x, const T* gate, T* dout, T* dx, T* d
 
 template <typename T>
 void GateBackwardTokens(const SigmoidGateBackwardArgs& args, int64_t begin, int64_t end) {
+  const SigmoidGateArgs& f = args.forward;
   const size_t lanes = hn::Lanes(DF());
-  const size_t n = static_cast<size_t>(args.head_dim);
+  const size_t n = static_cast<size_t>(f.head_dim);
   for (int64_t t = begin; t < end; ++t) {
-    for (int64_t h = 0; h < args.heads; ++h) {
-      const int64_t at = (t * args.heads + h) * args.head_dim;
-      const T* x = static_cast<const T*>(args.x) + at;
-      const T* gate =
-          static_cast<const T*>(args.gate) + t * args.gate_stride + h * args.gate_head_stride;
+    for (int64_t h = 0; h < f.heads; ++h) {
+      const int64_t at = (t * f.heads + h) * f.head_dim;
+      const T* x = static_cast<const T*>(f.x) + at;
+      const T* gate = static_cast<const T*>(f.gate) + t * f.gate_stride + h * f.gate_head_stride;
       T* dout = static_cast<T*>(args.dout) + at;
       T* dx = static_cast<T*>(args.dx) + at;
       T* dgate = static_cast<T*>(args.dgate) + t * args.dgate_stride + h * args.dgate_head_stride;
@@ -274,8 +274,8 @@ void GateForward(const SigmoidGateArgs& args, int64_t begin, int64_t end) {
 }
 
 void GateBack(const SigmoidGateBackwardArgs& args, int64_t begin, int64_t end) {
-  args.dtype == DType::kF32 ? GateBackwardTokens<float>(args, begin, end)
-                            : GateBackwardTokens<bf16_t>(args, begin, end);
+  args.forward.dtype == DType::kF32 ? GateBackwardTokens<float>(args, begin, end)
+                                    : GateBackwardTokens<bf16_t>(args, begin, end);
 }
 
 }  // namespace HWY_NAMESPACE

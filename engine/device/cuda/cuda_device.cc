@@ -127,6 +127,7 @@ class CudaDevice : public Device {
     }
     return text + DescribeSetAside(switches_);
   }
+  std::string Uuid() const override { return properties_.uuid; }
   absl::Status CheckAttention(AttentionChoice attention) const override {
     if (attention != AttentionChoice::kLibrary) return absl::OkStatus();
     const CudaLibrary cudnn = api_->Libraries().back();
@@ -198,6 +199,13 @@ class CudaDevice : public Device {
   absl::Status Synchronize(Event& event) override {
     MT_RETURN_IF_ERROR(Enter());
     return Check(api_->EventSynchronize(Of(event).get()), "cudaEventSynchronize");
+  }
+  absl::StatusOr<bool> Done(Event& event) override {
+    MT_RETURN_IF_ERROR(Enter());
+    const int error = api_->EventQuery(Of(event).get());
+    if (error == kCudaNotReady) return false;
+    MT_RETURN_IF_ERROR(Check(error, "cudaEventQuery"));
+    return true;
   }
   absl::StatusOr<double> ElapsedSeconds(Event& start, Event& end) override {
     MT_RETURN_IF_ERROR(Enter());

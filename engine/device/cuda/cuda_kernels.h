@@ -32,6 +32,7 @@ class CudaStream : public Stream {
   static int64_t WorkspaceBytes() { return CudaKernelSizes().StreamWorkspaceBytes(); }
 
   void* get() const { return stream_; }
+  void* native_handle() const override { return stream_; }
   void* product_workspace() const { return workspace_; }
   void* scratch() const;
 

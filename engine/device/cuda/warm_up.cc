@@ -172,12 +172,10 @@ class Layer {
     gate.gate_head_stride = kHeadDim;
     gate.out = m.c;
     MT_RETURN_IF_ERROR(k_.SigmoidGate(s_, gate));
-    SigmoidGateBackwardArgs back{
-        .dtype = dtype_, .tokens = kTokens, .heads = kHeads, .head_dim = kHeadDim, .x = m.a};
-    back.gate = back.dgate = m.b;
-    back.gate_stride = back.dgate_stride = kWidth;
-    back.gate_head_stride = back.dgate_head_stride = kHeadDim;
-    back.dout = m.c;
+    SigmoidGateBackwardArgs back{.forward = gate, .dout = m.c};
+    back.dgate = m.b;
+    back.dgate_stride = kWidth;
+    back.dgate_head_stride = kHeadDim;
     back.dx = m.d;
     return k_.SigmoidGateBackward(s_, back);
   }

@@ -13,10 +13,13 @@ namespace {
 
 using nlohmann::json;
 
-RopeType ReadRopeType(JsonFields& fields, bool proportional) {
+// Sets `scaled` to whether config.json names another type than "default".
+RopeType ReadRopeType(JsonFields& fields, bool proportional, bool* scaled) {
   const std::string legacy = fields.String("type", "default");
   const std::string type = fields.String("rope_type", legacy);
-  // "dynamic" scales sequences that are longer than max_position_embeddings, which are refused.
+  *scaled = type != "default";
+  // "dynamic" turns sequences differently that are longer than max_position_embeddings, which are
+  // refused. Its factor counts all the same (ReadYarn).
   if (type == "default" || type == "dynamic") return RopeType::kDefault;
   if (type == "linear") return RopeType::kLinear;
   if (type == "llama3") return RopeType::kLlama3;
@@ -41,7 +44,8 @@ void ReadLlama3(JsonFields& fields, RopeConfig& rope) {
   }
 }
 
-void ReadYarn(JsonFields& fields, RopeConfig& rope) {
+// transformers takes mscale_all_dim with any type but "default".
+void ReadYarn(JsonFields& fields, bool scaled, RopeConfig& rope) {
   rope.beta_fast = fields.Number("beta_fast", 1e-6, 1e6, 32.0);
   rope.beta_slow = fields.Number("beta_slow", 1e-6, 1e6, 1.0);
   rope.truncate = fields.Boolean("truncate", true);
@@ -50,7 +54,7 @@ void ReadYarn(JsonFields& fields, RopeConfig& rope) {
   const auto scale = [&](double m) {
     return rope.factor <= 1.0 ? 1.0 : 0.1 * m * std::log(rope.factor) + 1.0;
   };
-  if (rope.type != RopeType::kDefault && mscale_all_dim > 0.0) {
+  if (scaled && mscale_all_dim > 0.0) {
     rope.score_factor = scale(mscale_all_dim) * scale(mscale_all_dim);
   }
   if (rope.type != RopeType::kYarn) return;
@@ -158,7 +162,8 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
   }
   JsonFields fields(*object, root.path(), name + ".");
   rope = RopeConfig();
-  rope.type = ReadRopeType(fields, defaults.proportional);
+  bool scaled = false;
+  rope.type = ReadRopeType(fields, defaults.proportional, &scaled);
   const bool proportional = rope.type == RopeType::kProportional;
   rope.theta = fields.Number("rope_theta", 1.0, 1e15, theta);
   if (proportional) {
@@ -180,7 +185,7 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
   // Longrope's factor is by default how much longer sequences have become.
   const bool has_factor = fields.Find("factor") != nullptr;
   const bool longrope = rope.type == RopeType::kLongrope;
-  if (rope.type != RopeType::kDefault && !longrope && !proportional && !has_factor) {
+  if (scaled && !longrope && !proportional && !has_factor) {
     fields.Refuse("factor", "is missing");
   }
   rope.factor = fields.Number("factor", 1.0, 1e6, 1.0);
@@ -190,7 +195,7 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
   }
   rope.attention_factor = fields.Number("attention_factor", 1e-6, 1e6, 0.0);
   ReadLlama3(fields, rope);
-  ReadYarn(fields, rope);
+  ReadYarn(fields, scaled, rope);
   rope.short_factors = ReadFactors(fields, "short_factor", rope);
   rope.long_factors = ReadFactors(fields, "long_factor", rope);
   if (defaults.position_scale) {

@@ -241,10 +241,8 @@ AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackward
   return args;
 }
 
-// Computes a.mixed from attention's result, if that has a gate.
-absl::Status Gate(const BoundLayer& l) {
+SigmoidGateArgs GateArgs(const BoundLayer& l) {
   const AttentionDescription& a = Description(l);
-  if (!a.output_gate) return absl::OkStatus();
   SigmoidGateArgs args;
   args.dtype = l.context.dtype;
   args.tokens = l.batch.tokens;
@@ -255,7 +253,13 @@ absl::Status Gate(const BoundLayer& l) {
   args.gate_stride = l.projected_width;
   args.gate_head_stride = a.head_dim;
   args.out = l.a.mixed;
-  return l.kernels.SigmoidGate(l.stream, args);
+  return args;
+}
+
+// Computes a.mixed from attention's result, if that has a gate.
+absl::Status Gate(const BoundLayer& l) {
+  if (!Description(l).output_gate) return absl::OkStatus();
+  return l.kernels.SigmoidGate(l.stream, GateArgs(l));
 }
 
 // Computes the gradient by attention's result in the memory of a.mixed, which nothing reads any
@@ -264,17 +268,12 @@ absl::Status GateBackward(const BoundLayer& l, const LayerBackwardScratch& scrat
   const AttentionDescription& a = Description(l);
   if (!a.output_gate) return absl::OkStatus();
   SigmoidGateBackwardArgs args;
-  args.dtype = l.context.dtype;
-  args.tokens = l.batch.tokens;
-  args.heads = a.heads;
-  args.head_dim = a.head_dim;
-  args.x = l.a.softmax.attended;
-  args.gate = l.Offset(l.a.projected, Gates(a));
+  args.forward = GateArgs(l);
   args.dout = scratch.dmixed;
   args.dx = l.a.mixed;
   args.dgate = l.Offset(scratch.dprojected, Gates(a));
-  args.gate_stride = args.dgate_stride = l.projected_width;
-  args.gate_head_stride = args.dgate_head_stride = a.head_dim;
+  args.dgate_stride = l.projected_width;
+  args.dgate_head_stride = a.head_dim;
   return l.kernels.SigmoidGateBackward(l.stream, args);
 }
 

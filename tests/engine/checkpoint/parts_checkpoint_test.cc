@@ -19,7 +19,7 @@
 #include "engine/base/status.h"
 #include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/transfer.h"
 #include "engine/comm/thread_communicator.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
 #include "tests/engine/model/tile_parts.h"

@@ -23,10 +23,15 @@ const Variables kMpirun = {{"OMPI_COMM_WORLD_RANK", "5"},
                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
                            {"PMIX_RANK", "5"}};
-const Variables kSrun = {{"SLURM_PROCID", "6"},         {"SLURM_NTASKS", "7"},
-                         {"SLURM_LOCALID", "0"},        {"SLURM_NODEID", "3"},
-                         {"SLURMD_NODENAME", "n4"},     {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
-                         {"SLURM_TASKS_PER_NODE", "9"}, {"PMIX_RANK", "6"}};
+const Variables kSrun = {{"SLURM_STEP_ID", "0"},
+                         {"SLURM_PROCID", "6"},
+                         {"SLURM_NTASKS", "7"},
+                         {"SLURM_LOCALID", "0"},
+                         {"SLURM_NODEID", "3"},
+                         {"SLURMD_NODENAME", "n4"},
+                         {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+                         {"SLURM_TASKS_PER_NODE", "9"},
+                         {"PMIX_RANK", "6"}};
 const Variables kTorchrun = {{"RANK", "3"},
                              {"WORLD_SIZE", "4"},
                              {"LOCAL_RANK", "1"},
@@ -98,9 +103,11 @@ TEST(LaunchEnvironmentTest, MpirunWithinAnAllocationOfSlurm) {
   EXPECT_EQ(read->rank, 5);
 }
 
-TEST(LaunchEnvironmentTest, AllocationsWithoutAStepAreOneRank) {
-  const absl::StatusOr<LaunchEnvironment> read =
-      Read({{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "4"}});
+TEST(LaunchEnvironmentTest, ABatchScriptIsOneRank) {
+  const absl::StatusOr<LaunchEnvironment> read = Read({{"SLURM_JOB_ID", "12"},
+                                                       {"SLURM_NTASKS", "4"},
+                                                       {"SLURM_PROCID", "0"},
+                                                       {"SLURM_LOCALID", "0"}});
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->ranks, 1);
 }
@@ -129,6 +136,7 @@ TEST(LaunchEnvironmentTest, WhatIsWrongIsNamed) {
       {With(kSrun, "SLURM_STEP_TASKS_PER_NODE", "8(x4)"), "SLURM_STEP_TASKS_PER_NODE=8(x4)"},
       {With(kSrun, "SLURM_STEP_TASKS_PER_NODE", "2(x0),1"), "SLURM_STEP_TASKS_PER_NODE=2(x0),1"},
       {Without(kSrun, "SLURM_NTASKS"), "SLURM_NTASKS is not set"},
+      {Without(kSrun, "SLURM_PROCID"), "SLURM_PROCID is not set"},
       {Without(Without(kSrun, "SLURM_STEP_TASKS_PER_NODE"), "SLURM_TASKS_PER_NODE"),
        "SLURM_TASKS_PER_NODE="},
       {Without(kTorchrun, "WORLD_SIZE"), "WORLD_SIZE is not set"},

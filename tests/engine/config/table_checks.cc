@@ -79,6 +79,15 @@ Samples SamplesOf(const Json& schema) {
   if (schema["type"] == "integer") return WholeSamples(schema);
   if (schema["type"] == "number") return NumberSamples(schema);
   if (schema["type"] == "boolean") return {{"true", "false"}, {"yes", "1", "\"true\"", ""}};
+  if (schema["type"] == Json({"integer", "string"}) && schema.contains("maximum")) {
+    Json number = schema;
+    number["type"] = "integer";
+    Samples samples = WholeSamples(number);
+    const std::string pattern = schema["pattern"];
+    samples.good.push_back(pattern.substr(1, pattern.size() - 2));  // "^all$"
+    samples.bad.push_back("none-of-them");
+    return samples;
+  }
   if (schema["type"] == Json({"integer", "string"})) {
     return {{"0", "9223372036854775807", "24GiB", "1.5 TiB"},
             {"-1", kAboveInt64, "5GB", "\"1\"", ""}};

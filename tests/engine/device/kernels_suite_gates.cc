@@ -157,24 +157,18 @@ TEST_P(KernelsSuite, SigmoidGateAndBackward) {
         const auto gate_of = [&](size_t operand) {
           return static_cast<char*>(p[operand]) + c.head_dim * DTypeBytes(dtype());
         };
-        MT_RETURN_IF_ERROR(kernels.SigmoidGate(stream, {.dtype = dtype(),
-                                                        .tokens = tokens,
-                                                        .heads = c.heads,
-                                                        .head_dim = c.head_dim,
-                                                        .x = p[x],
-                                                        .gate = gate_of(gate),
-                                                        .gate_stride = fused,
-                                                        .gate_head_stride = 2 * c.head_dim,
-                                                        .out = p[out]}));
+        const SigmoidGateArgs forward{.dtype = dtype(),
+                                      .tokens = tokens,
+                                      .heads = c.heads,
+                                      .head_dim = c.head_dim,
+                                      .x = p[x],
+                                      .gate = gate_of(gate),
+                                      .gate_stride = fused,
+                                      .gate_head_stride = 2 * c.head_dim,
+                                      .out = p[out]};
+        MT_RETURN_IF_ERROR(kernels.SigmoidGate(stream, forward));
         return kernels.SigmoidGateBackward(
-            stream, {.dtype = dtype(),
-                     .tokens = tokens,
-                     .heads = c.heads,
-                     .head_dim = c.head_dim,
-                     .x = p[x],
-                     .gate = gate_of(gate),
-                     .gate_stride = fused,
-                     .gate_head_stride = 2 * c.head_dim,
+            stream, {.forward = forward,
                      .dout = p[dout],
                      .dx = in_place ? p[x] : p[dx],
                      .dgate = in_place ? gate_of(gate) : p[dgate],

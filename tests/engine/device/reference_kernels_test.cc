@@ -166,29 +166,22 @@ TEST_F(ReferenceGradientsTest, SigmoidGate) {
   constexpr int64_t kTokens = 3, kHeads = 2, kHeadDim = 5, kSize = kTokens * kHeads * kHeadDim;
   Floats x = Random(kSize), gate = Random(2 * kSize), dx(x.size()), dgate(gate.size());
   const Floats dout = Random(kSize);
+  SigmoidGateArgs args{.tokens = kTokens,
+                       .heads = kHeads,
+                       .head_dim = kHeadDim,
+                       .x = x.data(),
+                       .gate = gate.data() + kHeadDim,
+                       .gate_stride = 2 * kHeads * kHeadDim,
+                       .gate_head_stride = 2 * kHeadDim};
   const auto forward = [&] {
     Floats out(dout.size());
-    EXPECT_TRUE(kernels_
-                    .SigmoidGate(stream_, {.tokens = kTokens,
-                                           .heads = kHeads,
-                                           .head_dim = kHeadDim,
-                                           .x = x.data(),
-                                           .gate = gate.data() + kHeadDim,
-                                           .gate_stride = 2 * kHeads * kHeadDim,
-                                           .gate_head_stride = 2 * kHeadDim,
-                                           .out = out.data()})
-                    .ok());
+    args.out = out.data();
+    EXPECT_TRUE(kernels_.SigmoidGate(stream_, args).ok());
     return out;
   };
   Floats overwritten = dout;
   ASSERT_TRUE(kernels_
-                  .SigmoidGateBackward(stream_, {.tokens = kTokens,
-                                                 .heads = kHeads,
-                                                 .head_dim = kHeadDim,
-                                                 .x = x.data(),
-                                                 .gate = gate.data() + kHeadDim,
-                                                 .gate_stride = 2 * kHeads * kHeadDim,
-                                                 .gate_head_stride = 2 * kHeadDim,
+                  .SigmoidGateBackward(stream_, {.forward = args,
                                                  .dout = overwritten.data(),
                                                  .dx = dx.data(),
                                                  .dgate = dgate.data() + kHeadDim,

@@ -149,6 +149,8 @@ TEST(PresetsTest, HaveThePublishedSizes) {
                                                     {"mistral-small-24b", 23572403200},
                                                     {"gemma2-9b", 9241705984},
                                                     {"gemma3-27b", 27009346304},
+                                                    {"gemma4-e2b", 4628569344},
+                                                    {"gemma4-e4b", 7463013376},
                                                     {"gemma4-31b", 30697345280},
                                                     {"gemma4-26b-a4b", 25233141760},
                                                     {"phi4-14b", 14659507200},

@@ -264,6 +264,10 @@ TEST(JobParserTest, KeysThatDependOnEachOther) {
   EXPECT_THAT(Refusal("training: {micro_batch: 3}\n"),
               HasSubstr("training.micro_batch: micro_batch must divide global_batch; 3 does not "
                         "divide 8"));
+  EXPECT_THAT(Refusal("training: {gradient_shards: 6}\n"),
+              HasSubstr("training.gradient_shards: must be a power of two"));
+  EXPECT_THAT(Refusal("engine: {devices: 0}\n"),
+              HasSubstr("engine.devices: expects a whole number from 1 to 1024, or all"));
   EXPECT_THAT(Refusal("training: {global_batch: 7}\n"),
               HasSubstr("training.global_batch: micro_batch must divide"));
 }

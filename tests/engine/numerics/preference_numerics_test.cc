@@ -131,9 +131,9 @@ TEST_P(PreferenceNumericsTest, LossRewardsAndGradients) {
     size_t tensors = 0;
     ForEachTensor(layout_, [&](int tile, const TensorSpec& tensor) {
       const std::vector<float> held = trainer_->HeldGradient(tile);
-      EXPECT_LE(RelativeError({held.begin() + tensor.offset,
-                               held.begin() + tensor.offset + tensor.elements},
-                              reference_.gradients.at(tensor.name)),
+      EXPECT_LE(RelativeError(
+                    {held.begin() + tensor.offset, held.begin() + tensor.offset + tensor.elements},
+                    reference_.gradients.at(tensor.name)),
                 1e-4)
           << tensor.name;
       ++tensors;

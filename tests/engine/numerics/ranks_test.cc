@@ -49,8 +49,8 @@ TEST_P(RanksTest, Fp32CurveIsThatOfTransformers) {
             std::max(1e-4, 3 * CurveDistance(expected.gradient_norms, exact.gradient_norms)));
   for (const StepRecord& record : run.records) {
     EXPECT_GT(record.lane_busy_seconds.collective, 0);
-    EXPECT_EQ(record.input_tokens, reference_.curve_settings.global_batch *
-                                       reference_.curve_settings.sequence_length);
+    EXPECT_EQ(record.input_tokens,
+              reference_.curve_settings.global_batch * reference_.curve_settings.sequence_length);
   }
 }
 
@@ -64,15 +64,16 @@ TEST_P(RanksTest, Bf16CurveIsAsNearAsTransformers) {
   EXPECT_LE(CurveDistance(curve.gradient_norms, fp32.gradient_norms), 3e-2);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Families, RanksTest,
-    ::testing::Combine(::testing::Values("llama", "llama_tied", "qwen2", "gemma3", "mixtral"),
-                       ::testing::Bool(), ::testing::Values(2, 3, 4)),
-    [](const auto& info) {
-      return absl::StrCat(std::get<0>(info.param),
-                          std::get<1>(info.param) ? "_clipped_" : "_unclipped_",
-                          std::get<2>(info.param));
-    });
+INSTANTIATE_TEST_SUITE_P(Families, RanksTest,
+                         ::testing::Combine(::testing::Values("llama", "llama_tied", "qwen2",
+                                                              "gemma3", "mixtral"),
+                                            ::testing::Bool(), ::testing::Values(2, 3, 4)),
+                         [](const auto& info) {
+                           return absl::StrCat(
+                               std::get<0>(info.param),
+                               std::get<1>(info.param) ? "_clipped_" : "_unclipped_",
+                               std::get<2>(info.param));
+                         });
 
 // The same number of devices gives the same bits.
 class RanksSameBitsTest : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
@@ -157,7 +158,8 @@ TEST_P(GradientShardsTest, TheNumberOfDevicesDoesNotShow) {
   ASSERT_TRUE(plain.status.ok()) << plain.status;
   EXPECT_LE(CurveDistance(expected.curve().losses, plain.curve().losses),
             precision == Precision::kFp32 ? 1e-5 : 1e-2);
-  using Legs = std::vector<std::pair<int64_t, int64_t>>;  // devices, and the step after which to stop
+  using Legs =
+      std::vector<std::pair<int64_t, int64_t>>;  // devices, and the step after which to stop
   for (const Legs& legs : {Legs{{2, 0}}, Legs{{4, 0}}, Legs{{1, 1}, {4, 2}, {2, 3}, {1, 0}}}) {
     SCOPED_TRACE(absl::StrCat(legs.front().first, " devices, legs: ", legs.size()));
     JobSpec spec = job(1, 4, "several");

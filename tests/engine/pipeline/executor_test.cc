@@ -35,6 +35,7 @@ class FakeDevice : public Device {
   absl::Status Record(Stream&, Event&) override { return absl::OkStatus(); }
   absl::Status Wait(Stream&, Event&) override { return absl::OkStatus(); }
   absl::Status Synchronize(Event&) override { return absl::OkStatus(); }
+  absl::StatusOr<bool> Done(Event&) override { return true; }
   absl::StatusOr<double> ElapsedSeconds(Event&, Event&) override { return 0.25; }
   absl::Status CopyToDevice(Stream&, void*, const void*, int64_t) override {
     return absl::OkStatus();

@@ -33,8 +33,7 @@ void ScheduleReplay::Step(const Schedule& schedule, int micro_batches, bool trai
     EXPECT_EQ(counts_.stores[tile], shape_.clipping && tile != 1 ? trained : on_host)
         << "tile " << tile;
     EXPECT_EQ(counts_.updates[tile], on_host) << "tile " << tile;
-    EXPECT_EQ(counts_.reductions[tile],
-              shape_.ranks > 1 && shape_.state_elements(tile) > 0 ? 1 : 0)
+    EXPECT_EQ(counts_.reductions[tile], shape_.ranks > 1 && shape_.state_elements(tile) > 0 ? 1 : 0)
         << "tile " << tile;
     EXPECT_EQ(counts_.device_updates[tile], shape_.updates_on_device(tile) ? 1 : 0)
         << "tile " << tile;
@@ -79,9 +78,11 @@ void ScheduleReplay::Do(const JoinGradientsOp& op) {
 
 void ScheduleReplay::Do(const GatherWeightsOp& op) {
   const int b = op.weight_buffer;
-  if (loading_[b] != op.tile) loaded_[b] = 0;  // the shard is empty
+  const int64_t elements = shape_.state_elements(op.tile) - shape_.shard_elements(op.tile);
+  if (elements == 0) return;                   // all of it is this rank's
+  if (loading_[b] != op.tile) loaded_[b] = 0;  // nothing of it is
   loading_[b] = op.tile;
-  AddLoaded(shape_.state_elements(op.tile) - shape_.shard_elements(op.tile), op.tile, b);
+  AddLoaded(elements, op.tile, b);
   CheckWeights(b, op.tile);
   ++counts_.loads[op.tile];
 }

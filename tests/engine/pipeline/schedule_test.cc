@@ -254,16 +254,14 @@ INSTANTIATE_TEST_SUITE_P(FrozenShapes, ScheduleProperties,
                                           testing::Values(kAlone)));
 
 // With 24 ranks most shards are empty.
-INSTANTIATE_TEST_SUITE_P(ShapesOfRanks, ScheduleProperties,
-                         testing::Combine(testing::Values(1, 4, -3, -12), testing::Bool(),
-                                          testing::Values(2, 3), testing::Bool(), testing::Bool(),
-                                          testing::Values(1, 5), testing::Values(5),
-                                          testing::Values(Updates(0, false), Updates(24, false)),
-                                          testing::Values(Frozen::kNothing, Frozen::kPrefix,
-                                                          Frozen::kParts),
-                                          testing::Values(Ranks{2, 0}, Ranks{3, 1}, Ranks{24, 5},
-                                                          Ranks{24, 23}, Ranks{1, 0, 4},
-                                                          Ranks{2, 1, 2}, Ranks{1, 0, 8})));
+INSTANTIATE_TEST_SUITE_P(
+    ShapesOfRanks, ScheduleProperties,
+    testing::Combine(testing::Values(1, 4, -3, -12), testing::Bool(), testing::Values(2, 3),
+                     testing::Bool(), testing::Bool(), testing::Values(1, 5), testing::Values(5),
+                     testing::Values(Updates(0, false), Updates(24, false)),
+                     testing::Values(Frozen::kNothing, Frozen::kPrefix, Frozen::kParts),
+                     testing::Values(Ranks{2, 0}, Ranks{3, 1}, Ranks{24, 5}, Ranks{24, 23},
+                                     Ranks{1, 0, 4}, Ranks{2, 1, 2}, Ranks{1, 0, 8})));
 
 // Returns the order in which a tile's micro-batches are added up: "((0 1) (2 3))".
 std::map<int, std::string> Sums(const PipelineShape& shape, int micro_batches) {
@@ -302,7 +300,8 @@ TEST(ScheduleTest, FoldsAreJoinedAsATree) {
   }
   shape = MakeShape({2}, true, 2, false, true, 4, 4);
   shape.folds = 4;
-  EXPECT_EQ(Sums(shape, 4)[0], "(((0 0) (1 1)) ((2 2) (3 3)))") << "the head's, then the embedding's";
+  EXPECT_EQ(Sums(shape, 4)[0], "(((0 0) (1 1)) ((2 2) (3 3)))")
+      << "the head's, then the embedding's";
   EXPECT_EQ(Sums(shape, 4)[1], "((0 1) (2 3))");
 }
 

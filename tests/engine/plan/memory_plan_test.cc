@@ -45,6 +45,57 @@ TEST_F(MemoryPlanTest, WhatIsPlannedIsWhatIsTaken) {
   }
 }
 
+TEST_F(MemoryPlanTest, RanksShareTheTilesAndHaveTheOtherBuffersEach) {
+  for (const bool tied : {false, true}) {
+    for (const double clip : {0.0, 1.0}) {
+      JobSpec spec = Spec();
+      spec.training.micro_batch = 1;
+      spec.optimizer.max_gradient_norm = clip;
+      spec.engine.devices = 3;
+      const ModelLayout layout = BuildModelLayout(Config(3, tied));
+      const MemoryPlan plan = Plan(spec, layout);
+      ASSERT_TRUE(plan.fits) << plan.Table();
+      HostPoolOptions options;
+      options.capacity = plan.pool_bytes;
+      auto pool = *HostPool::Create(options);
+      auto tiles = LeaseTiles(plan.dimensions, *pool);
+      ASSERT_TRUE(tiles.ok()) << tiles.status();
+      std::vector<HostBuffers> ranks;
+      for (int rank = 0; rank < 3; ++rank) {
+        PipelineDimensions d = plan.dimensions;
+        d.shape.rank = rank;
+        auto buffers = LeaseHostBuffers(d, *pool);
+        ASSERT_TRUE(buffers.ok()) << buffers.status();
+        ranks.push_back(*std::move(buffers));
+        DeviceArena arena(nullptr, plan.arena_bytes);
+        ASSERT_TRUE(ReserveDeviceBuffers(d, kernels_, arena).ok());
+        EXPECT_EQ(arena.free_bytes(), 0);
+      }
+      EXPECT_EQ(pool->free_bytes(), 0);
+    }
+  }
+}
+
+// What a rank exchanges with the others in a step: weights twice in the type that is streamed, and
+// gradients once in FP32, each without its own part.
+TEST_F(MemoryPlanTest, RanksExchangeNoMoreThanTheyMust) {
+  JobSpec spec = Spec();
+  spec.training.micro_batch = 1;
+  spec.engine.devices = 3;
+  const ModelLayout layout = BuildModelLayout(Config(6, /*tied=*/false));
+  const PipelineShape shape = Plan(spec, layout).dimensions.shape;
+  PipelineState state;
+  int64_t weights = 0, gradients = 0;
+  BuildTrainingStep(shape, {8, 8}, state);
+  for (const Op& op : BuildTrainingStep(shape, {8, 8}, state).ops) {
+    if (op.is<GatherWeightsOp>()) weights += op.bytes;
+    if (op.is<ReduceGradientOp>()) gradients += op.bytes;
+  }
+  const double others = static_cast<double>(layout.parameters) * 2 / 3;
+  EXPECT_LE(weights, 2 * others * static_cast<double>(shape.weight_element_bytes) * 1.01);
+  EXPECT_NEAR(static_cast<double>(gradients), 4 * others, 4 * others * 0.01);
+}
+
 // Found by halving, so that a plan of thousands of micro-batches is a matter of moments.
 TEST_F(MemoryPlanTest, ASweepIsAsLargeAsTheDeviceHolds) {
   for (const bool tied : {false, true}) {

@@ -24,7 +24,8 @@ TEST(StepRecordTest, LineHoldsTheFieldsInOrder) {
             "\"input_tokens\":0,\"total_tokens\":0,\"step_seconds\":0.0,\"tokens_per_second\":0.0,"
             "\"model_flops_per_second\":0.0,\"h2d_bytes\":0,\"d2h_bytes\":0,"
             "\"lane_busy_seconds\":{\"h2d\":0.0,\"compute\":0.25,\"d2h\":0.0,\"update\":0.0,"
-            "\"io\":0.0,\"device_update\":0.0,\"collective\":0.0},\"matmul_seconds\":0.0,\"forward_seconds\":0.0,"
+            "\"io\":0.0,\"device_update\":0.0,\"collective\":0.0},\"matmul_seconds\":0.0,\"forward_"
+            "seconds\":0.0,"
             "\"host_bytes\":0,"
             "\"device_bytes\":0,"
             "\"time\":\"2024-05-01T12:00:00.000Z\"}");

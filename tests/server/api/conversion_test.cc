@@ -179,6 +179,7 @@ TEST(ConversionTest, PlansOfTheEngineAreUnderstood) {
   report.host = {{"tiles", 3}, {"slabs", 4}};
   report.host_limit_bytes = 6;
   report.device = {{"weights", 2}};
+  report.devices = 2;
   report.micro_batches = 4;
   report.choice.micro_batches_per_sweep = 2;
   v1::Plan plan;
@@ -192,6 +193,7 @@ TEST(ConversionTest, PlansOfTheEngineAreUnderstood) {
   EXPECT_FALSE(plan.has_predicted_step());
   EXPECT_EQ(plan.host_limit_bytes(), 6);
   EXPECT_EQ(plan.device(0).bytes(), 2);
+  EXPECT_EQ(plan.devices(), 2);
   EXPECT_EQ(plan.micro_batches(), 4);
   EXPECT_EQ(plan.micro_batches_per_sweep(), 2);
   plan.Clear();

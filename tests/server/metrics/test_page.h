@@ -26,9 +26,13 @@ inline StepRecord TestStep(int64_t step) {
   record.model_flops_per_second = 3e11;
   record.h2d_bytes = 4000;
   record.d2h_bytes = 2000;
-  record.lane_busy_seconds = {
-      .h2d = 0.05, .compute = 0.15, .d2h = 0.025, .update = 0.1, .io = 0.5, .device_update = 0.3,
-      .collective = 0.125};
+  record.lane_busy_seconds = {.h2d = 0.05,
+                              .compute = 0.15,
+                              .d2h = 0.025,
+                              .update = 0.1,
+                              .io = 0.5,
+                              .device_update = 0.3,
+                              .collective = 0.125};
   record.rewards = {{.chosen = 0.5, .rejected = -0.25, .margins = 0.75, .accuracies = 0.75}};
   record.router = {
       {.load = {0.5, 0.25, 0.25}, .busiest = 1.5, .entropy = 0.875, .auxiliary_loss = {}}};

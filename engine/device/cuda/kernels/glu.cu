@@ -123,8 +123,8 @@ struct GatePlace {
   }
 };
 
-template <int kCount, typename Args>
-__device__ GatePlace PlaceOf(const Args& args, uint32_t thread) {
+template <int kCount>
+__device__ GatePlace PlaceOf(const SigmoidGateArgs& args, uint32_t thread) {
   const uint32_t packs = static_cast<uint32_t>(args.head_dim / kCount);
   const uint32_t heads = static_cast<uint32_t>(args.heads);
   const uint32_t row = thread / packs, token = row / heads;
@@ -149,10 +149,11 @@ template <typename T, int kCount>
 __global__ void SigmoidGateBackwardKernel(SigmoidGateBackwardArgs args, uint32_t threads) {
   const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
   if (thread >= threads) return;
-  const GatePlace at = PlaceOf<kCount>(args, thread);
+  const SigmoidGateArgs& f = args.forward;
+  const GatePlace at = PlaceOf<kCount>(f, thread);
   float x[kCount], gate[kCount], dout[kCount];
-  Load(static_cast<const T*>(args.x) + at.x, x);
-  Load(static_cast<const T*>(args.gate) + at.Gate(args.gate_stride, args.gate_head_stride), gate);
+  Load(static_cast<const T*>(f.x) + at.x, x);
+  Load(static_cast<const T*>(f.gate) + at.Gate(f.gate_stride, f.gate_head_stride), gate);
   Load(static_cast<T*>(args.dout) + at.x, dout);
 #pragma unroll
   for (int j = 0; j < kCount; ++j) {
@@ -229,9 +230,10 @@ int SigmoidGateOf(const Queue& queue, const SigmoidGateArgs& args) {
 template <typename T>
 int SigmoidGateBackwardOf(const Queue& queue, const SigmoidGateBackwardArgs& args) {
   constexpr int64_t kSize = sizeof(T);
-  const int64_t elements = args.tokens * args.heads * args.head_dim;
-  return MovesPacks(queue, {args.x, args.gate, args.dout, args.dx, args.dgate},
-                    {args.head_dim * kSize, args.gate_stride * kSize, args.gate_head_stride * kSize,
+  const SigmoidGateArgs& f = args.forward;
+  const int64_t elements = f.tokens * f.heads * f.head_dim;
+  return MovesPacks(queue, {f.x, f.gate, args.dout, args.dx, args.dgate},
+                    {f.head_dim * kSize, f.gate_stride * kSize, f.gate_head_stride * kSize,
                      args.dgate_stride * kSize, args.dgate_head_stride * kSize})
              ? LaunchElements(SigmoidGateBackwardKernel<T, kPackCount<T>>, queue, args,
                               elements / kPackCount<T>)
@@ -255,8 +257,8 @@ int SigmoidGate(const Queue& queue, const SigmoidGateArgs& args) {
 }
 
 int SigmoidGateBackward(const Queue& queue, const SigmoidGateBackwardArgs& args) {
-  return args.dtype == DType::kF32 ? SigmoidGateBackwardOf<float>(queue, args)
-                                   : SigmoidGateBackwardOf<Bf16>(queue, args);
+  return args.forward.dtype == DType::kF32 ? SigmoidGateBackwardOf<float>(queue, args)
+                                           : SigmoidGateBackwardOf<Bf16>(queue, args);
 }
 
 }  // namespace megatrain::cuda

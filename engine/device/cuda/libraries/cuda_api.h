@@ -36,6 +36,7 @@ inline constexpr int kNotTaken = -1;
 
 struct CudaDeviceProperties {
   std::string name;
+  std::string uuid = "";     // "GPU-" and 32 hex digits in groups, as nvidia-smi -L prints it
   int major = 0, minor = 0;  // compute capability
   int64_t memory_bytes = 0;
   int multiprocessors = 0;
@@ -109,6 +110,8 @@ class CudaApi {
   virtual int EventRecord(void* event, void* stream) = 0;
   virtual int StreamWaitEvent(void* stream, void* event) = 0;
   virtual int EventSynchronize(void* event) = 0;
+  // Returns kCudaNotReady if work before the event is not done yet.
+  virtual int EventQuery(void* event) = 0;
   virtual int EventElapsed(void* start, void* end, float* milliseconds) = 0;
 
   virtual int CopyToDevice(void* stream, void* device, const void* host, int64_t bytes) = 0;

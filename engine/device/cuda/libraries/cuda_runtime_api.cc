@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
 #include "engine/device/cuda/libraries/cublas_lt.h"
@@ -28,6 +29,16 @@ static_assert(kCudaSuccess == cudaSuccess && kCudaInvalidValue == cudaErrorInval
 
 cudaStream_t StreamOf(void* stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t EventOf(void* event) { return static_cast<cudaEvent_t>(event); }
+
+std::string UuidText(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    const bool begins_group = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+    absl::StrAppendFormat(&text, "%s%02x", begins_group ? "-" : "",
+                          static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
 
 class CudaRuntimeApi : public CudaApi {
  public:
@@ -48,6 +59,7 @@ class CudaRuntimeApi : public CudaApi {
     const cudaError_t error = cudaGetDeviceProperties(&found, ordinal);
     if (error != cudaSuccess) return Seen(error);
     properties->name = found.name;
+    properties->uuid = UuidText(found.uuid);
     properties->major = found.major;
     properties->minor = found.minor;
     properties->memory_bytes = static_cast<int64_t>(found.totalGlobalMem);
@@ -105,6 +117,7 @@ class CudaRuntimeApi : public CudaApi {
     return Seen(cudaStreamWaitEvent(StreamOf(stream), EventOf(event), 0));
   }
   int EventSynchronize(void* event) override { return Seen(cudaEventSynchronize(EventOf(event))); }
+  int EventQuery(void* event) override { return Seen(cudaEventQuery(EventOf(event))); }
   int EventElapsed(void* start, void* end, float* milliseconds) override {
     return Seen(cudaEventElapsedTime(milliseconds, EventOf(start), EventOf(end)));
   }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <future>
 #include <numeric>
 #include <vector>
 
@@ -220,6 +221,26 @@ TEST(CudaDeviceTest, ADeviceInHostMemoryHasNoneOfItsOwn) {
   const auto discrete = Open({.properties = {.name = "H200", .major = 9, .numa_node = 1}});
   EXPECT_EQ(*(*discrete)->FreeBytes(), int64_t{4} << 30);
   EXPECT_EQ((*discrete)->numa_node(), 1);
+}
+
+TEST(CudaDeviceTest, AnEventIsDoneWhenTheWorkBeforeItIs) {
+  auto api = std::make_unique<EmulatedCuda>();
+  EmulatedCuda* const edge = api.get();
+  const auto device = CreateCudaDevice(std::move(api), 0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto stream = *(*device)->CreateStream(StreamUse::kCopy);
+  const auto event = *(*device)->CreateEvent();
+  std::promise<void> work;
+  static_cast<cuda::EmulatedStream*>(stream->native_handle())->Enqueue([&work] {
+    work.get_future().wait();
+  });
+  ASSERT_TRUE((*device)->Record(*stream, *event).ok());
+  EXPECT_EQ(*(*device)->Done(*event), false);
+  work.set_value();
+  ASSERT_TRUE((*device)->Synchronize(*event).ok());
+  EXPECT_EQ(*(*device)->Done(*event), true);
+  edge->Fail("EventQuery", kIllegalAddress);
+  EXPECT_TRUE(IsDeviceLost((*device)->Done(*event).status()));
 }
 
 TEST(CudaDeviceTest, AnErrorThatStaysIsADeviceLost) {

@@ -297,6 +297,16 @@ int EmulatedCuda::EventSynchronize(void* event) {
   return kCudaSuccess;
 }
 
+int EmulatedCuda::EventQuery(void* event) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const int error = Called("EventQuery"); error != 0) return error;
+  }
+  EmulatedEvent& e = *EventOf(event);
+  std::lock_guard<std::mutex> lock(e.mutex);
+  return e.passed < e.recorded ? kCudaNotReady : kCudaSuccess;
+}
+
 int EmulatedCuda::EventElapsed(void* start, void* end, float* milliseconds) {
   {
     std::lock_guard<std::mutex> lock(mutex_);

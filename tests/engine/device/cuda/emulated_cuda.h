@@ -80,6 +80,7 @@ class EmulatedCuda : public CudaApi {
   int EventRecord(void* event, void* stream) override;
   int StreamWaitEvent(void* stream, void* event) override;
   int EventSynchronize(void* event) override;
+  int EventQuery(void* event) override;
   int EventElapsed(void* start, void* end, float* milliseconds) override;
   int CopyToDevice(void* stream, void* device, const void* host, int64_t bytes) override;
   int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override;

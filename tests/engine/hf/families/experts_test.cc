@@ -236,6 +236,27 @@ TEST(Experts, Glm4sAreCorrectedAndHaveASharedOne) {
   refused({{"num_local_experts", 12}}, "num_local_experts", "another name of n_routed_experts");
 }
 
+// As in transformers' yarn_apply_mscale, which looks at the type's name and at nothing else.
+TEST(Experts, DeepseeksScoresAreScaledForEveryTypeOfRopeButTheDefault) {
+  const std::vector<double> factors(4, 1.0);
+  for (const char* type : {"default", "dynamic", "linear", "llama3", "yarn", "longrope"}) {
+    SCOPED_TRACE(type);
+    const json rope = {{"rope_type", type},       {"factor", 4.0},
+                       {"mscale_all_dim", 2.0},   {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0}, {"short_factor", factors},
+                       {"long_factor", factors}};
+    const ModelDescription model = Describe("deepseek_v3", {{"n_routed_experts", 24},
+                                                            {"moe_intermediate_size", 20},
+                                                            {"qk_nope_head_dim", 8},
+                                                            {"qk_rope_head_dim", 8},
+                                                            {"rope_scaling", rope}});
+    const double m = type == std::string("default") ? 1.0 : 0.2 * std::log(4.0) + 1;
+    EXPECT_NEAR(model.layers[0].attention.score_scale, m * m / 4, 1e-12);
+  }
+  const json dynamic = {{"rope_type", "dynamic"}, {"mscale_all_dim", 2.0}};
+  ExpectRefused("deepseek_v3", {{"rope_scaling", dynamic}}, "rope_scaling.factor", "is missing");
+}
+
 TEST(Experts, DeepseeksAttendThroughLatents) {
   const json small = {{"n_routed_experts", 24}, {"moe_intermediate_size", 20}};
   const auto describe = [&](const json& more) {

@@ -1,4 +1,4 @@
-#include "engine/checkpoint/shared_pages.h"
+#include "engine/checkpoint/disk/shared_pages.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/transfer.h"
 
 #include <algorithm>
 #include <cstring>

@@ -7,8 +7,8 @@
 // together in a file, until they are exchanged.
 //
 // Thread safety: one thread at a time may call methods.
-#ifndef MEGATRAIN_ENGINE_CHECKPOINT_SHARED_PAGES_H_
-#define MEGATRAIN_ENGINE_CHECKPOINT_SHARED_PAGES_H_
+#ifndef MEGATRAIN_ENGINE_CHECKPOINT_DISK_SHARED_PAGES_H_
+#define MEGATRAIN_ENGINE_CHECKPOINT_DISK_SHARED_PAGES_H_
 
 #include <cstdint>
 #include <map>
@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/transfer.h"
 #include "engine/comm/communicator.h"
 
 namespace megatrain {
@@ -50,4 +50,4 @@ class SharedPages {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_CHECKPOINT_SHARED_PAGES_H_
+#endif  // MEGATRAIN_ENGINE_CHECKPOINT_DISK_SHARED_PAGES_H_

@@ -6,8 +6,8 @@
 //
 // Thread safety: one thread at a time may call methods.
 // Invariants: an error ends all files under way; every later call returns it.
-#ifndef MEGATRAIN_ENGINE_CHECKPOINT_PARALLEL_WRITER_H_
-#define MEGATRAIN_ENGINE_CHECKPOINT_PARALLEL_WRITER_H_
+#ifndef MEGATRAIN_ENGINE_CHECKPOINT_DISK_PARALLEL_WRITER_H_
+#define MEGATRAIN_ENGINE_CHECKPOINT_DISK_PARALLEL_WRITER_H_
 
 #include <cstdint>
 #include <deque>
@@ -21,7 +21,7 @@
 #include "absl/types/span.h"
 #include "engine/base/file.h"
 #include "engine/base/mutex.h"
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/transfer.h"
 
 namespace megatrain {
 
@@ -84,4 +84,4 @@ class ParallelWriter {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_CHECKPOINT_PARALLEL_WRITER_H_
+#endif  // MEGATRAIN_ENGINE_CHECKPOINT_DISK_PARALLEL_WRITER_H_

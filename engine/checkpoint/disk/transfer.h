@@ -1,8 +1,8 @@
 // Moves the content of files between memory and disk in aligned blocks, past the page cache where
 // the file system allows that (BlockFile). The tensors of a file are neither aligned in it nor in
 // memory, so each block is copied.
-#ifndef MEGATRAIN_ENGINE_CHECKPOINT_TRANSFER_H_
-#define MEGATRAIN_ENGINE_CHECKPOINT_TRANSFER_H_
+#ifndef MEGATRAIN_ENGINE_CHECKPOINT_DISK_TRANSFER_H_
+#define MEGATRAIN_ENGINE_CHECKPOINT_DISK_TRANSFER_H_
 
 #include <cstdint>
 #include <cstdlib>
@@ -68,4 +68,4 @@ absl::Status ReadInBlocks(
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_CHECKPOINT_TRANSFER_H_
+#endif  // MEGATRAIN_ENGINE_CHECKPOINT_DISK_TRANSFER_H_

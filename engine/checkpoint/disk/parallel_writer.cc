@@ -1,4 +1,4 @@
-#include "engine/checkpoint/parallel_writer.h"
+#include "engine/checkpoint/disk/parallel_writer.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "engine/checkpoint/parallel_writer.h"
+#include "engine/checkpoint/disk/parallel_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/transfer.h"
 #include "tests/fault/fault_injection_file_system.h"
 #include "tests/support/test_directory.h"
 

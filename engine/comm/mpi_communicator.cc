@@ -1,0 +1,256 @@
+#include "engine/comm/mpi_communicator.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status.h"
+#include "engine/comm/collective_call.h"
+#include "engine/comm/mpi_session.h"
+#include "engine/comm/sum_ranks.h"
+
+namespace megatrain {
+namespace {
+
+// A rank sends its call to every other before an operation, so that one who did not come, or calls
+// something else, is known by its number.
+constexpr int kCallTag = 0;
+constexpr int kDataTag = 1;
+
+// What is moved between two ranks at a time. While one piece is summed the next is under way.
+constexpr int64_t kPieceBytesMax = 4 * kMiB;
+constexpr int64_t kPiecesBytes = 16 * kMiB;  // of all ranks
+
+// 64-byte steps: a piece's sum is aligned as its part is.
+int64_t PieceBytes(int ranks) {
+  return std::clamp(kPiecesBytes / ranks / 64 * 64, int64_t{4096}, kPieceBytesMax);
+}
+
+std::string LibraryPath(const MpiOptions& options) {
+  if (!options.library.empty()) return options.library;
+  if (const char* const named = std::getenv("MEGATRAIN_MPI"); named != nullptr) return named;
+  constexpr char kName[] = "libmegatrain-mpi.so";
+  std::error_code error;
+  const std::filesystem::path place =
+      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::filesystem::path packaged = place / "../lib/megatrain" / kName;
+  return std::filesystem::exists(packaged, error) ? packaged : place / kName;
+}
+
+class MpiCommunicator : public Communicator {
+ public:
+  MpiCommunicator(std::shared_ptr<MpiSession> session, MegatrainMpiHandle communicator)
+      : session_(std::move(session)),
+        communicator_(communicator),
+        rank_(session_->rank()),
+        ranks_(session_->ranks()) {}
+
+  int rank() const override { return rank_; }
+  int ranks() const override { return ranks_; }
+
+  absl::Status AllGather(Stream&, void* data, absl::Span<const int64_t> cuts) override {
+    MT_ASSIGN_OR_RETURN(CollectiveCall call, PartsCall(Operation::kAllGather, cuts, ranks_, 1));
+    MT_RETURN_IF_ERROR(Begin(&call));
+    MT_RETURN_IF_ERROR(Gather(call, static_cast<char*>(data), cuts));
+    traffic_.gathered_bytes += PartOf(cuts, rank_).bytes * (ranks_ - 1);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReduceScatter(Stream&, float* data, absl::Span<const int64_t> cuts) override {
+    MT_ASSIGN_OR_RETURN(CollectiveCall call,
+                        PartsCall(Operation::kReduceScatter, cuts, ranks_, sizeof(float)));
+    MT_RETURN_IF_ERROR(Begin(&call));
+    std::vector<int64_t> byte_cuts(cuts.begin(), cuts.end());
+    for (int64_t& cut : byte_cuts) cut *= int64_t{sizeof(float)};
+    const int64_t piece = PieceBytes(ranks_);
+    scratch_.resize(static_cast<size_t>(MpiScratchBytes(ranks_)) / sizeof(float));
+    char* const bytes = reinterpret_cast<char*>(data);
+    const auto arriving = [&](int64_t step, int peer) {
+      return reinterpret_cast<char*>(scratch_.data()) + (step % 2 * ranks_ + peer) * piece;
+    };
+    const auto sum = [&](int64_t step) {
+      const Piece own = PieceOf(byte_cuts, rank_, step);
+      std::vector<const float*> parts;
+      for (int peer = 0; peer < ranks_; ++peer) {
+        parts.push_back(reinterpret_cast<const float*>(peer == rank_ ? bytes + own.begin
+                                                                     : arriving(step, peer)));
+      }
+      SumRanks(parts, own.bytes / int64_t{sizeof(float)},
+               reinterpret_cast<float*>(bytes + own.begin));
+    };
+    MT_RETURN_IF_ERROR(Exchange(
+        call, byte_cuts,
+        [&](int64_t step, int peer, std::vector<MpiTransfer>* transfers) -> absl::Status {
+          const Piece own = PieceOf(byte_cuts, rank_, step),
+                      theirs = PieceOf(byte_cuts, peer, step);
+          MT_RETURN_IF_ERROR(Receive(arriving(step, peer), own.bytes, peer, transfers));
+          return Send(bytes + theirs.begin, theirs.bytes, peer, transfers);
+        },
+        sum));
+    traffic_.reduced_bytes += call.bytes - PartOf(byte_cuts, rank_).bytes;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<double>> GatherValues(absl::Span<const double> values) override {
+    const int64_t bytes = static_cast<int64_t>(values.size() * sizeof(double));
+    CollectiveCall call{.operation = Operation::kGatherValues, .bytes = bytes};
+    MT_RETURN_IF_ERROR(Begin(&call));
+    std::vector<double> all(values.size() * static_cast<size_t>(ranks_));
+    std::copy(values.begin(), values.end(),
+              all.begin() + static_cast<std::ptrdiff_t>(values.size()) * rank_);
+    std::vector<int64_t> cuts;
+    for (int rank = 0; rank <= ranks_; ++rank) cuts.push_back(rank * bytes);
+    MT_RETURN_IF_ERROR(Gather(call, reinterpret_cast<char*>(all.data()), cuts));
+    return all;
+  }
+
+  absl::Status Broadcast(void* data, int64_t bytes, int root) override {
+    CollectiveCall call{.operation = Operation::kBroadcast, .root = root, .bytes = bytes};
+    MT_RETURN_IF_ERROR(Begin(&call));
+    std::vector<int64_t> cuts(static_cast<size_t>(ranks_) + 1, 0);
+    std::fill(cuts.begin() + root + 1, cuts.end(), bytes);
+    MT_RETURN_IF_ERROR(Gather(call, static_cast<char*>(data), cuts));
+    if (rank_ == root) traffic_.gathered_bytes += bytes * (ranks_ - 1);
+    return absl::OkStatus();
+  }
+
+  absl::Status Barrier() override {
+    CollectiveCall call{.operation = Operation::kBarrier};
+    return Begin(&call);
+  }
+
+  void Abort(const absl::Status& cause) override { session_->Abort(cause); }
+  absl::Status status() override { return session_->status(); }
+  Traffic traffic() const override { return traffic_; }
+
+ private:
+  // Bytes within the data of an operation.
+  struct Piece {
+    int64_t begin = 0, bytes = 0;
+  };
+  using BeginStep =
+      absl::FunctionRef<absl::Status(int64_t step, int peer, std::vector<MpiTransfer>* transfers)>;
+
+  static Piece PartOf(absl::Span<const int64_t> cuts, int rank) {
+    const int64_t begin = cuts[static_cast<size_t>(rank)];
+    return {begin, cuts[static_cast<size_t>(rank) + 1] - begin};
+  }
+  // The piece of a rank's part that is moved in a step. Empty after the part's end.
+  Piece PieceOf(absl::Span<const int64_t> cuts, int rank, int64_t step) const {
+    const Piece part = PartOf(cuts, rank);
+    const int64_t begin = std::min(part.bytes, step * PieceBytes(ranks_));
+    return {part.begin + begin, std::min(part.bytes - begin, PieceBytes(ranks_))};
+  }
+
+  absl::Status Send(const void* data, int64_t bytes, int peer,
+                    std::vector<MpiTransfer>* transfers) {
+    if (bytes == 0) return absl::OkStatus();
+    return session_->Send(communicator_, data, bytes, peer, kDataTag, transfers);
+  }
+  absl::Status Receive(void* data, int64_t bytes, int peer, std::vector<MpiTransfer>* transfers) {
+    if (bytes == 0) return absl::OkStatus();
+    return session_->Receive(communicator_, data, bytes, peer, kDataTag, transfers);
+  }
+
+  // Numbers the operation, and waits until every rank has begun the same one.
+  absl::Status Begin(CollectiveCall* call) {
+    MT_RETURN_IF_ERROR(session_->status());
+    call->number = operations_++;
+    std::vector<CollectiveCall> calls(static_cast<size_t>(ranks_));
+    std::vector<MpiTransfer> transfers;
+    absl::Status status;
+    for (int peer = 0; peer < ranks_ && status.ok(); ++peer) {
+      if (peer == rank_) continue;
+      status = session_->Receive(communicator_, &calls[static_cast<size_t>(peer)],
+                                 sizeof(CollectiveCall), peer, kCallTag, &transfers);
+      if (!status.ok()) break;
+      status =
+          session_->Send(communicator_, call, sizeof(CollectiveCall), peer, kCallTag, &transfers);
+    }
+    if (status.ok()) status = session_->Wait(*call, &transfers);
+    for (int peer = 0; peer < ranks_ && status.ok(); ++peer) {
+      if (peer == rank_) continue;
+      status = CheckSameCall(rank_, *call, peer, calls[static_cast<size_t>(peer)]);
+    }
+    return status.ok() ? status : Fail(*call, status, absl::MakeSpan(&transfers, 1));
+  }
+
+  // Sends this rank's part to all others, and receives theirs.
+  absl::Status Gather(const CollectiveCall& call, char* data, absl::Span<const int64_t> cuts) {
+    return Exchange(
+        call, cuts,
+        [&](int64_t step, int peer, std::vector<MpiTransfer>* transfers) -> absl::Status {
+          const Piece own = PieceOf(cuts, rank_, step), theirs = PieceOf(cuts, peer, step);
+          MT_RETURN_IF_ERROR(Receive(data + theirs.begin, theirs.bytes, peer, transfers));
+          return Send(data + own.begin, own.bytes, peer, transfers);
+        },
+        [](int64_t) {});
+  }
+
+  // Moves all pieces, step by step. `begin` begins the transfers of a step with a peer; `finish` is
+  // called for each step when they are done, in the order of steps.
+  absl::Status Exchange(const CollectiveCall& call, absl::Span<const int64_t> cuts, BeginStep begin,
+                        absl::FunctionRef<void(int64_t step)> finish) {
+    int64_t longest = 0;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      longest = std::max(longest, PartOf(cuts, rank).bytes);
+    }
+    const int64_t steps = (longest + PieceBytes(ranks_) - 1) / PieceBytes(ranks_);
+    std::vector<MpiTransfer> transfers[2];
+    for (int64_t step = 0; step <= steps; ++step) {
+      absl::Status status;
+      // Each rank begins with another peer, so that not all send to the same one.
+      for (int k = 1; k < ranks_ && step < steps && status.ok(); ++k) {
+        status = begin(step, (rank_ + k) % ranks_, &transfers[step % 2]);
+      }
+      std::vector<MpiTransfer>& before = transfers[(step + 1) % 2];
+      if (status.ok()) status = session_->Wait(call, &before);
+      if (!status.ok()) return Fail(call, status, absl::MakeSpan(transfers));
+      if (step > 0) finish(step - 1);
+    }
+    return absl::OkStatus();
+  }
+
+  // Ends the operation for all ranks. Returns the first cause.
+  absl::Status Fail(const CollectiveCall& call, const absl::Status& status,
+                    absl::Span<std::vector<MpiTransfer>> transfers) {
+    session_->Abort(status);
+    // Ends them, as there is a cause.
+    for (std::vector<MpiTransfer>& list : transfers) (void)session_->Wait(call, &list);
+    return session_->status();
+  }
+
+  const std::shared_ptr<MpiSession> session_;
+  const MegatrainMpiHandle communicator_;
+  const int rank_;
+  const int ranks_;
+  std::vector<float> scratch_;  // [2][ranks][piece], if there was a ReduceScatter
+  int64_t operations_ = 0;
+  Traffic traffic_;
+};
+
+}  // namespace
+
+absl::StatusOr<CommunicatorSet> CreateMpiCommunicators(const MpiOptions& options) {
+  MT_ASSIGN_OR_RETURN(const std::shared_ptr<MpiSession> session,
+                      MpiSession::Open(LibraryPath(options), options.deadline));
+  CommunicatorSet set;
+  for (std::unique_ptr<Communicator>* const communicator :
+       {&set.tiles, &set.values, &set.control}) {
+    MT_ASSIGN_OR_RETURN(const MegatrainMpiHandle handle, session->CreateCommunicator());
+    *communicator = std::make_unique<MpiCommunicator>(session, handle);
+  }
+  return set;
+}
+
+int64_t MpiScratchBytes(int ranks) { return 2 * ranks * PieceBytes(ranks); }
+
+}  // namespace megatrain

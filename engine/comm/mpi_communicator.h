@@ -1,0 +1,44 @@
+// Communicators of ranks that are processes, started by mpirun or srun, on one machine or several.
+// Buffers lie in host memory: each rank has a cpu device.
+//
+// Parts go directly from rank to rank in pieces of bounded size, and each rank sums its own part,
+// because MPI does not promise the order of its reductions. MPI itself moves messages within a
+// machine through shared memory, in one copy where the kernel lets it (CMA).
+//
+// Errors: as in communicator.h, and
+// - FailedPrecondition, if the ranks do not call the same operation with the same sizes;
+// - Unavailable, if a rank has destroyed its communicators while another waits for it;
+// - Internal, for errors of MPI.
+// After an error the process should end soon: MPI is not finalised, and may still read or write
+// memory of the operation that had the error.
+#ifndef MEGATRAIN_ENGINE_COMM_MPI_COMMUNICATOR_H_
+#define MEGATRAIN_ENGINE_COMM_MPI_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/comm/communicator.h"
+
+namespace megatrain {
+
+struct MpiOptions {
+  absl::Duration deadline = absl::Seconds(30);
+  // The library libmegatrain-mpi.so. Empty: $MEGATRAIN_MPI, or else the one beside this program or
+  // in ../lib/megatrain.
+  std::string library = "";
+};
+
+// Starts MPI and returns the communicators of this process. A process may call it once. It waits,
+// without a deadline, until all processes of the job have called it. When the communicators are
+// destroyed, they wait for those of the other ranks, at most for the deadline. Returns the errors
+// of MpiSession::Open.
+absl::StatusOr<CommunicatorSet> CreateMpiCommunicators(const MpiOptions& options);
+
+// Returns the bytes of host memory that the communicators of a rank take, for ReduceScatter.
+int64_t MpiScratchBytes(int ranks);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_COMM_MPI_COMMUNICATOR_H_

@@ -1,0 +1,292 @@
+#include "engine/comm/mpi_session.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+
+namespace megatrain {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A rank that has left may have sent what a transfer waits for on another path of the network than
+// the notice came on.
+constexpr auto kLastMessages = 1s;
+// How long an aborted rank lets MPI move notices and what was under way.
+constexpr auto kAbortPatience = 1s;
+// Ranks often come within a millisecond of each other. A rank that waits longer leaves the
+// processor to others and costs the transfer at most the length of a nap.
+constexpr auto kYielding = 1ms;
+constexpr auto kNap = 50us;
+
+void Pause(std::chrono::steady_clock::duration idle) {
+  if (idle < kYielding) {
+    sched_yield();
+  } else {
+    std::this_thread::sleep_for(kNap);
+  }
+}
+
+absl::StatusOr<const MegatrainMpi*> Load(const std::string& path) {
+  if (access(path.c_str(), F_OK) != 0) {
+    return absl::UnimplementedError(absl::StrCat(
+        "a job on several processes needs MPI, which this installation was built without (there is "
+        "no library ",
+        path, "); run deploy/install-deps.sh --mpi and build again"));
+  }
+  // It is never closed: MPI's own threads may outlive everything here.
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("a job on several processes needs MPI, which cannot be loaded; install it, "
+                     "on Debian 12 as the package openmpi-bin: ",
+                     dlerror()));
+  }
+  const auto function =
+      reinterpret_cast<MegatrainMpiFunction>(dlsym(library, MEGATRAIN_MPI_FUNCTION));
+  const MegatrainMpi* const mpi = function != nullptr ? function() : nullptr;
+  if (mpi == nullptr || mpi->version != MEGATRAIN_MPI_VERSION) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is of another version than this program; install both anew"));
+  }
+  return mpi;
+}
+
+// OK for 0, else Internal with MPI's words.
+absl::Status Checked(const MegatrainMpi& mpi, int error, const char* call) {
+  if (error == 0) return absl::OkStatus();
+  char words[512];
+  mpi.describe(error, words, sizeof(words));
+  return absl::InternalError(absl::StrCat("MPI: ", call, ": ", words, " (", error, ")"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<MpiSession>> MpiSession::Open(const std::string& path,
+                                                             absl::Duration deadline) {
+  MT_ASSIGN_OR_RETURN(const MegatrainMpi* const mpi, Load(path));
+  int rank = 0, ranks = 1;
+  const int error = mpi->initialize(&rank, &ranks);
+  if (error == MEGATRAIN_MPI_USED) {
+    return absl::FailedPreconditionError(
+        "MPI was used in this process before, which it allows once; start another process");
+  }
+  if (error == MEGATRAIN_MPI_SINGLE_THREADED) {
+    char library[256];
+    mpi->describe_library(library, sizeof(library));
+    return absl::FailedPreconditionError(
+        absl::StrCat("this MPI does not let several threads call it (MPI_THREAD_MULTIPLE); "
+                     "install one that does: ",
+                     library));
+  }
+  MT_RETURN_IF_ERROR(Checked(*mpi, error, "MPI_Init_thread"));
+  std::shared_ptr<MpiSession> session(new MpiSession(mpi, rank, ranks, deadline));
+  MT_ASSIGN_OR_RETURN(session->notices_, session->CreateCommunicator());
+  MutexLock lock(&session->mutex_);
+  MT_RETURN_IF_ERROR(session->ListenForNotices());
+  return session;
+}
+
+MpiSession::~MpiSession() {
+  if (LeaveTogether()) {
+    {
+      MutexLock lock(&mutex_);
+      End(&incoming_transfer_);
+      End(&outgoing_transfers_);
+    }
+    (void)mpi_.finalize();  // nobody is left who could be told
+    return;
+  }
+  const Clock::time_point end = Clock::now() + kAbortPatience;
+  MutexLock lock(&mutex_);
+  while (Test(&outgoing_transfers_).ok() && !outgoing_transfers_.empty() && Clock::now() < end) {
+    Pause(kYielding);
+  }
+}
+
+absl::StatusOr<MegatrainMpiHandle> MpiSession::CreateCommunicator() {
+  MegatrainMpiHandle communicator = 0;
+  MT_RETURN_IF_ERROR(Checked(mpi_, mpi_.create_communicator(&communicator), "MPI_Comm_dup"));
+  return communicator;
+}
+
+absl::Status MpiSession::Send(MegatrainMpiHandle communicator, const void* data, int64_t bytes,
+                              int peer, int tag, std::vector<MpiTransfer>* transfers) {
+  MpiTransfer transfer{.peer = peer, .receives = false};
+  MT_RETURN_IF_ERROR(Checked(
+      mpi_, mpi_.send(communicator, data, static_cast<int>(bytes), peer, tag, &transfer.request),
+      "MPI_Isend"));
+  transfers->push_back(transfer);
+  return absl::OkStatus();
+}
+
+absl::Status MpiSession::Receive(MegatrainMpiHandle communicator, void* data, int64_t bytes,
+                                 int peer, int tag, std::vector<MpiTransfer>* transfers) {
+  MpiTransfer transfer{.peer = peer, .receives = true};
+  MT_RETURN_IF_ERROR(Checked(
+      mpi_, mpi_.receive(communicator, data, static_cast<int>(bytes), peer, tag, &transfer.request),
+      "MPI_Irecv"));
+  transfers->push_back(transfer);
+  return absl::OkStatus();
+}
+
+absl::Status MpiSession::Wait(const CollectiveCall& call, std::vector<MpiTransfer>* transfers) {
+  Clock::time_point since = Clock::now();
+  bool told = false;
+  while (true) {
+    const absl::StatusOr<bool> moved = Test(transfers);
+    if (moved.ok() && transfers->empty()) return absl::OkStatus();
+    if (!moved.ok()) Abort(moved.status());
+    if (moved.ok() && *moved) since = Clock::now();
+    if (!told && Clock::now() - since > absl::ToChronoNanoseconds(deadline_ / 2)) {
+      TellOfWaiting();
+      told = true;
+    }
+    if (const absl::Status given_up = GiveUp(call, *transfers, since); !given_up.ok()) {
+      Abort(given_up);
+    }
+    if (const absl::Status first = status(); !first.ok()) {
+      End(transfers);
+      return first;
+    }
+    Pause(Clock::now() - since);
+  }
+}
+
+absl::Status MpiSession::GiveUp(const CollectiveCall& call,
+                                const std::vector<MpiTransfer>& transfers,
+                                Clock::time_point since) {
+  const Clock::time_point now = Clock::now();
+  MutexLock lock(&mutex_);
+  std::set<int> missing, waiting;
+  for (const MpiTransfer& transfer : transfers) {
+    const auto& left = left_[static_cast<size_t>(transfer.peer)];
+    if (left.has_value() && now - *left > kLastMessages) {
+      return RankLeftError(transfer.peer, call);
+    }
+    const auto& waits = waits_[static_cast<size_t>(transfer.peer)];
+    (waits.has_value() && *waits > since ? waiting : missing).insert(transfer.peer);
+  }
+  if (now - since <= absl::ToChronoNanoseconds(deadline_)) return absl::OkStatus();
+  if (missing.empty()) missing = waiting;
+  return MissingRanksError(rank_, call, {missing.begin(), missing.end()}, deadline_);
+}
+
+void MpiSession::TellOfWaiting() {
+  MutexLock lock(&mutex_);
+  if (cause_.ok()) SendNotices({.kind = Notice::kWaits, .rank = rank_});
+}
+
+absl::StatusOr<bool> MpiSession::Test(std::vector<MpiTransfer>* transfers) {
+  bool moved = false;
+  for (size_t i = 0; i < transfers->size();) {
+    MpiTransfer& transfer = (*transfers)[i];
+    int done = 0;
+    MT_RETURN_IF_ERROR(Checked(mpi_, mpi_.test(&transfer.request, &done), "MPI_Test"));
+    if (done == 0) {
+      ++i;
+      continue;
+    }
+    moved = true;
+    transfer = transfers->back();
+    transfers->pop_back();
+  }
+  return moved;
+}
+
+void MpiSession::End(std::vector<MpiTransfer>* transfers) {
+  for (MpiTransfer& transfer : *transfers) {
+    // A message that is being received already goes on in spite of it.
+    if (transfer.receives) (void)mpi_.cancel(&transfer.request);
+  }
+  const Clock::time_point end = Clock::now() + kAbortPatience;
+  while (Test(transfers).ok() && !transfers->empty() && Clock::now() < end) Pause(kYielding);
+  transfers->clear();
+}
+
+void MpiSession::Abort(const absl::Status& cause) {
+  MutexLock lock(&mutex_);
+  if (!cause_.ok()) return;
+  cause_ = cause;
+  Notice notice{
+      .kind = Notice::kAborted, .rank = rank_, .code = static_cast<int32_t>(cause.code())};
+  cause.message().copy(notice.message, sizeof(notice.message) - 1);
+  SendNotices(notice);
+}
+
+absl::Status MpiSession::status() {
+  MutexLock lock(&mutex_);
+  ReadNotices();
+  return cause_;
+}
+
+absl::Status MpiSession::ListenForNotices() {
+  return Receive(notices_, &incoming_, sizeof(incoming_), MEGATRAIN_MPI_ANY_RANK, 0,
+                 &incoming_transfer_);
+}
+
+void MpiSession::ReadNotices() {
+  while (cause_.ok()) {
+    absl::Status status = Test(&incoming_transfer_).status();
+    if (status.ok() && !incoming_transfer_.empty()) return;
+    if (status.ok()) {
+      switch (incoming_.kind) {
+        case Notice::kAborted:
+          cause_ = absl::Status(static_cast<absl::StatusCode>(incoming_.code), incoming_.message);
+          return;
+        case Notice::kLeft:
+          left_[static_cast<size_t>(incoming_.rank)] = Clock::now();
+          break;
+        case Notice::kWaits:
+          waits_[static_cast<size_t>(incoming_.rank)] = Clock::now();
+          break;
+      }
+      status = ListenForNotices();
+    }
+    if (!status.ok()) cause_ = status;
+  }
+}
+
+void MpiSession::SendNotices(const Notice& notice) {
+  // Those that were sent before are not needed any more, unless a peer does not read them.
+  if (Test(&outgoing_transfers_).ok() && outgoing_transfers_.empty()) outgoing_.clear();
+  outgoing_.push_back(notice);
+  for (int peer = 0; peer < ranks_; ++peer) {
+    if (peer == rank_) continue;
+    // A peer that cannot be told finds out by its own deadline.
+    (void)Send(notices_, &outgoing_.back(), sizeof(Notice), peer, 0, &outgoing_transfers_);
+  }
+}
+
+bool MpiSession::LeaveTogether() {
+  {
+    MutexLock lock(&mutex_);
+    // Without a receive the session was not opened.
+    if (!cause_.ok() || incoming_transfer_.empty()) return false;
+    SendNotices({.kind = Notice::kLeft, .rank = rank_});
+    left_[static_cast<size_t>(rank_)] = Clock::now();
+  }
+  const Clock::time_point start = Clock::now();
+  while (status().ok() && Clock::now() - start <= absl::ToChronoNanoseconds(deadline_)) {
+    {
+      MutexLock lock(&mutex_);
+      const bool sent = Test(&outgoing_transfers_).ok() && outgoing_transfers_.empty();
+      if (sent && std::all_of(left_.begin(), left_.end(),
+                              [](const auto& left) { return left.has_value(); })) {
+        return true;
+      }
+    }
+    Pause(Clock::now() - start);
+  }
+  return false;
+}
+
+}  // namespace megatrain

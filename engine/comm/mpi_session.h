@@ -1,0 +1,128 @@
+// This process's membership in an MPI job: the library, its start and end, and the first error of
+// the job, which the processes tell each other on a communicator of its own.
+//
+// MPI moves data only during calls, and waits for a process that is gone for ever. Whoever waits
+// here therefore calls it again and again, looks for errors of the others meanwhile, and gives up
+// after a deadline.
+//
+// Thread safety: any thread may call all methods.
+#ifndef MEGATRAIN_ENGINE_COMM_MPI_SESSION_H_
+#define MEGATRAIN_ENGINE_COMM_MPI_SESSION_H_
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/base/mutex.h"
+#include "engine/comm/collective_call.h"
+#include "engine/comm/mpi_shim.h"
+
+namespace megatrain {
+
+// A message between this rank and a peer that is not done yet.
+struct MpiTransfer {
+  int peer = 0;
+  bool receives = false;
+  MegatrainMpiHandle request = 0;
+};
+
+class MpiSession {
+ public:
+  // Loads the library `path` and initialises MPI. All processes of the job must call it. Errors:
+  // - Unimplemented: there is no such file, because the build had no MPI.
+  // - Unavailable: it cannot be loaded, because MPI is not installed here.
+  // - FailedPrecondition: this MPI does not let several threads call it, or MPI was used in this
+  //   process before, which it allows once.
+  // - Internal: other errors of MPI.
+  static absl::StatusOr<std::shared_ptr<MpiSession>> Open(const std::string& path,
+                                                          absl::Duration deadline);
+  // Tells the others that this rank takes no part any more, waits until they say the same, for at
+  // most the deadline, and finalises MPI. After an error MPI is not finalised, because that would
+  // wait for processes that are gone: this process must end then.
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+
+  // Makes a communicator of all ranks, who must all call this.
+  absl::StatusOr<MegatrainMpiHandle> CreateCommunicator();
+
+  // Begin a transfer and append it to `transfers`. The memory must stay valid until Wait returns.
+  absl::Status Send(MegatrainMpiHandle communicator, const void* data, int64_t bytes, int peer,
+                    int tag, std::vector<MpiTransfer>* transfers);
+  absl::Status Receive(MegatrainMpiHandle communicator, void* data, int64_t bytes, int peer,
+                       int tag, std::vector<MpiTransfer>* transfers);
+  // Waits until all transfers are done, and empties the list. `call` is the operation that they
+  // belong to. If there is an error, the transfers are ended before it returns, so that MPI does
+  // not touch their memory later, as far as MPI can be told so.
+  absl::Status Wait(const CollectiveCall& call, std::vector<MpiTransfer>* transfers);
+
+  // Tells all ranks of `cause`, unless there was an earlier one.
+  void Abort(const absl::Status& cause);
+  // Returns the first cause that this rank knows.
+  absl::Status status();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // What ranks tell each other beside operations. Small enough to be sent without the receiver.
+  struct Notice {
+    enum Kind : int32_t { kAborted, kLeft, kWaits };
+    Kind kind = kAborted;
+    int32_t rank = 0;
+    int32_t code = 0;         // of the cause
+    char message[1012] = "";  // of the cause, ended by a zero
+  };
+
+  MpiSession(const MegatrainMpi* mpi, int rank, int ranks, absl::Duration deadline)
+      : mpi_(*mpi),
+        rank_(rank),
+        ranks_(ranks),
+        deadline_(deadline),
+        left_(static_cast<size_t>(ranks)),
+        waits_(static_cast<size_t>(ranks)) {}
+
+  // Returns true if one of them was done, and takes those that are out of the list.
+  absl::StatusOr<bool> Test(std::vector<MpiTransfer>* transfers);
+  // Tells the others that this rank waits, so that they do not take it for the one that is missing
+  // where they wait for what it does next.
+  void TellOfWaiting();
+  // Why the transfers cannot be waited for any longer, or OK.
+  absl::Status GiveUp(const CollectiveCall& call, const std::vector<MpiTransfer>& transfers,
+                      Clock::time_point since);
+  void End(std::vector<MpiTransfer>* transfers);
+
+  absl::Status ListenForNotices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReadNotices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendNotices(const Notice& notice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns true if the others have left before the deadline.
+  bool LeaveTogether();
+
+  const MegatrainMpi& mpi_;
+  const int rank_;
+  const int ranks_;
+  const absl::Duration deadline_;
+  MegatrainMpiHandle notices_ = 0;  // the communicator of notices
+
+  Mutex mutex_;
+  absl::Status cause_ ABSL_GUARDED_BY(mutex_);
+  // When this rank heard that another has left, and last heard that it waits.
+  std::vector<std::optional<Clock::time_point>> left_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::optional<Clock::time_point>> waits_ ABSL_GUARDED_BY(mutex_);
+  Notice incoming_ ABSL_GUARDED_BY(mutex_);
+  std::vector<MpiTransfer> incoming_transfer_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Notice> outgoing_ ABSL_GUARDED_BY(mutex_);  // each stays where it is
+  std::vector<MpiTransfer> outgoing_transfers_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_COMM_MPI_SESSION_H_

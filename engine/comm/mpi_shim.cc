@@ -1,0 +1,116 @@
+#include "engine/comm/mpi_shim.h"
+
+#include <mpi.h>
+#include <string.h>
+
+namespace {
+
+// Handles are pointers in some MPIs and integers in others.
+template <typename T>
+MegatrainMpiHandle ToHandle(T value) {
+  static_assert(sizeof(T) <= sizeof(MegatrainMpiHandle));
+  MegatrainMpiHandle handle = 0;
+  memcpy(&handle, &value, sizeof(T));
+  return handle;
+}
+template <typename T>
+T FromHandle(MegatrainMpiHandle handle) {
+  T value;
+  memcpy(&value, &handle, sizeof(T));
+  return value;
+}
+
+void Copy(const char* from, char* text, int bytes) {
+  strncpy(text, from, static_cast<size_t>(bytes));
+  text[bytes - 1] = '\0';
+}
+
+void DescribeLibrary(char* text, int bytes) {
+  char library[MPI_MAX_LIBRARY_VERSION_STRING];
+  int size = 0;
+  if (MPI_Get_library_version(library, &size) != MPI_SUCCESS) size = 0;
+  library[size] = '\0';
+  Copy(library, text, bytes);
+}
+
+void Describe(int error, char* text, int bytes) {
+  char words[MPI_MAX_ERROR_STRING];
+  int size = 0;
+  if (MPI_Error_string(error, words, &size) != MPI_SUCCESS) size = 0;
+  words[size] = '\0';
+  Copy(words, text, bytes);
+}
+
+int Initialize(int* rank, int* ranks) {
+  int initialized = 0, provided = 0;
+  int error = MPI_Initialized(&initialized);
+  if (error != MPI_SUCCESS) return error;
+  if (initialized) return MEGATRAIN_MPI_USED;
+  error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
+  if (error != MPI_SUCCESS) return error;
+  if (provided < MPI_THREAD_MULTIPLE) return MEGATRAIN_MPI_SINGLE_THREADED;
+  error = MPI_Comm_rank(MPI_COMM_WORLD, rank);
+  return error != MPI_SUCCESS ? error : MPI_Comm_size(MPI_COMM_WORLD, ranks);
+}
+
+int Finalize() { return MPI_Finalize(); }
+
+int CreateCommunicator(MegatrainMpiHandle* communicator) {
+  MPI_Comm made;
+  const int error = MPI_Comm_dup(MPI_COMM_WORLD, &made);
+  if (error != MPI_SUCCESS) return error;
+  *communicator = ToHandle(made);
+  return MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
+}
+
+int Send(MegatrainMpiHandle communicator, const void* data, int bytes, int peer, int tag,
+         MegatrainMpiHandle* request) {
+  MPI_Request made;
+  const int error =
+      MPI_Isend(data, bytes, MPI_BYTE, peer, tag, FromHandle<MPI_Comm>(communicator), &made);
+  if (error == MPI_SUCCESS) *request = ToHandle(made);
+  return error;
+}
+
+int Receive(MegatrainMpiHandle communicator, void* data, int bytes, int peer, int tag,
+            MegatrainMpiHandle* request) {
+  MPI_Request made;
+  const int error =
+      MPI_Irecv(data, bytes, MPI_BYTE, peer == MEGATRAIN_MPI_ANY_RANK ? MPI_ANY_SOURCE : peer, tag,
+                FromHandle<MPI_Comm>(communicator), &made);
+  if (error == MPI_SUCCESS) *request = ToHandle(made);
+  return error;
+}
+
+int Test(MegatrainMpiHandle* request, int* done) {
+  MPI_Request tested = FromHandle<MPI_Request>(*request);
+  const int error = MPI_Test(&tested, done, MPI_STATUS_IGNORE);
+  *request = ToHandle(tested);
+  return error;
+}
+
+int Cancel(MegatrainMpiHandle* request) {
+  MPI_Request cancelled = FromHandle<MPI_Request>(*request);
+  const int error = MPI_Cancel(&cancelled);
+  *request = ToHandle(cancelled);
+  return error;
+}
+
+constexpr MegatrainMpi kFunctions = {
+    MEGATRAIN_MPI_VERSION,
+    DescribeLibrary,
+    Describe,
+    Initialize,
+    Finalize,
+    CreateCommunicator,
+    Send,
+    Receive,
+    Test,
+    Cancel,
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const MegatrainMpi* megatrain_mpi(void) {
+  return &kFunctions;
+}

@@ -1,0 +1,68 @@
+// The interface to NCCL: the functions that NcclCommunicator calls. The code that uses it is built
+// and tested without NCCL. The methods return an ncclResult_t as an int, 0 for success.
+//
+// Communicators do not block: where NCCL has not finished what a call began, the call or
+// AsyncError returns kNcclInProgress.
+//
+// Thread safety: the calls on one communicator must not overlap.
+#ifndef MEGATRAIN_ENGINE_COMM_NCCL_API_H_
+#define MEGATRAIN_ENGINE_COMM_NCCL_API_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace megatrain {
+
+// The values of ncclResult_t that callers distinguish.
+inline constexpr int kNcclSuccess = 0;
+inline constexpr int kNcclInProgress = 7;
+
+// What ranks must share to make a communicator.
+struct NcclId {
+  char bytes[128] = {};
+};
+
+class NcclApi {
+ public:
+  virtual ~NcclApi() = default;
+
+  // Describes an error, for example "ncclSystemError (2): unhandled system error", with NCCL's last
+  // words on it.
+  virtual std::string Describe(int error) const = 0;
+
+  virtual int MakeId(NcclId* id) = 0;
+  // Begins to make a communicator on the GPU that the thread has chosen. AsyncError tells when it
+  // is made. `communicator` is set also while it is in progress.
+  virtual int Initialize(const NcclId& id, int rank, int ranks, void** communicator) = 0;
+  // Returns an error of this call; sets `error` to that of what is under way.
+  virtual int AsyncError(void* communicator, int* error) = 0;
+
+  // Operations between GroupStart and GroupEnd are queued on the stream together.
+  virtual int GroupStart() = 0;
+  virtual int GroupEnd() = 0;
+  virtual int Send(void* communicator, const void* data, int64_t bytes, int peer, void* stream) = 0;
+  virtual int Receive(void* communicator, void* data, int64_t bytes, int peer, void* stream) = 0;
+  // Fills `data` of all ranks from that of the root.
+  virtual int Broadcast(void* communicator, void* data, int64_t bytes, int root, void* stream) = 0;
+  // Fills `all` with equal parts from all ranks, in their order. `own` is this rank's part of it.
+  virtual int AllGather(void* communicator, const void* own, void* all, int64_t part_bytes,
+                        void* stream) = 0;
+
+  // Begins to end the communicator, when all that was queued is done. AsyncError tells when.
+  virtual int Finalize(void* communicator) = 0;
+  // Frees a communicator that Finalize has ended.
+  virtual int Destroy(void* communicator) = 0;
+  // Ends what is queued and frees the communicator.
+  virtual int Abort(void* communicator) = 0;
+};
+
+// Loads libnccl.so.2, from the places of shared_library.h. Returns Unavailable, with those places,
+// if it cannot be loaded, and Unimplemented from a build without NCCL's headers.
+absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl();
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_COMM_NCCL_API_H_

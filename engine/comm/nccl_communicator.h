@@ -1,0 +1,43 @@
+// Communicators of ranks that have a GPU each, over NCCL. Operations on device memory are queued on
+// the stream like kernels; those on host memory go through another communicator of the same ranks.
+//
+// ReduceScatter sends parts from rank to rank, in pieces, and adds them with the device's own
+// kernel, because NCCL does not promise the order of its sums.
+//
+// Errors: as in communicator.h. An error of a queued operation comes from a later call, or from
+// status(): a stream whose operation was ended goes on with undefined data. NCCL does not tell
+// which ranks did not come. Sizes are not compared: ranks that call different ones wait for the
+// deadline, or get undefined data.
+#ifndef MEGATRAIN_ENGINE_COMM_NCCL_COMMUNICATOR_H_
+#define MEGATRAIN_ENGINE_COMM_NCCL_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/comm/communicator.h"
+#include "engine/comm/nccl_api.h"
+#include "engine/device/device.h"
+
+namespace megatrain {
+
+// Makes a communicator of the ranks of `bootstrap`, which all must call this, and which carries the
+// operations on host memory. `api` (LoadNccl) and `device` must outlive the communicator, and so
+// must `scratch`: device memory of all ranks' same size, which ReduceScatter uses. NCCL takes
+// device memory of its own besides. Errors reach the other ranks too:
+// - InvalidArgument: the scratch is smaller than NcclScratchBytesMin.
+// - FailedPrecondition: two ranks have the same GPU, or scratch of different sizes.
+// - DeadlineExceeded: other ranks did not come.
+// - Internal: NCCL's own.
+absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
+    std::unique_ptr<Communicator> bootstrap, NcclApi* api, Device* device, void* scratch,
+    int64_t scratch_bytes, absl::Duration deadline);
+
+// Returns the bytes of scratch with which links are used well, and the least that there must be.
+int64_t NcclScratchBytes(int ranks);
+int64_t NcclScratchBytesMin(int ranks);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_COMM_NCCL_COMMUNICATOR_H_

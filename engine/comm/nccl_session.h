@@ -1,0 +1,90 @@
+// A communicator of NCCL and the operations queued on it, watched by a thread.
+//
+// An operation of NCCL is a kernel that waits on the GPU for the other ranks, for ever if one is
+// gone, and everything behind it in its stream waits too. The thread therefore looks for errors of
+// NCCL, for those of other ranks, and for operations that take longer than the deadline; the time
+// counts from when the GPU has reached the operation. After an error it aborts the communicator,
+// which ends the kernels. Their results are undefined then.
+#ifndef MEGATRAIN_ENGINE_COMM_NCCL_SESSION_H_
+#define MEGATRAIN_ENGINE_COMM_NCCL_SESSION_H_
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/base/mutex.h"
+#include "engine/comm/collective_call.h"
+#include "engine/comm/communicator.h"
+#include "engine/comm/nccl_api.h"
+#include "engine/device/device.h"
+
+namespace megatrain {
+
+class NcclSession {
+ public:
+  // Makes a communicator of the ranks of `bootstrap`, which all must call this. The first error of
+  // either communicator is kept in `bootstrap`, so that it reaches all ranks. All arguments must
+  // outlive the session. Returns FailedPrecondition if two ranks have the same GPU.
+  static absl::StatusOr<std::unique_ptr<NcclSession>> Open(NcclApi* api, Device* device,
+                                                           Communicator* bootstrap,
+                                                           absl::Duration deadline);
+  // Waits for the queued operations and for the sessions of the other ranks, at most for the
+  // deadline.
+  ~NcclSession();
+  NcclSession(const NcclSession&) = delete;
+  NcclSession& operator=(const NcclSession&) = delete;
+
+  // Queues what `queue` calls of NCCL on the stream, as one group. `call` is the operation that it
+  // belongs to. Returns the first error of the ranks, which may be that of an earlier group.
+  absl::Status Group(Stream& stream, const CollectiveCall& call,
+                     absl::FunctionRef<int(void* communicator)> queue);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // A group on a stream.
+  struct Watched {
+    CollectiveCall call;
+    std::unique_ptr<Event> start, end;
+    std::optional<Clock::time_point> started;  // when the GPU was seen to have reached it
+  };
+
+  NcclSession(NcclApi* api, Device* device, Communicator* bootstrap, absl::Duration deadline)
+      : api_(*api), device_(*device), bootstrap_(*bootstrap), deadline_(deadline) {}
+
+  absl::Status Initialize() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits, without holding the mutex, until NCCL has finished what a call began that returned
+  // `error`.
+  absl::Status Settle(int error, const char* what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Queue(Stream& stream, absl::FunctionRef<int(void*)> queue, Watched* watched)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Watch();
+  absl::Status Look() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the communicator, with `cause` unless there was an earlier one. Returns the first cause.
+  absl::Status End(const absl::Status& cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Error(int error, const char* what) const;
+
+  NcclApi& api_;
+  Device& device_;
+  Communicator& bootstrap_;
+  const absl::Duration deadline_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  void* communicator_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null after its end
+  std::deque<Watched> watched_ ABSL_GUARDED_BY(mutex_);   // in the order of their streams
+  std::vector<std::unique_ptr<Event>> events_ ABSL_GUARDED_BY(mutex_);  // to be used again
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: uses the rest
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_COMM_NCCL_SESSION_H_

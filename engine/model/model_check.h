@@ -1,0 +1,17 @@
+// Refuses descriptions that the layer templates would compute differently from what they say.
+#ifndef MEGATRAIN_ENGINE_MODEL_MODEL_CHECK_H_
+#define MEGATRAIN_ENGINE_MODEL_MODEL_CHECK_H_
+
+#include "absl/status/status.h"
+#include "engine/model/model_description.h"
+
+namespace megatrain {
+
+// Returns InvalidArgument, naming the layer and what does not go together in it. Every description
+// that comes from a config.json is checked (ParseModelDescription), so that a family's reader need
+// not know what the templates cannot do.
+absl::Status CheckModel(const ModelDescription& model);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_MODEL_CHECK_H_

@@ -1,0 +1,99 @@
+// NCCL for ranks that are threads with an emulated GPU each: operations run in the streams and wait
+// there for the other ranks, as NCCL's kernels do. What is not done at once is in progress first,
+// and any call can be made to fail.
+//
+// Thread safety: all methods may be called from any thread.
+#ifndef MEGATRAIN_TESTS_ENGINE_COMM_FAKE_NCCL_H_
+#define MEGATRAIN_TESTS_ENGINE_COMM_FAKE_NCCL_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/comm/nccl_api.h"
+
+namespace megatrain {
+
+// What the ranks of a test share.
+struct FakeNcclNetwork {
+  struct Message {
+    const char* data = nullptr;
+    int64_t bytes = 0;
+    bool taken = false;
+  };
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  int initialized = 0, finalized = 0;  // ranks
+  // By sender and receiver.
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> messages;
+};
+
+// The NCCL of one rank.
+class FakeNccl : public NcclApi {
+ public:
+  explicit FakeNccl(std::shared_ptr<FakeNcclNetwork> network) : network_(std::move(network)) {}
+  // REQUIRES: every communicator was destroyed or aborted.
+  ~FakeNccl() override;
+
+  // The calls of this name give `error`, from the `after`-th on (0: the next). As "Operation" what
+  // is under way gives it, by AsyncError.
+  void Fail(const std::string& method, int error, int after = 0);
+  // The calls so far, without AsyncError: "Send 400 to 1".
+  std::vector<std::string> calls() const;
+
+  std::string Describe(int error) const override { return "fake error " + std::to_string(error); }
+  int MakeId(NcclId* id) override;
+  int Initialize(const NcclId& id, int rank, int ranks, void** communicator) override;
+  int AsyncError(void* communicator, int* error) override;
+  int GroupStart() override;
+  int GroupEnd() override;
+  int Send(void* communicator, const void* data, int64_t bytes, int peer, void* stream) override;
+  int Receive(void* communicator, void* data, int64_t bytes, int peer, void* stream) override;
+  int Broadcast(void* communicator, void* data, int64_t bytes, int root, void* stream) override;
+  int AllGather(void* communicator, const void* own, void* all, int64_t part_bytes,
+                void* stream) override;
+  int Finalize(void* communicator) override;
+  int Destroy(void* communicator) override;
+  int Abort(void* communicator) override;
+
+ private:
+  struct Transfer {
+    bool sends = false;
+    int peer = 0;
+    char* data = nullptr;
+    int64_t bytes = 0;
+  };
+  // What the streams still use after its end. Guarded by the network's mutex.
+  struct State {
+    int rank = 0, ranks = 0;
+    bool aborted = false;
+    int under_way = 0;  // groups that streams have not done
+  };
+
+  // Notes the call and returns the error that it is to give, or 0.
+  int Called(const std::string& method, const std::string& arguments = "");
+  // Sends and receives of a group. Returns when they are done or aborted.
+  static void Run(FakeNcclNetwork* network, State* state, const std::vector<Transfer>& transfers);
+  void Add(const Transfer& transfer, void* stream);
+
+  const std::shared_ptr<FakeNcclNetwork> network_;
+  mutable std::mutex mutex_;                             // before the network's
+  std::map<std::string, std::pair<int, int>> failures_;  // by name: after, error
+  std::vector<std::string> calls_;
+  std::shared_ptr<State> state_;  // of the communicator, null before and after
+  std::vector<Transfer> group_;
+  void* group_stream_ = nullptr;
+  bool in_group_ = false, finalizing_ = false;
+  int in_progress_ = 0;  // calls of AsyncError until what was begun is done
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_ENGINE_COMM_FAKE_NCCL_H_

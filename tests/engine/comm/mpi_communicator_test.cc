@@ -1,0 +1,144 @@
+// Jobs of several processes, by mpirun. What the ranks do is in mpi_ranks.cc.
+#include "engine/comm/mpi_communicator.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/support/child_process.h"
+#include "tests/support/read_file.h"
+#include "tests/support/test_directory.h"
+
+namespace megatrain {
+namespace {
+
+constexpr char kMpirun[] = "/usr/bin/mpirun";
+constexpr char kLibrary[] = "server/libmegatrain-mpi.so";
+constexpr char kPrivateNetwork[] = "tests/support/private_network";
+constexpr char kRanks[] = "tests/engine/comm/mpi_ranks";
+
+class MpiJobTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(kLibrary)) {
+      GTEST_SKIP() << "built without MPI (deploy/install-deps.sh --mpi)";
+    }
+    if (access(kMpirun, X_OK) != 0) GTEST_SKIP() << "there is no " << kMpirun;
+    const TestDirectory directory;
+    ChildProcess network({kPrivateNetwork, "/bin/true"}, directory / "log");
+    if (network.Wait() != 0) GTEST_SKIP() << network.Output();
+    setenv("MEGATRAIN_MPI", std::filesystem::absolute(kLibrary).c_str(), 1);
+  }
+
+  // Runs a job to its end. Returns what became of each rank; "" of one that did not tell.
+  std::vector<std::string> RunJob(int ranks, const std::string& scenario,
+                                  const std::string& transport = "vader",
+                                  int deadline_seconds = 60) {
+    const TestDirectory directory;
+    const unsigned seed = std::random_device()();
+    RecordProperty("seed", static_cast<int>(seed));
+    ChildProcess job(
+        {kPrivateNetwork, kMpirun, "--allow-run-as-root", "--oversubscribe", "-n",
+         absl::StrCat(ranks),
+         // A rank that ends badly does not end the others: they must find out.
+         "--enable-recovery", "--mca", "orte_abort_on_non_zero_status", "0", "--mca",
+         "btl_tcp_if_include", "lo", "--mca", "btl", absl::StrCat("self,", transport), kRanks,
+         scenario, absl::StrCat(seed), absl::StrCat(deadline_seconds), directory.path()},
+        directory / "log");
+    exit_code_ = job.Wait();
+    log_ = job.Output();
+    std::vector<std::string> results;
+    for (int rank = 0; rank < ranks; ++rank) {
+      results.push_back(ReadFileOrEmpty(directory / absl::StrCat(rank)));
+    }
+    return results;
+  }
+
+  int exit_code_ = 0;
+  std::string log_;
+};
+
+TEST_F(MpiJobTest, OperationsGiveTheSameBitsForAnyNumberOfRanks) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const std::string& result : RunJob(ranks, "operations")) {
+      EXPECT_EQ(result, "OK") << ranks << " ranks\n" << log_;
+    }
+    EXPECT_EQ(exit_code_, 0) << log_;
+  }
+  // Between machines.
+  for (const std::string& result : RunJob(3, "operations", "tcp")) EXPECT_EQ(result, "OK") << log_;
+}
+
+TEST_F(MpiJobTest, CommunicatorsOfASetWorkAtOnce) {
+  for (const std::string& result : RunJob(3, "at_once")) EXPECT_EQ(result, "OK") << log_;
+  EXPECT_EQ(exit_code_, 0) << log_;
+}
+
+TEST_F(MpiJobTest, AnAbortReachesTheOtherProcesses) {
+  for (const std::string& result : RunJob(3, "abort")) {
+    EXPECT_EQ(result, "DATA_LOSS: the disk is gone") << log_;
+  }
+}
+
+TEST_F(MpiJobTest, CallsThatDifferAreRefused) {
+  for (const std::string& result : RunJob(2, "mismatch")) {
+    EXPECT_TRUE(absl::StartsWith(result, "FAILED_PRECONDITION: rank ")) << result << log_;
+    EXPECT_TRUE(absl::StrContains(result, "calls GatherValues of 8 bytes")) << result;
+  }
+}
+
+TEST_F(MpiJobTest, ARankThatLeavesEndsThoseThatWait) {
+  const std::vector<std::string> results = RunJob(3, "leave");
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(absl::StartsWith(results[static_cast<size_t>(rank)],
+                                 "UNAVAILABLE: rank 2 ended without Barrier"))
+        << results[static_cast<size_t>(rank)] << log_;
+  }
+}
+
+// Ranks that are not there any more, or do not come, are found out by the deadline alone.
+class MpiDeadlineTest : public MpiJobTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(MpiDeadlineTest, TheOthersEndAndNameTheRank) {
+  for (const char* transport : {"vader", "tcp"}) {
+    const std::vector<std::string> results =
+        RunJob(3, GetParam(), transport, /*deadline_seconds=*/2);
+    for (int rank = 0; rank < 2; ++rank) {
+      const std::string& result = results[static_cast<size_t>(rank)];
+      const bool deadline = absl::StartsWith(result, "DEADLINE_EXCEEDED: rank ") &&
+                            absl::StrContains(result, "for rank 2 in ");
+      // TCP tells of the end of a process.
+      const bool told =
+          std::string(transport) == "tcp" && absl::StartsWith(result, "INTERNAL: MPI");
+      EXPECT_TRUE(deadline || told) << transport << ": " << result << "\n" << log_;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ends, MpiDeadlineTest,
+                         ::testing::Values("die", "die_reducing", "exit", "hang"));
+
+TEST(MpiCommunicatorTest, WithoutMpiTheRefusalSaysWhatToInstall) {
+  const absl::Status status =
+      CreateMpiCommunicators({.library = "/nowhere/libmegatrain-mpi.so"}).status();
+  EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "deploy/install-deps.sh --mpi")) << status;
+}
+
+TEST(MpiCommunicatorTest, ALibraryThatCannotBeLoadedIsRefused) {
+  const TestDirectory directory;
+  const std::string library = directory.Write("libmegatrain-mpi.so", "no library");
+  const absl::Status status = CreateMpiCommunicators({.library = library}).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "openmpi-bin")) << status;
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,144 @@
+// A rank of a job that mpirun starts for mpi_communicator_test:
+//
+//   mpi_ranks SCENARIO SEED DEADLINE_SECONDS DIRECTORY
+//
+// Writes to DIRECTORY/RANK what became of it, an absl::Status as text.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/comm/mpi_communicator.h"
+#include "tests/engine/comm/communicator_checks.h"
+#include "tests/support/wait_until.h"
+
+// Open MPI frees little at its end.
+extern "C" const char* __lsan_default_suppressions() {
+  return "leak:libmpi.so\nleak:libopen-rte.so\nleak:libopen-pal.so\nleak:libpmix.so\nleak:mca_\n"
+         "leak:libevent\nleak:libhwloc.so\n";
+}
+
+namespace megatrain {
+namespace {
+
+struct Arguments {
+  std::string scenario;
+  uint64_t seed = 0;
+  absl::Duration deadline;
+  std::filesystem::path directory;
+};
+
+void WriteResult(const Arguments& arguments, int rank, const std::string& text) {
+  const std::filesystem::path path = arguments.directory / absl::StrCat(rank);
+  std::ofstream(path.string() + ".new") << text;
+  std::filesystem::rename(path.string() + ".new", path);
+}
+
+// Waits until all other ranks have written what became of them.
+void AwaitOthers(const Arguments& arguments, int rank, int ranks) {
+  WaitUntil([&] {
+    for (int other = 0; other < ranks; ++other) {
+      const std::filesystem::path path = arguments.directory / absl::StrCat(other);
+      if (other != rank && !std::filesystem::exists(path)) return false;
+    }
+    return true;
+  });
+}
+
+absl::Status ReduceForEver(Communicator& communicator) {
+  ImmediateStream stream;
+  std::vector<float> data(3'000'000, 1.0f);
+  std::vector<int64_t> cuts = {0};
+  for (int rank = 1; rank <= communicator.ranks(); ++rank) {
+    cuts.push_back(static_cast<int64_t>(data.size()) * rank / communicator.ranks());
+  }
+  absl::Status status;
+  while (status.ok()) status = communicator.ReduceScatter(stream, data.data(), cuts);
+  return status;
+}
+
+// What the last rank does instead of what the others do.
+absl::Status DoOtherwise(const Arguments& arguments, CommunicatorSet* set) {
+  const int rank = set->tiles->rank(), ranks = set->tiles->ranks();
+  if (arguments.scenario == "abort") {
+    set->control->Abort(absl::DataLossError("the disk is gone"));
+    return set->values->Barrier();
+  }
+  if (arguments.scenario == "die") std::raise(SIGKILL);
+  if (arguments.scenario == "die_reducing") {
+    std::thread([] {
+      absl::SleepFor(absl::Milliseconds(300));
+      std::raise(SIGKILL);
+    }).detach();
+    return ReduceForEver(*set->tiles);
+  }
+  if (arguments.scenario == "exit") std::_Exit(0);
+  if (arguments.scenario == "leave") {
+    *set = {};
+    return absl::OkStatus();
+  }
+  if (arguments.scenario == "hang") {
+    AwaitOthers(arguments, rank, ranks);
+    return absl::OkStatus();
+  }
+  if (arguments.scenario == "mismatch") return set->tiles->GatherValues({1.0}).status();
+  return absl::InvalidArgumentError("no such scenario");
+}
+
+absl::Status Run(const Arguments& arguments, CommunicatorSet* set) {
+  Communicator& tiles = *set->tiles;
+  if (arguments.scenario == "operations") {
+    ImmediateStream stream;
+    // 20 MB: several pieces for each rank.
+    return CheckOperations(tiles, stream, HostBuffers(), arguments.seed, 5'000'003);
+  }
+  if (arguments.scenario == "at_once") {
+    absl::Status values;
+    std::thread lane([&] {
+      for (int i = 0; i < 200; ++i) values.Update(set->values->GatherValues({1.0 * i}).status());
+    });
+    ImmediateStream stream;
+    absl::Status status = CheckOperations(tiles, stream, HostBuffers(), arguments.seed, 100'003);
+    lane.join();
+    status.Update(values);
+    return status;
+  }
+  if (absl::Status together = tiles.Barrier(); !together.ok()) return together;
+  if (tiles.rank() == tiles.ranks() - 1) return DoOtherwise(arguments, set);
+  if (arguments.scenario == "die_reducing") return ReduceForEver(tiles);
+  return tiles.Barrier();
+}
+
+int Main(const Arguments& arguments) {
+  absl::StatusOr<CommunicatorSet> set = CreateMpiCommunicators({.deadline = arguments.deadline});
+  if (!set.ok()) {
+    WriteResult(arguments, 0, set.status().ToString());
+    return 1;
+  }
+  const int rank = set->tiles->rank(), ranks = set->tiles->ranks();
+  const absl::Status status = Run(arguments, &*set);
+  WriteResult(arguments, rank, status.ToString());
+  // mpirun may end all when one ends without MPI's end. The last rank may be gone without a word.
+  if (!status.ok()) AwaitOthers(arguments, ranks - 1, ranks);
+  return 0;
+}
+
+}  // namespace
+}  // namespace megatrain
+
+int main(int argc, char** argv) {
+  if (argc != 5) return 2;
+  return megatrain::Main({.scenario = argv[1],
+                          .seed = std::strtoull(argv[2], nullptr, 10),
+                          .deadline = absl::Seconds(std::atoi(argv[3])),
+                          .directory = argv[4]});
+}

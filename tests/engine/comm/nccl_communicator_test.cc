@@ -1,0 +1,284 @@
+// NcclCommunicator over a fake NCCL and emulated GPUs; no GPU has run it.
+#include "engine/comm/nccl_communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/comm/thread_communicator.h"
+#include "engine/device/cuda/cuda_device.h"
+#include "tests/engine/comm/communicator_checks.h"
+#include "tests/engine/comm/fake_nccl.h"
+#include "tests/engine/device/cuda/emulated_cuda.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Longer than any test waits: what ends earlier was ended by something else.
+constexpr absl::Duration kLong = absl::Hours(1);
+
+// A rank's machine.
+class Rank {
+ public:
+  Rank(std::shared_ptr<FakeNcclNetwork> network, const std::string& uuid)
+      : nccl_(std::move(network)) {
+    EmulatedCudaOptions options;
+    options.properties.uuid = uuid;
+    device_ = *CreateCudaDevice(std::make_unique<EmulatedCuda>(options), 0);
+    stream_ = *device_->CreateStream(StreamUse::kCompute);
+  }
+
+  FakeNccl& nccl() { return nccl_; }
+  Stream& stream() { return *stream_; }
+  Communicator& communicator() { return *communicator_; }
+
+  absl::Status Open(std::unique_ptr<Communicator> bootstrap, int64_t scratch_bytes,
+                    absl::Duration deadline) {
+    MT_ASSIGN_OR_RETURN(scratch_, device_->Allocate(std::max<int64_t>(256, scratch_bytes)));
+    MT_ASSIGN_OR_RETURN(communicator_,
+                        CreateNcclCommunicator(std::move(bootstrap), &nccl_, device_.get(),
+                                               scratch_->data(), scratch_bytes, deadline));
+    return absl::OkStatus();
+  }
+  void Close() { communicator_ = nullptr; }
+
+  DeviceBuffers Buffers() {
+    return {.make =
+                [this](const std::vector<char>& content) {
+                  const int64_t bytes = static_cast<int64_t>(content.size());
+                  memory_.push_back(*device_->Allocate(std::max<int64_t>(1, bytes)));
+                  void* const data = memory_.back()->data();
+                  EXPECT_TRUE(device_->Upload(*stream_, data, content.data(), bytes).ok());
+                  return data;
+                },
+            .read =
+                [this](void* buffer, int64_t bytes) {
+                  std::vector<char> content(static_cast<size_t>(bytes));
+                  EXPECT_TRUE(device_->Download(*stream_, content.data(), buffer, bytes).ok());
+                  return content;
+                }};
+  }
+  // Waits for the queued work.
+  absl::Status Synchronize() {
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<Event> event, device_->CreateEvent());
+    MT_RETURN_IF_ERROR(device_->Record(*stream_, *event));
+    return device_->Synchronize(*event);
+  }
+
+ private:
+  FakeNccl nccl_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceMemory> scratch_;
+  std::vector<std::unique_ptr<DeviceMemory>> memory_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Communicator> communicator_;
+};
+
+class NcclCommunicatorTest : public ::testing::Test {
+ protected:
+  void MakeRanks(int ranks, bool own_gpus = true) {
+    network_ = std::make_shared<FakeNcclNetwork>();
+    ranks_.clear();
+    for (int rank = 0; rank < ranks; ++rank) {
+      ranks_.push_back(std::make_unique<Rank>(network_, absl::StrCat("GPU-", own_gpus ? rank : 0)));
+    }
+    sets_ = CreateThreadCommunicators(ranks, kLong);
+  }
+
+  // Opens each rank's communicator and runs `body`, in a thread for each rank. A communicator is
+  // closed when its body has ended. Returns what the ranks returned.
+  std::vector<absl::Status> OnEachRank(const std::function<absl::Status(int)>& body,
+                                       absl::Duration deadline = kLong,
+                                       int64_t scratch_bytes = 4096) {
+    std::vector<absl::Status> results(ranks_.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      threads.emplace_back([&, i] {
+        results[i] = ranks_[i]->Open(std::move(sets_[i].tiles), scratch_bytes, deadline);
+        if (results[i].ok()) results[i] = body(static_cast<int>(i));
+        ranks_[i]->Close();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return results;
+  }
+
+  Rank& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+
+  // Gathers with all, and waits for the GPU. Returns the first cause.
+  absl::Status Gather(int of) {
+    const std::vector<char> content(400);
+    void* const data = rank(of).Buffers().make(content);
+    const std::vector<int64_t> cuts = {0, 200, 400};
+    MT_RETURN_IF_ERROR(rank(of).communicator().AllGather(rank(of).stream(), data, cuts));
+    MT_RETURN_IF_ERROR(rank(of).Synchronize());
+    return rank(of).communicator().status();
+  }
+
+  std::shared_ptr<FakeNcclNetwork> network_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<CommunicatorSet> sets_;
+};
+
+TEST_F(NcclCommunicatorTest, OperationsGiveTheSameBitsForAnyNumberOfRanks) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  for (const int ranks : {1, 2, 3, 4}) {
+    MakeRanks(ranks);
+    for (const absl::Status& status : OnEachRank([&](int of) {
+           return CheckOperations(rank(of).communicator(), rank(of).stream(), rank(of).Buffers(),
+                                  seed, 7'003);
+         })) {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    EXPECT_THAT(rank(0).nccl().calls(), Not(Contains("Abort")));
+    EXPECT_EQ(rank(0).nccl().calls().back(), "Destroy");
+  }
+}
+
+TEST_F(NcclCommunicatorTest, PartsAreMovedInPiecesThatFitIntoTheScratch) {
+  MakeRanks(2);
+  for (const absl::Status& status : OnEachRank(
+           [&](int of) {
+             const std::vector<char> content(300 * sizeof(float));
+             void* const data = rank(of).Buffers().make(content);
+             MT_RETURN_IF_ERROR(rank(of).communicator().ReduceScatter(
+                 rank(of).stream(), static_cast<float*>(data), {0, 100, 300}));
+             return rank(of).Synchronize();
+           },
+           kLong, /*scratch_bytes=*/512)) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  EXPECT_THAT(rank(0).nccl().calls(),
+              ElementsAre("MakeId", "Initialize",  //
+                          "GroupStart", "Receive 400 from 1", "Send 512 to 1", "GroupEnd",
+                          "GroupStart", "Send 288 to 1", "GroupEnd",  //
+                          "Finalize", "Destroy"));
+}
+
+TEST_F(NcclCommunicatorTest, EqualPartsAreGatheredInOneCallAndOthersByBroadcasts) {
+  MakeRanks(2);
+  for (const absl::Status& status : OnEachRank([&](int of) {
+         MT_RETURN_IF_ERROR(Gather(of));
+         const std::vector<char> content(400);
+         void* const data = rank(of).Buffers().make(content);
+         MT_RETURN_IF_ERROR(
+             rank(of).communicator().AllGather(rank(of).stream(), data, {100, 150, 400}));
+         return rank(of).Synchronize();
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  EXPECT_THAT(rank(1).nccl().calls(),
+              ElementsAre("Initialize",                                                 //
+                          "GroupStart", "AllGather 200", "GroupEnd",                    //
+                          "GroupStart", "Broadcast 50 from 0", "Broadcast 250 from 1",  //
+                          "GroupEnd", "Finalize", "Destroy"));
+}
+
+TEST_F(NcclCommunicatorTest, AnErrorOfAnyCallReachesAllRanks) {
+  for (const char* method :
+       {"MakeId", "Initialize", "GroupStart", "AllGather", "GroupEnd", "AsyncError", "Operation"}) {
+    MakeRanks(2);
+    rank(0).nccl().Fail(method, 3);
+    for (const absl::Status& status : OnEachRank([&](int of) {
+           // Rank 1 waits on the GPU for rank 0, or rank 0's operation is under way as long as it
+           // is to fail.
+           while (of == 1 && std::string(method) == "Operation" &&
+                  rank(of).communicator().status().ok()) {
+             std::this_thread::sleep_for(std::chrono::milliseconds(1));
+           }
+           return Gather(of);
+         })) {
+      EXPECT_TRUE(absl::IsInternal(status)) << method << ": " << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0: ")) << method;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("fake error 3")) << method;
+    }
+    EXPECT_THAT(rank(1).nccl().calls(), Not(Contains("Destroy"))) << method;
+  }
+}
+
+TEST_F(NcclCommunicatorTest, ARankThatDoesNotComeEndsTheOthersByTheDeadline) {
+  MakeRanks(2);
+  const std::vector<absl::Status> results = OnEachRank(
+      [&](int of) {
+        if (of == 0) return Gather(of);
+        while (rank(of).communicator().status().ok()) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return rank(of).communicator().status();
+      },
+      absl::Milliseconds(50));
+  for (const absl::Status& status : results) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("rank 0 waited 50ms for other ranks in AllGather of 400 bytes"));
+  }
+  EXPECT_THAT(rank(0).nccl().calls(), Contains("Abort"));
+}
+
+TEST_F(NcclCommunicatorTest, ARankThatDoesNotInitializeEndsTheOthersByTheDeadline) {
+  MakeRanks(2);
+  // As if it never came further than the bootstrap.
+  network_->initialized = -1;
+  for (const absl::Status& status :
+       OnEachRank([](int) { return absl::OkStatus(); }, absl::Milliseconds(50))) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("making a communicator"));
+  }
+}
+
+TEST_F(NcclCommunicatorTest, AnAbortOfAnotherCommunicatorFreesTheStreams) {
+  MakeRanks(2);
+  const absl::Status cause = absl::DataLossError("the disk of rank 1 is gone");
+  for (const absl::Status& status : OnEachRank([&](int of) {
+         if (of == 0) return Gather(of);
+         sets_[1].control->Abort(cause);
+         return Gather(of);
+       })) {
+    EXPECT_EQ(status, cause);
+  }
+}
+
+TEST_F(NcclCommunicatorTest, TwoRanksOnOneGpuAreRefused) {
+  MakeRanks(2, /*own_gpus=*/false);
+  for (const absl::Status& status : OnEachRank([](int) { return absl::OkStatus(); })) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("ranks 0 and 1 have the same GPU"));
+  }
+}
+
+TEST_F(NcclCommunicatorTest, ScratchThatIsTooSmallIsRefused) {
+  MakeRanks(3);
+  EXPECT_EQ(NcclScratchBytesMin(3), 512);
+  EXPECT_GE(NcclScratchBytes(3), NcclScratchBytesMin(3));
+  EXPECT_EQ(NcclScratchBytes(1), 0);
+  for (const absl::Status& status :
+       OnEachRank([](int) { return absl::OkStatus(); }, kLong, /*scratch_bytes=*/511)) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  }
+}
+
+TEST(NcclLibraryTest, IsLoadedOrRefusedWithWhatToDo) {
+  const auto nccl = LoadNccl();
+  if (nccl.ok()) {
+    EXPECT_THAT((*nccl)->Describe(2), HasSubstr("NCCL's error 2 ("));
+  } else {
+    EXPECT_TRUE(absl::IsUnavailable(nccl.status()) || absl::IsUnimplemented(nccl.status()))
+        << nccl.status();
+    EXPECT_THAT(std::string(nccl.status().message()), HasSubstr("nccl"));
+  }
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,111 @@
+// WriteHfWeights on a matrix whose columns lie in several tiles.
+#include "engine/hf/hf_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/watched_file_system.h"
+#include "engine/hf/hf_format.h"
+#include "engine/hf/placed_writer.h"
+#include "engine/hf/safetensors.h"
+#include "tests/engine/hf/model_fixture.h"
+
+namespace megatrain {
+namespace {
+
+// Counts the bytes of blocks that are written.
+class CountingBlocks : public WatchedFileSystem {
+ public:
+  CountingBlocks() : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }) {}
+  absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
+                                                          int64_t bytes) override {
+    auto file = WatchedFileSystem::NewBlockFile(path, bytes);
+    if (!file.ok()) return file.status();
+    return std::make_unique<File>(*std::move(file), &written_);
+  }
+  int64_t written() const { return written_; }
+
+ private:
+  class File : public BlockFile {
+   public:
+    File(std::unique_ptr<BlockFile> file, int64_t* written)
+        : file_(std::move(file)), written_(*written) {}
+    absl::Status Write(int64_t offset, const void* data, int64_t bytes) override {
+      written_ += bytes;
+      return file_->Write(offset, data, bytes);
+    }
+    absl::Status Sync() override { return file_->Sync(); }
+    absl::Status Close() override { return file_->Close(); }
+
+   private:
+    const std::unique_ptr<BlockFile> file_;
+    int64_t& written_;
+  };
+  int64_t written_ = 0;
+};
+
+// Four layers with per-layer inputs, whose tables are three strips and a bit together.
+ModelLayout Layout() {
+  ModelDescription model = UniformModel({.vocabulary = 11,
+                                         .hidden = 8,
+                                         .layers = 4,
+                                         .heads = 2,
+                                         .kv_heads = 1,
+                                         .head_dim = 4,
+                                         .intermediate = 6,
+                                         .max_positions = 32});
+  constexpr int64_t kWidth = 37, kRows = 3 * kStripBytes / (4 * kWidth * 4) + 1000;
+  for (LayerDescription& layer : model.layers) layer.per_layer_input = {kWidth, kRows};
+  return BuildModelLayout(model);
+}
+
+TEST(HfWriterTest, ColumnsOfSeveralTilesAreWrittenInStrips) {
+  const ModelLayout layout = Layout();
+  const std::string directory = FreshDirectory("out");
+  CountingBlocks files;
+  int64_t given = 0, held = 0;
+  const auto emit = [&](int, const TensorSpec& tensor, ElementRange part, TensorSink sink) {
+    std::vector<float> values;
+    for (const TensorRun& run : RunsOf(tensor, part)) {
+      for (int64_t i = 0; i < run.elements; ++i) {
+        values.push_back(TestValue(tensor.name, run.source + i));
+      }
+    }
+    // In pieces that end anywhere.
+    constexpr int64_t kPiece = 1001;
+    const int64_t count = static_cast<int64_t>(values.size());
+    for (int64_t i = 0; i < count; i += kPiece) {
+      const absl::Status status = sink(&values[static_cast<size_t>(i)],
+                                       std::min(kPiece, count - i) * int64_t{sizeof(float)});
+      if (!status.ok()) return status;
+    }
+    given += count * int64_t{sizeof(float)};
+    held = std::max(held, given - files.written());
+    return absl::OkStatus();
+  };
+  const absl::Status status =
+      WriteHfWeights(&files, directory, layout, DType::kF32, kHfShardBytes, emit);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_LE(held, kStripBytes + 2 * PlacedWriter::kBlockBytes);
+
+  const auto reader =
+      SafetensorsReader::Open(PosixFileSystem(), JoinPath(directory, kHfWeightsFileName));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  for (const SafetensorsTensor& tensor : (*reader)->header().tensors) {
+    std::vector<float> values(static_cast<size_t>(tensor.elements));
+    ASSERT_TRUE((*reader)->Read(tensor, 0, values.data(), tensor.bytes()).ok());
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < tensor.elements; ++i) {
+      wrong += values[static_cast<size_t>(i)] != TestValue(tensor.name, i);
+    }
+    EXPECT_EQ(wrong, 0) << tensor.name;
+  }
+}
+
+}  // namespace
+}  // namespace megatrain
