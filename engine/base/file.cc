@@ -46,6 +46,12 @@ absl::Status FileError(const char* operation, const std::string& path, int error
   }
 }
 
+absl::StatusOr<std::unique_ptr<BlockFile>> FileSystem::OpenBlockFile(const std::string& path,
+                                                                     int64_t) {
+  return absl::UnimplementedError(
+      absl::StrCat("cannot open ", path, " for several processes to write"));
+}
+
 absl::Status RandomAccessFile::Read(int64_t offset, void* out, int64_t bytes) const {
   MT_ASSIGN_OR_RETURN(const int64_t got, ReadUpTo(offset, out, bytes));
   if (got == bytes) return absl::OkStatus();

@@ -32,6 +32,12 @@ class Posix : public FileSystem {
     return WriteBlocksThrough(path, fd, bytes);
   }
 
+  absl::StatusOr<std::unique_ptr<BlockFile>> OpenBlockFile(const std::string& path,
+                                                           int64_t bytes) override {
+    MT_ASSIGN_OR_RETURN(const int fd, Create(path, /*empty=*/false));
+    return WriteBlocksThrough(path, fd, bytes);
+  }
+
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
       const std::string& path) override {
     return Open(path, /*direct=*/false);
@@ -149,9 +155,10 @@ class Posix : public FileSystem {
   }
 
  private:
-  // Returns the descriptor of a file that was made or emptied.
-  static absl::StatusOr<int> Create(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // Returns the descriptor of a file that was made, or emptied if `empty`.
+  static absl::StatusOr<int> Create(const std::string& path, bool empty = true) {
+    const int fd =
+        ::open(path.c_str(), O_WRONLY | O_CREAT | (empty ? O_TRUNC : 0) | O_CLOEXEC, 0666);
     if (fd < 0) return FileError("create", path, errno);
     return fd;
   }

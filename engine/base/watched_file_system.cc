@@ -104,6 +104,13 @@ absl::StatusOr<std::unique_ptr<BlockFile>> WatchedFileSystem::NewBlockFile(const
   return std::make_unique<WatchedBlockFile>(std::move(file), go_on_);
 }
 
+absl::StatusOr<std::unique_ptr<BlockFile>> WatchedFileSystem::OpenBlockFile(const std::string& path,
+                                                                            int64_t bytes) {
+  MT_RETURN_IF_ERROR(go_on_());
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<BlockFile> file, base_->OpenBlockFile(path, bytes));
+  return std::make_unique<WatchedBlockFile>(std::move(file), go_on_);
+}
+
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> WatchedFileSystem::OpenForReading(
     const std::string& path) {
   MT_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, base_->OpenForReading(path));

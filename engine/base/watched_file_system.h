@@ -32,6 +32,8 @@ class WatchedFileSystem : public FileSystem {
   absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
                                                           int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<BlockFile>> OpenBlockFile(const std::string& path,
+                                                           int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
       const std::string& path) override;
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBlocksForReading(

@@ -10,8 +10,8 @@
 // and once
 //   model-carried.safetensors              for a wrapper: the tensors that are not the text model's
 //   model.safetensors.index.json, config.json, tokenizer files
-//   manifest.json                          the size and XXH3-128 of every file, and the
-//                                          CheckpointState
+//   manifest.json                          the size and XXH3-128 of every file, those of the blocks
+//                                          of tiles' files, and the CheckpointState
 // The weights, the index and config.json make the directory a valid Hugging Face model, unless a
 // tensor lies in several tiles (stacked experts, tables of per-layer inputs): its parts have names
 // of their own (HfPartName, HfColumnsName), and the index is model.parts.index.json, so that other
@@ -19,9 +19,10 @@
 // and
 //   master_bits = ((weight - (remainder < 0)) << 16) | uint16(remainder)   (see split_master.h).
 //
-// The writer fills `step-00000100.tmp` and syncs each file, the manifest after all others. It then
-// reads everything back and verifies it before it renames the directory. So a directory without
-// ".tmp" was whole when it got its name.
+// The writer fills `step-00000100.tmp` and syncs each file. It reads everything back and verifies
+// it, writes the manifest after all others, and renames the directory. So a directory without
+// ".tmp" was whole when it got its name. Nothing on disk depends on the number of processes that
+// wrote it.
 //
 // A job uses these functions in this order:
 //   RemoveLeftovers, FindNewestToLoad, ReadCheckpointState, CheckResumable,

@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/content_hash.h"
 #include "engine/base/status.h"
-#include "engine/checkpoint/concurrent_for.h"
+#include "engine/checkpoint/disk/concurrent_for.h"
+#include "engine/checkpoint/disk/transfer.h"
 #include "engine/checkpoint/tile_files.h"
-#include "engine/checkpoint/transfer.h"
 #include "engine/hf/safetensors.h"
 
 namespace megatrain {
@@ -42,6 +42,11 @@ absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenListed(const std::string& 
   return file;
 }
 
+absl::Status Damaged(const std::string& path, const std::string& what) {
+  return absl::DataLossError(
+      absl::StrCat(path, " is damaged: ", what, " checksum is not the one in the manifest"));
+}
+
 // Reads a file that the manifest lists, checks its hash and copies it to `pieces`.
 absl::Status ReadListed(const std::string& path, const ManifestFile& entry,
                         const std::vector<FilePiece>& pieces, FileSystem* files) {
@@ -50,12 +55,32 @@ absl::Status ReadListed(const std::string& path, const ManifestFile& entry,
   MT_RETURN_IF_ERROR(ReadInBlocks(*file, [&](int64_t offset, const char* block, int64_t bytes) {
     hash.Update(block, bytes);
     CopyToPieces(block, offset, bytes, pieces);
+    return absl::OkStatus();
   }));
-  if (hash.Hex() != entry.xxh3_128) {
-    return absl::DataLossError(
-        absl::StrCat(path, " is damaged: its checksum is not the one in the manifest"));
-  }
-  return absl::OkStatus();
+  return hash.Hex() == entry.xxh3_128 ? absl::OkStatus() : Damaged(path, "its");
+}
+
+// Does the same with the blocks alone that have bytes of `pieces`, and their hashes.
+absl::Status ReadListedBlocks(const std::string& path, const ManifestFile& entry,
+                              const std::vector<FilePiece>& pieces, FileSystem* files) {
+  static_assert(kTransferBlockBytes == kHashBlockBytes);
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, OpenListed(path, entry, files));
+  return ReadInBlocks(
+      *file,
+      [&](int64_t offset, const char* block, int64_t bytes) {
+        const std::string hash = HashBytes({block, static_cast<size_t>(bytes)});
+        if (hash != entry.BlockHash(offset)) {
+          return Damaged(path, absl::StrCat("at byte ", offset, " a block's"));
+        }
+        CopyToPieces(block, offset, bytes, pieces);
+        return absl::OkStatus();
+      },
+      [&](int64_t offset, int64_t bytes) {
+        const auto piece = std::partition_point(
+            pieces.begin(), pieces.end(),
+            [&](const FilePiece& one) { return one.offset + one.bytes <= offset; });
+        return piece != pieces.end() && piece->offset < offset + bytes;
+      });
 }
 
 absl::Status VerifyFile(const std::string& path, const ManifestFile& entry, FileSystem* files) {
@@ -95,11 +120,16 @@ absl::Status ReadPieces(const std::string& path, const ManifestFile& entry,
   for (const TilePiece& piece : pieces) by_name[piece.declaration.name] = &piece;
   MT_RETURN_IF_ERROR(CheckTensors(*reader, by_name));
 
-  std::vector<FilePiece> places;
+  // The header, which said where the tensors are, is verified too.
+  std::vector<FilePiece> places = {{0, nullptr, reader->header().data_offset}};
+  std::vector<PieceRun> runs;
   for (const SafetensorsTensor& tensor : reader->header().tensors) {
-    AppendPlaces(*by_name[tensor.name], tile, reader->header().data_offset + tensor.begin, places);
+    AppendRuns(*by_name[tensor.name], *tile.layout, tile.held,
+               reader->header().data_offset + tensor.begin, runs);
   }
-  return ReadListed(path, entry, places, files);
+  for (const FilePiece& place : PlacesOf(runs, tile)) places.push_back(place);
+  return entry.blocks.empty() ? ReadListed(path, entry, places, files)
+                              : ReadListedBlocks(path, entry, places, files);
 }
 
 absl::Status LoadPieces(const std::string& checkpoint, const Manifest& manifest,

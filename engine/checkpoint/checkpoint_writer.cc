@@ -4,14 +4,18 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_directory.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/manifest.h"
-#include "engine/checkpoint/parallel_writer.h"
 #include "engine/checkpoint/retention.h"
 #include "engine/checkpoint/tile_files.h"
+#include "engine/checkpoint/tile_files_writer.h"
+#include "engine/comm/exchange.h"
 #include "engine/hf/carried_tensors.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/safetensors.h"
@@ -43,27 +47,68 @@ absl::Status CheckFreeSpace(const std::string& directory, int64_t needed, FileSy
       "written before an old one is removed, so there must be room for checkpoint.keep + 1)"));
 }
 
+// How long a rank waits to see what rank 0 has made: some shared file systems tell of a new name
+// seconds late.
+constexpr absl::Duration kSharedWait = absl::Seconds(10);
+
 class Writer : public CheckpointWriter {
  public:
   Writer(const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
-         FileSystem* files)
+         FileSystem* files, Communicator* communicator)
       : files_(files),
+        communicator_(communicator),
         layout_(layout),
         directory_(directory),
         final_path_(JoinPath(directory, StepDirectoryName(state.step))),
         path_(absl::StrCat(final_path_, kUnfinishedSuffix)),
-        entries_(layout.tile_count()),
-        tile_writer_(std::make_unique<ParallelWriter>(files)) {
+        tile_files_(std::make_unique<TileFilesWriter>(path_, layout, state.weight_dtype,
+                                                      communicator, files)) {
     manifest_.tiles = layout.tile_count();
     manifest_.state = state;
   }
 
-  ~Writer() override {
-    tile_writer_ = nullptr;
-    if (phase_ == Phase::kWriting) files_->RemoveTree(path_).IgnoreError();
-  }
+  ~Writer() override { Remove(); }
 
   absl::Status Start(const HfSideFiles& side_files) {
+    MT_RETURN_IF_ERROR(
+        Agree(communicator_, leads() ? StartDirectory(side_files) : absl::OkStatus()));
+    return communicator_ == nullptr ? absl::OkStatus() : CheckIsShared();
+  }
+
+  absl::Status WriteTile(int index, const Tile& tile) override {
+    MT_RETURN_IF_ERROR(status_);
+    status_ = tile_files_->WriteTile(index, tile);
+    // The disk may be full. Other ranks may still write.
+    if (!status_.ok() && communicator_ == nullptr) Remove();
+    return status_;
+  }
+
+  void SetEvaluations(const Evaluations& evaluations) override {
+    manifest_.state.evaluations = evaluations;
+  }
+
+  absl::StatusOr<std::string> Finish(const Retention& retention) override {
+    status_ = FinishAll(retention);
+    MT_RETURN_IF_ERROR(status_);
+    if (leads()) PruneCheckpoints(directory_, manifest_.state, retention, &notes_, files_);
+    return final_path_;
+  }
+
+  const std::vector<std::string>& notes() const override { return notes_; }
+
+ private:
+  enum class Phase { kNothing, kWriting, kRenamed };
+
+  // Returns true for the rank that does what is done once.
+  bool leads() const { return communicator_ == nullptr || communicator_->rank() == 0; }
+
+  void Remove() {
+    tile_files_ = nullptr;
+    if (phase_ == Phase::kWriting) files_->RemoveTree(path_).IgnoreError();
+    phase_ = Phase::kNothing;
+  }
+
+  absl::Status StartDirectory(const HfSideFiles& side_files) {
     MT_RETURN_IF_ERROR(CreateDirectoriesDurably(directory_, files_));
     MT_ASSIGN_OR_RETURN(notes_, RemoveLeftovers(directory_, files_));
     if (files_->FileExists(path_)) {
@@ -87,78 +132,32 @@ class Writer : public CheckpointWriter {
     return absl::OkStatus();
   }
 
-  absl::Status WriteTile(int index, const Tile& tile) override {
-    return Remember(WriteTileFiles(index, tile));
-  }
-
-  void SetEvaluations(const Evaluations& evaluations) override {
-    manifest_.state.evaluations = evaluations;
-  }
-
-  absl::StatusOr<std::string> Finish(const Retention& retention) override {
-    MT_RETURN_IF_ERROR(Remember(FinishDirectory(retention)));
-    PruneCheckpoints(directory_, manifest_.state, retention, &notes_, files_);
-    return final_path_;
-  }
-
-  const std::vector<std::string>& notes() const override { return notes_; }
-
- private:
-  enum class Phase { kNothing, kWriting, kRenamed };
-  struct TileEntry {
-    bool written = false;
-    ManifestFile weights, optimizer;
-    int64_t weight_bytes = 0;  // of tensors
-  };
-
-  // The first error, for good.
-  absl::Status Remember(absl::Status status) {
-    if (status_.ok()) status_ = std::move(status);
-    return status_;
-  }
-
-  absl::Status WriteTileFiles(int index, const Tile& tile) {
-    MT_RETURN_IF_ERROR(status_);
-    if (index < 0 || index >= layout_.tile_count() || entries_[index].written) {
-      return absl::InternalError(absl::StrCat(
-          "tile ", index, " is written twice or is not one of the model's ", layout_.tile_count()));
+  // Checks that all ranks see the file of a random name that rank 0 makes.
+  absl::Status CheckIsShared() {
+    std::string name;
+    absl::Status own;
+    if (leads()) {
+      name = absl::StrCat("shared-", NewRunName());
+      own = WriteFileSynced(files_, JoinPath(path_, name), "");
     }
-    const int tiles = layout_.tile_count();
-    TileEntry& entry = entries_[index];
-    std::vector<ParallelWriter::NewFile> new_files;
-    std::vector<std::string> headers(2);
-    MT_ASSIGN_OR_RETURN(entry.weights, Lay(WeightsFileName(index, tiles),
-                                           WeightsPieces(*tile.layout, tile.weight_dtype), tile,
-                                           headers[0], new_files));
-    MT_ASSIGN_OR_RETURN(entry.optimizer, Lay(OptimizerFileName(index, tiles),
-                                             OptimizerPieces(*tile.layout, tile.weight_dtype), tile,
-                                             headers[1], new_files));
-    entry.weight_bytes = entry.weights.bytes - static_cast<int64_t>(headers[0].size());
-    MT_ASSIGN_OR_RETURN(const std::vector<std::string> hashes,
-                        tile_writer_->Write(std::move(new_files)));
-    entry.weights.xxh3_128 = hashes[0];
-    entry.optimizer.xxh3_128 = hashes[1];
-    entry.written = true;
-    return absl::OkStatus();
-  }
-
-  // Lays out a file of tensors and adds it to `new_files`, which points to *header and to the tile.
-  // Returns its entry without the hash.
-  absl::StatusOr<ManifestFile> Lay(const std::string& name, const std::vector<TilePiece>& pieces,
-                                   const Tile& tile, std::string& header,
-                                   std::vector<ParallelWriter::NewFile>& new_files) {
-    ParallelWriter::NewFile file = {JoinPath(path_, name), {}};
-    int64_t data_bytes = 0;
-    MT_ASSIGN_OR_RETURN(header,
-                        MakeSafetensorsHeader(Declarations(pieces), file.path, &data_bytes));
-    int64_t offset = static_cast<int64_t>(header.size());
-    file.pieces.push_back({0, header.data(), offset});
-    for (const TilePiece& piece : pieces) {
-      AppendPlaces(piece, tile, offset, file.pieces);
-      offset += piece.tensor->elements * piece.element_bytes;
+    MT_RETURN_IF_ERROR(ExchangeBytes(communicator_, name, [&](int rank, absl::string_view bytes) {
+      if (rank == 0) name = std::string(bytes);
+    }));
+    const std::string token = JoinPath(path_, name);
+    const absl::Time deadline = absl::Now() + kSharedWait;
+    while (own.ok() && !files_->FileExists(token)) {
+      if (absl::Now() < deadline) {
+        absl::SleepFor(absl::Milliseconds(50));
+        continue;
+      }
+      own = absl::FailedPreconditionError(
+          absl::StrCat("checkpoint.directory: ", directory_, " is not shared: ", token,
+                       ", which rank 0 made, is not there. All processes of a job write into one "
+                       "directory: name "
+                       "one on a file system that is mounted at the same path on all nodes"));
     }
-    new_files.push_back(std::move(file));
-    return ManifestFile{name, offset, ""};
+    MT_RETURN_IF_ERROR(Agree(communicator_, own));
+    return Agree(communicator_, leads() ? files_->RemoveFile(token) : absl::OkStatus());
   }
 
   absl::Status AddFileOnDisk(const std::string& name) {
@@ -182,11 +181,11 @@ class Writer : public CheckpointWriter {
     int64_t tensor_bytes = 0;
     bool parts = false;
     for (int tile = 0; tile < layout_.tile_count(); ++tile) {
-      tensor_bytes += entries_[tile].weight_bytes;
       for (const TilePiece& piece :
            WeightsPieces(layout_.tiles[tile], manifest_.state.weight_dtype)) {
         const std::string& name = piece.declaration.name;
-        weight_map[name] = entries_[tile].weights.name;
+        tensor_bytes += piece.tensor->elements * piece.element_bytes;
+        weight_map[name] = WeightsFileName(tile, layout_.tile_count());
         parts |= HfWholeName(name) != name;
       }
     }
@@ -199,29 +198,29 @@ class Writer : public CheckpointWriter {
     return absl::OkStatus();
   }
 
-  absl::Status FinishDirectory(const Retention& retention) {
-    MT_RETURN_IF_ERROR(status_);
-    for (int tile = 0; tile < layout_.tile_count(); ++tile) {
-      if (!entries_[tile].written) {
-        return absl::InternalError(absl::StrCat("tile ", tile, " was not written"));
-      }
-      manifest_.files.push_back(entries_[tile].weights);
-      manifest_.files.push_back(entries_[tile].optimizer);
-    }
-    MT_RETURN_IF_ERROR(tile_writer_->Finish());
-    if (!tile_writer_->direct()) {
+  // Does the part of all ranks, and then of the one that leads, and returns the same on all.
+  absl::Status FinishAll(const Retention& retention) {
+    if (tile_files_ == nullptr) return status_;
+    MT_ASSIGN_OR_RETURN(const std::vector<ManifestFile> files, tile_files_->Finish(status_));
+    return Agree(communicator_, leads() ? FinishDirectory(files, retention) : absl::OkStatus());
+  }
+
+  absl::Status FinishDirectory(const std::vector<ManifestFile>& tile_files,
+                               const Retention& retention) {
+    if (!tile_files_->direct()) {
       notes_.push_back(absl::StrCat("the file system of ", directory_,
                                     " has no direct I/O: the checkpoint was written through the "
                                     "page cache"));
     }
+    manifest_.files.insert(manifest_.files.end(), tile_files.begin(), tile_files.end());
     MT_RETURN_IF_ERROR(WriteCarried());
     MT_RETURN_IF_ERROR(WriteIndex());
     MT_RETURN_IF_ERROR(
         WriteFileSynced(files_, JoinPath(path_, kManifestFile), SerializeManifest(manifest_)));
     MT_RETURN_IF_ERROR(files_->SyncDirectory(path_));
-    // Before it gets its name, so that a directory with that name was once good. What was synced
-    // has left the page cache: this reads the disk.
-    MT_RETURN_IF_ERROR(VerifyCheckpoint(path_, files_));
+    // Before it gets its name, so that a directory with that name was once good. The tiles' files
+    // were read back before.
+    MT_RETURN_IF_ERROR(VerifyBeforeLoading(path_, files_));
     return TakeName(retention);
   }
 
@@ -274,15 +273,15 @@ class Writer : public CheckpointWriter {
   }
 
   FileSystem* const files_;
+  Communicator* const communicator_;
   const ModelLayout& layout_;
   const std::string directory_;
   const std::string final_path_;
   const std::string path_;  // .tmp
   Phase phase_ = Phase::kNothing;
   Manifest manifest_;
-  std::vector<TileEntry> entries_;
   CarriedTensors carried_;  // written by Finish
-  std::unique_ptr<ParallelWriter> tile_writer_;
+  std::unique_ptr<TileFilesWriter> tile_files_;
   std::vector<std::string> notes_;
   absl::Status status_;
 };
@@ -291,8 +290,8 @@ class Writer : public CheckpointWriter {
 
 absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(
     const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
-    const HfSideFiles& side_files, FileSystem* files) {
-  auto writer = std::make_unique<Writer>(directory, layout, state, files);
+    const HfSideFiles& side_files, FileSystem* files, Communicator* communicator) {
+  auto writer = std::make_unique<Writer>(directory, layout, state, files, communicator);
   MT_RETURN_IF_ERROR(writer->Start(side_files));
   return writer;
 }
@@ -306,9 +305,13 @@ int64_t CheckpointWriter::EstimateBytes(const ModelLayout& layout, DType weight_
   for (const TileLayout& tile_layout : layout.tiles) {
     const std::vector<SafetensorsDeclaration> weights =
         Declarations(WeightsPieces(tile_layout, weight_dtype));
-    bytes += SafetensorsFileBytes(weights);
-    bytes += SafetensorsFileBytes(Declarations(OptimizerPieces(tile_layout, weight_dtype)));
-    bytes += 2 * 160;  // two files in the manifest
+    for (const int64_t file_bytes :
+         {SafetensorsFileBytes(weights),
+          SafetensorsFileBytes(Declarations(OptimizerPieces(tile_layout, weight_dtype)))}) {
+      // In the manifest: a line, and a hash for each block.
+      const int64_t blocks = 1 + file_bytes / kHashBlockBytes;
+      bytes += file_bytes + 200 + blocks * static_cast<int64_t>(kHashDigits);
+    }
     // Its line in the index: name, file name (32 bytes), quotes and indentation.
     for (const SafetensorsDeclaration& tensor : weights) {
       bytes += static_cast<int64_t>(tensor.name.size()) + 45;

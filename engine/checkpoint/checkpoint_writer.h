@@ -1,4 +1,11 @@
 // Writes a checkpoint tile by tile while training goes on.
+//
+// Several processes, each of which holds a part of every tile, write one checkpoint together into a
+// directory that they share. The files are those that one process would write, byte for byte. All
+// processes make the same calls, Finish also after an error, and get the same error from Begin and
+// Finish, so that the job goes on or ends as a whole. One process at a time writes a page of a file
+// (shared_pages.h). What one of them leaves when it dies is never taken for a checkpoint, because
+// rank 0 gives it its name once all bytes of all ranks are verified.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_WRITER_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_WRITER_H_
 
@@ -12,6 +19,7 @@
 #include "engine/base/file.h"
 #include "engine/checkpoint/checkpoint_state.h"
 #include "engine/checkpoint/retention.h"
+#include "engine/comm/communicator.h"
 #include "engine/hf/hf_format.h"
 #include "engine/model/model_layout.h"
 #include "engine/model/tile.h"
@@ -22,24 +30,29 @@ namespace megatrain {
 // The training thread calls Begin, the `io` lane WriteTile.
 //
 // After an error all later calls return the same error. Older checkpoints are then untouched,
-// unless the new one already has its name. Destroying an unfinished writer removes its `.tmp`
-// directory.
+// unless the new one already has its name. The `.tmp` directory is removed when an unfinished
+// writer is destroyed, with several processes that of rank 0; one process removes it as soon as
+// WriteTile fails.
 class CheckpointWriter {
  public:
   // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The
   // tokenizer files and chat templates of `side_files`, and its config.json with torch_dtype
   // rewritten, are copied into it during the call. What a wrapper carries is copied from its
-  // directory by Finish. `layout` and `files` must outlive the writer.
+  // directory by Finish. `communicator` is null for one process; that of several is for their saves
+  // alone, and its deadline is longer than a save takes, since processes wait for each other's
+  // disks. `layout`, `files` and `communicator` must outlive the writer.
   //
   // Returns ResourceExhausted, with the number of bytes needed, if the disk has no room. Returns
   // FailedPrecondition if a foreign file or directory has the checkpoint's name or is in the
-  // directory that it would replace.
+  // directory that it would replace, or if the processes do not share `directory`.
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Begin(
       const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
-      const HfSideFiles& side_files, FileSystem* files = PosixFileSystem());
+      const HfSideFiles& side_files, FileSystem* files = PosixFileSystem(),
+      Communicator* communicator = nullptr);
   virtual ~CheckpointWriter() = default;
 
-  // Writes the two files of tile `index` (from 0). Each tile must be written once, in any order.
+  // Writes what `tile` holds to the two files of tile `index` (from 0). Each tile must be written
+  // once, in any order, and by each process, also if it holds nothing. Waits for no other process.
   // `tile` must not change during the call and is not needed afterwards, when at most
   // kTransferBytes (transfer.h) of it are still to be written. An error of that is returned by a
   // later call.
@@ -49,9 +62,9 @@ class CheckpointWriter {
   // made after Begin. REQUIRES: Finish was not called.
   virtual void SetEvaluations(const Evaluations& evaluations) = 0;
 
-  // Writes the index and the manifest, reads the whole checkpoint back from the disk, verifies it
-  // and gives it its name. Then removes older checkpoints of the same run as `retention` says.
-  // Returns the path of the checkpoint.
+  // Waits until the tiles are on stable storage, reads all files back from the disk, verifies them,
+  // writes the index and the manifest, and gives the checkpoint its name. Then removes older
+  // checkpoints of the same run as `retention` says. Returns the path of the checkpoint.
   //
   // A checkpoint of the same step and those of `retention.discard` are replaced together: after a
   // crash either all of them are there or the new one is.

@@ -19,7 +19,6 @@ using Json = nlohmann::ordered_json;
 constexpr char kFormat[] = "megatrain checkpoint";
 constexpr char kSealBegin[] = ",\n  \"xxh3_128\": \"";
 constexpr char kSealEnd[] = "\"\n}\n";
-constexpr size_t kHashDigits = 32;
 
 absl::Status Bad(const std::string& what) {
   return absl::DataLossError(absl::StrCat(kManifestFile, ": ", what));
@@ -178,6 +177,14 @@ absl::Status ReadFiles(const Json& json, Manifest& manifest) {
     }
     MT_ASSIGN_OR_RETURN(file.bytes, GetInteger(entry, "bytes", 0));
     MT_ASSIGN_OR_RETURN(file.xxh3_128, GetString(entry, "xxh3_128"));
+    if (entry.contains("blocks_xxh3_128")) {
+      MT_ASSIGN_OR_RETURN(file.blocks, GetString(entry, "blocks_xxh3_128"));
+      const int64_t blocks = file.bytes / kHashBlockBytes + (file.bytes % kHashBlockBytes > 0);
+      if (std::ssize(file.blocks) != blocks * static_cast<int64_t>(kHashDigits)) {
+        return Bad(absl::StrCat("file \"", file.name, "\" has ", file.blocks.size(),
+                                " digits of \"blocks_xxh3_128\" for ", blocks, " blocks"));
+      }
+    }
     manifest.files.push_back(std::move(file));
   }
   for (int tile = 0; tile < manifest.tiles; ++tile) {
@@ -221,8 +228,9 @@ std::string SerializeManifest(const Manifest& manifest) {
   json["state"] = StateToJson(manifest.state);
   json["files"] = Json::array();
   for (const ManifestFile& file : manifest.files) {
-    json["files"].push_back(
-        {{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.xxh3_128}});
+    Json& entry = json["files"].emplace_back(
+        Json{{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.xxh3_128}});
+    if (!file.blocks.empty()) entry["blocks_xxh3_128"] = file.blocks;
   }
   // Values come from job files, whose bytes need not be UTF-8: replaced rather than refused here.
   std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);

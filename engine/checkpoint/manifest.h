@@ -6,9 +6,14 @@
 //   {
 //     "format": "megatrain checkpoint", "version": 1, "tiles": N,
 //     "state": {...},
-//     "files": [{"name": "...", "bytes": N, "xxh3_128": "<32 hex digits>"}, ...],
+//     "files": [{"name": "...", "bytes": N, "xxh3_128": "<32 hex digits>",
+//                "blocks_xxh3_128": "<32 hex digits for each block>"}, ...],
 //     "xxh3_128": "<32 hex digits>"
 //   }
+//
+// The files of tiles have a hash for each block too, so that a process that holds a part of a tile
+// reads the blocks of this part alone and yet trusts nothing that it has not verified itself.
+// Versions before wrote none: their files are verified, and read, whole.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_MANIFEST_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_MANIFEST_H_
 
@@ -25,9 +30,12 @@ namespace megatrain {
 
 inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr int kManifestVersion = 1;
-// A manifest takes 200 bytes for each file and two files for each layer: 0.4 MB for a thousand
-// layers.
-inline constexpr int64_t kManifestBytesMax = int64_t{64} << 20;
+inline constexpr size_t kHashDigits = 32;
+// The blocks of "blocks_xxh3_128"; the last one of a file may be smaller.
+inline constexpr int64_t kHashBlockBytes = int64_t{4} << 20;
+// A manifest takes 32 bytes for each block, which are 8 MB for a checkpoint of a terabyte, and 200
+// bytes for each file.
+inline constexpr int64_t kManifestBytesMax = int64_t{128} << 20;
 
 // Return the file names of tile `index` (from 0) of `tiles`: "model-00001-of-00003.safetensors" and
 // "optimizer-00001-of-00003.safetensors".
@@ -38,7 +46,14 @@ struct ManifestFile {
   // In the checkpoint's directory, or in its kHfTemplatesDirectory (hf_format.h). No other '/'.
   std::string name;
   int64_t bytes = 0;
-  std::string xxh3_128;  // 32 hex digits
+  std::string xxh3_128;     // 32 hex digits
+  std::string blocks = "";  // 32 hex digits for each block; empty if the blocks have no hashes
+
+  // Returns the hash of the block at `offset`. REQUIRES: there are hashes of blocks.
+  std::string_view BlockHash(int64_t offset) const {
+    return std::string_view(blocks).substr(
+        static_cast<size_t>(offset / kHashBlockBytes) * kHashDigits, kHashDigits);
+  }
 };
 
 struct Manifest {

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/checkpoint/manifest.h"
 #include "engine/hf/hf_format.h"
 
 namespace megatrain {
@@ -76,25 +78,58 @@ std::vector<TilePiece> OptimizerPieces(const TileLayout& layout, DType weight_dt
   return pieces;
 }
 
-void AppendPlaces(const TilePiece& piece, const Tile& tile, int64_t offset,
-                  std::vector<FilePiece>& places) {
-  if (SectionAt(tile, piece.section, tile.held.begin) == nullptr) return;
-  const Tile place = PlaceOf(tile, *piece.tensor);
+std::vector<SafetensorsDeclaration> Declarations(const std::vector<TilePiece>& pieces) {
+  std::vector<SafetensorsDeclaration> declarations;
+  for (const TilePiece& piece : pieces) declarations.push_back(piece.declaration);
+  return declarations;
+}
+
+void AppendRuns(const TilePiece& piece, const TileLayout& layout, ElementRange held, int64_t offset,
+                std::vector<PieceRun>& runs) {
+  const ElementRange there = HeldOf(layout, held, *piece.tensor);
   for (const TensorRun& run : piece.runs) {
-    const ElementRange part = Intersection({run.place, run.place + run.elements}, place.held);
+    const ElementRange part = Intersection({run.place, run.place + run.elements}, there);
     if (part.elements() > 0) {
-      places.push_back({offset + (part.begin - run.place) * piece.element_bytes,
-                        static_cast<char*>(SectionAt(place, piece.section, part.begin)),
-                        part.elements() * piece.element_bytes});
+      runs.push_back({&piece, part, offset + (part.begin - run.place) * piece.element_bytes});
     }
     offset += run.elements * piece.element_bytes;
   }
 }
 
-std::vector<SafetensorsDeclaration> Declarations(const std::vector<TilePiece>& pieces) {
-  std::vector<SafetensorsDeclaration> declarations;
-  for (const TilePiece& piece : pieces) declarations.push_back(piece.declaration);
-  return declarations;
+absl::StatusOr<TileFile> LayTileFile(const ModelLayout& layout, int index, bool weights,
+                                     DType weight_dtype) {
+  const TileLayout& tile = layout.tiles[index];
+  TileFile file;
+  file.name = weights ? WeightsFileName(index, layout.tile_count())
+                      : OptimizerFileName(index, layout.tile_count());
+  file.pieces = weights ? WeightsPieces(tile, weight_dtype) : OptimizerPieces(tile, weight_dtype);
+  MT_ASSIGN_OR_RETURN(file.header,
+                      MakeSafetensorsHeader(Declarations(file.pieces), file.name, &file.bytes));
+  file.bytes += file.header_bytes();
+  return file;
+}
+
+std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, ElementRange held,
+                             bool stateless) {
+  std::vector<PieceRun> runs;
+  int64_t offset = file.header_bytes();
+  for (const TilePiece& piece : file.pieces) {
+    const bool has_state = piece.tensor->offset < layout.state_elements();
+    if (has_state || stateless) AppendRuns(piece, layout, held, offset, runs);
+    offset += piece.tensor->elements * piece.element_bytes;
+  }
+  return runs;
+}
+
+std::vector<FilePiece> PlacesOf(const std::vector<PieceRun>& runs, const Tile& tile) {
+  std::vector<FilePiece> places;
+  for (const PieceRun& run : runs) {
+    if (SectionAt(tile, run.piece->section, tile.held.begin) == nullptr) continue;
+    const Tile place = PlaceOf(tile, *run.piece->tensor);
+    void* const data = SectionAt(place, run.piece->section, run.elements.begin);
+    places.push_back({run.offset, static_cast<char*>(data), run.bytes()});
+  }
+  return places;
 }
 
 }  // namespace megatrain

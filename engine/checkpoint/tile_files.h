@@ -12,9 +12,11 @@
 #define MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
-#include "engine/checkpoint/transfer.h"
+#include "absl/status/statusor.h"
+#include "engine/checkpoint/disk/transfer.h"
 #include "engine/hf/safetensors.h"
 #include "engine/model/tile.h"
 
@@ -36,13 +38,40 @@ struct TilePiece {
 std::vector<TilePiece> WeightsPieces(const TileLayout& layout, DType weight_dtype);
 std::vector<TilePiece> OptimizerPieces(const TileLayout& layout, DType weight_dtype);
 
-// Appends the places of those bytes of `piece` that `tile` has memory for. The piece begins at
-// `offset` of the file.
-void AppendPlaces(const TilePiece& piece, const Tile& tile, int64_t offset,
-                  std::vector<FilePiece>& places);
-
 // Returns the declarations of `pieces`, in the same order.
 std::vector<SafetensorsDeclaration> Declarations(const std::vector<TilePiece>& pieces);
+
+// Elements of a piece that lie together in its file.
+struct PieceRun {
+  const TilePiece* piece = nullptr;
+  ElementRange elements;  // counted from the tensor's first
+  int64_t offset = 0;     // in the file
+
+  int64_t bytes() const { return elements.elements() * piece->element_bytes; }
+};
+// Appends what a tile with the elements `held` has of `piece`, which begins at `offset` of the
+// file.
+void AppendRuns(const TilePiece& piece, const TileLayout& layout, ElementRange held, int64_t offset,
+                std::vector<PieceRun>& runs);
+
+// A file of a tile.
+struct TileFile {
+  std::string name;
+  std::string header;  // of safetensors, with its length
+  std::vector<TilePiece> pieces;
+  int64_t bytes = 0;  // header and pieces
+
+  int64_t header_bytes() const { return static_cast<int64_t>(header.size()); }
+};
+// Returns the layout of the file of weights of tile `index`, or else that of its optimizer.
+absl::StatusOr<TileFile> LayTileFile(const ModelLayout& layout, int index, bool weights,
+                                     DType weight_dtype);
+// Returns what a tile with the elements `held` has of the file, in the order of the file; of
+// tensors without state nothing unless `stateless`.
+std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, ElementRange held,
+                             bool stateless);
+// Returns the places of those runs that `tile` has memory for. REQUIRES: it holds them all.
+std::vector<FilePiece> PlacesOf(const std::vector<PieceRun>& runs, const Tile& tile);
 
 }  // namespace megatrain
 

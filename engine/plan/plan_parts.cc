@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/transfer.h"
 #include "engine/generation/generation_batch.h"
 #include "engine/model/head/language_head.h"
 #include "engine/model/tile.h"

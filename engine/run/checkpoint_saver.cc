@@ -9,7 +9,9 @@
 #include "absl/time/time.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_writer.h"
+#include "engine/comm/exchange.h"
 #include "engine/hf/hf_export.h"
+#include "engine/inspect/export_checkpoint.h"
 
 namespace megatrain {
 
@@ -23,17 +25,13 @@ struct CheckpointSaver::Save {
     if (!status.ok()) return;
     taken.insert(index);
     status = writer->WriteTile(index, tile);
-    if (!status.ok()) Close();  // removes what was written: the disk may be full
   }
+  // Also after an error: other processes may wait for this one.
   void Finish() {
-    if (!status.ok()) return;
     writer->SetEvaluations(evaluations);
     absl::StatusOr<std::string> finished = writer->Finish(retention);
     status = finished.status();
     if (finished.ok()) directory = *std::move(finished);
-    Close();
-  }
-  void Close() {
     notes = writer->notes();
     writer = nullptr;
   }
@@ -52,11 +50,13 @@ struct CheckpointSaver::Save {
 };
 
 CheckpointSaver::CheckpointSaver(RunContext& run, const PreparedRun& prepared,
-                                 const RunProgress& progress, Trainer& trainer)
+                                 const RunProgress& progress, Trainer& trainer,
+                                 Communicator* communicator)
     : run_(run),
       prepared_(prepared),
       progress_(progress),
       trainer_(trainer),
+      communicator_(communicator),
       retention_(prepared.start.retention),
       saved_{prepared.start.step, prepared.start.checkpoint.value_or("")} {}
 
@@ -94,7 +94,7 @@ absl::Status CheckpointSaver::Start(int64_t step) {
       std::unique_ptr<CheckpointWriter> writer,
       CheckpointWriter::Begin(run_.spec().checkpoint.directory, prepared_.layout,
                               prepared_.StateAt(run_.spec(), step, progress_.submitted_tokens),
-                              SideFiles(), run_.files()));
+                              SideFiles(), run_.files(), communicator_));
   save_ = std::make_shared<Save>(step, retention_, std::move(writer));
   trainer_.BeginSave({[save = save_](int tile, const Tile& view) { save->TakeTile(tile, view); },
                       [save = save_] { save->Finish(); }});
@@ -161,7 +161,7 @@ absl::Status CheckpointSaver::SaveTiles() {
       std::unique_ptr<CheckpointWriter> writer,
       CheckpointWriter::Begin(run_.spec().checkpoint.directory, prepared_.layout,
                               prepared_.StateAt(run_.spec(), step, progress_.total_tokens),
-                              SideFiles(), run_.files()));
+                              SideFiles(), run_.files(), communicator_));
   Save save(step, retention_, std::move(writer));
   save.evaluations = progress_.evaluations;
   if (IsBest(step)) save.retention.best = step;
@@ -275,6 +275,14 @@ HfSideFiles CheckpointSaver::SideFiles() const {
 absl::Status CheckpointSaver::Export() {
   const std::string& directory = run_.spec().output.directory;
   run_.Report(TrainingPhase::kSaving, "writing the output");
+  if (communicator_ != nullptr) {
+    const absl::Status own = communicator_->rank() == 0
+                                 ? ExportCheckpoint(saved_.directory, directory, run_.files())
+                                 : absl::OkStatus();
+    MT_RETURN_IF_ERROR(Agree(communicator_, own));
+    run_.Say(absl::StrCat("wrote ", directory));
+    return absl::OkStatus();
+  }
   MT_RETURN_IF_ERROR(ExportHfDirectory(
       SideFiles(), prepared_.layout, prepared_.plan.dimensions.dtype,
       [this](int tile) -> absl::StatusOr<Tile> { return trainer_.tiles()[tile]; }, directory,

@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "engine/checkpoint/retention.h"
+#include "engine/comm/communicator.h"
 #include "engine/hf/hf_format.h"
 #include "engine/run/prepare_run.h"
 #include "engine/run/run_context.h"
@@ -31,9 +32,10 @@ namespace megatrain {
 
 class CheckpointSaver {
  public:
-  // All arguments must outlive this. The trainer may hold a save in flight after this is destroyed.
+  // `communicator` is that of CheckpointWriter::Begin. All arguments must outlive this. The trainer
+  // may hold a save in flight after this is destroyed.
   CheckpointSaver(RunContext& run, const PreparedRun& prepared, const RunProgress& progress,
-                  Trainer& trainer);
+                  Trainer& trainer, Communicator* communicator = nullptr);
 
   // Returns true if the job has a checkpoint after `step`.
   bool Due(int64_t step) const;
@@ -77,8 +79,9 @@ class CheckpointSaver {
   // Reports where the checkpoint of the lowest evaluation loss is, if the job keeps it and it is
   // not the last one.
   void TellBest() const;
-  // Writes the model to output.directory. Returns the errors of ExportHfDirectory. REQUIRES: no
-  // step is in flight.
+  // Writes the model to output.directory. Of several processes the first one does it, from the
+  // newest checkpoint, which has all parts of the tiles. Returns the errors of ExportHfDirectory and
+  // ExportCheckpoint. REQUIRES: no step is in flight, and SaveNow has succeeded.
   absl::Status Export();
 
   // Returns a pause because of `status`, with the bytes that a checkpoint takes.
@@ -112,6 +115,7 @@ class CheckpointSaver {
   const PreparedRun& prepared_;
   const RunProgress& progress_;
   Trainer& trainer_;
+  Communicator* const communicator_;
   Retention retention_;
   std::shared_ptr<Save> save_;  // in flight
   CheckpointSaved saved_;       // the newest checkpoint

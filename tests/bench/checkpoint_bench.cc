@@ -28,8 +28,8 @@
 #include "engine/base/status.h"
 #include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/concurrent_for.h"
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/concurrent_for.h"
+#include "engine/checkpoint/disk/transfer.h"
 #include "engine/model/model_layout.h"
 
 namespace megatrain {

@@ -244,7 +244,7 @@ void FaultInjectionFileSystem::WriteFile(const std::string& path, const std::str
 }
 
 absl::StatusOr<std::shared_ptr<FaultInjectionFileSystem::Inode>> FaultInjectionFileSystem::Create(
-    const std::string& path) {
+    const std::string& path, bool keep) {
   MT_RETURN_IF_ERROR(Operation("create", path));
   std::string name;
   const std::shared_ptr<Inode> parent = FindParent(path, &name);
@@ -252,7 +252,7 @@ absl::StatusOr<std::shared_ptr<FaultInjectionFileSystem::Inode>> FaultInjectionF
   std::shared_ptr<Inode>& inode = parent->entries[name];
   if (inode == nullptr) inode = std::make_shared<Inode>();
   if (inode->is_directory) return FileError("create", path, EISDIR);
-  inode->content.clear();
+  if (!keep) inode->content.clear();
   return inode;
 }
 
@@ -269,6 +269,15 @@ absl::StatusOr<std::unique_ptr<BlockFile>> FaultInjectionFileSystem::NewBlockFil
   MT_ASSIGN_OR_RETURN(std::shared_ptr<Inode> inode, Create(path));
   MT_RETURN_IF_ERROR(CheckRoom(path, bytes));
   inode->content.assign(static_cast<size_t>(bytes), '\0');
+  return std::make_unique<MemoryBlockFile>(MemoryFile(this, path, std::move(inode)));
+}
+
+absl::StatusOr<std::unique_ptr<BlockFile>> FaultInjectionFileSystem::OpenBlockFile(
+    const std::string& path, int64_t bytes) {
+  const Lock lock(mutex_);
+  MT_ASSIGN_OR_RETURN(std::shared_ptr<Inode> inode, Create(path, /*keep=*/true));
+  MT_RETURN_IF_ERROR(CheckRoom(path, bytes - static_cast<int64_t>(inode->content.size())));
+  inode->content.resize(static_cast<size_t>(bytes));
   return std::make_unique<MemoryBlockFile>(MemoryFile(this, path, std::move(inode)));
 }
 

@@ -57,6 +57,8 @@ class FaultInjectionFileSystem : public FileSystem {
   absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
                                                           int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<BlockFile>> OpenBlockFile(const std::string& path,
+                                                           int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
       const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
@@ -88,8 +90,8 @@ class FaultInjectionFileSystem : public FileSystem {
   std::shared_ptr<Inode> Find(const std::string& path);
   // The directory that holds the last name of `path`, or null; the name in *name.
   std::shared_ptr<Inode> FindParent(const std::string& path, std::string* name);
-  // Creates the file, or empties an existing one.
-  absl::StatusOr<std::shared_ptr<Inode>> Create(const std::string& path);
+  // Creates the file, or empties an existing one unless it is to be kept.
+  absl::StatusOr<std::shared_ptr<Inode>> Create(const std::string& path, bool keep = false);
   // Fails unless `bytes` more bytes fit on the disk.
   absl::Status CheckRoom(const std::string& path, int64_t bytes) const;
   absl::Status Append(Inode& inode, const std::string& path, const char* data, int64_t bytes);

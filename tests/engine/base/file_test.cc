@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -160,6 +161,26 @@ TEST(FileTest, BlocksInAnyOrderMakeAFileWithAnyEnd) {
       EXPECT_TRUE(std::string(read, static_cast<size_t>(*got)) == whole->substr(kDirectAlignment));
     }
   }
+}
+
+TEST(FileTest, SeveralWriteBlocksOfOneFile) {
+  FileSystem* const files = PosixFileSystem();
+  const std::string path = TestPath("shared_blocks");
+  EXPECT_TRUE(files->RemoveTree(path).ok());
+  const int64_t bytes = 2 * kDirectAlignment + 5;
+  char* data = nullptr;
+  const std::vector<char> memory = Pages(3, &data, 0);
+  for (int64_t i = 0; i < bytes; ++i) data[i] = static_cast<char>(i * i >> 4);
+  for (const int64_t block : {2, 0, 1}) {
+    auto file = files->OpenBlockFile(path, bytes);
+    ASSERT_TRUE(file.ok()) << file.status();
+    const int64_t offset = block * kDirectAlignment;
+    const int64_t length = std::min<int64_t>(bytes - offset, kDirectAlignment);
+    ASSERT_TRUE((*file)->Write(offset, data + offset, length).ok());
+    ASSERT_TRUE((*file)->Sync().ok());
+    ASSERT_TRUE((*file)->Close().ok());
+  }
+  EXPECT_EQ(*ReadWholeFile(files, path, bytes), std::string(data, static_cast<size_t>(bytes)));
 }
 
 TEST(FileTest, AtomicWriteReplacesAndLeavesNothingBehind) {

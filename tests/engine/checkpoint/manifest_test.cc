@@ -26,10 +26,13 @@ Manifest MakeManifest() {
   manifest.state.allowed_changes = {{40, "optimizer.learning_rate", "0.0003", "1e-05"}};
   manifest.state.spec["data.train[0].path"] = "a \"quoted\" näme\n";
   for (int tile = 0; tile < 2; ++tile) {
-    manifest.files.push_back({WeightsFileName(tile, 2), 1000 + tile, std::string(32, 'a')});
-    manifest.files.push_back({OptimizerFileName(tile, 2), int64_t{1} << 40, std::string(32, 'b')});
+    // Blocks of 4 MiB; those of the other file have no hashes.
+    manifest.files.push_back({WeightsFileName(tile, 2), (4 << 20) + 1 + tile, std::string(32, 'a'),
+                              std::string(32, 'e') + std::string(32, 'f')});
+    manifest.files.push_back(
+        {OptimizerFileName(tile, 2), int64_t{1} << 40, std::string(32, 'b'), ""});
   }
-  manifest.files.push_back({kHfIndexFileName, 10, std::string(32, 'c')});
+  manifest.files.push_back({kHfIndexFileName, 10, std::string(32, 'c'), ""});
   return manifest;
 }
 
@@ -71,6 +74,9 @@ TEST(ManifestTest, RoundTrip) {
   EXPECT_EQ(after->state.model_fingerprint, before.state.model_fingerprint);
   EXPECT_EQ(after->state.carried_digest, std::string(32, 'd'));
   ASSERT_EQ(after->files.size(), before.files.size());
+  EXPECT_EQ(after->files[0].blocks, before.files[0].blocks);
+  EXPECT_EQ(after->files[0].BlockHash(kHashBlockBytes), std::string(32, 'f'));
+  EXPECT_EQ(after->files[1].blocks, "");
   EXPECT_EQ(after->files[1].bytes, int64_t{1} << 40);
   EXPECT_EQ(after->Find(kHfIndexFileName)->xxh3_128, std::string(32, 'c'));
   EXPECT_EQ(after->Find("absent"), nullptr);
@@ -144,6 +150,8 @@ TEST(ManifestTest, ForgedContentIsRefused) {
   ExpectForgeryRefused("\"bytes\": 10,", "\"bytes\": -1,", "less than 0");
   ExpectForgeryRefused("\"bytes\": 10,", "\"bytes\": 1e3,", "not an integer");
   ExpectForgeryRefused("\"bytes\": 10,", "\"bytes\": 18446744073709551615,", "out of range");
+  ExpectForgeryRefused("\"bytes\": 4194305,", "\"bytes\": 8388609,", "for 3 blocks");
+  ExpectForgeryRefused("\"bytes\": 4194305,", "\"bytes\": 9223372036854775807,", "blocks");
   ExpectForgeryRefused("\"step\": 100", "\"step\": null", "not an integer");
   ExpectForgeryRefused("\"BF16\"", "\"F16\"", "neither BF16 nor F32");
   ExpectForgeryRefused("\"state\": {", "\"state\": 3, \"other\": {", "wrong type");

@@ -1,6 +1,6 @@
 // Runs a loop whose calls wait for a disk. ThreadPool is for loops that compute.
-#ifndef MEGATRAIN_ENGINE_CHECKPOINT_CONCURRENT_FOR_H_
-#define MEGATRAIN_ENGINE_CHECKPOINT_CONCURRENT_FOR_H_
+#ifndef MEGATRAIN_ENGINE_CHECKPOINT_DISK_CONCURRENT_FOR_H_
+#define MEGATRAIN_ENGINE_CHECKPOINT_DISK_CONCURRENT_FOR_H_
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -16,4 +16,4 @@ absl::Status ConcurrentFor(int count, int threads, absl::FunctionRef<absl::Statu
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_CHECKPOINT_CONCURRENT_FOR_H_
+#endif  // MEGATRAIN_ENGINE_CHECKPOINT_DISK_CONCURRENT_FOR_H_

@@ -1,4 +1,4 @@
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/transfer.h"
 
 #include <algorithm>
 #include <cstring>
@@ -42,10 +42,12 @@ void CopyToPieces(const char* block, int64_t offset, int64_t bytes,
 
 absl::Status ReadInBlocks(
     const RandomAccessFile& file,
-    absl::FunctionRef<void(int64_t offset, const char* block, int64_t bytes)> take) {
+    absl::FunctionRef<absl::Status(int64_t offset, const char* block, int64_t bytes)> take,
+    absl::FunctionRef<bool(int64_t offset, int64_t bytes)> wanted) {
   const TransferBlock block;
   for (int64_t offset = 0; offset < file.size(); offset += kTransferBlockBytes) {
     const int64_t bytes = std::min(kTransferBlockBytes, file.size() - offset);
+    if (!wanted(offset, bytes)) continue;
     const int64_t pages = (bytes + kDirectAlignment - 1) / kDirectAlignment;
     MT_ASSIGN_OR_RETURN(const int64_t got,
                         file.ReadUpTo(offset, block.data(), pages * kDirectAlignment));
@@ -53,7 +55,7 @@ absl::Status ReadInBlocks(
       return absl::DataLossError(absl::StrCat(file.path(), " ends at byte ", offset + got, ", ",
                                               bytes - got, " bytes too early"));
     }
-    take(offset, block.data(), bytes);
+    MT_RETURN_IF_ERROR(take(offset, block.data(), bytes));
   }
   return absl::OkStatus();
 }

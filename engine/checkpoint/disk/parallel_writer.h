@@ -6,8 +6,8 @@
 //
 // Thread safety: one thread at a time may call methods.
 // Invariants: an error ends all files under way; every later call returns it.
-#ifndef MEGATRAIN_ENGINE_CHECKPOINT_PARALLEL_WRITER_H_
-#define MEGATRAIN_ENGINE_CHECKPOINT_PARALLEL_WRITER_H_
+#ifndef MEGATRAIN_ENGINE_CHECKPOINT_DISK_PARALLEL_WRITER_H_
+#define MEGATRAIN_ENGINE_CHECKPOINT_DISK_PARALLEL_WRITER_H_
 
 #include <cstdint>
 #include <deque>
@@ -21,7 +21,7 @@
 #include "absl/types/span.h"
 #include "engine/base/file.h"
 #include "engine/base/mutex.h"
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/transfer.h"
 
 namespace megatrain {
 
@@ -29,7 +29,12 @@ class ParallelWriter {
  public:
   struct NewFile {
     std::string path;
-    std::vector<FilePiece> pieces;  // all of the file, in its order
+    std::vector<FilePiece> pieces;  // in the order of the file, and all of it unless it is shared
+    // Several processes write the file, which has `bytes` (FileSystem::OpenBlockFile). This one
+    // writes `ranges`, which its pieces cover.
+    bool shared = false;
+    int64_t bytes = 0;
+    std::vector<FileRange> ranges = {};
   };
 
   // `files` must outlive the writer.
@@ -40,8 +45,9 @@ class ParallelWriter {
   ParallelWriter(const ParallelWriter&) = delete;
   ParallelWriter& operator=(const ParallelWriter&) = delete;
 
-  // Creates the files, begins to write them and returns their XXH3-128 as 32 hex digits, once the
-  // memory of the pieces is not needed any more. Errors of writing may come later, from any method.
+  // Creates the files, begins to write them and returns the XXH3-128 of their pieces as 32 hex
+  // digits, once the memory of the pieces is not needed any more. Errors of writing may come later,
+  // from any method.
   absl::StatusOr<std::vector<std::string>> Write(std::vector<NewFile> new_files);
 
   // Waits until all files are on stable storage. Returns the first error.
@@ -78,4 +84,4 @@ class ParallelWriter {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_CHECKPOINT_PARALLEL_WRITER_H_
+#endif  // MEGATRAIN_ENGINE_CHECKPOINT_DISK_PARALLEL_WRITER_H_

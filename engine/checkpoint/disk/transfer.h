@@ -1,8 +1,8 @@
 // Moves the content of files between memory and disk in aligned blocks, past the page cache where
 // the file system allows that (BlockFile). The tensors of a file are neither aligned in it nor in
 // memory, so each block is copied.
-#ifndef MEGATRAIN_ENGINE_CHECKPOINT_TRANSFER_H_
-#define MEGATRAIN_ENGINE_CHECKPOINT_TRANSFER_H_
+#ifndef MEGATRAIN_ENGINE_CHECKPOINT_DISK_TRANSFER_H_
+#define MEGATRAIN_ENGINE_CHECKPOINT_DISK_TRANSFER_H_
 
 #include <cstdint>
 #include <cstdlib>
@@ -43,6 +43,11 @@ struct FilePiece {
   int64_t bytes = 0;
 };
 
+// Bytes [begin, end) of a file.
+struct FileRange {
+  int64_t begin = 0, end = 0;
+};
+
 // Copy the block [offset, offset + bytes) of a file from or to the memory of its pieces. What has
 // no place is not copied. REQUIRES: `pieces` are ordered by offset and do not overlap.
 void CopyFromPieces(const std::vector<FilePiece>& pieces, int64_t offset, char* block,
@@ -50,13 +55,17 @@ void CopyFromPieces(const std::vector<FilePiece>& pieces, int64_t offset, char* 
 void CopyToPieces(const char* block, int64_t offset, int64_t bytes,
                   const std::vector<FilePiece>& pieces);
 
-// Reads the whole of `file` in blocks and passes each to `take`, in the order of the file. Returns
-// DataLoss if the file ends before its size, and the errors of reading. REQUIRES: `file` is from
+// Reads the blocks of `file` for which wanted(offset, bytes) is true, by default all, and passes
+// each to `take`, in the order of the file. Returns DataLoss if the file ends before its size, the
+// errors of reading, and the first error of `take`. REQUIRES: `file` is from
 // FileSystem::OpenBlocksForReading.
 absl::Status ReadInBlocks(
     const RandomAccessFile& file,
-    absl::FunctionRef<void(int64_t offset, const char* block, int64_t bytes)> take);
+    absl::FunctionRef<absl::Status(int64_t offset, const char* block, int64_t bytes)> take,
+    absl::FunctionRef<bool(int64_t offset, int64_t bytes)> wanted = [](int64_t, int64_t) {
+      return true;
+    });
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_CHECKPOINT_TRANSFER_H_
+#endif  // MEGATRAIN_ENGINE_CHECKPOINT_DISK_TRANSFER_H_

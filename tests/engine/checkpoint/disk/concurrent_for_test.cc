@@ -1,4 +1,4 @@
-#include "engine/checkpoint/concurrent_for.h"
+#include "engine/checkpoint/disk/concurrent_for.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/checkpoint/parallel_writer.h"
+#include "engine/checkpoint/disk/parallel_writer.h"
 
 #include <algorithm>
 #include <utility>
@@ -13,11 +13,29 @@ namespace megatrain {
 struct ParallelWriter::File {
   std::unique_ptr<BlockFile> file;
   std::vector<FilePiece> pieces;
-  int64_t bytes = 0;
+  std::vector<FileRange> blocks;
+  size_t next = 0;      // the block to claim next
+  int64_t bytes = 0;    // of all blocks
   int64_t claimed = 0;  // bytes that a thread has taken
   int64_t copied = 0;   // bytes whose memory is not needed any more
   int64_t written = 0;  // bytes
 };
+
+namespace {
+
+// An empty file has an empty block, so that it is made too.
+std::vector<FileRange> BlocksOf(const std::vector<FileRange>& ranges) {
+  std::vector<FileRange> blocks;
+  for (FileRange range : ranges) {
+    do {
+      blocks.push_back({range.begin, std::min(range.begin + kTransferBlockBytes, range.end)});
+      range.begin = blocks.back().end;
+    } while (range.begin < range.end);
+  }
+  return blocks;
+}
+
+}  // namespace
 
 ParallelWriter::~ParallelWriter() {
   {
@@ -33,8 +51,20 @@ absl::StatusOr<std::vector<std::string>> ParallelWriter::Write(std::vector<NewFi
   for (NewFile& one : new_files) {
     auto file = std::make_shared<File>();
     file->pieces = std::move(one.pieces);
-    for (const FilePiece& piece : file->pieces) file->bytes += piece.bytes;
-    absl::StatusOr<std::unique_ptr<BlockFile>> opened = files_->NewBlockFile(one.path, file->bytes);
+    if (!one.shared) {
+      one.bytes = 0;
+      for (const FilePiece& piece : file->pieces) one.bytes += piece.bytes;
+      one.ranges = {{0, one.bytes}};
+    }
+    file->blocks = BlocksOf(one.ranges);
+    for (const FileRange& block : file->blocks) file->bytes += block.end - block.begin;
+    if (one.shared && file->blocks.empty()) {
+      files.push_back(std::move(file));  // is only hashed
+      continue;
+    }
+    absl::StatusOr<std::unique_ptr<BlockFile>> opened =
+        one.shared ? files_->OpenBlockFile(one.path, one.bytes)
+                   : files_->NewBlockFile(one.path, one.bytes);
     if (!opened.ok()) {
       MutexLock lock(&mutex_);
       Fail(opened.status());
@@ -118,10 +148,11 @@ void ParallelWriter::Work() {
       while (claimable_.empty() && !stop_) work_.Wait(&mutex_);
       if (stop_) return;
       file = claimable_.front();
-      offset = file->claimed;
-      bytes = std::min(kTransferBlockBytes, file->bytes - offset);
+      const FileRange& block = file->blocks[file->next++];
+      offset = block.begin;
+      bytes = block.end - block.begin;
       file->claimed += bytes;
-      if (file->claimed == file->bytes) claimable_.pop_front();
+      if (file->next == file->blocks.size()) claimable_.pop_front();
       ++busy_;
     }
     CopyFromPieces(file->pieces, offset, block.data(), bytes);

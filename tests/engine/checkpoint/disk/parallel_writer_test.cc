@@ -1,4 +1,4 @@
-#include "engine/checkpoint/parallel_writer.h"
+#include "engine/checkpoint/disk/parallel_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/checkpoint/transfer.h"
+#include "engine/checkpoint/disk/transfer.h"
 #include "tests/fault/fault_injection_file_system.h"
 #include "tests/support/test_directory.h"
 
@@ -87,6 +87,7 @@ TEST(ParallelWriterTest, WritesAndReadsFilesOfAnySize) {
     const absl::Status copied =
         ReadInBlocks(**file, [&](int64_t offset, const char* block, int64_t bytes) {
           CopyToPieces(block, offset, bytes, pieces);
+          return absl::OkStatus();
         });
     EXPECT_TRUE(copied.ok()) << copied;
     EXPECT_TRUE(read == expected);

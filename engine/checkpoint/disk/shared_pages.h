@@ -1,0 +1,53 @@
+// SharedPages divides the bytes of files among the ranks that write them. Where the bytes of two
+// ranks meet within a page, one of them must write the page, since direct I/O writes whole pages,
+// and since two nodes that write parts of one page overwrite each other's on some shared file
+// systems. A page is written by the rank that has its first byte; the others send it theirs.
+//
+// It keeps copies of the bytes of such pages, some pages for each run of a tile's elements that lie
+// together in a file, until they are exchanged.
+//
+// Thread safety: one thread at a time may call methods.
+#ifndef MEGATRAIN_ENGINE_CHECKPOINT_DISK_SHARED_PAGES_H_
+#define MEGATRAIN_ENGINE_CHECKPOINT_DISK_SHARED_PAGES_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "engine/checkpoint/disk/transfer.h"
+#include "engine/comm/communicator.h"
+
+namespace megatrain {
+
+class SharedPages {
+ public:
+  // Returns what of file number `file`, which has `file_bytes` in all, the rank writes by itself:
+  // the pages that it has all bytes of. Keeps the rest of `pieces`, which are the rank's bytes in
+  // the order of the file.
+  std::vector<FileRange> Take(int file, int64_t file_bytes, const std::vector<FilePiece>& pieces);
+
+  // Exchanges what was kept. Then `pages` are whole, or the result is an error: of the
+  // communicator, or Internal if bytes of a page are missing. All ranks must call this, once.
+  absl::Status Exchange(Communicator* communicator);
+
+  struct Page {
+    int64_t offset = 0;  // in the file
+    int64_t filled = 0;  // bytes
+    std::string bytes;
+  };
+  // Returns the pages of file number `file` that this rank writes. Valid as long as this.
+  std::vector<FilePiece> PagesOf(int file);
+
+ private:
+  void Keep(int file, int64_t file_bytes, int64_t offset, absl::string_view bytes);
+
+  std::map<int, std::map<int64_t, Page>> pages_;  // of this rank, by file and offset
+  std::string outbox_;                            // records of Fragment, each with its bytes
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_CHECKPOINT_DISK_SHARED_PAGES_H_

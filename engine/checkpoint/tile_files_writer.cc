@@ -1,0 +1,211 @@
+#include "engine/checkpoint/tile_files_writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "engine/base/content_hash.h"
+#include "engine/base/status.h"
+#include "engine/checkpoint/disk/concurrent_for.h"
+#include "engine/checkpoint/disk/transfer.h"
+#include "engine/comm/exchange.h"
+
+namespace megatrain {
+namespace {
+
+// The bytes of a file that one rank writes; it ends where the next range begins.
+struct RankRange {
+  int64_t begin = 0, end = 0;
+  int rank = 0;
+};
+
+}  // namespace
+
+TileFilesWriter::TileFilesWriter(const std::string& directory, const ModelLayout& layout,
+                                 DType weight_dtype, Communicator* communicator, FileSystem* files)
+    : directory_(directory),
+      layout_(layout),
+      weight_dtype_(weight_dtype),
+      communicator_(communicator),
+      files_(files),
+      parts_(static_cast<size_t>(ranks()), std::vector<Part>(layout.tiles.size())),
+      entries_(2 * layout.tiles.size()),
+      writer_(files) {}
+
+absl::StatusOr<TileFile> TileFilesWriter::FileAt(int number) const {
+  return LayTileFile(layout_, number / 2, number % 2 == 0, weight_dtype_);
+}
+
+absl::Status TileFilesWriter::WriteTile(int index, const Tile& tile) {
+  const int tiles = layout_.tile_count();
+  if (index < 0 || index >= tiles || parts_[rank()][index].written) {
+    return absl::InternalError(
+        absl::StrCat("tile ", index, " is written twice or is not one of the model's ", tiles));
+  }
+  Part& part = parts_[rank()][index];
+  std::vector<TileFile> laid(2);
+  std::vector<ParallelWriter::NewFile> new_files(2);
+  for (int i = 0; i < 2; ++i) {
+    const int number = 2 * index + i;
+    MT_ASSIGN_OR_RETURN(laid[i], FileAt(number));
+    ParallelWriter::NewFile& file = new_files[i];
+    file.path = JoinPath(directory_, laid[i].name);
+    const bool owner = owns(index, rank());
+    if (owner) file.pieces.push_back({0, laid[i].header.data(), laid[i].header_bytes()});
+    for (const FilePiece& piece : PlacesOf(RunsOf(laid[i], *tile.layout, tile.held, owner), tile)) {
+      file.pieces.push_back(piece);
+    }
+    if (communicator_ == nullptr) continue;
+    file.shared = true;
+    file.bytes = laid[i].bytes;
+    file.ranges = pages_.Take(number, file.bytes, file.pieces);
+  }
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> hashes, writer_.Write(std::move(new_files)));
+  for (int i = 0; i < 2; ++i) hashes[i].copy(part.hashes[i], kHashDigits);
+  part.held = tile.held;
+  part.written = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ManifestFile>> TileFilesWriter::Finish(const absl::Status& own) {
+  MT_RETURN_IF_ERROR(Agree(communicator_, own.ok() ? writer_.Finish() : own));
+  MT_RETURN_IF_ERROR(GatherParts());
+  if (communicator_ != nullptr) {
+    MT_RETURN_IF_ERROR(Agree(communicator_, WriteSharedPages()));
+  }
+  MT_RETURN_IF_ERROR(Agree(communicator_, VerifyFiles()));
+  MT_RETURN_IF_ERROR(GatherHashes());
+  return entries_;
+}
+
+absl::Status TileFilesWriter::GatherParts() {
+  const std::vector<Part>& own = parts_[rank()];
+  const std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(Part));
+  MT_RETURN_IF_ERROR(ExchangeBytes(communicator_, bytes, [&](int rank, absl::string_view of_rank) {
+    std::memcpy(parts_[rank].data(), of_rank.data(),
+                std::min(of_rank.size(), own.size() * sizeof(Part)));
+  }));
+  for (int tile = 0; tile < layout_.tile_count(); ++tile) {
+    int64_t end = 0;
+    for (int rank = 0; rank < ranks(); ++rank) {
+      const Part& part = parts_[rank][tile];
+      if (!part.written || part.held.begin != end) {
+        return absl::InternalError(absl::StrCat(
+            part.written ? "its part does not begin at the end of the one before: tile " : "tile ",
+            tile, " was not written by rank ", rank));
+      }
+      end = part.held.end;
+    }
+    if (end != layout_.tiles[tile].state_elements()) {
+      return absl::InternalError(absl::StrCat("tile ", tile, " was written up to element ", end));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TileFilesWriter::WriteSharedPages() {
+  MT_RETURN_IF_ERROR(pages_.Exchange(communicator_));
+  for (int number = 0; number < std::ssize(entries_); ++number) {
+    ParallelWriter::NewFile file;
+    file.pieces = pages_.PagesOf(number);
+    if (file.pieces.empty()) continue;
+    MT_ASSIGN_OR_RETURN(const TileFile laid, FileAt(number));
+    file.path = JoinPath(directory_, laid.name);
+    file.shared = true;
+    file.bytes = laid.bytes;
+    for (const FilePiece& page : file.pieces) {
+      file.ranges.push_back({page.offset, page.offset + page.bytes});
+    }
+    std::vector<ParallelWriter::NewFile> new_files;
+    new_files.push_back(std::move(file));
+    MT_RETURN_IF_ERROR(writer_.Write(std::move(new_files)).status());
+  }
+  return writer_.Finish();
+}
+
+absl::Status TileFilesWriter::VerifyFiles() {
+  // Largest first: a large file that comes last would be read alone.
+  std::vector<std::pair<int64_t, int>> by_size;
+  for (int number = 0; number < std::ssize(entries_); ++number) {
+    MT_ASSIGN_OR_RETURN(const TileFile laid, FileAt(number));
+    entries_[number].name = laid.name;
+    entries_[number].bytes = laid.bytes;
+    by_size.push_back({-laid.bytes, number});
+  }
+  std::sort(by_size.begin(), by_size.end());
+  std::vector<int> own;
+  for (size_t i = static_cast<size_t>(rank()); i < by_size.size(); i += ranks()) {
+    own.push_back(by_size[i].second);
+  }
+  return ConcurrentFor(
+      static_cast<int>(own.size()), kTransferThreads, [](int) { return absl::OkStatus(); },
+      [&](int i) { return VerifyFile(own[i], entries_[own[i]]); });
+}
+
+// What was synced has left the page cache: this reads the disk.
+absl::Status TileFilesWriter::VerifyFile(int number, ManifestFile& entry) const {
+  const int tile = number / 2;
+  MT_ASSIGN_OR_RETURN(const TileFile laid, FileAt(number));
+  std::vector<RankRange> ranges;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const bool owner = owns(tile, rank);
+    if (owner) ranges.push_back({0, laid.header_bytes(), rank});
+    for (const PieceRun& run : RunsOf(laid, layout_.tiles[tile], parts_[rank][tile].held, owner)) {
+      ranges.push_back({run.offset, run.offset + run.bytes(), rank});
+    }
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const RankRange& a, const RankRange& b) { return a.begin < b.begin; });
+  const std::string path = JoinPath(directory_, entry.name);
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file,
+                      files_->OpenBlocksForReading(path));
+  if (file->size() != entry.bytes) {
+    return absl::DataLossError(absl::StrCat(path, " has ", file->size(), " bytes on the disk, ",
+                                            entry.bytes, " were written"));
+  }
+  ContentHash whole;
+  std::vector<ContentHash> of_ranks(static_cast<size_t>(ranks()));
+  auto range = ranges.begin();
+  MT_RETURN_IF_ERROR(ReadInBlocks(*file, [&](int64_t offset, const char* block, int64_t bytes) {
+    if (ranks() > 1) whole.Update(block, bytes);
+    entry.blocks += HashBytes({block, static_cast<size_t>(bytes)});
+    for (int64_t at = offset; at < offset + bytes;) {
+      while (range->end <= at) ++range;
+      const int64_t end = std::min(range->end, offset + bytes);
+      of_ranks[range->rank].Update(block + (at - offset), end - at);
+      at = end;
+    }
+    return absl::OkStatus();
+  }));
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (of_ranks[rank].Hex() == parts_[rank][tile].hashes[number % 2]) continue;
+    return absl::DataLossError(
+        absl::StrCat(path, " is not on the disk as it was written by rank ", rank));
+  }
+  entry.xxh3_128 = ranks() > 1 ? whole.Hex() : of_ranks[0].Hex();
+  return absl::OkStatus();
+}
+
+absl::Status TileFilesWriter::GatherHashes() {
+  std::string own;
+  for (int number = 0; number < std::ssize(entries_); ++number) {
+    const ManifestFile& entry = entries_[number];
+    if (entry.xxh3_128.empty()) continue;
+    absl::StrAppend(&own, number, " ", entry.xxh3_128, " ", entry.blocks, "\n");
+  }
+  return ExchangeBytes(communicator_, own, [&](int, absl::string_view lines) {
+    for (const absl::string_view line : absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
+      const std::vector<std::string> words = absl::StrSplit(line, ' ');
+      int number = 0;
+      if (words.size() != 3 || !absl::SimpleAtoi(words[0], &number)) continue;
+      entries_[number].xxh3_128 = words[1];
+      entries_[number].blocks = words[2];
+    }
+  });
+}
+
+}  // namespace megatrain

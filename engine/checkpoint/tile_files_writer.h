@@ -1,0 +1,84 @@
+// Writes and verifies the files of a checkpoint's tiles. Where several ranks (processes) share the
+// state, each writes what it holds into the same files, whose layout all know, and the files get
+// the bytes that one process would write. Elements without state, which all ranks have, and the
+// headers are written by one rank for each tile, in turn.
+//
+// The files are read back once, each by one rank in turn, and compared with hashes that every rank
+// made of its own bytes in memory. The reader makes the hashes for the manifest on the way.
+//
+// Thread safety: one thread at a time may call methods.
+#ifndef MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_WRITER_H_
+#define MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_WRITER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/file.h"
+#include "engine/checkpoint/disk/parallel_writer.h"
+#include "engine/checkpoint/disk/shared_pages.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/tile_files.h"
+#include "engine/comm/communicator.h"
+#include "engine/model/model_layout.h"
+#include "engine/model/tile.h"
+
+namespace megatrain {
+
+class TileFilesWriter {
+ public:
+  // The files lie in `directory`, which exists before WriteTile. `communicator` is null for a rank
+  // alone. All arguments must outlive this.
+  TileFilesWriter(const std::string& directory, const ModelLayout& layout, DType weight_dtype,
+                  Communicator* communicator, FileSystem* files);
+
+  // Writes what `tile` holds to the two files of tile `index`, as CheckpointWriter::WriteTile.
+  absl::Status WriteTile(int index, const Tile& tile);
+
+  // Waits until all files are on stable storage, reads them back, verifies them and returns their
+  // entries for the manifest, those of a tile's weights and optimizer next to each other. All ranks
+  // must call this, whatever the status of theirs: `own` is that of this rank so far. All return
+  // the same error.
+  absl::StatusOr<std::vector<ManifestFile>> Finish(const absl::Status& own);
+
+  // Returns false if a file went through the page cache. REQUIRES: Finish succeeded.
+  bool direct() const { return writer_.direct(); }
+
+ private:
+  // What a rank has of a tile and its two files. Ranks exchange it as bytes.
+  struct Part {
+    bool written = false;
+    ElementRange held;
+    char hashes[2][kHashDigits + 1] = {};  // of the rank's bytes of each file, in their order
+  };
+
+  absl::StatusOr<TileFile> FileAt(int number) const;
+  bool owns(int tile, int rank) const { return tile % ranks() == rank; }
+  int rank() const { return communicator_ == nullptr ? 0 : communicator_->rank(); }
+  int ranks() const { return communicator_ == nullptr ? 1 : communicator_->ranks(); }
+  // Writes the pages that ranks have exchanged.
+  absl::Status WriteSharedPages();
+  // Gathers the parts of all ranks and checks that together they are whole tiles.
+  absl::Status GatherParts();
+  // Reads the files that this rank verifies and fills their entries.
+  absl::Status VerifyFiles();
+  absl::Status VerifyFile(int number, ManifestFile& entry) const;
+  // Fills the entries of the files that other ranks have verified.
+  absl::Status GatherHashes();
+
+  const std::string directory_;
+  const ModelLayout& layout_;
+  const DType weight_dtype_;
+  Communicator* const communicator_;
+  FileSystem* const files_;
+  std::vector<std::vector<Part>> parts_;  // [ranks][tiles]; until GatherParts of this rank alone
+  std::vector<ManifestFile> entries_;  // by number of the file: 2 tile for weights, else 2 tile + 1
+  SharedPages pages_;
+  ParallelWriter writer_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_WRITER_H_

@@ -1,0 +1,27 @@
+// Exchanges of host memory that several ranks make from the collective operations of a
+// Communicator. A null communicator is that of a rank alone. All ranks must call the same functions
+// in the same order.
+#ifndef MEGATRAIN_ENGINE_COMM_EXCHANGE_H_
+#define MEGATRAIN_ENGINE_COMM_EXCHANGE_H_
+
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "engine/comm/communicator.h"
+
+namespace megatrain {
+
+// Calls visit(rank, bytes) for each rank in turn, on every rank, with the bytes that it gave. Takes
+// the memory of one rank's bytes besides `own`. Returns the errors of the communicator.
+absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
+                           absl::FunctionRef<void(int rank, absl::string_view bytes)> visit);
+
+// Returns the same on every rank: OK if all ranks gave OK, else the error of the lowest rank that
+// has one, with its number, or that of the communicator. IsDiskFull survives.
+absl::Status Agree(Communicator* communicator, const absl::Status& own);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_COMM_EXCHANGE_H_
