@@ -106,6 +106,22 @@ TEST_P(PreferenceCurveTest, Bf16) {
             1.5 * CurveDeviation(bf16.losses, fp32.losses));
 }
 
+// The reference's pass is shared too.
+TEST_P(PreferenceCurveTest, DevicesThatShareAStepGiveTheBitsOfOne) {
+  JobSpec one = PreferenceJob(reference_, Precision::kFp32, clipped_, "one");
+  one.training.micro_batch = 1;
+  one.training.gradient_shards = 2;
+  const JobRun expected = Train(one);
+  ASSERT_TRUE(expected.status.ok()) << expected.status;
+  JobSpec two = PreferenceJob(reference_, Precision::kFp32, clipped_, "two");
+  two.training = one.training;
+  two.engine.devices = 2;
+  const JobRun run = Train(two);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  ExpectSame(run, expected);
+  EXPECT_TRUE(CheckpointTensorFiles(two) == CheckpointTensorFiles(one));
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, PreferenceCurveTest,
                          ::testing::Combine(::testing::ValuesIn(PreferenceFamilies()),
                                             ::testing::Bool()),

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -235,6 +237,27 @@ TEST(RanksTest, UnevenBatchesAndForwardPassesAreThoseOfOneDevice) {
     if (one[k].eval_loss.has_value()) {
       EXPECT_NEAR(*three[k].eval_loss / *one[k].eval_loss, 1, 1e-5);
     }
+  }
+}
+
+// While later steps run, each tile is saved as its step leaves it on every rank.
+TEST(RanksTest, CheckpointsBesideStepsAreThoseOfAStop) {
+  const ModelReference reference = LoadModelReference("llama_tied");
+  for (const bool clipped : {false, true}) {
+    JobSpec stopped = Job(reference, Precision::kBf16, clipped, 3, "stopped");
+    ASSERT_TRUE(Train(stopped, /*stop_after=*/4).status.ok());
+    JobSpec spec = Job(reference, Precision::kBf16, clipped, 3, "beside");
+    spec.checkpoint.every_steps = 1;
+    spec.checkpoint.keep = 100;
+    spec.training.steps = 6;
+    const JobRun run = Train(spec);
+    ASSERT_TRUE(run.status.ok()) << run.status;
+    const std::map<std::string, std::string> expected = CheckpointTensorFiles(stopped);
+    const std::filesystem::path at =
+        std::filesystem::path(spec.checkpoint.directory) /
+        std::filesystem::path(NewestCheckpoint(stopped)).filename();
+    ASSERT_FALSE(expected.empty());
+    for (const auto& [name, bytes] : expected) EXPECT_TRUE(ReadBytes(at / name) == bytes) << name;
   }
 }
 
