@@ -47,7 +47,7 @@ class TileFilesWriter {
   bool direct() const { return writer_.direct(); }
 
  private:
-  // What a rank has of a tile and its two files. Ranks exchange it as bytes.
+  // The share of a rank in a tile and its two files. Ranks exchange it as bytes.
   struct Part {
     bool written = false;
     ElementRange held;

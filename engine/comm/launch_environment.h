@@ -1,4 +1,5 @@
-// Which rank of how many this process is, as the launcher tells it in the environment.
+// LaunchEnvironment tells the rank of this process and the number of ranks, from the launcher's
+// variables.
 #ifndef MEGATRAIN_ENGINE_COMM_LAUNCH_ENVIRONMENT_H_
 #define MEGATRAIN_ENGINE_COMM_LAUNCH_ENVIRONMENT_H_
 

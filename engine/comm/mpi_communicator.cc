@@ -25,7 +25,7 @@ namespace {
 constexpr int kCallTag = 0;
 constexpr int kDataTag = 1;
 
-// What is moved between two ranks at a time. While one piece is summed the next is under way.
+// The bytes that two ranks exchange at a time. While one piece is summed the next is under way.
 constexpr int64_t kPieceBytesMax = 4 * kMiB;
 constexpr int64_t kPiecesBytes = 16 * kMiB;  // of all ranks
 

@@ -73,7 +73,8 @@ class MpiSession {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // What ranks tell each other beside operations. Small enough to be sent without the receiver.
+  // A message of a rank to another beside operations. It is small enough to be sent without the
+  // receiver.
   struct Notice {
     enum Kind : int32_t { kAborted, kLeft, kWaits };
     Kind kind = kAborted;

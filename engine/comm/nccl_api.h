@@ -20,7 +20,7 @@ namespace megatrain {
 inline constexpr int kNcclSuccess = 0;
 inline constexpr int kNcclInProgress = 7;
 
-// What ranks must share to make a communicator.
+// The identifier that ranks share to make a communicator.
 struct NcclId {
   char bytes[128] = {};
 };

@@ -34,6 +34,11 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                      " devices, not ", settings.devices));
   }
   if (host_device != kCpuDeviceId) {
+    if (engine.devices == 0) {
+      return absl::InvalidArgumentError(
+          "engine.devices: all GPUs in one job are not supported yet; write 1, or to plan a "
+          "number");
+    }
     if (engine.link_gigabytes_per_second > 0) return OfTheCpuAlone("link_gigabytes_per_second");
     if (engine.update_threads > 0) return OfTheCpuAlone("update_threads");
   }

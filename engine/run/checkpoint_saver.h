@@ -80,8 +80,8 @@ class CheckpointSaver {
   // not the last one.
   void TellBest() const;
   // Writes the model to output.directory. Of several processes the first one does it, from the
-  // newest checkpoint, which has all parts of the tiles. Returns the errors of ExportHfDirectory and
-  // ExportCheckpoint. REQUIRES: no step is in flight, and SaveNow has succeeded.
+  // newest checkpoint, which has all parts of the tiles. Returns the errors of ExportHfDirectory
+  // and ExportCheckpoint. REQUIRES: no step is in flight, and SaveNow has succeeded.
   absl::Status Export();
 
   // Returns a pause because of `status`, with the bytes that a checkpoint takes.

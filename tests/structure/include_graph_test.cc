@@ -108,7 +108,8 @@ TEST(IncludeGraphTest, NoArrowPointsUpwards) {
       {"engine", {"server", "client"}},
       // The engine's inside: the server sees engine.h, values, and what reads and reports files.
       {"server",
-       {"engine/run", "engine/trainer", "engine/plan", "engine/pipeline", "engine/model", "engine/optim", "engine/tokenizer", "engine/chat", "engine/data/records"}},
+       {"engine/run", "engine/trainer", "engine/plan", "engine/pipeline", "engine/model",
+        "engine/optim", "engine/tokenizer", "engine/chat", "engine/data/records"}},
       {"client",
        {"server/api", "server/daemon", "server/jobs", "server/manager", "engine/run", "engine/host",
         "engine/job", "engine/trace", "engine/device", "engine/memory", "engine/config"}},

@@ -253,9 +253,8 @@ TEST(RanksTest, CheckpointsBesideStepsAreThoseOfAStop) {
     const JobRun run = Train(spec);
     ASSERT_TRUE(run.status.ok()) << run.status;
     const std::map<std::string, std::string> expected = CheckpointTensorFiles(stopped);
-    const std::filesystem::path at =
-        std::filesystem::path(spec.checkpoint.directory) /
-        std::filesystem::path(NewestCheckpoint(stopped)).filename();
+    const std::filesystem::path at = std::filesystem::path(spec.checkpoint.directory) /
+                                     std::filesystem::path(NewestCheckpoint(stopped)).filename();
     ASSERT_FALSE(expected.empty());
     for (const auto& [name, bytes] : expected) EXPECT_TRUE(ReadBytes(at / name) == bytes) << name;
   }
