@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/comm/communicator.h"
 #include "engine/host/engine_host.h"      // IWYU pragma: export
 #include "engine/host/machine_profile.h"  // IWYU pragma: export
 #include "engine/job/job_spec.h"
@@ -40,6 +41,12 @@ struct TrainingOptions {
   // again after Resume. If this is false, a checkpoint that does not fit is reported as
   // CheckpointFailed, and the run fails if the last checkpoint or the output does not fit.
   bool pause_on_full_disk = false;
+  // The communicators of this process, of a job over several processes. Each process has a rank,
+  // which is one device; all of them call RunTraining with the same job. The run uses up the
+  // communicators. Of the requests, Stop, Checkpoint and Cancel to any process are honoured by all.
+  // After an error all processes return the first one, and only that with rank 0 reports anything
+  // but StepsBegin. Null for a process alone.
+  CommunicatorSet* processes = nullptr;
   // The file system for everything that the job names or makes. It must outlive the run. Null means
   // the host's.
   FileSystem* files = nullptr;

@@ -9,8 +9,9 @@
 // number of ranks alone, and is the same to the bit for every implementation.
 //
 // Errors: after the first error of an operation, its own or a peer's, every operation of every rank
-// returns the first cause. An operation that waits for a peer longer than the deadline returns
-// DeadlineExceeded, with the ranks that did not come.
+// returns the first cause. An operation that waits for a peer that is gone returns
+// DeadlineExceeded, with the ranks that did not come. Threads and GPUs are taken to be gone when
+// they come later than the deadline; processes, when nothing was heard of them for so long.
 //
 // Thread safety: one thread calls the operations of a communicator. Any thread may call Abort and
 // status.
@@ -78,6 +79,8 @@ struct CommunicatorSet {
   std::unique_ptr<Communicator> tiles;    // for the lane that gathers weights and reduces gradients
   std::unique_ptr<Communicator> values;   // for the lane that updates on the host
   std::unique_ptr<Communicator> control;  // for the thread that runs the loop
+  // For the lane that writes checkpoints. Null for threads of one process, which saves for all.
+  std::unique_ptr<Communicator> saves;
 };
 
 }  // namespace megatrain

@@ -244,7 +244,7 @@ absl::StatusOr<CommunicatorSet> CreateMpiCommunicators(const MpiOptions& options
                       MpiSession::Open(LibraryPath(options), options.deadline));
   CommunicatorSet set;
   for (std::unique_ptr<Communicator>* const communicator :
-       {&set.tiles, &set.values, &set.control}) {
+       {&set.tiles, &set.values, &set.control, &set.saves}) {
     MT_ASSIGN_OR_RETURN(const MegatrainMpiHandle handle, session->CreateCommunicator());
     *communicator = std::make_unique<MpiCommunicator>(session, handle);
   }

@@ -24,7 +24,8 @@
 namespace megatrain {
 
 struct MpiOptions {
-  absl::Duration deadline = absl::Seconds(30);
+  // How long nothing is heard of a process before it counts as gone.
+  absl::Duration deadline = absl::Seconds(20);
   // The library libmegatrain-mpi.so. Empty: $MEGATRAIN_MPI, or else the one beside this program or
   // in ../lib/megatrain.
   std::string library = "";
@@ -32,7 +33,7 @@ struct MpiOptions {
 
 // Starts MPI and returns the communicators of this process. A process may call it once. It waits,
 // without a deadline, until all processes of the job have called it. When the communicators are
-// destroyed, they wait for those of the other ranks, at most for the deadline. Returns the errors
+// destroyed, they wait for those of the other ranks. Returns the errors
 // of MpiSession::Open.
 absl::StatusOr<CommunicatorSet> CreateMpiCommunicators(const MpiOptions& options);
 

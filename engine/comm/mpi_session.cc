@@ -20,8 +20,12 @@ using namespace std::chrono_literals;
 // A rank that has left may have sent what a transfer waits for on another path of the network than
 // the notice came on.
 constexpr auto kLastMessages = 1s;
-// How long an aborted rank lets MPI move notices and what was under way.
+// How long an aborted rank lets MPI move what was under way.
 constexpr auto kAbortPatience = 1s;
+// How long an aborted rank waits for the others to have heard of it and to leave.
+constexpr auto kLeavePatience = 3s;
+// A rank tells of its life so many times in a deadline.
+constexpr int kSignsOfLife = 6;
 // Ranks often come within a millisecond of each other. A rank that waits longer leaves the
 // processor to others and costs the transfer at most the length of a nap.
 constexpr auto kYielding = 1ms;
@@ -90,25 +94,44 @@ absl::StatusOr<std::shared_ptr<MpiSession>> MpiSession::Open(const std::string& 
   MT_RETURN_IF_ERROR(Checked(*mpi, error, "MPI_Init_thread"));
   std::shared_ptr<MpiSession> session(new MpiSession(mpi, rank, ranks, deadline));
   MT_ASSIGN_OR_RETURN(session->notices_, session->CreateCommunicator());
-  MutexLock lock(&session->mutex_);
-  MT_RETURN_IF_ERROR(session->ListenForNotices());
+  {
+    MutexLock lock(&session->mutex_);
+    MT_RETURN_IF_ERROR(session->ListenForNotices());
+  }
+  session->teller_ = std::thread([raw = session.get()] { raw->TellOfLife(); });
   return session;
 }
 
 MpiSession::~MpiSession() {
-  if (LeaveTogether()) {
-    {
-      MutexLock lock(&mutex_);
-      End(&incoming_transfer_);
-      End(&outgoing_transfers_);
-    }
-    (void)mpi_.finalize();  // nobody is left who could be told
-    return;
+  const bool together = LeaveTogether();
+  {
+    MutexLock lock(&mutex_);
+    ending_ = true;
+    ends_.NotifyAll();
   }
-  const Clock::time_point end = Clock::now() + kAbortPatience;
+  if (teller_.joinable()) teller_.join();
+  if (!together) return;
+  {
+    MutexLock lock(&mutex_);
+    End(&incoming_transfer_);
+    End(&outgoing_transfers_);
+  }
+  (void)mpi_.finalize();  // nobody is left who could be told
+}
+
+void MpiSession::TellOfLife() {
+  const absl::Duration period = deadline_ / kSignsOfLife;
   MutexLock lock(&mutex_);
-  while (Test(&outgoing_transfers_).ok() && !outgoing_transfers_.empty() && Clock::now() < end) {
-    Pause(kYielding);
+  for (Clock::time_point told = Clock::now(); !ending_;) {
+    ReadNotices();
+    const Clock::time_point now = Clock::now();
+    // A process that was stopped itself has heard nobody meanwhile.
+    if (now - told > absl::ToChronoNanoseconds(deadline_ / 2)) {
+      std::fill(heard_.begin(), heard_.end(), now);
+    }
+    told = now;
+    if (cause_.ok()) SendNotices({.kind = Notice::kAlive, .rank = rank_});
+    ends_.WaitFor(&mutex_, absl::ToDoubleSeconds(period));
   }
 }
 
@@ -140,49 +163,36 @@ absl::Status MpiSession::Receive(MegatrainMpiHandle communicator, void* data, in
 
 absl::Status MpiSession::Wait(const CollectiveCall& call, std::vector<MpiTransfer>* transfers) {
   Clock::time_point since = Clock::now();
-  bool told = false;
   while (true) {
     const absl::StatusOr<bool> moved = Test(transfers);
     if (moved.ok() && transfers->empty()) return absl::OkStatus();
     if (!moved.ok()) Abort(moved.status());
     if (moved.ok() && *moved) since = Clock::now();
-    if (!told && Clock::now() - since > absl::ToChronoNanoseconds(deadline_ / 2)) {
-      TellOfWaiting();
-      told = true;
-    }
-    if (const absl::Status given_up = GiveUp(call, *transfers, since); !given_up.ok()) {
-      Abort(given_up);
-    }
     if (const absl::Status first = status(); !first.ok()) {
       End(transfers);
       return first;
     }
+    if (const absl::Status given_up = GiveUp(call, *transfers); !given_up.ok()) Abort(given_up);
     Pause(Clock::now() - since);
   }
 }
 
 absl::Status MpiSession::GiveUp(const CollectiveCall& call,
-                                const std::vector<MpiTransfer>& transfers,
-                                Clock::time_point since) {
+                                const std::vector<MpiTransfer>& transfers) {
   const Clock::time_point now = Clock::now();
   MutexLock lock(&mutex_);
-  std::set<int> missing, waiting;
+  std::set<int> missing;
   for (const MpiTransfer& transfer : transfers) {
     const auto& left = left_[static_cast<size_t>(transfer.peer)];
     if (left.has_value() && now - *left > kLastMessages) {
       return RankLeftError(transfer.peer, call);
     }
-    const auto& waits = waits_[static_cast<size_t>(transfer.peer)];
-    (waits.has_value() && *waits > since ? waiting : missing).insert(transfer.peer);
+    if (now - heard_[static_cast<size_t>(transfer.peer)] > absl::ToChronoNanoseconds(deadline_)) {
+      missing.insert(transfer.peer);
+    }
   }
-  if (now - since <= absl::ToChronoNanoseconds(deadline_)) return absl::OkStatus();
-  if (missing.empty()) missing = waiting;
+  if (missing.empty()) return absl::OkStatus();
   return MissingRanksError(rank_, call, {missing.begin(), missing.end()}, deadline_);
-}
-
-void MpiSession::TellOfWaiting() {
-  MutexLock lock(&mutex_);
-  if (cause_.ok()) SendNotices({.kind = Notice::kWaits, .rank = rank_});
 }
 
 absl::StatusOr<bool> MpiSession::Test(std::vector<MpiTransfer>* transfers) {
@@ -234,25 +244,21 @@ absl::Status MpiSession::ListenForNotices() {
 }
 
 void MpiSession::ReadNotices() {
-  while (cause_.ok()) {
-    absl::Status status = Test(&incoming_transfer_).status();
+  absl::Status status;
+  while (status.ok()) {
+    status = Test(&incoming_transfer_).status();
     if (status.ok() && !incoming_transfer_.empty()) return;
     if (status.ok()) {
-      switch (incoming_.kind) {
-        case Notice::kAborted:
-          cause_ = absl::Status(static_cast<absl::StatusCode>(incoming_.code), incoming_.message);
-          return;
-        case Notice::kLeft:
-          left_[static_cast<size_t>(incoming_.rank)] = Clock::now();
-          break;
-        case Notice::kWaits:
-          waits_[static_cast<size_t>(incoming_.rank)] = Clock::now();
-          break;
+      const size_t peer = static_cast<size_t>(incoming_.rank);
+      heard_[peer] = Clock::now();
+      if (incoming_.kind == Notice::kLeft) left_[peer] = heard_[peer];
+      if (incoming_.kind == Notice::kAborted && cause_.ok()) {
+        cause_ = absl::Status(static_cast<absl::StatusCode>(incoming_.code), incoming_.message);
       }
       status = ListenForNotices();
     }
-    if (!status.ok()) cause_ = status;
   }
+  if (cause_.ok()) cause_ = status;
 }
 
 void MpiSession::SendNotices(const Notice& notice) {
@@ -270,23 +276,24 @@ bool MpiSession::LeaveTogether() {
   {
     MutexLock lock(&mutex_);
     // Without a receive the session was not opened.
-    if (!cause_.ok() || incoming_transfer_.empty()) return false;
+    if (incoming_transfer_.empty()) return false;
     SendNotices({.kind = Notice::kLeft, .rank = rank_});
     left_[static_cast<size_t>(rank_)] = Clock::now();
   }
-  const Clock::time_point start = Clock::now();
-  while (status().ok() && Clock::now() - start <= absl::ToChronoNanoseconds(deadline_)) {
-    {
-      MutexLock lock(&mutex_);
-      const bool sent = Test(&outgoing_transfers_).ok() && outgoing_transfers_.empty();
-      if (sent && std::all_of(left_.begin(), left_.end(),
-                              [](const auto& left) { return left.has_value(); })) {
-        return true;
-      }
+  for (const Clock::time_point start = Clock::now();; Pause(Clock::now() - start)) {
+    const bool good = status().ok();
+    const Clock::time_point now = Clock::now();
+    MutexLock lock(&mutex_);
+    bool all = Test(&outgoing_transfers_).ok() && outgoing_transfers_.empty();
+    for (size_t peer = 0; peer < left_.size(); ++peer) {
+      all &= left_[peer].has_value();
+      // One that is gone does not leave.
+      const bool gone = now - heard_[peer] > absl::ToChronoNanoseconds(deadline_);
+      if (good && !left_[peer].has_value() && gone) return false;
     }
-    Pause(Clock::now() - start);
+    if (all) return good;
+    if (!good && now - start > kLeavePatience) return false;
   }
-  return false;
 }
 
 }  // namespace megatrain

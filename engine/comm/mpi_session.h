@@ -2,8 +2,9 @@
 // the job, which the processes tell each other on a communicator of its own.
 //
 // MPI moves data only during calls, and waits for a process that is gone for ever. Whoever waits
-// here therefore calls it again and again, looks for errors of the others meanwhile, and gives up
-// after a deadline.
+// here therefore calls it again and again, and looks for errors of the others meanwhile. A thread
+// tells the others now and then that this process is alive: they wait as long as it takes for one
+// that is slow, and give up one that was not heard of for the deadline.
 //
 // Thread safety: any thread may call all methods.
 #ifndef MEGATRAIN_ENGINE_COMM_MPI_SESSION_H_
@@ -14,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -42,9 +44,10 @@ class MpiSession {
   // - Internal: other errors of MPI.
   static absl::StatusOr<std::shared_ptr<MpiSession>> Open(const std::string& path,
                                                           absl::Duration deadline);
-  // Tells the others that this rank takes no part any more, waits until they say the same, for at
-  // most the deadline, and finalises MPI. After an error MPI is not finalised, because that would
-  // wait for processes that are gone: this process must end then.
+  // Tells the others that this rank takes no part any more, waits until they say the same or are
+  // gone, and finalises MPI. After an error it waits for a moment only, so that all have heard of
+  // it before a launcher ends them, and MPI is not finalised, because that would wait for processes
+  // that are gone: this process must end then.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
@@ -76,7 +79,7 @@ class MpiSession {
   // A message of a rank to another beside operations. It is small enough to be sent without the
   // receiver.
   struct Notice {
-    enum Kind : int32_t { kAborted, kLeft, kWaits };
+    enum Kind : int32_t { kAborted, kLeft, kAlive };
     Kind kind = kAborted;
     int32_t rank = 0;
     int32_t code = 0;         // of the cause
@@ -89,22 +92,20 @@ class MpiSession {
         ranks_(ranks),
         deadline_(deadline),
         left_(static_cast<size_t>(ranks)),
-        waits_(static_cast<size_t>(ranks)) {}
+        heard_(static_cast<size_t>(ranks), Clock::now()) {}
 
   // Returns true if one of them was done, and takes those that are out of the list.
   absl::StatusOr<bool> Test(std::vector<MpiTransfer>* transfers);
-  // Tells the others that this rank waits, so that they do not take it for the one that is missing
-  // where they wait for what it does next.
-  void TellOfWaiting();
+  // Tells the others now and then that this process is alive, until the session ends.
+  void TellOfLife();
   // Why the transfers cannot be waited for any longer, or OK.
-  absl::Status GiveUp(const CollectiveCall& call, const std::vector<MpiTransfer>& transfers,
-                      Clock::time_point since);
+  absl::Status GiveUp(const CollectiveCall& call, const std::vector<MpiTransfer>& transfers);
   void End(std::vector<MpiTransfer>* transfers);
 
   absl::Status ListenForNotices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReadNotices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendNotices(const Notice& notice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns true if the others have left before the deadline.
+  // Returns true if all have left and there was no error.
   bool LeaveTogether();
 
   const MegatrainMpi& mpi_;
@@ -115,13 +116,16 @@ class MpiSession {
 
   Mutex mutex_;
   absl::Status cause_ ABSL_GUARDED_BY(mutex_);
-  // When this rank heard that another has left, and last heard that it waits.
+  // When this rank heard that another has left, and when it last heard of it.
   std::vector<std::optional<Clock::time_point>> left_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::optional<Clock::time_point>> waits_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Clock::time_point> heard_ ABSL_GUARDED_BY(mutex_);
   Notice incoming_ ABSL_GUARDED_BY(mutex_);
   std::vector<MpiTransfer> incoming_transfer_ ABSL_GUARDED_BY(mutex_);
   std::deque<Notice> outgoing_ ABSL_GUARDED_BY(mutex_);  // each stays where it is
   std::vector<MpiTransfer> outgoing_transfers_ ABSL_GUARDED_BY(mutex_);
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  CondVar ends_;
+  std::thread teller_;  // last: uses the rest
 };
 
 }  // namespace megatrain

@@ -250,7 +250,8 @@ std::vector<CommunicatorSet> CreateThreadCommunicators(int ranks, absl::Duration
     sets[static_cast<size_t>(rank)] = {
         std::make_unique<ThreadCommunicator>(first_cause, tiles, rank, ranks),
         std::make_unique<ThreadCommunicator>(first_cause, values, rank, ranks),
-        std::make_unique<ThreadCommunicator>(first_cause, control, rank, ranks)};
+        std::make_unique<ThreadCommunicator>(first_cause, control, rank, ranks),
+        /*saves=*/nullptr};
   }
   return sets;
 }

@@ -125,7 +125,9 @@ EngineBudget EngineHost::budget() const {
 }
 
 absl::StatusOr<MemoryBudget> EngineHost::BudgetNow(bool without_others) const {
-  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
+  MT_ASSIGN_OR_RETURN(HostOffer offer, ReadHostOffer());
+  offer.free_bytes /= options_.sharers;
+  offer.set_aside_bytes /= options_.sharers;
   MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, DeviceBytes());
   MemoryBudget budget;
   budget.SetDevice(device_bytes);

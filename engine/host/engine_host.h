@@ -37,6 +37,8 @@ struct EngineHostOptions {
   // The limit for a job's threads, and the number for a job that asks for none. 0 means no limit,
   // and the processors that this process may use for a job that asks for none.
   int threads = 0;
+  // The processes of a job on this machine, among which its host memory is divided evenly.
+  int sharers = 1;
   FileSystem* files = PosixFileSystem();  // for runs without their own; must outlive the host
 };
 

@@ -29,9 +29,9 @@ int64_t SlabElements(const PipelineDimensions& d, int i) {
 }
 
 int64_t TileBlockBytes(const PipelineDimensions& d, int tile) {
-  const int64_t elements = d.shape.tile_elements[tile];
-  return d.training ? TileBytes(elements, d.dtype, elements - d.shape.state_elements(tile))
-                    : elements * DTypeBytes(d.dtype);
+  const int64_t stateless = d.shape.tile_elements[tile] - d.shape.state_elements(tile);
+  const int64_t elements = d.held_elements_max(tile) + stateless;
+  return d.training ? TileBytes(elements, d.dtype, stateless) : elements * DTypeBytes(d.dtype);
 }
 
 int64_t SumsBytes(const PipelineDimensions& d) {
@@ -201,7 +201,7 @@ std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d) {
     bytes[static_cast<int>(kind)] += leases * HostPool::LeaseBytes(lease);
   };
   for (int tile = 0; tile < d.shape.tiles(); ++tile) add(HostKind::kTiles, TileBlockBytes(d, tile));
-  leases = d.shape.ranks;
+  leases = d.local_ranks();
   for (int slot = 0; slot < kStepSlots; ++slot) {
     add(HostKind::kBatches, BatchArrays::Bytes(d) + SumsBytes(d));
   }

@@ -27,6 +27,8 @@ namespace megatrain {
 struct PipelineDimensions {
   const ModelLayout* layout = nullptr;
   PipelineShape shape;
+  // Among which the ranks are divided evenly. One process has shape.rank and those behind it.
+  int processes = 1;
   DType dtype = DType::kF32;           // weights streamed and activations
   DType gradient_dtype = DType::kF32;  // across the link and on the host
   int64_t sequence_length = 0;
@@ -42,6 +44,21 @@ struct PipelineDimensions {
   // Device memory is reserved for updates on the device. Must be true if the device makes any.
   bool device_updates = false;
 
+  int local_ranks() const { return shape.ranks / processes; }  // of a process
+  // Returns the elements with state of a tile that this process holds: the shards of its ranks.
+  ElementRange held(int tile) const {
+    const int first = shape.rank / local_ranks() * local_ranks();
+    return {shape.shard_cut(tile, first), shape.shard_cut(tile, first + local_ranks())};
+  }
+  // Returns their number in the process that holds most of the tile.
+  int64_t held_elements_max(int tile) const {
+    int64_t elements = 0;
+    for (int rank = 0; rank < shape.ranks; rank += local_ranks()) {
+      elements = std::max(elements, shape.shard_cut(tile, rank + local_ranks()) -
+                                        shape.shard_cut(tile, rank));
+    }
+    return elements;
+  }
   int64_t hidden_bytes() const {  // hidden states of one micro-batch between two layers
     return micro_batch_tokens * layout->model.hidden * DTypeBytes(dtype);
   }
@@ -169,10 +186,11 @@ struct HostBuffers {
   std::array<int32_t*, kStepSlots> update_flags = {};  // [tiles], set by device updates
 };
 
-// Returns the bytes of the pool that LeaseTiles takes, and LeaseHostBuffers for all ranks, by
-// HostKind.
+// Returns the bytes of the pool that LeaseTiles takes, and LeaseHostBuffers for all ranks of a
+// process, by HostKind. They are the same in all processes.
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d);
-// Lease the tiles' blocks, which all ranks share, and the other buffers of one rank from `pool`,
+// Lease the tiles' blocks, which a process's ranks share, and the other buffers of one rank from
+// `pool`,
 // which must outlive the result. Return ResourceExhausted if there is no room; nothing is leased
 // then.
 absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d, HostPool& pool);

@@ -56,6 +56,50 @@ void RouterTotals::Append(const RouterTotals& next) {
   }
 }
 
+void RouterTotals::ClearMicroBatches() {
+  micro_batches_.clear();
+  for (std::vector<double>& stage : chosen_) std::fill(stage.begin(), stage.end(), 0.0);
+}
+
+std::vector<double> RouterTotals::ToNumbers() const {
+  const bool has_probability =
+      !micro_batches_.empty() && !micro_batches_.front().probability.empty();
+  std::vector<double> numbers = {has_probability ? 1.0 : 0.0,
+                                 static_cast<double>(micro_batches_.size())};
+  const auto add = [&](const std::vector<double>& more) {
+    numbers.insert(numbers.end(), more.begin(), more.end());
+  };
+  for (const MicroBatch& m : micro_batches_) {
+    add({m.tokens, m.entropy, static_cast<double>(m.chosen.size())});
+    add(m.chosen);
+    add(m.probability);
+  }
+  for (const std::vector<double>& stage : chosen_) add(stage);
+  return numbers;
+}
+
+void RouterTotals::AppendNumbers(absl::Span<const double> next) {
+  const auto take = [&](size_t count) {
+    const std::vector<double> taken(next.begin(), next.begin() + static_cast<int64_t>(count));
+    next.remove_prefix(count);
+    return taken;
+  };
+  RouterTotals other = *this;
+  other.micro_batches_.clear();
+  const std::vector<double> head = take(2);
+  for (int64_t i = 0; i < static_cast<int64_t>(head[1]); ++i) {
+    const std::vector<double> numbers = take(3);
+    const size_t experts = static_cast<size_t>(numbers[2]);
+    MicroBatch& m = other.micro_batches_.emplace_back();
+    m.tokens = numbers[0];
+    m.entropy = numbers[1];
+    m.chosen = take(experts);
+    m.probability = take(head[0] > 0 ? experts : 0);
+  }
+  for (std::vector<double>& stage : other.chosen_) stage = take(stage.size());
+  Append(other);
+}
+
 RouterReport RouterTotals::Report() const {
   RouterReport report;
   for (const std::vector<double>& stage : chosen_) {

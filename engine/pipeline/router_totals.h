@@ -38,6 +38,11 @@ class RouterTotals {
 
   // Appends the micro-batches of the next rank.
   void Append(const RouterTotals& next);
+  // Forgets all micro-batches, and the routing of their tokens.
+  void ClearMicroBatches();
+  // Returns all as numbers, for another process, which has the same step and appends them.
+  std::vector<double> ToNumbers() const;
+  void AppendNumbers(absl::Span<const double> next);
 
   // REQUIRES: all stages and micro-batches of the step were added.
   RouterReport Report() const;

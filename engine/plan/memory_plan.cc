@@ -100,9 +100,10 @@ int64_t HostBytes(const PipelineDimensions& d) {
 
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
-                                      const MachineSpeed& machine) {
+                                      const MachineSpeed& machine,
+                                      const JobProcesses& processes) {
   MT_RETURN_IF_ERROR(CheckHeadSizes(layout.model, sizes));
-  MT_RETURN_IF_ERROR(CheckBatch(spec, layout));
+  MT_RETURN_IF_ERROR(CheckBatch(spec, layout, processes.count));
   if (spec.training.router_auxiliary_loss.value_or(0) > 0 && MostExperts(layout.model) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("training.router_auxiliary_loss: ", *spec.training.router_auxiliary_loss,
@@ -115,7 +116,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.layout = &layout;
   d.dtype = spec.training.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
   d.gradient_dtype = spec.training.gradient_dtype == Precision::kBf16 ? DType::kBF16 : DType::kF32;
-  SetBatch(spec, layout, sizes, d);
+  SetBatch(spec, layout, sizes, d, processes.count);
   // A sample prompt and its answer are no longer than a sequence.
   if (const int64_t prompts = std::ssize(spec.training.sample_prompts); prompts > 0) {
     d.cache_rows = d.sequence_length;
@@ -172,7 +173,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
       free = std::min(free, budget.host_bytes - budget.pool_bytes - ProcessBytes(d));
     }
     free = std::max<int64_t>(0, free);
-    free /= ranks;
+    free /= d.local_ranks();
     plan.device_limit = std::min(DeviceBytes(whole, sizes), free / 2);
     // Rather a recomputing job than none: a small device is still given what the smallest choice
     // takes.
@@ -188,8 +189,12 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
     FinishPlan(sizes, finished);
     return finished;
   };
-  if (!machine.rates.measured()) return finish(d);
-  return ChooseByTime(spec, sizes, machine, plan.device_limit, d, finish);
+  MemoryPlan chosen = machine.rates.measured()
+                          ? ChooseByTime(spec, sizes, machine, plan.device_limit, d, finish)
+                          : finish(d);
+  // Not before, so that all processes choose alike.
+  chosen.dimensions.shape.rank = processes.number * d.local_ranks();
+  return chosen;
 }
 
 std::string MemoryPlan::Table() const {
@@ -205,7 +210,9 @@ std::string MemoryPlan::Table() const {
     absl::StrAppendFormat(&out, "%s of them are trained, the others are frozen\n",
                           FormatCount(d.layout->trained_parameters));
   }
-  absl::StrAppend(&out, "host\n");
+  absl::StrAppend(&out, d.processes == 1
+                            ? "host\n"
+                            : absl::StrCat("host, each of ", d.processes, " processes\n"));
   for (const Item& item : host) line(item.name, item.bytes);
   line("host total", host_bytes);
   if (host_limit < kUnlimitedBytes) line("host limit", host_limit);

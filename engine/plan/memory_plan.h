@@ -80,6 +80,12 @@ struct MemoryPlan {
   std::string Table() const;
 };
 
+// The processes of a job, each with spec.engine.devices devices, and the number of this one.
+struct JobProcesses {
+  int count = 1;
+  int number = 0;
+};
+
 // Returns InvalidArgument, naming the layer, if the heads of one are larger than the kernels take.
 absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& sizes);
 
@@ -87,10 +93,12 @@ absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& si
 // decides. A job that does not fit gives a plan with fits == false. Returns InvalidArgument for a
 // sequence longer than the model's positions, for more than kMicroBatchTokensMax or
 // kStepLayerPassesMax, if clipping cannot work with engine.gradient_slabs, and the errors of
-// CheckHeadSizes. `layout` must outlive the plan; `sizes` is used during the call only.
+// CheckHeadSizes. `layout` must outlive the plan; `sizes` is used during the call only. With the
+// same arguments but for `processes.number` the plans have the same decisions and bytes.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
-                                      const MachineSpeed& machine = {});
+                                      const MachineSpeed& machine = {},
+                                      const JobProcesses& processes = {});
 
 // Plans an evaluation of `spec` with weights alone. Lifetimes and errors are as for PlanMemory.
 absl::StatusOr<MemoryPlan> PlanEvaluation(const JobSpec& spec, const ModelLayout& layout,

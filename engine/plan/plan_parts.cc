@@ -35,7 +35,7 @@ int64_t LogitsBytes(const PipelineDimensions& d) {
 // RouterTotals and the gradients of the auxiliary loss, of the steps in flight.
 int64_t RouterBytes(const PipelineDimensions& d) {
   constexpr int64_t kExpertBytes = 2 * sizeof(double) + sizeof(float);
-  return kStepSlots * d.shape.ranks * d.micro_batches * MostExperts(d.layout->model) * kExpertBytes;
+  return kStepSlots * d.local_ranks() * d.micro_batches * MostExperts(d.layout->model) * kExpertBytes;
 }
 
 int64_t MicroBatches(const JobSpec& spec) {
@@ -44,7 +44,9 @@ int64_t MicroBatches(const JobSpec& spec) {
 
 // Of the whole step, and the parts of several ranks.
 int64_t BatchBytes(const PipelineDimensions& d) {
-  return (kBatchesAtOnce + (d.shape.ranks > 1 ? 1 : 0)) * d.shape.ranks * d.micro_batches *
+  const int64_t whole = kBatchesAtOnce * d.shape.ranks;
+  const int64_t parts = d.shape.ranks > 1 ? d.local_ranks() : 0;
+  return (whole + parts) * d.micro_batches *
          (kBatchTokenBytes * d.micro_batch_tokens + kPairBytes * d.pairs_max());
 }
 
@@ -58,22 +60,24 @@ int64_t ScheduleBytes(const PipelineDimensions& d) {
   PipelineState state;
   const Schedule schedule = d.training ? BuildTrainingStep(d.shape, micro_batches, state)
                                        : BuildEvaluation(d.shape, micro_batches, state);
-  return d.shape.ranks * (kStepSlots + 1) * static_cast<int64_t>(schedule.ops.size()) *
+  return d.local_ranks() * (kStepSlots + 1) * static_cast<int64_t>(schedule.ops.size()) *
          kQueuedOperationBytes;
 }
 
 // Checks that the micro-batches of a step can be shared by the job's devices and folds.
-absl::Status CheckSharing(const JobSpec& spec, int64_t micro_batches) {
-  const int64_t devices = std::max<int64_t>(1, spec.engine.devices);
+absl::Status CheckSharing(const JobSpec& spec, int64_t micro_batches, int processes) {
+  const int64_t devices = processes * std::max<int64_t>(1, spec.engine.devices);
+  const std::string key = processes == 1 ? "engine.devices: "
+                                         : absl::StrCat("job of ", processes, " processes: ");
   const int64_t shards = spec.training.gradient_shards;
   const std::string step = absl::StrCat("a step of ", micro_batches,
                                         micro_batches == 1 ? " micro-batch" : " micro-batches",
                                         " (training.global_batch ", spec.training.global_batch,
                                         ", micro_batch ", spec.training.micro_batch, ")");
   if (devices > micro_batches) {
-    return absl::InvalidArgumentError(absl::StrCat("engine.devices: ", devices,
-                                                   " devices cannot share ", step, "; use at most ",
-                                                   micro_batches, ", or a smaller micro_batch"));
+    return absl::InvalidArgumentError(absl::StrCat(key, devices, " devices cannot share ", step,
+                                                   "; use at most ", micro_batches,
+                                                   ", or a smaller micro_batch"));
   }
   if (shards > micro_batches) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -82,7 +86,7 @@ absl::Status CheckSharing(const JobSpec& spec, int64_t micro_batches) {
   }
   if (shards > 1 && shards % devices != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "engine.devices: ", devices, " devices cannot share the ", shards,
+        key, devices, " devices cannot share the ", shards,
         " parts of training.gradient_shards evenly; use a power of two up to ", shards));
   }
   const int64_t of_device = (micro_batches + devices - 1) / devices;
@@ -138,7 +142,7 @@ absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& si
   return absl::OkStatus();
 }
 
-absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout) {
+absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout, int processes) {
   const int64_t s = spec.data.sequence_length;
   if (s > layout.model.max_positions) {
     return absl::InvalidArgumentError(
@@ -159,7 +163,7 @@ absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout) {
                      " such sequences are possible"));
   }
   const int64_t micro_batches = MicroBatches(spec);
-  MT_RETURN_IF_ERROR(CheckSharing(spec, micro_batches));
+  MT_RETURN_IF_ERROR(CheckSharing(spec, micro_batches, processes));
   // All tiles but those of the model's ends.
   const int64_t layers = layout.tile_count() - (layout.model.tied_embeddings ? 1 : 2);
   if (micro_batches > kStepLayerPassesMax / layers) {
@@ -174,10 +178,11 @@ absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout) {
 }
 
 void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes& sizes,
-              PipelineDimensions& d) {
+              PipelineDimensions& d, int processes) {
   d.sequence_length = spec.data.sequence_length;
   d.micro_batch_tokens = spec.training.micro_batch * d.sequence_length;
-  d.shape.ranks = static_cast<int>(std::max<int64_t>(1, spec.engine.devices));
+  d.processes = processes;
+  d.shape.ranks = processes * static_cast<int>(std::max<int64_t>(1, spec.engine.devices));
   d.shape.folds =
       static_cast<int>(std::max<int64_t>(1, spec.training.gradient_shards / d.shape.ranks));
   d.micro_batches = static_cast<int>((MicroBatches(spec) + d.shape.ranks - 1) / d.shape.ranks);
@@ -213,7 +218,7 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
   }
   for (const MemoryPlan::Item& item :
        {MemoryPlan::Item{"process", kProgramBytes + LogitsBytes(d) +
-                                        d.shape.ranks * sizes.ScratchBytesMax(
+                                        d.local_ranks() * sizes.ScratchBytesMax(
                                                             d.dtype, d.layout->tile_elements_max)},
         MemoryPlan::Item{"batches", BatchBytes(d)}, MemoryPlan::Item{"schedules", ScheduleBytes(d)},
         MemoryPlan::Item{"checkpoint transfers", TransferBytes(d)}}) {
@@ -223,9 +228,9 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
   }
   plan.host_bytes = plan.pool_bytes + plan.process_bytes;
   if (plan.budget.device_shares_host) {
-    plan.host.push_back({d.shape.ranks == 1 ? "device's memory" : "devices' memory",
-                         d.shape.ranks * plan.device_bytes});
-    plan.host_bytes += d.shape.ranks * plan.device_bytes;
+    plan.host.push_back({d.local_ranks() == 1 ? "device's memory" : "devices' memory",
+                         d.local_ranks() * plan.device_bytes});
+    plan.host_bytes += d.local_ranks() * plan.device_bytes;
   }
   plan.checkpoint_bytes = d.layout->model.wrapper.carried_bytes;
   for (const TileLayout& tile : d.layout->tiles) {

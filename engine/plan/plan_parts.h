@@ -13,10 +13,10 @@ namespace megatrain {
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype);
 
 // Returns what of a batch's size is wrong on every machine, as PlanMemory does.
-absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout);
-// Sets the sizes of the job's batches in `d`.
+absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout, int processes = 1);
+// Sets the ranks and the sizes of their batches in `d`.
 void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes& sizes,
-              PipelineDimensions& d);
+              PipelineDimensions& d, int processes = 1);
 
 // Returns the host bytes beside the pool, without the kernels' scratch and the schedules.
 int64_t ProcessBytes(const PipelineDimensions& d);

@@ -50,13 +50,12 @@ struct CheckpointSaver::Save {
 };
 
 CheckpointSaver::CheckpointSaver(RunContext& run, const PreparedRun& prepared,
-                                 const RunProgress& progress, Trainer& trainer,
-                                 Communicator* communicator)
+                                 const RunProgress& progress, Trainer& trainer)
     : run_(run),
       prepared_(prepared),
       progress_(progress),
       trainer_(trainer),
-      communicator_(communicator),
+      communicator_(run.processes() == nullptr ? nullptr : run.processes()->saves.get()),
       retention_(prepared.start.retention),
       saved_{prepared.start.step, prepared.start.checkpoint.value_or("")} {}
 

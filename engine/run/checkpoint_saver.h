@@ -32,10 +32,9 @@ namespace megatrain {
 
 class CheckpointSaver {
  public:
-  // `communicator` is that of CheckpointWriter::Begin. All arguments must outlive this. The trainer
-  // may hold a save in flight after this is destroyed.
+  // All arguments must outlive this. The trainer may hold a save in flight after this is destroyed.
   CheckpointSaver(RunContext& run, const PreparedRun& prepared, const RunProgress& progress,
-                  Trainer& trainer, Communicator* communicator = nullptr);
+                  Trainer& trainer);
 
   // Returns true if the job has a checkpoint after `step`.
   bool Due(int64_t step) const;
@@ -115,7 +114,7 @@ class CheckpointSaver {
   const PreparedRun& prepared_;
   const RunProgress& progress_;
   Trainer& trainer_;
-  Communicator* const communicator_;
+  Communicator* const communicator_;  // as of CheckpointWriter::Begin
   Retention retention_;
   std::shared_ptr<Save> save_;  // in flight
   CheckpointSaved saved_;       // the newest checkpoint

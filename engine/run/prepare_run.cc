@@ -1,31 +1,28 @@
 #include "engine/run/prepare_run.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
-#include "engine/checkpoint/disk/concurrent_for.h"
-#include "engine/checkpoint/disk/transfer.h"
+#include "engine/comm/exchange.h"
 #include "engine/comm/thread_communicator.h"
 #include "engine/hf/carried_tensors.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
-#include "engine/hf/hf_weights.h"
-#include "engine/hf/random_weights.h"
 #include "engine/hf/weight_files.h"
 #include "engine/job/spec_values.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/plan/training_layout.h"
+#include "engine/run/load_tiles.h"
 #include "engine/run/machine_speed.h"
+#include "engine/run/processes.h"
 #include "engine/run/reference_pass.h"
 #include "engine/tokenizer/open_tokenizer.h"
 #include "engine/trace/transfer_rate.h"
@@ -122,16 +119,27 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
   const Session& session = *prepared.session;
   const Kernels& kernels = session.first().device->kernels();
-  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, host.BudgetNow());
+  JobProcesses processes;
+  if (run.processes() != nullptr) {
+    if (spec.engine.devices > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("engine.devices: ", spec.engine.devices,
+                       ": each process of a job over several processes has one device; leave it 1"));
+    }
+    processes = {run.between()->ranks(), run.between()->rank()};
+  }
+  MT_ASSIGN_OR_RETURN(MemoryBudget budget, host.BudgetNow());
   // No result depends on what is chosen by time.
-  const MachineSpeed machine = SpeedOf(session.settings, host.rates());
+  MachineSpeed machine = SpeedOf(session.settings, host.rates());
+  MT_RETURN_IF_ERROR(ShareBudget(run, budget, machine.rates));
   MemoryPlan& plan = prepared.plan;
-  MT_ASSIGN_OR_RETURN(plan, PlanMemory(spec, prepared.layout, kernels, budget, machine));
+  MT_ASSIGN_OR_RETURN(plan,
+                      PlanMemory(spec, prepared.layout, kernels, budget, machine, processes));
   if (!plan.fits) {
     const PoolUsage usage = host.pool_usage();
     MT_ASSIGN_OR_RETURN(const MemoryBudget whole, host.BudgetNow(/*without_others=*/true));
     MT_ASSIGN_OR_RETURN(const MemoryPlan alone,
-                        PlanMemory(spec, prepared.layout, kernels, whole, machine));
+                        PlanMemory(spec, prepared.layout, kernels, whole, machine, processes));
     if (alone.fits) {
       return absl::UnavailableError(
           absl::StrCat("the job fits when other jobs give back what they hold of the host pool: ",
@@ -236,25 +244,6 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   return absl::OkStatus();
 }
 
-// Calls load(index) for every tile, from several threads. Returns the first error.
-absl::Status LoadTiles(RunContext& run, const char* activity, const ModelLayout& layout,
-                       absl::FunctionRef<absl::Status(int index)> load) {
-  const int tiles = layout.tile_count();
-  // A large tile that comes last would be read alone.
-  std::vector<int> order(static_cast<size_t>(tiles));
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return layout.tiles[a].elements > layout.tiles[b].elements;
-  });
-  return ConcurrentFor(
-      tiles, kTransferThreads,
-      [&](int done) {
-        run.Report(TrainingPhase::kPreparing, activity, static_cast<double>(done) / tiles);
-        return run.GoOn();
-      },
-      [&](int i) { return load(order[i]); });
-}
-
 // Counts the steps of the run from its resume point, and says where it goes on and, if the number
 // has changed, what that does to the learning rate.
 absl::Status GoOnFromStart(RunContext& run, PreparedRun& prepared) {
@@ -287,8 +276,12 @@ absl::Status GoOnFromStart(RunContext& run, PreparedRun& prepared) {
 
 // Returns what the trainer's ranks work with. A rank waits for another as long as that computes: a
 // thread does not vanish.
-std::vector<RankParts> RanksOf(const Session& session) {
+std::vector<RankParts> RanksOf(const Session& session, CommunicatorSet* processes) {
   std::vector<CommunicatorSet> communicators(session.ranks.size());
+  if (processes != nullptr) {
+    communicators[0].tiles = std::move(processes->tiles);
+    communicators[0].values = std::move(processes->values);
+  }
   if (communicators.size() > 1) {
     communicators = CreateThreadCommunicators(session.settings.devices, absl::InfiniteDuration());
   }
@@ -298,37 +291,6 @@ std::vector<RankParts> RanksOf(const Session& session) {
     ranks.push_back({rank.device.get(), rank.updater.get(), std::move(communicators[i])});
   }
   return ranks;
-}
-
-absl::Status FillFromModel(RunContext& run, const PreparedRun& prepared,
-                           const std::vector<Tile>& tiles) {
-  const JobSpec& spec = run.spec();
-  const ModelLayout& layout = prepared.layout;
-  if (!spec.model.random_initialization) {
-    MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights,
-                        HfWeights::Open(spec.model.path, layout, run.files()));
-    return LoadTiles(run, "loading the model", layout,
-                     [&](int index) { return weights->LoadTile(index, tiles[index]); });
-  }
-  constexpr char kActivity[] = "making random weights";
-  for (const Tile& tile : tiles) {
-    MT_RETURN_IF_ERROR(run.GoOn());
-    const auto done = static_cast<double>(&tile - tiles.data());
-    run.Report(TrainingPhase::kPreparing, kActivity, done / static_cast<double>(tiles.size()));
-    InitializeTile(layout.model, spec.training.seed, tile,
-                   prepared.session->first().compute_pool.get());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,
-                                const std::vector<Tile>& tiles) {
-  const std::string& checkpoint = *prepared.start.checkpoint;
-  MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, run.files()));
-  return LoadTiles(run, "loading the checkpoint", prepared.layout, [&](int index) {
-    return LoadCheckpointTile(checkpoint, manifest, prepared.layout, index, tiles[index],
-                              run.files());
-  });
 }
 
 }  // namespace
@@ -377,8 +339,9 @@ CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
   }
   state.threads = session->settings.threads;
   state.arithmetic = session->first().device->Arithmetic(spec.engine.attention);
-  if (session->settings.devices > 1 && spec.training.gradient_shards == 1) {
-    absl::StrAppend(&state.arithmetic, ", ", session->settings.devices, " devices");
+  const int devices = plan.dimensions.shape.ranks;
+  if (devices > 1 && spec.training.gradient_shards == 1) {
+    absl::StrAppend(&state.arithmetic, ", ", devices, " devices");
   }
   state.steps_total = total_steps;
   state.allowed_changes = start.allowed_changes;
@@ -390,7 +353,10 @@ CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
 absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
   auto prepared = std::make_unique<PreparedRun>();
   MT_RETURN_IF_ERROR(run.GoOn());
-  if (const std::string& directory = run.spec().report.tensorboard; !directory.empty()) {
+  MT_RETURN_IF_ERROR(CheckSameInAll(run, "job file", WithoutPaths(SpecValues(run.spec())),
+                                    "give all processes of a job the same one"));
+  const std::string& directory = run.spec().report.tensorboard;
+  if (!directory.empty() && run.leads()) {
     const absl::Status writable = run.files()->CheckWritable(directory);
     if (!writable.ok()) {
       return absl::Status(writable.code(),
@@ -398,8 +364,30 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
     }
   }
   MT_RETURN_IF_ERROR(Plan(run, *prepared));
-  MT_RETURN_IF_ERROR(OpenData(run, *prepared));
-  MT_ASSIGN_OR_RETURN(prepared->start, FindResumePoint(run, prepared->StateAt(run.spec(), 0, 0)));
+  MT_RETURN_IF_ERROR(
+      CheckSameInAll(run, "model.path",
+                     {{"the tensors", ModelFingerprint(prepared->layout)},
+                      {"the plan", prepared->plan.Table()}},
+                     "name the same model on all machines, and give them the same devices"));
+  MT_RETURN_IF_ERROR(LeaderFirst(run, [&] { return OpenData(run, *prepared); }));
+  MT_RETURN_IF_ERROR(CheckSameInAll(run, "data",
+                                    {{"the fingerprint", prepared->dataset->fingerprint()}},
+                                    "give all processes of a job the same files"));
+  MT_RETURN_IF_ERROR(LeaderFirst(run, [&]() -> absl::Status {
+    MT_ASSIGN_OR_RETURN(prepared->start, FindResumePoint(run, prepared->StateAt(run.spec(), 0, 0)));
+    return absl::OkStatus();
+  }));
+  ResumePoint& start = prepared->start;
+  MT_RETURN_IF_ERROR(CheckSameInAll(
+      run, "checkpoint.directory",
+      {{"to resume from", absl::StrCat("step ", start.step)},
+       {"evaluations up to it", absl::StrCat(start.evaluations.best_step)}},
+      "name a directory on a file system that is mounted at the same path on all machines"));
+  // A new run has a random name.
+  MT_RETURN_IF_ERROR(
+      ExchangeBytes(run.between(), start.run_name, [&](int rank, absl::string_view name) {
+        if (rank == 0) start.run_name = std::string(name);
+      }));
   MT_RETURN_IF_ERROR(GoOnFromStart(run, *prepared));
   return prepared;
 }
@@ -409,15 +397,15 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRu
   MT_ASSIGN_OR_RETURN(HostPool* const pool, run.host().Pool(prepared.plan.pool_bytes, nullptr,
                                                             [&run] { return !run.GoOn().ok(); }));
   MT_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
-                      Trainer::Create(run.spec(), prepared.plan, RanksOf(*prepared.session), pool));
-  MT_ASSIGN_OR_RETURN(const bool filled, PrepareReference(run, prepared, *trainer, [&] {
-                        return FillFromModel(run, prepared, trainer->tiles());
-                      }));
+                      Trainer::Create(run.spec(), prepared.plan, RanksOf(*prepared.session, run.processes()), pool));
+  MT_ASSIGN_OR_RETURN(const bool filled, PrepareReference(run, prepared, *trainer));
   if (!prepared.start.checkpoint.has_value() && !filled) {
-    MT_RETURN_IF_ERROR(FillFromModel(run, prepared, trainer->tiles()));
+    MT_ASSIGN_OR_RETURN(const InitialModel model, InitialModel::Open(run, prepared));
+    MT_RETURN_IF_ERROR(model.Fill(trainer->tiles()));
   }
   while (prepared.start.checkpoint.has_value()) {
-    const absl::Status status = FillFromCheckpoint(run, prepared, trainer->tiles());
+    const absl::Status status =
+        Agree(run.between(), FillFromCheckpoint(run, prepared, trainer->tiles()));
     if (status.ok()) break;
     MT_RETURN_IF_ERROR(FallBack(run, prepared.StateAt(run.spec(), 0, 0), status, prepared.start));
     MT_RETURN_IF_ERROR(GoOnFromStart(run, prepared));

@@ -11,8 +11,10 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
+#include "engine/comm/exchange.h"
 #include "engine/data/sequences/batch.h"
-#include "engine/hf/master_convert.h"
+#include "engine/run/load_tiles.h"
+#include "engine/run/processes.h"
 
 namespace megatrain {
 namespace {
@@ -21,19 +23,58 @@ constexpr char kActivity[] = "computing the reference's log-probabilities";
 // The sequences of a part, if a step has no more.
 constexpr int64_t kPartSequences = 1024;
 
-// A hash of the weights that the forward pass reads, whatever their order in the tiles. REQUIRES:
-// the tiles are whole.
-std::string WeightsHash(const ModelLayout& layout, const std::vector<Tile>& tiles) {
-  std::vector<std::string> lines;
-  ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
-    const Tile place = PlaceOf(tiles[tile], tensor);
+// Appends the hashes of the weights that the forward pass reads. REQUIRES: the tile is whole.
+void AppendWeightHashes(const Tile& tile, std::vector<std::string>& lines) {
+  for (const TensorSpec& tensor : tile.layout->tensors) {
+    const Tile place = PlaceOf(tile, tensor);
     const int64_t bytes = tensor.elements * DTypeBytes(place.weight_dtype);
     lines.push_back(absl::StrCat(
         tensor.name, " ",
         HashBytes({static_cast<const char*>(place.weights), static_cast<size_t>(bytes)})));
-  });
+  }
+}
+
+// Where processes share the tiles, the first one reads the model again, tile by tile.
+absl::Status AppendModelHashes(const InitialModel& model, const PipelineDimensions& d,
+                               std::vector<std::string>& lines) {
+  std::vector<char> weights(
+      static_cast<size_t>(d.layout->tile_elements_max * DTypeBytes(d.dtype)));
+  std::vector<int16_t> remainder(
+      static_cast<size_t>(d.dtype == DType::kBF16 ? d.layout->tile_elements_max : 0));
+  for (int index = 0; index < d.layout->tile_count(); ++index) {
+    Tile tile = MakeWeightsTile(&d.layout->tiles[static_cast<size_t>(index)], d.dtype,
+                                weights.data());
+    if (!remainder.empty()) tile.remainder = remainder.data();  // weights are rounded beside it
+    MT_RETURN_IF_ERROR(model.Load(index, tile));
+    AppendWeightHashes(tile, lines);
+  }
+  return absl::OkStatus();
+}
+
+// Returns a hash of the weights, whatever their order in the tiles, which hold `model`.
+absl::StatusOr<std::string> WeightsHash(RunContext& run, const InitialModel& model,
+                                        const Trainer& trainer) {
+  std::vector<std::string> lines;
+  if (run.processes() == nullptr) {
+    for (const Tile& tile : trainer.tiles()) AppendWeightHashes(tile, lines);
+  } else if (run.leads()) {
+    MT_RETURN_IF_ERROR(AppendModelHashes(model, trainer.dimensions(), lines));
+  }
   std::sort(lines.begin(), lines.end());
-  return HashBytes(absl::StrJoin(lines, "\n"));
+  std::string hash;
+  MT_RETURN_IF_ERROR(ExchangeBytes(run.between(), HashBytes(absl::StrJoin(lines, "\n")),
+                                   [&](int rank, absl::string_view bytes) {
+                                     if (rank == 0) hash = std::string(bytes);
+                                   }));
+  return hash;
+}
+
+// Returns true if it is in all processes.
+absl::StatusOr<bool> InAll(RunContext& run, bool here) {
+  if (run.processes() == nullptr) return here;
+  MT_ASSIGN_OR_RETURN(const std::vector<double> all,
+                      run.between()->GatherValues({here ? 1.0 : 0.0}));
+  return std::find(all.begin(), all.end(), 0.0) == all.end();
 }
 
 std::unique_ptr<ReferenceLogps> MakeReference(RunContext& run, const PreparedRun& prepared) {
@@ -98,20 +139,21 @@ absl::StatusOr<std::vector<std::vector<double>>> ComputePart(RunContext& run,
 
 }  // namespace
 
-absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Trainer& trainer,
-                                      absl::FunctionRef<absl::Status()> fill) {
+absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Trainer& trainer) {
   const JobSpec::Training& training = run.spec().training;
   if (training.objective != Objective::kDpo || training.dpo_reference_free) return false;
   const std::string noted = prepared.start.reference;
   if (!noted.empty()) {
     prepared.reference = MakeReference(run, prepared);
-    if (prepared.reference->OpenAll()) return false;
+    MT_ASSIGN_OR_RETURN(const bool there, InAll(run, prepared.reference->OpenAll()));
+    if (there) return false;
     run.Say(
         "the reference's log-probabilities are not in the cache; they are made again from the "
         "model that the job began with");
   }
-  MT_RETURN_IF_ERROR(fill());
-  prepared.start.reference = WeightsHash(prepared.layout, trainer.tiles());
+  MT_ASSIGN_OR_RETURN(const InitialModel model, InitialModel::Open(run, prepared));
+  MT_RETURN_IF_ERROR(model.Fill(trainer.tiles()));
+  MT_ASSIGN_OR_RETURN(prepared.start.reference, WeightsHash(run, model, trainer));
   if (!noted.empty() && noted != prepared.start.reference) {
     return absl::FailedPreconditionError(absl::StrCat(
         "model.path: ", run.spec().model.path,
@@ -123,10 +165,16 @@ absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Tr
   prepared.reference = MakeReference(run, prepared);
   int64_t made = 0;
   for (int64_t part = 0; part < prepared.reference->parts(); ++part) {
-    if (prepared.reference->Open(part)) continue;
+    MT_ASSIGN_OR_RETURN(const bool there, InAll(run, prepared.reference->Open(part)));
+    if (there) continue;
     MT_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> logps,
                         ComputePart(run, prepared, trainer, part));
-    MT_RETURN_IF_ERROR(prepared.reference->Make(part, logps));
+    MT_RETURN_IF_ERROR(LeaderFirst(run, [&] {
+      // Another process finds it there, or has a directory of its own.
+      return !run.leads() && prepared.reference->Open(part)
+                 ? absl::OkStatus()
+                 : prepared.reference->Make(part, logps);
+    }));
     ++made;
   }
   trainer.ForgetLoaded();

@@ -6,7 +6,6 @@
 #ifndef MEGATRAIN_ENGINE_RUN_REFERENCE_PASS_H_
 #define MEGATRAIN_ENGINE_RUN_REFERENCE_PASS_H_
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/run/prepare_run.h"
@@ -16,13 +15,11 @@
 namespace megatrain {
 
 // Sets prepared.reference, and prepared.start.reference to the hash of its weights, if the job has
-// a reference. `fill` fills the tiles with the model that the job begins with. Returns true if it
-// was called, so that the tiles hold that model. Returns FailedPrecondition if the values must be
-// made again and the model is not the one that the run began with, InvalidArgument for a value
-// that is not finite, Cancelled once the run is asked to end, and the errors of `fill`, of the
-// trainer, and of reading and writing.
-absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Trainer& trainer,
-                                      absl::FunctionRef<absl::Status()> fill);
+// a reference. Returns true if the tiles were filled with the model that the job begins with.
+// Returns FailedPrecondition if the values must be made again and the model is not the one that the
+// run began with, InvalidArgument for a value that is not finite, Cancelled once the run is asked
+// to end, and the errors of InitialModel, of the trainer, and of reading and writing.
+absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Trainer& trainer);
 
 // Reads sequence `index` of the evaluation data, with the reference's values if there is a
 // reference. Returns the errors of reading.

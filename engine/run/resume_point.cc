@@ -150,10 +150,12 @@ absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointSta
   const std::string& directory = run.spec().checkpoint.directory;
   run.Report(TrainingPhase::kPreparing, "verifying the checkpoint to resume from");
   ResumePoint point;
-  MT_ASSIGN_OR_RETURN(point.lock, LockDirectory(directory, run.files()));
-  MT_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
-                      RemoveLeftovers(directory, run.files()));
-  for (const std::string& line : leftovers) run.Say(line);
+  if (run.leads()) {
+    MT_ASSIGN_OR_RETURN(point.lock, LockDirectory(directory, run.files()));
+    MT_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
+                        RemoveLeftovers(directory, run.files()));
+    for (const std::string& line : leftovers) run.Say(line);
+  }
   point.retention.keep = run.spec().checkpoint.keep;
   point.run_name = NewRunName();
   MT_RETURN_IF_ERROR(Choose(run, wanted, point));

@@ -41,7 +41,7 @@ struct ResumePoint {
 };
 
 // Locks checkpoint.directory, removes what a dead process left there (RemoveLeftovers), and chooses
-// the checkpoint. `wanted` is the state that the run would have if it began anew. Returns
+// the checkpoint. Of several processes the first one locks and removes. `wanted` is the state that the run would have if it began anew. Returns
 // FailedPrecondition if the directory is locked or the run is refused because of what is there,
 // DataLoss if the checkpoints are damaged, and the errors of reading them.
 absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointState& wanted);

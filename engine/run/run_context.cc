@@ -1,6 +1,10 @@
 #include "engine/run/run_context.h"
 
 #include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
 
 namespace megatrain {
 
@@ -13,10 +17,34 @@ absl::Status RunContext::GoOn() const {
 }
 
 Ending RunContext::AskedToEnd() const {
-  if (control_.cancel_requested()) return TrainingOutcome::kCancelled;
-  if (control_.stop_requested()) return TrainingOutcome::kInterrupted;
-  if (control_.release_requested()) return TrainingOutcome::kReleased;
+  // While preparing, processes do not wait for each other's requests: one that ends, ends all.
+  const TrainingControl& control = preparing_ ? own_control_ : control_;
+  if (control.cancel_requested()) return TrainingOutcome::kCancelled;
+  if (control.stop_requested()) return TrainingOutcome::kInterrupted;
+  if (control.release_requested()) return TrainingOutcome::kReleased;
   return std::nullopt;
+}
+
+void RunContext::EndAll(const absl::Status& error) {
+  if (processes() == nullptr) return;
+  const std::string rank = absl::StrCat("rank ", between()->rank());
+  between()->Abort(absl::Status(error.code(), absl::IsCancelled(error)
+                                                  ? absl::StrCat(rank, " was told to end")
+                                                  : absl::StrCat(rank, ": ", error.message())));
+}
+
+absl::Status RunContext::ShareRequests() {
+  if (processes() == nullptr) return absl::OkStatus();
+  MT_ASSIGN_OR_RETURN(const std::vector<double> asked,
+                      between()->GatherValues({own_control_.stop_requested() ? 1.0 : 0.0,
+                                               own_control_.TakeCheckpoint() ? 1.0 : 0.0,
+                                               own_control_.cancel_requested() ? 1.0 : 0.0}));
+  for (size_t i = 0; i < asked.size(); i += 3) {
+    if (asked[i] > 0) control_.Stop();
+    if (asked[i + 1] > 0) control_.Checkpoint();
+    if (asked[i + 2] > 0) control_.Cancel();
+  }
+  return absl::OkStatus();
 }
 
 void RunContext::PauseFor(TrainingPause why) {

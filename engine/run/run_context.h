@@ -1,5 +1,8 @@
 // RunContext: the arguments of a run, which all its parts share, with its requests and its reports.
 //
+// Several processes of a job honour the same requests at the same points: those that one of them
+// had when all called ShareRequests.
+//
 // Thread safety: GoOn may be called from any thread, all other methods by the training thread only.
 // Invariant: every event of a run goes through Tell.
 #ifndef MEGATRAIN_ENGINE_RUN_RUN_CONTEXT_H_
@@ -11,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "engine/base/watched_file_system.h"
+#include "engine/comm/communicator.h"
 #include "engine/engine.h"
 
 namespace megatrain {
@@ -26,7 +30,8 @@ class RunContext {
       : host_(host),
         spec_(spec),
         options_(options),
-        control_(control),
+        own_control_(control),
+        control_(options.processes == nullptr ? control : shared_control_),
         tell_(tell),
         files_(options.files != nullptr ? options.files : host.files(), [this] { return GoOn(); }) {
   }
@@ -35,6 +40,18 @@ class RunContext {
   const JobSpec& spec() const { return spec_; }
   const TrainingOptions& options() const { return options_; }
   TrainingControl& control() { return control_; }
+  // Returns the communicators that are left of TrainingOptions::processes: `control` and `saves`.
+  // Null for a process alone.
+  CommunicatorSet* processes() const { return options_.processes; }
+  Communicator* between() const {
+    return processes() == nullptr ? nullptr : processes()->control.get();
+  }
+  // Returns true in the process that does what is done once.
+  bool leads() const { return processes() == nullptr || between()->rank() == 0; }
+  // Ends the operations between the processes with `error`, unless they ended before.
+  void EndAll(const absl::Status& error);
+  // Makes the requests to any process those of all. Returns the errors of the communicator.
+  absl::Status ShareRequests();
   // Returns the run's file system. Reading and writing through it fails with GoOn's error.
   FileSystem* files() { return &files_; }
 
@@ -67,7 +84,9 @@ class RunContext {
   EngineHost& host_;
   const JobSpec& spec_;
   const TrainingOptions& options_;
-  TrainingControl& control_;
+  TrainingControl shared_control_;  // of several processes
+  TrainingControl& own_control_;
+  TrainingControl& control_;  // one of these
   const RunSink& tell_;
   std::atomic<bool> preparing_{true};
   TrainingPhase phase_ = TrainingPhase::kPreparing;

@@ -1,6 +1,8 @@
 // RunTraining of engine.h: prepares a run, goes through its steps, saves and exports.
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -44,20 +46,18 @@ absl::Status NotFinite(const absl::Status& status, int64_t step, CheckpointSaver
                    "--allow-change optimizer,schedule"));
 }
 
-absl::StatusOr<TrainingOutcome> PrepareAndTrain(RunContext& run) {
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<PreparedRun> prepared, PrepareRun(run));
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, LoadTrainer(run, *prepared));
-  run.EndPreparing();
-  const int64_t done = prepared->start.step, total = prepared->total_steps;
-  RunProgress progress = {done + 1, done, prepared->start.input_tokens,
-                          prepared->start.input_tokens, prepared->start.evaluations};
+absl::StatusOr<TrainingOutcome> Train(RunContext& run, const PreparedRun& prepared,
+                                      Trainer& trainer) {
+  const int64_t done = prepared.start.step, total = prepared.total_steps;
+  RunProgress progress = {done + 1, done, prepared.start.input_tokens, prepared.start.input_tokens,
+                          prepared.start.evaluations};
   progress.stopped_early = done < total && EnoughWorse(run.spec(), progress.evaluations);
-  CheckpointSaver saver(run, *prepared, progress, *trainer);
-  PauseHandler pause(run, progress, total, *trainer, saver);
+  CheckpointSaver saver(run, prepared, progress, trainer);
+  PauseHandler pause(run, progress, total, trainer, saver);
   if (done >= total) run.Say(absl::StrCat("finished already: step ", done, " of ", total));
   run.Tell(StepsBegin{done + 1, total});
   if (done < total && !progress.stopped_early) {
-    TrainingLoop loop({run, *prepared, progress, *trainer, saver, pause});
+    TrainingLoop loop({run, prepared, progress, trainer, saver, pause});
     const absl::StatusOr<Ending> ending = loop.Run();
     if (absl::IsAborted(ending.status())) {
       return NotFinite(ending.status(), progress.done + 1, saver);
@@ -72,10 +72,20 @@ absl::StatusOr<TrainingOutcome> PrepareAndTrain(RunContext& run) {
         progress.done, total, progress.evaluations.since_best, progress.evaluations.best_loss,
         progress.evaluations.best_step));
   }
-  MT_ASSIGN_OR_RETURN(const Ending ending, SaveAndExport(run, *prepared, saver, pause));
+  MT_ASSIGN_OR_RETURN(const Ending ending, SaveAndExport(run, prepared, saver, pause));
   if (ending.has_value()) return *ending;
   saver.TellBest();
   return progress.stopped_early ? TrainingOutcome::kStoppedEarly : TrainingOutcome::kFinished;
+}
+
+absl::StatusOr<TrainingOutcome> PrepareAndTrain(RunContext& run) {
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<PreparedRun> prepared, PrepareRun(run));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, LoadTrainer(run, *prepared));
+  run.EndPreparing();
+  absl::StatusOr<TrainingOutcome> outcome = Train(run, *prepared, *trainer);
+  // Before the trainer ends, which waits for operations under way: other processes may not come.
+  if (!outcome.ok()) run.EndAll(outcome.status());
+  return outcome;
 }
 
 }  // namespace
@@ -84,8 +94,10 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
                                             const TrainingOptions& options,
                                             TrainingControl* control, const RunSink& tell) {
   TensorBoardReport tensorboard(spec, options.files != nullptr ? options.files : host.files());
+  const bool leads = options.processes == nullptr || options.processes->control->rank() == 0;
   const RunSink observed = [&](const RunEvent& event) {
-    if (tell) tell(event);
+    if (tell && (leads || std::holds_alternative<StepsBegin>(event))) tell(event);
+    if (!leads) return;
     const absl::Status status = tensorboard.Note(event);
     if (!status.ok() && tell) {
       tell(RunMessage{absl::StrCat("report.tensorboard: ", status.message(),
@@ -94,6 +106,12 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
   };
   RunContext run(host, spec, options, *control, observed);
   absl::StatusOr<TrainingOutcome> outcome = PrepareAndTrain(run);
+  if (Communicator* const between = run.between(); between != nullptr && !outcome.ok()) {
+    run.EndAll(outcome.status());
+    const absl::Status first = between->status();
+    if (absl::IsCancelled(first)) return TrainingOutcome::kInterrupted;
+    return first;
+  }
   // A run that was told to end has not failed.
   if (!outcome.ok() && !run.GoOn().ok()) return *run.AskedToEnd();
   return outcome;

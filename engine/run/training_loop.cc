@@ -22,6 +22,7 @@ absl::StatusOr<Ending> TrainingLoop::Run() {
   control.TellRequests([this] { p_.trainer.Interrupt(); });
   const absl::Cleanup untold = [&control] { control.TellRequests(nullptr); };
   while (p_.progress.done < p_.prepared.total_steps && !p_.progress.stopped_early) {
+    MT_RETURN_IF_ERROR(p_.run.ShareRequests());
     if (p_.trainer.in_flight() == 0 && Skips(p_.progress.next_step)) {
       MT_RETURN_IF_ERROR(SkipNext());
       continue;

@@ -85,6 +85,7 @@ std::string StepRecordJson(const StepRecord& record) {
                                {"io", record.lane_busy_seconds.io},
                                {"device_update", record.lane_busy_seconds.device_update},
                                {"collective", record.lane_busy_seconds.collective}};
+  if (record.slowest_rank.has_value()) json["slowest_rank"] = *record.slowest_rank;
   json["matmul_seconds"] = record.matmul_seconds;
   json["forward_seconds"] = record.forward_seconds;
   json["host_bytes"] = record.host_bytes;
@@ -132,6 +133,7 @@ absl::StatusOr<StepRecord> ParseStepRecord(std::string_view text) {
     if (lanes->contains("device_update")) busy.device_update = Number(*lanes, "device_update");
     if (lanes->contains("collective")) busy.collective = Number(*lanes, "collective");
   }
+  if (json.contains("slowest_rank")) record.slowest_rank = Whole(json, "slowest_rank");
   record.matmul_seconds = Number(json, "matmul_seconds");
   if (json.contains("forward_seconds")) record.forward_seconds = Number(json, "forward_seconds");
   record.host_bytes = Whole(json, "host_bytes");

@@ -51,6 +51,8 @@ struct StepRecord {
   double model_flops_per_second = 0;  // 6 * parameters that a token uses * tokens_per_second
   int64_t h2d_bytes = 0, d2h_bytes = 0;
   LaneSeconds lane_busy_seconds;
+  // The rank that computed longest, of a job of several processes.
+  std::optional<int64_t> slowest_rank;
   double matmul_seconds = 0;  // the part of compute that is matrix products
   // The part of compute that is the pass through the layers before the loss. With exact clipping,
   // the previous step's updates can overlap with this part only.
@@ -65,8 +67,8 @@ struct StepRecord {
 };
 
 // Returns the record as one JSON object without a line end. eval_loss is left out if it was not
-// measured, eval_losses if there are none, rewards and eval_rewards without pairs, and router
-// without experts. A number that is not finite becomes null, so that the line is valid JSON.
+// measured, eval_losses if there are none, rewards and eval_rewards without pairs, router without
+// experts, and slowest_rank of one process. A number that is not finite becomes null, so that the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
 
 // Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or

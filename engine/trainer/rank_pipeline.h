@@ -29,12 +29,13 @@ namespace megatrain {
 struct RankParts {
   Device* device = nullptr;
   AdamWUpdater* updater = nullptr;
-  CommunicatorSet communicators;  // empty for a rank alone
+  // Empty for a rank alone. `control` is needed where other ranks are in other processes.
+  CommunicatorSet communicators;
 };
 
 class RankPipeline {
  public:
-  // Takes the memory of one rank of the plan from `pool` and the device. `plan`, its layout,
+  // Takes the memory of rank `rank` of the plan from `pool` and the device. `plan`, its layout,
   // `tiles` and `pool` must outlive this. `failed` is called on a lane with the error of an
   // operation; it may be null. Returns ResourceExhausted if the memory is not there.
   static absl::StatusOr<std::unique_ptr<RankPipeline>> Create(
@@ -54,6 +55,8 @@ class RankPipeline {
   absl::Status TakeDevice();
   bool holds_device() const { return arena_memory_ != nullptr; }
 
+  // Returns RankParts::communicators.control.
+  Communicator* control() const { return parts_.communicators.control.get(); }
   // Returns the seconds that the device spent in matrix products since the last call.
   double TakeMatMulSeconds();
 

@@ -6,19 +6,29 @@
 #include <utility>
 
 #include "engine/base/status.h"
+#include "engine/comm/exchange.h"
 
 namespace megatrain {
 namespace {
 
+constexpr double LaneSeconds::* kLaneSeconds[] = {
+    &LaneSeconds::h2d, &LaneSeconds::compute,       &LaneSeconds::d2h,       &LaneSeconds::update,
+    &LaneSeconds::io,  &LaneSeconds::device_update, &LaneSeconds::collective};
+
 // The longest of each lane.
-LaneSeconds Longest(const LaneSeconds& a, const LaneSeconds& b) {
-  return {std::max(a.h2d, b.h2d),
-          std::max(a.compute, b.compute),
-          std::max(a.d2h, b.d2h),
-          std::max(a.update, b.update),
-          std::max(a.io, b.io),
-          std::max(a.device_update, b.device_update),
-          std::max(a.collective, b.collective)};
+LaneSeconds Longest(LaneSeconds a, const LaneSeconds& b) {
+  for (const auto lane : kLaneSeconds) a.*lane = std::max(a.*lane, b.*lane);
+  return a;
+}
+
+absl::string_view BytesOf(const std::vector<double>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)};
+}
+
+std::vector<double> ValuesIn(absl::string_view bytes) {
+  std::vector<double> values(bytes.size() / sizeof(double));
+  bytes.copy(reinterpret_cast<char*>(values.data()), values.size() * sizeof(double));
+  return values;
 }
 
 void CountLinkBytes(const Schedule& schedule, StepRecord& record) {
@@ -65,13 +75,13 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
   std::unique_ptr<Trainer> trainer(new Trainer(spec, here));
   MT_RETURN_IF_ERROR(trainer->MakeTiles(pool));
   std::function<void(const absl::Status&)> failed;
-  if (ranks.size() > 1) {
+  if (trainer->ranks() > 1) {
     failed = [t = trainer.get()](const absl::Status& status) { t->Abort(status); };
   }
-  for (int rank = 0; rank < std::ssize(ranks); ++rank) {
+  int rank = here.dimensions.shape.rank;
+  for (RankParts& parts : ranks) {
     MT_ASSIGN_OR_RETURN(std::unique_ptr<RankPipeline> pipeline,
-                        RankPipeline::Create(spec, trainer->plan_, rank,
-                                             std::move(ranks[static_cast<size_t>(rank)]), pool,
+                        RankPipeline::Create(spec, trainer->plan_, rank++, std::move(parts), pool,
                                              &trainer->tiles_, failed));
     trainer->ranks_.push_back(std::move(pipeline));
   }
@@ -84,7 +94,7 @@ absl::Status Trainer::MakeTiles(HostPool* pool) {
   for (int i = 0; i < d.shape.tiles(); ++i) {
     const TileLayout* layout = &d.layout->tiles[i];
     void* block = tile_leases_[i].data();
-    tiles_.push_back(d.training ? MakeTile(layout, d.dtype, block)
+    tiles_.push_back(d.training ? MakeTile(layout, d.dtype, block, d.held(i))
                                 : MakeWeightsTile(layout, d.dtype, block));
   }
   return absl::OkStatus();
@@ -131,6 +141,7 @@ void Trainer::Interrupt() {
 }
 
 int64_t Trainer::failed_unchanged_step() const {
+  if (!one_process()) return 0;
   const int64_t step = ranks_.front()->runner().failed_unchanged_step();
   for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
     if (rank->runner().failed_unchanged_step() != step) return 0;
@@ -143,11 +154,12 @@ absl::StatusOr<int> Trainer::PrepareBatch(const Batch& batch, bool whole) {
   // Before the batch is cut, so that the error names the place in all of it.
   MT_RETURN_IF_ERROR(CheckTokenIds(batch, plan_.dimensions.layout->model.vocabulary));
   const int slot = ranks_.front()->state().next_step_slot;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    StepRunner& runner = ranks_[static_cast<size_t>(rank)]->runner();
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
+    StepRunner& runner = rank->runner();
+    const int number = rank->dimensions().shape.rank;
     MT_RETURN_IF_ERROR(ranks() == 1 || whole
                            ? runner.PrepareBatch(slot, batch)
-                           : runner.PrepareBatch(slot, PartOfBatch(batch, rank, ranks())));
+                           : runner.PrepareBatch(slot, PartOfBatch(batch, number, ranks())));
   }
   return slot;
 }
@@ -249,12 +261,9 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
   record.loss = state.loss_sum / static_cast<double>(state.loss_terms);
   if (state.rewards.pairs > 0) record.rewards = RewardsOf(state.rewards);
   record.gradient_norm = state.gradient_norm;
-  if (plan_.dimensions.shape.has_experts()) {
-    RouterTotals router = state.router;
-    for (size_t rank = 1; rank < ranks_.size(); ++rank) {
-      router.Append(ranks_[rank]->runner().state(pending.slot).router);
-    }
-    record.router = router.Report();
+  RouterTotals router = state.router;
+  for (size_t rank = 1; rank < ranks_.size(); ++rank) {
+    router.Append(ranks_[rank]->runner().state(pending.slot).router);
   }
   record.lane_busy_seconds = timing.busy;
   record.forward_seconds = timing.forward;
@@ -267,10 +276,44 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
       std::chrono::duration<double>(timing.finished - std::max(timing.started, last_finished_))
           .count();
   last_finished_ = timing.finished;
+  MT_RETURN_IF_ERROR(ShareRecord(record, router));
+  if (plan_.dimensions.shape.has_experts()) record.router = router.Report();
   record.tokens_per_second = static_cast<double>(record.input_tokens) / record.step_seconds;
   record.model_flops_per_second =
       6.0 * static_cast<double>(active_parameters_) * record.tokens_per_second;
   return record;
+}
+
+absl::Status Trainer::ShareRecord(StepRecord& record, RouterTotals& router) {
+  if (one_process()) return absl::OkStatus();
+  std::vector<double> own = {record.step_seconds, record.forward_seconds, record.matmul_seconds,
+                             static_cast<double>(record.h2d_bytes),
+                             static_cast<double>(record.d2h_bytes)};
+  const size_t lanes = own.size();
+  record.h2d_bytes = record.d2h_bytes = 0;
+  for (const auto lane : kLaneSeconds) own.push_back(record.lane_busy_seconds.*lane);
+  const size_t head = own.size();
+  const bool experts = plan_.dimensions.shape.has_experts();
+  if (experts) {
+    const std::vector<double> numbers = router.ToNumbers();
+    own.insert(own.end(), numbers.begin(), numbers.end());
+    router.ClearMicroBatches();  // its own come again, in the order of ranks
+  }
+  double longest = -1;
+  return ExchangeBytes(control(), BytesOf(own), [&](int rank, absl::string_view bytes) {
+    const std::vector<double> values = ValuesIn(bytes);
+    record.step_seconds = std::max(record.step_seconds, values[0]);
+    record.forward_seconds = std::max(record.forward_seconds, values[1]);
+    record.matmul_seconds = std::max(record.matmul_seconds, values[2]);
+    record.h2d_bytes += static_cast<int64_t>(values[3]);
+    record.d2h_bytes += static_cast<int64_t>(values[4]);
+    LaneSeconds busy;
+    for (size_t i = lanes; i < head; ++i) busy.*kLaneSeconds[i - lanes] = values[i];
+    record.lane_busy_seconds = Longest(record.lane_busy_seconds, busy);
+    if (busy.compute > longest) record.slowest_rank = rank;
+    longest = std::max(longest, busy.compute);
+    if (experts) router.AppendNumbers(absl::MakeConstSpan(values).subspan(head));
+  });
 }
 
 absl::StatusOr<int> Trainer::RunForward(const Batch& batch, LogitsRequest* logits) {
@@ -306,7 +349,13 @@ absl::StatusOr<std::vector<double>> Trainer::AnswerLogps(const Batch& batch) {
     const std::vector<double> logps = rank->runner().AnswerLogps(slot);
     all.insert(all.end(), logps.begin(), logps.end());
   }
-  return all;
+  if (one_process()) return all;
+  std::vector<double> of_processes;
+  MT_RETURN_IF_ERROR(ExchangeBytes(control(), BytesOf(all), [&](int, absl::string_view bytes) {
+    const std::vector<double> values = ValuesIn(bytes);
+    of_processes.insert(of_processes.end(), values.begin(), values.end());
+  }));
+  return of_processes;
 }
 
 absl::StatusOr<std::vector<float>> Trainer::Logits(const Batch& batch,
@@ -317,6 +366,10 @@ absl::StatusOr<std::vector<float>> Trainer::Logits(const Batch& batch,
   for (const TokenRange& range : tokens) count += range.end - range.begin;
   request.logits.resize(count * plan_.dimensions.layout->model.vocabulary);
   MT_RETURN_IF_ERROR(RunForward(batch, &request).status());
+  if (!one_process()) {
+    const int64_t bytes = std::ssize(request.logits) * int64_t{sizeof(float)};
+    MT_RETURN_IF_ERROR(control()->Broadcast(request.logits.data(), bytes, /*root=*/0));
+  }
   return std::move(request.logits);
 }
 

@@ -4,6 +4,10 @@
 // With several devices it drives a rank for each. All ranks share the tiles: each computes its part
 // of a batch and updates its shard (schedule.h).
 //
+// The ranks of a job may be divided among processes, each with a trainer, whose tiles hold the
+// shards of its ranks alone. All processes call the methods that run or save anything in the same
+// order, with whole batches, and get the same results, but for what is said below.
+//
 // Thread safety: Interrupt may be called from any thread, all other methods from one thread.
 #ifndef MEGATRAIN_ENGINE_TRAINER_TRAINER_H_
 #define MEGATRAIN_ENGINE_TRAINER_TRAINER_H_
@@ -47,7 +51,7 @@ class Trainer {
   // Takes the memory of the plan from `pool` and the ranks' devices; the tiles are not filled.
   // `spec`, which has the optimizer's settings, and `plan` are copied. The plan's layout, `pool`
   // and what `ranks` points to must outlive the trainer. Returns ResourceExhausted if the memory is
-  // not there. REQUIRES: there are as many ranks as in the plan.
+  // not there. REQUIRES: `ranks` are as many as the plan has for a process.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const JobSpec& spec,
                                                          const MemoryPlan& plan,
                                                          std::vector<RankParts> ranks,
@@ -90,8 +94,9 @@ class Trainer {
   bool AwaitStep(absl::FunctionRef<bool()> interrupted);
   // Makes AwaitStep call `interrupted`.
   void Interrupt();
-  // Returns the step that failed before it changed anything, 0 if there is none. The tiles then
-  // hold the state after the step before. REQUIRES: a step has failed.
+  // Returns the step that failed before it changed anything, 0 if there is none, or other processes
+  // may have changed something. The tiles then hold the state after the step before. REQUIRES: a
+  // step has failed.
   int64_t failed_unchanged_step() const;
   // Waits for the oldest step, including its updates. Returns Aborted, naming the step and the
   // tile, if a value is not finite. The record lacks total_tokens, eval_loss and time; seconds of
@@ -160,8 +165,13 @@ class Trainer {
   // Submits what `build` returns for each rank.
   template <typename Build>
   Tickets SubmitEach(const Build& build);
-  // Waits for the tickets of all ranks.
+  // Waits for the tickets of all ranks of this process.
   absl::StatusOr<Executor::Timing> WaitEach(const Tickets& tickets);
+  bool one_process() const { return plan_.dimensions.processes == 1; }
+  // Returns the communicator of the processes' training threads.
+  Communicator* control() const { return ranks_.front()->control(); }
+  // Adds to `record` and `router` what other processes know of the step.
+  absl::Status ShareRecord(StepRecord& record, RouterTotals& router);
   // Runs a forward pass that gives `logits`, or the losses if that is null. Returns its slot.
   absl::StatusOr<int> RunForward(const Batch& batch, LogitsRequest* logits);
 

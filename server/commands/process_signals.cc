@@ -15,6 +15,7 @@ namespace megatrain {
 namespace {
 
 std::atomic<TrainingControl*> training_control{nullptr};
+std::atomic<bool> training_says{true};
 
 std::atomic<bool> stop_requested{false};
 std::atomic<bool> reload_requested{false};
@@ -32,6 +33,7 @@ void WriteFromHandler(int fd, const void* data, size_t bytes) {
 
 void StopTraining(int) {
   if (training_control.load()->Stop()) _exit(kExitInterrupted);
+  if (!training_says) return;
   constexpr char kMessage[] = "\nstopping after this step; once more ends at once\n";
   WriteFromHandler(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
 }
@@ -72,8 +74,9 @@ void HandleAll(void (*stop)(int), void (*hangup)(int)) {
 
 }  // namespace
 
-void InstallTrainingSignals(TrainingControl* control) {
+void InstallTrainingSignals(TrainingControl* control, bool says) {
   training_control = control;
+  training_says = says;
   HandleAll(StopTraining, StopTraining);
   Handle(SIGUSR1, CheckpointTraining);
 }

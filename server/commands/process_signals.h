@@ -13,8 +13,8 @@ namespace megatrain {
 
 // Installs the handlers for a foreground run. The first signal makes the run finish its step and
 // save. SIGHUP does so too, and SIGUSR1 asks for a checkpoint. `control` must live as long as the
-// process.
-void InstallTrainingSignals(TrainingControl* control);
+// process. `says`: people are told.
+void InstallTrainingSignals(TrainingControl* control, bool says = true);
 
 // Installs the handlers for the daemon. SIGHUP asks it to read its configuration again, and never
 // ends it. Requests are only seen by callers of the functions below.

@@ -1,6 +1,5 @@
 // megatraind run JOB.yaml: trains in the foreground.
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -10,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/comm/launch_environment.h"
 #include "engine/device/cuda/open_cuda_device.h"
 #include "engine/engine.h"
 #include "engine/job/job_parser.h"
@@ -18,6 +16,7 @@
 #include "engine/trace/progress.h"
 #include "server/base/exit_code.h"
 #include "server/commands/command.h"
+#include "server/commands/job_processes.h"
 #include "server/commands/process_signals.h"
 
 namespace megatrain {
@@ -50,29 +49,16 @@ TrainingOptions OptionsOf(const RunArguments& arguments) {
   return options;
 }
 
-// Fails in a process that a launcher has started as one of several: each would train the whole job,
-// into the same checkpoints.
-absl::Status CheckAlone() {
-  MT_ASSIGN_OR_RETURN(
-      const LaunchEnvironment launched,
-      ReadLaunchEnvironment([](const char* name) { return std::getenv(name); }, ""));
-  if (launched.ranks == 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "this process is rank ", launched.rank, " of ", launched.ranks,
-      ", and a job over several processes is not supported yet; start one process, with "
-      "engine.devices for several devices"));
-}
-
 // `*started`: the first step was reached.
-absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started) {
-  MT_RETURN_IF_ERROR(CheckAlone());
+absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesses& processes,
+                                      bool* started) {
   MT_ASSIGN_OR_RETURN(const JobSpec spec, ParseJobFile(arguments.job, arguments.overrides));
   std::unique_ptr<MetricsWriter> metrics;
-  if (!arguments.metrics_path.empty()) {
+  if (!arguments.metrics_path.empty() && processes.leads()) {
     MT_ASSIGN_OR_RETURN(metrics, MetricsWriter::Open(arguments.metrics_path));
   }
   static TrainingControl control;  // signal handlers hold it to the process's end
-  InstallTrainingSignals(&control);
+  InstallTrainingSignals(&control, /*says=*/processes.leads());
 
   Progress progress(stdout, ProgressOptionsFor(stdout));
   // Metrics that cannot be written do not end training; that they are missing is said once.
@@ -86,7 +72,8 @@ absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started
                            [&](const StepsBegin& begin) {
                              if (metrics != nullptr)
                                note_metrics(metrics->TruncateTo(begin.first_step - 1));
-                             progress.Started(begin.first_step, begin.total_steps);
+                             if (processes.leads())
+                               progress.Started(begin.first_step, begin.total_steps);
                              *started = true;
                            },
                            [&](const StepRecord& record) {
@@ -99,12 +86,44 @@ absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started
   options.device = spec.engine.device;
   options.device_key = "engine.device";
   options.open_gpu = OpenCudaDevice;
+  MT_RETURN_IF_ERROR(processes.ShareMachine(options));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, EngineHost::Create(options));
-  if (!host->why_cpu().empty()) progress.Message(absl::StrCat("on the cpu: ", host->why_cpu()));
+  if (processes.several() && host->device_id() != kCpuDeviceId) {
+    return absl::UnimplementedError(absl::StrCat(
+        "engine.device: ", host->device_id(),
+        ": GPUs in a job of several processes are not supported yet; use cpu, or one process"));
+  }
+  if (!host->why_cpu().empty() && processes.leads()) {
+    progress.Message(absl::StrCat("on the cpu: ", host->why_cpu()));
+  }
   // The plan chooses by them, about a second against hours. Without them it goes by rule.
   if (host->device_id() != kCpuDeviceId) (void)host->MeasureRates();
-  return RunTraining(*host, spec, OptionsOf(arguments), &control,
+  TrainingOptions training = OptionsOf(arguments);
+  training.processes = processes.communicators();
+  return RunTraining(*host, spec, training, &control,
                      [&](const RunEvent& event) { std::visit(show, event); });
+}
+
+int Run(const RunArguments& arguments) {
+  absl::StatusOr<JobProcesses> processes = JobProcesses::Read();
+  if (!processes.ok()) return Report(processes.status());
+  bool started = false;
+  absl::StatusOr<TrainingOutcome> outcome = TrainingOutcome::kInterrupted;
+  if (const absl::Status joined = processes->Join(); !joined.ok()) {
+    outcome = joined;
+  } else {
+    outcome = Train(arguments, *processes, &started);
+  }
+  if (outcome.ok()) {
+    const bool done =
+        *outcome == TrainingOutcome::kFinished || *outcome == TrainingOutcome::kStoppedEarly;
+    return done ? kExitDone : kExitInterrupted;
+  }
+  // Errors before RunTraining are this process's own.
+  const absl::Status error = processes->EndAll(outcome.status());
+  const int code = processes->Tells(error) ? Report(error) : ExitCodeOf(error);
+  // What was asked for was sound: whatever went wrong since, the job failed.
+  return started ? kExitFailed : code;
 }
 
 }  // namespace
@@ -135,19 +154,7 @@ void AddRunCommand(CLI::App* app, int* exit_code) {
       ->allow_extra_args(false)
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kChangeableSections),
                                                      std::end(kChangeableSections))));
-  command->callback([arguments, exit_code] {
-    bool started = false;
-    const absl::StatusOr<TrainingOutcome> outcome = Run(*arguments, &started);
-    if (!outcome.ok()) {
-      *exit_code = Report(outcome.status());
-      // What was asked for was sound: whatever went wrong since, the job failed.
-      if (started) *exit_code = kExitFailed;
-    } else {
-      const bool done =
-          *outcome == TrainingOutcome::kFinished || *outcome == TrainingOutcome::kStoppedEarly;
-      *exit_code = done ? kExitDone : kExitInterrupted;
-    }
-  });
+  command->callback([arguments, exit_code] { *exit_code = Run(*arguments); });
 }
 
 }  // namespace megatrain

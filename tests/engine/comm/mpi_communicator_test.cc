@@ -103,7 +103,14 @@ TEST_F(MpiJobTest, ARankThatLeavesEndsThoseThatWait) {
   }
 }
 
-// Ranks that are not there any more, or do not come, are found out by the deadline alone.
+TEST_F(MpiJobTest, ARankThatIsSlowIsWaitedFor) {
+  for (const std::string& result : RunJob(3, "slow", "vader", /*deadline_seconds=*/1)) {
+    EXPECT_EQ(result, "OK") << log_;
+  }
+  EXPECT_EQ(exit_code_, 0) << log_;
+}
+
+// Ranks that are not there any more, or are stopped, are found out by the deadline alone.
 class MpiDeadlineTest : public MpiJobTest, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(MpiDeadlineTest, TheOthersEndAndNameTheRank) {

@@ -89,8 +89,18 @@ absl::Status DoOtherwise(const Arguments& arguments, CommunicatorSet* set) {
     return absl::OkStatus();
   }
   if (arguments.scenario == "hang") {
-    AwaitOthers(arguments, rank, ranks);
+    const pid_t self = getpid();
+    if (fork() == 0) {
+      AwaitOthers(arguments, rank, ranks);
+      kill(self, SIGCONT);
+      _exit(0);
+    }
+    std::raise(SIGSTOP);
     return absl::OkStatus();
+  }
+  if (arguments.scenario == "slow") {
+    absl::SleepFor(3 * arguments.deadline);
+    return set->tiles->Barrier();
   }
   if (arguments.scenario == "mismatch") return set->tiles->GatherValues({1.0}).status();
   return absl::InvalidArgumentError("no such scenario");

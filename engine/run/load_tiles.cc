@@ -1,0 +1,80 @@
+#include "engine/run/load_tiles.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "engine/base/status.h"
+#include "engine/checkpoint/checkpoint_reader.h"
+#include "engine/checkpoint/disk/concurrent_for.h"
+#include "engine/checkpoint/disk/transfer.h"
+#include "engine/hf/random_weights.h"
+
+namespace megatrain {
+namespace {
+
+// Calls load(index) for every tile, from several threads. Returns the first error.
+absl::Status LoadTiles(RunContext& run, const char* activity, const ModelLayout& layout,
+                       absl::FunctionRef<absl::Status(int index)> load) {
+  const int tiles = layout.tile_count();
+  // A large tile that comes last would be read alone.
+  std::vector<int> order(static_cast<size_t>(tiles));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return layout.tiles[a].elements > layout.tiles[b].elements;
+  });
+  return ConcurrentFor(
+      tiles, kTransferThreads,
+      [&](int done) {
+        run.Report(TrainingPhase::kPreparing, activity, static_cast<double>(done) / tiles);
+        return run.GoOn();
+      },
+      [&](int i) { return load(order[i]); });
+}
+
+}  // namespace
+
+absl::StatusOr<InitialModel> InitialModel::Open(RunContext& run, const PreparedRun& prepared) {
+  InitialModel model(run, prepared);
+  const JobSpec::Model& named = run.spec().model;
+  if (!named.random_initialization) {
+    MT_ASSIGN_OR_RETURN(model.weights_,
+                        HfWeights::Open(named.path, prepared.layout, run.files()));
+  }
+  return model;
+}
+
+absl::Status InitialModel::Load(int index, const Tile& tile) const {
+  if (weights_ != nullptr) return weights_->LoadTile(index, tile);
+  InitializeTile(prepared_.layout.model, run_.spec().training.seed, tile,
+                 prepared_.session->first().compute_pool.get());
+  return absl::OkStatus();
+}
+
+absl::Status InitialModel::Fill(const std::vector<Tile>& tiles) const {
+  if (weights_ != nullptr) {
+    return LoadTiles(run_, "loading the model", prepared_.layout,
+                     [&](int index) { return Load(index, tiles[index]); });
+  }
+  for (int index = 0; index < std::ssize(tiles); ++index) {
+    MT_RETURN_IF_ERROR(run_.GoOn());
+    run_.Report(TrainingPhase::kPreparing, "making random weights",
+                static_cast<double>(index) / static_cast<double>(tiles.size()));
+    MT_RETURN_IF_ERROR(Load(index, tiles[index]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,
+                                const std::vector<Tile>& tiles) {
+  const std::string& checkpoint = *prepared.start.checkpoint;
+  MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, run.files()));
+  return LoadTiles(run, "loading the checkpoint", prepared.layout, [&](int index) {
+    return LoadCheckpointTile(checkpoint, manifest, prepared.layout, index, tiles[index],
+                              run.files());
+  });
+}
+
+}  // namespace megatrain

@@ -1,0 +1,45 @@
+// Fills the tiles of a run before its first step: with the model that the job begins with, or from a
+// checkpoint. What a tile holds is read alone.
+#ifndef MEGATRAIN_ENGINE_RUN_LOAD_TILES_H_
+#define MEGATRAIN_ENGINE_RUN_LOAD_TILES_H_
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/hf/hf_weights.h"
+#include "engine/model/tile.h"
+#include "engine/run/prepare_run.h"
+#include "engine/run/run_context.h"
+
+namespace megatrain {
+
+// The model that a job begins with: that of model.path, or a random one.
+class InitialModel {
+ public:
+  // Both arguments must outlive the result. Returns the errors of HfWeights::Open.
+  static absl::StatusOr<InitialModel> Open(RunContext& run, const PreparedRun& prepared);
+
+  // Loads what `tile` holds of tile `index`.
+  absl::Status Load(int index, const Tile& tile) const;
+  // Loads all tiles. Returns Cancelled once the run is asked to end.
+  absl::Status Fill(const std::vector<Tile>& tiles) const;
+
+ private:
+  InitialModel(RunContext& run, const PreparedRun& prepared) : run_(run), prepared_(prepared) {}
+
+  RunContext& run_;
+  const PreparedRun& prepared_;
+  std::unique_ptr<HfWeights> weights_;  // null: random
+};
+
+// Loads all tiles from the checkpoint prepared.start.checkpoint. Returns Cancelled once the run is
+// asked to end, and the errors of LoadCheckpointTile.
+absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,
+                                const std::vector<Tile>& tiles);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_RUN_LOAD_TILES_H_

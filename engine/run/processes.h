@@ -1,0 +1,34 @@
+// What the processes of a run do together before its first step. All of them call these functions
+// in the same order; for a process alone they do nothing more than its own part.
+#ifndef MEGATRAIN_ENGINE_RUN_PROCESSES_H_
+#define MEGATRAIN_ENGINE_RUN_PROCESSES_H_
+
+#include <map>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "engine/host/hardware_rates.h"
+#include "engine/host/memory_budget.h"
+#include "engine/run/run_context.h"
+
+namespace megatrain {
+
+// Calls `work` in the process that leads, and in the others once that has succeeded, which then
+// find done what is done once. Returns its errors.
+absl::Status LeaderFirst(RunContext& run, absl::FunctionRef<absl::Status()> work);
+
+// Returns FailedPrecondition, naming the rank, the key and both values, if a process has other
+// values than the first. `what` says what they are of, and `advice` what to do.
+absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
+                            const std::map<std::string, std::string>& own,
+                            absl::string_view advice);
+
+// Make all processes plan alike: with the least memory that any has, which is said if they differ,
+// and the rates of the first.
+absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, HardwareRates& rates);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_RUN_PROCESSES_H_

@@ -1,0 +1,125 @@
+#include "server/commands/job_processes.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/file.h"
+#include "engine/base/processors.h"
+#include "engine/base/status.h"
+#include "engine/comm/collective_call.h"
+#include "engine/comm/exchange.h"
+#include "engine/comm/mpi_communicator.h"
+#include "server/base/version.h"
+
+namespace megatrain {
+namespace {
+
+std::string HostName() {
+  std::array<char, 256> name = {};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+// The same for all processes on a running machine, whatever names they see.
+std::string MachineId() {
+  const absl::StatusOr<std::string> id =
+      ReadWholeFile(PosixFileSystem(), "/proc/sys/kernel/random/boot_id", 100);
+  return id.ok() ? *id : HostName();
+}
+
+std::string ProcessorSet() {
+  std::vector<int> numbers;
+  for (const Processor& processor : AllowedProcessors()) numbers.push_back(processor.number);
+  std::sort(numbers.begin(), numbers.end());
+  std::string text;
+  for (const int number : numbers) absl::StrAppend(&text, number, ",");
+  return text;
+}
+
+// The processes exchange memory as it lies, so they must be of one program.
+absl::Status CheckSameProgram(Communicator& control) {
+  int64_t bytes = 0;
+  MT_ASSIGN_OR_RETURN(const std::string hash,
+                      HashFile(PosixFileSystem(), "/proc/self/exe", &bytes));
+  const std::string own = absl::StrCat(kVersion, " (", hash, ") on ", HostName());
+  const auto program = [](absl::string_view text) { return text.substr(0, text.find(')')); };
+  std::string first;
+  absl::Status status;
+  MT_RETURN_IF_ERROR(ExchangeBytes(&control, own, [&](int rank, absl::string_view bytes) {
+    if (rank == 0) first = std::string(bytes);
+    if (!status.ok() || program(bytes) == program(first)) return;
+    status = absl::FailedPreconditionError(
+        absl::StrCat("rank ", rank, " runs megatraind ", bytes, ", and rank 0 runs ", first,
+                     "; install the same one on all machines of the job"));
+  }));
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<JobProcesses> JobProcesses::Read() {
+  JobProcesses processes;
+  MT_ASSIGN_OR_RETURN(
+      processes.launched_,
+      ReadLaunchEnvironment([](const char* name) { return std::getenv(name); }, HostName()));
+  return processes;
+}
+
+bool JobProcesses::Tells(const absl::Status& error) const {
+  if (leads()) return true;
+  return set_.has_value() ? IsMissingRank(error, 0) : launched_.local_rank == 0;
+}
+
+absl::Status JobProcesses::Join() {
+  if (!several()) return absl::OkStatus();
+  if (launched_.launcher == Launcher::kTorchrun) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "torchrun has started ", launched_.ranks, " processes, and they exchange data by MPI, "
+        "which it does not start; use mpirun, or srun --mpi=pmix"));
+  }
+  MT_ASSIGN_OR_RETURN(CommunicatorSet set, CreateMpiCommunicators({}));
+  if (const int ranks = set.control->ranks(); ranks != launched_.ranks) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the launcher has started ", launched_.ranks, " processes, and MPI has ",
+                     ranks, " of them; ",
+                     launched_.launcher == Launcher::kSlurm
+                         ? "start them with srun --mpi=pmix"
+                         : "start them with the mpirun of the MPI that megatraind was built with"));
+  }
+  set_ = std::move(set);
+  return CheckSameProgram(*set_->control);
+}
+
+absl::Status JobProcesses::EndAll(const absl::Status& error) {
+  if (!set_.has_value()) return error;
+  set_->control->Abort(absl::Status(
+      error.code(), absl::StrCat("rank ", launched_.rank, " on ", launched_.node, ": ",
+                                 error.message())));
+  return set_->control->status();
+}
+
+absl::Status JobProcesses::ShareMachine(EngineHostOptions& options) {
+  if (!set_.has_value()) return absl::OkStatus();
+  const std::string machine = MachineId(), processors = ProcessorSet();
+  int sharers = 0, processor_sharers = 0;
+  // Machine and processors are compared as texts, a zero between them.
+  std::string own = machine;
+  own.push_back('\0');
+  own += processors;
+  MT_RETURN_IF_ERROR(
+      ExchangeBytes(set_->control.get(), own, [&](int, absl::string_view bytes) {
+        sharers += bytes.substr(0, bytes.find('\0')) == machine ? 1 : 0;
+        processor_sharers += bytes == own ? 1 : 0;
+      }));
+  options.sharers = sharers;
+  options.threads = std::max(1, AvailableProcessors() / processor_sharers);
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain

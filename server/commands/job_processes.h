@@ -1,0 +1,52 @@
+// JobProcesses is this process's part in a job that a launcher (mpirun, srun) has started as several
+// processes: its communicators, what it shares its machine with, and whether it is the one that
+// speaks to people.
+#ifndef MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_
+#define MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/comm/communicator.h"
+#include "engine/comm/launch_environment.h"
+#include "engine/host/engine_host.h"
+
+namespace megatrain {
+
+class JobProcesses {
+ public:
+  // Reads the launcher's variables. Returns the errors of ReadLaunchEnvironment.
+  static absl::StatusOr<JobProcesses> Read();
+
+  bool several() const { return launched_.ranks > 1; }
+  // Returns true in the process that shows progress and writes files of its own.
+  bool leads() const { return launched_.rank == 0; }
+  // Returns true in the process that tells people of `error`: the one that leads or, before Join
+  // has succeeded, one of each machine. Where the one that leads is missing, those tell who found
+  // out.
+  bool Tells(const absl::Status& error) const;
+
+  // Meets the other processes, if there are any. Errors:
+  // - Unimplemented, Unavailable: there is no MPI.
+  // - FailedPrecondition: the launcher has started the processes without it, or another process
+  //   runs another program.
+  absl::Status Join();
+  // Returns null for a process alone. REQUIRES: Join succeeded.
+  CommunicatorSet* communicators() { return set_.has_value() ? &*set_ : nullptr; }
+  // Ends the operations of all processes with `error` of this one, and returns the first one that
+  // ended them.
+  absl::Status EndAll(const absl::Status& error);
+  // Divides the machine among the processes of the job that are on it. REQUIRES: Join succeeded.
+  absl::Status ShareMachine(EngineHostOptions& options);
+
+ private:
+  LaunchEnvironment launched_;
+  std::optional<CommunicatorSet> set_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_
