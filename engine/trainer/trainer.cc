@@ -385,7 +385,7 @@ std::vector<float> Trainer::HeldGradient(int tile) const {
 
 void Trainer::BeginSave(SaveCalls calls) {
   MutexLock lock(&gate_mutex_);
-  save_gate_ = std::make_unique<SaveGate>(ranks(), std::move(calls));
+  save_gate_ = std::make_unique<SaveGate>(static_cast<int>(ranks_.size()), std::move(calls));
   save_tickets_ = SubmitEach([&](RankPipeline& rank) {
     rank.runner().set_save_calls(save_gate_->ForRank());
     return BuildCheckpoint(rank.dimensions().shape);
