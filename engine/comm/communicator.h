@@ -79,8 +79,7 @@ struct CommunicatorSet {
   std::unique_ptr<Communicator> tiles;    // for the lane that gathers weights and reduces gradients
   std::unique_ptr<Communicator> values;   // for the lane that updates on the host
   std::unique_ptr<Communicator> control;  // for the thread that runs the loop
-  // For the lane that writes checkpoints. Null for threads of one process, which saves for all.
-  std::unique_ptr<Communicator> saves;
+  std::unique_ptr<Communicator> saves;    // for the lane that writes checkpoints
 };
 
 }  // namespace megatrain

@@ -245,13 +245,14 @@ std::vector<CommunicatorSet> CreateThreadCommunicators(int ranks, absl::Duration
   const auto tiles = std::make_shared<MeetingPoint>(first_cause.get(), ranks, deadline);
   const auto values = std::make_shared<MeetingPoint>(first_cause.get(), ranks, deadline);
   const auto control = std::make_shared<MeetingPoint>(first_cause.get(), ranks, deadline);
+  const auto saves = std::make_shared<MeetingPoint>(first_cause.get(), ranks, deadline);
   std::vector<CommunicatorSet> sets(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     sets[static_cast<size_t>(rank)] = {
         std::make_unique<ThreadCommunicator>(first_cause, tiles, rank, ranks),
         std::make_unique<ThreadCommunicator>(first_cause, values, rank, ranks),
         std::make_unique<ThreadCommunicator>(first_cause, control, rank, ranks),
-        /*saves=*/nullptr};
+        std::make_unique<ThreadCommunicator>(first_cause, saves, rank, ranks)};
   }
   return sets;
 }

@@ -277,18 +277,19 @@ absl::Status GoOnFromStart(RunContext& run, PreparedRun& prepared) {
 // Returns what the trainer's ranks work with. A rank waits for another as long as that computes: a
 // thread does not vanish.
 std::vector<RankParts> RanksOf(const Session& session, CommunicatorSet* processes) {
-  std::vector<CommunicatorSet> communicators(session.ranks.size());
+  std::vector<RankParts> ranks(session.ranks.size());
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    ranks[i].device = session.ranks[i].device.get();
+    ranks[i].updater = session.ranks[i].updater.get();
+  }
   if (processes != nullptr) {
-    communicators[0].tiles = std::move(processes->tiles);
-    communicators[0].values = std::move(processes->values);
-  }
-  if (communicators.size() > 1) {
-    communicators = CreateThreadCommunicators(session.settings.devices, absl::InfiniteDuration());
-  }
-  std::vector<RankParts> ranks;
-  for (size_t i = 0; i < communicators.size(); ++i) {
-    const SessionRank& rank = session.ranks[i];
-    ranks.push_back({rank.device.get(), rank.updater.get(), std::move(communicators[i])});
+    ranks[0].communicators.tiles = std::move(processes->tiles);
+    ranks[0].communicators.values = std::move(processes->values);
+    ranks[0].control = processes->control.get();
+  } else if (ranks.size() > 1) {
+    std::vector<CommunicatorSet> communicators =
+        CreateThreadCommunicators(session.settings.devices, absl::InfiniteDuration());
+    for (size_t i = 0; i < ranks.size(); ++i) ranks[i].communicators = std::move(communicators[i]);
   }
   return ranks;
 }
@@ -366,9 +367,10 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
   MT_RETURN_IF_ERROR(Plan(run, *prepared));
   MT_RETURN_IF_ERROR(
       CheckSameInAll(run, "model.path",
-                     {{"the tensors", ModelFingerprint(prepared->layout)},
-                      {"the plan", prepared->plan.Table()}},
-                     "name the same model on all machines, and give them the same devices"));
+                     {{"the tensors", ModelFingerprint(prepared->layout)}},
+                     "name the same model on all machines"));
+  MT_RETURN_IF_ERROR(CheckSameInAll(run, "plan", {{"the memory", prepared->plan.Table()}},
+                                    "give all processes of the job devices of one kind"));
   MT_RETURN_IF_ERROR(LeaderFirst(run, [&] { return OpenData(run, *prepared); }));
   MT_RETURN_IF_ERROR(CheckSameInAll(run, "data",
                                     {{"the fingerprint", prepared->dataset->fingerprint()}},

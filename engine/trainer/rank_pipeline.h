@@ -29,8 +29,10 @@ namespace megatrain {
 struct RankParts {
   Device* device = nullptr;
   AdamWUpdater* updater = nullptr;
-  // Empty for a rank alone. `control` is needed where other ranks are in other processes.
+  // `tiles` and `values`; empty for a rank alone.
   CommunicatorSet communicators;
+  // Where other ranks are in other processes, that of the training threads. Must outlive the rank.
+  Communicator* control = nullptr;
 };
 
 class RankPipeline {
@@ -55,8 +57,7 @@ class RankPipeline {
   absl::Status TakeDevice();
   bool holds_device() const { return arena_memory_ != nullptr; }
 
-  // Returns RankParts::communicators.control.
-  Communicator* control() const { return parts_.communicators.control.get(); }
+  Communicator* control() const { return parts_.control; }  // RankParts::control
   // Returns the seconds that the device spent in matrix products since the last call.
   double TakeMatMulSeconds();
 

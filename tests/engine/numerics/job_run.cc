@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <thread>
+
+#include "absl/time/time.h"
+#include "engine/comm/thread_communicator.h"
 
 namespace megatrain {
 
@@ -53,7 +57,8 @@ JobRun Train(const JobSpec& spec, int64_t stop_after) {
   return TrainOnHost(**host, spec, stop_after);
 }
 
-JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after) {
+JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after,
+                   CommunicatorSet* processes) {
   JobRun run;
   TrainingControl control;
   const auto note = [&](const RunEvent& event) {
@@ -65,10 +70,31 @@ JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after) {
       if (record->step == stop_after) control.Stop();
     }
   };
-  absl::StatusOr<TrainingOutcome> outcome = RunTraining(host, spec, {}, &control, note);
+  TrainingOptions options;
+  options.processes = processes;
+  absl::StatusOr<TrainingOutcome> outcome = RunTraining(host, spec, options, &control, note);
   run.status = outcome.status();
   if (outcome.ok()) run.outcome = *outcome;
   return run;
+}
+
+std::vector<JobRun> TrainInProcesses(const std::vector<JobSpec>& specs, int64_t stop_after) {
+  std::vector<CommunicatorSet> communicators =
+      CreateThreadCommunicators(static_cast<int>(specs.size()), absl::InfiniteDuration());
+  std::vector<JobRun> runs(specs.size());
+  std::vector<std::thread> processes;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    processes.emplace_back([&, i] {
+      EngineHostOptions options;
+      options.device = specs[i].engine.device;
+      options.sharers = static_cast<int>(specs.size());
+      absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create(options);
+      ASSERT_TRUE(host.ok()) << host.status();
+      runs[i] = TrainOnHost(**host, specs[i], i == 0 ? stop_after : 0, &communicators[i]);
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  return runs;
 }
 
 std::string NewestCheckpoint(const JobSpec& spec) {

@@ -34,7 +34,12 @@ struct JobRun {
 JobRun Train(const JobSpec& spec, int64_t stop_after = 0);
 
 // The same on a host that is there; its device and the job's must go together.
-JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after = 0);
+JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after = 0,
+                   CommunicatorSet* processes = nullptr);
+
+// The same by several processes of a job, which here are threads with a host each: process i has
+// specs[i]. The first one is asked for the stop.
+std::vector<JobRun> TrainInProcesses(const std::vector<JobSpec>& specs, int64_t stop_after = 0);
 
 // The path of the newest checkpoint in the job's directory; "" if there is none.
 std::string NewestCheckpoint(const JobSpec& spec);
