@@ -76,14 +76,14 @@ bool JobProcesses::Tells(const absl::Status& error) const {
   return set_.has_value() ? IsMissingRank(error, 0) : launched_.local_rank == 0;
 }
 
-absl::Status JobProcesses::Join() {
+absl::Status JobProcesses::Join(absl::Duration timeout) {
   if (!several()) return absl::OkStatus();
   if (launched_.launcher == Launcher::kTorchrun) {
     return absl::FailedPreconditionError(absl::StrCat(
         "torchrun has started ", launched_.ranks, " processes, and they exchange data by MPI, "
         "which it does not start; use mpirun, or srun --mpi=pmix"));
   }
-  MT_ASSIGN_OR_RETURN(CommunicatorSet set, CreateMpiCommunicators({}));
+  MT_ASSIGN_OR_RETURN(CommunicatorSet set, CreateMpiCommunicators({.deadline = timeout}));
   if (const int ranks = set.control->ranks(); ranks != launched_.ranks) {
     return absl::FailedPreconditionError(
         absl::StrCat("the launcher has started ", launched_.ranks, " processes, and MPI has ",

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "engine/comm/communicator.h"
 #include "engine/comm/launch_environment.h"
 #include "engine/host/engine_host.h"
@@ -29,11 +30,12 @@ class JobProcesses {
   // out.
   bool Tells(const absl::Status& error) const;
 
-  // Meets the other processes, if there are any. Errors:
+  // Meets the other processes, if there are any. Later one of which nothing is heard for `timeout`
+  // counts as gone. Errors:
   // - Unimplemented, Unavailable: there is no MPI.
   // - FailedPrecondition: the launcher has started the processes without it, or another process
   //   runs another program.
-  absl::Status Join();
+  absl::Status Join(absl::Duration timeout);
   // Returns null for a process alone. REQUIRES: Join succeeded.
   CommunicatorSet* communicators() { return set_.has_value() ? &*set_ : nullptr; }
   // Ends the operations of all processes with `error` of this one, and returns the first one that

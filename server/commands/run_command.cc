@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "engine/base/status.h"
 #include "engine/device/cuda/open_cuda_device.h"
 #include "engine/engine.h"
@@ -30,6 +31,7 @@ struct RunArguments {
   bool discard_newer = false;
   std::vector<std::string> allow_change;
   bool verify_data = false;
+  int rank_timeout = 20;  // seconds
 };
 
 TrainingOptions OptionsOf(const RunArguments& arguments) {
@@ -109,7 +111,7 @@ int Run(const RunArguments& arguments) {
   if (!processes.ok()) return Report(processes.status());
   bool started = false;
   absl::StatusOr<TrainingOutcome> outcome = TrainingOutcome::kInterrupted;
-  if (const absl::Status joined = processes->Join(); !joined.ok()) {
+  if (const absl::Status joined = processes->Join(absl::Seconds(arguments.rank_timeout)); !joined.ok()) {
     outcome = joined;
   } else {
     outcome = Train(arguments, *processes, &started);
@@ -154,6 +156,13 @@ void AddRunCommand(CLI::App* app, int* exit_code) {
       ->allow_extra_args(false)
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kChangeableSections),
                                                      std::end(kChangeableSections))));
+  command
+      ->add_option("--rank-timeout", arguments->rank_timeout,
+                   "of a job of several processes: one of which nothing is heard for so long counts "
+                   "as gone, and the job ends")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
   command->callback([arguments, exit_code] { *exit_code = Run(*arguments); });
 }
 

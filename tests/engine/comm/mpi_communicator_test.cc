@@ -2,10 +2,7 @@
 #include "engine/comm/mpi_communicator.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,28 +10,19 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/support/child_process.h"
+#include "tests/support/mpi_job.h"
 #include "tests/support/read_file.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
 
-constexpr char kMpirun[] = "/usr/bin/mpirun";
-constexpr char kLibrary[] = "server/libmegatrain-mpi.so";
-constexpr char kPrivateNetwork[] = "tests/support/private_network";
 constexpr char kRanks[] = "tests/engine/comm/mpi_ranks";
 
 class MpiJobTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(kLibrary)) {
-      GTEST_SKIP() << "built without MPI (deploy/install-deps.sh --mpi)";
-    }
-    if (access(kMpirun, X_OK) != 0) GTEST_SKIP() << "there is no " << kMpirun;
-    const TestDirectory directory;
-    ChildProcess network({kPrivateNetwork, "/bin/true"}, directory / "log");
-    if (network.Wait() != 0) GTEST_SKIP() << network.Output();
-    setenv("MEGATRAIN_MPI", std::filesystem::absolute(kLibrary).c_str(), 1);
+    if (const auto why_not = WhyNoMpi(); why_not.has_value()) GTEST_SKIP() << *why_not;
   }
 
   // Runs a job to its end. Returns what became of each rank; "" of one that did not tell.
@@ -44,14 +32,16 @@ class MpiJobTest : public ::testing::Test {
     const TestDirectory directory;
     const unsigned seed = std::random_device()();
     RecordProperty("seed", static_cast<int>(seed));
-    ChildProcess job(
-        {kPrivateNetwork, kMpirun, "--allow-run-as-root", "--oversubscribe", "-n",
-         absl::StrCat(ranks),
-         // A rank that ends badly does not end the others: they must find out.
-         "--enable-recovery", "--mca", "orte_abort_on_non_zero_status", "0", "--mca",
-         "btl_tcp_if_include", "lo", "--mca", "btl", absl::StrCat("self,", transport), kRanks,
-         scenario, absl::StrCat(seed), absl::StrCat(deadline_seconds), directory.path()},
-        directory / "log");
+    std::vector<std::string> command = MpirunCommand(ranks);
+    // A rank that ends badly does not end the others: they must find out.
+    for (const std::string& more :
+         {std::string("--enable-recovery"), std::string("--mca"),
+          std::string("orte_abort_on_non_zero_status"), std::string("0"), std::string("--mca"),
+          std::string("btl"), absl::StrCat("self,", transport), std::string(kRanks), scenario,
+          absl::StrCat(seed), absl::StrCat(deadline_seconds), std::string(directory.path())}) {
+      command.push_back(more);
+    }
+    ChildProcess job(command, directory / "log");
     exit_code_ = job.Wait();
     log_ = job.Output();
     std::vector<std::string> results;

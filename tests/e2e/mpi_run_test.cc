@@ -1,0 +1,217 @@
+// `megatraind run` as several processes by mpirun: the bits of as many devices of one process, ranks
+// that are told to stop, killed or stopped, other numbers of ranks, and ranks that do not go
+// together.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/e2e/run_directory.h"
+#include "tests/support/child_process.h"
+#include "tests/support/mpi_job.h"
+#include "tests/support/read_file.h"
+#include "tests/support/test_directory.h"
+
+namespace megatrain {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Ne;
+using ::testing::Not;
+
+constexpr int kSteps = 24;
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+constexpr int kInterrupted = 7;
+// The same bits for 1, 2 and 4 ranks.
+constexpr char kShards[] = "global_batch: 4, micro_batch: 1, gradient_shards: 4";
+
+void Append(const std::vector<std::string>& more, std::vector<std::string>& command) {
+  command.insert(command.end(), more.begin(), more.end());
+}
+
+class MpiRunTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (WhyNoMpi().has_value()) return;
+    own_ = new TestDirectory();
+    MakeModel("llama-tiny", Model());
+    const RunDirectory one = New("undisturbed", kShards);
+    ChildProcess run(one.RunCommand(), one.path() / "log");
+    ASSERT_EQ(run.Wait(), 0) << run.Output();
+    undisturbed_ = new std::string(one.FinalState());
+    ASSERT_THAT(*undisturbed_, Ne(""));
+  }
+  static void TearDownTestSuite() {
+    delete undisturbed_;
+    delete own_;
+  }
+  void SetUp() override {
+    if (const auto why_not = WhyNoMpi(); why_not.has_value()) GTEST_SKIP() << *why_not;
+    ASSERT_NE(undisturbed_, nullptr);
+  }
+
+  static fs::path Model() { return own_->path() + "/model"; }
+  static RunDirectory New(const std::string& name, const std::string& training) {
+    return RunDirectory(fs::path(own_->path()) / name, Model(), kSteps, training);
+  }
+  static std::unique_ptr<ChildProcess> Start(const RunDirectory& directory, int ranks,
+                                             const std::vector<std::string>& more = {}) {
+    std::vector<std::string> command = MpirunCommand(ranks);
+    Append(directory.RunCommand({"--rank-timeout", "3"}), command);
+    Append(more, command);
+    return std::make_unique<ChildProcess>(command, directory.path() / "log");
+  }
+  static void RunToTheEnd(const RunDirectory& directory, int ranks) {
+    const auto run = Start(directory, ranks);
+    EXPECT_EQ(run->Wait(), 0) << run->Output();
+    EXPECT_TRUE(directory.FinalState() == *undisturbed_) << "other bits at the end";
+    directory.ExpectMetrics(kSteps);
+  }
+  // How often a text comes in another.
+  static int Count(const std::string& text, const std::string& part) {
+    int count = 0;
+    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+    return count;
+  }
+
+  static TestDirectory* own_;
+  static std::string* undisturbed_;
+};
+
+TestDirectory* MpiRunTest::own_ = nullptr;
+std::string* MpiRunTest::undisturbed_ = nullptr;
+
+TEST_F(MpiRunTest, RanksHaveTheBitsOfAsManyDevices) {
+  for (const std::string precision : {"fp32", "bf16"}) {
+    for (const int ranks : {2, 3}) {
+      SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", precision));
+      const std::string training =
+          absl::StrCat("global_batch: 5, micro_batch: 1, eval_every: 8, precision: ", precision);
+      const std::string name = absl::StrCat(precision, ranks);
+      const RunDirectory devices = New(name + "_devices", training), mpi = New(name, training);
+      ChildProcess expected(
+          devices.RunCommand({"--set", absl::StrCat("engine.devices=", ranks), "--set",
+                              "data.eval_fraction=0.1"}),
+          devices.path() / "log");
+      const auto run = Start(mpi, ranks, {"--set", "data.eval_fraction=0.1"});
+      EXPECT_EQ(expected.Wait(), 0) << expected.Output();
+      EXPECT_EQ(run->Wait(), 0) << run->Output();
+      EXPECT_TRUE(mpi.FinalState() == devices.FinalState());
+      mpi.ExpectMetrics(kSteps);
+      // Rank 0 alone speaks.
+      EXPECT_EQ(Count(run->Output(), "wrote "), 1) << run->Output();
+    }
+  }
+}
+
+// A signal to any rank; then other numbers of ranks go on.
+TEST_F(MpiRunTest, OneRankThatIsToldToStopStopsAll) {
+  const RunDirectory directory = New("stopped", kShards);
+  for (const auto& [ranks, rank] : {std::pair(2, 1), std::pair(4, 2)}) {
+    const auto run = Start(directory, ranks);
+    const std::vector<int> before = directory.MetricSteps();
+    directory.WaitForStep(*run, before.empty() ? 3 : before.back() + 3);
+    kill(RanksOf(*run, "megatraind").at(rank), SIGTERM);
+    EXPECT_EQ(run->Wait(), kInterrupted) << run->Output();
+    ASSERT_FALSE(directory.Checkpoints().empty()) << run->Output();
+    directory.ExpectMetrics(RunDirectory::StepOf(directory.Checkpoints().back()));
+  }
+  RunToTheEnd(directory, 2);
+}
+
+TEST_F(MpiRunTest, OneRankThatIsAskedForACheckpointMakesAllSave) {
+  const RunDirectory directory = New("asked", kShards);
+  const auto run = Start(directory, 2, {"--set", "checkpoint.every_steps=0"});
+  directory.WaitForStep(*run, 2);
+  kill(RanksOf(*run, "megatraind").at(1), SIGUSR1);
+  EXPECT_EQ(run->Wait(), 0) << run->Output();
+  EXPECT_EQ(directory.Checkpoints().size(), 2u) << run->Output();
+  EXPECT_TRUE(directory.FinalState() == *undisturbed_);
+}
+
+TEST_F(MpiRunTest, KilledRanksAtRandomMoments) {
+  const RunDirectory directory = New("killed", kShards);
+  std::mt19937 random(std::random_device{}());
+  for (int i = 0; i < 4; ++i) {
+    const int ranks = i % 2 == 0 ? 2 : 4, rank = static_cast<int>(random()) & (ranks - 1);
+    const auto run = Start(directory, ranks, {"--set", "checkpoint.every_steps=3"});
+    directory.WaitForStep(*run, 2 + 4 * i);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 50000));
+    const auto processes = RanksOf(*run, "megatraind");
+    if (const auto found = processes.find(rank); found != processes.end()) {
+      kill(found->second, SIGKILL);
+    }
+    EXPECT_THAT(run->Wait(), Ne(kUsage)) << run->Output();
+  }
+  RunToTheEnd(directory, 4);
+}
+
+// A rank that hangs is found out by the others, who say which one it is. mpirun wakes it to end it,
+// so that rank 0 may say it once more.
+TEST_F(MpiRunTest, AStoppedRankEndsTheRun) {
+  for (const int rank : {0, 1}) {
+    const RunDirectory directory = New(absl::StrCat("hanging", rank), kShards);
+    const auto run = Start(directory, 2);
+    directory.WaitForStep(*run, 4);
+    kill(RanksOf(*run, "megatraind").at(rank), SIGSTOP);
+    EXPECT_THAT(run->Wait(), kFailed) << run->Output();
+    const int said = Count(run->Output(), absl::StrCat("waited 3s for rank ", rank));
+    EXPECT_TRUE(said == 1 || (rank == 0 && said == 2)) << run->Output();
+    RunToTheEnd(directory, 2);
+  }
+}
+
+TEST_F(MpiRunTest, RanksThatDoNotGoTogetherAreRefusedOnce) {
+  const RunDirectory first = New("first", kShards), second = New("second", kShards);
+  std::vector<std::string> command = MpirunCommand(1);
+  Append(first.RunCommand(), command);
+  Append({":", "-n", "1"}, command);
+  Append(second.RunCommand({"--set", "optimizer.learning_rate=2.0e-3"}), command);
+  ChildProcess run(command, first.path() / "log");
+  EXPECT_EQ(run.Wait(), kUsage) << run.Output();
+  EXPECT_EQ(Count(run.Output(), "rank 1 has optimizer.learning_rate"), 1) << run.Output();
+}
+
+TEST_F(MpiRunTest, ABadJobFileIsSaidOnce) {
+  const RunDirectory directory = New("bad", "global_batch: 4, micro_batch: none");
+  const auto run = Start(directory, 3);
+  EXPECT_EQ(run->Wait(), kUsage) << run->Output();
+  EXPECT_EQ(Count(run->Output(), "training.micro_batch"), 1) << run->Output();
+}
+
+TEST_F(MpiRunTest, MoreRanksThanMicroBatchesAreRefusedOnce) {
+  const auto run = Start(New("many", "global_batch: 4, micro_batch: 2"), 3);
+  EXPECT_EQ(run->Wait(), kUsage) << run->Output();
+  EXPECT_EQ(Count(run->Output(), "job of 3 processes: 3 devices cannot share a step of 2"), 1)
+      << run->Output();
+}
+
+// Ranks of a launcher that starts no MPI.
+TEST_F(MpiRunTest, RanksWithoutMpiAreRefused) {
+  const RunDirectory directory = New("torchrun", kShards);
+  const auto refuse = [&](std::vector<std::string> variables, const std::string& advice) {
+    variables.insert(variables.begin(), "/usr/bin/env");
+    Append(directory.RunCommand(), variables);
+    ChildProcess run(variables, directory.path() / "log");
+    EXPECT_EQ(run.Wait(), kUsage) << run.Output();
+    EXPECT_THAT(run.Output(), HasSubstr(advice));
+  };
+  refuse({"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+          "MASTER_PORT=29500"},
+         "use mpirun, or srun --mpi=pmix");
+  EXPECT_THAT(directory.Checkpoints(), Not(::testing::SizeIs(::testing::Gt(0u))));
+}
+
+}  // namespace
+}  // namespace megatrain

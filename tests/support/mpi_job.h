@@ -1,0 +1,27 @@
+// How tests start a job of several processes by mpirun.
+#ifndef MEGATRAIN_TESTS_SUPPORT_MPI_JOB_H_
+#define MEGATRAIN_TESTS_SUPPORT_MPI_JOB_H_
+
+#include <sys/types.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/support/child_process.h"
+
+namespace megatrain {
+
+// Returns why there can be no such job here; nullopt if there can. Sets MEGATRAIN_MPI.
+std::optional<std::string> WhyNoMpi();
+
+// mpirun of `ranks` processes, in a network of its own: MPI listens on all interfaces.
+std::vector<std::string> MpirunCommand(int ranks);
+
+// The processes `name` that `mpirun` has started, by rank. Those that ended are left out.
+std::map<int, pid_t> RanksOf(const ChildProcess& mpirun, const std::string& name);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_SUPPORT_MPI_JOB_H_
