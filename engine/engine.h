@@ -85,16 +85,20 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
 // without times; FailedPrecondition if the job does not set that. `open_gpu` may be null.
 // `given_rates` replace measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns
 // InvalidArgument for a rate that SetRate refuses, and if there are no measured ones to replace.
+// The job is planned for `nodes` such machines with engine.devices devices each; of each the plan
+// tells the memory. What is between them is the rate `collective`.
 //
 // In all three functions a job that does not fit gives a report with fits == false. They return the
 // errors of ReadModelDescription, PlanMemory and ChooseSession; this one also those of the device.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr,
-                                        const std::vector<std::string>& given_rates = {});
+                                        const std::vector<std::string>& given_rates = {},
+                                        int nodes = 1);
 // Plans `spec` on a machine that is not here, with the rates of `profile` except for those given.
 // Host memory is limited by engine.host_memory only. Returns InvalidArgument for a job of the cpu
 // device.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfile& profile,
-                                        const std::vector<std::string>& given_rates = {});
+                                        const std::vector<std::string>& given_rates = {},
+                                        int nodes = 1);
 // Plans `spec` on a host with this budget on which nothing else runs. A job that does not fit now
 // will never fit there. Reads the model's config.json, from `files`, and no other file.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,

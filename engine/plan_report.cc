@@ -62,6 +62,7 @@ std::string PlanJson(const PlanReport& report) {
   if (report.device_reserve_bytes > 0) json["device_reserve_bytes"] = report.device_reserve_bytes;
   json["checkpoint_bytes"] = report.checkpoint_bytes;
   json["devices"] = report.devices;
+  if (report.nodes > 1) json["nodes"] = report.nodes;
   json["micro_batches"] = report.micro_batches;
   AddChoice(report.choice, &json);
   json["gradient_slabs"] = report.gradient_slabs;

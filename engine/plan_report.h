@@ -57,6 +57,7 @@ struct PlanReport {
   int64_t device_reserve_bytes = 0;  // left free beside the limit, for what is loaded later
   int64_t checkpoint_bytes = 0;      // of one checkpoint on disk
   int devices = 1;                   // that share a step; device_bytes are each one's
+  int nodes = 1;                     // among which these are divided; host bytes are each one's
   int64_t micro_batches = 0;         // of a step, on each device at most
   int gradient_slabs = 0;
   PlanChoice choice;  // has a prediction if the job fits and the rates are known
@@ -68,7 +69,7 @@ struct PlanReport {
 
 // Returns one JSON object, indented, with a line end. `table` and `model_family` are not in it.
 // These are left out where they say nothing: `profile` if empty, `misfit` if the job fits,
-// `device_reserve_bytes` if 0, and predictions that were not made.
+// `device_reserve_bytes` if 0, `nodes` if 1, and predictions that were not made.
 std::string PlanJson(const PlanReport& report);
 
 }  // namespace megatrain

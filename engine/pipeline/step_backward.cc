@@ -1,6 +1,7 @@
 // StepBuilder's backward pass: head, layers, embedding, and where their gradients are summed and
 // go.
 #include <algorithm>
+#include <utility>
 
 #include "engine/pipeline/step_builder.h"
 
@@ -374,12 +375,25 @@ void StepBuilder::EndGradient(int tile, std::optional<int> taken) {
     op.writes = {{ResourceKind::kSlab, tile}};
     return;
   }
-  const int64_t shard = shape_.shard_elements(tile);
-  if (shape_.ranks > 1) {
-    Op& op = Add(Lane::kCollective, ReduceGradientOp{.tile = tile, .accumulator = accumulator});
-    op.bytes = (elements - shard) * int64_t{sizeof(float)};
-    op.writes = {{ResourceKind::kAccumulator, accumulator}};
+  if (shape_.ranks == 1) {
+    FinishGradient(tile, accumulator);
+    return;
   }
+  FinishReduced();
+  Op& op = Add(Lane::kCollective, ReduceGradientOp{.tile = tile, .accumulator = accumulator});
+  op.bytes = (elements - shape_.shard_elements(tile)) * int64_t{sizeof(float)};
+  op.writes = {{ResourceKind::kAccumulator, accumulator}};
+  reduced_ = {tile, accumulator};
+}
+
+void StepBuilder::FinishReduced() {
+  if (const auto reduced = std::exchange(reduced_, std::nullopt); reduced.has_value()) {
+    FinishGradient(reduced->first, reduced->second);
+  }
+}
+
+void StepBuilder::FinishGradient(int tile, int accumulator) {
+  const int64_t shard = shape_.shard_elements(tile);
   {
     Op& op = Add(Lane::kCompute, FinishGradientOp{.tile = tile, .accumulator = accumulator});
     op.work = FinishGradientWork(shard, shape_.gradient_element_bytes);

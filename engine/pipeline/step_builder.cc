@@ -44,6 +44,7 @@ Schedule StepBuilder::Train() {
     }
     if (shape_.embedding_trained) EmbedBackward();
   }
+  FinishReduced();
   if (shape_.clipping) {
     constexpr int kBuffer = 0;  // any: this step needs none any more
     updates_.ClipAndUpdate(accumulator_of_first_, kBuffer);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/pipeline/schedule.h"
@@ -131,6 +132,10 @@ class StepBuilder {
   void JoinTiedFolds(int main);
   LayerWork BackwardWork(int tile, const LayerWork& whole, const LayerWork& weights) const;
   void EndGradient(int tile, std::optional<int> taken);
+  // Of several ranks one gradient is reduced while the next one is computed. The compute lane
+  // finishes it behind that, so that it does not wait for the other ranks.
+  void FinishReduced();
+  void FinishGradient(int tile, int accumulator);
 
   const PipelineShape& shape_;
   const std::vector<int64_t>& tokens_;
@@ -149,7 +154,8 @@ class StepBuilder {
   int sweep_size_ = 0;  // micro-batches in it
   int next_input_ = 0;  // the BackwardNumber of the next input to load
   std::optional<int> accumulator_of_head_;
-  int accumulator_of_first_ = -1;  // tile 1's
+  std::optional<std::pair<int, int>> reduced_;  // the tile and the accumulator of FinishReduced
+  int accumulator_of_first_ = -1;               // tile 1's
 };
 
 }  // namespace megatrain

@@ -101,12 +101,14 @@ std::unique_ptr<KernelSizes> SizesOf(const SessionSettings& settings) {
 absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& settings,
                                 const MemoryBudget& budget, const HardwareRates& rates,
                                 FileSystem* files,
-                                const std::string& source = "this machine's measured rates") {
+                                const std::string& source = "this machine's measured rates",
+                                int nodes = 1) {
   MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(spec.model.path, files));
   MT_ASSIGN_OR_RETURN(const ModelLayout layout, BuildTrainingLayout(config, spec));
   const std::unique_ptr<KernelSizes> sizes = SizesOf(settings);
   MT_ASSIGN_OR_RETURN(const MemoryPlan plan,
-                      PlanMemory(spec, layout, *sizes, budget, SpeedOf(settings, rates)));
+                      PlanMemory(spec, layout, *sizes, budget, SpeedOf(settings, rates),
+                                 {.count = nodes, .number = 0}));
   PlanReport report;
   report.fits = plan.fits;
   report.misfit = plan.misfit;
@@ -135,6 +137,7 @@ absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& sett
   report.device_reserve_bytes = plan.budget.device_reserve_bytes;
   report.checkpoint_bytes = plan.checkpoint_bytes;
   report.devices = plan.dimensions.shape.ranks;
+  report.nodes = nodes;
   report.micro_batches = plan.dimensions.micro_batches;
   report.gradient_slabs = plan.dimensions.shape.gradient_slabs;
   report.choice = ToChoice(plan.dimensions.shape, plan.predicted);
@@ -152,7 +155,7 @@ std::string GivenRates(const std::vector<std::string>& rates) {
 }
 
 // For a GPU that is not here, of the memory that the job names.
-absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string& why) {
+absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string& why, int nodes) {
   // One GPU is like another here; which one the job names matters where it runs.
   JobSpec anywhere = spec;
   anywhere.engine.device = "cuda";
@@ -163,7 +166,8 @@ absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string&
   budget.SetHost(offer);
   budget.SetDevice(spec.engine.device_memory, kUnknownReserveBytes);
   MT_ASSIGN_OR_RETURN(PlanReport report,
-                      Plan(anywhere, settings, budget, HardwareRates(), PosixFileSystem()));
+                      Plan(anywhere, settings, budget, HardwareRates(), PosixFileSystem(), "",
+                           nodes));
   absl::StrAppend(&report.table, "planned for a GPU that is not here, of engine.device_memory (",
                   why, ")\n");
   return report;
@@ -172,7 +176,7 @@ absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string&
 }  // namespace
 
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu,
-                                        const std::vector<std::string>& given_rates) {
+                                        const std::vector<std::string>& given_rates, int nodes) {
   EngineHostOptions options;
   options.device = spec.engine.device;
   options.device_key = "engine.device";
@@ -190,7 +194,7 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
                        "is not here (",
                        why, "); take a machine's by --profile NAME"));
     }
-    if (absent && spec.engine.device_memory > 0) return PlanForAbsent(spec, why);
+    if (absent && spec.engine.device_memory > 0) return PlanForAbsent(spec, why, nodes);
     if (!absent) return host.status();
     return absl::FailedPreconditionError(absl::StrCat(
         why, "; to plan for a GPU that is not here, name its memory: engine.device_memory"));
@@ -203,11 +207,11 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
   HardwareRates rates = (*host)->rates();
   MT_RETURN_IF_ERROR(SetRates(given_rates, &rates));
   return Plan(spec, settings, budget, rates, PosixFileSystem(),
-              absl::StrCat("this machine's measured rates", GivenRates(given_rates)));
+              absl::StrCat("this machine's measured rates", GivenRates(given_rates)), nodes);
 }
 
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfile& profile,
-                                        const std::vector<std::string>& given_rates) {
+                                        const std::vector<std::string>& given_rates, int nodes) {
   if (spec.engine.device == kCpuDeviceId) {
     return absl::InvalidArgumentError(
         absl::StrCat("engine.device: cpu, and ", profile.name,
@@ -227,7 +231,8 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfil
   MT_ASSIGN_OR_RETURN(PlanReport report, Plan(there, settings, budget, rates, PosixFileSystem(),
                                               absl::StrCat("the data sheets of ", profile.name,
                                                            ", not measured: ", profile.description,
-                                                           GivenRates(given_rates))));
+                                                           GivenRates(given_rates)),
+                                              nodes));
   report.profile = profile.name;
   return report;
 }

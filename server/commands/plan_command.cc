@@ -20,13 +20,16 @@ struct PlanArguments {
   std::vector<std::string> overrides;
   std::string profile;
   std::vector<std::string> rates;
+  int nodes = 1;
   std::string output = "table";
 };
 
 absl::StatusOr<PlanReport> PlanOn(const JobSpec& spec, const PlanArguments& arguments) {
-  if (arguments.profile.empty()) return PlanTraining(spec, OpenCudaDevice, arguments.rates);
+  if (arguments.profile.empty()) {
+    return PlanTraining(spec, OpenCudaDevice, arguments.rates, arguments.nodes);
+  }
   MT_ASSIGN_OR_RETURN(const MachineProfile machine, FindMachineProfile(arguments.profile));
-  return PlanTraining(spec, machine, arguments.rates);
+  return PlanTraining(spec, machine, arguments.rates, arguments.nodes);
 }
 
 int Plan(const PlanArguments& arguments) {
@@ -60,9 +63,17 @@ void AddPlanCommand(CLI::App* app, int* exit_code) {
       ->add_option("--rate", arguments->rates,
                    "a rate in the place of a measured one or the profile's; repeatable: dram, link "
                    "(GB/s), products, attention_forward, attention_backward (TFLOP/s), memory (the "
-                   "device's, TB/s), launch (microseconds)")
+                   "device's, TB/s), collective (GB/s that each of several devices receives from "
+                   "the others), launch (microseconds)")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
+  command
+      ->add_option("--nodes", arguments->nodes,
+                   "plan for so many such machines, with engine.devices devices each; --rate "
+                   "collective says what is between them")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   command->add_option("-o,--output", arguments->output)
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();

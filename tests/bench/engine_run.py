@@ -110,13 +110,15 @@ class Bench:
                             str(path)], check=True, stdout=subprocess.DEVNULL)
         return json.loads((path / "config.json").read_text())
 
-    def run(self, config, **settings):
-        """Trains from random weights. Returns (records, peak RSS in bytes)."""
+    def run(self, config, launcher=(), **settings):
+        """Trains from random weights, `launcher` before the command. Returns (records, peak RSS in
+        bytes)."""
         place = self.prepare(config, **settings)
         metrics = place / "metrics.jsonl"
         with open(place / "log", "w") as log:
             process = subprocess.Popen(
-                [self.megatraind, "run", str(place / "job.yaml"), "--metrics-out", str(metrics)],
+                [*launcher, self.megatraind, "run", str(place / "job.yaml"), "--metrics-out",
+                 str(metrics)],
                 stdout=log, stderr=subprocess.STDOUT)
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -127,11 +129,13 @@ class Bench:
         shutil.rmtree(place)
         return records, usage.ru_maxrss * 1024
 
-    def plan(self, config, **settings):
+    def plan(self, config, rates=(), **settings):
         """`megatraind plan` as an object; a job that does not fit (exit code 3) has one too."""
         place = self.prepare(config, **settings)
-        result = subprocess.run([self.megatraind, "plan", str(place / "job.yaml"), "-o", "json"],
-                                capture_output=True, text=True)
+        command = [self.megatraind, "plan", str(place / "job.yaml"), "-o", "json"]
+        for rate in rates:
+            command += ["--rate", rate]
+        result = subprocess.run(command, capture_output=True, text=True)
         if result.returncode not in (0, 3):
             raise RuntimeError(f"megatraind plan gave {result.returncode}:\n{result.stderr}")
         shutil.rmtree(place)

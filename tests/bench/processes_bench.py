@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""Jobs of several processes: what the engine promises of their time, measured through `mpirun`.
+
+    bazel build //server:megatraind
+    python3 tests/bench/processes_bench.py [--megatraind PATH] [--rounds N] [SCENARIO...]
+
+Scenarios (all by default):
+  ranks   tokens/s of two processes with a thread each over one process with two
+  link    two processes on two networks that a link of --gigabits joins: step time over the plan's
+          prediction for two devices with the rate that the link was measured to have. Needs root,
+          and iproute2
+
+Ratios are of one run on one machine; rounds of the compared settings are interleaved, and the fastest
+step of each counts. Prints a line a figure with its bound; exits 1 if one is missed. Standard library
+only.
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+import engine_run
+from step_bench import Report, fastest, rows
+
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+          "--mca", "orte_base_help_aggregate", "0"]
+
+
+def ranks(bench, arguments, report):
+    config = engine_run.llama(layers=arguments.layers)
+    for precision in ("fp32", "bf16") if arguments.bf16 else ("fp32",):
+        ratios = []
+        for _ in range(arguments.rounds):
+            seconds = {}
+            for what, launcher, threads in (("one", (), 2), ("two", [*MPIRUN, "-n", "2"], 1)):
+                records, _ = bench.run(config, launcher, steps=4, precision=precision,
+                                       recompute="none", threads=threads)
+                seconds[what] = fastest(r["step_seconds"] for r in rows(records))
+            ratios.append(seconds["one"] / seconds["two"])
+        report.at_least(f"tokens/s, two processes over one, {precision}, "
+                        f"{[round(r, 3) for r in ratios]}", statistics.median(ratios), 0.85)
+
+
+@contextlib.contextmanager
+def joined_networks(directory, gigabits):
+    """Two networks joined by a link of this rate. Gives the command that runs another one on the
+    network of an address."""
+    names = {f"127.77.0.{i}": f"megatrain-bench-{os.getpid()}-{i}" for i in (1, 2)}
+
+    def ip(*arguments):
+        subprocess.run(["ip", *arguments], check=True)
+
+    agent = pathlib.Path(directory) / "on_network"
+    cases = "\n".join(f"  {address}) name={name} ;;" for address, name in names.items())
+    agent.write_text(f"""#!/bin/bash
+case $1 in
+{cases}
+esac
+shift
+exec nsenter --net=/run/netns/$name unshare --uts bash -c "hostname $name; $*"
+""")
+    agent.chmod(0o755)
+    try:
+        for name in names.values():
+            ip("netns", "add", name)
+        first, second = names.values()
+        ip("-n", first, "link", "add", "v0", "type", "veth", "peer", "name", "v0", "netns", second)
+        for address, name in names.items():
+            ip("-n", name, "link", "set", "lo", "up")
+            subprocess.run(["nsenter", f"--net=/run/netns/{name}", "sysctl", "-qw",
+                            "net.ipv4.conf.all.route_localnet=1"], check=True)
+            ip("-n", name, "addr", "del", "127.0.0.1/8", "dev", "lo")
+            ip("-n", name, "addr", "add", "127.0.0.1/16", "dev", "lo")
+            ip("-n", name, "addr", "add", f"{address}/24", "dev", "v0")
+            ip("-n", name, "link", "set", "v0", "up")
+            subprocess.run(["tc", "-n", name, "qdisc", "replace", "dev", "v0", "root", "tbf",
+                            "rate", f"{gigabits}gbit", "burst", "256kb", "limit", "4mb"],
+                           check=True)
+        yield str(agent), list(names)
+    finally:
+        for name in names.values():
+            subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+RECEIVER = """
+import socket, time
+server = socket.create_server(("{address}", 7777))
+print("ready", flush=True)
+connection, _ = server.accept()
+received, start = 0, time.monotonic()
+while chunk := connection.recv(1 << 20):
+    received += len(chunk)
+print(received / (time.monotonic() - start))
+"""
+SENDER = """
+import socket
+connection = socket.create_connection(("{address}", 7777))
+for _ in range({chunks}):
+    connection.sendall(bytes(1 << 20))
+"""
+
+
+def link_rate(agent, addresses, megabytes):
+    """Bytes per second of one TCP connection over the link."""
+    def start(address, program):
+        return subprocess.Popen([agent, address, f"python3 -c '{program}'"],
+                                stdout=subprocess.PIPE, text=True)
+
+    receiver = start(addresses[1], RECEIVER.format(address=addresses[1]))
+    receiver.stdout.readline()
+    sender = start(addresses[0], SENDER.format(address=addresses[1], chunks=megabytes))
+    rate = float(receiver.stdout.readline())
+    for process in (sender, receiver):
+        process.wait()
+    return rate
+
+
+def link(bench, arguments, report):
+    config = engine_run.llama(hidden=512, layers=8, heads=8, intermediate=1408, vocabulary=8192)
+    with joined_networks(bench.path, arguments.gigabits) as (agent, addresses):
+        rate = link_rate(agent, addresses, int(200 * arguments.gigabits))
+        print(f"the link moves {rate / 1e6:.1f} MB/s", flush=True)
+        launcher = [agent, addresses[0], *MPIRUN, "--mca", "plm_rsh_agent", agent, "--host",
+                    ",".join(f"{address}:1" for address in addresses)]
+        for interface in ("btl_tcp_if_include", "oob_tcp_if_include"):
+            launcher += ["--mca", interface, "127.77.0.0/24"]
+        for clipping in (1.0, 0.0):
+            settings = dict(precision="fp32", recompute="none", clipping=clipping,
+                            sequence_length=256, global_batch=arguments.batch, micro_batch=1)
+            ratios = []
+            for _ in range(arguments.rounds):
+                plan = bench.plan(config, rates=[f"collective={rate / 1e9}"], steps=4, threads=2,
+                                  devices=2, **settings)
+                bound = plan["predicted_step"]["step_seconds"]
+                records, _ = bench.run(config, launcher, steps=4, threads=1, **settings)
+                seconds = fastest(r["step_seconds"] for r in rows(records))
+                record = records[-1]
+                busy = record["lane_busy_seconds"]
+                predicted = plan["predicted_step"]["lane_busy_seconds"]
+                print(f"  predicted {bound:.3f} s, measured {seconds:.3f} s; collective "
+                      f"{busy['collective']:.3f} s, compute {busy['compute']:.3f} s, predicted "
+                      f"{predicted['collective']:.3f} s and "
+                      f"{predicted['compute']:.3f} s",
+                      flush=True)
+                ratios.append(seconds / bound)
+            report.at_most(f"step time over the prediction, {arguments.gigabits} Gbit/s, clipping "
+                           f"{clipping}, {[round(r, 3) for r in ratios]}",
+                           statistics.median(ratios), 1.15)
+
+
+SCENARIOS = {f.__name__: f for f in (ranks, link)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", choices=[*SCENARIOS, []], default=[])
+    parser.add_argument("--megatraind")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--layers", type=int, default=2, help="of ranks")
+    parser.add_argument("--bf16", action="store_true", help="ranks in BF16 too")
+    parser.add_argument("--gigabits", type=float, default=1.0, help="a second, of the link")
+    parser.add_argument("--batch", type=int, default=8, help="sequences a step, of link")
+    arguments = parser.parse_args()
+    bench = engine_run.Bench(arguments.megatraind)
+    report = Report()
+    for name in arguments.scenarios or SCENARIOS:
+        SCENARIOS[name](bench, arguments, report)
+    sys.exit(1 if report.missed else 0)
+
+
+if __name__ == "__main__":
+    main()
