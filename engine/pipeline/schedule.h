@@ -27,7 +27,7 @@
 //   devices; it adds its gradient to theirs and keeps the sum of its shard. All ranks have the same
 //   operations in the same order on the lane collective, whatever their micro-batches are.
 // - The gradient may be a sum of several left folds, over consecutive micro-batches, joined as a
-//   pairwise tree. Ranks have the same number of them each, so that the tree, and with it the bits,
+//   pairwise tree. One device may take them in two sweeps of half of them each. Ranks have the same number of them each, so that the tree, and with it the bits,
 //   do not depend on the number of ranks. A fold has an accumulator until it is joined.
 // - Steps go on during a checkpoint. The io lane writes a tile between two of its updates, and the
 //   later update waits for the write. For an evaluation the trainer first waits for all steps.
@@ -38,6 +38,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "engine/device/kernel_args.h"
@@ -126,8 +127,7 @@ struct PipelineShape {
   int gradient_slabs = 4;
   bool clipping = true;
   bool stash_on_host = false;
-  // Micro-batches a sweep at most. Several ranks or folds have one sweep (one_sweep), as partial
-  // sums would take a slab of a whole tile for each.
+  // Micro-batches a sweep at most. REQUIRES: a step has no more than sweeps_max sweeps.
   int sweep_micro_batches = 1;
   // Pairs (stage without experts, micro-batch in the sweep), counted from the last stage back: the
   // first `kept_everything` keep all, those up to `kept` recompute the cheap pieces, the rest
@@ -154,7 +154,13 @@ struct PipelineShape {
   bool pairs = false;
   StepWork work;
 
-  bool one_sweep() const { return ranks > 1 || folds > 1; }
+  // Several ranks have one sweep, as partial sums would take a slab of a whole tile for each. So do
+  // the folds of a tied tile, which all rest in accumulators until the embedding's gradient. Other
+  // folds have two at most: each has half of them, and one sum rests in between.
+  int sweeps_max() const {
+    if (folds > 1) return ranks > 1 || tied ? 1 : 2;
+    return ranks > 1 ? 1 : std::numeric_limits<int>::max();
+  }
   int stage_count() const { return static_cast<int>(stages.size()); }
   // Returns the number of stages that may keep activations, of `stage` and those behind it.
   int keeping_stages(int stage) const {

@@ -324,7 +324,7 @@ void StepBuilder::EndMicroBatch(int tile, std::optional<int> main, int m) {
 // Those from `fold` on until one has a micro-batch.
 void StepBuilder::CloseFolds(int tile, std::optional<int> main, int fold) {
   if (!main) return;
-  for (; fold < shape_.folds; ++fold) {
+  for (; fold < end_fold_; ++fold) {
     const auto at = static_cast<size_t>(fold);
     if (fold_ends_[at] > (fold == 0 ? 0 : fold_ends_[at - 1])) return;
     const int accumulator = shape_.fold_accumulator(*main, fold);

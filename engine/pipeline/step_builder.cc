@@ -165,6 +165,14 @@ void StepBuilder::BeginSweep(int sweep) {
   sweep_ = sweep;
   first_ = sweep * shape_.sweep_micro_batches;
   sweep_size_ = std::min(shape_.sweep_micro_batches, micro_batches_ - first_);
+  first_fold_ = 0;
+  end_fold_ = shape_.folds;
+  if (shape_.folds > 1 && sweeps_ > 1) {  // whole folds
+    const int half = shape_.folds / 2, cut = fold_ends_[static_cast<size_t>(half) - 1];
+    first_ = sweep == 0 ? 0 : cut;
+    sweep_size_ = sweep == 0 ? cut : micro_batches_ - cut;
+    (sweep == 0 ? end_fold_ : first_fold_) = half;
+  }
   next_input_ = sweep_size_;
 }
 

@@ -124,7 +124,7 @@ class StepBuilder {
   FoldPlace PlaceOf(std::optional<int> main, int m) const;
   // List what zeroes folds without micro-batches and joins folds: before the first micro-batch, and
   // after micro-batch m.
-  void BeginFolds(int tile, std::optional<int> main) { CloseFolds(tile, main, 0); }
+  void BeginFolds(int tile, std::optional<int> main) { CloseFolds(tile, main, first_fold_); }
   void EndMicroBatch(int tile, std::optional<int> main, int m);
   void CloseFolds(int tile, std::optional<int> main, int fold);
   void JoinFold(int tile, int main, int fold);
@@ -152,6 +152,7 @@ class StepBuilder {
   int sweep_ = 0;
   int first_ = 0;       // the sweep's first micro-batch
   int sweep_size_ = 0;  // micro-batches in it
+  int first_fold_ = 0, end_fold_ = 1;  // it has those in between
   int next_input_ = 0;  // the BackwardNumber of the next input to load
   std::optional<int> accumulator_of_head_;
   std::optional<std::pair<int, int>> reduced_;  // the tile and the accumulator of FinishReduced

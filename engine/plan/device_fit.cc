@@ -127,7 +127,8 @@ bool FitDeviceByRule(const JobSpec& spec, const KernelSizes& sizes, int64_t limi
     low = high =
         static_cast<int>(std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep));
   }
-  if (d.shape.one_sweep()) low = high;
+  const int sweeps_max = std::min(d.shape.sweeps_max(), d.micro_batches);
+  low = std::max(low, (d.micro_batches + sweeps_max - 1) / sweeps_max);
   const auto fits = [&](int sweep) {
     return (device && FitDevice(spec, sizes, limit, sweep, false, d)) ||
            (host && FitDevice(spec, sizes, limit, sweep, true, d));

@@ -21,12 +21,16 @@ constexpr double kWorthwhileOnHost = 0.05;
 // Sweep sizes to try: every one of few micro-batches; of many those that make few sweeps,
 // sixteenths (a first sweep that hides the updates, and a smaller one), powers of two for devices
 // that hold little, and `by_rule`.
-std::set<int> SweepSizes(const JobSpec& spec, bool one, int micro_batches, int by_rule) {
+std::set<int> SweepSizes(const JobSpec& spec, int sweeps_max, int micro_batches, int by_rule) {
   // Slabs that take turns, as the job has them, hold no partial sums.
-  const bool fixed = one || spec.engine.micro_batches_per_sweep > 0 ||
+  const bool fixed = sweeps_max == 1 || spec.engine.micro_batches_per_sweep > 0 ||
                      (spec.engine.gradient_slabs > 0 && by_rule == micro_batches);
   std::set<int> sizes = {by_rule};
   if (fixed) return sizes;
+  if (sweeps_max == 2) {
+    sizes.insert({(micro_batches + 1) / 2, micro_batches});
+    return sizes;
+  }
   constexpr int kParts = 16;
   for (int64_t i = 1; i <= kParts; ++i) {
     const auto at = [&](int64_t size) {
@@ -112,7 +116,7 @@ std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
   std::vector<int> buffers = {rule.shape.weight_buffers};
   if (spec.engine.weight_buffers == 0) buffers = {kWeightBuffersMin, 3, 4};
   const std::set<int> sweeps =
-      SweepSizes(spec, rule.shape.one_sweep(), rule.micro_batches, rule.shape.sweep_micro_batches);
+      SweepSizes(spec, rule.shape.sweeps_max(), rule.micro_batches, rule.shape.sweep_micro_batches);
   std::vector<Candidate> candidates;
   for (const bool on_host : {false, true}) {
     if (spec.engine.stash == (on_host ? StashPlace::kDevice : StashPlace::kHost)) continue;

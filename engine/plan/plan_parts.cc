@@ -65,7 +65,7 @@ int64_t ScheduleBytes(const PipelineDimensions& d) {
 }
 
 // Checks that the micro-batches of a step can be shared by the job's devices and folds.
-absl::Status CheckSharing(const JobSpec& spec, int64_t micro_batches, int processes) {
+absl::Status CheckSharing(const JobSpec& spec, bool tied, int64_t micro_batches, int processes) {
   const int64_t devices = processes * std::max<int64_t>(1, spec.engine.devices);
   const std::string key = processes == 1 ? "engine.devices: "
                                          : absl::StrCat("job of ", processes, " processes: ");
@@ -91,11 +91,16 @@ absl::Status CheckSharing(const JobSpec& spec, int64_t micro_batches, int proces
   }
   const int64_t of_device = (micro_batches + devices - 1) / devices;
   const int64_t sweep = spec.engine.micro_batches_per_sweep;
-  if ((devices > 1 || shards > 1) && sweep > 0 && sweep < of_device) {
+  PipelineShape shape;
+  shape.ranks = static_cast<int>(devices);
+  shape.folds = static_cast<int>(std::max<int64_t>(1, shards / devices));
+  shape.tied = tied;
+  if (sweep > 0 && (of_device + sweep - 1) / sweep > shape.sweeps_max()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "engine.micro_batches_per_sweep: ", sweep, " makes several sweeps of the ", of_device,
-        " micro-batches that a device has a step; with engine.devices or training.gradient_shards "
-        "above 1 there is one sweep, so leave it 0"));
+        "engine.micro_batches_per_sweep: ", sweep, " makes ", (of_device + sweep - 1) / sweep,
+        " sweeps of the ", of_device, " micro-batches that a device has a step; with ",
+        devices > 1 ? "several devices" : "training.gradient_shards above 1", " there ",
+        shape.sweeps_max() == 1 ? "is one" : "are two at most", ", so leave it 0"));
   }
   return absl::OkStatus();
 }
@@ -163,7 +168,7 @@ absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout, int proc
                      " such sequences are possible"));
   }
   const int64_t micro_batches = MicroBatches(spec);
-  MT_RETURN_IF_ERROR(CheckSharing(spec, micro_batches, processes));
+  MT_RETURN_IF_ERROR(CheckSharing(spec, layout.model.tied_embeddings, micro_batches, processes));
   // All tiles but those of the model's ends.
   const int64_t layers = layout.tile_count() - (layout.model.tied_embeddings ? 1 : 2);
   if (micro_batches > kStepLayerPassesMax / layers) {

@@ -4,17 +4,22 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "engine/base/file.h"
+#include "engine/base/mutex.h"
 #include "engine/base/processors.h"
 #include "engine/base/status.h"
 #include "engine/comm/collective_call.h"
 #include "engine/comm/exchange.h"
 #include "engine/comm/mpi_communicator.h"
+#include "server/base/exit_code.h"
 #include "server/base/version.h"
 
 namespace megatrain {
@@ -41,6 +46,42 @@ std::string ProcessorSet() {
   for (const int number : numbers) absl::StrAppend(&text, number, ",");
   return text;
 }
+
+// Ends this process if it does not meet the others in time: MPI waits for one that never comes, or
+// has died, for ever, and can be told nothing meanwhile.
+class StartWatch {
+ public:
+  StartWatch(const LaunchEnvironment& launched, absl::Duration patience)
+      : thread_([this, &launched, patience] { Watch(launched, patience); }) {}
+  ~StartWatch() {
+    {
+      MutexLock lock(&mutex_);
+      met_ = true;
+      changed_.NotifyAll();
+    }
+    thread_.join();
+  }
+
+ private:
+  void Watch(const LaunchEnvironment& launched, absl::Duration patience) {
+    const absl::Time end = absl::Now() + patience;
+    MutexLock lock(&mutex_);
+    while (!met_ && absl::Now() < end) {
+      changed_.WaitFor(&mutex_, absl::ToDoubleSeconds(end - absl::Now()));
+    }
+    if (met_) return;
+    std::fprintf(stderr,
+                 "megatraind: rank %d on %s: the other processes of the job did not all start "
+                 "within %s (ten times --rank-timeout); see what the launcher says of them\n",
+                 launched.rank, launched.node.c_str(), absl::FormatDuration(patience).c_str());
+    _exit(kExitFailed);
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool met_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: uses the rest
+};
 
 // The processes exchange memory as it lies, so they must be of one program.
 absl::Status CheckSameProgram(Communicator& control) {
@@ -83,7 +124,9 @@ absl::Status JobProcesses::Join(absl::Duration timeout) {
         "torchrun has started ", launched_.ranks, " processes, and they exchange data by MPI, "
         "which it does not start; use mpirun, or srun --mpi=pmix"));
   }
+  std::optional<StartWatch> watch(std::in_place, launched_, 10 * timeout);
   MT_ASSIGN_OR_RETURN(CommunicatorSet set, CreateMpiCommunicators({.deadline = timeout}));
+  watch.reset();
   if (const int ranks = set.control->ranks(); ranks != launched_.ranks) {
     return absl::FailedPreconditionError(
         absl::StrCat("the launcher has started ", launched_.ranks, " processes, and MPI has ",

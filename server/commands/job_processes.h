@@ -31,7 +31,7 @@ class JobProcesses {
   bool Tells(const absl::Status& error) const;
 
   // Meets the other processes, if there are any. Later one of which nothing is heard for `timeout`
-  // counts as gone. Errors:
+  // counts as gone. Ends this process if the others do not all start within ten times that. Errors:
   // - Unimplemented, Unavailable: there is no MPI.
   // - FailedPrecondition: the launcher has started the processes without it, or another process
   //   runs another program.

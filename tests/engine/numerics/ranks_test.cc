@@ -160,6 +160,16 @@ TEST_P(GradientShardsTest, TheNumberOfDevicesDoesNotShow) {
   ASSERT_TRUE(plain.status.ok()) << plain.status;
   EXPECT_LE(CurveDistance(expected.curve().losses, plain.curve().losses),
             precision == Precision::kFp32 ? 1e-5 : 1e-2);
+  // Two sweeps of whole folds; a tied tile has one.
+  if (family == "llama" || family == "mixtral") {
+    JobSpec sweeps = job(1, 4, "sweeps");
+    sweeps.engine.micro_batches_per_sweep = 3;
+    const JobRun run = Train(sweeps);
+    ASSERT_TRUE(run.status.ok()) << run.status;
+    EXPECT_EQ(run.curve().losses, expected.curve().losses);
+    EXPECT_EQ(run.curve().gradient_norms, expected.curve().gradient_norms);
+    EXPECT_TRUE(CheckpointTensorFiles(sweeps) == CheckpointTensorFiles(one));
+  }
   using Legs =
       std::vector<std::pair<int64_t, int64_t>>;  // devices, and the step after which to stop
   for (const Legs& legs : {Legs{{2, 0}}, Legs{{4, 0}}, Legs{{1, 1}, {4, 2}, {2, 3}, {1, 0}}}) {
@@ -280,7 +290,7 @@ TEST(RanksTest, WhatDevicesCannotShareIsRefused) {
   spec.engine.devices = 2;
   spec.engine.micro_batches_per_sweep = 1;
   EXPECT_THAT(std::string(Train(spec).status.message()),
-              HasSubstr("engine.micro_batches_per_sweep: 1 makes several sweeps of the 2 "));
+              HasSubstr("engine.micro_batches_per_sweep: 1 makes 2 sweeps of the 2 "));
   spec.engine.micro_batches_per_sweep = 0;
   spec.training.gradient_shards = 8;
   EXPECT_THAT(std::string(Train(spec).status.message()), HasSubstr("use at most 4"));

@@ -263,10 +263,19 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(Ranks{2, 0}, Ranks{3, 1}, Ranks{24, 5}, Ranks{24, 23},
                                      Ranks{1, 0, 4}, Ranks{2, 1, 2}, Ranks{1, 0, 8})));
 
+// Two sweeps of whole folds.
+INSTANTIATE_TEST_SUITE_P(
+    ShapesOfFolds, ScheduleProperties,
+    testing::Combine(testing::Values(1, 4, -3, -12), testing::Values(false), testing::Values(2, 3),
+                     testing::Bool(), testing::Bool(), testing::Values(5), testing::Values(3),
+                     testing::Values(Updates(0, false), Updates(24, true)),
+                     testing::Values(Frozen::kNothing, Frozen::kPrefix, Frozen::kParts),
+                     testing::Values(Ranks{1, 0, 2}, Ranks{1, 0, 4}, Ranks{1, 0, 8})));
+
 // Returns the order in which a tile's micro-batches are added up: "((0 1) (2 3))".
 std::map<int, std::string> Sums(const PipelineShape& shape, int micro_batches) {
   PipelineState state;
-  std::map<int, std::string> accumulators, sums;
+  std::map<int, std::string> accumulators, partials, sums;
   const auto add = [&](std::optional<int> accumulator, bool first, int m) {
     std::string& sum = accumulators[accumulator.value()];
     sum = first ? std::to_string(m) : "(" + sum + " " + std::to_string(m) + ")";
@@ -279,9 +288,15 @@ std::map<int, std::string> Sums(const PipelineShape& shape, int micro_batches) {
       add(head->accumulator, head->first, head->micro_batch);
     } else if (const auto* embed = op.as<EmbedBackwardOp>()) {
       add(embed->accumulator, embed->first && !shape.tied, embed->micro_batch);
+    } else if (const auto* zero = op.as<ZeroGradientOp>()) {
+      accumulators[zero->accumulator] = "zero";
     } else if (const auto* join = op.as<JoinGradientsOp>()) {
       std::string& sum = accumulators[join->accumulator];
       sum = "(" + sum + " " + accumulators[join->addend] + ")";
+    } else if (const auto* store = op.as<StorePartialOp>()) {
+      partials[store->tile] = accumulators[store->accumulator];
+    } else if (const auto* load = op.as<LoadPartialOp>()) {
+      accumulators[load->accumulator] = partials[load->tile];
     } else if (const auto* finish = op.as<FinishGradientOp>()) {
       sums[finish->tile] = accumulators[finish->accumulator];
     }
@@ -295,9 +310,17 @@ TEST(ScheduleTest, FoldsAreJoinedAsATree) {
   for (const auto& [tile, sum] : Sums(shape, 4)) EXPECT_EQ(sum, "((0 1) (2 3))") << tile;
   for (const auto& [tile, sum] : Sums(shape, 6)) EXPECT_EQ(sum, "((0 (1 2)) (3 (4 5)))") << tile;
   shape.folds = 8;
-  for (const auto& [tile, sum] : Sums(shape, 8)) {
-    EXPECT_EQ(sum, "(((0 1) (2 3)) ((4 5) (6 7)))") << tile;
+  for (const int sweep : {8, 4}) {  // one sweep, and two
+    shape.sweep_micro_batches = sweep;
+    for (const auto& [tile, sum] : Sums(shape, 8)) {
+      EXPECT_EQ(sum, "(((0 1) (2 3)) ((4 5) (6 7)))") << tile;
+    }
   }
+  // Some folds have no micro-batch.
+  shape.sweep_micro_batches = 5;
+  const std::map<int, std::string> few = Sums(shape, 5);
+  shape.sweep_micro_batches = 3;
+  EXPECT_EQ(Sums(shape, 5), few);
   shape = MakeShape({2}, true, 2, false, true, 4, 4);
   shape.folds = 4;
   EXPECT_EQ(Sums(shape, 4)[0], "(((0 0) (1 1)) ((2 2) (3 3)))")
