@@ -227,7 +227,8 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   };
   absl::StatusOr<std::unique_ptr<Dataset>> dataset = OpenDataset(
       spec, tokenizer, spec.model.path, prepared.layout.model.vocabulary,
-      spec.checkpoint.directory + "/data", progress, run.files(), run.options().verify_data);
+      spec.checkpoint.directory + "/data", progress, run.files(),
+      run.options().verify_data && run.leads());
   if (!dataset.ok()) return AsInputError(dataset.status());
   prepared.dataset = *std::move(dataset);
   MT_RETURN_IF_ERROR(EncodeSamplePrompts(run, prepared));
