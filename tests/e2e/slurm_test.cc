@@ -38,7 +38,7 @@ using ::testing::HasSubstr;
 
 constexpr char kBatchScript[] = "deploy/slurm/megatrain.sbatch";
 constexpr char kMpiLibrary[] = "server/libmegatrain-mpi.so";
-constexpr int kSteps = 30;
+constexpr int kSteps = 24;
 constexpr int kInterrupted = 7;
 constexpr auto kEndsWithin = std::chrono::seconds(30);
 
@@ -94,9 +94,9 @@ class Job {
     return FinalState();
   }
 
-  std::unique_ptr<ChildProcess> Srun(int ranks = 2) const {
+  std::unique_ptr<ChildProcess> Srun(int ranks = 2, const std::string& mpi = "pmix") const {
     std::vector<std::string> arguments = {
-        "/usr/bin/srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--job-name=" + name_, "--nodes=2",
+        "/usr/bin/srun", "--mpi=" + mpi, "--kill-on-bad-exit=1", "--job-name=" + name_, "--nodes=2",
         absl::StrCat("--ntasks=", ranks), Binary(), "run"};
     for (const std::string& argument : RunArguments()) arguments.push_back(argument);
     return std::make_unique<ChildProcess>(arguments, *this / "log");
@@ -247,14 +247,20 @@ TEST_F(SlurmTest, TheWeightsAreThoseOfOneProcess) {
   for (const std::string precision : {"bf16", "fp32"}) {
     for (const int ranks : {2, 4}) {
       const std::string name = absl::StrCat(precision, "-", ranks);
-      const Job job = NewJob(name, precision, /*steps=*/8);
+      const Job job = NewJob(name, precision, /*steps=*/4);
       const auto run = job.Srun(ranks);
       EXPECT_EQ(run->Wait(), 0) << run->Output();
-      const std::string one_process = NewJob(name + "-alone", precision, 8).RunAlone(ranks);
+      const std::string one_process = NewJob(name + "-alone", precision, 4).RunAlone(ranks);
       EXPECT_NE(one_process, "");
       EXPECT_TRUE(job.FinalState() == one_process) << name << ": other bits";
     }
   }
+}
+
+TEST_F(SlurmTest, WithoutPmixTheRefusalSaysHowToStart) {
+  const auto run = NewJob("without-pmix").Srun(2, "none");
+  EXPECT_EQ(run->Wait(), 2) << run->Output();
+  EXPECT_THAT(run->Output(), HasSubstr("start them with srun --mpi=pmix"));
 }
 
 TEST_F(SlurmTest, ATermSignalSavesAndResumingGivesTheSameBits) {
