@@ -4,7 +4,8 @@
 #
 #   deploy/install-deps.sh [--tests] [--cuda] [--mpi] [--parquet]
 #
-#   --tests  what `bazel test` and the benchmarks need too, MPI among it
+#   --tests  what `bazel test` and the benchmarks need too, MPI and Slurm among it. Services that
+#            come with that (prometheus, munge, slurmctld, slurmd) are neither started nor enabled
 #   --cuda   headers with which cuDNN is used where CUDA's toolkit is: cudnn-frontend's, and cuDNN's
 #            own if the toolkit has none; beneath /opt/megatrain, where the build looks for them
 #   --mpi    Open MPI and its headers, with which jobs run on several processes
@@ -138,14 +139,20 @@ packages=(
   # The compilers of the API's protos.
   protobuf-compiler protobuf-compiler-grpc
 )
-# systemd: for systemd-analyze and systemd-sysusers, which look at the unit and its user.
-if $tests; then packages+=(libbenchmark-dev libgmock-dev libgtest-dev prometheus systemd); fi
+# systemd: for systemd-analyze and systemd-sysusers, which look at the unit and its user. libpmix-dev:
+# for libpmix.so, which Slurm opens by this name.
+if $tests; then
+  packages+=(libbenchmark-dev libgmock-dev libgtest-dev prometheus systemd
+    iproute2 libpmix-dev munge slurm-wlm)
+fi
 if $tests || $mpi; then packages+=(libopenmpi-dev openmpi-bin); fi
 
+is_installed() {  # PACKAGE
+  [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null || true) == ii* ]]
+}
 missing=()
 for package in "${packages[@]}"; do
-  status=$(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null || true)
-  [[ $status == ii* ]] || missing+=("$package")
+  is_installed "$package" || missing+=("$package")
 done
 if ((${#missing[@]} == 0)); then
   echo "install-deps: all ${#packages[@]} packages are installed"
@@ -164,12 +171,30 @@ fi
 
 need_root "${missing[*]}"
 
-# The tests want the program prometheus; a service that listens on this machine is not asked for.
-unit=prometheus.service
-if [[ " ${missing[*]} " == *" prometheus "* && -d /run/systemd/system ]]; then
-  "${sudo[@]}" systemctl mask --runtime --quiet "$unit"
-  trap '"${sudo[@]}" systemctl unmask --runtime --quiet "$unit"; "${sudo[@]}" systemctl disable --quiet "$unit" || true' EXIT
-fi
+# The tests start programs of their own; services of this machine are not asked for. Those that are
+# here already stay as they are.
+units=()
+for package in prometheus munge slurmctld slurmd; do
+  is_installed "$package" || units+=("$package.service")
+done
+policy=/usr/sbin/policy-rc.d  # Debian starts no service of which it says 101
+quiet_services() {
+  if [[ ! -e $policy ]]; then
+    printf '#!/bin/sh\ncase " %s " in *" ${1%%%%.service}.service "*) exit 101 ;; esac\n' "${units[*]}" |
+      "${sudo[@]}" install -m 755 /dev/stdin "$policy"
+    trap '"${sudo[@]}" rm -f "$policy"; disable_services' EXIT
+  else
+    trap disable_services EXIT
+  fi
+}
+disable_services() {
+  local unit
+  command -v systemctl >/dev/null || return 0
+  for unit in "${units[@]}"; do
+    "${sudo[@]}" systemctl disable --quiet "$unit" 2>/dev/null || true
+  done
+}
+if $tests && ((${#units[@]} > 0)); then quiet_services; fi
 
 echo "install-deps: installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive

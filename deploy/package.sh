@@ -155,7 +155,7 @@ else
   (cd "$source_directory" && cp --parents --no-preserve=mode -L \
     README.md {client,deploy,server}/README.md engine/*/README.md "$root/")
   install -m 0755 "$source_directory/deploy/install.sh" "$root/deploy/"
-  for part in systemd prometheus grafana; do
+  for part in systemd prometheus grafana slurm; do
     cp -L -r --no-preserve=mode,timestamps "$source_directory/deploy/$part" "$root/deploy/"
   done
   file=$name.tar.gz

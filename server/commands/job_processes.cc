@@ -124,6 +124,13 @@ absl::Status JobProcesses::Join(absl::Duration timeout) {
         "torchrun has started ", launched_.ranks, " processes, and they exchange data by MPI, "
         "which it does not start; use mpirun, or srun --mpi=pmix"));
   }
+  // MPI would end the process, and blame the way it was built.
+  if (launched_.launcher == Launcher::kSlurm && std::getenv("PMIX_RANK") == nullptr &&
+      std::getenv("PMI_RANK") == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("srun has started ", launched_.ranks,
+                     " processes without telling MPI of it; start them with srun --mpi=pmix"));
+  }
   std::optional<StartWatch> watch(std::in_place, launched_, 10 * timeout);
   MT_ASSIGN_OR_RETURN(CommunicatorSet set, CreateMpiCommunicators({.deadline = timeout}));
   watch.reset();

@@ -74,7 +74,7 @@ done
 [[ -s $root/share/licences/common-licenses/Apache-2.0 ]] || fail "no common licences"
 for file in README.md {client,deploy,server}/README.md engine/{checkpoint,data,device,job}/README.md \
   deploy/install.sh deploy/systemd/megatraind.service deploy/systemd/megatraind.yaml \
-  deploy/prometheus/alert_rules.yml deploy/grafana/dashboards/megatrain.json; do
+  deploy/prometheus/alert_rules.yml deploy/grafana/dashboards/megatrain.json deploy/slurm/megatrain.sbatch; do
   [[ -f $root/$file ]] || fail "$file is missing"
 done
 
