@@ -27,7 +27,7 @@ TEST(ChooseDeviceTest, AutoTakesTheFirstGpu) {
   const auto chosen = Choose("auto", {.devices = 2});
   ASSERT_TRUE(chosen.ok()) << chosen.status();
   EXPECT_EQ(chosen->id, "cuda:0");
-  EXPECT_NE(chosen->gpu, nullptr);
+  EXPECT_EQ(chosen->gpus.size(), 1);
   EXPECT_EQ(chosen->why_cpu, "");
   EXPECT_EQ(Choose("cuda")->id, "cuda:0");
   EXPECT_EQ(Choose("cuda:1", {.devices = 2})->id, "cuda:1");
@@ -37,7 +37,7 @@ TEST(ChooseDeviceTest, AutoTakesTheCpuWhereThereIsNothingElseAndSaysWhy) {
   const auto no_driver = Choose("auto", {.driver = 0});
   ASSERT_TRUE(no_driver.ok()) << no_driver.status();
   EXPECT_EQ(no_driver->id, "cpu");
-  EXPECT_EQ(no_driver->gpu, nullptr);
+  EXPECT_TRUE(no_driver->gpus.empty());
   EXPECT_THAT(no_driver->why_cpu, HasSubstr("no NVIDIA driver"));
   EXPECT_THAT(Choose("auto", {.devices = 0})->why_cpu, HasSubstr("finds no GPU"));
   EXPECT_NE(ChooseDevice("device", "auto", nullptr)->why_cpu, "");
