@@ -44,7 +44,7 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                      " devices, not ", settings.devices));
   }
   if (host_device != kCpuDeviceId) {
-    if (engine.devices == 0 && host_gpus == 0) {
+    if (engine.devices == 0 && host_gpus == kUnknownGpus) {
       return absl::InvalidArgumentError(
           "engine.devices: all: it is not known how many GPUs there are where the job will run; "
           "write the number");

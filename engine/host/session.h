@@ -51,8 +51,10 @@ struct Session {
   const SessionRank& first() const { return ranks.front(); }
 };
 
+inline constexpr int kUnknownGpus = 0;
+
 // Returns the settings of a job's session on a host whose device is `host_device` (a
-// ChosenDevice::id), which has `host_gpus` GPUs (0 = it is not known how many) and limits jobs to
+// ChosenDevice::id), which has `host_gpus` GPUs (or kUnknownGpus) and limits jobs to
 // `host_threads_max` threads (0 = no limit). A job that asks for more threads gets the limit.
 // Returns InvalidArgument for a device that is not the host's, more GPUs than it has, settings of
 // the cpu device on another one, or thread counts that contradict each other.

@@ -76,6 +76,37 @@ TEST(ChooseDeviceTest, WhatIsAskedForByNameIsAnErrorWhereItIsNot) {
   EXPECT_EQ(Choose("gpu").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(ChooseDeviceTest, SeveralAreThoseFromTheNamedOneOn) {
+  const auto choose = [](const std::string& name, const GpuChoice& choice, int there = 4) {
+    EmulatedGpu gpu({.devices = there});
+    return ChooseDevice("engine.device", name, gpu.opener(), choice);
+  };
+  EXPECT_EQ(choose("auto", {.count = 3})->gpus.size(), 3);
+  EXPECT_EQ(choose("auto", {.count = 0})->gpus.size(), 4);
+  EXPECT_EQ(choose("cuda:1", {.count = 0})->gpus.size(), 3);
+  const auto from_two = choose("cuda:2", {.count = 2});
+  ASSERT_TRUE(from_two.ok()) << from_two.status();
+  EXPECT_EQ(from_two->id, "cuda:2");
+  EXPECT_EQ(from_two->gpus.back()->Uuid(), "GPU-3");
+  EXPECT_THAT(Message(choose("cuda:2", {.count = 3})),
+              HasSubstr("engine.device: cuda:2 is the first of 3 GPUs (engine.devices): cuda:4: "
+                        "there is no such GPU; there are 4"));
+  EXPECT_EQ(choose("auto", {.count = 3}, /*there=*/0)->id, "cpu");
+}
+
+TEST(ChooseDeviceTest, ProcessesOfAMachineHaveTheGpuOfTheirNumber) {
+  const auto choose = [](const std::string& name, int process, int there) {
+    EmulatedGpu gpu({.devices = there});
+    return ChooseDevice("engine.device", name, gpu.opener(), {.process = process});
+  };
+  EXPECT_EQ(choose("auto", 3, 4)->id, "cuda:3");
+  EXPECT_EQ(choose("cuda:1", 2, 4)->id, "cuda:3");
+  // The launcher has given each process its own.
+  for (const int process : {1, 3}) EXPECT_EQ(choose("auto", process, 1)->id, "cuda:0");
+  EXPECT_THAT(Message(choose("auto", 2, 2)),
+              HasSubstr("there are 2, from cuda:0 on, and this is process 2"));
+}
+
 TEST(ChooseDeviceTest, JobsGetTheHostsDeviceOrNone) {
   EXPECT_TRUE(CheckJobDevice("auto", "cpu").ok());
   EXPECT_TRUE(CheckJobDevice("cpu", "cpu").ok());
