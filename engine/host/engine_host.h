@@ -35,11 +35,11 @@ struct Session;
 struct EngineHostOptions {
   std::string device = "auto";        // auto, cpu, cuda or cuda:N, as in a job
   std::string device_key = "device";  // the configuration key of `device`, for messages
-  GpuOpener open_gpu;                 // null if the program has no GPU support
+  GpuOpener open_gpu = nullptr;       // null if the program has no GPU support
   // The GPUs that jobs may have, if the device is one: that one and those of the numbers after it,
   // so that cuda:K means GPUs K to K + devices - 1. 0 means all from there on.
   int devices = 1;
-  NcclLoader load_nccl;  // for jobs on several GPUs; null if the program has no GPU support
+  NcclLoader load_nccl = nullptr;  // for jobs on several GPUs; null if the program has no GPU support
   // The limit for a job's threads, and the number for a job that asks for none. 0 means no limit,
   // and the processors that this process may use for a job that asks for none.
   int threads = 0;

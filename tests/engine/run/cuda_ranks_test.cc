@@ -32,7 +32,9 @@ struct Machine {
           return options;
         }()),
         nccl(count),
-        host(Host(gpu, "cuda", {.devices = 0, .load_nccl = nccl.loader()})) {}
+        host(Host(gpu, "cuda", {.devices = 0, .load_nccl = nccl.loader()})) {
+    EXPECT_TRUE(host->ReservePool(int64_t{64} << 20, nullptr, nullptr).ok());
+  }
 
   EmulatedGpu gpu;
   FakeNcclLoader nccl;
@@ -172,20 +174,30 @@ TEST(CudaRanksTest, MoreGpusThanThereAreForJobsAreRefused) {
 }
 
 TEST(CudaRanksTest, APlanCountsTheScratchAndLeavesRoomForNccl) {
-  EmulatedGpu gpu({.devices = 2});
+  Machine machine(2);
   const auto plan = [&](int64_t devices) {
-    const auto made = PlanTraining(JobOf(devices, "plan"), gpu.opener());
+    const auto made =
+        PlanTraining(JobOf(devices, "plan"), machine.host->budget(), PosixFileSystem());
     EXPECT_TRUE(made.ok()) << made.status();
     return *made;
   };
-  const PlanReport two = plan(2);
+  const PlanReport one = plan(1), two = plan(2);
   EXPECT_EQ(two.devices, 2);
   EXPECT_THAT(two.table, HasSubstr("exchange with other GPUs"));
+  EXPECT_EQ(two.device_limit_bytes, one.device_limit_bytes - two.device_reserve_bytes);
   EXPECT_GT(two.device_reserve_bytes, 0);
-  EXPECT_THAT(plan(1).table, Not(HasSubstr("exchange with other GPUs")));
+  EXPECT_THAT(one.table, Not(HasSubstr("exchange with other GPUs")));
   EXPECT_EQ(plan(0).devices, 2);
-  // Of a kind that is here, any number can be planned.
-  EXPECT_EQ(plan(4).devices, 4);
+}
+
+TEST(CudaRanksTest, GpusThatAreElsewhereArePlannedForByTheirNumber) {
+  JobSpec spec = JobOf(4, "elsewhere");
+  spec.engine.device_memory = int64_t{80} << 30;
+  const auto plan = PlanTraining(spec);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->devices, 4);
+  spec.engine.devices = 0;
+  EXPECT_THAT(Message(PlanTraining(spec).status()), HasSubstr("engine.devices: all: "));
 }
 
 TEST(CudaRanksTest, WithoutNcclTheJobSaysWhereItWasLookedFor) {
