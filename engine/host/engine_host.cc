@@ -198,7 +198,8 @@ absl::StatusOr<std::string> EngineHost::DescribeUnequalMemory() const {
 
 absl::StatusOr<std::unique_ptr<NcclApi>> EngineHost::LoadNccl() const {
   if (options_.load_nccl == nullptr) {
-    return absl::FailedPreconditionError("several GPUs exchange by NCCL, which this program has not");
+    return absl::FailedPreconditionError(
+        "several GPUs exchange by NCCL, which this program does not have");
   }
   absl::StatusOr<std::unique_ptr<NcclApi>> api = options_.load_nccl();
   if (api.ok()) return api;

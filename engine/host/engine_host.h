@@ -1,5 +1,5 @@
-// Owns the parts of the machine that outlive jobs: threads, the devices and the pool of host memory.
-// A process has one host. `run` uses it for one job; the daemon reserves the whole pool first and
+// Owns the parts of the machine that outlive jobs: threads, devices and the pool of host memory. A
+// process has one host. `run` uses it for one job; the daemon reserves the whole pool first and
 // then runs many jobs on it.
 //
 // Thread safety: all methods may be called from any thread. Jobs lease from the pool concurrently;
@@ -39,7 +39,7 @@ struct EngineHostOptions {
   // The GPUs that jobs may have, if the device is one: that one and those of the numbers after it,
   // so that cuda:K means GPUs K to K + devices - 1. 0 means all from there on.
   int devices = 1;
-  NcclLoader load_nccl = nullptr;  // for jobs on several GPUs; null if the program has no GPU support
+  NcclLoader load_nccl = nullptr;  // for jobs on several GPUs; null if the program has no NCCL
   // The limit for a job's threads, and the number for a job that asks for none. 0 means no limit,
   // and the processors that this process may use for a job that asks for none.
   int threads = 0;
@@ -117,10 +117,10 @@ class EngineHost {
 
   // The methods from here on are for the engine's own use.
   //
-  // Returns the threads and the devices for a job with these settings. The last session is reused if
-  // its settings are the same, so that threads are started and the optimizer is tuned once. Returns
-  // InvalidArgument for a device that is not this host's, thread counts that contradict each other,
-  // or attention kernels that the device does not have.
+  // Returns the threads and the devices for a job with these settings. The last session is reused
+  // if its settings are the same, so that threads are started and the optimizer is tuned once.
+  // Returns the errors of ChooseSession, and InvalidArgument for attention kernels that the device
+  // does not have.
   absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const JobSpec::Engine& engine);
   // Returns the pool, which lives as long as the host. If there is none, first reserves one of
   // `bytes` as ReservePool does, and returns the same errors. It does not change budget().
@@ -128,12 +128,12 @@ class EngineHost {
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
   // Returns the memory that a job may plan with now: the free bytes of the pool, of the memory
-  // besides it, and of the device's own memory, which is that of the GPU that has least. With `without_others` the whole pool counts as
-  // free. Without a pool, returns the memory that one could have. Returns the errors of reading the
-  // machine's and the device's free memory.
+  // besides it, and of the device's own memory, which is that of the GPU that has least. With
+  // `without_others` the whole pool counts as free. Without a pool, returns the memory that one
+  // could have. Returns the errors of reading the machine's and the device's free memory.
   absl::StatusOr<MemoryBudget> BudgetNow(bool without_others = false) const;
-  // Describes, for people, GPUs that have unequal memory free, of which a plan uses the least. Returns
-  // "" if they differ by a tenth at most.
+  // Describes, for people, GPUs that have unequal memory free, of which a plan uses the least.
+  // Returns "" if they differ by a tenth at most.
   absl::StatusOr<std::string> DescribeUnequalMemory() const;
   // Returns FailedPrecondition if this program or machine has no NCCL that can be used.
   absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() const;

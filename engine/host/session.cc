@@ -23,8 +23,8 @@ absl::Status OfTheCpuAlone(const char* key) {
 std::vector<Processor> ProcessorsFrom(int first) {
   std::vector<Processor> processors = AllowedProcessors();
   if (processors.empty()) return processors;
-  std::rotate(processors.begin(),
-              processors.begin() + first % static_cast<int>(processors.size()), processors.end());
+  std::rotate(processors.begin(), processors.begin() + first % static_cast<int>(processors.size()),
+              processors.end());
   return processors;
 }
 

@@ -19,7 +19,7 @@ namespace megatrain {
 
 struct SessionSettings {
   std::string device = kCpuDeviceId;
-  int devices = 1;  // that many GPUs, of which `device` is the first; or parts of the cpu
+  int devices = 1;         // that many GPUs, of which `device` is the first; or parts of the cpu
   int threads = 1;         // all threads, including update_threads
   int update_threads = 0;  // threads for the optimizer alone; 0 if it shares the others
   double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled

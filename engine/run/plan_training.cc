@@ -200,10 +200,10 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
     return absl::FailedPreconditionError(absl::StrCat(
         why, "; to plan for a GPU that is not here, name its memory: engine.device_memory"));
   }
-  MT_ASSIGN_OR_RETURN(const SessionSettings settings,
-                      ChooseSession(spec.engine, (*host)->device_id(),
-                                    options.devices == 0 ? (*host)->gpus() : kUnknownGpus,
-                                    options.threads));
+  MT_ASSIGN_OR_RETURN(
+      const SessionSettings settings,
+      ChooseSession(spec.engine, (*host)->device_id(),
+                    options.devices == 0 ? (*host)->gpus() : kUnknownGpus, options.threads));
   MT_ASSIGN_OR_RETURN(const MemoryBudget budget, (*host)->BudgetNow());
   // A machine that has no memory left for it has none for the job either, and the plan says so.
   (void)(*host)->MeasureRates();

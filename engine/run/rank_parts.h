@@ -14,8 +14,8 @@
 
 namespace megatrain {
 
-// Returns an NCCL for each rank of this process. It is empty where ranks do not exchange by NCCL: on
-// the cpu device, and for a rank alone. Returns the errors of EngineHost::LoadNccl.
+// Returns an NCCL for each rank of this process. It is empty where ranks do not exchange by NCCL:
+// on the cpu device, and for a rank alone. Returns the errors of EngineHost::LoadNccl.
 absl::StatusOr<std::vector<std::unique_ptr<NcclApi>>> LoadNcclForRanks(const RunContext& run,
                                                                        const Session& session);
 

@@ -29,8 +29,8 @@ namespace megatrain {
 struct RankParts {
   Device* device = nullptr;
   AdamWUpdater* updater = nullptr;
-  // Device memory that `communicators.tiles` uses, if it needs some. Like the communicator it is held
-  // as long as the rank, also while the run is paused.
+  // Device memory that `communicators.tiles` uses, if it needs some. Like the communicator it is
+  // held as long as the rank, also while the run is paused.
   std::unique_ptr<DeviceMemory> exchange_memory;
   // `tiles` and `values`; empty for a rank alone.
   CommunicatorSet communicators;

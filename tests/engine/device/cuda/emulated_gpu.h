@@ -1,4 +1,4 @@
-// A GpuOpener over EmulatedCuda, kept in reach so that a test can look at its GPUs and make them fail.
+// A GpuOpener over EmulatedCuda, whose GPUs a test can look at and make fail.
 #ifndef MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATED_GPU_H_
 #define MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATED_GPU_H_
 
