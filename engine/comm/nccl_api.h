@@ -9,6 +9,7 @@
 #define MEGATRAIN_ENGINE_COMM_NCCL_API_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -62,6 +63,10 @@ class NcclApi {
 // Loads libnccl.so.2, from the places of shared_library.h. Returns Unavailable, with those places,
 // if it cannot be loaded, and Unimplemented from a build without NCCL's headers.
 absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl();
+
+// The function type by which a program gives the engine access to NCCL. Each call returns an api
+// for one rank.
+using NcclLoader = std::function<absl::StatusOr<std::unique_ptr<NcclApi>>()>;
 
 }  // namespace megatrain
 

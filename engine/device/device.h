@@ -78,8 +78,8 @@ class Device {
   // Returns the part of FreeBytes that must stay free. Libraries take more memory when their
   // kernels are first used.
   virtual int64_t ReserveBytes() const { return 0; }
-  // Allocates one block. A session calls this once, for its arena, before the first step. Returns
-  // ResourceExhausted, with the bytes, if there is not enough.
+  // Allocates one block. A rank calls this for its arena and its scratch for exchange, before the
+  // first step. Returns ResourceExhausted, with the bytes, if there is not enough.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) = 0;
   // Create an empty stream, and an event that has not been recorded.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse use) = 0;
@@ -103,6 +103,12 @@ class Device {
   // pinned. Call UnpinHost with the same `host` before the memory is freed.
   virtual absl::Status PinHost(void* host, int64_t bytes, const PinProgress& progress) = 0;
   virtual void UnpinHost(void* host) = 0;
+  // Says that another device of this process has pinned this host memory, which pins it for all of
+  // them. Call UnpinHost here too, before the other device unpins it.
+  virtual void ShareHostPin(void* host, int64_t bytes) {
+    (void)host;
+    (void)bytes;
+  }
 
   // Returns true if kernels can read pinned host memory directly, at the host's address.
   virtual bool KernelsReadHost() const { return false; }

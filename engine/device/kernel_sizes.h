@@ -54,6 +54,8 @@ class KernelSizes {
   virtual HeadChunkMax HeadChunk() const = 0;
   // Returns the device bytes, besides the arena, that a stream of StreamUse::kCompute takes.
   virtual int64_t StreamWorkspaceBytes() const { return 0; }
+  // Returns true if ranks on such devices exchange by NCCL.
+  virtual bool ExchangeByNccl() const { return false; }
   // Returns the most host bytes that the kernels hold themselves (packing buffers, scratch) for
   // products whose operands have up to max_operand_elements elements.
   virtual int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const = 0;

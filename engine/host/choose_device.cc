@@ -19,6 +19,22 @@ absl::StatusOr<std::unique_ptr<Device>> Open(const GpuOpener& open_gpu, int ordi
   return open_gpu(ordinal);
 }
 
+// Opens the GPU of GpuChoice::process, and adds to `first` what lies between.
+absl::StatusOr<std::unique_ptr<Device>> OpenOfProcess(const GpuOpener& open_gpu, int process,
+                                                      int& first) {
+  absl::StatusOr<std::unique_ptr<Device>> gpu = Open(open_gpu, first + process);
+  if (process > 0 && absl::IsInvalidArgument(gpu.status())) {
+    const bool one_is_visible =
+        process == 1 || absl::IsInvalidArgument(Open(open_gpu, first + 1).status());
+    if (one_is_visible) return Open(open_gpu, first);
+    return absl::InvalidArgumentError(
+        absl::StrCat(gpu.status().message(), ", and this is process ", process,
+                     " (from 0) of the job on this machine; start as many as there are GPUs"));
+  }
+  first += process;
+  return gpu;
+}
+
 // Converts the opener's error. Only `auto` distinguishes NotFound and Unavailable; otherwise each
 // means that this machine must be set right or another device named. Lack of memory and CUDA's own
 // failures stay as they are.
@@ -36,7 +52,7 @@ absl::Status AsAsked(const std::string& key, const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::string& name,
-                                          const GpuOpener& open_gpu) {
+                                          const GpuOpener& open_gpu, const GpuChoice& choice) {
   const std::optional<DeviceName> asked = ParseDeviceName(name);
   if (!asked.has_value()) {
     return absl::InvalidArgumentError(
@@ -44,11 +60,22 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::str
   }
   ChosenDevice chosen;
   if (asked->kind == Kind::kCpu) return chosen;
-  const int ordinal = std::max(0, asked->ordinal);
-  absl::StatusOr<std::unique_ptr<Device>> gpu = Open(open_gpu, ordinal);
+  int first = std::max(0, asked->ordinal);
+  absl::StatusOr<std::unique_ptr<Device>> gpu = OpenOfProcess(open_gpu, choice.process, first);
   if (gpu.ok()) {
-    chosen.id = CudaId(ordinal);
-    chosen.gpu = *std::move(gpu);
+    chosen.id = CudaId(first);
+    chosen.gpus.push_back(*std::move(gpu));
+    for (int i = 1; i < choice.count || choice.count == 0; ++i) {
+      gpu = Open(open_gpu, first + i);
+      if (choice.count == 0 && absl::IsInvalidArgument(gpu.status())) break;
+      if (!gpu.ok()) {
+        return AsAsked(absl::StrCat(key, ": ", chosen.id, " is the first of ",
+                                    choice.count == 0 ? "all" : absl::StrCat(choice.count),
+                                    " GPUs (engine.devices)"),
+                       gpu.status());
+      }
+      chosen.gpus.push_back(*std::move(gpu));
+    }
     return chosen;
   }
   if (asked->kind == Kind::kAuto && absl::IsNotFound(gpu.status())) {

@@ -31,13 +31,18 @@ absl::Status CheckFree(int64_t bytes) {
 
 absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const EngineHostOptions& options) {
   MT_ASSIGN_OR_RETURN(ChosenDevice device,
-                      ChooseDevice(options.device_key, options.device, options.open_gpu));
+                      ChooseDevice(options.device_key, options.device, options.open_gpu,
+                                   {.count = options.devices, .process = options.process}));
   return std::unique_ptr<EngineHost>(new EngineHost(options, std::move(device)));
 }
 
 EngineHost::~EngineHost() {
   MutexLock lock(&mutex_);
-  if (pool_ != nullptr && device_.gpu != nullptr) device_.gpu->UnpinHost(pool_->data());
+  if (pool_ == nullptr) return;
+  // The first one has pinned it.
+  for (auto gpu = device_.gpus.rbegin(); gpu != device_.gpus.rend(); ++gpu) {
+    (*gpu)->UnpinHost(pool_->data());
+  }
 }
 
 absl::StatusOr<int64_t> EngineHost::DefaultPoolBytes() {
@@ -47,13 +52,18 @@ absl::StatusOr<int64_t> EngineHost::DefaultPoolBytes() {
 
 absl::StatusOr<std::unique_ptr<HostPool>> EngineHost::MakePool(
     int64_t bytes, const ReserveProgress& progress, const std::function<bool()>& cancelled) const {
-  Device* const gpu = device_.gpu.get();
+  Device* const gpu = device_.gpus.empty() ? nullptr : device_.gpus.front().get();
   // Touching the pages is all there is to do, or half of it.
   const int64_t parts = gpu != nullptr ? 2 : 1;
   HostPoolOptions options;
   options.capacity = bytes;
   options.touch_threads = threads();
-  if (gpu != nullptr) options.numa_node = gpu->numa_node();
+  if (gpu != nullptr && std::all_of(device_.gpus.begin(), device_.gpus.end(),
+                                    [&](const std::shared_ptr<Device>& other) {
+                                      return other->numa_node() == gpu->numa_node();
+                                    })) {
+    options.numa_node = gpu->numa_node();
+  }
   if (progress) {
     options.progress = [&](int64_t touched, int64_t capacity) {
       progress(touched / parts, capacity);
@@ -69,6 +79,9 @@ absl::StatusOr<std::unique_ptr<HostPool>> EngineHost::MakePool(
                ? absl::CancelledError("host pool: the reservation was abandoned")
                : absl::OkStatus();
   }));
+  for (size_t i = 1; i < device_.gpus.size(); ++i) {
+    device_.gpus[i]->ShareHostPin(pool->data(), capacity);
+  }
   return pool;
 }
 
@@ -83,7 +96,7 @@ absl::Status EngineHost::ReservePool(int64_t bytes, const ReserveProgress& progr
   }
   MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, MakePool(bytes, progress, cancelled));
   MT_ASSIGN_OR_RETURN(const int64_t beside, AvailableMemoryBytes());
-  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, DeviceBytes());
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, LeastDeviceBytes());
   MutexLock lock(&mutex_);
   pool_ = std::move(pool);
   memory_.SetPool(pool_->capacity(), beside);
@@ -96,7 +109,7 @@ absl::Status EngineHost::MeasureRates() {
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, OpenSession(defaults));
   MT_ASSIGN_OR_RETURN(
       const HardwareRates rates,
-      MeasureHardware(*session, device_.gpu != nullptr ? kGpuMeasurement : kCpuMeasurement));
+      MeasureHardware(*session, !device_.gpus.empty() ? kGpuMeasurement : kCpuMeasurement));
   MutexLock lock(&mutex_);
   rates_ = rates;
   return absl::OkStatus();
@@ -121,14 +134,14 @@ PoolUsage EngineHost::pool_usage() const {
 
 EngineBudget EngineHost::budget() const {
   MutexLock lock(&mutex_);
-  return {device_.id, options_.threads, memory_, rates_};
+  return {device_.id, gpus(), options_.threads, memory_, rates_};
 }
 
 absl::StatusOr<MemoryBudget> EngineHost::BudgetNow(bool without_others) const {
   MT_ASSIGN_OR_RETURN(HostOffer offer, ReadHostOffer());
   offer.free_bytes /= options_.sharers;
   offer.set_aside_bytes /= options_.sharers;
-  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, DeviceBytes());
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, LeastDeviceBytes());
   MemoryBudget budget;
   budget.SetDevice(device_bytes);
   if (has_pool()) {
@@ -145,7 +158,10 @@ int EngineHost::threads() const {
 }
 
 std::string EngineHost::DescribeDevice() const {
-  if (device_.gpu != nullptr) return device_.gpu->Describe();
+  if (!device_.gpus.empty()) {
+    return absl::StrCat(gpus() > 1 ? absl::StrCat(gpus(), " GPUs, the first is ") : "",
+                        device_.gpus.front()->Describe());
+  }
   return absl::StrCat("cpu, ", threads(), " threads",
                       device_.why_cpu.empty() ? "" : absl::StrCat(" (", device_.why_cpu, ")"));
 }
@@ -153,23 +169,51 @@ std::string EngineHost::DescribeDevice() const {
 std::string EngineHost::DescribePool() const {
   MutexLock lock(&mutex_);
   return absl::StrCat(FormatBytesShort(pool_->capacity()), " in ", pool_->DescribePages(),
-                      device_.gpu != nullptr ? ", pinned" : "");
+                      !device_.gpus.empty() ? ", pinned" : "");
 }
 
-absl::StatusOr<std::optional<int64_t>> EngineHost::DeviceBytes() const {
-  if (device_.gpu == nullptr) return std::nullopt;
-  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> free, device_.gpu->FreeBytes());
-  if (!free.has_value()) return std::nullopt;
-  return std::max<int64_t>(0, *free - device_.gpu->ReserveBytes());
+absl::StatusOr<std::vector<int64_t>> EngineHost::DeviceBytes() const {
+  std::vector<int64_t> bytes;
+  for (const std::shared_ptr<Device>& gpu : device_.gpus) {
+    MT_ASSIGN_OR_RETURN(const std::optional<int64_t> free, gpu->FreeBytes());
+    if (free.has_value()) bytes.push_back(std::max<int64_t>(0, *free - gpu->ReserveBytes()));
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::optional<int64_t>> EngineHost::LeastDeviceBytes() const {
+  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, DeviceBytes());
+  if (bytes.empty()) return std::nullopt;
+  return *std::min_element(bytes.begin(), bytes.end());
+}
+
+absl::StatusOr<std::string> EngineHost::DescribeUnequalMemory() const {
+  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, DeviceBytes());
+  if (bytes.empty()) return "";
+  const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
+  if (*most <= *least + *least / 10) return "";
+  return absl::StrCat("the GPUs have unequal memory free, ", FormatBytesShort(*least), " to ",
+                      FormatBytesShort(*most), ": the least is planned with");
+}
+
+absl::StatusOr<std::unique_ptr<NcclApi>> EngineHost::LoadNccl() const {
+  if (options_.load_nccl == nullptr) {
+    return absl::FailedPreconditionError(
+        "several GPUs exchange by NCCL, which this program does not have");
+  }
+  absl::StatusOr<std::unique_ptr<NcclApi>> api = options_.load_nccl();
+  if (api.ok()) return api;
+  return absl::FailedPreconditionError(
+      absl::StrCat("several GPUs exchange by NCCL: ", api.status().message()));
 }
 
 absl::StatusOr<std::shared_ptr<const Session>> EngineHost::OpenSession(
     const JobSpec::Engine& engine) {
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
-                      ChooseSession(engine, device_.id, options_.threads));
+                      ChooseSession(engine, device_.id, gpus(), options_.threads));
   MutexLock lock(&mutex_);
   if (session_ == nullptr || !(session_->settings == settings)) {
-    MT_ASSIGN_OR_RETURN(session_, megatrain::OpenSession(settings, device_.gpu));
+    MT_ASSIGN_OR_RETURN(session_, megatrain::OpenSession(settings, device_.gpus));
   }
   if (const absl::Status status = session_->first().device->CheckAttention(engine.attention);
       !status.ok()) {

@@ -1,5 +1,5 @@
-// Owns the parts of the machine that outlive jobs: threads, the device and the pool of host memory.
-// A process has one host. `run` uses it for one job; the daemon reserves the whole pool first and
+// Owns the parts of the machine that outlive jobs: threads, devices and the pool of host memory. A
+// process has one host. `run` uses it for one job; the daemon reserves the whole pool first and
 // then runs many jobs on it.
 //
 // Thread safety: all methods may be called from any thread. Jobs lease from the pool concurrently;
@@ -14,11 +14,13 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/file.h"
 #include "engine/base/mutex.h"
+#include "engine/comm/nccl_api.h"
 #include "engine/device/gpu_opener.h"
 #include "engine/host/choose_device.h"
 #include "engine/host/hardware_rates.h"
@@ -33,12 +35,18 @@ struct Session;
 struct EngineHostOptions {
   std::string device = "auto";        // auto, cpu, cuda or cuda:N, as in a job
   std::string device_key = "device";  // the configuration key of `device`, for messages
-  GpuOpener open_gpu;                 // null if the program has no GPU support
+  GpuOpener open_gpu = nullptr;       // null if the program has no GPU support
+  // The GPUs that jobs may have, if the device is one: that one and those of the numbers after it,
+  // so that cuda:K means GPUs K to K + devices - 1. 0 means all from there on.
+  int devices = 1;
+  NcclLoader load_nccl = nullptr;  // for jobs on several GPUs; null if the program has no NCCL
   // The limit for a job's threads, and the number for a job that asks for none. 0 means no limit,
   // and the processors that this process may use for a job that asks for none.
   int threads = 0;
   // The processes of a job on this machine, among which its host memory is divided evenly.
   int sharers = 1;
+  // The number of this process among them, which decides its GPU (GpuChoice::process).
+  int process = 0;
   FileSystem* files = PosixFileSystem();  // for runs without their own; must outlive the host
 };
 
@@ -46,6 +54,7 @@ struct EngineHostOptions {
 // that a job can be admitted or planned without a host.
 struct EngineBudget {
   std::string device = kCpuDeviceId;  // as ChosenDevice::id
+  int gpus = 0;                       // as EngineHost::gpus
   int threads = 0;                    // as EngineHostOptions::threads
   MemoryBudget memory{};              // the whole pool, and what was free besides it
   HardwareRates rates{};              // needed to predict times; may be unmeasured
@@ -63,7 +72,7 @@ struct PoolUsage {
 
 class EngineHost {
  public:
-  // Opens the device. Returns the errors of ChooseDevice.
+  // Opens the devices. Returns the errors of ChooseDevice.
   static absl::StatusOr<std::unique_ptr<EngineHost>> Create(const EngineHostOptions& options);
   // REQUIRES: no job runs, and no lease of the pool is left.
   ~EngineHost();
@@ -97,7 +106,8 @@ class EngineHost {
   // ReservePool succeeded.
   EngineBudget budget() const;
   int threads() const;  // the threads of a job that asks for none
-  const std::string& device_id() const { return device_.id; }  // "cpu", "cuda:0"
+  const std::string& device_id() const { return device_.id; }  // "cpu", or "cuda:0", the first GPU
+  int gpus() const { return static_cast<int>(device_.gpus.size()); }  // 0 for the cpu
   // Returns why `auto` chose the cpu; "" if it did not.
   const std::string& why_cpu() const { return device_.why_cpu; }
   // Describes the device for people, with why_cpu().
@@ -107,10 +117,10 @@ class EngineHost {
 
   // The methods from here on are for the engine's own use.
   //
-  // Returns the threads and the device for a job with these settings. The last session is reused if
-  // its settings are the same, so that threads are started and the optimizer is tuned once. Returns
-  // InvalidArgument for a device that is not this host's, thread counts that contradict each other,
-  // or attention kernels that the device does not have.
+  // Returns the threads and the devices for a job with these settings. The last session is reused
+  // if its settings are the same, so that threads are started and the optimizer is tuned once.
+  // Returns the errors of ChooseSession, and InvalidArgument for attention kernels that the device
+  // does not have.
   absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const JobSpec::Engine& engine);
   // Returns the pool, which lives as long as the host. If there is none, first reserves one of
   // `bytes` as ReservePool does, and returns the same errors. It does not change budget().
@@ -118,10 +128,15 @@ class EngineHost {
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
   // Returns the memory that a job may plan with now: the free bytes of the pool, of the memory
-  // besides it, and of the device's own memory. With `without_others` the whole pool counts as
-  // free. Without a pool, returns the memory that one could have. Returns the errors of reading the
-  // machine's and the device's free memory.
+  // besides it, and of the device's own memory, which is that of the GPU that has least. With
+  // `without_others` the whole pool counts as free. Without a pool, returns the memory that one
+  // could have. Returns the errors of reading the machine's and the device's free memory.
   absl::StatusOr<MemoryBudget> BudgetNow(bool without_others = false) const;
+  // Describes, for people, GPUs that have unequal memory free, of which a plan uses the least.
+  // Returns "" if they differ by a tenth at most.
+  absl::StatusOr<std::string> DescribeUnequalMemory() const;
+  // Returns FailedPrecondition if this program or machine has no NCCL that can be used.
+  absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() const;
   FileSystem* files() const { return options_.files; }
 
  private:
@@ -129,9 +144,11 @@ class EngineHost {
       : options_(options), device_(std::move(device)) {}
   absl::StatusOr<std::unique_ptr<HostPool>> MakePool(int64_t bytes, const ReserveProgress& progress,
                                                      const std::function<bool()>& cancelled) const;
-  // Returns the device memory that a job may plan with now, or nullopt if the device uses host
+  // Returns the device memory that a job may plan with now, by GPU. It is empty if devices use host
   // memory.
-  absl::StatusOr<std::optional<int64_t>> DeviceBytes() const;
+  absl::StatusOr<std::vector<int64_t>> DeviceBytes() const;
+  // Returns the least of them, or nullopt if devices use host memory.
+  absl::StatusOr<std::optional<int64_t>> LeastDeviceBytes() const;
 
   const EngineHostOptions options_;
   const ChosenDevice device_;

@@ -44,6 +44,12 @@ struct MemoryBudget {
     device_reserve_bytes = reserve_bytes;
     device_bytes = std::max<int64_t>(0, bytes.value_or(0) - reserve_bytes);
   }
+  // Leaves so much more of a device's own memory free.
+  void KeepFree(int64_t bytes) {
+    if (device_shares_host) return;
+    device_reserve_bytes += bytes;
+    device_bytes = std::max<int64_t>(0, device_bytes - bytes);
+  }
 };
 
 }  // namespace megatrain

@@ -18,10 +18,20 @@ absl::Status OfTheCpuAlone(const char* key) {
       absl::StrCat("engine.", key, ": has a meaning on the cpu device alone; leave it 0"));
 }
 
+// Returns all processors, beginning with the one of number `first`, so that ranks have different
+// ones.
+std::vector<Processor> ProcessorsFrom(int first) {
+  std::vector<Processor> processors = AllowedProcessors();
+  if (processors.empty()) return processors;
+  std::rotate(processors.begin(), processors.begin() + first % static_cast<int>(processors.size()),
+              processors.end());
+  return processors;
+}
+
 }  // namespace
 
 absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
-                                              const std::string& host_device,
+                                              const std::string& host_device, int host_gpus,
                                               int host_threads_max) {
   MT_RETURN_IF_ERROR(CheckJobDevice(engine.device, host_device));
   SessionSettings settings;
@@ -34,10 +44,18 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                      " devices, not ", settings.devices));
   }
   if (host_device != kCpuDeviceId) {
-    if (engine.devices == 0) {
+    if (engine.devices == 0 && host_gpus == kUnknownGpus) {
       return absl::InvalidArgumentError(
-          "engine.devices: all GPUs in one job are not supported yet; write 1, or to plan a "
-          "number");
+          "engine.devices: all: it is not known how many GPUs there are where the job will run; "
+          "write the number");
+    }
+    if (engine.devices == 0) settings.devices = host_gpus;
+    if (host_gpus > 0 && settings.devices > host_gpus) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "engine.devices: a job has at most ",
+          host_gpus == 1 ? "one GPU" : absl::StrCat(host_gpus, " GPUs"), " here, from ",
+          host_device, " on, not ", settings.devices, "; use at most ", host_gpus,
+          ", or train it with `megatraind run`, which takes as many as the job asks for"));
     }
     if (engine.link_gigabytes_per_second > 0) return OfTheCpuAlone("link_gigabytes_per_second");
     if (engine.update_threads > 0) return OfTheCpuAlone("update_threads");
@@ -57,13 +75,8 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
   return settings;
 }
 
-absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings,
-                                                           std::shared_ptr<Device> gpu) {
-  if (gpu != nullptr && settings.devices > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "engine.devices: ", settings.devices,
-        " GPUs in one job are not supported yet, only several parts of the cpu; use 1"));
-  }
+absl::StatusOr<std::shared_ptr<const Session>> OpenSession(
+    const SessionSettings& settings, const std::vector<std::shared_ptr<Device>>& gpus) {
   auto session = std::make_shared<Session>();
   session->settings = settings;
   const int update = settings.rank_update_threads();
@@ -73,12 +86,12 @@ absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings
     // processor, and so to what is near to that.
     rank.compute_pool = std::make_unique<ThreadPool>(
         settings.rank_threads() - update,
-        gpu != nullptr ? AllowedProcessors() : std::vector<Processor>());
+        gpus.empty() ? std::vector<Processor>() : ProcessorsFrom(i * settings.rank_threads()));
     if (update > 0) rank.own_update_pool = std::make_unique<ThreadPool>(update);
     rank.updater = std::make_unique<AdamWUpdater>(update > 0 ? rank.own_update_pool.get()
                                                              : rank.compute_pool.get());
-    if (gpu != nullptr) {
-      rank.device = gpu;
+    if (!gpus.empty()) {
+      rank.device = gpus[static_cast<size_t>(i)];
       continue;
     }
     CpuDeviceOptions options;

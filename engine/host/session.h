@@ -19,7 +19,7 @@ namespace megatrain {
 
 struct SessionSettings {
   std::string device = kCpuDeviceId;
-  int devices = 1;         // of that kind; the cpu is divided into so many
+  int devices = 1;         // that many GPUs, of which `device` is the first; or parts of the cpu
   int threads = 1;         // all threads, including update_threads
   int update_threads = 0;  // threads for the optimizer alone; 0 if it shares the others
   double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
@@ -51,18 +51,21 @@ struct Session {
   const SessionRank& first() const { return ranks.front(); }
 };
 
-// Returns the settings of a job's session on a host whose device is `host_device` (a
-// ChosenDevice::id) and which limits jobs to `host_threads_max` threads (0 = no limit). A job that
-// asks for more threads gets the limit. Returns
-// InvalidArgument for a device that is not the host's, settings of the cpu device on another one,
-// or thread counts that contradict each other.
-absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
-                                              const std::string& host_device, int host_threads_max);
+inline constexpr int kUnknownGpus = 0;
 
-// Starts the threads and, if `gpu` is null, creates the cpu device. REQUIRES: `gpu` is the device
-// that the settings name, or null if they name the cpu.
-absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings,
-                                                           std::shared_ptr<Device> gpu);
+// Returns the settings of a job's session on a host whose device is `host_device` (a
+// ChosenDevice::id), which has `host_gpus` GPUs (or kUnknownGpus) and limits jobs to
+// `host_threads_max` threads (0 = no limit). A job that asks for more threads gets the limit.
+// Returns InvalidArgument for a device that is not the host's, more GPUs than it has, settings of
+// the cpu device on another one, or thread counts that contradict each other.
+absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
+                                              const std::string& host_device, int host_gpus,
+                                              int host_threads_max);
+
+// Starts the threads and, if `gpus` is empty, creates the cpu devices. REQUIRES: `gpus` begins with
+// those that the settings name, or is empty if they name the cpu.
+absl::StatusOr<std::shared_ptr<const Session>> OpenSession(
+    const SessionSettings& settings, const std::vector<std::shared_ptr<Device>>& gpus);
 
 }  // namespace megatrain
 

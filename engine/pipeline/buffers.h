@@ -43,6 +43,9 @@ struct PipelineDimensions {
   int64_t cache_sequences = 0;  // at most micro_batches
   // Device memory is reserved for updates on the device. Must be true if the device makes any.
   bool device_updates = false;
+  // Device memory of a rank beside the arena, through which it exchanges with other GPUs; 0 for a
+  // rank alone, and on the cpu device.
+  int64_t exchange_bytes = 0;
 
   int local_ranks() const { return shape.ranks / processes; }  // of a process
   // Returns the elements with state of a tile that this process holds: the shards of its ranks.

@@ -152,6 +152,11 @@ class StepRunner : public OpRunner {
   // Returns the step that failed a check before it changed anything, 0 if there is none: the tiles
   // then hold the state after the step before.
   int64_t failed_unchanged_step() const { return failed_unchanged_step_.load(); }
+  // Returns the error of the exchange of tiles, also of an operation that was only queued: on a GPU
+  // one that was ended leaves undefined data, and the stream goes on.
+  absl::Status exchange_status() const {
+    return p_.tile_communicator == nullptr ? absl::OkStatus() : p_.tile_communicator->status();
+  }
 
  private:
   void FindRows(int slot);

@@ -131,6 +131,7 @@ const void* StepRunner::SlabOfTile(int slab, int tile) const {
 
 absl::Status StepRunner::UpdateOnHost(int slot, int tile, int slab,
                                       absl::Span<const ElementRange> ranges) {
+  MT_RETURN_IF_ERROR(exchange_status());
   MT_RETURN_IF_ERROR(CheckNorm(slot, tile));
   if (p_.updater->Update(states_[slot].adamw, SlabOfTile(slab, tile), p_.dimensions->gradient_dtype,
                          (*p_.tiles)[tile], ranges, *p_.host_nodes)) {
@@ -207,6 +208,7 @@ absl::Status StepRunner::Do(const EndDeviceUpdateOp& end, const Op& op, Stream* 
 }
 
 absl::Status StepRunner::Do(const CheckUpdatesOp&, const Op& op, Stream*) {
+  MT_RETURN_IF_ERROR(exchange_status());
   const PipelineShape& shape = p_.dimensions->shape;
   for (int tile = 0; tile < shape.tiles(); ++tile) {
     if (!shape.updates_on_device(tile)) continue;
@@ -227,6 +229,7 @@ absl::Status StepRunner::NotTrusted(int slot, int tile) const {
 }
 
 absl::Status StepRunner::Do(const SaveTileOp& save, const Op&, Stream*) {
+  MT_RETURN_IF_ERROR(exchange_status());
   save_calls_.take_tile(save.tile, (*p_.tiles)[save.tile]);
   return absl::OkStatus();
 }

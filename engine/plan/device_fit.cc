@@ -105,8 +105,9 @@ void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
 
 int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes) {
   DeviceArena arena(nullptr, std::numeric_limits<int64_t>::max());
-  return ReserveDeviceBuffers(d, sizes, arena).ok() ? arena.used() + sizes.StreamWorkspaceBytes()
-                                                    : std::numeric_limits<int64_t>::max();
+  return ReserveDeviceBuffers(d, sizes, arena).ok()
+             ? arena.used() + sizes.StreamWorkspaceBytes() + d.exchange_bytes
+             : std::numeric_limits<int64_t>::max();
 }
 
 bool FitDevice(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep,

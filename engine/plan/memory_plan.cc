@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
+#include "engine/comm/nccl_communicator.h"
 #include "engine/model/cost/expert_work.h"
 #include "engine/model/cost/layer_work.h"
 #include "engine/plan/device_fit.h"
@@ -19,6 +20,10 @@
 
 namespace megatrain {
 namespace {
+
+// Device memory that NCCL takes itself, for its buffers between each two GPUs. It is left free. An
+// estimate, not measured on a GPU.
+constexpr int64_t kNcclOwnBytes = kGiB;
 
 // Elements of the rows of different tokens among those of a step: an estimate, for durations alone.
 // In text their number grows with a power of the tokens' (Heaps 1978).
@@ -99,9 +104,8 @@ int64_t HostBytes(const PipelineDimensions& d) {
 }  // namespace
 
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
-                                      const KernelSizes& sizes, const MemoryBudget& budget,
-                                      const MachineSpeed& machine,
-                                      const JobProcesses& processes) {
+                                      const KernelSizes& sizes, const MemoryBudget& given_budget,
+                                      const MachineSpeed& machine, const JobProcesses& processes) {
   MT_RETURN_IF_ERROR(CheckHeadSizes(layout.model, sizes));
   MT_RETURN_IF_ERROR(CheckBatch(spec, layout, processes.count));
   if (spec.training.router_auxiliary_loss.value_or(0) > 0 && MostExperts(layout.model) == 0) {
@@ -110,13 +114,18 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
                      " is for models with experts, and this one has none; leave the key out"));
   }
   MemoryPlan plan;
-  plan.budget = budget;
   plan.parameters = layout.parameters;
   PipelineDimensions& d = plan.dimensions;
   d.layout = &layout;
   d.dtype = spec.training.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
   d.gradient_dtype = spec.training.gradient_dtype == Precision::kBf16 ? DType::kBF16 : DType::kF32;
   SetBatch(spec, layout, sizes, d, processes.count);
+  MemoryBudget budget = given_budget;
+  if (d.shape.ranks > 1 && sizes.ExchangeByNccl()) {
+    d.exchange_bytes = NcclScratchBytes(d.shape.ranks);
+    budget.KeepFree(kNcclOwnBytes);
+  }
+  plan.budget = budget;
   // A sample prompt and its answer are no longer than a sequence.
   if (const int64_t prompts = std::ssize(spec.training.sample_prompts); prompts > 0) {
     d.cache_rows = d.sequence_length;

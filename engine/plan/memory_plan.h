@@ -47,13 +47,14 @@ struct MemoryPlan {
   int64_t parameters = 0;
   // The pool by kind, the process, what it holds beside, a device that shares the host.
   std::vector<Item> host;
-  std::vector<Item> device;  // the arena by name, and the streams' workspace
+  // The arena by name, the streams' workspace, and the scratch for exchange between GPUs.
+  std::vector<Item> device;
   int64_t pool_bytes = 0;
   // Estimate for program, libraries, kernels' scratch, batches, schedules and transfers of
   // checkpoints. Data takes nothing more: its tokens and the index of its sequences stay in files.
   int64_t process_bytes = 0;
   int64_t arena_bytes = 0;
-  int64_t device_bytes = 0;  // arena + streams' workspace
+  int64_t device_bytes = 0;  // arena + streams' workspace + scratch for exchange
   int64_t host_bytes = 0;    // pool + process, + device if it shares the host
   int64_t checkpoint_bytes = 0;
   MemoryBudget budget;

@@ -210,10 +210,11 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
     }
   }
   plan.arena_bytes = arena.used();
-  plan.device_bytes = plan.arena_bytes + sizes.StreamWorkspaceBytes();
+  plan.device_bytes = plan.arena_bytes + sizes.StreamWorkspaceBytes() + d.exchange_bytes;
   if (sizes.StreamWorkspaceBytes() > 0) {
     plan.device.push_back({"stream workspace", sizes.StreamWorkspaceBytes()});
   }
+  if (d.exchange_bytes > 0) plan.device.push_back({"exchange with other GPUs", d.exchange_bytes});
   const auto kinds = HostBufferBytes(d);
   plan.host.clear();
   for (int kind = 0; kind < kHostKinds; ++kind) {

@@ -90,6 +90,7 @@ absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& given
                                           const std::string& cache_directory,
                                           const std::function<void(const std::string&)>& say) {
   JobSpec spec = given;
+  spec.engine.devices = 1;  // one device evaluates
   const std::string& path = spec.model.path;
   MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(path, host.files()));
   const ModelLayout layout = BuildModelLayout(config);

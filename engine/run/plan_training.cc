@@ -98,11 +98,13 @@ std::unique_ptr<KernelSizes> SizesOf(const SessionSettings& settings) {
 }
 
 // `source`: of the rates, for people.
-absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& settings,
+absl::StatusOr<PlanReport> Plan(const JobSpec& given, const SessionSettings& settings,
                                 const MemoryBudget& budget, const HardwareRates& rates,
                                 FileSystem* files,
                                 const std::string& source = "this machine's measured rates",
                                 int nodes = 1) {
+  JobSpec spec = given;
+  spec.engine.devices = settings.devices;
   MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(spec.model.path, files));
   MT_ASSIGN_OR_RETURN(const ModelLayout layout, BuildTrainingLayout(config, spec));
   const std::unique_ptr<KernelSizes> sizes = SizesOf(settings);
@@ -160,7 +162,8 @@ absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string&
   JobSpec anywhere = spec;
   anywhere.engine.device = "cuda";
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
-                      ChooseSession(anywhere.engine, "cuda:0", /*host_threads_max=*/0));
+                      ChooseSession(anywhere.engine, "cuda:0", kUnknownGpus,
+                                    /*host_threads_max=*/0));
   MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
   MemoryBudget budget;
   budget.SetHost(offer);
@@ -182,6 +185,8 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
   options.device_key = "engine.device";
   options.threads = static_cast<int>(spec.engine.threads);
   options.open_gpu = open_gpu;
+  // One GPU tells of others of its kind, which need not be here; all are counted.
+  options.devices = spec.engine.devices == 0 ? 0 : 1;
   const absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create(options);
   if (!host.ok()) {
     const bool absent =
@@ -199,8 +204,10 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
     return absl::FailedPreconditionError(absl::StrCat(
         why, "; to plan for a GPU that is not here, name its memory: engine.device_memory"));
   }
-  MT_ASSIGN_OR_RETURN(const SessionSettings settings,
-                      ChooseSession(spec.engine, (*host)->device_id(), options.threads));
+  MT_ASSIGN_OR_RETURN(
+      const SessionSettings settings,
+      ChooseSession(spec.engine, (*host)->device_id(),
+                    options.devices == 0 ? (*host)->gpus() : kUnknownGpus, options.threads));
   MT_ASSIGN_OR_RETURN(const MemoryBudget budget, (*host)->BudgetNow());
   // A machine that has no memory left for it has none for the job either, and the plan says so.
   (void)(*host)->MeasureRates();
@@ -223,7 +230,8 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfil
   HardwareRates rates = profile.rates;
   MT_RETURN_IF_ERROR(SetRates(given_rates, &rates));
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
-                      ChooseSession(there.engine, "cuda:0", /*host_threads_max=*/0));
+                      ChooseSession(there.engine, "cuda:0", kUnknownGpus,
+                                    /*host_threads_max=*/0));
   MemoryBudget budget;
   // How much memory such a host has is its buyer's choice: engine.host_memory says.
   budget.host_bytes = kUnlimitedBytes;
@@ -240,7 +248,7 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfil
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
                                         FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
-                      ChooseSession(spec.engine, budget.device, budget.threads));
+                      ChooseSession(spec.engine, budget.device, budget.gpus, budget.threads));
   return Plan(spec, settings, budget.memory, budget.rates, files);
 }
 

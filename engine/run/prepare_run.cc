@@ -12,7 +12,6 @@
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/comm/exchange.h"
-#include "engine/comm/thread_communicator.h"
 #include "engine/hf/carried_tensors.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
@@ -23,6 +22,7 @@
 #include "engine/run/load_tiles.h"
 #include "engine/run/machine_speed.h"
 #include "engine/run/processes.h"
+#include "engine/run/rank_parts.h"
 #include "engine/run/reference_pass.h"
 #include "engine/tokenizer/open_tokenizer.h"
 #include "engine/trace/transfer_rate.h"
@@ -104,6 +104,13 @@ absl::Status FindCarriedTensors(RunContext& run, const ModelDescription& config,
   return absl::OkStatus();
 }
 
+std::string DescribeDevices(const Session& session) {
+  return absl::StrCat(session.ranks.size() > 1
+                          ? absl::StrCat(session.ranks.size(), " devices, the first of them ")
+                          : "",
+                      session.first().device->Describe());
+}
+
 absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   const JobSpec& spec = run.spec();
   EngineHost& host = run.host();
@@ -116,9 +123,6 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
                       DescribeIgnoredTensors(run.files(), spec.model.path, config));
   if (!ignored.empty()) run.Say(absl::StrCat(spec.model.path, ": ", ignored));
   MT_ASSIGN_OR_RETURN(prepared.layout, BuildTrainingLayout(config, spec));
-  MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
-  const Session& session = *prepared.session;
-  const Kernels& kernels = session.first().device->kernels();
   JobProcesses processes;
   if (run.processes() != nullptr) {
     if (spec.engine.devices > 1) {
@@ -128,7 +132,13 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
     }
     processes = {run.between()->ranks(), run.between()->rank()};
   }
+  MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
+  const Session& session = *prepared.session;
+  const Kernels& kernels = session.first().device->kernels();
+  MT_ASSIGN_OR_RETURN(prepared.nccl, LoadNcclForRanks(run, session));
   MT_ASSIGN_OR_RETURN(MemoryBudget budget, host.BudgetNow());
+  MT_ASSIGN_OR_RETURN(const std::string unequal, host.DescribeUnequalMemory());
+  if (!unequal.empty()) run.Say(unequal);
   // No result depends on what is chosen by time.
   MachineSpeed machine = SpeedOf(session.settings, host.rates());
   MT_RETURN_IF_ERROR(ShareBudget(run, budget, machine.rates));
@@ -151,7 +161,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   run.Say(absl::StrFormat("%s: %s parameters, %s on %s; host %s, device %s", config.family,
                           FormatCount(plan.parameters),
                           plan.dimensions.dtype == DType::kBF16 ? "bf16" : "fp32",
-                          session.first().device->Describe(), FormatBytesShort(plan.pool_bytes),
+                          DescribeDevices(session), FormatBytesShort(plan.pool_bytes),
                           FormatBytesShort(plan.device_bytes)));
   if (prepared.layout.trained_parameters < plan.parameters) {
     run.Say(absl::StrCat("training.freeze: ", FormatCount(prepared.layout.trained_parameters),
@@ -275,24 +285,21 @@ absl::Status GoOnFromStart(RunContext& run, PreparedRun& prepared) {
   return absl::OkStatus();
 }
 
-// Returns what the trainer's ranks work with. A rank waits for another as long as that computes: a
-// thread does not vanish.
-std::vector<RankParts> RanksOf(const Session& session, CommunicatorSet* processes) {
-  std::vector<RankParts> ranks(session.ranks.size());
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    ranks[i].device = session.ranks[i].device.get();
-    ranks[i].updater = session.ranks[i].updater.get();
+// Fills the tiles from the checkpoint, from the model's files or at random.
+absl::Status FillTiles(RunContext& run, PreparedRun& prepared, Trainer& trainer) {
+  MT_ASSIGN_OR_RETURN(const bool filled, PrepareReference(run, prepared, trainer));
+  if (!prepared.start.checkpoint.has_value() && !filled) {
+    MT_ASSIGN_OR_RETURN(const InitialModel model, InitialModel::Open(run, prepared));
+    MT_RETURN_IF_ERROR(model.Fill(trainer.tiles()));
   }
-  if (processes != nullptr) {
-    ranks[0].communicators.tiles = std::move(processes->tiles);
-    ranks[0].communicators.values = std::move(processes->values);
-    ranks[0].control = processes->control.get();
-  } else if (ranks.size() > 1) {
-    std::vector<CommunicatorSet> communicators =
-        CreateThreadCommunicators(session.settings.devices, absl::InfiniteDuration());
-    for (size_t i = 0; i < ranks.size(); ++i) ranks[i].communicators = std::move(communicators[i]);
+  while (prepared.start.checkpoint.has_value()) {
+    const absl::Status status =
+        Agree(run.between(), FillFromCheckpoint(run, prepared, trainer.tiles()));
+    if (status.ok()) break;
+    MT_RETURN_IF_ERROR(FallBack(run, prepared.StateAt(run.spec(), 0, 0), status, prepared.start));
+    MT_RETURN_IF_ERROR(GoOnFromStart(run, prepared));
   }
-  return ranks;
+  return run.GoOn();
 }
 
 }  // namespace
@@ -399,21 +406,15 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRu
   if (!run.host().has_pool()) run.Report(TrainingPhase::kPreparing, "reserving host memory");
   MT_ASSIGN_OR_RETURN(HostPool* const pool, run.host().Pool(prepared.plan.pool_bytes, nullptr,
                                                             [&run] { return !run.GoOn().ok(); }));
+  MT_ASSIGN_OR_RETURN(std::vector<RankParts> ranks,
+                      MakeRankParts(run, *prepared.session, prepared.plan, prepared.nccl));
   MT_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
-                      Trainer::Create(run.spec(), prepared.plan, RanksOf(*prepared.session, run.processes()), pool));
-  MT_ASSIGN_OR_RETURN(const bool filled, PrepareReference(run, prepared, *trainer));
-  if (!prepared.start.checkpoint.has_value() && !filled) {
-    MT_ASSIGN_OR_RETURN(const InitialModel model, InitialModel::Open(run, prepared));
-    MT_RETURN_IF_ERROR(model.Fill(trainer->tiles()));
+                      Trainer::Create(run.spec(), prepared.plan, std::move(ranks), pool));
+  if (const absl::Status status = FillTiles(run, prepared, *trainer); !status.ok()) {
+    // Before the trainer ends, whose communicators wait for those of other processes.
+    run.EndAll(status);
+    return status;
   }
-  while (prepared.start.checkpoint.has_value()) {
-    const absl::Status status =
-        Agree(run.between(), FillFromCheckpoint(run, prepared, trainer->tiles()));
-    if (status.ok()) break;
-    MT_RETURN_IF_ERROR(FallBack(run, prepared.StateAt(run.spec(), 0, 0), status, prepared.start));
-    MT_RETURN_IF_ERROR(GoOnFromStart(run, prepared));
-  }
-  MT_RETURN_IF_ERROR(run.GoOn());
   return trainer;
 }
 

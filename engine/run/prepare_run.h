@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/checkpoint/checkpoint_state.h"
+#include "engine/comm/nccl_api.h"
 #include "engine/data/cache/reference_logps.h"
 #include "engine/data/sequences/dataset.h"
 #include "engine/generation/prompt_encoder.h"
@@ -26,6 +27,7 @@ namespace megatrain {
 // The parts of a run that do not change while it lasts.
 struct PreparedRun {
   std::shared_ptr<const Session> session;
+  std::vector<std::unique_ptr<NcclApi>> nccl;  // LoadNcclForRanks
   ModelLayout layout;  // the plan points to it
   MemoryPlan plan;
   std::string carried_digest;                  // CarriedTensors::digest of a wrapper's directory

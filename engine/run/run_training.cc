@@ -1,4 +1,5 @@
 // RunTraining of engine.h: prepares a run, goes through its steps, saves and exports.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -90,9 +91,14 @@ absl::StatusOr<TrainingOutcome> PrepareAndTrain(RunContext& run) {
 
 }  // namespace
 
-absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spec,
+absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& given,
                                             const TrainingOptions& options,
                                             TrainingControl* control, const RunSink& tell) {
+  JobSpec spec = given;
+  // From here on all devices are a number, which is planned, told and saved.
+  if (spec.engine.devices == 0) {
+    spec.engine.devices = options.processes == nullptr ? std::max(1, host.gpus()) : 1;
+  }
   TensorBoardReport tensorboard(spec, options.files != nullptr ? options.files : host.files());
   const bool leads = options.processes == nullptr || options.processes->control->rank() == 0;
   const RunSink observed = [&](const RunEvent& event) {

@@ -8,37 +8,46 @@
 
 namespace megatrain {
 
+void RankParts::Abort(const absl::Status& cause) const {
+  for (Communicator* const communicator : {communicators.tiles.get(), communicators.values.get()}) {
+    if (communicator != nullptr) communicator->Abort(cause);
+  }
+}
+
 absl::StatusOr<std::unique_ptr<RankPipeline>> RankPipeline::Create(
     const JobSpec& spec, const MemoryPlan& plan, int rank, RankParts parts, HostPool* pool,
     const std::vector<Tile>* tiles, std::function<void(const absl::Status&)> failed) {
   std::unique_ptr<RankPipeline> pipeline(new RankPipeline(plan, rank, std::move(parts)));
-  const RankParts& own = pipeline->parts_;
-  pipeline->last_matmul_seconds_ = own.device->kernels().MatMulSeconds();
-  MT_RETURN_IF_ERROR(pipeline->TakeDevice());
-  MT_ASSIGN_OR_RETURN(pipeline->host_buffers_, LeaseHostBuffers(pipeline->dimensions_, *pool));
+  if (const absl::Status status = pipeline->Open(spec, pool, tiles, std::move(failed));
+      !status.ok()) {
+    pipeline->Abort(status);
+    return status;
+  }
+  return pipeline;
+}
+
+absl::Status RankPipeline::Open(const JobSpec& spec, HostPool* pool, const std::vector<Tile>* tiles,
+                                std::function<void(const absl::Status&)> failed) {
+  const RankParts& own = parts_;
+  last_matmul_seconds_ = own.device->kernels().MatMulSeconds();
+  MT_RETURN_IF_ERROR(TakeDevice());
+  MT_ASSIGN_OR_RETURN(host_buffers_, LeaseHostBuffers(dimensions_, *pool));
   StepRunnerParts runner;
-  runner.dimensions = &pipeline->dimensions_;
+  runner.dimensions = &dimensions_;
   runner.device = own.device;
   runner.attention = spec.engine.attention;
   runner.preference = spec.training.dpo;
   runner.updater = own.updater;
-  runner.device_buffers = &pipeline->device_buffers_;
-  runner.host_buffers = &pipeline->host_buffers_;
+  runner.device_buffers = &device_buffers_;
+  runner.host_buffers = &host_buffers_;
   runner.tiles = tiles;
   runner.host_nodes = &pool->nodes();
   runner.tile_communicator = own.communicators.tiles.get();
   runner.value_communicator = own.communicators.values.get();
   runner.failed = std::move(failed);
-  pipeline->runner_ = std::make_unique<StepRunner>(runner);
-  MT_ASSIGN_OR_RETURN(pipeline->executor_, Executor::Create(own.device, pipeline->runner_.get()));
-  return pipeline;
-}
-
-void RankPipeline::Abort(const absl::Status& cause) {
-  for (Communicator* const communicator :
-       {parts_.communicators.tiles.get(), parts_.communicators.values.get()}) {
-    if (communicator != nullptr) communicator->Abort(cause);
-  }
+  runner_ = std::make_unique<StepRunner>(runner);
+  MT_ASSIGN_OR_RETURN(executor_, Executor::Create(own.device, runner_.get()));
+  return absl::OkStatus();
 }
 
 absl::Status RankPipeline::TakeDevice() {
@@ -51,6 +60,11 @@ absl::Status RankPipeline::TakeDevice() {
   pipeline_state_ = {};  // what the buffers held is gone
   arena_memory_ = std::move(memory);
   return absl::OkStatus();
+}
+
+void RankPipeline::EndExchange() {
+  executor_ = nullptr;
+  parts_.communicators = {};
 }
 
 void RankPipeline::ReleaseDevice() {

@@ -29,17 +29,24 @@ namespace megatrain {
 struct RankParts {
   Device* device = nullptr;
   AdamWUpdater* updater = nullptr;
+  // Device memory that `communicators.tiles` uses, if it needs some. Like the communicator it is
+  // held as long as the rank, also while the run is paused.
+  std::unique_ptr<DeviceMemory> exchange_memory;
   // `tiles` and `values`; empty for a rank alone.
   CommunicatorSet communicators;
   // Where other ranks are in other processes, that of the training threads. Must outlive the rank.
   Communicator* control = nullptr;
+
+  // Ends the operations of all ranks with `cause`.
+  void Abort(const absl::Status& cause) const;
 };
 
 class RankPipeline {
  public:
   // Takes the memory of rank `rank` of the plan from `pool` and the device. `plan`, its layout,
   // `tiles` and `pool` must outlive this. `failed` is called on a lane with the error of an
-  // operation; it may be null. Returns ResourceExhausted if the memory is not there.
+  // operation; it may be null. Returns ResourceExhausted if the memory is not there, and then has
+  // called parts.Abort: the communicators of ranks wait for each other when they are destroyed.
   static absl::StatusOr<std::unique_ptr<RankPipeline>> Create(
       const JobSpec& spec, const MemoryPlan& plan, int rank, RankParts parts, HostPool* pool,
       const std::vector<Tile>* tiles, std::function<void(const absl::Status&)> failed);
@@ -50,12 +57,17 @@ class RankPipeline {
   PipelineState& state() { return pipeline_state_; }
   const HostBuffers& host_buffers() const { return host_buffers_; }
 
-  // Ends the operations of all ranks with `cause`.
-  void Abort(const absl::Status& cause);
+  // As RankParts'.
+  void Abort(const absl::Status& cause) const { parts_.Abort(cause); }
+  // Returns the error of operations between ranks, also of one that was only queued.
+  absl::Status exchange_status() const { return runner_->exchange_status(); }
   // As Trainer's.
   void ReleaseDevice();
   absl::Status TakeDevice();
   bool holds_device() const { return arena_memory_ != nullptr; }
+  // Waits for operations that run and ends the communicators. Only destruction may follow.
+  // REQUIRES: Abort was called.
+  void EndExchange();
 
   Communicator* control() const { return parts_.control; }  // RankParts::control
   // Returns the seconds that the device spent in matrix products since the last call.
@@ -66,11 +78,13 @@ class RankPipeline {
       : plan_(plan), dimensions_(plan.dimensions), parts_(std::move(parts)) {
     dimensions_.shape.rank = rank;
   }
+  absl::Status Open(const JobSpec& spec, HostPool* pool, const std::vector<Tile>* tiles,
+                    std::function<void(const absl::Status&)> failed);
   absl::Status UploadRopeTables();
 
   const MemoryPlan& plan_;
   PipelineDimensions dimensions_;
-  const RankParts parts_;
+  RankParts parts_;
   std::unique_ptr<DeviceMemory> arena_memory_;
   DeviceBuffers device_buffers_;
   HostBuffers host_buffers_;

@@ -73,19 +73,27 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
   MemoryPlan here = plan;
   if (!ranks[0].device->KernelsReadHost()) here.dimensions.shape.embedding_from_host = false;
   std::unique_ptr<Trainer> trainer(new Trainer(spec, here));
-  MT_RETURN_IF_ERROR(trainer->MakeTiles(pool));
+  absl::Status status = trainer->MakeTiles(pool);
+  if (status.ok()) status = trainer->MakeRanks(ranks, pool);
+  if (status.ok()) return trainer;
+  // Before the ranks end one after the other: their communicators wait for each other.
+  for (const RankParts& parts : ranks) parts.Abort(status);
+  return status;
+}
+
+absl::Status Trainer::MakeRanks(std::vector<RankParts>& ranks, HostPool* pool) {
   std::function<void(const absl::Status&)> failed;
-  if (trainer->ranks() > 1) {
-    failed = [t = trainer.get()](const absl::Status& status) { t->Abort(status); };
+  if (plan_.dimensions.shape.ranks > 1) {
+    failed = [this](const absl::Status& status) { Abort(status); };
   }
-  int rank = here.dimensions.shape.rank;
+  int rank = plan_.dimensions.shape.rank;
   for (RankParts& parts : ranks) {
-    MT_ASSIGN_OR_RETURN(std::unique_ptr<RankPipeline> pipeline,
-                        RankPipeline::Create(spec, trainer->plan_, rank++, std::move(parts), pool,
-                                             &trainer->tiles_, failed));
-    trainer->ranks_.push_back(std::move(pipeline));
+    MT_ASSIGN_OR_RETURN(
+        std::unique_ptr<RankPipeline> pipeline,
+        RankPipeline::Create(spec_, plan_, rank++, std::move(parts), pool, &tiles_, failed));
+    ranks_.push_back(std::move(pipeline));
   }
-  return trainer;
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::MakeTiles(HostPool* pool) {
@@ -102,7 +110,10 @@ absl::Status Trainer::MakeTiles(HostPool* pool) {
 
 // A rank whose executor is gone would leave the others waiting for it.
 Trainer::~Trainer() {
-  if (ranks_.size() > 1) Abort(absl::CancelledError("the run ends"));
+  if (ranks_.size() < 2) return;
+  Abort(absl::CancelledError("the run ends"));
+  // Before memory of any device is freed, which an operation of another rank may still use.
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->EndExchange();
 }
 
 void Trainer::Abort(const absl::Status& cause) {
@@ -330,6 +341,10 @@ absl::StatusOr<int> Trainer::RunForward(const Batch& batch, LogitsRequest* logit
     return BuildPrediction(shape, state.micro_batch_tokens, cache, rank.state());
   });
   MT_ASSIGN_OR_RETURN(const Executor::Timing timing, WaitEach(tickets));
+  // Nothing that follows would tell that weights did not come from another GPU.
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
+    MT_RETURN_IF_ERROR(rank->exchange_status());
+  }
   last_finished_ = timing.finished;
   return slot;
 }

@@ -157,6 +157,7 @@ class Trainer {
         active_parameters_(ActiveParameterCount(plan.dimensions.layout->model)),
         router_auxiliary_loss_(RouterAuxiliaryLoss(spec, plan.dimensions.layout->model)) {}
   absl::Status MakeTiles(HostPool* pool);
+  absl::Status MakeRanks(std::vector<RankParts>& ranks, HostPool* pool);
   // Ends the operations of all ranks, on the first error of one.
   void Abort(const absl::Status& cause);
   absl::Status status() const;

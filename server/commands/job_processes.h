@@ -41,7 +41,8 @@ class JobProcesses {
   // Ends the operations of all processes with `error` of this one, and returns the first one that
   // ended them.
   absl::Status EndAll(const absl::Status& error);
-  // Divides the machine among the processes of the job that are on it. REQUIRES: Join succeeded.
+  // Divides the machine among the processes of the job that are on it: host memory, processors and
+  // GPUs. REQUIRES: Join succeeded.
   absl::Status ShareMachine(EngineHostOptions& options);
 
  private:

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
+#include "engine/comm/nccl_api.h"
 #include "engine/device/cuda/open_cuda_device.h"
 #include "engine/engine.h"
 #include "engine/job/job_parser.h"
@@ -88,13 +89,10 @@ absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesse
   options.device = spec.engine.device;
   options.device_key = "engine.device";
   options.open_gpu = OpenCudaDevice;
+  options.load_nccl = LoadNccl;
+  if (!processes.several()) options.devices = static_cast<int>(spec.engine.devices);
   MT_RETURN_IF_ERROR(processes.ShareMachine(options));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, EngineHost::Create(options));
-  if (processes.several() && host->device_id() != kCpuDeviceId) {
-    return absl::UnimplementedError(absl::StrCat(
-        "engine.device: ", host->device_id(),
-        ": GPUs in a job of several processes are not supported yet; use cpu, or one process"));
-  }
   if (!host->why_cpu().empty() && processes.leads()) {
     progress.Message(absl::StrCat("on the cpu: ", host->why_cpu()));
   }

@@ -158,7 +158,7 @@ class CudaDevice : public Device {
       int64_t free_bytes = 0, total_bytes = 0;
       (void)api_->MemoryInfo(&free_bytes, &total_bytes);
       return absl::ResourceExhaustedError(
-          absl::StrCat("cuda: the device's arena of ", FormatBytes(bytes), " cannot be allocated; ",
+          absl::StrCat("cuda: a block of ", FormatBytes(bytes), " cannot be allocated; ",
                        FormatBytes(free_bytes), " of ", FormatBytes(total_bytes), " are free on ",
                        properties_.name));
     }
@@ -223,6 +223,8 @@ class CudaDevice : public Device {
     (void)api_->SetDevice(ordinal_);
     pinned_.Unpin(host);
   }
+
+  void ShareHostPin(void* host, int64_t bytes) override { pinned_.Share(host, bytes); }
 
   bool KernelsReadHost() const override { return properties_.reads_registered_memory; }
 

@@ -51,6 +51,7 @@ class CudaKernelSizes : public KernelSizes {
   int64_t StreamWorkspaceBytes() const override {
     return kProductWorkspaceBytes + cuda::kScratchBytes;
   }
+  bool ExchangeByNccl() const override { return true; }
   // Returns an estimate, not measured, of the host memory that the driver and cuBLASLt hold. The
   // kernels' own memory is on the device.
   int64_t ScratchBytesMax(DType, int64_t) const override { return int64_t{512} << 20; }

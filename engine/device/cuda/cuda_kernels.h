@@ -99,6 +99,7 @@ class CudaKernels : public Kernels {
     return sizes_.GatedDeltaBackwardWorkspaceBytes(shape);
   }
   int64_t StreamWorkspaceBytes() const override { return sizes_.StreamWorkspaceBytes(); }
+  bool ExchangeByNccl() const override { return sizes_.ExchangeByNccl(); }
   int64_t HeadDimMax() const override { return sizes_.HeadDimMax(); }
   int64_t DeltaKeyDimMax() const override { return sizes_.DeltaKeyDimMax(); }
   HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }

@@ -36,7 +36,9 @@ absl::Status Refused(const absl::Status& status, int64_t pinned_bytes, int64_t b
 }  // namespace
 
 PinnedRanges::~PinnedRanges() {
-  for (const auto& [start, bytes] : ranges_) Unregister(const_cast<char*>(start), bytes);
+  for (const auto& [start, range] : ranges_) {
+    if (range.own) Unregister(const_cast<char*>(start), range.bytes);
+  }
 }
 
 absl::Status PinnedRanges::Pin(void* host, int64_t bytes, const PinProgress& progress) {
@@ -54,20 +56,25 @@ absl::Status PinnedRanges::Pin(void* host, int64_t bytes, const PinProgress& pro
     }
   }
   MutexLock lock(&mutex_);
-  ranges_[start] = bytes;
+  ranges_[start] = {.bytes = bytes, .own = true};
   return absl::OkStatus();
 }
 
+void PinnedRanges::Share(void* host, int64_t bytes) {
+  MutexLock lock(&mutex_);
+  ranges_[static_cast<const char*>(host)] = {.bytes = bytes, .own = false};
+}
+
 void PinnedRanges::Unpin(void* host) {
-  int64_t bytes = 0;
+  Range unpinned;
   {
     MutexLock lock(&mutex_);
     const auto range = ranges_.find(static_cast<const char*>(host));
     if (range == ranges_.end()) return;
-    bytes = range->second;
+    unpinned = range->second;
     ranges_.erase(range);
   }
-  Unregister(static_cast<char*>(host), bytes);
+  if (unpinned.own) Unregister(static_cast<char*>(host), unpinned.bytes);
 }
 
 void PinnedRanges::Unregister(char* host, int64_t bytes) {
@@ -85,7 +92,7 @@ absl::Status PinnedRanges::ForEachPiece(
     auto range = ranges_.upper_bound(start);
     if (range != ranges_.begin()) {
       --range;
-      if (start + bytes <= range->first + range->second) base = range->first;
+      if (start + bytes <= range->first + range->second.bytes) base = range->first;
     }
   }
   if (base == nullptr) {

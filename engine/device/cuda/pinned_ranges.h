@@ -32,6 +32,8 @@ class PinnedRanges {
   // limit on locked memory in the message, or the error of `progress`.
   absl::Status Pin(void* host, int64_t bytes, const PinProgress& progress);
   void Unpin(void* host);
+  // Does as Device::ShareHostPin. The other device must have pinned it in pieces of the same size.
+  void Share(void* host, int64_t bytes);
 
   // Calls `copy(offset, bytes)` for each part of [host, host + bytes) that lies in one piece, and
   // stops at the first error, which it returns. Returns FailedPrecondition if the memory is not all
@@ -41,13 +43,18 @@ class PinnedRanges {
       const std::function<absl::Status(int64_t offset, int64_t bytes)>& copy) const;
 
  private:
+  struct Range {
+    int64_t bytes = 0;
+    bool own = true;  // registered here, and not by another device
+  };
+
   // Unpins the pieces of [host, host + bytes).
   void Unregister(char* host, int64_t bytes);
 
   CudaApi* const api_;
   const int64_t piece_bytes_;
   mutable Mutex mutex_;
-  std::map<const char*, int64_t> ranges_ ABSL_GUARDED_BY(mutex_);  // start -> bytes
+  std::map<const char*, Range> ranges_ ABSL_GUARDED_BY(mutex_);  // by start
 };
 
 }  // namespace megatrain

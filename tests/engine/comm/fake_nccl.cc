@@ -112,6 +112,10 @@ int FakeNccl::GroupEnd() {
 void FakeNccl::Run(FakeNcclNetwork* network, State* state, const std::vector<Transfer>& transfers) {
   using Message = FakeNcclNetwork::Message;
   std::unique_lock<std::mutex> lock(network->mutex);
+  if (state->aborted) {
+    --state->under_way;
+    return;
+  }
   std::vector<std::shared_ptr<Message>> sent;
   for (const Transfer& transfer : transfers) {
     if (!transfer.sends) continue;
@@ -123,7 +127,7 @@ void FakeNccl::Run(FakeNcclNetwork* network, State* state, const std::vector<Tra
     if (transfer.sends) continue;
     auto& messages = network->messages[{transfer.peer, state->rank}];
     network->changed.wait(lock, [&] { return !messages.empty() || state->aborted; });
-    if (messages.empty()) break;
+    if (state->aborted) break;
     const std::shared_ptr<Message> message = messages.front();
     messages.pop_front();
     Must(message->bytes == transfer.bytes, "sizes that differ");

@@ -94,6 +94,34 @@ class FakeNccl : public NcclApi {
   int in_progress_ = 0;  // calls of AsyncError until what was begun is done
 };
 
+// Loads an NCCL for each rank of jobs of `ranks` ranks, one job after the other.
+//
+// Thread safety: as FakeNccl.
+class FakeNcclLoader {
+ public:
+  explicit FakeNcclLoader(int ranks) : ranks_(ranks) {}
+
+  // This object must outlive it. Ranks are numbered in the order of the calls.
+  NcclLoader loader() {
+    return [this]() -> absl::StatusOr<std::unique_ptr<NcclApi>> {
+      if (apis_.size() % static_cast<size_t>(ranks_) == 0) {
+        network_ = std::make_shared<FakeNcclNetwork>();
+      }
+      auto api = std::make_unique<FakeNccl>(network_);
+      apis_.push_back(api.get());
+      return api;
+    };
+  }
+  // Of a rank of the last job. REQUIRES: the job runs.
+  FakeNccl& of(int rank) { return *apis_[apis_.size() - static_cast<size_t>(ranks_ - rank)]; }
+  int loaded() const { return static_cast<int>(apis_.size()); }
+
+ private:
+  const int ranks_;
+  std::shared_ptr<FakeNcclNetwork> network_;  // of the last job
+  std::vector<FakeNccl*> apis_;
+};
+
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_TESTS_ENGINE_COMM_FAKE_NCCL_H_

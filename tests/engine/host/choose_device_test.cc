@@ -27,7 +27,7 @@ TEST(ChooseDeviceTest, AutoTakesTheFirstGpu) {
   const auto chosen = Choose("auto", {.devices = 2});
   ASSERT_TRUE(chosen.ok()) << chosen.status();
   EXPECT_EQ(chosen->id, "cuda:0");
-  EXPECT_NE(chosen->gpu, nullptr);
+  EXPECT_EQ(chosen->gpus.size(), 1);
   EXPECT_EQ(chosen->why_cpu, "");
   EXPECT_EQ(Choose("cuda")->id, "cuda:0");
   EXPECT_EQ(Choose("cuda:1", {.devices = 2})->id, "cuda:1");
@@ -37,7 +37,7 @@ TEST(ChooseDeviceTest, AutoTakesTheCpuWhereThereIsNothingElseAndSaysWhy) {
   const auto no_driver = Choose("auto", {.driver = 0});
   ASSERT_TRUE(no_driver.ok()) << no_driver.status();
   EXPECT_EQ(no_driver->id, "cpu");
-  EXPECT_EQ(no_driver->gpu, nullptr);
+  EXPECT_TRUE(no_driver->gpus.empty());
   EXPECT_THAT(no_driver->why_cpu, HasSubstr("no NVIDIA driver"));
   EXPECT_THAT(Choose("auto", {.devices = 0})->why_cpu, HasSubstr("finds no GPU"));
   EXPECT_NE(ChooseDevice("device", "auto", nullptr)->why_cpu, "");
@@ -74,6 +74,37 @@ TEST(ChooseDeviceTest, WhatIsAskedForByNameIsAnErrorWhereItIsNot) {
   EXPECT_EQ(second.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(second), HasSubstr("engine.device: cuda:1: there is no such GPU"));
   EXPECT_EQ(Choose("gpu").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ChooseDeviceTest, SeveralAreThoseFromTheNamedOneOn) {
+  const auto choose = [](const std::string& name, const GpuChoice& choice, int there = 4) {
+    EmulatedGpu gpu({.devices = there});
+    return ChooseDevice("engine.device", name, gpu.opener(), choice);
+  };
+  EXPECT_EQ(choose("auto", {.count = 3})->gpus.size(), 3);
+  EXPECT_EQ(choose("auto", {.count = 0})->gpus.size(), 4);
+  EXPECT_EQ(choose("cuda:1", {.count = 0})->gpus.size(), 3);
+  const auto from_two = choose("cuda:2", {.count = 2});
+  ASSERT_TRUE(from_two.ok()) << from_two.status();
+  EXPECT_EQ(from_two->id, "cuda:2");
+  EXPECT_EQ(from_two->gpus.back()->Uuid(), "GPU-3");
+  EXPECT_THAT(Message(choose("cuda:2", {.count = 3})),
+              HasSubstr("engine.device: cuda:2 is the first of 3 GPUs (engine.devices): cuda:4: "
+                        "there is no such GPU; there are 4"));
+  EXPECT_EQ(choose("auto", {.count = 3}, /*there=*/0)->id, "cpu");
+}
+
+TEST(ChooseDeviceTest, ProcessesOfAMachineHaveTheGpuOfTheirNumber) {
+  const auto choose = [](const std::string& name, int process, int there) {
+    EmulatedGpu gpu({.devices = there});
+    return ChooseDevice("engine.device", name, gpu.opener(), {.process = process});
+  };
+  EXPECT_EQ(choose("auto", 3, 4)->id, "cuda:3");
+  EXPECT_EQ(choose("cuda:1", 2, 4)->id, "cuda:3");
+  // The launcher has given each process its own.
+  for (const int process : {1, 3}) EXPECT_EQ(choose("auto", process, 1)->id, "cuda:0");
+  EXPECT_THAT(Message(choose("auto", 2, 2)),
+              HasSubstr("there are 2, from cuda:0 on, and this is process 2"));
 }
 
 TEST(ChooseDeviceTest, JobsGetTheHostsDeviceOrNone) {

@@ -10,7 +10,7 @@ namespace {
 TEST(MeasureHardwareTest, EveryRateIsMeasured) {
   SessionSettings settings;
   settings.threads = 2;
-  const auto session = OpenSession(settings, nullptr);
+  const auto session = OpenSession(settings, {});
   ASSERT_TRUE(session.ok()) << session.status();
   const auto rates = MeasureHardware(**session, kCpuMeasurement);
   ASSERT_TRUE(rates.ok()) << rates.status();

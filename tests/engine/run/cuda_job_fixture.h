@@ -39,8 +39,8 @@ inline JobSpec Job(const std::string& directory) {
   return spec;
 }
 
-inline std::unique_ptr<EngineHost> Host(EmulatedGpu& gpu, const std::string& device = "cuda") {
-  EngineHostOptions options;
+inline std::unique_ptr<EngineHost> Host(EmulatedGpu& gpu, const std::string& device = "cuda",
+                                        EngineHostOptions options = {}) {
   options.device = device;
   options.threads = 2;
   options.open_gpu = gpu.opener();

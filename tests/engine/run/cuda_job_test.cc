@@ -73,11 +73,6 @@ TEST(CudaJobTest, SettingsOfTheCpuDeviceAloneAreRefused) {
   spec.engine.update_threads = 1;
   EXPECT_THAT(Message(TrainOn(*host, spec).status), HasSubstr("engine.update_threads"));
   spec.engine.update_threads = 0;
-  for (const int64_t devices : {0, 2}) {
-    spec.engine.devices = devices;
-    EXPECT_THAT(Message(TrainOn(*host, spec).status),
-                AllOf(HasSubstr("engine.devices: "), HasSubstr("not supported yet")));
-  }
   spec = Job("settings");
   spec.engine.device = "cpu";
   EXPECT_THAT(Message(TrainOn(*host, spec).status), HasSubstr("write auto or cuda:0"));

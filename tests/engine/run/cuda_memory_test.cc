@@ -121,7 +121,7 @@ TEST(CudaMemoryTest, MemoryThatIsNotGivenAtAllIsAnErrorWithTheBytes) {
   gpu.edge().Fail("Malloc", kCudaMemoryAllocation);
   const JobRun run = TrainOn(*host, Job("no_memory"));
   EXPECT_EQ(run.status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(run.status), HasSubstr("the device's arena of"));
+  EXPECT_THAT(Message(run.status), HasSubstr("cuda: a block of "));
 }
 
 }  // namespace

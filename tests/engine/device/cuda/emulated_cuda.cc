@@ -19,6 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kHostMemoryAlreadyRegistered = 712;
+
 void Must(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "emulated cuda: %s\n", what);
@@ -70,7 +72,9 @@ std::string ShapeOf(const AttentionBackwardArgs& args) {
 
 }  // namespace
 
-EmulatedCuda::EmulatedCuda(const EmulatedCudaOptions& options) : options_(options) {}
+EmulatedCuda::EmulatedCuda(const EmulatedCudaOptions& options)
+    : options_(options),
+      pinned_(options.pinned != nullptr ? options.pinned : std::make_shared<EmulatedPinned>()) {}
 
 EmulatedCuda::~EmulatedCuda() {
   Must(allocated_.empty() && streams_ == 0 && events_ == 0, "something was not destroyed");
@@ -191,7 +195,12 @@ int EmulatedCuda::HostRegister(void* memory, int64_t bytes) {
   if (const int error = Called("HostRegister"); error != 0) return error;
   Must(reinterpret_cast<uintptr_t>(memory) % 4096 == 0 && bytes % 4096 == 0,
        "cudaHostRegister of parts of pages");
-  registered_[static_cast<const char*>(memory)] = bytes;
+  const char* const start = static_cast<const char*>(memory);
+  std::lock_guard<std::mutex> pinned_lock(pinned_->mutex);
+  const auto next = pinned_->blocks.upper_bound(start);
+  const bool meets_next = next != pinned_->blocks.end() && next->first < start + bytes;
+  if (meets_next || Within(pinned_->blocks, memory, 1)) return kHostMemoryAlreadyRegistered;
+  pinned_->blocks[start] = registered_[start] = bytes;
   return kCudaSuccess;
 }
 
@@ -199,6 +208,8 @@ int EmulatedCuda::HostUnregister(void* memory) {
   std::lock_guard<std::mutex> lock(mutex_);
   Must(registered_.erase(static_cast<const char*>(memory)) == 1,
        "cudaHostUnregister of what was not registered");
+  std::lock_guard<std::mutex> pinned_lock(pinned_->mutex);
+  pinned_->blocks.erase(static_cast<const char*>(memory));
   return Called("HostUnregister");
 }
 
@@ -324,7 +335,8 @@ int EmulatedCuda::CopyToDevice(void* stream, void* device, const void* host, int
     std::lock_guard<std::mutex> lock(mutex_);
     if (const int error = Called("CopyToDevice"); error != 0) return error;
     Must(Within(allocated_, device, bytes), "a copy to what is not the device's");
-    Must(Within(registered_, host, bytes), "a copy from what is not one registration's");
+    std::lock_guard<std::mutex> pinned_lock(pinned_->mutex);
+    Must(Within(pinned_->blocks, host, bytes), "a copy from what is not one registration's");
   }
   StreamOf(stream).Enqueue([=] { std::memcpy(device, host, static_cast<size_t>(bytes)); });
   return kCudaSuccess;
@@ -335,7 +347,8 @@ int EmulatedCuda::CopyToHost(void* stream, void* host, const void* device, int64
     std::lock_guard<std::mutex> lock(mutex_);
     if (const int error = Called("CopyToHost"); error != 0) return error;
     Must(Within(allocated_, device, bytes), "a copy from what is not the device's");
-    Must(Within(registered_, host, bytes), "a copy to what is not one registration's");
+    std::lock_guard<std::mutex> pinned_lock(pinned_->mutex);
+    Must(Within(pinned_->blocks, host, bytes), "a copy to what is not one registration's");
   }
   StreamOf(stream).Enqueue([=] { std::memcpy(host, device, static_cast<size_t>(bytes)); });
   return kCudaSuccess;

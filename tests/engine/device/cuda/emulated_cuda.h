@@ -24,6 +24,12 @@
 
 namespace megatrain {
 
+// Host memory that the GPUs of a machine have registered, which is pinned for all of them.
+struct EmulatedPinned {
+  std::mutex mutex;
+  std::map<const char*, int64_t> blocks;  // bytes, by start
+};
+
 struct EmulatedCudaOptions {
   int devices = 1;
   int driver = 13000, runtime = 13000;
@@ -34,6 +40,8 @@ struct EmulatedCudaOptions {
   bool cudnn = false;
   // Taken of the memory by the first product. 0: nothing is loaded when it is first used.
   int64_t lazy_bytes = 0;
+  // Of the machine; null: of this GPU alone.
+  std::shared_ptr<EmulatedPinned> pinned = nullptr;
 };
 
 // Given to EmulatedCuda::Fail instead of an error: the call never returns, or ends the process.
@@ -54,7 +62,7 @@ class EmulatedCuda : public CudaApi {
   // The calls of this method's name ("Launch": of a kernel) from the `after`-th on (0: the next)
   // give `error`. With `sticky`, every call of any name does from then on.
   void Fail(const std::string& method, int error, int after = 0, bool sticky = false);
-  // Bytes that are allocated, and registered, now.
+  // Bytes that are allocated, and registered by this GPU, now.
   int64_t allocated_bytes() const;
   int64_t registered_bytes() const;
   // The ranges' names, each once, in the order of their first appearance.
@@ -114,7 +122,9 @@ class EmulatedCuda : public CudaApi {
   mutable std::mutex mutex_;
   std::map<std::string, Failure> failures_;
   int sticky_ = 0;
-  std::map<const char*, int64_t> allocated_, registered_;
+  std::map<const char*, int64_t> allocated_;
+  const std::shared_ptr<EmulatedPinned> pinned_;
+  std::map<const char*, int64_t> registered_;  // of pinned_, by this GPU
   int64_t allocated_bytes_ = 0;
   int streams_ = 0, events_ = 0;
   int open_ranges_ = 0;
