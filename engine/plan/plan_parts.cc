@@ -9,6 +9,7 @@
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/disk/transfer.h"
+#include "engine/comm/mpi_communicator.h"
 #include "engine/generation/generation_batch.h"
 #include "engine/model/head/language_head.h"
 #include "engine/model/tile.h"
@@ -62,6 +63,11 @@ int64_t ScheduleBytes(const PipelineDimensions& d) {
                                        : BuildEvaluation(d.shape, micro_batches, state);
   return d.local_ranks() * (kStepSlots + 1) * static_cast<int64_t>(schedule.ops.size()) *
          kQueuedOperationBytes;
+}
+
+// What the communicators of processes take to sum gradients. Those of GPUs do so on the device.
+int64_t ExchangeBytes(const PipelineDimensions& d, const KernelSizes& sizes) {
+  return d.processes > 1 && !sizes.ExchangeByNccl() ? MpiScratchBytes(d.shape.ranks) : 0;
 }
 
 // Checks that the micro-batches of a step can be shared by the job's devices and folds.
@@ -227,7 +233,8 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
                                         d.local_ranks() * sizes.ScratchBytesMax(
                                                             d.dtype, d.layout->tile_elements_max)},
         MemoryPlan::Item{"batches", BatchBytes(d)}, MemoryPlan::Item{"schedules", ScheduleBytes(d)},
-        MemoryPlan::Item{"checkpoint transfers", TransferBytes(d)}}) {
+        MemoryPlan::Item{"checkpoint transfers", TransferBytes(d)},
+        MemoryPlan::Item{"exchange with other processes", ExchangeBytes(d, sizes)}}) {
     if (item.bytes == 0) continue;
     plan.process_bytes += item.bytes;
     plan.host.push_back(item);

@@ -24,8 +24,8 @@
 #include "engine/checkpoint/retention.h"
 #include "engine/comm/communicator.h"
 #include "engine/hf/hf_format.h"
-#include "engine/run/prepare_run.h"
-#include "engine/run/run_context.h"
+#include "engine/run/start/prepare_run.h"
+#include "engine/run/start/run_context.h"
 #include "engine/trainer/trainer.h"
 
 namespace megatrain {

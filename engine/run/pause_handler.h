@@ -17,8 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/run/checkpoint_saver.h"
-#include "engine/run/prepare_run.h"
-#include "engine/run/run_context.h"
+#include "engine/run/start/prepare_run.h"
+#include "engine/run/start/run_context.h"
 #include "engine/trainer/trainer.h"
 
 namespace megatrain {

@@ -19,7 +19,7 @@
 #include "engine/plan/memory_plan.h"
 #include "engine/plan/step_prediction.h"
 #include "engine/plan/training_layout.h"
-#include "engine/run/machine_speed.h"
+#include "engine/run/start/machine_speed.h"
 
 namespace megatrain {
 namespace {

@@ -12,7 +12,7 @@
 #include "engine/optim/learning_rate.h"
 #include "engine/run/answer_wave.h"
 #include "engine/run/evaluation.h"
-#include "engine/run/reference_pass.h"
+#include "engine/run/start/reference_pass.h"
 
 namespace megatrain {
 

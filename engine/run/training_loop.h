@@ -18,8 +18,8 @@
 #include "engine/data/sequences/batch_loader.h"
 #include "engine/run/checkpoint_saver.h"
 #include "engine/run/pause_handler.h"
-#include "engine/run/prepare_run.h"
-#include "engine/run/run_context.h"
+#include "engine/run/start/prepare_run.h"
+#include "engine/run/start/run_context.h"
 #include "engine/trainer/trainer.h"
 
 namespace megatrain {

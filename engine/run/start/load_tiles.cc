@@ -1,4 +1,4 @@
-#include "engine/run/load_tiles.h"
+#include "engine/run/start/load_tiles.h"
 
 #include <algorithm>
 #include <iterator>

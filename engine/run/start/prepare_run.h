@@ -1,7 +1,7 @@
 // Prepares a run for its first step: makes the plan, opens the data, chooses the checkpoint to
 // resume from, and loads the model's state into host memory.
-#ifndef MEGATRAIN_ENGINE_RUN_PREPARE_RUN_H_
-#define MEGATRAIN_ENGINE_RUN_PREPARE_RUN_H_
+#ifndef MEGATRAIN_ENGINE_RUN_START_PREPARE_RUN_H_
+#define MEGATRAIN_ENGINE_RUN_START_PREPARE_RUN_H_
 
 #include <cstdint>
 #include <memory>
@@ -18,8 +18,8 @@
 #include "engine/host/session.h"
 #include "engine/model/model_layout.h"
 #include "engine/plan/memory_plan.h"
-#include "engine/run/resume_point.h"
-#include "engine/run/run_context.h"
+#include "engine/run/start/resume_point.h"
+#include "engine/run/start/run_context.h"
 #include "engine/trainer/trainer.h"
 
 namespace megatrain {
@@ -78,4 +78,4 @@ absl::Status AsInputError(const absl::Status& status);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_RUN_PREPARE_RUN_H_
+#endif  // MEGATRAIN_ENGINE_RUN_START_PREPARE_RUN_H_

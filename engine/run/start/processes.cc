@@ -1,4 +1,4 @@
-#include "engine/run/processes.h"
+#include "engine/run/start/processes.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "engine/run/prepare_run.h"
+#include "engine/run/start/prepare_run.h"
 
 #include <algorithm>
 #include <optional>
@@ -19,11 +19,11 @@
 #include "engine/job/spec_values.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/plan/training_layout.h"
-#include "engine/run/load_tiles.h"
-#include "engine/run/machine_speed.h"
-#include "engine/run/processes.h"
-#include "engine/run/rank_parts.h"
-#include "engine/run/reference_pass.h"
+#include "engine/run/start/load_tiles.h"
+#include "engine/run/start/machine_speed.h"
+#include "engine/run/start/processes.h"
+#include "engine/run/start/rank_parts.h"
+#include "engine/run/start/reference_pass.h"
 #include "engine/tokenizer/open_tokenizer.h"
 #include "engine/trace/transfer_rate.h"
 

@@ -1,7 +1,7 @@
 // What the processes of a run do together before its first step. All of them call these functions
 // in the same order; for a process alone they do nothing more than its own part.
-#ifndef MEGATRAIN_ENGINE_RUN_PROCESSES_H_
-#define MEGATRAIN_ENGINE_RUN_PROCESSES_H_
+#ifndef MEGATRAIN_ENGINE_RUN_START_PROCESSES_H_
+#define MEGATRAIN_ENGINE_RUN_START_PROCESSES_H_
 
 #include <map>
 #include <string>
@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/host/hardware_rates.h"
 #include "engine/host/memory_budget.h"
-#include "engine/run/run_context.h"
+#include "engine/run/start/run_context.h"
 
 namespace megatrain {
 
@@ -31,4 +31,4 @@ absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, HardwareRates& r
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_RUN_PROCESSES_H_
+#endif  // MEGATRAIN_ENGINE_RUN_START_PROCESSES_H_

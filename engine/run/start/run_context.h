@@ -5,8 +5,8 @@
 //
 // Thread safety: GoOn may be called from any thread, all other methods by the training thread only.
 // Invariant: every event of a run goes through Tell.
-#ifndef MEGATRAIN_ENGINE_RUN_RUN_CONTEXT_H_
-#define MEGATRAIN_ENGINE_RUN_RUN_CONTEXT_H_
+#ifndef MEGATRAIN_ENGINE_RUN_START_RUN_CONTEXT_H_
+#define MEGATRAIN_ENGINE_RUN_START_RUN_CONTEXT_H_
 
 #include <atomic>
 #include <optional>
@@ -96,4 +96,4 @@ class RunContext {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_RUN_RUN_CONTEXT_H_
+#endif  // MEGATRAIN_ENGINE_RUN_START_RUN_CONTEXT_H_

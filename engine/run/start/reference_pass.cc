@@ -1,4 +1,4 @@
-#include "engine/run/reference_pass.h"
+#include "engine/run/start/reference_pass.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,8 +13,8 @@
 #include "engine/base/status.h"
 #include "engine/comm/exchange.h"
 #include "engine/data/sequences/batch.h"
-#include "engine/run/load_tiles.h"
-#include "engine/run/processes.h"
+#include "engine/run/start/load_tiles.h"
+#include "engine/run/start/processes.h"
 
 namespace megatrain {
 namespace {

@@ -1,6 +1,6 @@
 // SpeedOf gives predictions the speed of the part of a machine that a session uses.
-#ifndef MEGATRAIN_ENGINE_RUN_MACHINE_SPEED_H_
-#define MEGATRAIN_ENGINE_RUN_MACHINE_SPEED_H_
+#ifndef MEGATRAIN_ENGINE_RUN_START_MACHINE_SPEED_H_
+#define MEGATRAIN_ENGINE_RUN_START_MACHINE_SPEED_H_
 
 #include "engine/host/hardware_rates.h"
 #include "engine/host/session.h"
@@ -21,4 +21,4 @@ inline MachineSpeed SpeedOf(const SessionSettings& settings, const HardwareRates
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_RUN_MACHINE_SPEED_H_
+#endif  // MEGATRAIN_ENGINE_RUN_START_MACHINE_SPEED_H_

@@ -1,7 +1,7 @@
 // Fills the tiles of a run before its first step: with the model that the job begins with, or from a
 // checkpoint. What a tile holds is read alone.
-#ifndef MEGATRAIN_ENGINE_RUN_LOAD_TILES_H_
-#define MEGATRAIN_ENGINE_RUN_LOAD_TILES_H_
+#ifndef MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_
+#define MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_
 
 #include <memory>
 #include <utility>
@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "engine/hf/hf_weights.h"
 #include "engine/model/tile.h"
-#include "engine/run/prepare_run.h"
-#include "engine/run/run_context.h"
+#include "engine/run/start/prepare_run.h"
+#include "engine/run/start/run_context.h"
 
 namespace megatrain {
 
@@ -42,4 +42,4 @@ absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_RUN_LOAD_TILES_H_
+#endif  // MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_

@@ -1,6 +1,6 @@
 // What the ranks of a run work with: their devices, and what they exchange data by.
-#ifndef MEGATRAIN_ENGINE_RUN_RANK_PARTS_H_
-#define MEGATRAIN_ENGINE_RUN_RANK_PARTS_H_
+#ifndef MEGATRAIN_ENGINE_RUN_START_RANK_PARTS_H_
+#define MEGATRAIN_ENGINE_RUN_START_RANK_PARTS_H_
 
 #include <memory>
 #include <vector>
@@ -9,7 +9,7 @@
 #include "engine/comm/nccl_api.h"
 #include "engine/host/session.h"
 #include "engine/plan/memory_plan.h"
-#include "engine/run/run_context.h"
+#include "engine/run/start/run_context.h"
 #include "engine/trainer/trainer.h"
 
 namespace megatrain {
@@ -29,4 +29,4 @@ absl::StatusOr<std::vector<RankParts>> MakeRankParts(
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_RUN_RANK_PARTS_H_
+#endif  // MEGATRAIN_ENGINE_RUN_START_RANK_PARTS_H_

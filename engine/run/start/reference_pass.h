@@ -3,13 +3,13 @@
 // of prepared data (reference_logps.h), under a key made of the weights, the data, the batches and
 // the device's arithmetic. A checkpoint notes the weights' hash. So a run that is resumed reads the
 // values without the model, and makes them again only if they are gone.
-#ifndef MEGATRAIN_ENGINE_RUN_REFERENCE_PASS_H_
-#define MEGATRAIN_ENGINE_RUN_REFERENCE_PASS_H_
+#ifndef MEGATRAIN_ENGINE_RUN_START_REFERENCE_PASS_H_
+#define MEGATRAIN_ENGINE_RUN_START_REFERENCE_PASS_H_
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/run/prepare_run.h"
-#include "engine/run/run_context.h"
+#include "engine/run/start/prepare_run.h"
+#include "engine/run/start/run_context.h"
 #include "engine/trainer/trainer.h"
 
 namespace megatrain {
@@ -27,4 +27,4 @@ absl::StatusOr<Sequence> ReadEvalSequence(const PreparedRun& prepared, int64_t i
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_RUN_REFERENCE_PASS_H_
+#endif  // MEGATRAIN_ENGINE_RUN_START_REFERENCE_PASS_H_

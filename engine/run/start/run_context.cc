@@ -1,4 +1,4 @@
-#include "engine/run/run_context.h"
+#include "engine/run/start/run_context.h"
 
 #include <utility>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "engine/run/resume_point.h"
+#include "engine/run/start/resume_point.h"
 
 #include <utility>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "engine/run/rank_parts.h"
+#include "engine/run/start/rank_parts.h"
 
 #include <thread>
 #include <utility>

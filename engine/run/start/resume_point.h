@@ -9,8 +9,8 @@
 // damaged then, FallBack chooses again.
 //
 // A checkpoint of other data, another model or other settings is refused (CheckResumable).
-#ifndef MEGATRAIN_ENGINE_RUN_RESUME_POINT_H_
-#define MEGATRAIN_ENGINE_RUN_RESUME_POINT_H_
+#ifndef MEGATRAIN_ENGINE_RUN_START_RESUME_POINT_H_
+#define MEGATRAIN_ENGINE_RUN_START_RESUME_POINT_H_
 
 #include <cstdint>
 #include <memory>
@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/file.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/run/run_context.h"
+#include "engine/run/start/run_context.h"
 
 namespace megatrain {
 
@@ -54,4 +54,4 @@ absl::Status FallBack(RunContext& run, const CheckpointState& wanted, const absl
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_RUN_RESUME_POINT_H_
+#endif  // MEGATRAIN_ENGINE_RUN_START_RESUME_POINT_H_
