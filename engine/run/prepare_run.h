@@ -20,6 +20,7 @@
 #include "engine/plan/memory_plan.h"
 #include "engine/run/resume_point.h"
 #include "engine/run/run_context.h"
+#include "engine/trainer/rank_parts.h"
 #include "engine/trainer/trainer.h"
 
 namespace megatrain {

@@ -47,7 +47,9 @@ void ExpectSameRecords(const std::vector<StepRecord>& records,
     EXPECT_EQ(a.loss, b.loss) << "step " << k + 1;
     EXPECT_EQ(a.gradient_norm, b.gradient_norm) << "step " << k + 1;
     EXPECT_EQ(a.eval_loss, b.eval_loss) << "step " << k + 1;
-    if (!resumed) EXPECT_EQ(a.h2d_bytes, b.h2d_bytes) << "step " << k + 1;
+    if (!resumed) {
+      EXPECT_EQ(a.h2d_bytes, b.h2d_bytes) << "step " << k + 1;
+    }
     ASSERT_EQ(a.router.has_value(), b.router.has_value());
     if (a.router.has_value()) {
       EXPECT_EQ(a.router->load, b.router->load);
