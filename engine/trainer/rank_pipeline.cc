@@ -8,12 +8,6 @@
 
 namespace megatrain {
 
-void RankParts::Abort(const absl::Status& cause) const {
-  for (Communicator* const communicator : {communicators.tiles.get(), communicators.values.get()}) {
-    if (communicator != nullptr) communicator->Abort(cause);
-  }
-}
-
 absl::StatusOr<std::unique_ptr<RankPipeline>> RankPipeline::Create(
     const JobSpec& spec, const MemoryPlan& plan, int rank, RankParts parts, HostPool* pool,
     const std::vector<Tile>* tiles, std::function<void(const absl::Status&)> failed) {

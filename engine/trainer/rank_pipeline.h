@@ -17,29 +17,13 @@
 #include "engine/job/job_spec.h"
 #include "engine/memory/host_pool.h"
 #include "engine/model/tile.h"
-#include "engine/optim/adamw_updater.h"
 #include "engine/pipeline/buffers.h"
 #include "engine/pipeline/executor.h"
 #include "engine/pipeline/step_runner.h"
 #include "engine/plan/memory_plan.h"
+#include "engine/trainer/rank_parts.h"
 
 namespace megatrain {
-
-// What a rank works with. The pointers must outlive the rank.
-struct RankParts {
-  Device* device = nullptr;
-  AdamWUpdater* updater = nullptr;
-  // Device memory that `communicators.tiles` uses, if it needs some. Like the communicator it is
-  // held as long as the rank, also while the run is paused.
-  std::unique_ptr<DeviceMemory> exchange_memory;
-  // `tiles` and `values`; empty for a rank alone.
-  CommunicatorSet communicators;
-  // Where other ranks are in other processes, that of the training threads. Must outlive the rank.
-  Communicator* control = nullptr;
-
-  // Ends the operations of all ranks with `cause`.
-  void Abort(const absl::Status& cause) const;
-};
 
 class RankPipeline {
  public:

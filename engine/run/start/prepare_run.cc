@@ -22,7 +22,6 @@
 #include "engine/run/start/load_tiles.h"
 #include "engine/run/start/machine_speed.h"
 #include "engine/run/start/processes.h"
-#include "engine/run/start/rank_parts.h"
 #include "engine/run/start/reference_pass.h"
 #include "engine/tokenizer/open_tokenizer.h"
 #include "engine/trace/transfer_rate.h"
@@ -135,7 +134,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
   const Session& session = *prepared.session;
   const Kernels& kernels = session.first().device->kernels();
-  MT_ASSIGN_OR_RETURN(prepared.nccl, LoadNcclForRanks(run, session));
+  MT_ASSIGN_OR_RETURN(prepared.nccl, LoadNcclForRanks(host, session, run.processes()));
   MT_ASSIGN_OR_RETURN(MemoryBudget budget, host.BudgetNow());
   MT_ASSIGN_OR_RETURN(const std::string unequal, host.DescribeUnequalMemory());
   if (!unequal.empty()) run.Say(unequal);
@@ -407,7 +406,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRu
   MT_ASSIGN_OR_RETURN(HostPool* const pool, run.host().Pool(prepared.plan.pool_bytes, nullptr,
                                                             [&run] { return !run.GoOn().ok(); }));
   MT_ASSIGN_OR_RETURN(std::vector<RankParts> ranks,
-                      MakeRankParts(run, *prepared.session, prepared.plan, prepared.nccl));
+                      MakeRankParts(*prepared.session, prepared.plan, prepared.nccl, run.processes()));
   MT_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                       Trainer::Create(run.spec(), prepared.plan, std::move(ranks), pool));
   if (const absl::Status status = FillTiles(run, prepared, *trainer); !status.ok()) {

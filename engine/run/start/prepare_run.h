@@ -20,6 +20,7 @@
 #include "engine/plan/memory_plan.h"
 #include "engine/run/start/resume_point.h"
 #include "engine/run/start/run_context.h"
+#include "engine/trainer/rank_parts.h"
 #include "engine/trainer/trainer.h"
 
 namespace megatrain {

@@ -36,7 +36,7 @@ class RunContext {
         files_(options.files != nullptr ? options.files : host.files(), [this] { return GoOn(); }) {
   }
 
-  EngineHost& host() const { return host_; }
+  EngineHost& host() { return host_; }
   const JobSpec& spec() const { return spec_; }
   const TrainingOptions& options() const { return options_; }
   TrainingControl& control() { return control_; }

@@ -324,8 +324,9 @@ Fault OfCuda(const std::string& name, const std::string& method, int error, bool
 INSTANTIATE_TEST_SUITE_P(
     Calls, CudaRanksFaultTest,
     ::testing::Values(
-        OfNccl("Operation", "Operation", 1, true, "rank 1: an operation: fake error 3"),
-        OfNccl("OperationUnclipped", "Operation", 0, false, "rank 0: an operation: fake error 3"),
+        // It is seen where a later group is queued, or by the thread that watches.
+        OfNccl("Operation", "Operation", 1, true, "fake error 3"),
+        OfNccl("OperationUnclipped", "Operation", 0, false, "fake error 3"),
         OfNccl("GroupEnd", "GroupEnd", 1, true, "rank 1: queueing operations: fake error 3"),
         OfNccl("AsyncError", "AsyncError", 0, true, "fake error 3"),
         OfCuda("Launch", "Launch", 9, false, "emulated error 9"),

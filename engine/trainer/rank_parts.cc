@@ -1,4 +1,8 @@
+<<<<<<<< HEAD:engine/run/start/rank_parts.cc
 #include "engine/run/start/rank_parts.h"
+========
+#include "engine/trainer/rank_parts.h"
+>>>>>>>> gpus:engine/trainer/rank_parts.cc
 
 #include <thread>
 #include <utility>
@@ -41,27 +45,33 @@ absl::Status TakeExchangeMemory(std::vector<RankParts>& ranks, int64_t bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::unique_ptr<NcclApi>>> LoadNcclForRanks(const RunContext& run,
-                                                                       const Session& session) {
+void RankParts::Abort(const absl::Status& cause) const {
+  for (Communicator* const communicator : {communicators.tiles.get(), communicators.values.get()}) {
+    if (communicator != nullptr) communicator->Abort(cause);
+  }
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<NcclApi>>> LoadNcclForRanks(
+    const EngineHost& host, const Session& session, const CommunicatorSet* processes) {
   std::vector<std::unique_ptr<NcclApi>> nccl;
   const bool several =
-      session.ranks.size() > 1 || (run.processes() != nullptr && run.between()->ranks() > 1);
+      session.ranks.size() > 1 || (processes != nullptr && processes->control->ranks() > 1);
   if (!several || !session.first().device->kernels().ExchangeByNccl()) return nccl;
   for (size_t i = 0; i < session.ranks.size(); ++i) {
-    MT_ASSIGN_OR_RETURN(nccl.emplace_back(), run.host().LoadNccl());
+    MT_ASSIGN_OR_RETURN(nccl.emplace_back(), host.LoadNccl());
   }
   return nccl;
 }
 
 absl::StatusOr<std::vector<RankParts>> MakeRankParts(
-    const RunContext& run, const Session& session, const MemoryPlan& plan,
-    const std::vector<std::unique_ptr<NcclApi>>& nccl) {
+    const Session& session, const MemoryPlan& plan,
+    const std::vector<std::unique_ptr<NcclApi>>& nccl, CommunicatorSet* processes) {
   std::vector<RankParts> ranks(session.ranks.size());
   for (size_t i = 0; i < ranks.size(); ++i) {
     ranks[i].device = session.ranks[i].device.get();
     ranks[i].updater = session.ranks[i].updater.get();
   }
-  if (CommunicatorSet* const processes = run.processes(); processes != nullptr) {
+  if (processes != nullptr) {
     ranks[0].communicators.tiles = std::move(processes->tiles);
     ranks[0].communicators.values = std::move(processes->values);
     ranks[0].control = processes->control.get();

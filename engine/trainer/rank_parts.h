@@ -1,0 +1,52 @@
+// RankParts: what a rank works with, its device and what it exchanges data with other ranks by.
+#ifndef MEGATRAIN_ENGINE_TRAINER_RANK_PARTS_H_
+#define MEGATRAIN_ENGINE_TRAINER_RANK_PARTS_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/comm/communicator.h"
+#include "engine/comm/nccl_api.h"
+#include "engine/device/device.h"
+#include "engine/host/engine_host.h"
+#include "engine/host/session.h"
+#include "engine/optim/adamw_updater.h"
+#include "engine/plan/memory_plan.h"
+
+namespace megatrain {
+
+// The pointers must outlive the rank.
+struct RankParts {
+  Device* device = nullptr;
+  AdamWUpdater* updater = nullptr;
+  // Device memory that `communicators.tiles` uses, if it needs some. Like the communicator it is
+  // held as long as the rank, also while the run is paused.
+  std::unique_ptr<DeviceMemory> exchange_memory;
+  // `tiles` and `values`; empty for a rank alone.
+  CommunicatorSet communicators;
+  // Where other ranks are in other processes, that of the training threads. Must outlive the rank.
+  Communicator* control = nullptr;
+
+  // Ends the operations of all ranks with `cause`.
+  void Abort(const absl::Status& cause) const;
+};
+
+// Returns an NCCL for each rank of this process. It is empty where ranks do not exchange by NCCL:
+// on the cpu device, and for a rank alone. `processes` are the communicators of a job's processes,
+// null for a process alone. Returns the errors of EngineHost::LoadNccl.
+absl::StatusOr<std::vector<std::unique_ptr<NcclApi>>> LoadNcclForRanks(
+    const EngineHost& host, const Session& session, const CommunicatorSet* processes);
+
+// Returns the parts of this process's ranks, and takes `tiles` and `values` of `processes`. `nccl`,
+// which LoadNcclForRanks has returned, `session` and `processes` must outlive them. All processes
+// of a job call this, after they have the same plan. Returns ResourceExhausted if a GPU's memory is
+// not there, and the errors of CreateNcclCommunicator.
+absl::StatusOr<std::vector<RankParts>> MakeRankParts(
+    const Session& session, const MemoryPlan& plan,
+    const std::vector<std::unique_ptr<NcclApi>>& nccl, CommunicatorSet* processes);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TRAINER_RANK_PARTS_H_
