@@ -1,8 +1,4 @@
-<<<<<<<< HEAD:engine/run/start/rank_parts.cc
-#include "engine/run/start/rank_parts.h"
-========
 #include "engine/trainer/rank_parts.h"
->>>>>>>> gpus:engine/trainer/rank_parts.cc
 
 #include <thread>
 #include <utility>
