@@ -16,7 +16,8 @@ namespace {
 constexpr char kMissingPayload[] = "megatrain/missing_ranks";
 
 absl::Status WithMissing(absl::Status status, const std::vector<int>& missing) {
-  status.SetPayload(kMissingPayload, absl::Cord(absl::StrCat(",", absl::StrJoin(missing, ","), ",")));
+  status.SetPayload(kMissingPayload,
+                    absl::Cord(absl::StrCat(",", absl::StrJoin(missing, ","), ",")));
   return status;
 }
 
@@ -74,11 +75,11 @@ std::string RankList(const std::vector<int>& ranks) {
 
 absl::Status MissingRanksError(int rank, const CollectiveCall& call,
                                const std::vector<int>& missing, absl::Duration deadline) {
-  return WithMissing(absl::DeadlineExceededError(absl::StrCat(
-                         "rank ", rank, " waited ", absl::FormatDuration(deadline), " for ",
-                         RankList(missing), " in ", call.Describe(), "; see ",
-                         missing.size() == 1 ? "its log" : "their logs")),
-                     missing);
+  return WithMissing(
+      absl::DeadlineExceededError(absl::StrCat(
+          "rank ", rank, " waited ", absl::FormatDuration(deadline), " for ", RankList(missing),
+          " in ", call.Describe(), "; see ", missing.size() == 1 ? "its log" : "their logs")),
+      missing);
 }
 
 absl::Status RankLeftError(int rank, const CollectiveCall& call) {

@@ -57,8 +57,8 @@ struct PipelineDimensions {
   int64_t held_elements_max(int tile) const {
     int64_t elements = 0;
     for (int rank = 0; rank < shape.ranks; rank += local_ranks()) {
-      elements = std::max(elements, shape.shard_cut(tile, rank + local_ranks()) -
-                                        shape.shard_cut(tile, rank));
+      elements = std::max(
+          elements, shape.shard_cut(tile, rank + local_ranks()) - shape.shard_cut(tile, rank));
     }
     return elements;
   }

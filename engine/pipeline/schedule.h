@@ -27,8 +27,9 @@
 //   devices; it adds its gradient to theirs and keeps the sum of its shard. All ranks have the same
 //   operations in the same order on the lane collective, whatever their micro-batches are.
 // - The gradient may be a sum of several left folds, over consecutive micro-batches, joined as a
-//   pairwise tree. One device may take them in two sweeps of half of them each. Ranks have the same number of them each, so that the tree, and with it the bits,
-//   do not depend on the number of ranks. A fold has an accumulator until it is joined.
+//   pairwise tree. One device may take them in two sweeps of half of them each. Ranks have the same
+//   number of them each, so that the tree, and with it the bits, do not depend on the number of
+//   ranks. A fold has an accumulator until it is joined.
 // - Steps go on during a checkpoint. The io lane writes a tile between two of its updates, and the
 //   later update waits for the write. For an evaluation the trainer first waits for all steps.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_

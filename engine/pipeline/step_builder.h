@@ -150,10 +150,10 @@ class StepBuilder {
   std::vector<int> keeping_behind_;  // by stage: the stages behind it that may keep activations
   CacheUse cache_ = CacheUse::kNone;
   int sweep_ = 0;
-  int first_ = 0;       // the sweep's first micro-batch
-  int sweep_size_ = 0;  // micro-batches in it
+  int first_ = 0;                      // the sweep's first micro-batch
+  int sweep_size_ = 0;                 // micro-batches in it
   int first_fold_ = 0, end_fold_ = 1;  // it has those in between
-  int next_input_ = 0;  // the BackwardNumber of the next input to load
+  int next_input_ = 0;                 // the BackwardNumber of the next input to load
   std::optional<int> accumulator_of_head_;
   std::optional<std::pair<int, int>> reduced_;  // the tile and the accumulator of FinishReduced
   int accumulator_of_first_ = -1;               // tile 1's

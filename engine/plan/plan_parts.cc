@@ -36,7 +36,8 @@ int64_t LogitsBytes(const PipelineDimensions& d) {
 // RouterTotals and the gradients of the auxiliary loss, of the steps in flight.
 int64_t RouterBytes(const PipelineDimensions& d) {
   constexpr int64_t kExpertBytes = 2 * sizeof(double) + sizeof(float);
-  return kStepSlots * d.local_ranks() * d.micro_batches * MostExperts(d.layout->model) * kExpertBytes;
+  return kStepSlots * d.local_ranks() * d.micro_batches * MostExperts(d.layout->model) *
+         kExpertBytes;
 }
 
 int64_t MicroBatches(const JobSpec& spec) {
@@ -73,8 +74,8 @@ int64_t ExchangeBytes(const PipelineDimensions& d, const KernelSizes& sizes) {
 // Checks that the micro-batches of a step can be shared by the job's devices and folds.
 absl::Status CheckSharing(const JobSpec& spec, bool tied, int64_t micro_batches, int processes) {
   const int64_t devices = processes * std::max<int64_t>(1, spec.engine.devices);
-  const std::string key = processes == 1 ? "engine.devices: "
-                                         : absl::StrCat("job of ", processes, " processes: ");
+  const std::string key =
+      processes == 1 ? "engine.devices: " : absl::StrCat("job of ", processes, " processes: ");
   const int64_t shards = spec.training.gradient_shards;
   const std::string step = absl::StrCat("a step of ", micro_batches,
                                         micro_batches == 1 ? " micro-batch" : " micro-batches",
@@ -229,9 +230,10 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
     plan.pool_bytes += kinds[kind];
   }
   for (const MemoryPlan::Item& item :
-       {MemoryPlan::Item{"process", kProgramBytes + LogitsBytes(d) +
-                                        d.local_ranks() * sizes.ScratchBytesMax(
-                                                            d.dtype, d.layout->tile_elements_max)},
+       {MemoryPlan::Item{
+            "process",
+            kProgramBytes + LogitsBytes(d) +
+                d.local_ranks() * sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max)},
         MemoryPlan::Item{"batches", BatchBytes(d)}, MemoryPlan::Item{"schedules", ScheduleBytes(d)},
         MemoryPlan::Item{"checkpoint transfers", TransferBytes(d)},
         MemoryPlan::Item{"exchange with other processes", ExchangeBytes(d, sizes)}}) {

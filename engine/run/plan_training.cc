@@ -168,9 +168,8 @@ absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string&
   MemoryBudget budget;
   budget.SetHost(offer);
   budget.SetDevice(spec.engine.device_memory, kUnknownReserveBytes);
-  MT_ASSIGN_OR_RETURN(PlanReport report,
-                      Plan(anywhere, settings, budget, HardwareRates(), PosixFileSystem(), "",
-                           nodes));
+  MT_ASSIGN_OR_RETURN(PlanReport report, Plan(anywhere, settings, budget, HardwareRates(),
+                                              PosixFileSystem(), "", nodes));
   absl::StrAppend(&report.table, "planned for a GPU that is not here, of engine.device_memory (",
                   why, ")\n");
   return report;

@@ -68,7 +68,8 @@ struct StepRecord {
 
 // Returns the record as one JSON object without a line end. eval_loss is left out if it was not
 // measured, eval_losses if there are none, rewards and eval_rewards without pairs, router without
-// experts, and slowest_rank of one process. A number that is not finite becomes null, so that the line is valid JSON.
+// experts, and slowest_rank of one process. A number that is not finite becomes null, so that the
+// line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
 
 // Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or

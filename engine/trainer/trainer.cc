@@ -11,7 +11,7 @@
 namespace megatrain {
 namespace {
 
-constexpr double LaneSeconds::* kLaneSeconds[] = {
+constexpr double LaneSeconds::*kLaneSeconds[] = {
     &LaneSeconds::h2d, &LaneSeconds::compute,       &LaneSeconds::d2h,       &LaneSeconds::update,
     &LaneSeconds::io,  &LaneSeconds::device_update, &LaneSeconds::collective};
 

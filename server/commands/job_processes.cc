@@ -120,9 +120,10 @@ bool JobProcesses::Tells(const absl::Status& error) const {
 absl::Status JobProcesses::Join(absl::Duration timeout) {
   if (!several()) return absl::OkStatus();
   if (launched_.launcher == Launcher::kTorchrun) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "torchrun has started ", launched_.ranks, " processes, and they exchange data by MPI, "
-        "which it does not start; use mpirun, or srun --mpi=pmix"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("torchrun has started ", launched_.ranks,
+                     " processes, and they exchange data by MPI, "
+                     "which it does not start; use mpirun, or srun --mpi=pmix"));
   }
   // MPI would end the process, and blame the way it was built.
   if (launched_.launcher == Launcher::kSlurm && std::getenv("PMIX_RANK") == nullptr &&
@@ -149,8 +150,8 @@ absl::Status JobProcesses::Join(absl::Duration timeout) {
 absl::Status JobProcesses::EndAll(const absl::Status& error) {
   if (!set_.has_value()) return error;
   set_->control->Abort(absl::Status(
-      error.code(), absl::StrCat("rank ", launched_.rank, " on ", launched_.node, ": ",
-                                 error.message())));
+      error.code(),
+      absl::StrCat("rank ", launched_.rank, " on ", launched_.node, ": ", error.message())));
   return set_->control->status();
 }
 

@@ -1,6 +1,6 @@
-// JobProcesses is this process's part in a job that a launcher (mpirun, srun) has started as several
-// processes: its communicators, what it shares its machine with, and whether it is the one that
-// speaks to people.
+// JobProcesses is this process's part in a job that a launcher (mpirun, srun) has started as
+// several processes: its communicators, what it shares its machine with, and whether it is the one
+// that speaks to people.
 #ifndef MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_
 #define MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_
 

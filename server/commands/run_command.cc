@@ -109,7 +109,8 @@ int Run(const RunArguments& arguments) {
   if (!processes.ok()) return Report(processes.status());
   bool started = false;
   absl::StatusOr<TrainingOutcome> outcome = TrainingOutcome::kInterrupted;
-  if (const absl::Status joined = processes->Join(absl::Seconds(arguments.rank_timeout)); !joined.ok()) {
+  if (const absl::Status joined = processes->Join(absl::Seconds(arguments.rank_timeout));
+      !joined.ok()) {
     outcome = joined;
   } else {
     outcome = Train(arguments, *processes, &started);
@@ -155,9 +156,10 @@ void AddRunCommand(CLI::App* app, int* exit_code) {
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kChangeableSections),
                                                      std::end(kChangeableSections))));
   command
-      ->add_option("--rank-timeout", arguments->rank_timeout,
-                   "of a job of several processes: one of which nothing is heard for so long counts "
-                   "as gone, and the job ends")
+      ->add_option(
+          "--rank-timeout", arguments->rank_timeout,
+          "of a job of several processes: one of which nothing is heard for so long counts "
+          "as gone, and the job ends")
       ->type_name("SECONDS")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();

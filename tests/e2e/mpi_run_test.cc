@@ -1,5 +1,5 @@
-// `megatraind run` as several processes by mpirun: the bits of as many devices of one process, ranks
-// that are told to stop, killed or stopped, other numbers of ranks, and ranks that do not go
+// `megatraind run` as several processes by mpirun: the bits of as many devices of one process,
+// ranks that are told to stop, killed or stopped, other numbers of ranks, and ranks that do not go
 // together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -100,10 +100,9 @@ TEST_F(MpiRunTest, RanksHaveTheBitsOfAsManyDevices) {
           absl::StrCat("global_batch: 5, micro_batch: 1, eval_every: 8, precision: ", precision);
       const std::string name = absl::StrCat(precision, ranks);
       const RunDirectory devices = New(name + "_devices", training), mpi = New(name, training);
-      ChildProcess expected(
-          devices.RunCommand({"--set", absl::StrCat("engine.devices=", ranks), "--set",
-                              "data.eval_fraction=0.1"}),
-          devices.path() / "log");
+      ChildProcess expected(devices.RunCommand({"--set", absl::StrCat("engine.devices=", ranks),
+                                                "--set", "data.eval_fraction=0.1"}),
+                            devices.path() / "log");
       const auto run = Start(mpi, ranks, {"--set", "data.eval_fraction=0.1"});
       EXPECT_EQ(expected.Wait(), 0) << expected.Output();
       EXPECT_EQ(run->Wait(), 0) << run->Output();

@@ -1,5 +1,5 @@
-// The directory of a job that tests run by `megatraind run`: its job file and data, and what the run
-// leaves there.
+// The directory of a job that tests run by `megatraind run`: its job file and data, and what the
+// run leaves there.
 #ifndef MEGATRAIN_TESTS_E2E_RUN_DIRECTORY_H_
 #define MEGATRAIN_TESTS_E2E_RUN_DIRECTORY_H_
 

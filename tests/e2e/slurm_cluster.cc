@@ -58,9 +58,8 @@ void WriteFile(const std::string& path, const std::string& text) {
 }  // namespace
 
 std::string SlurmCluster::Missing() {
-  for (const char* const file :
-       {"/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "/usr/bin/srun",
-        "/usr/bin/sbatch", kIp, kPlugin, kPmix}) {
+  for (const char* const file : {"/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd",
+                                 "/usr/bin/srun", "/usr/bin/sbatch", kIp, kPlugin, kPmix}) {
     if (access(file, F_OK) != 0) return absl::StrCat(file, " (deploy/install-deps.sh --tests)");
   }
   return "";
@@ -110,7 +109,9 @@ std::string SlurmCluster::WaitUntilReady() {
     return std::any_of(daemons_.begin(), daemons_.end(),
                        [](const auto& daemon) { return !daemon->Running(); });
   };
-  const auto ready = [&] { return Command({"/usr/bin/sinfo", "-h", "-N", "-o", "%t"}) == "idle\nidle"; };
+  const auto ready = [&] {
+    return Command({"/usr/bin/sinfo", "-h", "-N", "-o", "%t"}) == "idle\nidle";
+  };
   if (WaitUntil(ready, ended)) return "";
   std::string logs;
   for (const auto& daemon : daemons_) absl::StrAppend(&logs, daemon->Output());

@@ -95,9 +95,14 @@ class Job {
   }
 
   std::unique_ptr<ChildProcess> Srun(int ranks = 2, const std::string& mpi = "pmix") const {
-    std::vector<std::string> arguments = {
-        "/usr/bin/srun", "--mpi=" + mpi, "--kill-on-bad-exit=1", "--job-name=" + name_, "--nodes=2",
-        absl::StrCat("--ntasks=", ranks), Binary(), "run"};
+    std::vector<std::string> arguments = {"/usr/bin/srun",
+                                          "--mpi=" + mpi,
+                                          "--kill-on-bad-exit=1",
+                                          "--job-name=" + name_,
+                                          "--nodes=2",
+                                          absl::StrCat("--ntasks=", ranks),
+                                          Binary(),
+                                          "run"};
     for (const std::string& argument : RunArguments()) arguments.push_back(argument);
     return std::make_unique<ChildProcess>(arguments, *this / "log");
   }
@@ -174,8 +179,9 @@ class SlurmTest : public ::testing::Test {
   }
 
   static std::string Submit(const Job& job) {
-    std::vector<std::string> arguments = {"/usr/bin/sbatch", "--parsable", "--job-name=" + job.name(),
-                                          "--output=" + (job / "log"), kBatchScript};
+    std::vector<std::string> arguments = {"/usr/bin/sbatch", "--parsable",
+                                          "--job-name=" + job.name(), "--output=" + (job / "log"),
+                                          kBatchScript};
     for (const std::string& argument : job.RunArguments()) arguments.push_back(argument);
     return cluster_->Command(arguments);
   }
@@ -324,8 +330,7 @@ TEST_F(SlurmTest, AProcessThatIsGoneOrHangsEndsTheJobWithTheCause) {
   for (Case& c : cases) {
     c.run = c.job.Srun();
     // Beyond the first checkpoint.
-    ASSERT_TRUE(
-        WaitUntil([&] { return c.job.Steps() >= 12; }, [&] { return !c.run->Running(); }))
+    ASSERT_TRUE(WaitUntil([&] { return c.job.Steps() >= 12; }, [&] { return !c.run->Running(); }))
         << c.run->Output();
     const pid_t process = ProcessOf(IdOf(c.job), c.rank);
     ASSERT_GT(process, 0);

@@ -43,10 +43,20 @@ std::optional<std::string> WhyNoMpi() {
 }
 
 std::vector<std::string> MpirunCommand(int ranks) {
-  // Aggregated messages of ranks that lose another one by TCP end mpirun itself now and then (4.1.4).
-  return {kPrivateNetwork, kMpirun, "--allow-run-as-root", "--oversubscribe", "-n",
-          std::to_string(ranks), "--mca", "btl_tcp_if_include", "lo", "--mca",
-          "orte_base_help_aggregate", "0"};
+  // Aggregated messages of ranks that lose another one by TCP end mpirun itself now and then
+  // (4.1.4).
+  return {kPrivateNetwork,
+          kMpirun,
+          "--allow-run-as-root",
+          "--oversubscribe",
+          "-n",
+          std::to_string(ranks),
+          "--mca",
+          "btl_tcp_if_include",
+          "lo",
+          "--mca",
+          "orte_base_help_aggregate",
+          "0"};
 }
 
 std::map<int, pid_t> RanksOf(const ChildProcess& mpirun, const std::string& name) {

@@ -40,8 +40,7 @@ absl::StatusOr<InitialModel> InitialModel::Open(RunContext& run, const PreparedR
   InitialModel model(run, prepared);
   const JobSpec::Model& named = run.spec().model;
   if (!named.random_initialization) {
-    MT_ASSIGN_OR_RETURN(model.weights_,
-                        HfWeights::Open(named.path, prepared.layout, run.files()));
+    MT_ASSIGN_OR_RETURN(model.weights_, HfWeights::Open(named.path, prepared.layout, run.files()));
   }
   return model;
 }

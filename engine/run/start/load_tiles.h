@@ -1,5 +1,5 @@
-// Fills the tiles of a run before its first step: with the model that the job begins with, or from a
-// checkpoint. What a tile holds is read alone.
+// Fills the tiles of a run before its first step: with the model that the job begins with, or from
+// a checkpoint. What a tile holds is read alone.
 #ifndef MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_
 #define MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_
 

@@ -125,9 +125,9 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   JobProcesses processes;
   if (run.processes() != nullptr) {
     if (spec.engine.devices > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("engine.devices: ", spec.engine.devices,
-                       ": each process of a job over several processes has one device; leave it 1"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "engine.devices: ", spec.engine.devices,
+          ": each process of a job over several processes has one device; leave it 1"));
     }
     processes = {run.between()->ranks(), run.between()->rank()};
   }
@@ -142,8 +142,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   MachineSpeed machine = SpeedOf(session.settings, host.rates());
   MT_RETURN_IF_ERROR(ShareBudget(run, budget, machine.rates));
   MemoryPlan& plan = prepared.plan;
-  MT_ASSIGN_OR_RETURN(plan,
-                      PlanMemory(spec, prepared.layout, kernels, budget, machine, processes));
+  MT_ASSIGN_OR_RETURN(plan, PlanMemory(spec, prepared.layout, kernels, budget, machine, processes));
   if (!plan.fits) {
     const PoolUsage usage = host.pool_usage();
     MT_ASSIGN_OR_RETURN(const MemoryBudget whole, host.BudgetNow(/*without_others=*/true));
@@ -234,10 +233,10 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
     }
     return run.GoOn();
   };
-  absl::StatusOr<std::unique_ptr<Dataset>> dataset = OpenDataset(
-      spec, tokenizer, spec.model.path, prepared.layout.model.vocabulary,
-      spec.checkpoint.directory + "/data", progress, run.files(),
-      run.options().verify_data && run.leads());
+  absl::StatusOr<std::unique_ptr<Dataset>> dataset =
+      OpenDataset(spec, tokenizer, spec.model.path, prepared.layout.model.vocabulary,
+                  spec.checkpoint.directory + "/data", progress, run.files(),
+                  run.options().verify_data && run.leads());
   if (!dataset.ok()) return AsInputError(dataset.status());
   prepared.dataset = *std::move(dataset);
   MT_RETURN_IF_ERROR(EncodeSamplePrompts(run, prepared));
@@ -372,10 +371,9 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
     }
   }
   MT_RETURN_IF_ERROR(Plan(run, *prepared));
-  MT_RETURN_IF_ERROR(
-      CheckSameInAll(run, "model.path",
-                     {{"the tensors", ModelFingerprint(prepared->layout)}},
-                     "name the same model on all machines"));
+  MT_RETURN_IF_ERROR(CheckSameInAll(run, "model.path",
+                                    {{"the tensors", ModelFingerprint(prepared->layout)}},
+                                    "name the same model on all machines"));
   MT_RETURN_IF_ERROR(CheckSameInAll(run, "plan", {{"the memory", prepared->plan.Table()}},
                                     "give all processes of the job devices of one kind"));
   MT_RETURN_IF_ERROR(LeaderFirst(run, [&] { return OpenData(run, *prepared); }));
@@ -405,8 +403,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRu
   if (!run.host().has_pool()) run.Report(TrainingPhase::kPreparing, "reserving host memory");
   MT_ASSIGN_OR_RETURN(HostPool* const pool, run.host().Pool(prepared.plan.pool_bytes, nullptr,
                                                             [&run] { return !run.GoOn().ok(); }));
-  MT_ASSIGN_OR_RETURN(std::vector<RankParts> ranks,
-                      MakeRankParts(*prepared.session, prepared.plan, prepared.nccl, run.processes()));
+  MT_ASSIGN_OR_RETURN(std::vector<RankParts> ranks, MakeRankParts(*prepared.session, prepared.plan,
+                                                                  prepared.nccl, run.processes()));
   MT_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                       Trainer::Create(run.spec(), prepared.plan, std::move(ranks), pool));
   if (const absl::Status status = FillTiles(run, prepared, *trainer); !status.ok()) {

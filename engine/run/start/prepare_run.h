@@ -29,7 +29,7 @@ namespace megatrain {
 struct PreparedRun {
   std::shared_ptr<const Session> session;
   std::vector<std::unique_ptr<NcclApi>> nccl;  // LoadNcclForRanks
-  ModelLayout layout;  // the plan points to it
+  ModelLayout layout;                          // the plan points to it
   MemoryPlan plan;
   std::string carried_digest;                  // CarriedTensors::digest of a wrapper's directory
   std::shared_ptr<const Tokenizer> tokenizer;  // null if neither data nor prompts need one

@@ -57,9 +57,9 @@ absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
     std::map<std::string, std::string> given = Parse(bytes);
     for (const auto& [key, value] : other) {
       if (Quoted(given, key) == Quoted(first, key)) continue;
-      status = absl::FailedPreconditionError(
-          absl::StrCat(what, ": rank ", rank, " has ", key, " ", Quoted(given, key),
-                       ", and rank 0 has ", Quoted(first, key), "; ", advice));
+      status = absl::FailedPreconditionError(absl::StrCat(what, ": rank ", rank, " has ", key, " ",
+                                                          Quoted(given, key), ", and rank 0 has ",
+                                                          Quoted(first, key), "; ", advice));
       return;
     }
   }));

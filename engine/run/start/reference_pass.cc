@@ -37,13 +37,12 @@ void AppendWeightHashes(const Tile& tile, std::vector<std::string>& lines) {
 // Where processes share the tiles, the first one reads the model again, tile by tile.
 absl::Status AppendModelHashes(const InitialModel& model, const PipelineDimensions& d,
                                std::vector<std::string>& lines) {
-  std::vector<char> weights(
-      static_cast<size_t>(d.layout->tile_elements_max * DTypeBytes(d.dtype)));
+  std::vector<char> weights(static_cast<size_t>(d.layout->tile_elements_max * DTypeBytes(d.dtype)));
   std::vector<int16_t> remainder(
       static_cast<size_t>(d.dtype == DType::kBF16 ? d.layout->tile_elements_max : 0));
   for (int index = 0; index < d.layout->tile_count(); ++index) {
-    Tile tile = MakeWeightsTile(&d.layout->tiles[static_cast<size_t>(index)], d.dtype,
-                                weights.data());
+    Tile tile =
+        MakeWeightsTile(&d.layout->tiles[static_cast<size_t>(index)], d.dtype, weights.data());
     if (!remainder.empty()) tile.remainder = remainder.data();  // weights are rounded beside it
     MT_RETURN_IF_ERROR(model.Load(index, tile));
     AppendWeightHashes(tile, lines);
@@ -171,9 +170,8 @@ absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Tr
                         ComputePart(run, prepared, trainer, part));
     MT_RETURN_IF_ERROR(LeaderFirst(run, [&] {
       // Another process finds it there, or has a directory of its own.
-      return !run.leads() && prepared.reference->Open(part)
-                 ? absl::OkStatus()
-                 : prepared.reference->Make(part, logps);
+      return !run.leads() && prepared.reference->Open(part) ? absl::OkStatus()
+                                                            : prepared.reference->Make(part, logps);
     }));
     ++made;
   }

@@ -41,9 +41,10 @@ struct ResumePoint {
 };
 
 // Locks checkpoint.directory, removes what a dead process left there (RemoveLeftovers), and chooses
-// the checkpoint. Of several processes the first one locks and removes. `wanted` is the state that the run would have if it began anew. Returns
-// FailedPrecondition if the directory is locked or the run is refused because of what is there,
-// DataLoss if the checkpoints are damaged, and the errors of reading them.
+// the checkpoint. Of several processes the first one locks and removes. `wanted` is the state that
+// the run would have if it began anew. Returns FailedPrecondition if the directory is locked or the
+// run is refused because of what is there, DataLoss if the checkpoints are damaged, and the errors
+// of reading them.
 absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointState& wanted);
 
 // Chooses an older checkpoint after loading that of `point` ended with `damage`, and changes

@@ -1,6 +1,6 @@
 // Jobs that several processes share, each with a part of the state. Here they are threads of one
-// process with a host each; those of MPI are in tests/e2e. What they compute is held against several
-// devices of one process, which ranks_test holds against transformers.
+// process with a host each; those of MPI are in tests/e2e. What they compute is held against
+// several devices of one process, which ranks_test holds against transformers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -208,10 +208,10 @@ void ExpectAllEndWith(const std::vector<JobRun>& runs, absl::StatusCode code,
 }
 
 TEST(ProcessesRefusalTest, OtherJobFiles) {
-  ExpectAllEndWith(
-      TrainDifferently(2, [](JobSpec& spec) { spec.optimizer.learning_rate = 0.5; }),
-      absl::StatusCode::kFailedPrecondition, "rank 2 has optimizer.learning_rate \"0.5\"",
-      "give all processes of a job the same one");
+  ExpectAllEndWith(TrainDifferently(2, [](JobSpec& spec) { spec.optimizer.learning_rate = 0.5; }),
+                   absl::StatusCode::kFailedPrecondition,
+                   "rank 2 has optimizer.learning_rate \"0.5\"",
+                   "give all processes of a job the same one");
 }
 
 TEST(ProcessesRefusalTest, AnotherModel) {
@@ -235,7 +235,8 @@ TEST(ProcessesRefusalTest, OtherData) {
     std::ofstream(spec.data.train[0].path, std::ios::binary) << tokens.substr(2) << tokens;
   };
   ExpectAllEndWith(TrainDifferently(1, change), absl::StatusCode::kFailedPrecondition,
-                   "data: rank 1 has the fingerprint", "give all processes of a job the same files");
+                   "data: rank 1 has the fingerprint",
+                   "give all processes of a job the same files");
 }
 
 TEST(ProcessesRefusalTest, ADirectoryOfCheckpointsThatIsNotShared) {
@@ -243,8 +244,8 @@ TEST(ProcessesRefusalTest, ADirectoryOfCheckpointsThatIsNotShared) {
   const auto change = [&](JobSpec& spec) { spec.checkpoint.directory = directory; };
   const std::vector<JobRun> runs = TrainDifferently(1, change);
   // The run makes its first checkpoint at the end.
-  ExpectAllEndWith(runs, absl::StatusCode::kFailedPrecondition, "rank 1: checkpoint.directory: ",
-                   "is not shared");
+  ExpectAllEndWith(runs, absl::StatusCode::kFailedPrecondition,
+                   "rank 1: checkpoint.directory: ", "is not shared");
 }
 
 TEST(ProcessesRefusalTest, WhatProcessesCannotShare) {
