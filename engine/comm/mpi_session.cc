@@ -29,7 +29,7 @@ constexpr int kSignsOfLife = 6;
 // Ranks often come within a millisecond of each other. A rank that waits longer leaves the
 // processor to others and costs the transfer at most the length of a nap.
 constexpr auto kYielding = 1ms;
-constexpr auto kNap = 50us;
+constexpr auto kNap = 300us;
 
 void Pause(std::chrono::steady_clock::duration idle) {
   if (idle < kYielding) {

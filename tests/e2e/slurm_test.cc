@@ -34,6 +34,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::steady_clock;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr char kBatchScript[] = "deploy/slurm/megatrain.sbatch";
@@ -265,7 +266,8 @@ TEST_F(SlurmTest, TheWeightsAreThoseOfOneProcess) {
 
 TEST_F(SlurmTest, WithoutPmixTheRefusalSaysHowToStart) {
   const auto run = NewJob("without-pmix").Srun(2, "none");
-  EXPECT_EQ(run->Wait(), 2) << run->Output();
+  // 143: Slurm has ended the other process before it exited with 2 too.
+  EXPECT_THAT(run->Wait(), AnyOf(2, 143)) << run->Output();
   EXPECT_THAT(run->Output(), HasSubstr("start them with srun --mpi=pmix"));
 }
 
