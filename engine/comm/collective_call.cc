@@ -89,6 +89,12 @@ absl::Status RankLeftError(int rank, const CollectiveCall& call) {
       {rank});
 }
 
+absl::Status LostRankError(int rank, int lost, const absl::Status& error) {
+  return WithMissing(absl::Status(error.code(), absl::StrCat("rank ", rank, " has lost rank ", lost,
+                                                             ": ", error.message())),
+                     {lost});
+}
+
 bool IsMissingRank(const absl::Status& error, int rank) {
   const absl::optional<absl::Cord> missing = error.GetPayload(kMissingPayload);
   return missing.has_value() &&

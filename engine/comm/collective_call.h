@@ -46,6 +46,8 @@ std::string RankList(const std::vector<int>& ranks);
 absl::Status MissingRanksError(int rank, const CollectiveCall& call,
                                const std::vector<int>& missing, absl::Duration deadline);
 absl::Status RankLeftError(int rank, const CollectiveCall& call);
+// `error` is what became of a message between `rank` and `lost`.
+absl::Status LostRankError(int rank, int lost, const absl::Status& error);
 // Returns true if `error` is one of these, made in this process, and `rank` is missing. A cause
 // that another process has told of does not say it.
 bool IsMissingRank(const absl::Status& error, int rank);

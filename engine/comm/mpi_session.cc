@@ -200,7 +200,10 @@ absl::StatusOr<bool> MpiSession::Test(std::vector<MpiTransfer>* transfers) {
   for (size_t i = 0; i < transfers->size();) {
     MpiTransfer& transfer = (*transfers)[i];
     int done = 0;
-    MT_RETURN_IF_ERROR(Checked(mpi_, mpi_.test(&transfer.request, &done), "MPI_Test"));
+    const absl::Status tested = Checked(mpi_, mpi_.test(&transfer.request, &done), "MPI_Test");
+    if (!tested.ok()) {
+      return transfer.peer < 0 ? tested : LostRankError(rank_, transfer.peer, tested);
+    }
     if (done == 0) {
       ++i;
       continue;

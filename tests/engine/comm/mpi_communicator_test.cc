@@ -112,8 +112,9 @@ TEST_P(MpiDeadlineTest, TheOthersEndAndNameTheRank) {
       const bool deadline = absl::StartsWith(result, "DEADLINE_EXCEEDED: rank ") &&
                             absl::StrContains(result, "for rank 2 in ");
       // TCP tells of the end of a process.
-      const bool told =
-          std::string(transport) == "tcp" && absl::StartsWith(result, "INTERNAL: MPI");
+      const bool told = std::string(transport) == "tcp" &&
+                        absl::StartsWith(result, "INTERNAL: rank ") &&
+                        absl::StrContains(result, " has lost rank 2: MPI");
       EXPECT_TRUE(deadline || told) << transport << ": " << result << "\n" << log_;
     }
   }
