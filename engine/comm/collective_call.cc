@@ -82,6 +82,14 @@ absl::Status MissingRanksError(int rank, const CollectiveCall& call,
       missing);
 }
 
+absl::Status SilentRanksError(int rank, const std::vector<int>& missing, absl::Duration deadline) {
+  return WithMissing(absl::DeadlineExceededError(
+                         absl::StrCat("rank ", rank, " heard nothing of ", RankList(missing),
+                                      " for ", absl::FormatDuration(deadline), "; see ",
+                                      missing.size() == 1 ? "its log" : "their logs")),
+                     missing);
+}
+
 absl::Status RankLeftError(int rank, const CollectiveCall& call) {
   return WithMissing(
       absl::UnavailableError(absl::StrCat("rank ", rank, " ended without ", call.Describe(),

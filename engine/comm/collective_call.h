@@ -45,6 +45,7 @@ std::string RankList(const std::vector<int>& ranks);
 // rank that is gone for good.
 absl::Status MissingRanksError(int rank, const CollectiveCall& call,
                                const std::vector<int>& missing, absl::Duration deadline);
+absl::Status SilentRanksError(int rank, const std::vector<int>& missing, absl::Duration deadline);
 absl::Status RankLeftError(int rank, const CollectiveCall& call);
 // `error` is what became of a message between `rank` and `lost`.
 absl::Status LostRankError(int rank, int lost, const absl::Status& error);

@@ -30,6 +30,13 @@ absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
   return absl::OkStatus();
 }
 
+absl::Status AbortAll(Communicator* communicator, const absl::Status& own) {
+  if (communicator == nullptr) return own;
+  communicator->Abort(
+      absl::Status(own.code(), absl::StrCat("rank ", communicator->rank(), ": ", own.message())));
+  return communicator->status();
+}
+
 absl::Status Agree(Communicator* communicator, const absl::Status& own) {
   if (communicator == nullptr) return own;
   // The code as a character, the mark of a full disk, the message; nothing for OK.

@@ -1,4 +1,4 @@
-// Exchanges of host memory that several ranks make from the collective operations of a
+// Exchanges of host memory that several ranks make from the operations of a
 // Communicator. A null communicator is that of a rank alone. All ranks must call the same functions
 // in the same order.
 #ifndef MEGATRAIN_ENGINE_COMM_EXCHANGE_H_
@@ -17,6 +17,10 @@ namespace megatrain {
 // the memory of one rank's bytes besides `own`. Returns the errors of the communicator.
 absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
                            absl::FunctionRef<void(int rank, absl::string_view bytes)> visit);
+
+// Ends the operations of all ranks with `own`, an error of this rank, which is named in it. Returns
+// the first error that ended them. Any thread may call it, and a rank alone. REQUIRES: !own.ok().
+absl::Status AbortAll(Communicator* communicator, const absl::Status& own);
 
 // Returns the same on every rank: OK if all ranks gave OK, else the error of the lowest rank that
 // has one, with its number, or that of the communicator. IsDiskFull survives.

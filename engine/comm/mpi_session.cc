@@ -130,6 +130,9 @@ void MpiSession::TellOfLife() {
       std::fill(heard_.begin(), heard_.end(), now);
     }
     told = now;
+    // Later than one that waits would find out, which says what it waits for.
+    const std::vector<int> silent = Silent(absl::ToChronoNanoseconds(deadline_ + period));
+    if (!silent.empty()) AbortLocked(SilentRanksError(rank_, silent, deadline_ + period));
     if (cause_.ok()) SendNotices({.kind = Notice::kAlive, .rank = rank_});
     ends_.WaitFor(&mutex_, absl::ToDoubleSeconds(period));
   }
@@ -227,6 +230,21 @@ void MpiSession::End(std::vector<MpiTransfer>* transfers) {
 
 void MpiSession::Abort(const absl::Status& cause) {
   MutexLock lock(&mutex_);
+  AbortLocked(cause);
+}
+
+std::vector<int> MpiSession::Silent(Clock::duration time) {
+  std::vector<int> silent;
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const auto at = static_cast<size_t>(peer);
+    if (peer != rank_ && !left_[at].has_value() && Clock::now() - heard_[at] > time) {
+      silent.push_back(peer);
+    }
+  }
+  return silent;
+}
+
+void MpiSession::AbortLocked(const absl::Status& cause) {
   if (!cause_.ok()) return;
   cause_ = cause;
   Notice notice{
@@ -285,17 +303,14 @@ bool MpiSession::LeaveTogether() {
   }
   for (const Clock::time_point start = Clock::now();; Pause(Clock::now() - start)) {
     const bool good = status().ok();
-    const Clock::time_point now = Clock::now();
     MutexLock lock(&mutex_);
-    bool all = Test(&outgoing_transfers_).ok() && outgoing_transfers_.empty();
-    for (size_t peer = 0; peer < left_.size(); ++peer) {
-      all &= left_[peer].has_value();
-      // One that is gone does not leave.
-      const bool gone = now - heard_[peer] > absl::ToChronoNanoseconds(deadline_);
-      if (good && !left_[peer].has_value() && gone) return false;
+    const bool sent = Test(&outgoing_transfers_).ok() && outgoing_transfers_.empty();
+    if (sent && std::all_of(left_.begin(), left_.end(),
+                            [](const auto& left) { return left.has_value(); })) {
+      return good;
     }
-    if (all) return good;
-    if (!good && now - start > kLeavePatience) return false;
+    // TellOfLife ends this too if another is gone.
+    if (!good && Clock::now() - start > kLeavePatience) return false;
   }
 }
 

@@ -96,7 +96,8 @@ class MpiSession {
 
   // Returns true if one of them was done, and takes those that are out of the list.
   absl::StatusOr<bool> Test(std::vector<MpiTransfer>* transfers);
-  // Tells the others now and then that this process is alive, until the session ends.
+  // Tells the others now and then that this process is alive, until the session ends. Ends the job
+  // if another is gone for which nobody here waits in MPI, as where NCCL carries the data.
   void TellOfLife();
   // Why the transfers cannot be waited for any longer, or OK.
   absl::Status GiveUp(const CollectiveCall& call, const std::vector<MpiTransfer>& transfers);
@@ -105,6 +106,9 @@ class MpiSession {
   absl::Status ListenForNotices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReadNotices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendNotices(const Notice& notice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AbortLocked(const absl::Status& cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns the ranks that have neither left nor been heard of for so long.
+  std::vector<int> Silent(Clock::duration time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns true if all have left and there was no error.
   bool LeaveTogether();
 

@@ -193,9 +193,8 @@ struct HostBuffers {
 // process, by HostKind. They are the same in all processes.
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d);
 // Lease the tiles' blocks, which a process's ranks share, and the other buffers of one rank from
-// `pool`,
-// which must outlive the result. Return ResourceExhausted if there is no room; nothing is leased
-// then.
+// `pool`, which must outlive the result. Return ResourceExhausted if there is no room; nothing is
+// leased then.
 absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d, HostPool& pool);
 absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool);
 

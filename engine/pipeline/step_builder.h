@@ -132,8 +132,9 @@ class StepBuilder {
   void JoinTiedFolds(int main);
   LayerWork BackwardWork(int tile, const LayerWork& whole, const LayerWork& weights) const;
   void EndGradient(int tile, std::optional<int> taken);
-  // Of several ranks one gradient is reduced while the next one is computed. The compute lane
-  // finishes it behind that, so that it does not wait for the other ranks.
+  // FinishReduced lists the end of the gradient that EndGradient has reduced before, if there is
+  // one. It comes behind the next tile's backward pass, so that the compute lane does not wait for
+  // the other ranks.
   void FinishReduced();
   void FinishGradient(int tile, int accumulator);
 

@@ -105,7 +105,7 @@ int64_t HostBytes(const PipelineDimensions& d) {
 
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& given_budget,
-                                      const MachineSpeed& machine, const JobProcesses& processes) {
+                                      const MachineSpeed& machine, const ProcessOfJob& processes) {
   MT_RETURN_IF_ERROR(CheckHeadSizes(layout.model, sizes));
   MT_RETURN_IF_ERROR(CheckBatch(spec, layout, processes.count));
   if (spec.training.router_auxiliary_loss.value_or(0) > 0 && MostExperts(layout.model) == 0) {

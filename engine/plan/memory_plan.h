@@ -81,8 +81,8 @@ struct MemoryPlan {
   std::string Table() const;
 };
 
-// The processes of a job, each with spec.engine.devices devices, and the number of this one.
-struct JobProcesses {
+// A process of a job: of how many, each with spec.engine.devices devices, and which one.
+struct ProcessOfJob {
   int count = 1;
   int number = 0;
 };
@@ -99,7 +99,7 @@ absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& si
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {},
-                                      const JobProcesses& processes = {});
+                                      const ProcessOfJob& processes = {});
 
 // Plans an evaluation of `spec` with weights alone. Lifetimes and errors are as for PlanMemory.
 absl::StatusOr<MemoryPlan> PlanEvaluation(const JobSpec& spec, const ModelLayout& layout,

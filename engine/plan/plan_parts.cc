@@ -66,7 +66,8 @@ int64_t ScheduleBytes(const PipelineDimensions& d) {
          kQueuedOperationBytes;
 }
 
-// What the communicators of processes take to sum gradients. Those of GPUs do so on the device.
+// The host bytes that communicators of processes take to sum gradients. Those of GPUs take device
+// memory.
 int64_t ExchangeBytes(const PipelineDimensions& d, const KernelSizes& sizes) {
   return d.processes > 1 && !sizes.ExchangeByNccl() ? MpiScratchBytes(d.shape.ranks) : 0;
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_writer.h"
+#include "engine/comm/exchange.h"
 #include "engine/engine.h"
 #include "engine/run/checkpoint_saver.h"
 #include "engine/run/pause_handler.h"
@@ -85,7 +86,7 @@ absl::StatusOr<TrainingOutcome> PrepareAndTrain(RunContext& run) {
   run.EndPreparing();
   absl::StatusOr<TrainingOutcome> outcome = Train(run, *prepared, *trainer);
   // Before the trainer ends, which waits for operations under way: other processes may not come.
-  if (!outcome.ok()) run.EndAll(outcome.status());
+  if (!outcome.ok()) AbortAll(run.between(), outcome.status()).IgnoreError();
   return outcome;
 }
 
@@ -112,9 +113,9 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& giv
   };
   RunContext run(host, spec, options, *control, observed);
   absl::StatusOr<TrainingOutcome> outcome = PrepareAndTrain(run);
-  if (Communicator* const between = run.between(); between != nullptr && !outcome.ok()) {
-    run.EndAll(outcome.status());
-    const absl::Status first = between->status();
+  if (run.processes() != nullptr && !outcome.ok()) {
+    const absl::Status first = AbortAll(run.between(), outcome.status());
+    // A process that was told to end while it prepared.
     if (absl::IsCancelled(first)) return TrainingOutcome::kInterrupted;
     return first;
   }

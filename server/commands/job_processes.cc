@@ -148,11 +148,7 @@ absl::Status JobProcesses::Join(absl::Duration timeout) {
 }
 
 absl::Status JobProcesses::EndAll(const absl::Status& error) {
-  if (!set_.has_value()) return error;
-  set_->control->Abort(absl::Status(
-      error.code(),
-      absl::StrCat("rank ", launched_.rank, " on ", launched_.node, ": ", error.message())));
-  return set_->control->status();
+  return AbortAll(set_.has_value() ? set_->control.get() : nullptr, error);
 }
 
 absl::Status JobProcesses::ShareMachine(EngineHostOptions& options) {

@@ -123,7 +123,7 @@ int Run(const RunArguments& arguments) {
   // Errors before RunTraining are this process's own.
   const absl::Status error = processes->EndAll(outcome.status());
   const int code = processes->Tells(error) ? Report(error) : ExitCodeOf(error);
-  // What was asked for was sound: whatever went wrong since, the job failed.
+  // The job was sound if it reached its first step: then it has failed.
   return started ? kExitFailed : code;
 }
 

@@ -26,8 +26,7 @@ import sys
 import engine_run
 from step_bench import Report, fastest, rows
 
-MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
-          "--mca", "orte_base_help_aggregate", "0"]
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
 
 
 def ranks(bench, arguments, report):

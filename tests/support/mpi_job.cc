@@ -43,8 +43,6 @@ std::optional<std::string> WhyNoMpi() {
 }
 
 std::vector<std::string> MpirunCommand(int ranks) {
-  // Aggregated messages of ranks that lose another one by TCP end mpirun itself now and then
-  // (4.1.4).
   return {kPrivateNetwork,
           kMpirun,
           "--allow-run-as-root",
@@ -53,10 +51,7 @@ std::vector<std::string> MpirunCommand(int ranks) {
           std::to_string(ranks),
           "--mca",
           "btl_tcp_if_include",
-          "lo",
-          "--mca",
-          "orte_base_help_aggregate",
-          "0"};
+          "lo"};
 }
 
 std::map<int, pid_t> RanksOf(const ChildProcess& mpirun, const std::string& name) {

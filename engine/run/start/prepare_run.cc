@@ -122,14 +122,14 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
                       DescribeIgnoredTensors(run.files(), spec.model.path, config));
   if (!ignored.empty()) run.Say(absl::StrCat(spec.model.path, ": ", ignored));
   MT_ASSIGN_OR_RETURN(prepared.layout, BuildTrainingLayout(config, spec));
-  JobProcesses processes;
+  ProcessOfJob process;
   if (run.processes() != nullptr) {
     if (spec.engine.devices > 1) {
       return absl::InvalidArgumentError(absl::StrCat(
           "engine.devices: ", spec.engine.devices,
           ": each process of a job over several processes has one device; leave it 1"));
     }
-    processes = {run.between()->ranks(), run.between()->rank()};
+    process = {run.between()->ranks(), run.between()->rank()};
   }
   MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
   const Session& session = *prepared.session;
@@ -142,12 +142,12 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   MachineSpeed machine = SpeedOf(session.settings, host.rates());
   MT_RETURN_IF_ERROR(ShareBudget(run, budget, machine.rates));
   MemoryPlan& plan = prepared.plan;
-  MT_ASSIGN_OR_RETURN(plan, PlanMemory(spec, prepared.layout, kernels, budget, machine, processes));
+  MT_ASSIGN_OR_RETURN(plan, PlanMemory(spec, prepared.layout, kernels, budget, machine, process));
   if (!plan.fits) {
     const PoolUsage usage = host.pool_usage();
     MT_ASSIGN_OR_RETURN(const MemoryBudget whole, host.BudgetNow(/*without_others=*/true));
     MT_ASSIGN_OR_RETURN(const MemoryPlan alone,
-                        PlanMemory(spec, prepared.layout, kernels, whole, machine, processes));
+                        PlanMemory(spec, prepared.layout, kernels, whole, machine, process));
     if (alone.fits) {
       return absl::UnavailableError(
           absl::StrCat("the job fits when other jobs give back what they hold of the host pool: ",

@@ -1,5 +1,5 @@
-// What the processes of a run do together before its first step. All of them call these functions
-// in the same order; for a process alone they do nothing more than its own part.
+// These functions bring the processes of a run together before its first step. All processes call
+// them in the same order. For a process alone they do nothing more than its own part.
 #ifndef MEGATRAIN_ENGINE_RUN_START_PROCESSES_H_
 #define MEGATRAIN_ENGINE_RUN_START_PROCESSES_H_
 

@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 
 namespace megatrain {
@@ -23,14 +22,6 @@ Ending RunContext::AskedToEnd() const {
   if (control.stop_requested()) return TrainingOutcome::kInterrupted;
   if (control.release_requested()) return TrainingOutcome::kReleased;
   return std::nullopt;
-}
-
-void RunContext::EndAll(const absl::Status& error) {
-  if (processes() == nullptr) return;
-  const std::string rank = absl::StrCat("rank ", between()->rank());
-  between()->Abort(absl::Status(error.code(), absl::IsCancelled(error)
-                                                  ? absl::StrCat(rank, " was told to end")
-                                                  : absl::StrCat(rank, ": ", error.message())));
 }
 
 absl::Status RunContext::ShareRequests() {

@@ -48,8 +48,6 @@ class RunContext {
   }
   // Returns true in the process that does what is done once.
   bool leads() const { return processes() == nullptr || between()->rank() == 0; }
-  // Ends the operations between the processes with `error`, unless they ended before.
-  void EndAll(const absl::Status& error);
   // Makes the requests to any process those of all. Returns the errors of the communicator.
   absl::Status ShareRequests();
   // Returns the run's file system. Reading and writing through it fails with GoOn's error.

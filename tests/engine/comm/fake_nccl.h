@@ -112,7 +112,7 @@ class FakeNcclLoader {
       return api;
     };
   }
-  // Of a rank of the last job. REQUIRES: the job runs.
+  // Returns that of a rank of the last job. REQUIRES: the job runs.
   FakeNccl& of(int rank) { return *apis_[apis_.size() - static_cast<size_t>(ranks_ - rank)]; }
   int loaded() const { return static_cast<int>(apis_.size()); }
 

@@ -107,6 +107,10 @@ TEST_P(MpiDeadlineTest, TheOthersEndAndNameTheRank) {
   for (const char* transport : {"vader", "tcp"}) {
     const std::vector<std::string> results =
         RunJob(3, GetParam(), transport, /*deadline_seconds=*/2);
+    // 4.1.4 does so now and then when ranks lose one amid a message by TCP, and ends them all.
+    if (absl::StrContains(log_, "pmix_server_log_fn")) {
+      GTEST_SKIP() << "mpirun itself has crashed: " << log_;
+    }
     for (int rank = 0; rank < 2; ++rank) {
       const std::string& result = results[static_cast<size_t>(rank)];
       const bool deadline = absl::StartsWith(result, "DEADLINE_EXCEEDED: rank ") &&
@@ -122,6 +126,17 @@ TEST_P(MpiDeadlineTest, TheOthersEndAndNameTheRank) {
 
 INSTANTIATE_TEST_SUITE_P(Ends, MpiDeadlineTest,
                          ::testing::Values("die", "die_reducing", "exit", "hang"));
+
+// Where NCCL carries the data, nobody may wait in MPI for a rank that is gone.
+TEST_F(MpiJobTest, ARankThatNobodyWaitsForIsMissedToo) {
+  const std::vector<std::string> results =
+      RunJob(3, "die_unawaited", "vader", /*deadline_seconds=*/2);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(
+        absl::StrContains(results[static_cast<size_t>(rank)], "heard nothing of rank 2 for "))
+        << results[static_cast<size_t>(rank)] << log_;
+  }
+}
 
 TEST(MpiCommunicatorTest, WithoutMpiTheRefusalSaysWhatToInstall) {
   const absl::Status status =

@@ -75,7 +75,7 @@ absl::Status DoOtherwise(const Arguments& arguments, CommunicatorSet* set) {
     set->control->Abort(absl::DataLossError("the disk is gone"));
     return set->values->Barrier();
   }
-  if (arguments.scenario == "die") std::raise(SIGKILL);
+  if (arguments.scenario == "die" || arguments.scenario == "die_unawaited") std::raise(SIGKILL);
   if (arguments.scenario == "die_reducing") {
     std::thread([] {
       absl::SleepFor(absl::Milliseconds(300));
@@ -141,6 +141,10 @@ absl::Status Run(const Arguments& arguments, CommunicatorSet* set) {
   if (absl::Status together = tiles.Barrier(); !together.ok()) return together;
   if (tiles.rank() == tiles.ranks() - 1) return DoOtherwise(arguments, set);
   if (arguments.scenario == "die_reducing") return ReduceForEver(tiles);
+  if (arguments.scenario == "die_unawaited") {
+    WaitUntil([&] { return !tiles.status().ok(); });
+    return tiles.status();
+  }
   return tiles.Barrier();
 }
 

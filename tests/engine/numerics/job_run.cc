@@ -40,6 +40,23 @@ JobSpec CurveJob(const ModelReference& reference, Precision precision, bool clip
   return spec;
 }
 
+JobSpec PreferenceJob(const PreferenceReference& reference, Precision precision, bool clipped,
+                      const std::string& directory) {
+  const ModelReference model = LoadModelReference("llama");
+  JobSpec spec = CurveJob(model, precision, clipped, FreshDirectory(directory));
+  spec.model.path = reference.directory;
+  spec.data.train = {{reference.pairs, DataFormat::kPreference, ""}};
+  spec.data.sequence_length = 200;
+  spec.data.packing = false;
+  spec.data.tokenizer = "bytes";
+  spec.data.cache_directory = "";
+  spec.training.objective = Objective::kDpo;
+  spec.training.dpo.beta = reference.curve_beta;
+  spec.training.steps = reference.curve_steps;
+  spec.training.global_batch = reference.curve_pairs;
+  return spec;
+}
+
 LossCurve JobRun::curve() const {
   LossCurve curve;
   for (const StepRecord& record : records) {

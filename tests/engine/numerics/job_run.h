@@ -12,6 +12,7 @@
 #include "engine/job/job_spec.h"
 #include "engine/trace/step_record.h"
 #include "tests/engine/numerics/model_reference.h"
+#include "tests/engine/numerics/preference_reference.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {
@@ -20,6 +21,10 @@ namespace megatrain {
 // `directory` at the end only.
 JobSpec CurveJob(const ModelReference& reference, Precision precision, bool clipped,
                  const std::string& directory);
+
+// The job of the reference's curves over pairs of answers.
+JobSpec PreferenceJob(const PreferenceReference& reference, Precision precision, bool clipped,
+                      const std::string& directory);
 
 struct JobRun {
   absl::Status status;

@@ -29,23 +29,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-JobSpec PreferenceJob(const PreferenceReference& reference, Precision precision, bool clipped,
-                      const std::string& directory) {
-  const ModelReference model = LoadModelReference("llama");
-  JobSpec spec = CurveJob(model, precision, clipped, FreshDirectory(directory));
-  spec.model.path = reference.directory;
-  spec.data.train = {{reference.pairs, DataFormat::kPreference, ""}};
-  spec.data.sequence_length = 200;
-  spec.data.packing = false;
-  spec.data.tokenizer = "bytes";
-  spec.data.cache_directory = "";
-  spec.training.objective = Objective::kDpo;
-  spec.training.dpo.beta = reference.curve_beta;
-  spec.training.steps = reference.curve_steps;
-  spec.training.global_batch = reference.curve_pairs;
-  return spec;
-}
-
 void ExpectSame(const JobRun& run, const JobRun& expected) {
   ASSERT_EQ(run.records.size(), expected.records.size());
   for (size_t k = 0; k < run.records.size(); ++k) {

@@ -164,17 +164,10 @@ TEST(ProcessesJobTest, OtherNumbersOfProcessesGoOnFromAnyCheckpoint) {
 TEST(ProcessesJobTest, PreferencesHaveTheBitsOfAsManyDevices) {
   const PreferenceReference reference = LoadPreferenceReference("llama");
   const auto job = [&](const std::string& directory) {
-    JobSpec spec = Job("llama", true, directory);
-    spec.model.path = reference.directory;
-    spec.data.train = {{reference.pairs, DataFormat::kPreference, ""}};
-    spec.data.sequence_length = 200;
-    spec.data.packing = false;
-    spec.data.tokenizer = "bytes";
-    spec.data.cache_directory = "";
-    spec.training.objective = Objective::kDpo;
-    spec.training.dpo.beta = reference.curve_beta;
-    spec.training.precision = Precision::kBf16;
-    spec.training.global_batch = reference.curve_pairs;
+    JobSpec spec = PreferenceJob(reference, Precision::kBf16, /*clipped=*/true, directory);
+    spec.training.micro_batch = 1;
+    spec.training.steps = 5;
+    spec.engine.threads = 1;
     return spec;
   };
   JobSpec devices = job("devices");

@@ -5,6 +5,27 @@
 
 namespace megatrain {
 
+PipelineShape MakeShape(Layers layers, bool tied, int buffers, bool clipping, bool host_stash,
+                        int sweep, int slabs) {
+  PipelineShape shape;
+  int tiles = 1;
+  for (int i = 0; i < layers.count; ++i) {
+    shape.stages.push_back({.tile = tiles++});
+    if (!layers.experts) continue;
+    shape.stages.push_back({.tile = tiles, .expert_tiles = 2, .joins = layers.joins});
+    tiles = shape.stages.back().last_tile() + 1;
+  }
+  shape.tied = tied;
+  shape.tile_elements.assign(tiles + (tied ? 0 : 1), 1000);
+  shape.weight_buffers = buffers;
+  shape.clipping = clipping;
+  shape.stash_on_host = host_stash;
+  shape.sweep_micro_batches = sweep;
+  shape.gradient_slabs = slabs;
+  shape.hidden_bytes_per_token = 8;
+  return shape;
+}
+
 void ScheduleReplay::Step(const Schedule& schedule, int micro_batches, bool training) {
   counts_ = {};
   micro_batches_ = micro_batches;

@@ -14,6 +14,16 @@
 
 namespace megatrain {
 
+// Layers of one kind: dense, or with experts in two tiles, or those and a dense unit.
+struct Layers {
+  int count = 0;
+  bool experts = false, joins = false;
+};
+
+// `sweep`: micro-batches of one at most; `slabs`: of gradients.
+PipelineShape MakeShape(Layers layers, bool tied, int buffers, bool clipping, bool host_stash,
+                        int sweep, int slabs);
+
 // Fails the test when an operation does not find in what it reads what it needs, or when a step
 // does not do all that a step is.
 class ScheduleReplay {

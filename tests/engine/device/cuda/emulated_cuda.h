@@ -40,7 +40,7 @@ struct EmulatedCudaOptions {
   bool cudnn = false;
   // Taken of the memory by the first product. 0: nothing is loaded when it is first used.
   int64_t lazy_bytes = 0;
-  // Of the machine; null: of this GPU alone.
+  // The memory that this GPU's machine has pinned; null: a machine of its own.
   std::shared_ptr<EmulatedPinned> pinned = nullptr;
 };
 
