@@ -409,7 +409,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRu
                       Trainer::Create(run.spec(), prepared.plan, std::move(ranks), pool));
   if (const absl::Status status = FillTiles(run, prepared, *trainer); !status.ok()) {
     // Before the trainer ends, whose communicators wait for those of other processes.
-    run.EndAll(status);
+    AbortAll(run.between(), status).IgnoreError();
     return status;
   }
   return trainer;
