@@ -47,6 +47,9 @@ struct TrainingOptions {
   // After an error all processes return the first one, and only that with rank 0 reports anything
   // but StepsBegin. Null for a process alone.
   CommunicatorSet* processes = nullptr;
+  // The numbers of the host's devices that the run has, ascending: as many as the job claims (see
+  // ClaimDevices). Empty means the first ones that it may have.
+  std::vector<int> devices;
   // The file system for everything that the job names or makes. It must outlive the run. Null means
   // the host's.
   FileSystem* files = nullptr;

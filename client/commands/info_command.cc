@@ -29,6 +29,19 @@ std::string RateText(double first, const char* first_unit, double second, const 
   return text;
 }
 
+std::vector<std::pair<std::string, std::string>> DeviceLines(const v1::Node& node) {
+  std::vector<v1::Device> devices(node.devices().begin(), node.devices().end());
+  if (devices.empty()) devices.push_back(node.device());  // of a daemon that has one
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const v1::Device& device : devices) {
+    lines.push_back(
+        {"device",
+         absl::StrCat(device.id(), device.description().empty() ? "" : ": ", device.description(),
+                      devices.size() == 1 ? "" : device.busy() ? "; a job has it" : "; free")});
+  }
+  return lines;
+}
+
 absl::StatusOr<ExitCode> Info(const Invocation& invocation) {
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
   v1::GetNodeRequest request;
@@ -55,9 +68,6 @@ absl::StatusOr<ExitCode> Info(const Invocation& invocation) {
       {"daemon", absl::StrCat(node.daemon_version(), ", up ",
                               DurationText(absl::Now() - ToTime(node.start_time())))},
       {"client", kVersion},
-      {"device", node.device().description().empty()
-                     ? node.device().id()
-                     : absl::StrCat(node.device().id(), ": ", node.device().description())},
       {"threads", absl::StrCat(node.threads())},
       {"products", RateText(node.rates().fp32_flops_per_second(), "FLOP/s in FP32, ",
                             node.rates().bf16_flops_per_second(), "FLOP/s in BF16")},
@@ -76,6 +86,10 @@ absl::StatusOr<ExitCode> Info(const Invocation& invocation) {
                             SizeText(node.state_disk().size_bytes()))},
       {"jobs", absl::StrCat(node.jobs().running(), " running, ", node.jobs().queued(), " queued, ",
                             node.jobs().paused(), " paused")}};
+  const auto threads = std::find_if(lines.begin(), lines.end(),
+                                    [](const auto& line) { return line.first == "threads"; });
+  const std::vector<std::pair<std::string, std::string>> devices = DeviceLines(node);
+  lines.insert(threads, devices.begin(), devices.end());
   // The cpu device's link is the processors' own work.
   if (node.rates().h2d_beside_d2h_bytes_per_second() == 0) {
     lines.erase(std::find_if(lines.begin(), lines.end(),

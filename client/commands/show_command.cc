@@ -77,6 +77,7 @@ Lines Describe(const v1::Job& job, absl::TimeZone zone) {
   if (!job.allow_change().empty()) {
     lines.push_back({"may change", absl::StrJoin(job.allow_change(), ", ")});
   }
+  lines.push_back({"devices", absl::StrJoin(job.devices(), ", ")});
   lines.push_back({"host memory", SizeText(job.pool_bytes())});
   const v1::JobSummary& summary = job.summary();
   lines.push_back({"model", summary.model_path()});

@@ -12,8 +12,6 @@ namespace {
 
 using Kind = DeviceName::Kind;
 
-std::string CudaId(int ordinal) { return absl::StrCat("cuda:", ordinal); }
-
 absl::StatusOr<std::unique_ptr<Device>> Open(const GpuOpener& open_gpu, int ordinal) {
   if (open_gpu == nullptr) return absl::NotFoundError("cuda: this program has none");
   return open_gpu(ordinal);
@@ -63,7 +61,7 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::str
   int first = std::max(0, asked->ordinal);
   absl::StatusOr<std::unique_ptr<Device>> gpu = OpenOfProcess(open_gpu, choice.process, first);
   if (gpu.ok()) {
-    chosen.id = CudaId(first);
+    chosen.id = HostDevices::CudaId(first);
     chosen.gpus.push_back(*std::move(gpu));
     for (int i = 1; i < choice.count || choice.count == 0; ++i) {
       gpu = Open(open_gpu, first + i);
@@ -83,30 +81,6 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::str
     return chosen;
   }
   return AsAsked(key, gpu.status());
-}
-
-absl::Status CheckJobDevice(const std::string& name, const std::string& host_id) {
-  const std::optional<DeviceName> asked = ParseDeviceName(name);
-  const bool host_is_cpu = host_id == kCpuDeviceId;
-  bool had = false;
-  if (asked.has_value()) {
-    switch (asked->kind) {
-      case Kind::kAuto:
-        had = true;
-        break;
-      case Kind::kCpu:
-        had = host_is_cpu;
-        break;
-      case Kind::kCuda:
-        had = !host_is_cpu && (asked->ordinal < 0 || host_id == CudaId(asked->ordinal));
-        break;
-    }
-  }
-  if (had) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("engine.device: ", name,
-                                                 " is not the device that jobs are trained on "
-                                                 "here, which is ",
-                                                 host_id, "; write auto or ", host_id));
 }
 
 }  // namespace megatrain

@@ -10,10 +10,9 @@
 #include "absl/status/statusor.h"
 #include "engine/device/device.h"
 #include "engine/device/gpu_opener.h"
+#include "engine/host/host_devices.h"
 
 namespace megatrain {
-
-inline constexpr char kCpuDeviceId[] = "cpu";
 
 struct ChosenDevice {
   std::string id = kCpuDeviceId;  // or "cuda:0", the first GPU
@@ -41,10 +40,6 @@ struct GpuChoice {
 // such as lack of memory, are returned as they are.
 absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::string& name,
                                           const GpuOpener& open_gpu, const GpuChoice& choice = {});
-
-// Checks that a job whose engine.device is `name` may run on the device `host_id`. Returns
-// InvalidArgument if not.
-absl::Status CheckJobDevice(const std::string& name, const std::string& host_id);
 
 }  // namespace megatrain
 

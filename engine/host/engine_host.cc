@@ -1,6 +1,7 @@
 #include "engine/host/engine_host.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,18 @@ absl::Status CheckFree(int64_t bytes) {
 }
 
 }  // namespace
+
+EngineHost::EngineHost(const EngineHostOptions& options, ChosenDevice device)
+    : options_(options),
+      device_(std::move(device)),
+      devices_{device_.id, device_.gpus.empty() ? std::max(1, options.devices)
+                                                : static_cast<int>(device_.gpus.size())} {}
+
+std::vector<int> EngineHost::AllDevices() const {
+  std::vector<int> all(static_cast<size_t>(devices_.count));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
 
 absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const EngineHostOptions& options) {
   MT_ASSIGN_OR_RETURN(ChosenDevice device,
@@ -96,7 +109,7 @@ absl::Status EngineHost::ReservePool(int64_t bytes, const ReserveProgress& progr
   }
   MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, MakePool(bytes, progress, cancelled));
   MT_ASSIGN_OR_RETURN(const int64_t beside, AvailableMemoryBytes());
-  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, LeastDeviceBytes());
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, LeastDeviceBytes(AllDevices()));
   MutexLock lock(&mutex_);
   pool_ = std::move(pool);
   memory_.SetPool(pool_->capacity(), beside);
@@ -134,19 +147,21 @@ PoolUsage EngineHost::pool_usage() const {
 
 EngineBudget EngineHost::budget() const {
   MutexLock lock(&mutex_);
-  return {device_.id, gpus(), options_.threads, memory_, rates_};
+  return {devices_, options_.threads, memory_, rates_};
 }
 
-absl::StatusOr<MemoryBudget> EngineHost::BudgetNow(bool without_others) const {
+absl::StatusOr<MemoryBudget> EngineHost::BudgetNow(const std::vector<int>& on,
+                                                   bool without_others) const {
   MT_ASSIGN_OR_RETURN(HostOffer offer, ReadHostOffer());
   offer.free_bytes /= options_.sharers;
   offer.set_aside_bytes /= options_.sharers;
-  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, LeastDeviceBytes());
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, LeastDeviceBytes(on));
   MemoryBudget budget;
   budget.SetDevice(device_bytes);
   if (has_pool()) {
     const PoolUsage usage = pool_usage();
     budget.SetPool(without_others ? usage.capacity : usage.free_bytes, offer.free_bytes);
+    budget.TakePart(static_cast<int>(on.size()), devices_.count);
   } else {
     budget.SetHost(offer);
   }
@@ -157,12 +172,9 @@ int EngineHost::threads() const {
   return options_.threads > 0 ? options_.threads : AvailableProcessors();
 }
 
-std::string EngineHost::DescribeDevice() const {
-  if (!device_.gpus.empty()) {
-    return absl::StrCat(gpus() > 1 ? absl::StrCat(gpus(), " GPUs, the first is ") : "",
-                        device_.gpus.front()->Describe());
-  }
-  return absl::StrCat("cpu, ", threads(), " threads",
+std::string EngineHost::DescribeDevice(int number) const {
+  if (!device_.gpus.empty()) return device_.gpus[static_cast<size_t>(number)]->Describe();
+  return absl::StrCat("cpu, ", std::max(1, threads() / devices_.count), " threads",
                       device_.why_cpu.empty() ? "" : absl::StrCat(" (", device_.why_cpu, ")"));
 }
 
@@ -172,23 +184,27 @@ std::string EngineHost::DescribePool() const {
                       !device_.gpus.empty() ? ", pinned" : "");
 }
 
-absl::StatusOr<std::vector<int64_t>> EngineHost::DeviceBytes() const {
+absl::StatusOr<std::vector<int64_t>> EngineHost::DeviceBytes(const std::vector<int>& on) const {
   std::vector<int64_t> bytes;
-  for (const std::shared_ptr<Device>& gpu : device_.gpus) {
+  if (device_.gpus.empty()) return bytes;
+  for (const int number : on) {
+    const std::shared_ptr<Device>& gpu = device_.gpus[static_cast<size_t>(number)];
     MT_ASSIGN_OR_RETURN(const std::optional<int64_t> free, gpu->FreeBytes());
     if (free.has_value()) bytes.push_back(std::max<int64_t>(0, *free - gpu->ReserveBytes()));
   }
   return bytes;
 }
 
-absl::StatusOr<std::optional<int64_t>> EngineHost::LeastDeviceBytes() const {
-  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, DeviceBytes());
+absl::StatusOr<std::optional<int64_t>> EngineHost::LeastDeviceBytes(
+    const std::vector<int>& on) const {
+  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, DeviceBytes(on));
   if (bytes.empty()) return std::nullopt;
   return *std::min_element(bytes.begin(), bytes.end());
 }
 
-absl::StatusOr<std::string> EngineHost::DescribeUnequalMemory() const {
-  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, DeviceBytes());
+absl::StatusOr<std::string> EngineHost::DescribeUnequalMemory(
+    const std::vector<int>& on) const {
+  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, DeviceBytes(on));
   if (bytes.empty()) return "";
   const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
   if (*most <= *least + *least / 10) return "";
@@ -208,19 +224,29 @@ absl::StatusOr<std::unique_ptr<NcclApi>> EngineHost::LoadNccl() const {
 }
 
 absl::StatusOr<std::shared_ptr<const Session>> EngineHost::OpenSession(
-    const JobSpec::Engine& engine) {
+    const JobSpec::Engine& engine, const std::vector<int>& on) {
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
-                      ChooseSession(engine, device_.id, gpus(), options_.threads));
+                      ChooseSession(engine, devices_, options_.threads, on));
   MutexLock lock(&mutex_);
-  if (session_ == nullptr || !(session_->settings == settings)) {
-    MT_ASSIGN_OR_RETURN(session_, megatrain::OpenSession(settings, device_.gpus));
+  const auto same = std::find_if(sessions_.begin(), sessions_.end(), [&](const auto& session) {
+    return session->settings == settings;
+  });
+  std::shared_ptr<const Session> session = same != sessions_.end() ? *same : nullptr;
+  if (session == nullptr) {
+    std::erase_if(sessions_, [&](const auto& other) {
+      const std::vector<int>& its = other->settings.on;
+      return std::find_first_of(its.begin(), its.end(), settings.on.begin(), settings.on.end()) !=
+             its.end();
+    });
+    MT_ASSIGN_OR_RETURN(session, megatrain::OpenSession(settings, device_.gpus));
+    sessions_.push_back(session);
   }
-  if (const absl::Status status = session_->first().device->CheckAttention(engine.attention);
+  if (const absl::Status status = session->first().device->CheckAttention(engine.attention);
       !status.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("engine.attention: library: ", status.message(), "; write auto or own"));
   }
-  return session_;
+  return session;
 }
 
 absl::StatusOr<HostPool*> EngineHost::Pool(int64_t bytes, const ReserveProgress& progress,

@@ -24,6 +24,7 @@
 #include "engine/device/gpu_opener.h"
 #include "engine/host/choose_device.h"
 #include "engine/host/hardware_rates.h"
+#include "engine/host/host_devices.h"
 #include "engine/host/memory_budget.h"
 #include "engine/job/job_spec.h"
 #include "engine/memory/host_pool.h"
@@ -36,12 +37,14 @@ struct EngineHostOptions {
   std::string device = "auto";        // auto, cpu, cuda or cuda:N, as in a job
   std::string device_key = "device";  // the configuration key of `device`, for messages
   GpuOpener open_gpu = nullptr;       // null if the program has no GPU support
-  // The GPUs that jobs may have, if the device is one: that one and those of the numbers after it,
-  // so that cuda:K means GPUs K to K + devices - 1. 0 means all from there on.
+  // The devices that jobs may have. GPUs are that one and those of the numbers after it, so that
+  // cuda:K means GPUs K to K + devices - 1; 0 means all from there on. The cpu is divided into so
+  // many; 0 means 1.
   int devices = 1;
   NcclLoader load_nccl = nullptr;  // for jobs on several GPUs; null if the program has no NCCL
   // The limit for a job's threads, and the number for a job that asks for none. 0 means no limit,
-  // and the processors that this process may use for a job that asks for none.
+  // and the processors that this process may use for a job that asks for none. A job on some of
+  // several devices has their part of these.
   int threads = 0;
   // The processes of a job on this machine, among which its host memory is divided evenly.
   int sharers = 1;
@@ -53,10 +56,9 @@ struct EngineHostOptions {
 // The resources that a host offers to a job when no other job holds any. It is a plain value, so
 // that a job can be admitted or planned without a host.
 struct EngineBudget {
-  std::string device = kCpuDeviceId;  // as ChosenDevice::id
-  int gpus = 0;                       // as EngineHost::gpus
-  int threads = 0;                    // as EngineHostOptions::threads
-  MemoryBudget memory{};              // the whole pool, and what was free besides it
+  HostDevices devices{};
+  int threads = 0;        // as EngineHostOptions::threads
+  MemoryBudget memory{};  // the whole pool, and what was free besides it
   HardwareRates rates{};              // needed to predict times; may be unmeasured
 };
 
@@ -106,59 +108,63 @@ class EngineHost {
   // ReservePool succeeded.
   EngineBudget budget() const;
   int threads() const;  // the threads of a job that asks for none
-  const std::string& device_id() const { return device_.id; }  // "cpu", or "cuda:0", the first GPU
-  int gpus() const { return static_cast<int>(device_.gpus.size()); }  // 0 for the cpu
+  const HostDevices& devices() const { return devices_; }
   // Returns why `auto` chose the cpu; "" if it did not.
   const std::string& why_cpu() const { return device_.why_cpu; }
-  // Describes the device for people, with why_cpu().
-  std::string DescribeDevice() const;
+  // Describes a device for people, with why_cpu(). REQUIRES: there is one of that number.
+  std::string DescribeDevice(int number = 0) const;
   // Returns for example "512 GiB in 1 GiB pages on NUMA node 0, pinned". REQUIRES: there is a pool.
   std::string DescribePool() const;
 
   // The methods from here on are for the engine's own use.
   //
-  // Returns the threads and the devices for a job with these settings. The last session is reused
-  // if its settings are the same, so that threads are started and the optimizer is tuned once.
-  // Returns the errors of ChooseSession, and InvalidArgument for attention kernels that the device
-  // does not have.
-  absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const JobSpec::Engine& engine);
+  // Returns the threads and the devices for a job with these settings, on the devices `on` as in
+  // ChooseSession. The last session on them is reused if its settings are the same, so that threads
+  // are started and the optimizer is tuned once. Returns the errors of ChooseSession, and
+  // InvalidArgument for attention kernels that the device does not have.
+  absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const JobSpec::Engine& engine,
+                                                             const std::vector<int>& on = {});
   // Returns the pool, which lives as long as the host. If there is none, first reserves one of
   // `bytes` as ReservePool does, and returns the same errors. It does not change budget().
   absl::StatusOr<HostPool*> Pool(int64_t bytes, const ReserveProgress& progress,
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
-  // Returns the memory that a job may plan with now: the free bytes of the pool, of the memory
-  // besides it, and of the device's own memory, which is that of the GPU that has least. With
-  // `without_others` the whole pool counts as free. Without a pool, returns the memory that one
-  // could have. Returns the errors of reading the machine's and the device's free memory.
-  absl::StatusOr<MemoryBudget> BudgetNow(bool without_others = false) const;
+  // Returns the memory that a job on the devices `on` may plan with now: the free bytes of the
+  // pool, their part of the memory besides it, and of the devices' own memory, which is that of the
+  // GPU that has least. With `without_others` the whole pool counts as free. Without a pool,
+  // returns the memory that one could have. Returns the errors of reading the machine's and the
+  // device's free memory.
+  absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
+                                         bool without_others = false) const;
   // Describes, for people, GPUs that have unequal memory free, of which a plan uses the least.
   // Returns "" if they differ by a tenth at most.
-  absl::StatusOr<std::string> DescribeUnequalMemory() const;
+  absl::StatusOr<std::string> DescribeUnequalMemory(const std::vector<int>& on) const;
   // Returns FailedPrecondition if this program or machine has no NCCL that can be used.
   absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() const;
   FileSystem* files() const { return options_.files; }
 
  private:
-  EngineHost(const EngineHostOptions& options, ChosenDevice device)
-      : options_(options), device_(std::move(device)) {}
+  EngineHost(const EngineHostOptions& options, ChosenDevice device);
   absl::StatusOr<std::unique_ptr<HostPool>> MakePool(int64_t bytes, const ReserveProgress& progress,
                                                      const std::function<bool()>& cancelled) const;
-  // Returns the device memory that a job may plan with now, by GPU. It is empty if devices use host
-  // memory.
-  absl::StatusOr<std::vector<int64_t>> DeviceBytes() const;
+  // Returns the device memory that a job may plan with now, of each of the devices `on`. It is
+  // empty if devices use host memory.
+  absl::StatusOr<std::vector<int64_t>> DeviceBytes(const std::vector<int>& on) const;
   // Returns the least of them, or nullopt if devices use host memory.
-  absl::StatusOr<std::optional<int64_t>> LeastDeviceBytes() const;
+  absl::StatusOr<std::optional<int64_t>> LeastDeviceBytes(const std::vector<int>& on) const;
+  std::vector<int> AllDevices() const;
 
   const EngineHostOptions options_;
   const ChosenDevice device_;
+  const HostDevices devices_;
   mutable Mutex mutex_;
   // Held during a reservation, while mutex_ stays free so that usage can be read.
   Mutex reserve_mutex_;
   std::unique_ptr<HostPool> pool_ ABSL_GUARDED_BY(mutex_);
   MemoryBudget memory_ ABSL_GUARDED_BY(mutex_);  // at the reservation
   HardwareRates rates_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<const Session> session_ ABSL_GUARDED_BY(mutex_);  // the last job's
+  // The last jobs', no two on the same device.
+  std::vector<std::shared_ptr<const Session>> sessions_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace megatrain

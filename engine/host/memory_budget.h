@@ -37,6 +37,11 @@ struct MemoryBudget {
     pool_bytes = bytes;
     host_bytes = bytes + beside;
   }
+  // Leaves what a job on `part` of `of` devices may have of the memory besides the pool.
+  void TakePart(int part, int of) {
+    const int64_t beside = host_bytes - std::max<int64_t>(0, pool_bytes);
+    host_bytes -= beside - beside / of * part;
+  }
   // Sets the device memory: `bytes` are free, of which `reserve_bytes` stay free. nullopt means
   // that the device uses host memory.
   void SetDevice(std::optional<int64_t> bytes, int64_t reserve_bytes = 0) {

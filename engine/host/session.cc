@@ -31,39 +31,35 @@ std::vector<Processor> ProcessorsFrom(int first) {
 }  // namespace
 
 absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
-                                              const std::string& host_device, int host_gpus,
-                                              int host_threads_max) {
-  MT_RETURN_IF_ERROR(CheckJobDevice(engine.device, host_device));
+                                              const HostDevices& host, int threads_max,
+                                              const std::vector<int>& on) {
+  MT_ASSIGN_OR_RETURN(const DeviceClaim claim,
+                      ClaimDevices(engine.device, engine.devices, host));
+  const bool is_cpu = host.first == kCpuDeviceId;
   SessionSettings settings;
-  settings.device = host_device;
-  settings.devices = static_cast<int>(std::max<int64_t>(1, engine.devices));
+  settings.device = host.first;
+  settings.devices = is_cpu && engine.devices > 0 ? static_cast<int>(engine.devices) : claim.count;
+  settings.on = on;
+  for (int i = 0; on.empty() && i < claim.count; ++i) {
+    settings.on.push_back(std::max(0, claim.first) + i);
+  }
   constexpr int kCpuDevicesMax = 64;
-  if (host_device == kCpuDeviceId && settings.devices > kCpuDevicesMax) {
+  if (is_cpu && settings.devices > kCpuDevicesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("engine.devices: the cpu is divided into at most ", kCpuDevicesMax,
                      " devices, not ", settings.devices));
   }
-  if (host_device != kCpuDeviceId) {
-    if (engine.devices == 0 && host_gpus == kUnknownGpus) {
-      return absl::InvalidArgumentError(
-          "engine.devices: all: it is not known how many GPUs there are where the job will run; "
-          "write the number");
-    }
-    if (engine.devices == 0) settings.devices = host_gpus;
-    if (host_gpus > 0 && settings.devices > host_gpus) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "engine.devices: a job has at most ",
-          host_gpus == 1 ? "one GPU" : absl::StrCat(host_gpus, " GPUs"), " here, from ",
-          host_device, " on, not ", settings.devices, "; use at most ", host_gpus,
-          ", or train it with `megatraind run`, which takes as many as the job asks for"));
-    }
-    if (engine.link_gigabytes_per_second > 0) return OfTheCpuAlone("link_gigabytes_per_second");
-    if (engine.update_threads > 0) return OfTheCpuAlone("update_threads");
+  if (!is_cpu && engine.link_gigabytes_per_second > 0) {
+    return OfTheCpuAlone("link_gigabytes_per_second");
   }
-  settings.threads = engine.threads > 0     ? static_cast<int>(engine.threads)
-                     : host_threads_max > 0 ? host_threads_max
-                                            : AvailableProcessors();
-  if (host_threads_max > 0) settings.threads = std::min(settings.threads, host_threads_max);
+  if (!is_cpu && engine.update_threads > 0) return OfTheCpuAlone("update_threads");
+  const int all_threads = threads_max > 0 ? threads_max : AvailableProcessors();
+  settings.device_threads = std::max(1, all_threads / std::max(claim.count, host.count));
+  if (host.count > claim.count) threads_max = settings.device_threads * claim.count;
+  settings.threads = engine.threads > 0 ? static_cast<int>(engine.threads)
+                     : threads_max > 0  ? threads_max
+                                        : all_threads;
+  if (threads_max > 0) settings.threads = std::min(settings.threads, threads_max);
   settings.update_threads = static_cast<int>(engine.update_threads);
   if (settings.update_threads >= settings.threads) {
     return absl::InvalidArgumentError(
@@ -86,12 +82,14 @@ absl::StatusOr<std::shared_ptr<const Session>> OpenSession(
     // processor, and so to what is near to that.
     rank.compute_pool = std::make_unique<ThreadPool>(
         settings.rank_threads() - update,
-        gpus.empty() ? std::vector<Processor>() : ProcessorsFrom(i * settings.rank_threads()));
+        gpus.empty()
+            ? std::vector<Processor>()
+            : ProcessorsFrom(settings.on[static_cast<size_t>(i)] * settings.device_threads));
     if (update > 0) rank.own_update_pool = std::make_unique<ThreadPool>(update);
     rank.updater = std::make_unique<AdamWUpdater>(update > 0 ? rank.own_update_pool.get()
                                                              : rank.compute_pool.get());
     if (!gpus.empty()) {
-      rank.device = gpus[static_cast<size_t>(i)];
+      rank.device = gpus[static_cast<size_t>(settings.on[static_cast<size_t>(i)])];
       continue;
     }
     CpuDeviceOptions options;

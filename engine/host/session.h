@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/thread_pool.h"
 #include "engine/device/device.h"
-#include "engine/host/choose_device.h"
+#include "engine/host/host_devices.h"
 #include "engine/job/job_spec.h"
 #include "engine/optim/adamw_updater.h"
 
@@ -19,8 +19,11 @@ namespace megatrain {
 
 struct SessionSettings {
   std::string device = kCpuDeviceId;
-  int devices = 1;         // that many GPUs, of which `device` is the first; or parts of the cpu
+  int devices = 1;         // that many GPUs, or parts of the cpu
+  std::vector<int> on = {0};  // the numbers of the host's devices that it has, ascending
   int threads = 1;         // all threads, including update_threads
+  // The threads of a device of the host, each of which has processors of its own.
+  int device_threads = 1;
   int update_threads = 0;  // threads for the optimizer alone; 0 if it shares the others
   double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
 
@@ -51,19 +54,18 @@ struct Session {
   const SessionRank& first() const { return ranks.front(); }
 };
 
-inline constexpr int kUnknownGpus = 0;
-
-// Returns the settings of a job's session on a host whose device is `host_device` (a
-// ChosenDevice::id), which has `host_gpus` GPUs (or kUnknownGpus) and limits jobs to
-// `host_threads_max` threads (0 = no limit). A job that asks for more threads gets the limit.
-// Returns InvalidArgument for a device that is not the host's, more GPUs than it has, settings of
-// the cpu device on another one, or thread counts that contradict each other.
+// Returns the settings of a job's session on the devices `on` of a host, or on the first ones that
+// the job may have if `on` is empty. The host limits jobs to `threads_max` threads (0 = no limit),
+// of which each of its devices has an equal part. A job that asks for more threads gets the limit.
+// Returns the errors of ClaimDevices, and InvalidArgument for settings of the cpu device on another
+// one, or thread counts that contradict each other. REQUIRES: there are as many devices in `on` as
+// the job claims.
 absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
-                                              const std::string& host_device, int host_gpus,
-                                              int host_threads_max);
+                                              const HostDevices& host, int threads_max,
+                                              const std::vector<int>& on = {});
 
-// Starts the threads and, if `gpus` is empty, creates the cpu devices. REQUIRES: `gpus` begins with
-// those that the settings name, or is empty if they name the cpu.
+// Starts the threads and, if `gpus` is empty, creates the cpu devices. REQUIRES: `gpus` are the
+// host's, or empty if its device is the cpu.
 absl::StatusOr<std::shared_ptr<const Session>> OpenSession(
     const SessionSettings& settings, const std::vector<std::shared_ptr<Device>>& gpus);
 

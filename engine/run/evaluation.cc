@@ -112,7 +112,7 @@ absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& given
   }
 
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, host.OpenSession(spec.engine));
-  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, host.BudgetNow());
+  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, host.BudgetNow(session->settings.on));
   MT_ASSIGN_OR_RETURN(const MemoryPlan plan,
                       PlanEvaluation(spec, layout, session->first().device->kernels(), budget));
   if (!plan.fits) {

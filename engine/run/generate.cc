@@ -69,13 +69,14 @@ absl::StatusOr<AnswerSettings> SettingsOf(const GenerateOptions& options,
 
 absl::StatusOr<MemoryPlan> Plan(const EngineHost& host, const GenerateOptions& options,
                                 const ModelLayout& layout, DType dtype,
-                                const std::vector<EncodedPrompt>& prompts, const Kernels& kernels) {
+                                const std::vector<EncodedPrompt>& prompts, const Session& session) {
   GenerationNeed need;
   for (const EncodedPrompt& prompt : prompts) {
     need.prompt_tokens.push_back(static_cast<int64_t>(prompt.ids.size()));
   }
   need.answer_tokens = options.tokens;
-  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, host.BudgetNow());
+  const Kernels& kernels = session.first().device->kernels();
+  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, host.BudgetNow(session.settings.on));
   MT_RETURN_IF_ERROR(CheckHeadSizes(layout.model, kernels));
   MemoryPlan plan = PlanGeneration(options.engine, layout, dtype, need, kernels, budget);
   if (!plan.fits) {
@@ -112,7 +113,7 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights,
                       HfWeights::Open(path, layout, host.files()));
   MT_ASSIGN_OR_RETURN(const MemoryPlan plan, Plan(host, options, layout, weights->ExactDType(),
-                                                  prompts, session->first().device->kernels()));
+                                                  prompts, *session));
   const int64_t together = plan.dimensions.micro_batches;
   if (sink.say && together < static_cast<int64_t>(prompts.size())) {
     sink.say(absl::StrCat("answers ", together, " of ", prompts.size(),

@@ -162,8 +162,8 @@ absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string&
   JobSpec anywhere = spec;
   anywhere.engine.device = "cuda";
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
-                      ChooseSession(anywhere.engine, "cuda:0", kUnknownGpus,
-                                    /*host_threads_max=*/0));
+                      ChooseSession(anywhere.engine, {"cuda:0", kUnknownDevices},
+                                    /*threads_max=*/0));
   MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
   MemoryBudget budget;
   budget.SetHost(offer);
@@ -205,9 +205,12 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
   }
   MT_ASSIGN_OR_RETURN(
       const SessionSettings settings,
-      ChooseSession(spec.engine, (*host)->device_id(),
-                    options.devices == 0 ? (*host)->gpus() : kUnknownGpus, options.threads));
-  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, (*host)->BudgetNow());
+      ChooseSession(spec.engine,
+                    options.devices == 0
+                        ? (*host)->devices()
+                        : HostDevices{(*host)->devices().first, kUnknownDevices},
+                    options.threads));
+  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, (*host)->BudgetNow({0}));
   // A machine that has no memory left for it has none for the job either, and the plan says so.
   (void)(*host)->MeasureRates();
   HardwareRates rates = (*host)->rates();
@@ -229,8 +232,8 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfil
   HardwareRates rates = profile.rates;
   MT_RETURN_IF_ERROR(SetRates(given_rates, &rates));
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
-                      ChooseSession(there.engine, "cuda:0", kUnknownGpus,
-                                    /*host_threads_max=*/0));
+                      ChooseSession(there.engine, {"cuda:0", kUnknownDevices},
+                                    /*threads_max=*/0));
   MemoryBudget budget;
   // How much memory such a host has is its buyer's choice: engine.host_memory says.
   budget.host_bytes = kUnlimitedBytes;
@@ -247,8 +250,10 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfil
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
                                         FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
-                      ChooseSession(spec.engine, budget.device, budget.gpus, budget.threads));
-  return Plan(spec, settings, budget.memory, budget.rates, files);
+                      ChooseSession(spec.engine, budget.devices, budget.threads));
+  MemoryBudget memory = budget.memory;
+  memory.TakePart(static_cast<int>(settings.on.size()), budget.devices.count);
+  return Plan(spec, settings, memory, budget.rates, files);
 }
 
 }  // namespace megatrain

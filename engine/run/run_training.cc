@@ -98,7 +98,9 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& giv
   JobSpec spec = given;
   // From here on all devices are a number, which is planned, told and saved.
   if (spec.engine.devices == 0) {
-    spec.engine.devices = options.processes == nullptr ? std::max(1, host.gpus()) : 1;
+    spec.engine.devices = options.processes != nullptr ? 1
+                          : options.devices.empty()     ? host.devices().count
+                                                        : static_cast<int64_t>(options.devices.size());
   }
   TensorBoardReport tensorboard(spec, options.files != nullptr ? options.files : host.files());
   const bool leads = options.processes == nullptr || options.processes->control->rank() == 0;

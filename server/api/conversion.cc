@@ -120,6 +120,9 @@ void ToProto(const Job& job, JobView view, v1::Job* proto) {
   proto->set_host_memory_kept(job.host_retained);
   proto->set_version(job.version);
   proto->mutable_allow_change()->Assign(job.allow_change.begin(), job.allow_change.end());
+  if (IsActive(job.state) || job.host_retained) {
+    proto->mutable_devices()->Assign(job.devices.begin(), job.devices.end());
+  }
 }
 
 void ToProto(const JobEvent& event, v1::JobEvent* proto) {

@@ -29,8 +29,13 @@ void ToProto(const NodeStatus& status, v1::Node* proto) {
   proto->set_daemon_version(status.daemon_version);
   proto->set_hostname(ValidUtf8(status.hostname));
   *proto->mutable_start_time() = ToTimestamp(status.started);
-  proto->mutable_device()->set_id(status.device);
-  proto->mutable_device()->set_description(ValidUtf8(status.device_description));
+  for (const NodeStatus::Device& device : status.devices) {
+    v1::Device* const added = proto->add_devices();
+    added->set_id(device.name);
+    added->set_description(ValidUtf8(device.description));
+    added->set_busy(device.busy);
+  }
+  if (proto->devices_size() > 0) *proto->mutable_device() = proto->devices(0);
   proto->mutable_host_pool()->set_size_bytes(status.pool_bytes);
   proto->mutable_host_pool()->set_pinned_bytes(status.pool_pinned_bytes);
   proto->mutable_host_pool()->set_used_bytes(status.pool_used_bytes);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "engine/host/hardware_rates.h"
@@ -12,6 +13,13 @@
 namespace megatrain {
 
 struct NodeStatus {
+  struct Device {
+    std::string name;         // HostDevices::Name
+    std::string description;  // for people
+    bool busy = false;        // a job has it
+
+    bool operator==(const Device&) const = default;
+  };
   enum class State {
     kStarting,  // the pool is being pinned
     kReady,
@@ -21,8 +29,7 @@ struct NodeStatus {
   std::string daemon_version;
   std::string hostname;
   absl::Time started;
-  std::string device;              // "cpu"
-  std::string device_description;  // for people
+  std::vector<Device> devices;  // at least one
   int64_t pool_bytes = 0;
   int64_t pool_pinned_bytes = 0;
   int64_t pool_used_bytes = 0;

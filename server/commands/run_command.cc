@@ -97,7 +97,7 @@ absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesse
     progress.Message(absl::StrCat("on the cpu: ", host->why_cpu()));
   }
   // The plan chooses by them, about a second against hours. Without them it goes by rule.
-  if (host->device_id() != kCpuDeviceId) (void)host->MeasureRates();
+  if (host->devices().first != kCpuDeviceId) (void)host->MeasureRates();
   TrainingOptions training = OptionsOf(arguments);
   training.processes = processes.communicators();
   return RunTraining(*host, spec, training, &control,

@@ -1,7 +1,9 @@
 // megatraind serve: the daemon.
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,6 +76,11 @@ absl::Status Serve(const ServeArguments& arguments) {
   // way out.
   hooks.open_gpu = OpenCudaDevice;
   hooks.end_process = [] { _exit(kExitFailed); };
+  std::atomic<bool> restart{false};
+  hooks.restart = [&restart] {
+    if (!restart.exchange(true)) ::kill(::getpid(), SIGTERM);
+  };
+  hooks.load_nccl = LoadNccl;
   hooks.cancelled = StopRequested;
   absl::StatusOr<std::unique_ptr<Daemon>> opened = Daemon::Open(config, hooks);
   if (absl::IsCancelled(opened.status())) return absl::OkStatus();
@@ -83,6 +90,8 @@ absl::Status Serve(const ServeArguments& arguments) {
   if (!pinned.ok() && !StopRequested()) return MayPass(pinned);
   while (WaitForSignal() == DaemonSignal::kReload) Reload(arguments, &log, daemon.get());
   daemon->Stop();
+  // A device that is lost may hang whoever lets go of it.
+  if (restart) _exit(kExitFailed);
   return absl::OkStatus();
 }
 

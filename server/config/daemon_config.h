@@ -24,6 +24,7 @@ struct DaemonConfig {
   std::string state_directory = "/var/lib/megatrain";
   int64_t host_memory = 0;  // bytes of the pool; 0 = EngineHost::DefaultPoolBytes at start
   std::string device = "auto";
+  int64_t devices = 1;  // 0 = all GPUs from that one on
   // True if a device of another kind than before is taken. A flag of one start, not a key.
   bool accept_device_change = false;
   int64_t threads = 0;  // 0 = the processors this process may use; else also a job's limit

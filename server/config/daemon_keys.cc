@@ -14,6 +14,7 @@ namespace megatrain {
 namespace {
 
 constexpr int64_t kThreadsMax = 4096;
+constexpr int64_t kDevicesMax = 64;
 constexpr int64_t kJobsMax = 1000000;
 constexpr bool kMayChange = true;
 constexpr char kNoLimit[] = "no limit";
@@ -79,8 +80,10 @@ ConfigTable DaemonKeys(DaemonConfig* config) {
        "memory that is reserved for jobs at start, in bytes or as in 900GiB"},
       {"device", Text(&config->device, kDeviceNames, kDevicePattern, IsDeviceName),
        "what computes; auto = the first GPU, else the cpu; or cpu, cuda, cuda:N"},
+      {"devices", WholeOr("all", &config->devices, 1, kDevicesMax),
+       "devices that jobs run on side by side: GPUs from that one on, or equal parts of the cpu"},
       {"threads", Whole(&config->threads, 0, kThreadsMax, "the processors the daemon may use"),
-       "threads of a job"},
+       "threads of a job; one that has some of the devices has their part"},
       {.path = "roots",
        .value = Optional(&config->roots, Roots),
        .help =
@@ -94,6 +97,8 @@ ConfigTable DaemonKeys(DaemonConfig* config) {
        "jobs of a user that wait", kMayChange},
       {kRunningJobsLimit, Whole(&limits.running_jobs, 0, kJobsMax, kNoLimit),
        "jobs of a user that run", kMayChange},
+      {kDevicesLimit, Whole(&limits.devices, 0, kDevicesMax, kNoLimit),
+       "devices of a user's jobs that run", kMayChange},
       {kHostMemoryLimit, Bytes(&limits.host_bytes, kNoLimit),
        "reserved memory of a user's jobs, in bytes or as in 200GiB", kMayChange},
       {kDiskLimit, Bytes(&limits.disk_bytes, kNoLimit),

@@ -43,7 +43,9 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   absl::Status device = daemon->OpenDevice();
   if (absl::IsUnavailable(device)) device = daemon->AwaitDevice(device);
   if (!device.ok()) return device;
-  hooks.log(absl::StrCat("device: ", daemon->host_->DescribeDevice()));
+  for (int i = 0; i < daemon->host_->devices().count; ++i) {
+    hooks.log(absl::StrCat("device: ", daemon->host_->DescribeDevice(i)));
+  }
   daemon->manager_ = std::make_unique<JobManager>(daemon->ledger_.get(), daemon->ManagerOptions());
   daemon->remover_ =
       std::make_unique<JobRemover>(daemon->ledger_.get(), daemon->records_.get(),
@@ -51,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
                                                        .disk = daemon->disk_.get(),
                                                        .log = hooks.log});
   daemon->remover_->Start();
-  daemon->monitor_ = std::make_unique<NodeMonitor>(daemon->host_.get(), daemon->manager_.get(),
+  daemon->monitor_ = std::make_unique<NodeMonitor>(daemon->host_.get(), &std::as_const(*daemon->ledger_).table(),
                                                    config.state_directory);
   MT_ASSIGN_OR_RETURN(
       daemon->monitoring_,
@@ -108,18 +110,20 @@ absl::Status Daemon::OpenJobFiles() {
 absl::Status Daemon::OpenDevice() {
   EngineHostOptions host;
   host.device = config_.device;
+  host.devices = static_cast<int>(config_.devices);
   host.threads = static_cast<int>(config_.threads);
   host.open_gpu = hooks_.open_gpu;
+  host.load_nccl = hooks_.load_nccl;
   MT_ASSIGN_OR_RETURN(host_, EngineHost::Create(host));
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> before,
-                      SettleDevice({.id = host_->device_id(),
+                      SettleDevice({.id = host_->devices().first,
                                     .why_cpu = host_->why_cpu(),
                                     .is_named = config_.device != "auto",
                                     .accepted = config_.accept_device_change},
                                    ledger_.get()));
   device_changed_ = before.has_value();
   if (device_changed_) {
-    hooks_.warn(absl::StrCat("the device is ", host_->device_id(), " now and was ", *before,
+    hooks_.warn(absl::StrCat("the device is ", host_->devices().first, " now and was ", *before,
                              ": jobs that have begun go on with other bits"));
   }
   return absl::OkStatus();
@@ -157,6 +161,7 @@ JobManager::Options Daemon::ManagerOptions() {
     return PlanTraining(spec, host_->budget(), files);
   };
   options.files = FilesOfJobs();
+  options.devices = host_->devices();
   options.limits = config_.limits;
   options.disk = disk_.get();
   options.checkpoint = [this](const std::string& id) -> absl::Status {
@@ -183,7 +188,7 @@ void Daemon::MeasureRates() {
   hooks_.log(absl::StrFormat(
       "%s: matrix products %.3g GFLOP/s in FP32, %.3g in BF16; copies %.3g GB/s to the device, "
       "%.3g back; AdamW %.3g GB/s in FP32, %.3g in BF16",
-      host_->device_id(), rates.fp32.matmul_flops_per_second / 1e9,
+      host_->devices().first, rates.fp32.matmul_flops_per_second / 1e9,
       rates.bf16.matmul_flops_per_second / 1e9, rates.h2d_bytes_per_second / 1e9,
       rates.d2h_bytes_per_second / 1e9, rates.fp32.update_bytes_per_second / 1e9,
       rates.bf16.update_bytes_per_second / 1e9));
@@ -221,13 +226,17 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
   runner.device_lost = [this](const std::string& job, const std::string& why) {
     hooks_.warn(
         absl::StrCat("job ", job, ": ", why, "; the device is lost to this process, ending it"));
-    hooks_.end_process();
+    if (host_->devices().count == 1) hooks_.end_process();
+    // Jobs on other devices lose nothing.
+    scheduler_->BeginShutdown();
+    hooks_.restart();
   };
   runner.observers = monitoring_->run_observers();
   if (hooks_.run_observer != nullptr) runner.observers.push_back(hooks_.run_observer);
   runner.observers.push_back(&mailbox_);
   runner_ = std::make_unique<EngineJobRunner>(host_.get(), std::move(runner));
   Scheduler::Options scheduler;
+  scheduler.devices = host_->devices();
   scheduler.pool_bytes = host_->pool_usage().capacity;
   scheduler.limits = config_.limits;
   scheduler.disk = disk_.get();

@@ -46,6 +46,8 @@ struct DaemonHooks {
   std::function<void(const std::string& line)> warn;
   // Opens a GPU. Null: the program has no GPU support.
   GpuOpener open_gpu;
+  // Loads NCCL, for jobs on several GPUs. Null: the program has none.
+  NcclLoader load_nccl;
   // How long Open waits, at most, for a device of the kind that jobs have begun on.
   absl::Duration device_patience = absl::Minutes(1);
   // Returns true if the daemon is asked to stop. Open calls it while it waits for a device. May be
@@ -54,14 +56,17 @@ struct DaemonHooks {
   // Told of the events of all runs, after the metrics and before the scheduler. Null: none.
   RunObserver* run_observer = nullptr;
   // Ends the process, and must not return. Called when a job hangs, which no thread can end, and
-  // when the device is lost to this process. The caller is a thread of the job's.
+  // when the only device is lost to this process. The caller is a thread of the job's.
   std::function<void()> end_process;
+  // Asks for a Stop, and for an end of the process behind it with which it is started again.
+  // Called when one of several devices is lost, perhaps more than once, on a thread of the job's.
+  std::function<void()> restart;
 };
 
 class Daemon {
  public:
-  // Opens the store and the device, and begins to answer calls. REQUIRES: `log`, `warn` and
-  // `end_process` of `hooks` are set.
+  // Opens the store and the device, and begins to answer calls. REQUIRES: `log`, `warn`,
+  // `end_process` and `restart` of `hooks` are set.
   //
   // InvalidArgument if the configuration is wrong; DataLoss if the store is damaged; Cancelled if
   // `cancelled` returned true while Open waited for a device. Trying again later may help after

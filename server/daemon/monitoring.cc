@@ -38,7 +38,7 @@ Monitoring::Monitoring(const EngineHost* host, const JobTable* jobs, const NodeM
       node_(node),
       files_(std::move(files)),
       tls_(tls),
-      metrics_(kVersion, node->Read().device),
+      metrics_(kVersion, host->devices().first),
       run_metrics_(&metrics_, [this](const RunRequest& run) { return Describe(run); }),
       refusals_(&metrics_, log) {}
 
@@ -81,12 +81,16 @@ RefusalObserver Monitoring::refusal_observer() {
 
 MeasuredJob Monitoring::Describe(const RunRequest& run) const {
   MeasuredJob job;
+  if (host_->devices().count > 1) {
+    for (const int device : run.devices) job.devices.push_back(host_->devices().Name(device));
+  }
   // A job that runs was planned before; its files may be gone by now.
   job.model_family = "unknown";
   const HardwareRates rates = host_->rates();
   job.peak_flops_per_second =
       (run.spec.training.precision == Precision::kBf16 ? rates.bf16 : rates.fp32)
-          .matmul_flops_per_second;
+          .matmul_flops_per_second *
+      static_cast<double>(run.devices.size());
   const absl::StatusOr<std::shared_ptr<FileSystem>> files = files_(run.uid, run.job_id);
   if (!files.ok()) return job;
   const absl::StatusOr<PlanReport> plan = PlanTraining(run.spec, host_->budget(), files->get());
@@ -105,6 +109,9 @@ MeasuredNode Monitoring::Measure() const {
   const NodeStatus node = node_->Read();
   measured.disk_bytes = node.disk_bytes;
   measured.disk_free_bytes = node.disk_free_bytes;
+  for (const NodeStatus::Device& device : node.devices) {
+    measured.devices[device.name] = device.busy;
+  }
   if (tls_ != nullptr) measured.certificate_expires = tls_->Current()->expires;
   return measured;
 }

@@ -3,6 +3,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -10,15 +11,15 @@
 
 namespace megatrain {
 
-NodeMonitor::NodeMonitor(const EngineHost* host, const JobManager* manager,
-                         std::string state_directory)
-    : host_(host), manager_(manager), state_directory_(std::move(state_directory)) {
+NodeMonitor::NodeMonitor(const EngineHost* host, const JobTable* jobs, std::string state_directory)
+    : host_(host), jobs_(jobs), state_directory_(std::move(state_directory)) {
   fixed_.daemon_version = kVersion;
   char hostname[256] = {};
   if (gethostname(hostname, sizeof(hostname) - 1) == 0) fixed_.hostname = hostname;
   fixed_.started = absl::Now();
-  fixed_.device = host->device_id();
-  fixed_.device_description = host->DescribeDevice();
+  for (int i = 0; i < host->devices().count; ++i) {
+    fixed_.devices.push_back({host->devices().Name(i), host->DescribeDevice(i)});
+  }
   fixed_.threads = host->threads();
 }
 
@@ -46,7 +47,14 @@ NodeStatus NodeMonitor::Read() const {
     status.disk_free_bytes =
         static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
   }
-  const JobCounts jobs = manager_->Counts();
+  for (const JobPtr& job : jobs_->Live()) {
+    if (!IsActive(job->state)) continue;
+    for (NodeStatus::Device& device : status.devices) {
+      device.busy = device.busy || std::find(job->devices.begin(), job->devices.end(),
+                                             device.name) != job->devices.end();
+    }
+  }
+  const JobCounts jobs = jobs_->Counts();
   status.queued_jobs = jobs.queued;
   status.active_jobs = jobs.active;
   status.paused_jobs = jobs.paused;

@@ -8,7 +8,7 @@
 
 #include "engine/host/engine_host.h"
 #include "server/api/node_status.h"
-#include "server/manager/job_manager.h"
+#include "server/manager/job_table.h"
 
 namespace megatrain {
 
@@ -16,9 +16,9 @@ namespace megatrain {
 // asks the file system how much is free.
 class NodeMonitor {
  public:
-  // `host` and `manager` must outlive the monitor. `state_directory` is the one whose disk Read
+  // `host` and `jobs` must outlive the monitor. `state_directory` is the one whose disk Read
   // measures.
-  NodeMonitor(const EngineHost* host, const JobManager* manager, std::string state_directory);
+  NodeMonitor(const EngineHost* host, const JobTable* jobs, std::string state_directory);
 
   void SetState(NodeStatus::State state) { state_ = state; }
   NodeStatus::State state() const { return state_; }
@@ -30,7 +30,7 @@ class NodeMonitor {
 
  private:
   const EngineHost* const host_;
-  const JobManager* const manager_;
+  const JobTable* const jobs_;
   const std::string state_directory_;
   NodeStatus fixed_;  // what does not change
   std::atomic<NodeStatus::State> state_{NodeStatus::State::kStarting};

@@ -7,12 +7,19 @@
 #include <ctime>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/thread_name.h"
 
 namespace megatrain {
+namespace {
+
+constexpr char kNoJob[] = "no job runs";
+
+}  // namespace
 
 ServiceManager::ServiceManager(Options options)
     : options_(options), interval_seconds_(options.interval_seconds) {
@@ -37,13 +44,16 @@ ServiceManager::~ServiceManager() {
   thread_.join();
 }
 
-void ServiceManager::Starting(const std::string& activity) { SetStatus("", activity); }
+void ServiceManager::Starting(const std::string& activity) {
+  MutexLock lock(&mutex_);
+  status_ = activity;
+}
 
 void ServiceManager::Ready() {
   MutexLock lock(&mutex_);
   phase_ = Phase::kReady;
   phase_told_ = false;
-  if (job_id_.empty()) status_ = "no job runs";
+  status_ = kNoJob;
   changed_.NotifyAll();
 }
 
@@ -71,63 +81,61 @@ void ServiceManager::Hangs() {
 }
 
 // A status waits for the next message: steps may be many a second.
-void ServiceManager::SetStatus(const std::string& job_id, std::string status) {
-  MutexLock lock(&mutex_);
-  job_id_ = job_id;
-  status_ = std::move(status);
-}
-
 void ServiceManager::Tell(const RunRequest& run, const JobRunEvent& event) {
-  const std::string& id = run.job_id;
+  MutexLock lock(&mutex_);
+  if (std::holds_alternative<RunEnd>(event)) {
+    jobs_.erase(run.job_id);
+    status_ = kNoJob;
+    return;
+  }
+  JobStatus& job = jobs_[run.job_id];
+  const auto set = [&](const std::string& what) {
+    job.status = absl::StrCat("job ", run.job_id, ": ", what);
+    job.paused = false;
+  };
   std::visit(Overloaded{[&](const TrainingActivity& activity) {
                           if (activity.phase != TrainingPhase::kPreparing) return;
-                          std::string status = absl::StrCat("job ", id, ": ", activity.what);
-                          if (activity.fraction >= 0) {
-                            absl::StrAppendFormat(&status, " (%.0f%%)", 100 * activity.fraction);
-                          }
-                          SetStatus(id, std::move(status));
+                          set(activity.fraction < 0
+                                  ? activity.what
+                                  : absl::StrFormat("%s (%.0f%%)", activity.what,
+                                                    100 * activity.fraction));
                         },
                         [&](const StepsBegin& begin) {
-                          SetStatus(id, absl::StrCat("job ", id, ": step ", begin.first_step,
-                                                     " of ", begin.total_steps));
-                          MutexLock lock(&mutex_);
-                          total_steps_ = begin.total_steps;
+                          set(absl::StrCat("step ", begin.first_step, " of ", begin.total_steps));
+                          job.total_steps = begin.total_steps;
                         },
                         [&](const StepRecord& record) {
-                          MutexLock lock(&mutex_);
-                          job_id_ = id;
-                          status_ = absl::StrFormat(
-                              "job %s: step %d of %d, loss %.4f, %.0f tokens/s", id, record.step,
-                              total_steps_, record.loss, record.tokens_per_second);
+                          set(absl::StrFormat("step %d of %d, loss %.4f, %.0f tokens/s",
+                                              record.step, job.total_steps, record.loss,
+                                              record.tokens_per_second));
                         },
-                        [&](const CheckpointSaved& saved) {
-                          MutexLock lock(&mutex_);
-                          saved_job_id_ = id;
-                          save_seconds_ = saved.seconds;
-                        },
+                        [&](const CheckpointSaved& saved) { job.save_seconds = saved.seconds; },
                         [&](const TrainingPause&) {
-                          MutexLock lock(&mutex_);
-                          if (job_id_ == id) status_ = absl::StrCat("job ", id, ": paused");
-                        },
-                        [&](const RunEnd&) {
-                          MutexLock lock(&mutex_);
-                          if (job_id_ != id) return;
-                          job_id_.clear();
-                          status_ = "no job runs";
+                          set("paused");
+                          job.paused = true;
                         },
                         [](const auto&) {}},
              event);
 }
 
 double ServiceManager::SaveSeconds() const {
-  return !job_id_.empty() && job_id_ == saved_job_id_ ? save_seconds_ : 0;
+  double seconds = 0;
+  for (const auto& [id, job] : jobs_) seconds = std::max(seconds, job.save_seconds);
+  return seconds;
 }
 
 std::string ServiceManager::StatusLine() const {
-  std::string line = status_;
+  // Jobs that are paused are told of only if none runs.
+  const bool all_paused = std::all_of(jobs_.begin(), jobs_.end(),
+                                      [](const auto& job) { return job.second.paused; });
+  std::vector<std::string> told;
+  for (const auto& [id, job] : jobs_) {
+    if (!job.status.empty() && job.paused == all_paused) told.push_back(job.status);
+  }
+  std::string line = told.empty() ? status_ : absl::StrJoin(told, "; ");
   if (phase_ == Phase::kStopping) {
-    line = absl::StrCat("stopping; ", status_);
-    if (!job_id_.empty()) {
+    line = absl::StrCat("stopping; ", line);
+    if (!jobs_.empty()) {
       const double seconds =
           std::chrono::duration<double>(std::chrono::steady_clock::now() - stopping_since_).count();
       absl::StrAppendFormat(&line, "; saving for %.0f s", seconds);

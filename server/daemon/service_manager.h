@@ -22,6 +22,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -62,11 +63,18 @@ class ServiceManager : public RunObserver {
  private:
   enum class Phase { kStarting, kReady, kReloading, kStopping };
 
-  void SetStatus(const std::string& job_id, std::string status);
+  // What is told of a job that has not ended.
+  struct JobStatus {
+    std::string status;
+    bool paused = false;
+    int64_t total_steps = 0;
+    double save_seconds = 0;  // of its last checkpoint; 0 = not known
+  };
+
   void Loop();
   // Returns the message to send now; "" = none.
   std::string Message() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns how long a save of the running job will take; 0 = not known.
+  // Returns how long a save of the running jobs will take; 0 = not known.
   double SaveSeconds() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string StatusLine() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -82,13 +90,9 @@ class ServiceManager : public RunObserver {
   int64_t reload_microseconds_ ABSL_GUARDED_BY(mutex_) = 0;
   bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string job_id_ ABSL_GUARDED_BY(mutex_);  // the job of status_
-  int64_t total_steps_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The job of the last checkpoint, and how long the checkpoint took.
-  std::string saved_job_id_ ABSL_GUARDED_BY(mutex_);
-  double save_seconds_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, JobStatus> jobs_ ABSL_GUARDED_BY(mutex_);  // by id
   std::chrono::steady_clock::time_point stopping_since_ ABSL_GUARDED_BY(mutex_);
-  std::string status_ ABSL_GUARDED_BY(mutex_);
+  std::string status_ ABSL_GUARDED_BY(mutex_);  // while there are no jobs
   std::string told_status_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;  // last: uses the rest
 };

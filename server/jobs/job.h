@@ -132,6 +132,9 @@ struct Job {
 
   // Not stored.
   QueuePlace queue;
+  // The names of the devices that it was given last: those it has, or, while its host memory is
+  // kept, those that it goes on on.
+  std::vector<std::string> devices;
   std::optional<StepRecord> last_step;  // the last one that this process made
   double step_seconds = 0;              // mean of the last steps; 0 = not known
 };

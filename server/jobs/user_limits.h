@@ -12,6 +12,7 @@ namespace megatrain {
 struct UserLimits {
   int64_t queued_jobs = 0;   // QUEUED; a new one beyond it is refused
   int64_t running_jobs = 0;  // active: from PREPARING until the device is free again
+  int64_t devices = 0;       // of active jobs
   int64_t host_bytes = 0;    // of the pool, for active jobs and paused ones that keep their memory
   int64_t disk_bytes = 0;    // beneath the state directory
 
@@ -21,6 +22,7 @@ struct UserLimits {
 // The names of the limits in the configuration and in errors.
 inline constexpr char kQueuedJobsLimit[] = "limits.queued_jobs_per_user";
 inline constexpr char kRunningJobsLimit[] = "limits.running_jobs_per_user";
+inline constexpr char kDevicesLimit[] = "limits.devices_per_user";
 inline constexpr char kHostMemoryLimit[] = "limits.host_memory_per_user";
 inline constexpr char kDiskLimit[] = "limits.disk_per_user";
 

@@ -49,6 +49,18 @@ absl::Status CheckHostMemory(const UserLimits& limits, const Job& job) {
                    ". Make the job smaller"));
 }
 
+absl::Status CheckDevices(const UserLimits& limits, const Job& job, const HostDevices& devices) {
+  if (limits.devices == 0 || job.spec == nullptr) return absl::OkStatus();
+  MT_ASSIGN_OR_RETURN(const DeviceClaim claim, ClaimDevices(job.spec->engine.device,
+                                                            job.spec->engine.devices, devices));
+  if (claim.count <= limits.devices) return absl::OkStatus();
+  return ExceedsLimit(
+      kDevicesLimit, limits.devices,
+      absl::StrCat("the job needs ", claim.count, " devices; ",
+                   MayHave(kDevicesLimit, absl::StrCat(limits.devices)),
+                   ". Ask for fewer by engine.devices"));
+}
+
 absl::Status CheckDisk(const UserLimits& limits, const Job& job, const JobTable& table,
                        const JobDisk* disk) {
   const int64_t needed = OwnCheckpointBytes(job);
@@ -76,8 +88,9 @@ absl::Status CheckDisk(const UserLimits& limits, const Job& job, const JobTable&
 
 }  // namespace
 
-absl::Status CheckUserLimits(const UserLimits& limits, const Job& job, const JobTable& table,
-                             const JobDisk* disk) {
+absl::Status CheckUserLimits(const UserLimits& limits, const Job& job, const HostDevices& devices,
+                             const JobTable& table, const JobDisk* disk) {
+  MT_RETURN_IF_ERROR(CheckDevices(limits, job, devices));
   MT_RETURN_IF_ERROR(CheckHostMemory(limits, job));
   MT_RETURN_IF_ERROR(CheckDisk(limits, job, table, disk));
   return CheckQueue(limits, job, table);

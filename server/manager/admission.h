@@ -3,6 +3,7 @@
 #define MEGATRAIN_SERVER_MANAGER_ADMISSION_H_
 
 #include "absl/status/status.h"
+#include "engine/host/host_devices.h"
 #include "server/jobs/job.h"
 #include "server/jobs/user_limits.h"
 #include "server/manager/job_disk.h"
@@ -10,12 +11,13 @@
 
 namespace megatrain {
 
-// Returns OK if the user of `job` may submit it beside the jobs of `table`. FailedPrecondition
+// Returns OK if the user of `job` may submit it, to a host with `devices`, beside the jobs of
+// `table`. FailedPrecondition
 // (EXCEEDS_USER_LIMIT) if the job alone needs more than its user may have, so that waiting does not
 // help. ResourceExhausted (LIMIT_REACHED) if the user's other jobs leave no room for it. `disk` may
 // be null: limits.disk_bytes is then not checked.
-absl::Status CheckUserLimits(const UserLimits& limits, const Job& job, const JobTable& table,
-                             const JobDisk* disk);
+absl::Status CheckUserLimits(const UserLimits& limits, const Job& job, const HostDevices& devices,
+                             const JobTable& table, const JobDisk* disk);
 
 }  // namespace megatrain
 

@@ -121,17 +121,20 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
   }
   SetPlanned(*plan, std::move(spec), &job);
   if (options.validate_only) {
-    MT_RETURN_IF_ERROR(CheckUserLimits(limits(), job, ledger_->table(), options_.disk));
+    MT_RETURN_IF_ERROR(CheckLimits(job));
     job.id.clear();
     return std::make_shared<const Job>(std::move(job));
   }
   const Job candidate = job;
   MT_ASSIGN_OR_RETURN(
-      JobPtr added, ledger_->Add(std::move(job), absl::StrCat("submitted ", By(caller)), [&] {
-        return CheckUserLimits(limits(), candidate, ledger_->table(), options_.disk);
-      }));
+      JobPtr added, ledger_->Add(std::move(job), absl::StrCat("submitted ", By(caller)),
+                                 [&] { return CheckLimits(candidate); }));
   // Another call with the same request_id may have been faster.
   return options.request_id.empty() ? added : SameRequest(std::move(added), options);
+}
+
+absl::Status JobManager::CheckLimits(const Job& job) const {
+  return CheckUserLimits(limits(), job, options_.devices, ledger_->table(), options_.disk);
 }
 
 void JobManager::SetPlanned(const PlanReport& plan, JobSpec spec, Job* job) const {
@@ -153,7 +156,7 @@ absl::StatusOr<JobPlan> JobManager::Plan(const Caller& caller, const JobFile& fi
   plan.report = *std::move(report);
   if (plan.report.fits) {
     SetPlanned(plan.report, std::move(spec), &job);
-    plan.user_limits = CheckUserLimits(limits(), job, ledger_->table(), options_.disk);
+    plan.user_limits = CheckLimits(job);
   }
   for (const JobPtr& job : ledger_->table().All()) {
     if (IsActive(job->state) || (job->state == JobState::kQueued && job->priority >= 0)) {
@@ -390,6 +393,5 @@ absl::StatusOr<std::unique_ptr<JobWatch>> JobManager::Watch(const Caller& caller
   return ledger_->table().Watch(id, std::max<int64_t>(first_sequence, 1), std::move(on_ready));
 }
 
-JobCounts JobManager::Counts() const { return ledger_->table().Counts(); }
 
 }  // namespace megatrain

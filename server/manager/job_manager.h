@@ -82,6 +82,7 @@ class JobManager {
     std::function<absl::StatusOr<PlanReport>(const JobSpec& spec, FileSystem* files)> plan;
     // Opens the files of a caller, or those of a job.
     OpenFiles files = FilesOfProcess();
+    HostDevices devices = {};
     UserLimits limits = {};
     const JobDisk* disk = nullptr;  // for limits.disk_bytes; must outlive the manager
     // Does what JobRunner::Checkpoint does. Unavailable (STARTING) while there is no runner yet.
@@ -154,12 +155,10 @@ class JobManager {
                                                   int64_t first_sequence,
                                                   std::function<void()> on_ready);
 
-  // Returns how busy the node is. Every caller may know.
-  JobCounts Counts() const;
-
  private:
   // Sets the fields of a job that follow from its file and its plan.
   void SetPlanned(const PlanReport& plan, JobSpec spec, Job* job) const;
+  absl::Status CheckLimits(const Job& job) const;
   absl::StatusOr<JobPtr> Visible(const Caller& caller, const std::string& id) const;
   absl::StatusOr<std::shared_ptr<FileSystem>> FilesOf(int64_t uid, const std::string& id) const;
   absl::StatusOr<std::vector<JobCheckpoint>> CheckpointsOf(const Job& job, FileSystem* files) const;

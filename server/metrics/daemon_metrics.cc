@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "server/metrics/metric_page.h"
@@ -66,7 +67,7 @@ void AddJobs(const MeasuredNode& node, MetricPage* page) {
       .Add(longest_wait);
 }
 
-void AddMemory(const MeasuredNode& node, const std::optional<MeasuredJob>& job, MetricPage* page) {
+void AddNode(const MeasuredNode& node, MetricPage* page) {
   auto pool = page->Gauge("megatrain_host_pool_bytes",
                           "The pool of host memory by use; the sum is its capacity.");
   for (int kind = 0; kind < kHostKinds; ++kind) {
@@ -75,19 +76,23 @@ void AddMemory(const MeasuredNode& node, const std::optional<MeasuredJob>& job, 
     pool.Add({{"kind", name}}, static_cast<double>(node.pool_bytes[kind]));
   }
   pool.Add({{"kind", "free"}}, static_cast<double>(node.pool_free_bytes));
-
-  auto device = page->Gauge("megatrain_device_bytes",
-                            "Device memory that the job on the device has taken, by use.");
-  if (job.has_value()) {
-    for (const auto& [kind, bytes] : job->device_bytes) {
-      device.Add({{"kind", kind}}, static_cast<double>(bytes));
-    }
-  }
-
   page->Gauge("megatrain_disk_size_bytes", "Size of the state directory's file system.")
       .Add(static_cast<double>(node.disk_bytes));
   page->Gauge("megatrain_disk_free_bytes", "What is free of the state directory's file system.")
       .Add(static_cast<double>(node.disk_free_bytes));
+  auto devices = page->Gauge("megatrain_device_busy",
+                             "1 while a job has the device: prepares, trains or saves.");
+  for (const auto& [device, busy] : node.devices) devices.Add({{"device", device}}, busy ? 1 : 0);
+}
+
+// Labels of what is one run's; `device` is the key of its first device.
+MetricLabels LabelsOf(const std::string& device, MetricLabels labels = {}) {
+  if (!device.empty()) labels.push_back({"device", device});
+  return labels;
+}
+
+std::optional<double> UnixSeconds(const std::optional<absl::Time>& time) {
+  return time.has_value() ? std::optional(UnixSeconds(*time)) : std::nullopt;
 }
 
 }  // namespace
@@ -97,33 +102,36 @@ DaemonMetrics::DaemonMetrics(std::string version, std::string device)
       device_(std::move(device)),
       step_seconds_(StepSecondsBuckets()) {}
 
-void DaemonMetrics::JobHasDevice(const MeasuredJob& job) {
+void DaemonMetrics::JobHasDevices(const MeasuredJob& job) {
   MutexLock lock(&mutex_);
-  job_ = job;
-  peak_flops_per_second_ = job.peak_flops_per_second;
-  if (steps_of_ == job.id) return;
-  steps_of_ = job.id;
-  last_step_.reset();
-  last_step_time_.reset();
-  eval_loss_.reset();
-  eval_losses_.clear();
-  checkpoint_time_.reset();
-  checkpoint_seconds_.reset();
+  Run& run = runs_[job.devices.empty() ? "" : job.devices.front()];
+  if (run.job.id != job.id) run = Run();
+  run.job = job;
+  run.has_devices = true;
 }
 
-void DaemonMetrics::JobLeftDevice(const std::string& id) {
-  MutexLock lock(&mutex_);
-  if (job_.has_value() && job_->id == id) job_.reset();
+DaemonMetrics::Run* DaemonMetrics::Find(const std::string& id) {
+  for (auto& [device, run] : runs_) {
+    if (run.job.id == id) return &run;
+  }
+  return nullptr;
 }
 
-void DaemonMetrics::StepDone(const StepRecord& record) {
+void DaemonMetrics::JobLeftDevices(const std::string& id) {
+  MutexLock lock(&mutex_);
+  if (Run* const run = Find(id)) run->has_devices = false;
+}
+
+void DaemonMetrics::StepDone(const std::string& id, const StepRecord& record) {
   step_seconds_.Observe(record.step_seconds);
   MutexLock lock(&mutex_);
-  last_step_ = record;
-  last_step_time_ = absl::Now();
-  if (record.eval_loss.has_value()) {
-    eval_loss_ = record.eval_loss;
-    eval_losses_ = record.eval_losses;
+  if (Run* const run = Find(id)) {
+    run->last_step = record;
+    run->last_step_time = absl::Now();
+    if (record.eval_loss.has_value()) {
+      run->eval_loss = record.eval_loss;
+      run->eval_losses = record.eval_losses;
+    }
   }
   tokens_ += record.input_tokens;
   h2d_bytes_ += record.h2d_bytes;
@@ -143,10 +151,12 @@ void DaemonMetrics::StepNotFinite() {
   ++nonfinite_steps_;
 }
 
-void DaemonMetrics::CheckpointDone(absl::Time time, double seconds) {
+void DaemonMetrics::CheckpointDone(const std::string& id, absl::Time time, double seconds) {
   MutexLock lock(&mutex_);
-  checkpoint_time_ = time;
-  checkpoint_seconds_ = seconds;
+  Run* const run = Find(id);
+  if (run == nullptr) return;
+  run->checkpoint_time = time;
+  run->checkpoint_seconds = seconds;
 }
 
 void DaemonMetrics::DeviceChanged(absl::Time time) {
@@ -176,9 +186,8 @@ std::string DaemonMetrics::Page(const MeasuredNode& node) const {
   AddJobs(node, &page);
 
   MutexLock lock(&mutex_);
-  auto info = page.Gauge("megatrain_job_info", "1 for the job that has the device.");
-  if (job_.has_value()) info.Add({{"job", job_->id}, {"model", job_->model_family}}, 1);
-  AddLastStep(&page);
+  AddRuns(&page);
+  AddLastSteps(&page);
   page.Counter("megatrain_tokens_total", "Input tokens trained on, padding excluded.")
       .Add(static_cast<double>(tokens_));
   page.Histogram("megatrain_step_duration_seconds", "Duration of steps.", step_seconds_.Collect());
@@ -196,21 +205,13 @@ std::string DaemonMetrics::Page(const MeasuredNode& node) const {
   page.Counter("megatrain_nonfinite_steps_total",
                "Steps whose loss, gradient or update was not finite.")
       .Add(static_cast<double>(nonfinite_steps_));
-  page.Gauge("megatrain_checkpoint_last_success_timestamp_seconds",
-             "When the job's last verified checkpoint was written.")
-      .Add(checkpoint_time_.has_value() ? std::optional(UnixSeconds(*checkpoint_time_))
-                                        : std::nullopt);
-  page.Gauge("megatrain_checkpoint_duration_seconds",
-             "How long the job's last checkpoint took to be written and verified.")
-      .Add(checkpoint_seconds_);
-  AddMemory(node, job_, &page);
+  AddNode(node, &page);
   page.Gauge("megatrain_device_missing",
              "1 while the daemon waits for a device of the kind that its jobs have begun on.")
       .Add(node.device_missing ? 1 : 0);
   page.Gauge("megatrain_device_changed_timestamp_seconds",
              "When the daemon, at its start, took another kind of device than before.")
-      .Add(device_changed_.has_value() ? std::optional(UnixSeconds(*device_changed_))
-                                       : std::nullopt);
+      .Add(UnixSeconds(device_changed_));
   auto requests = page.Counter("megatrain_grpc_requests_total", "RPCs that were answered.");
   for (const auto& [labels, count] : requests_) {
     requests.Add({{"method", labels.first}, {"code", labels.second}}, static_cast<double>(count));
@@ -227,61 +228,110 @@ std::string DaemonMetrics::Page(const MeasuredNode& node) const {
   }
   page.Gauge("megatrain_tls_certificate_expiry_timestamp_seconds",
              "When the certificate that TLS is served with ends.")
-      .Add(node.certificate_expires.has_value()
-               ? std::optional(UnixSeconds(*node.certificate_expires))
-               : std::nullopt);
+      .Add(UnixSeconds(node.certificate_expires));
   return page.Text();
 }
 
-// Of the job that has the device, or had it last.
-void DaemonMetrics::AddLastStep(MetricPage* page) const {
-  std::optional<double> step, loss, norm, rate, mfu, time;
-  if (last_step_.has_value()) {
-    step = static_cast<double>(last_step_->step);
-    loss = last_step_->loss;
-    norm = last_step_->gradient_norm;
-    rate = last_step_->learning_rate;
-    if (peak_flops_per_second_ > 0) {
-      mfu = last_step_->model_flops_per_second / peak_flops_per_second_;
-    }
-    time = UnixSeconds(*last_step_time_);
+template <class ValueOf>
+void DaemonMetrics::AddOfRuns(const char* name, const char* help, ValueOf value_of,
+                              MetricPage* page) const {
+  auto gauge = page->Gauge(name, help);
+  for (const auto& [device, run] : runs_) {
+    const std::optional<double> value = value_of(run);
+    if (value.has_value()) gauge.Add(LabelsOf(device), *value);
   }
-  page->Gauge("megatrain_step", "The job's last step.").Add(step);
-  page->Gauge("megatrain_loss", "Loss of the last step's batch, before its update.").Add(loss);
-  page->Gauge("megatrain_eval_loss", "Last loss on the evaluation data.").Add(eval_loss_);
+}
+
+void DaemonMetrics::AddRuns(MetricPage* page) const {
+  auto info = page->Gauge("megatrain_job_info", "1 for each job that has devices.");
+  for (const auto& [device, run] : runs_) {
+    if (!run.has_devices) continue;
+    MetricLabels labels = LabelsOf(device, {{"job", run.job.id}, {"model", run.job.model_family}});
+    if (!device.empty()) labels.push_back({"devices", absl::StrJoin(run.job.devices, ",")});
+    info.Add(labels, 1);
+  }
+  auto bytes = page->Gauge("megatrain_device_bytes",
+                           "Memory that the job has taken of each of its devices, by use.");
+  for (const auto& [device, run] : runs_) {
+    if (!run.has_devices) continue;
+    for (const auto& [kind, taken] : run.job.device_bytes) {
+      bytes.Add(LabelsOf(device, {{"kind", kind}}), static_cast<double>(taken));
+    }
+  }
+  AddOfRuns(
+      "megatrain_checkpoint_last_success_timestamp_seconds",
+      "When the job's last verified checkpoint was written.",
+      [](const Run& run) { return UnixSeconds(run.checkpoint_time); }, page);
+  AddOfRuns(
+      "megatrain_checkpoint_duration_seconds",
+      "How long the job's last checkpoint took to be written and verified.",
+      [](const Run& run) { return run.checkpoint_seconds; }, page);
+}
+
+void DaemonMetrics::AddLastSteps(MetricPage* page) const {
+  // Adds a gauge with a value of the last step of each run that has made one.
+  const auto add = [&](const char* name, const char* help, auto value_of) {
+    AddOfRuns(
+        name, help,
+        [&](const Run& run) {
+          return run.last_step.has_value() ? std::optional<double>(value_of(*run.last_step))
+                                           : std::nullopt;
+        },
+        page);
+  };
+  add("megatrain_step", "The job's last step.",
+      [](const StepRecord& last) { return static_cast<double>(last.step); });
+  add("megatrain_loss", "Loss of the last step's batch, before its update.",
+      [](const StepRecord& last) { return last.loss; });
+  AddOfRuns(
+      "megatrain_eval_loss", "Last loss on the evaluation data.",
+      [](const Run& run) { return run.eval_loss; }, page);
   auto sets = page->Gauge("megatrain_eval_set_loss", "Last loss on a named set of data.eval.");
-  for (const auto& [name, set_loss] : eval_losses_) sets.Add({{"set", name}}, set_loss);
+  for (const auto& [device, run] : runs_) {
+    for (const auto& [name, loss] : run.eval_losses) {
+      sets.Add(LabelsOf(device, {{"set", name}}), loss);
+    }
+  }
   auto rewards = page->Gauge("megatrain_reward",
                              "Mean reward of the last step's chosen and rejected answers.");
-  std::optional<double> accuracy;
-  if (last_step_.has_value() && last_step_->rewards.has_value()) {
-    rewards.Add({{"answer", "chosen"}}, last_step_->rewards->chosen)
-        .Add({{"answer", "rejected"}}, last_step_->rewards->rejected);
-    accuracy = last_step_->rewards->accuracies;
+  for (const auto& [device, run] : runs_) {
+    if (!run.last_step.has_value() || !run.last_step->rewards.has_value()) continue;
+    rewards.Add(LabelsOf(device, {{"answer", "chosen"}}), run.last_step->rewards->chosen)
+        .Add(LabelsOf(device, {{"answer", "rejected"}}), run.last_step->rewards->rejected);
   }
-  page->Gauge("megatrain_reward_accuracy_ratio",
-              "Part of the last step's pairs whose chosen answer has the higher reward.")
-      .Add(accuracy);
-  std::optional<double> busiest, entropy;
-  if (last_step_.has_value() && last_step_->router.has_value()) {
-    busiest = last_step_->router->busiest;
-    entropy = last_step_->router->entropy;
-  }
-  page->Gauge("megatrain_router_busiest_ratio",
-              "The most that an expert of any layer was chosen in the last step, over an even "
-              "share.")
-      .Add(busiest);
-  page->Gauge("megatrain_router_entropy_nats",
-              "Mean entropy of the routers' distributions in the last step.")
-      .Add(entropy);
-  page->Gauge("megatrain_gradient_norm", "L2 norm of the last step's gradient, before clipping.")
-      .Add(norm);
-  page->Gauge("megatrain_learning_rate", "Learning rate of the last step.").Add(rate);
-  page->Gauge("megatrain_mfu_ratio",
-              "Model FLOP/s of the last step over those of the device's matrix products at the "
-              "job's precision, as measured at start.")
-      .Add(mfu);
-  page->Gauge("megatrain_last_step_timestamp_seconds", "When the last step was done.").Add(time);
+  add("megatrain_reward_accuracy_ratio",
+      "Part of the last step's pairs whose chosen answer has the higher reward.",
+      [](const StepRecord& last) {
+        return last.rewards ? std::optional(last.rewards->accuracies) : std::nullopt;
+      });
+  add("megatrain_router_busiest_ratio",
+      "The most that an expert of any layer was chosen in the last step, over an even share.",
+      [](const StepRecord& last) {
+        return last.router ? std::optional(last.router->busiest) : std::nullopt;
+      });
+  add("megatrain_router_entropy_nats",
+      "Mean entropy of the routers' distributions in the last step.",
+      [](const StepRecord& last) {
+        return last.router ? std::optional(last.router->entropy) : std::nullopt;
+      });
+  add("megatrain_gradient_norm", "L2 norm of the last step's gradient, before clipping.",
+      [](const StepRecord& last) { return last.gradient_norm; });
+  add("megatrain_learning_rate", "Learning rate of the last step.",
+      [](const StepRecord& last) { return last.learning_rate; });
+  AddOfRuns(
+      "megatrain_mfu_ratio",
+      "Model FLOP/s of the last step over those of the device's matrix products at the job's "
+      "precision, as measured at start.",
+      [](const Run& run) {
+        const bool known = run.last_step.has_value() && run.job.peak_flops_per_second > 0;
+        return known ? std::optional(run.last_step->model_flops_per_second /
+                                     run.job.peak_flops_per_second)
+                     : std::nullopt;
+      },
+      page);
+  AddOfRuns(
+      "megatrain_last_step_timestamp_seconds", "When the last step was done.",
+      [](const Run& run) { return UnixSeconds(run.last_step_time); }, page);
 }
 
 }  // namespace megatrain

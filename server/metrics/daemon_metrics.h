@@ -3,9 +3,12 @@
 //
 // The page names no user, no path and no job's name: jobs are opaque ids, so it may be read by
 // people who may not see the jobs. Its size does not depend on how many jobs there were: it names
-// only the job that has the device, and tells its last step. Measures of steps stay after their
-// job's end until another job's steps begin, so that a short job's are not lost between two
-// readings.
+// only those that have devices, and tells their last steps. Measures of steps stay after their
+// job's end until another job's steps begin on its first device, so that a short job's are not lost
+// between two readings.
+//
+// Where there are several devices, what is one job's has the label `device`, the first one that the
+// job has. Counters are of all.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: every metric is on every page, at least with its HELP and TYPE; counters only grow.
@@ -33,13 +36,14 @@ namespace megatrain {
 
 class MetricPage;
 
-// A job that is given the device.
+// A job that is given devices.
 struct MeasuredJob {
-  std::string id;            // opaque
+  std::string id;                    // opaque
+  std::vector<std::string> devices;  // their names; empty if there is one alone
   std::string model_family;  // "llama"
-  // Bytes of device memory by their purpose.
+  // Bytes of the memory of each of its devices, by their purpose.
   std::vector<std::pair<std::string, int64_t>> device_bytes;
-  // The device's rate of matrix products at the job's precision, as measured at start. The MFU is
+  // Its devices' rate of matrix products at the job's precision, as measured at start. The MFU is
   // the job's rate over this one. 0 = not known.
   double peak_flops_per_second = 0;
 };
@@ -52,6 +56,7 @@ struct MeasuredNode {
   int64_t pool_free_bytes = 0;
   int64_t disk_bytes = 0;  // of the state directory's file system
   int64_t disk_free_bytes = 0;
+  std::map<std::string, bool> devices;  // whether each is busy, by name
   bool device_missing = false;  // the daemon waits for the device that jobs have begun on
   // The end of the server's certificate; nullopt: there is no TLS.
   std::optional<absl::Time> certificate_expires;
@@ -62,18 +67,19 @@ class DaemonMetrics {
   // `device` is EngineHost's id of the device, "cpu" or "cuda:0", or "missing".
   DaemonMetrics(std::string version, std::string device);
 
-  // ---- The job that has the device ----
-  // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint if
-  // they are another job's.
-  void JobHasDevice(const MeasuredJob& job);
-  // Says that the job has paused or ended. Without effect if another job has the device.
-  void JobLeftDevice(const std::string& id);
-  // Adds a step of the job that has the device. REQUIRES: JobHasDevice was called for that job.
-  void StepDone(const StepRecord& record);
+  // ---- Jobs that have devices ----
+  // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint of
+  // its first device if they are another job's.
+  void JobHasDevices(const MeasuredJob& job);
+  // Says that the job has paused or ended. Without effect if another job has its devices.
+  void JobLeftDevices(const std::string& id);
+  // Adds a step of a job. REQUIRES: JobHasDevices was called for that job.
+  void StepDone(const std::string& id, const StepRecord& record);
   // Counts a step whose loss, gradient or weights were not finite. It has no record.
   void StepNotFinite();
-  // Adds a checkpoint, which took `seconds` from the first byte to its verified end.
-  void CheckpointDone(absl::Time time, double seconds);
+  // Adds a checkpoint of a job, which took `seconds` from the first byte to its verified end.
+  // Without effect if another job has its devices.
+  void CheckpointDone(const std::string& id, absl::Time time, double seconds);
 
   // Records that the device is of another kind than before, and that jobs that had begun go on with
   // other bits.
@@ -91,25 +97,36 @@ class DaemonMetrics {
   std::string Page(const MeasuredNode& node) const;
 
  private:
-  void AddLastStep(MetricPage* page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What is known of the job that has a device, or had it last.
+  struct Run {
+    MeasuredJob job;
+    bool has_devices = true;
+    std::optional<StepRecord> last_step;
+    std::optional<absl::Time> last_step_time;
+    std::optional<double> eval_loss;
+    std::map<std::string, double> eval_losses;
+    std::optional<absl::Time> checkpoint_time;
+    std::optional<double> checkpoint_seconds;
+  };
+
+  // Returns the run of a job, or null.
+  Run* Find(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Adds a gauge with the value of each run: a std::optional<double>.
+  template <class ValueOf>
+  void AddOfRuns(const char* name, const char* help, ValueOf value_of, MetricPage* page) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddRuns(MetricPage* page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddLastSteps(MetricPage* page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string version_, device_;
   mutable Mutex mutex_;
-  std::optional<MeasuredJob> job_ ABSL_GUARDED_BY(mutex_);  // has the device
-  std::string steps_of_ ABSL_GUARDED_BY(mutex_);            // the job that last_step_ is of
-  double peak_flops_per_second_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::optional<StepRecord> last_step_ ABSL_GUARDED_BY(mutex_);
-  std::optional<double> eval_loss_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, double> eval_losses_ ABSL_GUARDED_BY(mutex_);
-  std::optional<absl::Time> last_step_time_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Run> runs_ ABSL_GUARDED_BY(mutex_);  // by first device; "" if there is one
   int64_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   LaneSeconds lanes_ ABSL_GUARDED_BY(mutex_);
   int64_t h2d_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t d2h_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Time> device_changed_ ABSL_GUARDED_BY(mutex_);
   int64_t nonfinite_steps_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::optional<absl::Time> checkpoint_time_ ABSL_GUARDED_BY(mutex_);
-  std::optional<double> checkpoint_seconds_ ABSL_GUARDED_BY(mutex_);
   std::map<std::pair<std::string, std::string>, int64_t> requests_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int64_t> callers_refused_ ABSL_GUARDED_BY(mutex_);      // by reason
   std::map<std::string, int64_t> connections_refused_ ABSL_GUARDED_BY(mutex_);  // by reason

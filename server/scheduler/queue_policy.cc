@@ -2,13 +2,24 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
 
 namespace megatrain {
 namespace {
+
+size_t DevicesOf(const QueuedJob& job, int there_are) {
+  return job.own_devices.empty() ? static_cast<size_t>(std::min(job.devices, there_are))
+                                 : job.own_devices.size();
+}
+
+double DeviceSeconds(std::optional<double> seconds, size_t devices) {
+  return seconds.value_or(kUnknownJobSeconds) * static_cast<double>(devices);
+}
 
 // All queued jobs in the order of their turns.
 std::vector<const QueuedJob*> OrderTurns(const QueueSnapshot& snapshot) {
@@ -22,7 +33,7 @@ std::vector<const QueuedJob*> OrderTurns(const QueueSnapshot& snapshot) {
 
   std::map<int64_t, double> use = snapshot.use_seconds;
   for (const ActiveJob& job : snapshot.active) {
-    use[job.uid] += job.seconds.value_or(kUnknownJobSeconds);
+    use[job.uid] += DeviceSeconds(job.seconds, job.devices.size());
   }
   std::vector<const QueuedJob*> turns;
   for (auto& [priority, users] : waiting) {
@@ -38,37 +49,107 @@ std::vector<const QueuedJob*> OrderTurns(const QueueSnapshot& snapshot) {
       if (next->second.empty()) users.erase(next);
       // A job that waits for something of its own does not use up its user's turn.
       if (job->hold == WaitingReason::kNone) {
-        use[job->uid] += job->seconds.value_or(kUnknownJobSeconds);
+        use[job->uid] += DeviceSeconds(job->seconds, DevicesOf(*job, snapshot.devices));
       }
     }
   }
   return turns;
 }
 
-// When jobs can start, one after the other, on the slots there are.
+// When jobs can start, one after the other, on the devices there are.
 class Timeline {
  public:
-  explicit Timeline(const QueueSnapshot& snapshot) {
+  explicit Timeline(const QueueSnapshot& snapshot)
+      : free_(static_cast<size_t>(snapshot.devices), snapshot.now) {
     for (const ActiveJob& job : snapshot.active) {
-      free_.push_back(job.seconds.has_value()
-                          ? std::optional(snapshot.now + absl::Seconds(*job.seconds))
-                          : std::nullopt);
+      for (const int device : job.devices) free_.at(static_cast<size_t>(device)) =
+          job.seconds.has_value() ? std::optional(snapshot.now + absl::Seconds(*job.seconds))
+                                  : std::nullopt;
     }
-    while (static_cast<int>(free_.size()) < snapshot.slots) free_.push_back(snapshot.now);
   }
 
-  // Nothing if a slot's time is not known: it might be the first to become free.
+  // Nothing if a device's time is not known: it might be among the first to become free.
   std::optional<absl::Time> Place(const QueuedJob& job) {
-    const auto first = std::min_element(free_.begin(), free_.end());  // nothing is the least
-    const std::optional<absl::Time> start = *first;
-    *first = start.has_value() && job.seconds.has_value()
-                 ? std::optional(*start + absl::Seconds(*job.seconds))
-                 : std::nullopt;
+    std::vector<size_t> taken(job.own_devices.begin(), job.own_devices.end());
+    if (taken.empty()) {
+      taken.resize(free_.size());
+      std::iota(taken.begin(), taken.end(), 0);
+      // Nothing is the least.
+      std::stable_sort(taken.begin(), taken.end(),
+                       [this](size_t a, size_t b) { return free_[a] < free_[b]; });
+      taken.resize(DevicesOf(job, static_cast<int>(free_.size())));
+    }
+    std::optional<absl::Time> start = free_[taken.front()];
+    for (const size_t device : taken) {
+      start = start.has_value() && free_[device].has_value() ? std::max(start, free_[device])
+                                                             : std::nullopt;
+    }
+    for (const size_t device : taken) {
+      free_[device] = start.has_value() && job.seconds.has_value()
+                          ? std::optional(*start + absl::Seconds(*job.seconds))
+                          : std::nullopt;
+    }
     return start;
   }
 
  private:
   std::vector<std::optional<absl::Time>> free_;
+};
+
+// The devices and the memory that are free, and not kept for a job that waits.
+class FreeResources {
+ public:
+  explicit FreeResources(const QueueSnapshot& snapshot) : snapshot_(snapshot) {
+    std::set<int> busy;
+    for (const ActiveJob& job : snapshot.active) busy.insert(job.devices.begin(), job.devices.end());
+    // Those that a paused job will go on on come last.
+    for (const bool paused : {false, true}) {
+      for (int device = 0; device < snapshot.devices; ++device) {
+        if (busy.count(device) == 0 && (snapshot.paused_devices.count(device) == 1) == paused) {
+          devices_.push_back(device);
+        }
+      }
+    }
+    bytes_ = snapshot.pool_bytes;
+    for (const auto& [uid, bytes] : snapshot.pool_paused_bytes) bytes_ -= bytes;
+    for (const ActiveJob& job : snapshot.active) bytes_ -= job.pool_bytes;
+  }
+
+  bool has_device() const { return !devices_.empty(); }
+  bool HasDevices(const QueuedJob& job) const {
+    return Choose(job).size() == DevicesOf(job, snapshot_.devices);
+  }
+  bool HasBytes(const QueuedJob& job) const {
+    return snapshot_.pool_bytes == 0 || job.pool_bytes <= bytes_;
+  }
+  int64_t bytes() const { return bytes_; }
+  // Takes what there is of what the job needs, and returns the devices.
+  std::vector<int> Take(const QueuedJob& job) {
+    std::vector<int> taken = Choose(job);
+    std::erase_if(devices_, [&](int device) {
+      return std::find(taken.begin(), taken.end(), device) != taken.end();
+    });
+    bytes_ -= std::min(job.pool_bytes, std::max<int64_t>(0, bytes_));
+    std::sort(taken.begin(), taken.end());
+    return taken;
+  }
+
+ private:
+  std::vector<int> Choose(const QueuedJob& job) const {
+    std::vector<int> chosen = devices_;
+    if (!job.own_devices.empty()) {
+      std::erase_if(chosen, [&](int device) {
+        return std::find(job.own_devices.begin(), job.own_devices.end(), device) ==
+               job.own_devices.end();
+      });
+    }
+    chosen.resize(std::min(chosen.size(), DevicesOf(job, snapshot_.devices)));
+    return chosen;
+  }
+
+  const QueueSnapshot& snapshot_;
+  std::vector<int> devices_;  // in the order in which they are given
+  int64_t bytes_ = 0;
 };
 
 QueuePlace HeldPlace(WaitingReason reason, std::string text) {
@@ -83,11 +164,14 @@ class UserShares {
  public:
   explicit UserShares(const QueueSnapshot& snapshot)
       : limits_(snapshot.limits), paused_(snapshot.pool_paused_bytes), held_(paused_) {
-    for (const ActiveJob& job : snapshot.active) Start(job.uid, job.pool_bytes);
+    for (const ActiveJob& job : snapshot.active) {
+      Start(job.uid, job.pool_bytes, job.devices.size());
+    }
   }
 
-  void Start(int64_t uid, int64_t pool_bytes) {
+  void Start(int64_t uid, int64_t pool_bytes, size_t devices) {
     ++running_[uid];
+    devices_[uid] += static_cast<int64_t>(devices);
     held_[uid] += pool_bytes;
   }
 
@@ -96,12 +180,17 @@ class UserShares {
     return MemoryText(job, paused_, "paused jobs keep");
   }
   // The same, not before a job of its user has ended.
-  std::string HeldByActive(const QueuedJob& job) const {
-    const auto running = running_.find(job.uid);
-    if (limits_.running_jobs > 0 && running != running_.end() &&
-        running->second >= limits_.running_jobs) {
-      return absl::StrCat("its user has ", running->second, " running of ", limits_.running_jobs,
-                          " (", kRunningJobsLimit, ")");
+  std::string HeldByActive(const QueuedJob& job, size_t devices) const {
+    const int64_t running = Of(running_, job.uid);
+    if (limits_.running_jobs > 0 && running >= limits_.running_jobs) {
+      return absl::StrCat("its user has ", running, " running of ", limits_.running_jobs, " (",
+                          kRunningJobsLimit, ")");
+    }
+    const int64_t has = Of(devices_, job.uid);
+    if (limits_.devices > 0 && has + static_cast<int64_t>(devices) > limits_.devices) {
+      return absl::StrCat("needs ", devices, devices == 1 ? " device" : " devices",
+                          "; its user's other jobs have ", has, " of the ", limits_.devices,
+                          " a user may have (", kDevicesLimit, ")");
     }
     return MemoryText(job, held_, "other jobs hold");
   }
@@ -109,8 +198,7 @@ class UserShares {
  private:
   std::string MemoryText(const QueuedJob& job, const std::map<int64_t, int64_t>& by_user,
                          const char* who) const {
-    const auto found = by_user.find(job.uid);
-    const int64_t taken = found == by_user.end() ? 0 : found->second;
+    const int64_t taken = Of(by_user, job.uid);
     if (limits_.host_bytes == 0 || job.pool_bytes == 0 ||
         job.pool_bytes + taken <= limits_.host_bytes) {
       return "";
@@ -121,11 +209,33 @@ class UserShares {
                         kHostMemoryLimit, ")");
   }
 
+  static int64_t Of(const std::map<int64_t, int64_t>& by_user, int64_t uid) {
+    const auto found = by_user.find(uid);
+    return found == by_user.end() ? 0 : found->second;
+  }
+
   const UserLimits limits_;
   const std::map<int64_t, int64_t> paused_;  // bytes by uid
   std::map<int64_t, int64_t> held_;
   std::map<int64_t, int64_t> running_;  // jobs by uid
+  std::map<int64_t, int64_t> devices_;
 };
+
+// What the first job that waits for others to end waits for.
+std::string NextText(const QueuedJob& job, const QueueSnapshot& snapshot,
+                     const FreeResources& free) {
+  if (snapshot.devices == 1) return "is next; another job has the device";
+  if (free.HasDevices(job)) {
+    return absl::StrCat("is next; needs ", FormatBytesShort(job.pool_bytes), " of host memory, and ",
+                        FormatBytesShort(free.bytes()), " are free");
+  }
+  if (!job.own_devices.empty()) {
+    return absl::StrCat("is next on ", job.own_devices.size() == 1 ? "device " : "devices ",
+                        absl::StrJoin(job.own_devices, ", "), "; another job is there");
+  }
+  return absl::StrCat("is next; waits for ", DevicesOf(job, snapshot.devices), " of the ",
+                      snapshot.devices, " devices");
+}
 
 std::string AheadText(int ahead) {
   return ahead == 1 ? "1 job comes first" : absl::StrCat(ahead, " jobs come first");
@@ -139,11 +249,8 @@ QueueDecision DecideQueue(const QueueSnapshot& snapshot) {
   int64_t paused_bytes = 0;
   for (const auto& [uid, bytes] : snapshot.pool_paused_bytes) paused_bytes += bytes;
   const int64_t unpaused_bytes = snapshot.pool_bytes - paused_bytes;
-  int64_t free_bytes = unpaused_bytes;
-  for (const ActiveJob& job : snapshot.active) free_bytes -= job.pool_bytes;
-  int free_slots = snapshot.slots - static_cast<int>(snapshot.active.size());
-  bool held_up = false;  // by a job that waits for active ones to give memory back
 
+  FreeResources free(snapshot);
   UserShares shares(snapshot);
   Timeline timeline(snapshot);
   int position = 0;
@@ -170,7 +277,8 @@ QueueDecision DecideQueue(const QueueSnapshot& snapshot) {
       continue;
     }
     std::string over = shares.HeldByPaused(*job);
-    if (over.empty() && free_slots > 0) over = shares.HeldByActive(*job);
+    const size_t devices = DevicesOf(*job, snapshot.devices);
+    if (over.empty() && free.has_device()) over = shares.HeldByActive(*job, devices);
     if (!over.empty()) {
       decision.places[job->id] = HeldPlace(WaitingReason::kUserLimit, std::move(over));
       held.push_back(job);
@@ -179,20 +287,15 @@ QueueDecision DecideQueue(const QueueSnapshot& snapshot) {
     QueuePlace place;
     place.position = ++position;
     place.predicted_start = timeline.Place(*job);
-    const bool fits = !pool_known || job->pool_bytes <= free_bytes;
-    if (free_slots > 0 && fits && !held_up) {
-      --free_slots;
-      free_bytes -= job->pool_bytes;
-      shares.Start(job->uid, job->pool_bytes);
+    if (free.HasDevices(*job) && free.HasBytes(*job)) {
+      shares.Start(job->uid, job->pool_bytes, devices);
       place.text = "starts now";
-      decision.start.push_back(job->id);
-    } else if (position - static_cast<int>(decision.start.size()) == 1) {
-      held_up = held_up || !fits;
-      place.waiting = WaitingReason::kDeviceBusy;
-      place.text = "is next; another job has the device";
+      decision.start.push_back({job->id, free.Take(*job)});
     } else {
-      place.waiting = WaitingReason::kBehindOthers;
-      place.text = AheadText(position - static_cast<int>(decision.start.size()) - 1);
+      const int ahead = position - static_cast<int>(decision.start.size()) - 1;
+      place.waiting = ahead == 0 ? WaitingReason::kDeviceBusy : WaitingReason::kBehindOthers;
+      place.text = ahead == 0 ? NextText(*job, snapshot, free) : AheadText(ahead);
+      free.Take(*job);
     }
     decision.places[job->id] = std::move(place);
   }

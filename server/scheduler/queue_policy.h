@@ -6,14 +6,18 @@
 //   turns; a user's jobs go in the order of submission.
 // - A job that cannot start for a reason of its own (its disk is full, paused jobs hold the memory
 //   it needs, its user has all that one user may have) does not hold up those behind it.
-// - A job that does not fit beside active ones, which will end, does hold them up: else small jobs
-//   would keep a large one waiting for ever.
+// - A job that waits for active ones to end (for devices, or for the memory they hold) keeps what it
+//   will have of what is free now: else small jobs would keep a large one waiting for ever.
+//
+// A job that is paused in place goes on where it is, on its own devices. New jobs take others as
+// long as there are any.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_QUEUE_POLICY_H_
 #define MEGATRAIN_SERVER_SCHEDULER_QUEUE_POLICY_H_
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +33,8 @@ struct QueuedJob {
   int64_t uid = -1;
   int priority = 0;
   int64_t pool_bytes = 0;  // needed beyond what it holds; 0 = none, or not known
+  int devices = 1;         // that it needs; more than there are means all
+  std::vector<int> own_devices;  // the only ones that it can have; empty = any
   // The reason of its own for which it cannot start now; kNone: there is none.
   WaitingReason hold = WaitingReason::kNone;
   std::string hold_text;
@@ -38,27 +44,36 @@ struct QueuedJob {
 struct ActiveJob {
   int64_t uid = -1;
   int64_t pool_bytes = 0;
+  std::vector<int> devices;       // the numbers of those it has
   std::optional<double> seconds;  // how long it will still run, if that is known
 };
 
 struct QueueSnapshot {
   absl::Time now;
   bool accepts = true;  // false: the daemon is stopping, nothing starts
-  int slots = 1;        // jobs that may be active at a time
+  int devices = 1;      // numbered from 0
   std::vector<QueuedJob> queued;
   std::vector<ActiveJob> active;
   int64_t pool_bytes = 0;                        // all there is; 0 = not known, everything fits
   std::map<int64_t, int64_t> pool_paused_bytes;  // held by jobs that are paused, by uid
-  std::map<int64_t, double> use_seconds;         // of the device, recent, by uid
-  UserLimits limits = {};                        // running_jobs and host_bytes matter here
+  std::set<int> paused_devices;                  // that paused jobs will go on on
+  std::map<int64_t, double> use_seconds;         // of a device, recent, by uid
+  UserLimits limits = {};  // running_jobs, devices and host_bytes matter here
+};
+
+struct QueueStart {
+  std::string id;
+  std::vector<int> devices;  // that it is given, ascending
+
+  bool operator==(const QueueStart&) const = default;
 };
 
 struct QueueDecision {
-  std::vector<std::string> start;  // now, in this order
+  std::vector<QueueStart> start;  // now, in this order
   std::map<std::string, QueuePlace> places;
 };
 
-// A job whose length is not known is taken to add this to its user's use.
+// A job whose length is not known is taken to add this to its user's use, of each device.
 inline constexpr double kUnknownJobSeconds = 3600;
 
 // Returns the jobs to start now, and the place of every queued job.

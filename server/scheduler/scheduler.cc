@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/base/thread_name.h"
-#include "server/manager/submission.h"
 
 namespace megatrain {
 namespace {
@@ -17,7 +16,6 @@ namespace {
 constexpr double kIdleSeconds = 10;
 constexpr double kRetrySeconds = 1;
 constexpr double kStepsSeconds = 0.05;
-constexpr absl::Duration kStartWait = absl::Seconds(10);
 
 }  // namespace
 
@@ -31,7 +29,8 @@ Scheduler::Scheduler(JobLedger* ledger, JobRunner* runner, RunMailbox* mailbox,
       limits_(options_.limits),
       disk_waits_(options_.free_disk_bytes) {
   for (const JobPtr& job : ledger_->table().All()) {
-    usage_.AddEvents(job->uid, ledger_->table().Events(job->id, 1, SIZE_MAX));
+    usage_.AddEvents(job->uid, static_cast<size_t>(ClaimOf(*job).count),
+                     ledger_->table().Events(job->id, 1, SIZE_MAX));
     if (!IsEnded(job->state)) unclosed_.insert(job->id);
     last_number_ = job->number;
   }
@@ -45,10 +44,14 @@ Scheduler::~Scheduler() {
 
 void Scheduler::Start() { thread_ = std::thread(&Scheduler::Loop, this); }
 
-void Scheduler::Shutdown() {
-  if (!thread_.joinable()) return;
+void Scheduler::BeginShutdown() {
   stopping_ = true;
   mailbox_->Wake();
+}
+
+void Scheduler::Shutdown() {
+  if (!thread_.joinable()) return;
+  BeginShutdown();
   thread_.join();
 }
 
@@ -229,12 +232,12 @@ void Scheduler::SettleJobsWithoutRun() {
 void Scheduler::MeterUse() {
   const absl::Time now = ledger_->Now();
   for (auto& [id, run] : runs_) {
-    const bool has_device = run.facts.Occupies();
-    if (run.has_device) {
-      if (const JobPtr job = ledger_->table().Find(id)) usage_.Add(job->uid, run.since, now);
+    const JobPtr job = ledger_->table().Find(id);
+    if (run.has_devices && job != nullptr) {
+      usage_.Add(job->uid, run.devices.size(), run.since, now);
     }
     run.since = now;
-    run.has_device = has_device;
+    run.has_devices = run.facts.Occupies();
   }
 }
 
@@ -260,150 +263,6 @@ void Scheduler::CloseRecordsOfEnded() {
     }
     id = unclosed_.erase(id);
   }
-}
-
-// ---- The queue ----
-
-std::optional<double> Scheduler::SecondsLeft(const Job& job) {
-  double step_seconds = job.step_seconds;
-  if (step_seconds == 0 && job.spec != nullptr && options_.predict_step_seconds) {
-    const auto [predicted, is_new] = predicted_step_seconds_.try_emplace(job.id, 0);
-    if (is_new) predicted->second = options_.predict_step_seconds(job);
-    step_seconds = predicted->second;
-  }
-  // Of epochs the steps are known when the data was read.
-  const int64_t steps = job.total_steps > 0   ? job.total_steps
-                        : job.spec != nullptr ? job.spec->training.steps
-                                              : 0;
-  if (steps == 0 || step_seconds == 0) return std::nullopt;
-  return static_cast<double>(std::max<int64_t>(steps - job.step, 0)) * step_seconds;
-}
-
-QueuedJob Scheduler::Describe(const Job& job) {
-  QueuedJob queued;
-  queued.id = job.id;
-  queued.number = job.number;
-  queued.uid = job.uid;
-  queued.priority = job.priority;
-  queued.seconds = SecondsLeft(job);
-  const auto run = runs_.find(job.id);
-  if (run == runs_.end()) {
-    queued.pool_bytes = job.pool_bytes;
-  } else if (run->second.facts.Occupies()) {
-    queued.hold = WaitingReason::kHostMemory;
-    queued.hold_text = "its host memory is being saved";
-    return queued;
-  }
-  const absl::Time now = ledger_->Now();
-  if (disk_waits_.Waits(job.id)) {
-    if (disk_waits_.HasRoom(job, now)) {
-      disk_waits_.Remove(job.id);
-    } else {
-      queued.hold = WaitingReason::kDiskFull;
-      queued.hold_text = disk_waits_.Text(job.id);
-    }
-  }
-  if (options_.disk != nullptr && queued.hold == WaitingReason::kNone) {
-    queued.hold_text = options_.disk->OverLimit(job);
-    if (!queued.hold_text.empty()) queued.hold = WaitingReason::kUserLimit;
-  }
-  const auto wait = start_waits_.find(job.id);
-  if (wait != start_waits_.end()) {
-    if (wait->second.until <= now || wait->second.runs_ended != runs_ended_) {
-      start_waits_.erase(wait);
-    } else {
-      queued.hold = wait->second.reason;
-      queued.hold_text = wait->second.text;
-    }
-  }
-  return queued;
-}
-
-QueueSnapshot Scheduler::TakeSnapshot() {
-  QueueSnapshot snapshot;
-  snapshot.now = ledger_->Now();
-  snapshot.accepts = !stopping_;
-  snapshot.pool_bytes = options_.pool_bytes;
-  {
-    MutexLock lock(&limits_mutex_);
-    snapshot.limits = limits_;
-  }
-  snapshot.use_seconds = usage_.Seconds(snapshot.now);
-  for (const JobPtr& job : ledger_->table().Live()) {
-    const auto run = runs_.find(job->id);
-    if (IsActive(job->state) || (run != runs_.end() && run->second.facts.Occupies())) {
-      snapshot.active.push_back({job->uid, job->pool_bytes, SecondsLeft(*job)});
-    } else if (run != runs_.end()) {
-      snapshot.pool_paused_bytes[job->uid] += job->pool_bytes;
-    }
-    if (job->state == JobState::kQueued) snapshot.queued.push_back(Describe(*job));
-  }
-  // Of jobs that have ended, until the runner has let them go.
-  for (const auto& [id, run] : runs_) {
-    const JobPtr job = ledger_->table().Find(id);
-    if (job == nullptr) snapshot.active.push_back({-1, 0, 0.0});
-    if (job != nullptr && IsEnded(job->state)) {
-      snapshot.active.push_back({job->uid, job->pool_bytes, 0.0});
-    }
-  }
-  return snapshot;
-}
-
-void Scheduler::StartJobs() {
-  // Again after each start: one that fails leaves the device to the next.
-  for (;;) {
-    const QueueDecision decision = DecideQueue(TakeSnapshot());
-    if (decision.start.empty() || !StartJob(decision.start.front())) {
-      ledger_->SetQueuePlaces(decision.places);
-      return;
-    }
-  }
-}
-
-bool Scheduler::StartJob(const std::string& id) {
-  const JobPtr job = ledger_->table().Find(id);
-  if (job == nullptr) return true;      // cancelled and deleted since
-  if (runs_.find(id) != runs_.end()) {  // in place
-    const absl::StatusOr<JobPtr> changed =
-        Change(id, JobState::kQueued, {JobState::kPreparing, JobReason::kNone, "goes on", {}});
-    if (changed.ok()) SettleRun(id);
-    return changed.ok();
-  }
-  if (job->spec == nullptr) {
-    const absl::Status parsed = ParseJob(*job->file, ledger_->state_directory(), id).status();
-    return Change(id, JobState::kQueued,
-                  {JobState::kFailed, JobReason::kInvalidInput, std::string(parsed.message()), {}})
-        .ok();
-  }
-  Run run;
-  run.since = ledger_->Now();
-  if (records_ != nullptr) {
-    absl::StatusOr<std::shared_ptr<JobRecords>> records = records_->Open(id);
-    if (!records.ok()) {
-      Note(absl::StrCat("job ", id, ": its records cannot be opened"), records.status());
-      start_waits_[id] = {
-          run.since + kStartWait, runs_ended_, WaitingReason::kDiskFull,
-          absl::StrCat("its records cannot be written: ", records.status().message())};
-      return true;  // another may start
-    }
-    run.records = *std::move(records);
-  }
-  const absl::StatusOr<JobPtr> changed =
-      Change(id, JobState::kQueued,
-             {JobState::kPreparing, JobReason::kNone, absl::StrCat("attempt ", job->attempts + 1),
-              [](Job* edited) { ++edited->attempts; }});
-  if (!changed.ok()) return false;
-  RunRequest request{id, *job->spec, run.records, job->uid, (*changed)->allow_change};
-  runs_[id] = std::move(run);
-  const absl::Status started = runner_->Start(std::move(request));
-  if (!started.ok()) {
-    Note(absl::StrCat("job ", id, " cannot be started"), started);
-    // As one for which there was no room: it is tried again.
-    Apply(RunEnd{RunEnd::Kind::kFailed, absl::UnavailableError(started.message())},
-          &runs_.at(id).facts);
-    SettleRun(id);
-  }
-  return true;
 }
 
 absl::StatusOr<JobPtr> Scheduler::Change(const std::string& id, JobState from, JobChange change) {

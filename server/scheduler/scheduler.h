@@ -1,4 +1,4 @@
-// Scheduler gives queued jobs the device and carries out what users ask of running ones. It brings
+// Scheduler gives queued jobs their devices and carries out what users ask of running ones. It brings
 // the states in the ledger and the runs in the runner together.
 //
 // It remembers no requests. Each round it takes in what the runner told, then asks pure functions
@@ -21,9 +21,11 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "engine/host/host_devices.h"
 #include "server/jobs/job.h"
 #include "server/manager/job_disk.h"
 #include "server/manager/job_ledger.h"
@@ -41,6 +43,7 @@ namespace megatrain {
 class Scheduler {
  public:
   struct Options {
+    HostDevices devices = {};
     int64_t pool_bytes = 0;  // the host pool's capacity; 0 = not known
     UserLimits limits = {};
     JobDisk* disk = nullptr;  // measured as jobs write; null, or outlives the scheduler
@@ -63,6 +66,8 @@ class Scheduler {
 
   // Begins to work, on a thread of its own.
   void Start();
+  // Begins what Shutdown does, and returns at once: from now on no job is started.
+  void BeginShutdown();
   // Has every run saved and ended, stores that, and returns when it is done. Jobs that ran are
   // QUEUED then and go on when the daemon is started again. A change that cannot be stored is made
   // at the next start, as after a death of the process.
@@ -78,10 +83,12 @@ class Scheduler {
   struct Run {
     RunFacts facts;
     std::shared_ptr<JobRecords> records;
-    absl::Time since;  // has the device
-    bool has_device = true;
+    std::vector<int> devices;  // that it has, and goes on on after a pause in place
+    absl::Time since;          // has them
+    bool has_devices = true;
   };
   // A queued job that could not be started: not before `until`, or before another run has ended.
+  static constexpr absl::Duration kStartWait = absl::Seconds(10);
   struct StartWait {
     absl::Time until;
     int64_t runs_ended = 0;
@@ -110,7 +117,8 @@ class Scheduler {
   // Returns how long the job will still run, if that is known or predicted.
   std::optional<double> SecondsLeft(const Job& job);
   QueuedJob Describe(const Job& job);
-  bool StartJob(const std::string& id);
+  DeviceClaim ClaimOf(const Job& job) const;
+  bool StartJob(const std::string& id, const std::vector<int>& devices);
   // Stores `change` if the job is in `from` still.
   absl::StatusOr<JobPtr> Change(const std::string& id, JobState from, JobChange change);
   void Note(const std::string& what, const absl::Status& status);

@@ -16,7 +16,7 @@ double Scale() { return absl::ToDoubleSeconds(kUsageHalfLife) / std::log(2.0); }
 
 }  // namespace
 
-void UsageMeter::Add(int64_t uid, absl::Time from, absl::Time to) {
+void UsageMeter::Add(int64_t uid, size_t devices, absl::Time from, absl::Time to) {
   if (to <= from) return;
   if (origin_ == absl::InfinitePast()) origin_ = from;
   // Moving the origin keeps the weights near 1 in a daemon that runs for years.
@@ -25,15 +25,16 @@ void UsageMeter::Add(int64_t uid, absl::Time from, absl::Time to) {
     for (auto& [user, weighted] : weighted_) weighted *= fade;
     origin_ = to;
   }
-  weighted_[uid] += Scale() * (Weight(to - origin_) - Weight(from - origin_));
+  weighted_[uid] += static_cast<double>(devices) * Scale() *
+                    (Weight(to - origin_) - Weight(from - origin_));
 }
 
-void UsageMeter::AddEvents(int64_t uid, const std::vector<JobEvent>& events) {
+void UsageMeter::AddEvents(int64_t uid, size_t devices, const std::vector<JobEvent>& events) {
   std::optional<absl::Time> since;
   for (const JobEvent& event : events) {
     if (IsActive(event.to) && !since.has_value()) since = event.time;
     if (!IsActive(event.to) && since.has_value()) {
-      Add(uid, *since, event.time);
+      Add(uid, devices, *since, event.time);
       since.reset();
     }
   }

@@ -1,5 +1,6 @@
 #include "server/worker/engine_job_runner.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <thread>
@@ -103,9 +104,12 @@ absl::StatusOr<EngineJobRunner::Run*> EngineJobRunner::Find(const std::string& j
   return absl::NotFoundError(absl::StrCat("job ", job_id, " does not run"));
 }
 
-absl::Status EngineJobRunner::CheckNoneActive() const {
+absl::Status EngineJobRunner::CheckFree(const std::vector<int>& devices) const {
   for (const std::unique_ptr<Run>& run : runs_) {
-    if (!run->ended && !run->parked) {
+    const std::vector<int>& its = run->request.devices;
+    const bool here =
+        std::find_first_of(its.begin(), its.end(), devices.begin(), devices.end()) != its.end();
+    if (here && !run->ended && !run->parked) {
       return absl::FailedPreconditionError(
           absl::StrCat("job ", run->request.job_id, " is running"));
     }
@@ -129,7 +133,7 @@ absl::Status EngineJobRunner::Start(RunRequest request) {
   if (Find(request.job_id).ok()) {
     return absl::AlreadyExistsError(absl::StrCat("job ", request.job_id, " runs already"));
   }
-  MT_RETURN_IF_ERROR(CheckNoneActive());
+  MT_RETURN_IF_ERROR(CheckFree(request.devices));
   runs_.push_back(std::make_unique<Run>(std::move(request), options_));
   Run& run = *runs_.back();
   run.thread = std::thread([this, &run] { RunJob(run); });
@@ -147,7 +151,7 @@ absl::Status EngineJobRunner::Pause(const std::string& job_id, bool release_host
 absl::Status EngineJobRunner::Resume(const std::string& job_id) {
   MutexLock lock(&mutex_);
   MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
-  if (run->parked) MT_RETURN_IF_ERROR(CheckNoneActive());
+  if (run->parked) MT_RETURN_IF_ERROR(CheckFree(run->request.devices));
   run->wanted_running = true;
   run->parked = false;
   run->records_full = absl::OkStatus();
@@ -231,6 +235,7 @@ absl::StatusOr<TrainingOutcome> EngineJobRunner::TrainAsSubmitter(Run& run) {
   TrainingOptions options;
   options.pause_on_full_disk = true;
   options.allow_change = run.request.allow_change;
+  options.devices = run.request.devices;
   options.files = files.get();
   options.alive = [&run] { run.watchdog.Alive(); };
   return RunTraining(*host_, run.request.spec, options, &run.control,

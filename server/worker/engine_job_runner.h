@@ -64,7 +64,9 @@ class EngineJobRunner : public JobRunner {
   TrainingPause Park(Run& run, const TrainingPause& pause) ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns the run of a job that has not ended. NotFound if there is none.
   absl::StatusOr<Run*> Find(const std::string& job_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckNoneActive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns FailedPrecondition if another run is active on one of the devices.
+  absl::Status CheckFree(const std::vector<int>& devices) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EngineHost* const host_;
   const EngineJobRunnerOptions options_;

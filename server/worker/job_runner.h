@@ -1,9 +1,9 @@
 // JobRunner runs jobs on the engine, as the scheduler says. Requests only note what is wanted and
 // return at once; observers are told what comes of them.
 //
-// At most one job is active, that is prepares, trains or saves. A job that is paused in place keeps
-// its host memory and its thread but not the device, so that another may be started beside it if
-// the pool has room.
+// At most one job is active on a device, that is prepares, trains or saves. A job that is paused in
+// place keeps its host memory and its thread but not its devices, so that another may be started
+// there if the pool has room. It goes on on the same devices.
 //
 // The events of a job, in order:
 //   TrainingActivity*  StepsBegin  (StepRecord | BeforeCheckpoint | CheckpointSaved |
@@ -36,6 +36,7 @@ struct RunRequest {
   std::shared_ptr<JobRecords> records;
   int64_t uid = -1;                            // the submitter, with whose rights files are reached
   std::vector<std::string> allow_change = {};  // as TrainingOptions::allow_change
+  std::vector<int> devices = {0};              // as TrainingOptions::devices, and not empty
 };
 
 // The reason for which a run failed or paused by itself. The status' message tells people more.
@@ -82,8 +83,7 @@ class RunObserver {
   virtual ~RunObserver() = default;
 
   // Called on the job's own thread for each event of every job, and must not block long. Events of
-  // one job come one after another. Events of two jobs, one of them paused in place, may come at
-  // the same time. `run` and `event` are valid during the call.
+  // one job come one after another. Events of two jobs may come at the same time. `run` and `event` are valid during the call.
   virtual void Tell(const RunRequest& run, const JobRunEvent& event) = 0;
 };
 
@@ -92,7 +92,7 @@ class JobRunner {
   // Ends all jobs as Cancel does and waits for them.
   virtual ~JobRunner() = default;
 
-  // Starts the job on a thread of its own. FailedPrecondition while another job is active;
+  // Starts the job on a thread of its own. FailedPrecondition while another job is active there;
   // AlreadyExists if this job has not ended. Errors of the job itself come as RunEnd.
   virtual absl::Status Start(RunRequest request) = 0;
 
@@ -100,14 +100,14 @@ class JobRunner {
   // told or is about to be. A request that comes too late to matter (the last step is done) has no
   // effect, and RunEnd tells how the job ended.
 
-  // Frees the device within one step; then TrainingPause is told. With `release_host` the job is
+  // Frees the devices within one step; then TrainingPause is told. With `release_host` the job is
   // saved, its host memory is given back, and it ends as kReleased. If it cannot be saved it stays
   // paused in place, and TrainingPause tells the failure. A job that still prepares is paused
   // before its first step; with `release_host` preparing is abandoned at once. A job that is paused
   // in place gives its memory back too if `release_host` is set.
   virtual absl::Status Pause(const std::string& job_id, bool release_host) = 0;
-  // Gives the device again to a job that is paused in place, or about to be; then StepsBegin is
-  // told. FailedPrecondition while another job is active.
+  // Gives the devices again to a job that is paused in place, or about to be; then StepsBegin is
+  // told. FailedPrecondition while another job is active there.
   virtual absl::Status Resume(const std::string& job_id) = 0;
   // Ends the job as kCancelled within one step, or within seconds if it prepares, is paused or
   // saves.

@@ -131,12 +131,12 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
     }
     process = {run.between()->ranks(), run.between()->rank()};
   }
-  MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
+  MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine, run.options().devices));
   const Session& session = *prepared.session;
   const Kernels& kernels = session.first().device->kernels();
   MT_ASSIGN_OR_RETURN(prepared.nccl, LoadNcclForRanks(host, session, run.processes()));
-  MT_ASSIGN_OR_RETURN(MemoryBudget budget, host.BudgetNow());
-  MT_ASSIGN_OR_RETURN(const std::string unequal, host.DescribeUnequalMemory());
+  MT_ASSIGN_OR_RETURN(MemoryBudget budget, host.BudgetNow(session.settings.on));
+  MT_ASSIGN_OR_RETURN(const std::string unequal, host.DescribeUnequalMemory(session.settings.on));
   if (!unequal.empty()) run.Say(unequal);
   // No result depends on what is chosen by time.
   MachineSpeed machine = SpeedOf(session.settings, host.rates());
@@ -145,7 +145,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   MT_ASSIGN_OR_RETURN(plan, PlanMemory(spec, prepared.layout, kernels, budget, machine, process));
   if (!plan.fits) {
     const PoolUsage usage = host.pool_usage();
-    MT_ASSIGN_OR_RETURN(const MemoryBudget whole, host.BudgetNow(/*without_others=*/true));
+    MT_ASSIGN_OR_RETURN(const MemoryBudget whole, host.BudgetNow(session.settings.on, /*without_others=*/true));
     MT_ASSIGN_OR_RETURN(const MemoryPlan alone,
                         PlanMemory(spec, prepared.layout, kernels, whole, machine, process));
     if (alone.fits) {

@@ -57,7 +57,7 @@ class SettleDeviceTest : public testing::Test {
     ledger_options.state_directory = directory_.path();
     auto ledger = JobLedger::Open(*std::move(store), std::move(ledger_options));
     if (!ledger.ok()) return ledger.status();
-    return SettleDevice({(*host)->device_id(), (*host)->why_cpu(), name != "auto", accepted},
+    return SettleDevice({(*host)->devices().first, (*host)->why_cpu(), name != "auto", accepted},
                         ledger->get());
   }
   std::string Remembered() const {

@@ -1,0 +1,185 @@
+// The scheduler's part in the queue.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/status.h"
+#include "server/manager/submission.h"
+#include "server/scheduler/scheduler.h"
+
+namespace megatrain {
+
+DeviceClaim Scheduler::ClaimOf(const Job& job) const {
+  if (job.spec == nullptr) return {};
+  // What the host has not got is refused when the job is started.
+  return ClaimDevices(job.spec->engine.device, job.spec->engine.devices, options_.devices)
+      .value_or(DeviceClaim());
+}
+
+std::optional<double> Scheduler::SecondsLeft(const Job& job) {
+  double step_seconds = job.step_seconds;
+  if (step_seconds == 0 && job.spec != nullptr && options_.predict_step_seconds) {
+    const auto [predicted, is_new] = predicted_step_seconds_.try_emplace(job.id, 0);
+    if (is_new) predicted->second = options_.predict_step_seconds(job);
+    step_seconds = predicted->second;
+  }
+  // Of epochs the steps are known when the data was read.
+  const int64_t steps = job.total_steps > 0   ? job.total_steps
+                        : job.spec != nullptr ? job.spec->training.steps
+                                              : 0;
+  if (steps == 0 || step_seconds == 0) return std::nullopt;
+  return static_cast<double>(std::max<int64_t>(steps - job.step, 0)) * step_seconds;
+}
+
+QueuedJob Scheduler::Describe(const Job& job) {
+  QueuedJob queued;
+  queued.id = job.id;
+  queued.number = job.number;
+  queued.uid = job.uid;
+  queued.priority = job.priority;
+  queued.seconds = SecondsLeft(job);
+  const auto run = runs_.find(job.id);
+  const DeviceClaim claim = ClaimOf(job);
+  queued.devices = claim.count;
+  for (int i = 0; claim.first >= 0 && i < claim.count; ++i) {
+    queued.own_devices.push_back(claim.first + i);
+  }
+  if (run == runs_.end()) {
+    queued.pool_bytes = job.pool_bytes;
+  } else {
+    queued.own_devices = run->second.devices;
+  }
+  if (run != runs_.end() && run->second.facts.Occupies()) {
+    queued.hold = WaitingReason::kHostMemory;
+    queued.hold_text = "its host memory is being saved";
+    return queued;
+  }
+  const absl::Time now = ledger_->Now();
+  if (disk_waits_.Waits(job.id)) {
+    if (disk_waits_.HasRoom(job, now)) {
+      disk_waits_.Remove(job.id);
+    } else {
+      queued.hold = WaitingReason::kDiskFull;
+      queued.hold_text = disk_waits_.Text(job.id);
+    }
+  }
+  if (options_.disk != nullptr && queued.hold == WaitingReason::kNone) {
+    queued.hold_text = options_.disk->OverLimit(job);
+    if (!queued.hold_text.empty()) queued.hold = WaitingReason::kUserLimit;
+  }
+  const auto wait = start_waits_.find(job.id);
+  if (wait != start_waits_.end()) {
+    if (wait->second.until <= now || wait->second.runs_ended != runs_ended_) {
+      start_waits_.erase(wait);
+    } else {
+      queued.hold = wait->second.reason;
+      queued.hold_text = wait->second.text;
+    }
+  }
+  return queued;
+}
+
+QueueSnapshot Scheduler::TakeSnapshot() {
+  QueueSnapshot snapshot;
+  snapshot.now = ledger_->Now();
+  snapshot.accepts = !stopping_;
+  snapshot.devices = options_.devices.count;
+  snapshot.pool_bytes = options_.pool_bytes;
+  {
+    MutexLock lock(&limits_mutex_);
+    snapshot.limits = limits_;
+  }
+  snapshot.use_seconds = usage_.Seconds(snapshot.now);
+  const auto add_active = [&](int64_t uid, int64_t pool_bytes, const Run* run,
+                              std::optional<double> seconds) {
+    snapshot.active.push_back(
+        {uid, pool_bytes, run != nullptr ? run->devices : std::vector<int>(), seconds});
+  };
+  for (const JobPtr& job : ledger_->table().Live()) {
+    const auto found = runs_.find(job->id);
+    const Run* const run = found != runs_.end() ? &found->second : nullptr;
+    if (IsActive(job->state) || (run != nullptr && run->facts.Occupies())) {
+      add_active(job->uid, job->pool_bytes, run, SecondsLeft(*job));
+    } else if (run != nullptr) {
+      snapshot.pool_paused_bytes[job->uid] += job->pool_bytes;
+      snapshot.paused_devices.insert(run->devices.begin(), run->devices.end());
+    }
+    if (job->state == JobState::kQueued) snapshot.queued.push_back(Describe(*job));
+  }
+  // Of jobs that have ended, until the runner has let them go.
+  for (const auto& [id, run] : runs_) {
+    const JobPtr job = ledger_->table().Find(id);
+    if (job == nullptr) add_active(-1, 0, &run, 0.0);
+    if (job != nullptr && IsEnded(job->state)) add_active(job->uid, job->pool_bytes, &run, 0.0);
+  }
+  return snapshot;
+}
+
+void Scheduler::StartJobs() {
+  // Again after each start: one that fails leaves the device to the next.
+  for (;;) {
+    const QueueDecision decision = DecideQueue(TakeSnapshot());
+    if (decision.start.empty() ||
+        !StartJob(decision.start.front().id, decision.start.front().devices)) {
+      ledger_->SetQueuePlaces(decision.places);
+      return;
+    }
+  }
+}
+
+bool Scheduler::StartJob(const std::string& id, const std::vector<int>& devices) {
+  const JobPtr job = ledger_->table().Find(id);
+  if (job == nullptr) return true;      // cancelled and deleted since
+  if (runs_.find(id) != runs_.end()) {  // in place
+    const absl::StatusOr<JobPtr> changed =
+        Change(id, JobState::kQueued, {JobState::kPreparing, JobReason::kNone, "goes on", {}});
+    if (changed.ok()) SettleRun(id);
+    return changed.ok();
+  }
+  if (job->spec == nullptr) {
+    const absl::Status parsed = ParseJob(*job->file, ledger_->state_directory(), id).status();
+    return Change(id, JobState::kQueued,
+                  {JobState::kFailed, JobReason::kInvalidInput, std::string(parsed.message()), {}})
+        .ok();
+  }
+  Run run;
+  run.devices = devices;
+  run.since = ledger_->Now();
+  if (records_ != nullptr) {
+    absl::StatusOr<std::shared_ptr<JobRecords>> records = records_->Open(id);
+    if (!records.ok()) {
+      Note(absl::StrCat("job ", id, ": its records cannot be opened"), records.status());
+      start_waits_[id] = {
+          run.since + kStartWait, runs_ended_, WaitingReason::kDiskFull,
+          absl::StrCat("its records cannot be written: ", records.status().message())};
+      return true;  // another may start
+    }
+    run.records = *std::move(records);
+  }
+  std::string text = absl::StrCat("attempt ", job->attempts + 1);
+  std::vector<std::string> names;
+  for (const int device : devices) names.push_back(options_.devices.Name(device));
+  if (options_.devices.count > 1) absl::StrAppend(&text, " on ", absl::StrJoin(names, ", "));
+  const absl::StatusOr<JobPtr> changed =
+      Change(id, JobState::kQueued,
+             {JobState::kPreparing, JobReason::kNone, std::move(text), [&names](Job* edited) {
+                ++edited->attempts;
+                edited->devices = names;
+              }});
+  if (!changed.ok()) return false;
+  RunRequest request{id,       *job->spec,                run.records,
+                     job->uid, (*changed)->allow_change, devices};
+  runs_[id] = std::move(run);
+  const absl::Status started = runner_->Start(std::move(request));
+  if (!started.ok()) {
+    Note(absl::StrCat("job ", id, " cannot be started"), started);
+    // As one for which there was no room: it is tried again.
+    Apply(RunEnd{RunEnd::Kind::kFailed, absl::UnavailableError(started.message())},
+          &runs_.at(id).facts);
+    SettleRun(id);
+  }
+  return true;
+}
+
+}  // namespace megatrain
