@@ -34,10 +34,11 @@ std::vector<std::pair<std::string, std::string>> DeviceLines(const v1::Node& nod
   if (devices.empty()) devices.push_back(node.device());  // of a daemon that has one
   std::vector<std::pair<std::string, std::string>> lines;
   for (const v1::Device& device : devices) {
-    lines.push_back(
-        {"device",
-         absl::StrCat(device.id(), device.description().empty() ? "" : ": ", device.description(),
-                      devices.size() == 1 ? "" : device.busy() ? "; a job has it" : "; free")});
+    lines.push_back({"device", absl::StrCat(device.id(), device.description().empty() ? "" : ": ",
+                                            device.description(),
+                                            devices.size() == 1 ? ""
+                                            : device.busy()     ? "; a job has it"
+                                                                : "; free")});
   }
   return lines;
 }

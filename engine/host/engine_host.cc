@@ -202,8 +202,7 @@ absl::StatusOr<std::optional<int64_t>> EngineHost::LeastDeviceBytes(
   return *std::min_element(bytes.begin(), bytes.end());
 }
 
-absl::StatusOr<std::string> EngineHost::DescribeUnequalMemory(
-    const std::vector<int>& on) const {
+absl::StatusOr<std::string> EngineHost::DescribeUnequalMemory(const std::vector<int>& on) const {
   MT_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, DeviceBytes(on));
   if (bytes.empty()) return "";
   const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());

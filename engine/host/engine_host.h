@@ -59,7 +59,7 @@ struct EngineBudget {
   HostDevices devices{};
   int threads = 0;        // as EngineHostOptions::threads
   MemoryBudget memory{};  // the whole pool, and what was free besides it
-  HardwareRates rates{};              // needed to predict times; may be unmeasured
+  HardwareRates rates{};  // needed to predict times; may be unmeasured
 };
 
 // Reports that `done` bytes of the pool's `capacity` are reserved. It may be called from several

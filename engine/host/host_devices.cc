@@ -25,23 +25,23 @@ absl::StatusOr<DeviceClaim> ClaimDevices(const std::string& device, int64_t devi
   const std::optional<DeviceName> asked = ParseDeviceName(device);
   const bool is_cpu = host.first == kCpuDeviceId;
   DeviceClaim claim;
-  bool had = asked.has_value() && (asked->kind == Kind::kAuto ||
-                                   (asked->kind == Kind::kCpu) == is_cpu);
+  bool had =
+      asked.has_value() && (asked->kind == Kind::kAuto || (asked->kind == Kind::kCpu) == is_cpu);
   if (had && asked->kind == Kind::kCuda && asked->ordinal >= 0) {
     claim.first = asked->ordinal - ParseDeviceName(host.first)->ordinal;
     had = claim.first >= 0 && claim.first < std::max(1, host.count);
   }
   if (!had) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("engine.device: ", device,
-                     host.count > 1 ? " is not among the devices that jobs are trained on here, "
-                                    : " is not the device that jobs are trained on here, which is ",
-                     host.first, host.count > 1 ? absl::StrCat(" to ", host.Name(host.count - 1))
-                                                : "",
-                     "; write auto or ", host.first));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine.device: ", device,
+        host.count > 1 ? " is not among the devices that jobs are trained on here, "
+                       : " is not the device that jobs are trained on here, which is ",
+        host.first, host.count > 1 ? absl::StrCat(" to ", host.Name(host.count - 1)) : "",
+        "; write auto or ", host.first));
   }
   if (is_cpu) {
-    claim.count = static_cast<int>(devices == 0 ? host.count : std::min<int64_t>(devices, host.count));
+    const int parts = std::max(1, host.count);
+    claim.count = devices == 0 ? parts : static_cast<int>(std::min<int64_t>(devices, parts));
     return claim;
   }
   if (devices == 0 && host.count == kUnknownDevices) {

@@ -33,8 +33,7 @@ std::vector<Processor> ProcessorsFrom(int first) {
 absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                               const HostDevices& host, int threads_max,
                                               const std::vector<int>& on) {
-  MT_ASSIGN_OR_RETURN(const DeviceClaim claim,
-                      ClaimDevices(engine.device, engine.devices, host));
+  MT_ASSIGN_OR_RETURN(const DeviceClaim claim, ClaimDevices(engine.device, engine.devices, host));
   const bool is_cpu = host.first == kCpuDeviceId;
   SessionSettings settings;
   settings.device = host.first;

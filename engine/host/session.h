@@ -19,9 +19,9 @@ namespace megatrain {
 
 struct SessionSettings {
   std::string device = kCpuDeviceId;
-  int devices = 1;         // that many GPUs, or parts of the cpu
+  int devices = 1;            // that many GPUs, or parts of the cpu
   std::vector<int> on = {0};  // the numbers of the host's devices that it has, ascending
-  int threads = 1;         // all threads, including update_threads
+  int threads = 1;            // all threads, including update_threads
   // The threads of a device of the host, each of which has processors of its own.
   int device_threads = 1;
   int update_threads = 0;  // threads for the optimizer alone; 0 if it shares the others

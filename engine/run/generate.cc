@@ -112,8 +112,8 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, host.OpenSession(spec.engine));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights,
                       HfWeights::Open(path, layout, host.files()));
-  MT_ASSIGN_OR_RETURN(const MemoryPlan plan, Plan(host, options, layout, weights->ExactDType(),
-                                                  prompts, *session));
+  MT_ASSIGN_OR_RETURN(const MemoryPlan plan,
+                      Plan(host, options, layout, weights->ExactDType(), prompts, *session));
   const int64_t together = plan.dimensions.micro_batches;
   if (sink.say && together < static_cast<int64_t>(prompts.size())) {
     sink.say(absl::StrCat("answers ", together, " of ", prompts.size(),

@@ -206,9 +206,8 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
   MT_ASSIGN_OR_RETURN(
       const SessionSettings settings,
       ChooseSession(spec.engine,
-                    options.devices == 0
-                        ? (*host)->devices()
-                        : HostDevices{(*host)->devices().first, kUnknownDevices},
+                    options.devices == 0 ? (*host)->devices()
+                                         : HostDevices{(*host)->devices().first, kUnknownDevices},
                     options.threads));
   MT_ASSIGN_OR_RETURN(const MemoryBudget budget, (*host)->BudgetNow({0}));
   // A machine that has no memory left for it has none for the job either, and the plan says so.

@@ -99,8 +99,8 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& giv
   // From here on all devices are a number, which is planned, told and saved.
   if (spec.engine.devices == 0) {
     spec.engine.devices = options.processes != nullptr ? 1
-                          : options.devices.empty()     ? host.devices().count
-                                                        : static_cast<int64_t>(options.devices.size());
+                          : options.devices.empty()    ? host.devices().count
+                                                    : static_cast<int64_t>(options.devices.size());
   }
   TensorBoardReport tensorboard(spec, options.files != nullptr ? options.files : host.files());
   const bool leads = options.processes == nullptr || options.processes->control->rank() == 0;

@@ -53,13 +53,12 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
                                                        .disk = daemon->disk_.get(),
                                                        .log = hooks.log});
   daemon->remover_->Start();
-  daemon->monitor_ = std::make_unique<NodeMonitor>(daemon->host_.get(), &std::as_const(*daemon->ledger_).table(),
-                                                   config.state_directory);
+  daemon->monitor_ = std::make_unique<NodeMonitor>(
+      daemon->host_.get(), &std::as_const(*daemon->ledger_).table(), config.state_directory);
   MT_ASSIGN_OR_RETURN(
       daemon->monitoring_,
-      Monitoring::Start(config, daemon->host_.get(), &std::as_const(*daemon->ledger_).table(),
-                        daemon->monitor_.get(), daemon->FilesOfJobs(), daemon->access_->tls(),
-                        hooks.log));
+      Monitoring::Start(config, daemon->host_.get(), daemon->ledger_.get(), daemon->monitor_.get(),
+                        daemon->FilesOfJobs(), daemon->access_->tls(), hooks.log));
   if (daemon->device_changed_) daemon->monitoring_->DeviceChanged();
   GrpcServerOptions server;
   server.listen = config.listen;

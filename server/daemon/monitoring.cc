@@ -9,6 +9,19 @@
 
 namespace megatrain {
 
+namespace {
+
+// Returns the names of the host's devices; none if there is one.
+std::vector<std::string> NamesOfSeveral(const EngineHost& host) {
+  std::vector<std::string> names;
+  for (int i = 0; host.devices().count > 1 && i < host.devices().count; ++i) {
+    names.push_back(host.devices().Name(i));
+  }
+  return names;
+}
+
+}  // namespace
+
 std::unique_ptr<MetricsServer> ServeDeviceMissing(
     const DaemonConfig& config, const JobTable* jobs,
     const std::function<void(const std::string& line)>& log) {
@@ -30,24 +43,24 @@ std::unique_ptr<MetricsServer> ServeDeviceMissing(
   return nullptr;
 }
 
-Monitoring::Monitoring(const EngineHost* host, const JobTable* jobs, const NodeMonitor* node,
+Monitoring::Monitoring(const EngineHost* host, const JobLedger* ledger, const NodeMonitor* node,
                        OpenFiles files, TlsMaterial* tls,
                        const std::function<void(const std::string& line)>& log)
     : host_(host),
-      jobs_(jobs),
+      ledger_(ledger),
       node_(node),
       files_(std::move(files)),
       tls_(tls),
-      metrics_(kVersion, host->devices().first),
+      metrics_(kVersion, host->devices().first, NamesOfSeveral(*host)),
       run_metrics_(&metrics_, [this](const RunRequest& run) { return Describe(run); }),
       refusals_(&metrics_, log) {}
 
 absl::StatusOr<std::unique_ptr<Monitoring>> Monitoring::Start(
-    const DaemonConfig& config, const EngineHost* host, const JobTable* jobs,
+    const DaemonConfig& config, const EngineHost* host, const JobLedger* ledger,
     const NodeMonitor* node, OpenFiles files, TlsMaterial* tls,
     const std::function<void(const std::string& line)>& log) {
   std::unique_ptr<Monitoring> monitoring(
-      new Monitoring(host, jobs, node, std::move(files), tls, log));
+      new Monitoring(host, ledger, node, std::move(files), tls, log));
   if (absl::Status status = monitoring->Serve(config, log); !status.ok()) return status;
   return monitoring;
 }
@@ -101,7 +114,9 @@ MeasuredJob Monitoring::Describe(const RunRequest& run) const {
 
 MeasuredNode Monitoring::Measure() const {
   MeasuredNode measured;
-  measured.jobs = jobs_->All();
+  measured.jobs = ledger_->table().All();
+  measured.endings = ledger_->table().Endings();
+  measured.store_errors = ledger_->store_errors();
   measured.now = absl::Now();
   const PoolUsage pool = host_->pool_usage();
   measured.pool_bytes = pool.bytes;

@@ -19,7 +19,7 @@
 #include "server/daemon/service_manager.h"
 #include "server/files/open_files.h"
 #include "server/identity/tls_material.h"
-#include "server/manager/job_table.h"
+#include "server/manager/job_ledger.h"
 #include "server/metrics/daemon_metrics.h"
 #include "server/metrics/metrics_server.h"
 #include "server/metrics/run_metrics.h"
@@ -41,7 +41,7 @@ class Monitoring {
   // object. `log` is copied and called from any thread. Unavailable if metrics_listen is set and
   // cannot be listened on; a default address that cannot be is logged.
   static absl::StatusOr<std::unique_ptr<Monitoring>> Start(
-      const DaemonConfig& config, const EngineHost* host, const JobTable* jobs,
+      const DaemonConfig& config, const EngineHost* host, const JobLedger* ledger,
       const NodeMonitor* node, OpenFiles files, TlsMaterial* tls,
       const std::function<void(const std::string& line)>& log);
 
@@ -54,8 +54,9 @@ class Monitoring {
   ServiceManager& service_manager() { return service_manager_; }
 
  private:
-  Monitoring(const EngineHost* host, const JobTable* jobs, const NodeMonitor* node, OpenFiles files,
-             TlsMaterial* tls, const std::function<void(const std::string& line)>& log);
+  Monitoring(const EngineHost* host, const JobLedger* ledger, const NodeMonitor* node,
+             OpenFiles files, TlsMaterial* tls,
+             const std::function<void(const std::string& line)>& log);
   absl::Status Serve(const DaemonConfig& config,
                      const std::function<void(const std::string& line)>& log);
   MeasuredJob Describe(const RunRequest& run) const;
@@ -63,7 +64,7 @@ class Monitoring {
   absl::Status Ready() const;
 
   const EngineHost* const host_;
-  const JobTable* const jobs_;
+  const JobLedger* const ledger_;
   const NodeMonitor* const node_;
   const OpenFiles files_;
   TlsMaterial* const tls_;

@@ -93,29 +93,28 @@ void ServiceManager::Tell(const RunRequest& run, const JobRunEvent& event) {
     job.status = absl::StrCat("job ", run.job_id, ": ", what);
     job.paused = false;
   };
-  std::visit(Overloaded{[&](const TrainingActivity& activity) {
-                          if (activity.phase != TrainingPhase::kPreparing) return;
-                          set(activity.fraction < 0
-                                  ? activity.what
-                                  : absl::StrFormat("%s (%.0f%%)", activity.what,
-                                                    100 * activity.fraction));
-                        },
-                        [&](const StepsBegin& begin) {
-                          set(absl::StrCat("step ", begin.first_step, " of ", begin.total_steps));
-                          job.total_steps = begin.total_steps;
-                        },
-                        [&](const StepRecord& record) {
-                          set(absl::StrFormat("step %d of %d, loss %.4f, %.0f tokens/s",
-                                              record.step, job.total_steps, record.loss,
-                                              record.tokens_per_second));
-                        },
-                        [&](const CheckpointSaved& saved) { job.save_seconds = saved.seconds; },
-                        [&](const TrainingPause&) {
-                          set("paused");
-                          job.paused = true;
-                        },
-                        [](const auto&) {}},
-             event);
+  std::visit(
+      Overloaded{[&](const TrainingActivity& activity) {
+                   if (activity.phase != TrainingPhase::kPreparing) return;
+                   set(activity.fraction < 0 ? activity.what
+                                             : absl::StrFormat("%s (%.0f%%)", activity.what,
+                                                               100 * activity.fraction));
+                 },
+                 [&](const StepsBegin& begin) {
+                   set(absl::StrCat("step ", begin.first_step, " of ", begin.total_steps));
+                   job.total_steps = begin.total_steps;
+                 },
+                 [&](const StepRecord& record) {
+                   set(absl::StrFormat("step %d of %d, loss %.4f, %.0f tokens/s", record.step,
+                                       job.total_steps, record.loss, record.tokens_per_second));
+                 },
+                 [&](const CheckpointSaved& saved) { job.save_seconds = saved.seconds; },
+                 [&](const TrainingPause&) {
+                   set("paused");
+                   job.paused = true;
+                 },
+                 [](const auto&) {}},
+      event);
 }
 
 double ServiceManager::SaveSeconds() const {
@@ -126,8 +125,8 @@ double ServiceManager::SaveSeconds() const {
 
 std::string ServiceManager::StatusLine() const {
   // Jobs that are paused are told of only if none runs.
-  const bool all_paused = std::all_of(jobs_.begin(), jobs_.end(),
-                                      [](const auto& job) { return job.second.paused; });
+  const bool all_paused =
+      std::all_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return job.second.paused; });
   std::vector<std::string> told;
   for (const auto& [id, job] : jobs_) {
     if (!job.status.empty() && job.paused == all_paused) told.push_back(job.status);

@@ -51,14 +51,13 @@ absl::Status CheckHostMemory(const UserLimits& limits, const Job& job) {
 
 absl::Status CheckDevices(const UserLimits& limits, const Job& job, const HostDevices& devices) {
   if (limits.devices == 0 || job.spec == nullptr) return absl::OkStatus();
-  MT_ASSIGN_OR_RETURN(const DeviceClaim claim, ClaimDevices(job.spec->engine.device,
-                                                            job.spec->engine.devices, devices));
+  MT_ASSIGN_OR_RETURN(const DeviceClaim claim,
+                      ClaimDevices(job.spec->engine.device, job.spec->engine.devices, devices));
   if (claim.count <= limits.devices) return absl::OkStatus();
-  return ExceedsLimit(
-      kDevicesLimit, limits.devices,
-      absl::StrCat("the job needs ", claim.count, " devices; ",
-                   MayHave(kDevicesLimit, absl::StrCat(limits.devices)),
-                   ". Ask for fewer by engine.devices"));
+  return ExceedsLimit(kDevicesLimit, limits.devices,
+                      absl::StrCat("the job needs ", claim.count, " devices; ",
+                                   MayHave(kDevicesLimit, absl::StrCat(limits.devices)),
+                                   ". Ask for fewer by engine.devices"));
 }
 
 absl::Status CheckDisk(const UserLimits& limits, const Job& job, const JobTable& table,

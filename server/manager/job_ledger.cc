@@ -16,18 +16,6 @@ namespace {
 // 36^10 = 3.7e15: two of a million jobs meet with a chance of 1e-4; NewId looks all the same.
 constexpr int kIdLetters = 10;
 
-absl::Status StoreError(absl::Status status) {
-  if (status.ok()) return status;
-  switch (status.code()) {
-    case absl::StatusCode::kResourceExhausted:
-      return WithReason(std::move(status), "DISK_FULL");
-    case absl::StatusCode::kDataLoss:
-      return WithReason(std::move(status), "CORRUPT_DATA");
-    default:
-      return WithReason(std::move(status), "INTERNAL_ERROR");
-  }
-}
-
 }  // namespace
 
 JobLedger::JobLedger(std::unique_ptr<JobStore> store, Options options)
@@ -39,6 +27,19 @@ absl::StatusOr<std::unique_ptr<JobLedger>> JobLedger::Open(std::unique_ptr<JobSt
   MutexLock lock(&ledger->change_mutex_);
   MT_RETURN_IF_ERROR(ledger->Load());
   return ledger;
+}
+
+absl::Status JobLedger::NoteStored(absl::Status status) {
+  if (status.ok()) return status;
+  ++store_errors_;
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return WithReason(std::move(status), "DISK_FULL");
+    case absl::StatusCode::kDataLoss:
+      return WithReason(std::move(status), "CORRUPT_DATA");
+    default:
+      return WithReason(std::move(status), "INTERNAL_ERROR");
+  }
 }
 
 absl::Status JobLedger::Load() {
@@ -109,7 +110,7 @@ absl::StatusOr<JobPtr> JobLedger::Add(Job job, const std::string& text,
                           .to = job.state,
                           .reason = job.reason,
                           .text = text};
-  MT_RETURN_IF_ERROR(StoreError(store_->Insert(job, event)));
+  MT_RETURN_IF_ERROR(NoteStored(store_->Insert(job, event)));
   last_number_ = job.number;
   const std::string id = job.id;
   Announce(std::move(job), {event});
@@ -156,7 +157,7 @@ absl::StatusOr<JobPtr> JobLedger::Apply(const Job& job, const JobChange& change)
                       .reason = change.reason,
                       .text = change.text});
   }
-  MT_RETURN_IF_ERROR(StoreError(store_->Update(next, events)));
+  MT_RETURN_IF_ERROR(NoteStored(store_->Update(next, events)));
   Announce(std::move(next), std::move(events));
   return table_.Find(job.id);
 }
@@ -196,7 +197,7 @@ absl::Status JobLedger::Delete(const std::string& id,
             " and cannot be deleted; only jobs that have ended can be: cancel it first")),
         "ILLEGAL_TRANSITION", {{"job", id}, {"state", JobStateName(job->state)}});
   }
-  MT_RETURN_IF_ERROR(StoreError(store_->MarkDeleted(id)));
+  MT_RETURN_IF_ERROR(NoteStored(store_->MarkDeleted(id)));
   {
     MutexLock deleted_lock(&deleted_mutex_);
     deleted_[id] = job;
@@ -215,7 +216,7 @@ std::vector<JobPtr> JobLedger::Deleted() const {
 
 absl::Status JobLedger::Forget(const std::string& id) {
   MutexLock lock(&change_mutex_);
-  MT_RETURN_IF_ERROR(StoreError(store_->Remove(id)));
+  MT_RETURN_IF_ERROR(NoteStored(store_->Remove(id)));
   {
     MutexLock deleted_lock(&deleted_mutex_);
     deleted_.erase(id);

@@ -8,6 +8,7 @@
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_LEDGER_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_LEDGER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -83,6 +84,8 @@ class JobLedger {
   // Returns the jobs as announced. REQUIRES: callers only read and watch them.
   JobTable& table() { return table_; }
   const JobTable& table() const { return table_; }
+  // Returns how many writes to the store have failed.
+  int64_t store_errors() const { return store_errors_; }
   // Returns the time now, to the microsecond, as it is stored.
   absl::Time Now() const;
   const std::string& state_directory() const { return options_.state_directory; }
@@ -100,6 +103,8 @@ class JobLedger {
   absl::StatusOr<JobPtr> Apply(const Job& job, const JobChange& change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
   void Announce(Job job, std::vector<JobEvent> events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+  // Counts an error of the store, and adds the reason that callers see.
+  absl::Status NoteStored(absl::Status status);
   void TellListeners() ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
 
   const Options options_;
@@ -108,6 +113,7 @@ class JobLedger {
   // it, so that none is lost between another's read and write.
   Mutex change_mutex_;
   JobTable table_;
+  std::atomic<int64_t> store_errors_{0};
   int64_t last_number_ ABSL_GUARDED_BY(change_mutex_) = 0;
   mutable Mutex deleted_mutex_;
   std::map<std::string, JobPtr> deleted_ ABSL_GUARDED_BY(deleted_mutex_);

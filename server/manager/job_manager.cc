@@ -126,9 +126,9 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
     return std::make_shared<const Job>(std::move(job));
   }
   const Job candidate = job;
-  MT_ASSIGN_OR_RETURN(
-      JobPtr added, ledger_->Add(std::move(job), absl::StrCat("submitted ", By(caller)),
-                                 [&] { return CheckLimits(candidate); }));
+  MT_ASSIGN_OR_RETURN(JobPtr added,
+                      ledger_->Add(std::move(job), absl::StrCat("submitted ", By(caller)),
+                                   [&] { return CheckLimits(candidate); }));
   // Another call with the same request_id may have been faster.
   return options.request_id.empty() ? added : SameRequest(std::move(added), options);
 }
@@ -392,6 +392,5 @@ absl::StatusOr<std::unique_ptr<JobWatch>> JobManager::Watch(const Caller& caller
   }
   return ledger_->table().Watch(id, std::max<int64_t>(first_sequence, 1), std::move(on_ready));
 }
-
 
 }  // namespace megatrain

@@ -22,6 +22,7 @@ void JobTable::Put(Job job, std::vector<JobEvent> events) {
     Entry& entry = entries_[job.number];
     if (entry.job != nullptr) {
       --*CountOf(entry.job->state, &counts_);
+      if (IsEnded(job.state) && !IsEnded(entry.job->state)) ++endings_[{job.state, job.reason}];
     } else {
       numbers_[job.id] = job.number;
       if (!job.request_id.empty()) requests_[{job.uid, job.request_id}] = job.number;
@@ -111,6 +112,11 @@ std::vector<JobPtr> JobTable::Range(int64_t after, bool descending, size_t count
 JobCounts JobTable::Counts() const {
   MutexLock lock(&mutex_);
   return counts_;
+}
+
+std::map<std::pair<JobState, JobReason>, int64_t> JobTable::Endings() const {
+  MutexLock lock(&mutex_);
+  return endings_;
 }
 
 int64_t JobTable::LastEvent(const std::string& id) const {

@@ -52,6 +52,8 @@ class JobTable {
   std::vector<JobPtr> Range(int64_t after, bool descending, size_t count,
                             const std::function<bool(const Job& job)>& filter) const;
   JobCounts Counts() const;
+  // Returns how many jobs this process has seen end, by their state and reason.
+  std::map<std::pair<JobState, JobReason>, int64_t> Endings() const;
   // Returns the sequence number of the job's last event; 0 if there is no such job.
   int64_t LastEvent(const std::string& id) const;
   // Returns at most `count` events, from the number `first` or the oldest that is kept on; none if
@@ -83,6 +85,7 @@ class JobTable {
   std::unordered_map<std::string, int64_t> numbers_ ABSL_GUARDED_BY(mutex_);
   std::map<std::pair<int64_t, std::string>, int64_t> requests_ ABSL_GUARDED_BY(mutex_);
   JobCounts counts_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<JobState, JobReason>, int64_t> endings_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace megatrain

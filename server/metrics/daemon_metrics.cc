@@ -62,6 +62,13 @@ void AddJobs(const MeasuredNode& node, MetricPage* page) {
   for (const JobState state : AllJobStates()) {
     jobs.Add({{"state", JobStateName(state)}}, counts[state]);
   }
+  auto ended = page->Counter("megatrain_jobs_ended_total", "Jobs that have ended.");
+  for (const auto& [how, count] : node.endings) {
+    ended.Add({{"state", JobStateName(how.first)}, {"reason", JobReasonName(how.second)}},
+              static_cast<double>(count));
+  }
+  page->Counter("megatrain_store_errors_total", "Writes to the store of jobs that have failed.")
+      .Add(static_cast<double>(node.store_errors));
   page->Gauge("megatrain_queue_wait_seconds",
               "How long the job that has waited longest is in the queue; 0 if none is.")
       .Add(longest_wait);
@@ -97,15 +104,19 @@ std::optional<double> UnixSeconds(const std::optional<absl::Time>& time) {
 
 }  // namespace
 
-DaemonMetrics::DaemonMetrics(std::string version, std::string device)
-    : version_(std::move(version)),
-      device_(std::move(device)),
-      step_seconds_(StepSecondsBuckets()) {}
+DaemonMetrics::DaemonMetrics(std::string version, std::string device,
+                             std::vector<std::string> devices)
+    : version_(std::move(version)), device_(std::move(device)) {
+  if (devices.empty()) devices.push_back("");
+  for (const std::string& each : devices) step_seconds_.try_emplace(each, StepSecondsBuckets());
+}
 
 void DaemonMetrics::JobHasDevices(const MeasuredJob& job) {
   MutexLock lock(&mutex_);
-  Run& run = runs_[job.devices.empty() ? "" : job.devices.front()];
+  const std::string key = job.devices.empty() ? "" : job.devices.front();
+  Run& run = runs_[key];
   if (run.job.id != job.id) run = Run();
+  run.key = key;
   run.job = job;
   run.has_devices = true;
 }
@@ -123,9 +134,9 @@ void DaemonMetrics::JobLeftDevices(const std::string& id) {
 }
 
 void DaemonMetrics::StepDone(const std::string& id, const StepRecord& record) {
-  step_seconds_.Observe(record.step_seconds);
   MutexLock lock(&mutex_);
   if (Run* const run = Find(id)) {
+    step_seconds_.at(run->key).Observe(record.step_seconds);
     run->last_step = record;
     run->last_step_time = absl::Now();
     if (record.eval_loss.has_value()) {
@@ -190,7 +201,10 @@ std::string DaemonMetrics::Page(const MeasuredNode& node) const {
   AddLastSteps(&page);
   page.Counter("megatrain_tokens_total", "Input tokens trained on, padding excluded.")
       .Add(static_cast<double>(tokens_));
-  page.Histogram("megatrain_step_duration_seconds", "Duration of steps.", step_seconds_.Collect());
+  auto durations = page.Histogram("megatrain_step_duration_seconds", "Duration of steps.");
+  for (const auto& [device, seconds] : step_seconds_) {
+    durations.Add(LabelsOf(device), seconds.Collect());
+  }
   page.Counter("megatrain_lane_busy_seconds_total", "Time in which a lane was at work.")
       .Add({{"lane", "h2d"}}, lanes_.h2d)
       .Add({{"lane", "compute"}}, lanes_.compute)
@@ -310,8 +324,7 @@ void DaemonMetrics::AddLastSteps(MetricPage* page) const {
         return last.router ? std::optional(last.router->busiest) : std::nullopt;
       });
   add("megatrain_router_entropy_nats",
-      "Mean entropy of the routers' distributions in the last step.",
-      [](const StepRecord& last) {
+      "Mean entropy of the routers' distributions in the last step.", [](const StepRecord& last) {
         return last.router ? std::optional(last.router->entropy) : std::nullopt;
       });
   add("megatrain_gradient_norm", "L2 norm of the last step's gradient, before clipping.",

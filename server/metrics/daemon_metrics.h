@@ -8,7 +8,7 @@
 // between two readings.
 //
 // Where there are several devices, what is one job's has the label `device`, the first one that the
-// job has. Counters are of all.
+// job has, and so have the durations of steps. Other counters are of all.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: every metric is on every page, at least with its HELP and TYPE; counters only grow.
@@ -40,7 +40,7 @@ class MetricPage;
 struct MeasuredJob {
   std::string id;                    // opaque
   std::vector<std::string> devices;  // their names; empty if there is one alone
-  std::string model_family;  // "llama"
+  std::string model_family;          // "llama"
   // Bytes of the memory of each of its devices, by their purpose.
   std::vector<std::pair<std::string, int64_t>> device_bytes;
   // Its devices' rate of matrix products at the job's precision, as measured at start. The MFU is
@@ -50,22 +50,24 @@ struct MeasuredJob {
 
 // Values that the caller reads when the page is made.
 struct MeasuredNode {
-  std::vector<JobPtr> jobs;  // all
+  std::vector<JobPtr> jobs;                                   // all
+  std::map<std::pair<JobState, JobReason>, int64_t> endings;  // as JobTable::Endings
+  int64_t store_errors = 0;                                   // as JobLedger::store_errors
   absl::Time now;
   std::array<int64_t, kHostKinds> pool_bytes = {};  // leased, by HostKind
   int64_t pool_free_bytes = 0;
   int64_t disk_bytes = 0;  // of the state directory's file system
   int64_t disk_free_bytes = 0;
   std::map<std::string, bool> devices;  // whether each is busy, by name
-  bool device_missing = false;  // the daemon waits for the device that jobs have begun on
+  bool device_missing = false;          // the daemon waits for the device that jobs have begun on
   // The end of the server's certificate; nullopt: there is no TLS.
   std::optional<absl::Time> certificate_expires;
 };
 
 class DaemonMetrics {
  public:
-  // `device` is EngineHost's id of the device, "cpu" or "cuda:0", or "missing".
-  DaemonMetrics(std::string version, std::string device);
+  // `device` is HostDevices::first, or "missing". `devices` are the names of several.
+  DaemonMetrics(std::string version, std::string device, std::vector<std::string> devices = {});
 
   // ---- Jobs that have devices ----
   // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint of
@@ -99,6 +101,7 @@ class DaemonMetrics {
  private:
   // What is known of the job that has a device, or had it last.
   struct Run {
+    std::string key;  // in runs_
     MeasuredJob job;
     bool has_devices = true;
     std::optional<StepRecord> last_step;
@@ -130,7 +133,8 @@ class DaemonMetrics {
   std::map<std::pair<std::string, std::string>, int64_t> requests_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int64_t> callers_refused_ ABSL_GUARDED_BY(mutex_);      // by reason
   std::map<std::string, int64_t> connections_refused_ ABSL_GUARDED_BY(mutex_);  // by reason
-  prometheus::Histogram step_seconds_;                                          // safe by itself
+  // By first device, as runs_. The map does not change, and histograms are safe by themselves.
+  std::map<std::string, prometheus::Histogram> step_seconds_;
 };
 
 }  // namespace megatrain

@@ -16,6 +16,13 @@ MetricPage::Series& MetricPage::Series::Add(const MetricLabels& labels, double v
   return *this;
 }
 
+MetricPage::Series& MetricPage::Series::Add(const MetricLabels& labels,
+                                            prometheus::ClientMetric value) {
+  for (const auto& [name, text] : labels) value.label.push_back({name, text});
+  family_->metric.push_back(std::move(value));
+  return *this;
+}
+
 prometheus::MetricFamily* MetricPage::NewFamily(const std::string& name, const std::string& help,
                                                 prometheus::MetricType type) {
   prometheus::MetricFamily& family = families_.emplace_back();
@@ -33,9 +40,8 @@ MetricPage::Series MetricPage::Counter(const std::string& name, const std::strin
   return Series(NewFamily(name, help, prometheus::MetricType::Counter));
 }
 
-void MetricPage::Histogram(const std::string& name, const std::string& help,
-                           prometheus::ClientMetric value) {
-  NewFamily(name, help, prometheus::MetricType::Histogram)->metric.push_back(std::move(value));
+MetricPage::Series MetricPage::Histogram(const std::string& name, const std::string& help) {
+  return Series(NewFamily(name, help, prometheus::MetricType::Histogram));
 }
 
 std::string MetricPage::Text() const { return prometheus::TextSerializer().Serialize(families_); }

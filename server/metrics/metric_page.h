@@ -24,6 +24,8 @@ class MetricPage {
    public:
     explicit Series(prometheus::MetricFamily* family) : family_(family) {}
     Series& Add(const MetricLabels& labels, double value);
+    // Adds one to a family of histograms.
+    Series& Add(const MetricLabels& labels, prometheus::ClientMetric value);
     Series& Add(double value) { return Add({}, value); }
     // nullopt adds no series.
     Series& Add(const std::optional<double>& value) { return value ? Add({}, *value) : *this; }
@@ -36,7 +38,7 @@ class MetricPage {
   Series Gauge(const std::string& name, const std::string& help);
   // REQUIRES: the name ends in _total.
   Series Counter(const std::string& name, const std::string& help);
-  void Histogram(const std::string& name, const std::string& help, prometheus::ClientMetric value);
+  Series Histogram(const std::string& name, const std::string& help);
 
   // Returns the whole page. A family without series has its HELP and TYPE.
   std::string Text() const;

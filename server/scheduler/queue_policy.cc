@@ -62,9 +62,10 @@ class Timeline {
   explicit Timeline(const QueueSnapshot& snapshot)
       : free_(static_cast<size_t>(snapshot.devices), snapshot.now) {
     for (const ActiveJob& job : snapshot.active) {
-      for (const int device : job.devices) free_.at(static_cast<size_t>(device)) =
-          job.seconds.has_value() ? std::optional(snapshot.now + absl::Seconds(*job.seconds))
-                                  : std::nullopt;
+      for (const int device : job.devices)
+        free_.at(static_cast<size_t>(device)) =
+            job.seconds.has_value() ? std::optional(snapshot.now + absl::Seconds(*job.seconds))
+                                    : std::nullopt;
     }
   }
 
@@ -101,7 +102,8 @@ class FreeResources {
  public:
   explicit FreeResources(const QueueSnapshot& snapshot) : snapshot_(snapshot) {
     std::set<int> busy;
-    for (const ActiveJob& job : snapshot.active) busy.insert(job.devices.begin(), job.devices.end());
+    for (const ActiveJob& job : snapshot.active)
+      busy.insert(job.devices.begin(), job.devices.end());
     // Those that a paused job will go on on come last.
     for (const bool paused : {false, true}) {
       for (int device = 0; device < snapshot.devices; ++device) {
@@ -226,8 +228,8 @@ std::string NextText(const QueuedJob& job, const QueueSnapshot& snapshot,
                      const FreeResources& free) {
   if (snapshot.devices == 1) return "is next; another job has the device";
   if (free.HasDevices(job)) {
-    return absl::StrCat("is next; needs ", FormatBytesShort(job.pool_bytes), " of host memory, and ",
-                        FormatBytesShort(free.bytes()), " are free");
+    return absl::StrCat("is next; needs ", FormatBytesShort(job.pool_bytes),
+                        " of host memory, and ", FormatBytesShort(free.bytes()), " are free");
   }
   if (!job.own_devices.empty()) {
     return absl::StrCat("is next on ", job.own_devices.size() == 1 ? "device " : "devices ",

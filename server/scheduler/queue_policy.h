@@ -6,7 +6,8 @@
 //   turns; a user's jobs go in the order of submission.
 // - A job that cannot start for a reason of its own (its disk is full, paused jobs hold the memory
 //   it needs, its user has all that one user may have) does not hold up those behind it.
-// - A job that waits for active ones to end (for devices, or for the memory they hold) keeps what it
+// - A job that waits for active ones to end (for devices, or for the memory they hold) keeps what
+// it
 //   will have of what is free now: else small jobs would keep a large one waiting for ever.
 //
 // A job that is paused in place goes on where it is, on its own devices. New jobs take others as
@@ -32,8 +33,8 @@ struct QueuedJob {
   int64_t number = 0;  // order of submission
   int64_t uid = -1;
   int priority = 0;
-  int64_t pool_bytes = 0;  // needed beyond what it holds; 0 = none, or not known
-  int devices = 1;         // that it needs; more than there are means all
+  int64_t pool_bytes = 0;        // needed beyond what it holds; 0 = none, or not known
+  int devices = 1;               // that it needs; more than there are means all
   std::vector<int> own_devices;  // the only ones that it can have; empty = any
   // The reason of its own for which it cannot start now; kNone: there is none.
   WaitingReason hold = WaitingReason::kNone;
@@ -58,7 +59,7 @@ struct QueueSnapshot {
   std::map<int64_t, int64_t> pool_paused_bytes;  // held by jobs that are paused, by uid
   std::set<int> paused_devices;                  // that paused jobs will go on on
   std::map<int64_t, double> use_seconds;         // of a device, recent, by uid
-  UserLimits limits = {};  // running_jobs, devices and host_bytes matter here
+  UserLimits limits = {};                        // running_jobs, devices and host_bytes matter here
 };
 
 struct QueueStart {

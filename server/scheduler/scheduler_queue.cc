@@ -168,8 +168,7 @@ bool Scheduler::StartJob(const std::string& id, const std::vector<int>& devices)
                 edited->devices = names;
               }});
   if (!changed.ok()) return false;
-  RunRequest request{id,       *job->spec,                run.records,
-                     job->uid, (*changed)->allow_change, devices};
+  RunRequest request{id, *job->spec, run.records, job->uid, (*changed)->allow_change, devices};
   runs_[id] = std::move(run);
   const absl::Status started = runner_->Start(std::move(request));
   if (!started.ok()) {

@@ -25,8 +25,8 @@ void UsageMeter::Add(int64_t uid, size_t devices, absl::Time from, absl::Time to
     for (auto& [user, weighted] : weighted_) weighted *= fade;
     origin_ = to;
   }
-  weighted_[uid] += static_cast<double>(devices) * Scale() *
-                    (Weight(to - origin_) - Weight(from - origin_));
+  weighted_[uid] +=
+      static_cast<double>(devices) * Scale() * (Weight(to - origin_) - Weight(from - origin_));
 }
 
 void UsageMeter::AddEvents(int64_t uid, size_t devices, const std::vector<JobEvent>& events) {

@@ -83,7 +83,8 @@ class RunObserver {
   virtual ~RunObserver() = default;
 
   // Called on the job's own thread for each event of every job, and must not block long. Events of
-  // one job come one after another. Events of two jobs may come at the same time. `run` and `event` are valid during the call.
+  // one job come one after another. Events of two jobs may come at the same time. `run` and `event`
+  // are valid during the call.
   virtual void Tell(const RunRequest& run, const JobRunEvent& event) = 0;
 };
 

@@ -96,16 +96,11 @@ class Job {
   }
 
   std::unique_ptr<ChildProcess> Srun(int ranks = 2, const std::string& mpi = "pmix") const {
-    std::vector<std::string> arguments = {"/usr/bin/srun",
-                                          "--mpi=" + mpi,
-                                          // One that is killed for another's exit may say nothing.
-                                          mpi == "none" ? "--kill-on-bad-exit=0"
-                                                        : "--kill-on-bad-exit=1",
-                                          "--job-name=" + name_,
-                                          "--nodes=2",
-                                          absl::StrCat("--ntasks=", ranks),
-                                          Binary(),
-                                          "run"};
+    std::vector<std::string> arguments = {
+        "/usr/bin/srun", "--mpi=" + mpi,
+        // One that is killed for another's exit may say nothing.
+        mpi == "none" ? "--kill-on-bad-exit=0" : "--kill-on-bad-exit=1", "--job-name=" + name_,
+        "--nodes=2", absl::StrCat("--ntasks=", ranks), Binary(), "run"};
     for (const std::string& argument : RunArguments()) arguments.push_back(argument);
     return std::make_unique<ChildProcess>(arguments, *this / "log");
   }

@@ -63,7 +63,8 @@ std::string Workplace::Yaml(const JobShape& shape) const {
       ", micro_batch: ", shape.micro_batch, ", seed: ", shape.seed,
       ", eval_every: 0}\noptimizer: {learning_rate: 1.0e-3}\ncheckpoint: {every_steps: ",
       shape.checkpoint_every_steps > 0 ? shape.checkpoint_every_steps : shape.steps,
-      ", keep: 2}\nengine: {device: cpu, threads: ", shape.threads, "}\n");
+      ", keep: 2}\nengine: {device: cpu, threads: ", shape.threads, ", devices: ", shape.devices,
+      "}\n");
 }
 
 absl::Status Workplace::RunUndisturbed(const JobShape& shape, const std::string& output) const {

@@ -24,6 +24,7 @@ struct JobShape {
   int64_t seed = 1;
   int64_t checkpoint_every_steps = 0;  // 0: at the end alone
   int threads = 0;                     // 0: the daemon's
+  int devices = 1;                     // of the cpu
   double link_gigabytes_per_second = 0;
 };
 

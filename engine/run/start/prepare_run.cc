@@ -145,7 +145,8 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   MT_ASSIGN_OR_RETURN(plan, PlanMemory(spec, prepared.layout, kernels, budget, machine, process));
   if (!plan.fits) {
     const PoolUsage usage = host.pool_usage();
-    MT_ASSIGN_OR_RETURN(const MemoryBudget whole, host.BudgetNow(session.settings.on, /*without_others=*/true));
+    MT_ASSIGN_OR_RETURN(const MemoryBudget whole,
+                        host.BudgetNow(session.settings.on, /*without_others=*/true));
     MT_ASSIGN_OR_RETURN(const MemoryPlan alone,
                         PlanMemory(spec, prepared.layout, kernels, whole, machine, process));
     if (alone.fits) {

@@ -107,19 +107,5 @@ TEST(ChooseDeviceTest, ProcessesOfAMachineHaveTheGpuOfTheirNumber) {
               HasSubstr("there are 2, from cuda:0 on, and this is process 2"));
 }
 
-TEST(ChooseDeviceTest, JobsGetTheHostsDeviceOrNone) {
-  EXPECT_TRUE(CheckJobDevice("auto", "cpu").ok());
-  EXPECT_TRUE(CheckJobDevice("cpu", "cpu").ok());
-  EXPECT_TRUE(CheckJobDevice("auto", "cuda:1").ok());
-  EXPECT_TRUE(CheckJobDevice("cuda", "cuda:1").ok());
-  EXPECT_TRUE(CheckJobDevice("cuda:1", "cuda:1").ok());
-  for (const auto& [name, host] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"cpu", "cuda:0"}, {"cuda", "cpu"}, {"cuda:0", "cpu"}, {"cuda:0", "cuda:1"}}) {
-    const absl::Status status = CheckJobDevice(name, host);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("write auto or " + std::string(host)));
-  }
-}
-
 }  // namespace
 }  // namespace megatrain

@@ -93,6 +93,34 @@ TEST(EngineHostTest, ThreadsOfAJobAreCappedByTheHosts) {
               HasSubstr("engine.device"));
 }
 
+TEST(EngineHostTest, SessionsOnDifferentDevicesAreSideBySide) {
+  EngineHostOptions options;
+  options.device = "cpu";
+  options.devices = 3;
+  options.threads = 6;
+  const auto host = *EngineHost::Create(options);
+  JobSpec::Engine engine;
+  const auto second = *host->OpenSession(engine, {1});
+  EXPECT_EQ(second->settings.threads, 2);
+  engine.threads = 5;
+  EXPECT_EQ((*host->OpenSession(engine, {2}))->settings.threads, 2) << "no more than its part";
+  engine.threads = 0;
+  EXPECT_EQ(*host->OpenSession(engine, {1}), second) << "the one on device 2 leaves it alone";
+  engine.devices = 2;
+  EXPECT_EQ((*host->OpenSession(engine, {0, 1}))->settings.threads, 4);
+  engine.devices = 1;
+  EXPECT_NE(*host->OpenSession(engine, {1}), second) << "one on both has taken its place";
+  engine.devices = 0;
+  const auto all = *host->OpenSession(engine);
+  EXPECT_EQ(all->ranks.size(), 3);
+  EXPECT_EQ(all->settings.threads, 6);
+
+  ASSERT_TRUE(host->ReservePool(int64_t{1} << 20, nullptr, nullptr).ok());
+  const int64_t whole = host->BudgetNow({0, 1, 2})->host_bytes;
+  EXPECT_NEAR(static_cast<double>(host->BudgetNow({2})->host_bytes), static_cast<double>(whole) / 3,
+              static_cast<double>(whole) / 50);
+}
+
 TEST(EngineHostTest, JobsOfTheSameSettingsShareASession) {
   const auto host = Host(2);
   JobSpec::Engine engine;

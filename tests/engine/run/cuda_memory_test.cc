@@ -52,7 +52,7 @@ TEST(CudaMemoryTest, APoolIsPinnedAsAWholeWithProgress) {
   EXPECT_EQ(done.back(), 600 * kMiB);
   EXPECT_GE(gpu.edge().registered_bytes(), 600 * kMiB);
   EXPECT_THAT(host->DescribePool(), HasSubstr("pinned"));
-  EXPECT_EQ(host->budget().device, "cuda:0");
+  EXPECT_EQ(host->budget().devices.first, "cuda:0");
   EXPECT_GT(host->budget().memory.device_bytes, 3 * kGiB);
 }
 

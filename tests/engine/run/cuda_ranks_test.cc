@@ -153,8 +153,8 @@ TEST(CudaRanksTest, AllMeansThoseOfTheHost) {
   spec.engine.devices = 1;
   EXPECT_THAT(TrainOn(*machine.host, spec).messages,
               Contains(AllOf(HasSubstr("the checkpoint was made on"), HasSubstr(", 2 devices"))));
-  EXPECT_EQ(machine.host->gpus(), 2);
-  EXPECT_THAT(machine.host->DescribeDevice(), HasSubstr("2 GPUs, the first is cuda:0"));
+  EXPECT_EQ(machine.host->devices().count, 2);
+  EXPECT_THAT(machine.host->DescribeDevice(1), HasSubstr("cuda:1"));
 }
 
 TEST(CudaRanksTest, MoreGpusThanThereAreForJobsAreRefused) {
@@ -233,7 +233,7 @@ TEST(CudaRanksTest, UnequalMemoryIsToldAndTheLeastIsPlannedWith) {
   options.load_nccl = nccl.loader();
   const auto host = EngineHost::Create(options);
   ASSERT_TRUE(host.ok()) << host.status();
-  EXPECT_LT((*host)->BudgetNow()->device_bytes, int64_t{3} << 30);
+  EXPECT_LT((*host)->BudgetNow({0, 1})->device_bytes, int64_t{3} << 30);
   JobSpec spec = JobOf(2, "unequal");
   spec.training.steps = 1;
   const JobRun run = TrainOn(**host, spec);

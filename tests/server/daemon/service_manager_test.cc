@@ -206,6 +206,7 @@ TEST(ServiceManagerTest, AFirstSaveIsGivenTimeAgainAndAgain) {
   ServiceManager manager(Fast());
   manager.Ready();
   manager.Tell(TheRun("b2"), CheckpointSaved{100, "", 40});
+  manager.Tell(TheRun("b2"), RunEnd{});
   manager.Tell(TheRun("a1"), StepsBegin{1, 200});
   manager.Stopping();
   const std::string message = socket.ReceiveUntil("STOPPING=1\n");
@@ -214,6 +215,24 @@ TEST(ServiceManagerTest, AFirstSaveIsGivenTimeAgainAndAgain) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(socket.Receive(), HasSubstr("EXTEND_TIMEOUT_USEC=7000000\n"));
   }
+}
+
+TEST(ServiceManagerTest, JobsSideBySideAreAllTold) {
+  NotifySocket socket;
+  ServiceManager manager(Fast());
+  manager.Ready();
+  manager.Tell(TheRun("a1"), StepsBegin{1, 200});
+  manager.Tell(TheRun("b2"), StepsBegin{5, 30});
+  socket.ReceiveUntil("STATUS=job a1: step 1 of 200; job b2: step 5 of 30\n");
+  manager.Tell(TheRun("a1"), TrainingPause{});
+  socket.ReceiveUntil("STATUS=job b2: step 5 of 30\n");
+  manager.Tell(TheRun("b2"), CheckpointSaved{100, "", 40});
+  manager.Tell(TheRun("a1"), CheckpointSaved{100, "", 10});
+  manager.Stopping();
+  EXPECT_THAT(socket.ReceiveUntil("STOPPING=1\n"), HasSubstr("EXTEND_TIMEOUT_USEC=80000000\n"))
+      << "as long as the slowest takes, twice";
+  manager.Tell(TheRun("b2"), RunEnd{});
+  socket.ReceiveUntil("STATUS=stopping; job a1: paused; saving for ");
 }
 
 TEST(ServiceManagerTest, TheWatchdogIsFedUntilARunHangs) {

@@ -85,7 +85,7 @@ TEST_F(JobManagerTest, TheSameRequestFromManyThreadsIsOneJob) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), 1u);
-  EXPECT_EQ(manager_->Counts().queued, 1);
+  EXPECT_EQ(ledger_->table().Counts().queued, 1);
 }
 
 TEST_F(JobManagerTest, ValidateOnlyChecksAndKeepsNothing) {
@@ -95,7 +95,7 @@ TEST_F(JobManagerTest, ValidateOnlyChecksAndKeepsNothing) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ((*job)->id, "");
   EXPECT_EQ((*job)->display_name, "demo");
-  EXPECT_EQ(manager_->Counts().queued, 0);
+  EXPECT_EQ(ledger_->table().Counts().queued, 0);
   options.file.yaml += "nonsense: 1\n";
   EXPECT_EQ(Refusal(manager_->Create(kAnna, options).status()),
             "INVALID_ARGUMENT INVALID_JOB_FILE");
@@ -106,7 +106,7 @@ TEST_F(JobManagerTest, WhatCanNeverFitIsRefusedWithThePlan) {
   const absl::Status status = manager_->Create(kAnna, Options()).status();
   EXPECT_EQ(Refusal(status), "FAILED_PRECONDITION DOES_NOT_FIT");
   EXPECT_EQ(status.message(), "host 9 TiB of 1 TiB");
-  EXPECT_EQ(manager_->Counts().queued, 0);
+  EXPECT_EQ(ledger_->table().Counts().queued, 0);
   // As a question it is no error.
   const auto plan = manager_->Plan(kAnna, File());
   ASSERT_TRUE(plan.ok());
@@ -142,7 +142,7 @@ TEST_F(JobManagerTest, BadRequestsAreRefused) {
               o->file.overrides.push_back("data.eval=[{path: /no/where, format: text}]");
             }),
             "INVALID_ARGUMENT INVALID_JOB_FILE");
-  EXPECT_EQ(manager_->Counts().queued, 0);
+  EXPECT_EQ(ledger_->table().Counts().queued, 0);
 
   CreateJobOptions urgent = Options();
   urgent.priority = kPriorityMax;
@@ -199,7 +199,7 @@ TEST_F(JobManagerTest, AnotherUsersJobDoesNotExist) {
   EXPECT_TRUE(manager_->Get(kRoot, id).ok());
   EXPECT_TRUE(manager_->Watch(kRoot, id, 1, [] {}).ok());
   EXPECT_TRUE(manager_->Pause(kRoot, id, false).ok());
-  EXPECT_EQ(manager_->Counts().active, 1) << "for everybody";
+  EXPECT_EQ(ledger_->table().Counts().active, 1) << "for everybody";
 }
 
 TEST_F(JobManagerTest, ListsAreFilteredAndPaged) {

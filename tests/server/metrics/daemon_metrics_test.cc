@@ -43,12 +43,15 @@ const std::map<std::string, std::pair<std::string, std::string>>& Contract() {
       {"megatrain_nonfinite_steps_total", {"counter", ""}},
       {"megatrain_host_pool_bytes", {"gauge", "kind"}},
       {"megatrain_device_bytes", {"gauge", "kind"}},
+      {"megatrain_device_busy", {"gauge", "device"}},
       {"megatrain_disk_size_bytes", {"gauge", ""}},
       {"megatrain_disk_free_bytes", {"gauge", ""}},
       {"megatrain_last_step_timestamp_seconds", {"gauge", ""}},
       {"megatrain_checkpoint_last_success_timestamp_seconds", {"gauge", ""}},
       {"megatrain_checkpoint_duration_seconds", {"gauge", ""}},
       {"megatrain_queue_wait_seconds", {"gauge", ""}},
+      {"megatrain_jobs_ended_total", {"counter", "state,reason"}},
+      {"megatrain_store_errors_total", {"counter", ""}},
       {"megatrain_grpc_requests_total", {"counter", "method,code"}},
       {"megatrain_authentication_failures_total", {"counter", "reason"}},
       {"megatrain_connections_refused_total", {"counter", "reason"}},
@@ -119,6 +122,9 @@ TEST(DaemonMetricsTest, ValuesAreThoseThatWereTold) {
       {"megatrain_jobs{state=\"SUCCEEDED\"}", "1"},
       {"megatrain_jobs{state=\"PAUSED\"}", "0"},
       {"megatrain_queue_wait_seconds", "90"},
+      {"megatrain_jobs_ended_total{state=\"FAILED\",reason=\"NON_FINITE\"}", "2"},
+      {"megatrain_store_errors_total", "3"},
+      {"megatrain_device_busy{device=\"cpu\"}", "1"},
       {"megatrain_job_info{job=\"id2\",model=\"llama\"}", "1"},
       {"megatrain_step", "2"},
       {"megatrain_loss", "2.5"},
@@ -174,19 +180,19 @@ TEST(DaemonMetricsTest, ThePageNamesNobodyAndNothingOfTheirs) {
 TEST(DaemonMetricsTest, StepsOfAnEndedJobStayUntilAnotherJobHasTheDevice) {
   DaemonMetrics metrics("1.2.3", "cpu");
   FillMetrics(&metrics);
-  metrics.JobLeftDevice("id1");  // another one
+  metrics.JobLeftDevices("id1");  // another one
   EXPECT_THAT(metrics.Page(TestNode()), HasSubstr("job=\"id2\""));
-  metrics.JobLeftDevice("id2");
+  metrics.JobLeftDevices("id2");
   std::string page = metrics.Page(TestNode());
   EXPECT_THAT(page, Not(HasSubstr("id2")));
   EXPECT_EQ(PageSamples(page).at("megatrain_step"), "2");
   EXPECT_EQ(PageSamples(page).count("megatrain_device_bytes{kind=\"weights\"}"), 0u);
 
   // The same job goes on: its measures are still its own.
-  metrics.JobHasDevice(TestMeasuredJob("id2"));
+  metrics.JobHasDevices(TestMeasuredJob("id2"));
   EXPECT_EQ(PageSamples(metrics.Page(TestNode())).at("megatrain_step"), "2");
 
-  metrics.JobHasDevice(TestMeasuredJob("id9"));
+  metrics.JobHasDevices(TestMeasuredJob("id9"));
   page = metrics.Page(TestNode());
   EXPECT_THAT(page, HasSubstr("job=\"id9\""));
   for (const char* gone : {"megatrain_step", "megatrain_loss", "megatrain_eval_loss",
@@ -199,19 +205,57 @@ TEST(DaemonMetricsTest, StepsOfAnEndedJobStayUntilAnotherJobHasTheDevice) {
   EXPECT_EQ(PageSamples(page).at("megatrain_tokens_total"), "2000");
 }
 
+TEST(DaemonMetricsTest, JobsSideBySideAreToldApartByTheirFirstDevice) {
+  DaemonMetrics metrics("1.2.3", "cuda:0", {"cuda:0", "cuda:1", "cuda:2", "cuda:3"});
+  MeasuredJob one = TestMeasuredJob("one"), two = TestMeasuredJob("two");
+  one.devices = {"cuda:0"};
+  two.devices = {"cuda:1", "cuda:2"};
+  metrics.JobHasDevices(one);
+  metrics.JobHasDevices(two);
+  metrics.StepDone("two", TestStep(7));
+  metrics.StepDone("one", TestStep(3));
+  metrics.CheckpointDone("two", absl::FromUnixSeconds(9), 1.5);
+  MeasuredNode node = TestNode();
+  node.devices = {{"cuda:0", true}, {"cuda:1", true}, {"cuda:2", true}, {"cuda:3", false}};
+  Samples samples = PageSamples(metrics.Page(node));
+  EXPECT_EQ(samples.at("megatrain_step{device=\"cuda:0\"}"), "3");
+  EXPECT_EQ(samples.at("megatrain_step{device=\"cuda:1\"}"), "7");
+  EXPECT_EQ(samples.at("megatrain_tokens_total"), "2000");
+  EXPECT_EQ(samples.at("megatrain_step_duration_seconds_count{device=\"cuda:1\"}"), "1");
+  EXPECT_EQ(samples.at("megatrain_step_duration_seconds_count{device=\"cuda:3\"}"), "0");
+  EXPECT_EQ(samples.at("megatrain_job_info{job=\"two\",model=\"llama\",device=\"cuda:1\","
+                       "devices=\"cuda:1,cuda:2\"}"),
+            "1");
+  EXPECT_EQ(samples.at("megatrain_device_bytes{kind=\"weights\",device=\"cuda:1\"}"), "100");
+  EXPECT_EQ(samples.count("megatrain_checkpoint_duration_seconds{device=\"cuda:0\"}"), 0u);
+  EXPECT_EQ(samples.at("megatrain_checkpoint_duration_seconds{device=\"cuda:1\"}"), "1.5");
+  EXPECT_EQ(samples.at("megatrain_device_busy{device=\"cuda:2\"}"), "1");
+  EXPECT_EQ(samples.at("megatrain_device_busy{device=\"cuda:3\"}"), "0");
+
+  metrics.JobLeftDevices("one");
+  MeasuredJob three = TestMeasuredJob("three");
+  three.devices = {"cuda:0"};
+  metrics.JobHasDevices(three);
+  metrics.CheckpointDone("one", absl::FromUnixSeconds(9), 1.5);
+  samples = PageSamples(metrics.Page(node));
+  EXPECT_EQ(samples.count("megatrain_step{device=\"cuda:0\"}"), 0u);
+  EXPECT_EQ(samples.count("megatrain_checkpoint_duration_seconds{device=\"cuda:0\"}"), 0u);
+  EXPECT_EQ(samples.at("megatrain_step{device=\"cuda:1\"}"), "7");
+}
+
 TEST(DaemonMetricsTest, AThousandJobsLeaveAPageOfTheSameSize) {
   DaemonMetrics metrics("1.2.3", "cpu");
   FillMetrics(&metrics);
   const size_t before = PageSamples(metrics.Page(TestNode())).size();
   for (int i = 0; i < 1000; ++i) {
     const std::string id = absl::StrCat("job", i);
-    metrics.JobHasDevice(TestMeasuredJob(id));
+    metrics.JobHasDevices(TestMeasuredJob(id));
     StepRecord step = TestStep(1);
     step.eval_loss = 1;
     step.eval_losses = {{"code", 1}};
-    metrics.StepDone(step);
-    metrics.CheckpointDone(absl::FromUnixSeconds(1), 1);
-    if (i < 999) metrics.JobLeftDevice(id);
+    metrics.StepDone(id, step);
+    metrics.CheckpointDone(id, absl::FromUnixSeconds(1), 1);
+    if (i < 999) metrics.JobLeftDevices(id);
   }
   EXPECT_EQ(PageSamples(metrics.Page(TestNode())).size(), before);
 }
@@ -221,7 +265,8 @@ TEST(DaemonMetricsTest, NumbersThatAreNotFinite) {
   StepRecord step = TestStep(1);
   step.loss = std::numeric_limits<double>::quiet_NaN();
   step.gradient_norm = std::numeric_limits<double>::infinity();
-  metrics.StepDone(step);
+  metrics.JobHasDevices(TestMeasuredJob("id1"));
+  metrics.StepDone("id1", step);
   metrics.StepNotFinite();
   const Samples samples = PageSamples(metrics.Page(TestNode()));
   EXPECT_EQ(samples.at("megatrain_loss"), "Nan");
@@ -250,9 +295,9 @@ TEST(DaemonMetricsTest, ReadWhileItIsWritten) {
     for (int i = 0; i < 500; ++i) metrics.RequestDone("/megatrain.v1.JobService/GetJob", 0);
   });
   for (int i = 1; i <= 500; ++i) {
-    metrics.JobHasDevice(TestMeasuredJob(absl::StrCat("job", i)));
-    metrics.StepDone(TestStep(i));
-    metrics.JobLeftDevice(absl::StrCat("job", i));
+    metrics.JobHasDevices(TestMeasuredJob(absl::StrCat("job", i)));
+    metrics.StepDone(absl::StrCat("job", i), TestStep(i));
+    metrics.JobLeftDevices(absl::StrCat("job", i));
   }
   caller.join();
   done = true;

@@ -41,6 +41,7 @@ inline StepRecord TestStep(int64_t step) {
 
 inline MeasuredJob TestMeasuredJob(const std::string& id) {
   return {.id = id,
+          .devices = {},
           .model_family = "llama",
           .device_bytes = {{"weights", 100}, {"activations", 200}},
           .peak_flops_per_second = 1.2e12};
@@ -66,6 +67,9 @@ inline MeasuredNode TestNode() {
       TestQueuedJob(3, JobState::kQueued, node.now - absl::Seconds(90)),
       TestQueuedJob(4, JobState::kQueued, node.now - absl::Seconds(10)),
   };
+  node.endings[{JobState::kFailed, JobReason::kNonFinite}] = 2;
+  node.store_errors = 3;
+  node.devices["cpu"] = true;
   node.pool_bytes = {1000, 200, 30, 4, 0};
   node.pool_free_bytes = 5000;
   node.disk_bytes = 1 << 30;
@@ -76,13 +80,13 @@ inline MeasuredNode TestNode() {
 
 // Everything has a value: a job trains, was evaluated and saved; calls were answered.
 inline void FillMetrics(DaemonMetrics* metrics) {
-  metrics->JobHasDevice(TestMeasuredJob("id2"));
+  metrics->JobHasDevices(TestMeasuredJob("id2"));
   StepRecord first = TestStep(1);
   first.eval_loss = 2.75;
   first.eval_losses = {{"code", 2.25}};
-  metrics->StepDone(first);
-  metrics->StepDone(TestStep(2));
-  metrics->CheckpointDone(absl::FromUnixSeconds(1699999000), 12.5);
+  metrics->StepDone("id2", first);
+  metrics->StepDone("id2", TestStep(2));
+  metrics->CheckpointDone("id2", absl::FromUnixSeconds(1699999000), 12.5);
   metrics->DeviceChanged(absl::FromUnixSeconds(1699998000));
   metrics->RequestDone("/megatrain.v1.JobService/GetJob", 0);
   metrics->RequestDone("/megatrain.v1.JobService/GetJob", 0);

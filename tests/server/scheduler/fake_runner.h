@@ -3,6 +3,7 @@
 #ifndef MEGATRAIN_TESTS_SERVER_SCHEDULER_FAKE_RUNNER_H_
 #define MEGATRAIN_TESTS_SERVER_SCHEDULER_FAKE_RUNNER_H_
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,6 +13,10 @@
 #include "server/worker/job_runner.h"
 
 namespace megatrain {
+
+inline bool Meet(const std::vector<int>& a, const std::vector<int>& b) {
+  return std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) != a.end();
+}
 
 // Thread safety: one thread.
 class FakeRunner : public JobRunner {
@@ -60,7 +65,9 @@ class FakeRunner : public JobRunner {
     asked_.push_back("start " + id);
     if (!start_status.ok()) return start_status;
     if (Has(id)) return absl::AlreadyExistsError("started already");
-    if (OtherActive(id)) return absl::FailedPreconditionError("another is active");
+    if (OtherActive(id, request.devices)) {
+      return absl::FailedPreconditionError("another is active");
+    }
     runs_[id] = {std::move(request), true};
     return absl::OkStatus();
   }
@@ -70,7 +77,9 @@ class FakeRunner : public JobRunner {
   absl::Status Resume(const std::string& id) override {
     const absl::Status status = Ask("resume ", id);
     if (!status.ok()) return status;
-    if (OtherActive(id)) return absl::FailedPreconditionError("another is active");
+    if (OtherActive(id, request(id).devices)) {
+      return absl::FailedPreconditionError("another is active");
+    }
     runs_.at(id).active = true;
     return absl::OkStatus();
   }
@@ -91,9 +100,9 @@ class FakeRunner : public JobRunner {
     asked_.push_back(what + id);
     return Has(id) ? absl::OkStatus() : absl::NotFoundError("has ended");
   }
-  bool OtherActive(const std::string& id) const {
+  bool OtherActive(const std::string& id, const std::vector<int>& devices) const {
     for (const auto& [other, run] : runs_) {
-      if (other != id && run.active) return true;
+      if (other != id && run.active && Meet(run.request.devices, devices)) return true;
     }
     return false;
   }

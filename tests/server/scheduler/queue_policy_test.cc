@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -33,11 +34,19 @@ QueueSnapshot Snapshot(std::vector<QueuedJob> queued) {
   return snapshot;
 }
 
-ActiveJob Active(int64_t uid, std::optional<double> seconds = std::nullopt) {
+ActiveJob Active(int64_t uid, std::optional<double> seconds = std::nullopt,
+                 std::vector<int> devices = {0}) {
   ActiveJob job;
   job.uid = uid;
+  job.devices = std::move(devices);
   job.seconds = seconds;
   return job;
+}
+
+std::vector<std::string> Started(const QueueDecision& decision) {
+  std::vector<std::string> ids;
+  for (const QueueStart& start : decision.start) ids.push_back(start.id);
+  return ids;
 }
 
 // Ids by position.
@@ -57,7 +66,7 @@ TEST(QueuePolicyTest, AnEmptyQueue) {
 
 TEST(QueuePolicyTest, TheOldestStartsOnAFreeDevice) {
   const QueueDecision decision = DecideQueue(Snapshot({Queued(2, 1), Queued(1, 1), Queued(3, 1)}));
-  EXPECT_THAT(decision.start, ElementsAre("j1"));
+  EXPECT_THAT(Started(decision), ElementsAre("j1"));
   EXPECT_THAT(Order(decision), ElementsAre("j1", "j2", "j3"));
   EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kNone);
   EXPECT_EQ(decision.places.at("j2").waiting, WaitingReason::kDeviceBusy);
@@ -91,9 +100,9 @@ TEST(QueuePolicyTest, UsersTakeTurns) {
 TEST(QueuePolicyTest, WhoHadLessGoesFirst) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2)});
   snapshot.use_seconds = {{1, 20}, {2, 10}};
-  EXPECT_THAT(DecideQueue(snapshot).start, ElementsAre("j2"));
+  EXPECT_THAT(Started(DecideQueue(snapshot)), ElementsAre("j2"));
   snapshot.use_seconds = {{1, 10}, {2, 20}};
-  EXPECT_THAT(DecideQueue(snapshot).start, ElementsAre("j1"));
+  EXPECT_THAT(Started(DecideQueue(snapshot)), ElementsAre("j1"));
 }
 
 TEST(QueuePolicyTest, WhoRunsHasHadATurn) {
@@ -132,7 +141,7 @@ TEST(QueuePolicyTest, AHeldJobLetsOthersPass) {
   snapshot.queued[0].hold = WaitingReason::kDiskFull;
   snapshot.queued[0].hold_text = "no room";
   const QueueDecision decision = DecideQueue(snapshot);
-  EXPECT_THAT(decision.start, ElementsAre("j2"));
+  EXPECT_THAT(Started(decision), ElementsAre("j2"));
   EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kDiskFull);
   EXPECT_EQ(decision.places.at("j1").text, "no room");
   EXPECT_EQ(decision.places.at("j1").position, 2);
@@ -144,7 +153,7 @@ TEST(QueuePolicyTest, AHeldJobDoesNotUseUpItsUsersTurn) {
   snapshot.queued[0].hold = WaitingReason::kDiskFull;
   snapshot.queued[0].hold_text = "its disk is full";
   const QueueDecision decision = DecideQueue(snapshot);
-  EXPECT_THAT(decision.start, ElementsAre("j2")) << "neither user had a turn, and j2 was first";
+  EXPECT_THAT(Started(decision), ElementsAre("j2")) << "neither user had a turn, and j2 was first";
   EXPECT_THAT(Order(decision), ElementsAre("j2", "j3", "j1"));
 }
 
@@ -155,7 +164,7 @@ TEST(QueuePolicyTest, MemoryThatPausedJobsKeep) {
   snapshot.queued[0].pool_bytes = 5 * kGiB;
   snapshot.queued[1].pool_bytes = 4 * kGiB;
   const QueueDecision decision = DecideQueue(snapshot);
-  EXPECT_THAT(decision.start, ElementsAre("j2"));
+  EXPECT_THAT(Started(decision), ElementsAre("j2"));
   EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kHostMemory);
   EXPECT_THAT(decision.places.at("j1").text, HasSubstr("5.00 GiB"));
   EXPECT_THAT(decision.places.at("j1").text, HasSubstr("6.00 GiB"));
@@ -166,17 +175,17 @@ TEST(QueuePolicyTest, AJobThatKeepsItsMemoryNeedsNone) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1)});
   snapshot.pool_bytes = 10 * kGiB;
   snapshot.pool_paused_bytes = {{1, 10 * kGiB}};
-  EXPECT_THAT(DecideQueue(snapshot).start, ElementsAre("j1"));
+  EXPECT_THAT(Started(DecideQueue(snapshot)), ElementsAre("j1"));
 }
 
 TEST(QueuePolicyTest, TurnsAreOpenToMoreThanOneJob) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2), Queued(3, 3)});
-  snapshot.slots = 3;
+  snapshot.devices = 3;
   snapshot.active = {Active(4)};
   snapshot.active[0].pool_bytes = 4 * kGiB;
   snapshot.pool_bytes = 10 * kGiB;
   for (QueuedJob& job : snapshot.queued) job.pool_bytes = 3 * kGiB;
-  EXPECT_THAT(DecideQueue(snapshot).start, ElementsAre("j1", "j2"));
+  EXPECT_THAT(Started(DecideQueue(snapshot)), ElementsAre("j1", "j2"));
   // What waits for active jobs to end is not passed by smaller ones.
   snapshot.queued[0].pool_bytes = 7 * kGiB;
   EXPECT_THAT(DecideQueue(snapshot).start, IsEmpty());
@@ -186,11 +195,11 @@ TEST(QueuePolicyTest, TurnsAreOpenToMoreThanOneJob) {
 
 TEST(QueuePolicyTest, AUserWithAllThatMayRunLetsOthersPass) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1, 5), Queued(2, 1), Queued(3, 2), Queued(4, 2)});
-  snapshot.slots = 3;
+  snapshot.devices = 3;
   snapshot.active = {Active(1)};
   snapshot.limits.running_jobs = 1;
   const QueueDecision decision = DecideQueue(snapshot);
-  EXPECT_THAT(decision.start, ElementsAre("j3")) << "and one of the other's own";
+  EXPECT_THAT(Started(decision), ElementsAre("j3")) << "and one of the other's own";
   EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kUserLimit);
   EXPECT_EQ(decision.places.at("j1").text,
             "its user has 1 running of 1 (limits.running_jobs_per_user)");
@@ -198,7 +207,7 @@ TEST(QueuePolicyTest, AUserWithAllThatMayRunLetsOthersPass) {
   EXPECT_THAT(Order(decision), ElementsAre("j3", "j1", "j4", "j2"));
 }
 
-TEST(QueuePolicyTest, WithOneSlotItIsTheDeviceThatIsWaitedFor) {
+TEST(QueuePolicyTest, WithOneDeviceItIsTheDeviceThatIsWaitedFor) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2)});
   snapshot.active = {Active(1, 60)};
   snapshot.limits.running_jobs = 1;
@@ -209,29 +218,30 @@ TEST(QueuePolicyTest, WithOneSlotItIsTheDeviceThatIsWaitedFor) {
 
 TEST(QueuePolicyTest, MemoryThatAUsersJobsHoldIsThatUsersWait) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2), Queued(3, 1)});
-  snapshot.slots = 2;
+  snapshot.devices = 2;
   snapshot.pool_bytes = 100 * kGiB;
   snapshot.pool_paused_bytes = {{1, 6 * kGiB}, {3, 50 * kGiB}};
   snapshot.limits.host_bytes = 10 * kGiB;
   for (QueuedJob& job : snapshot.queued) job.pool_bytes = 5 * kGiB;
   snapshot.queued[2].pool_bytes = 0;  // paused in place before, and resumed
   QueueDecision decision = DecideQueue(snapshot);
-  EXPECT_THAT(decision.start, ElementsAre("j2", "j3"));
+  EXPECT_THAT(Started(decision), ElementsAre("j2", "j3"));
   EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kUserLimit);
   EXPECT_EQ(decision.places.at("j1").text,
             "needs 5.00 GiB of host memory; its user's paused jobs keep 6.00 GiB of the 10.00 GiB "
             "a user may have (limits.host_memory_per_user)");
 
-  // Active jobs end: until then others go first, on whatever slots there are.
+  // Active jobs end: until then others go first, on whatever devices there are.
   snapshot.pool_paused_bytes = {};
-  snapshot.slots = 3;
+  snapshot.devices = 3;
   snapshot.active = {Active(1)};
   snapshot.active[0].pool_bytes = 6 * kGiB;
   decision = DecideQueue(snapshot);
-  EXPECT_THAT(decision.start, ElementsAre("j2", "j3"));
+  EXPECT_THAT(Started(decision), ElementsAre("j2", "j3"));
   EXPECT_THAT(decision.places.at("j1").text, HasSubstr("other jobs hold 6.00 GiB"));
   snapshot.limits.host_bytes = 11 * kGiB;
-  EXPECT_THAT(DecideQueue(snapshot).start, ElementsAre("j2", "j1")) << "exactly as much as it may";
+  EXPECT_THAT(Started(DecideQueue(snapshot)), ElementsAre("j2", "j1"))
+      << "exactly as much as it may";
 }
 
 TEST(QueuePolicyTest, AStoppingDaemonStartsNothing) {
@@ -267,20 +277,28 @@ TEST(QueuePolicyTest, EveryArrangementOfSixJobsIsFair) {
   }
 }
 
-// Returns a snapshot of up to three slots, three running and eleven queued jobs of four users.
+// Returns a snapshot of up to four devices, four running and eleven queued jobs of four users.
 QueueSnapshot RandomSnapshot(std::mt19937& random) {
   const auto below = [&random](int bound) {
     return static_cast<int>(random() % static_cast<unsigned>(bound));
   };
   QueueSnapshot snapshot = Snapshot({});
-  snapshot.slots = 1 + below(3);
+  snapshot.devices = 1 + below(4);
   snapshot.pool_bytes = below(2) * 10 * kGiB;
   const int64_t paused_bytes = snapshot.pool_bytes > 0 ? below(8) * kGiB : 0;
   snapshot.pool_paused_bytes = {{below(4), paused_bytes}};
   snapshot.limits.running_jobs = below(3);
+  snapshot.limits.devices = below(4);
   snapshot.limits.host_bytes = below(2) * 8 * kGiB;
-  for (int i = below(snapshot.slots + 1); i > 0; --i) {
-    ActiveJob job = Active(below(4));
+  std::vector<int> devices(static_cast<size_t>(snapshot.devices));
+  std::iota(devices.begin(), devices.end(), 0);
+  std::shuffle(devices.begin(), devices.end(), random);
+  while (!devices.empty() && below(3) > 0) {
+    ActiveJob job = Active(below(4), std::nullopt, {});
+    for (int i = below(2); i >= 0 && !devices.empty(); --i) {
+      job.devices.push_back(devices.back());
+      devices.pop_back();
+    }
     if (below(2)) job.seconds = below(1000);
     job.pool_bytes = below(2) * kGiB;
     snapshot.active.push_back(job);
@@ -289,6 +307,9 @@ QueueSnapshot RandomSnapshot(std::mt19937& random) {
     QueuedJob job = Queued(i, below(4), below(3) - 1);
     job.pool_bytes = below(11) * kGiB;
     if (below(5) == 0) job.hold = WaitingReason::kDiskFull;
+    job.devices = 1 + below(5);
+    if (below(5) == 0) job.own_devices = {below(snapshot.devices)};
+    for (const int device : job.own_devices) snapshot.paused_devices.insert(device);
     if (below(2)) job.seconds = below(1000);
     snapshot.queued.push_back(job);
   }
@@ -313,20 +334,36 @@ void ExpectPlaces(const QueueSnapshot& snapshot, const QueueDecision& decision) 
 }
 
 void ExpectLimits(const QueueSnapshot& snapshot, const QueueDecision& decision) {
-  // No more starts than there are slots and bytes.
+  // Nobody gets more, or other, than there is.
   std::map<std::string, const QueuedJob*> jobs;
   for (const QueuedJob& job : snapshot.queued) jobs[job.id] = &job;
-  ASSERT_LE(snapshot.active.size() + decision.start.size(), static_cast<size_t>(snapshot.slots));
+  std::set<int> busy;
   int64_t held = PausedBytes(snapshot);
   std::map<int64_t, int64_t> user_held = snapshot.pool_paused_bytes;
-  std::map<int64_t, int64_t> user_running;
+  std::map<int64_t, int64_t> user_running, user_devices;
   for (const ActiveJob& job : snapshot.active) {
     held += job.pool_bytes;
     user_held[job.uid] += job.pool_bytes;
     ++user_running[job.uid];
+    user_devices[job.uid] += static_cast<int64_t>(job.devices.size());
+    busy.insert(job.devices.begin(), job.devices.end());
   }
-  for (const std::string& id : decision.start) {
+  for (const auto& [id, devices] : decision.start) {
     const QueuedJob& job = *jobs.at(id);
+    ASSERT_TRUE(std::is_sorted(devices.begin(), devices.end()));
+    for (const int device : devices) {
+      ASSERT_TRUE(busy.insert(device).second);
+      ASSERT_LT(device, snapshot.devices);
+    }
+    if (job.own_devices.empty()) {
+      ASSERT_EQ(devices.size(), static_cast<size_t>(std::min(job.devices, snapshot.devices)));
+    } else {
+      ASSERT_EQ(devices, job.own_devices);
+    }
+    user_devices[job.uid] += static_cast<int64_t>(devices.size());
+    if (snapshot.limits.devices > 0) {
+      ASSERT_LE(user_devices[job.uid], snapshot.limits.devices);
+    }
     held += job.pool_bytes;
     user_held[job.uid] += job.pool_bytes;
     ++user_running[job.uid];
@@ -351,7 +388,8 @@ void ExpectOrder(const QueueSnapshot& snapshot, const QueueDecision& decision) {
   };
   for (const QueuedJob& a : snapshot.queued) {
     const QueuePlace& place = decision.places.at(a.id);
-    const bool started = std::count(decision.start.begin(), decision.start.end(), a.id) == 1;
+    const std::vector<std::string> ids = Started(decision);
+    const bool started = std::count(ids.begin(), ids.end(), a.id) == 1;
     ASSERT_EQ(place.waiting == WaitingReason::kNone, started);
     ASSERT_FALSE(place.text.empty() && can_start(a));
     for (const QueuedJob& b : snapshot.queued) {

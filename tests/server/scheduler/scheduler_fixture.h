@@ -57,7 +57,8 @@ class SchedulerTest : public ::testing::Test {
     runner_ = std::make_unique<FakeRunner>(mailbox_.get());
     scheduler_ = std::make_unique<Scheduler>(
         ledger_.get(), runner_.get(), mailbox_.get(), records_.get(),
-        Scheduler::Options{.pool_bytes = 10000,
+        Scheduler::Options{.devices = {.count = devices_},
+                           .pool_bytes = 10000,
                            .disk = disk_.get(),
                            .free_disk_bytes = [this](const Job&, const std::string&)
                                -> absl::StatusOr<int64_t> { return free_disk_bytes_; },
@@ -84,12 +85,13 @@ class SchedulerTest : public ::testing::Test {
     Open(directory_ / "state");
   }
 
-  std::string Submit(const Caller& caller = kAnna, int priority = 0) {
+  std::string Submit(const Caller& caller = kAnna, int priority = 0, int devices = 1) {
     CreateJobOptions options;
     options.file = TestFile();
     options.file.overrides = {
         "model.path=" + (directory_ / "model"),
-        "data.train=[{path: " + (directory_ / "train.jsonl") + ", format: alpaca}]"};
+        "data.train=[{path: " + (directory_ / "train.jsonl") + ", format: alpaca}]",
+        "engine.devices=" + std::to_string(devices)};
     options.priority = priority;
     const auto job = manager_->Create(caller, options);
     EXPECT_TRUE(job.ok()) << job.status();
@@ -126,6 +128,7 @@ class SchedulerTest : public ::testing::Test {
   int64_t free_disk_bytes_ = int64_t{1} << 40;
   int64_t job_pool_bytes_ = 4000;
   int64_t disk_limit_ = 0;  // from the next start on
+  int devices_ = 1;         // from the next start on
   std::vector<std::string> log_;
   std::unique_ptr<JobRecordsDirectory> records_;
   std::unique_ptr<JobLedger> ledger_;

@@ -27,7 +27,8 @@ constexpr double kPatienceSeconds = 30;
 
 class Daemon {
  public:
-  Daemon(const std::string& directory, int64_t steps, std::map<std::string, int64_t>* checkpoints)
+  Daemon(const std::string& directory, int64_t steps, std::map<std::string, int64_t>* checkpoints,
+         int devices = 1)
       : directory_(directory), records_(directory + "/jobs") {
     fs::create_directories(directory_ + "/../model");
     std::ofstream(directory_ + "/../train.jsonl") << "{}";
@@ -47,7 +48,8 @@ class Daemon {
     runner_ = std::make_unique<ThreadedRunner>(steps, checkpoints, &mailbox_);
     scheduler_ = std::make_unique<Scheduler>(
         ledger_.get(), runner_.get(), &mailbox_, &records_,
-        Scheduler::Options{.pool_bytes = 1000,
+        Scheduler::Options{.devices = {.count = devices},
+                           .pool_bytes = 1000,
                            .free_disk_bytes = [](const Job&, const std::string&)
                                -> absl::StatusOr<int64_t> { return int64_t{1} << 40; },
                            .log = {}});
@@ -57,12 +59,13 @@ class Daemon {
   JobLedger& ledger() { return *ledger_; }
   Scheduler& scheduler() { return *scheduler_; }
 
-  std::string Submit(const Caller& caller) {
+  std::string Submit(const Caller& caller, int devices = 1) {
     CreateJobOptions options;
     options.file = TestFile();
     options.file.overrides = {
         "model.path=" + directory_ + "/../model",
-        "data.train=[{path: " + directory_ + "/../train.jsonl, format: alpaca}]"};
+        "data.train=[{path: " + directory_ + "/../train.jsonl, format: alpaca}]",
+        "engine.devices=" + std::to_string(devices)};
     const auto job = manager_->Create(caller, options);
     EXPECT_TRUE(job.ok()) << job.status();
     return (*job)->id;
@@ -161,10 +164,14 @@ TEST(SchedulerThreadTest, AStopSavesAndTheNextStartGoesOn) {
 
 // Everybody does everything at once. No request gets stuck, no log shows a step that is not legal,
 // and in the end every job can be brought to an end.
-TEST(SchedulerThreadTest, UsersAndEngineAtOnce) {
+class SchedulerThreadDevicesTest : public ::testing::TestWithParam<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Devices, SchedulerThreadDevicesTest, ::testing::Values(1, 3));
+
+TEST_P(SchedulerThreadDevicesTest, UsersAndEngineAtOnce) {
   const TestDirectory directory;
   std::map<std::string, int64_t> checkpoints;
-  Daemon daemon(directory / "state", 300, &checkpoints);
+  Daemon daemon(directory / "state", 300, &checkpoints, GetParam());
   constexpr int kUsers = 3;
   constexpr int kJobs = 4;
   std::vector<std::vector<std::string>> ids(kUsers);
@@ -174,7 +181,7 @@ TEST(SchedulerThreadTest, UsersAndEngineAtOnce) {
       const Caller caller = {.uid = 1000 + user, .user = "user", .administrator = false};
       std::mt19937 random(static_cast<unsigned>(user));
       auto& mine = ids[static_cast<size_t>(user)];
-      for (int i = 0; i < kJobs; ++i) mine.push_back(daemon.Submit(caller));
+      for (int i = 0; i < kJobs; ++i) mine.push_back(daemon.Submit(caller, 1 + i % 3));
       for (int i = 0; i < 120; ++i) {
         const std::string& id = mine[random() % mine.size()];
         absl::Status status;

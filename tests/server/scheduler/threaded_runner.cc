@@ -1,5 +1,6 @@
 #include "tests/server/scheduler/threaded_runner.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace megatrain {
@@ -20,9 +21,12 @@ ThreadedRunner::~ThreadedRunner() {
   for (std::thread& thread : threads) thread.join();
 }
 
-bool ThreadedRunner::OtherActive(const std::string& id) const {
+bool ThreadedRunner::OtherActive(const RunRequest& request) const {
   for (const auto& [other, run] : runs_) {
-    if (other != id && run->active) return true;
+    const std::vector<int>& its = run->request.devices;
+    const bool here = std::find_first_of(its.begin(), its.end(), request.devices.begin(),
+                                         request.devices.end()) != its.end();
+    if (other != request.job_id && run->active && here) return true;
   }
   return false;
 }
@@ -30,7 +34,7 @@ bool ThreadedRunner::OtherActive(const std::string& id) const {
 absl::Status ThreadedRunner::Start(RunRequest request) {
   MutexLock lock(&mutex_);
   if (runs_.count(request.job_id) == 1) return absl::AlreadyExistsError(request.job_id);
-  if (OtherActive(request.job_id)) return absl::FailedPreconditionError("another job is active");
+  if (OtherActive(request)) return absl::FailedPreconditionError("another job is active");
   auto run = std::make_shared<Run>();
   run->request = std::move(request);
   runs_[run->request.job_id] = run;
@@ -58,7 +62,7 @@ absl::Status ThreadedRunner::Pause(const std::string& id, bool release_host) {
 
 absl::Status ThreadedRunner::Resume(const std::string& id) {
   return Ask(id, [&](Run* run) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    if (OtherActive(id)) return absl::FailedPreconditionError("another job is active");
+    if (OtherActive(run->request)) return absl::FailedPreconditionError("another job is active");
     run->pause = false;
     run->active = run->resumed = true;
     return absl::OkStatus();

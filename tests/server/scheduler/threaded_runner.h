@@ -40,7 +40,7 @@ class ThreadedRunner : public JobRunner {
   void Work(std::shared_ptr<Run> run);
   // Carries out what was asked; true: go on with the next step.
   bool Obey(Run* run, int64_t done, RunEnd::Kind* end);
-  bool OtherActive(const std::string& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool OtherActive(const RunRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Ask(const std::string& id, const std::function<absl::Status(Run*)>& ask);
 
   const int64_t steps_;

@@ -10,14 +10,14 @@ const absl::Time kStart = absl::FromUnixSeconds(1700000000);
 TEST(UsageMeterTest, RecentSecondsCountInFull) {
   UsageMeter meter;
   EXPECT_TRUE(meter.Seconds(kStart).empty());
-  meter.Add(1, kStart, kStart + absl::Seconds(100));
+  meter.Add(1, 1, kStart, kStart + absl::Seconds(100));
   EXPECT_NEAR(meter.Seconds(kStart + absl::Seconds(100))[1], 100, 0.1);
 }
 
 TEST(UsageMeterTest, UseIsHalvedEachDay) {
   UsageMeter meter;
-  meter.Add(1, kStart, kStart + absl::Seconds(100));
-  meter.Add(2, kStart, kStart + absl::Seconds(10));
+  meter.Add(1, 1, kStart, kStart + absl::Seconds(100));
+  meter.Add(2, 5, kStart, kStart + absl::Seconds(2));
   const absl::Time end = kStart + absl::Seconds(100);
   EXPECT_NEAR(meter.Seconds(end + kUsageHalfLife)[1], 50, 0.1);
   EXPECT_NEAR(meter.Seconds(end + 2 * kUsageHalfLife)[1], 25, 0.1);
@@ -26,10 +26,10 @@ TEST(UsageMeterTest, UseIsHalvedEachDay) {
 
 TEST(UsageMeterTest, PiecesInAnyOrderAddUp) {
   UsageMeter whole, pieces;
-  whole.Add(1, kStart, kStart + absl::Hours(30));
-  pieces.Add(1, kStart + absl::Hours(20), kStart + absl::Hours(30));
-  pieces.Add(1, kStart, kStart + absl::Hours(7));
-  pieces.Add(1, kStart + absl::Hours(7), kStart + absl::Hours(20));
+  whole.Add(1, 1, kStart, kStart + absl::Hours(30));
+  pieces.Add(1, 1, kStart + absl::Hours(20), kStart + absl::Hours(30));
+  pieces.Add(1, 1, kStart, kStart + absl::Hours(7));
+  pieces.Add(1, 1, kStart + absl::Hours(7), kStart + absl::Hours(20));
   const absl::Time now = kStart + absl::Hours(50);
   EXPECT_NEAR(whole.Seconds(now)[1], pieces.Seconds(now)[1], 1e-6);
 }
@@ -38,7 +38,7 @@ TEST(UsageMeterTest, YearsPass) {
   UsageMeter meter;
   for (int day = 0; day < 4000; ++day) {
     const absl::Time from = kStart + absl::Hours(24 * day);
-    meter.Add(1, from, from + absl::Hours(1));
+    meter.Add(1, 1, from, from + absl::Hours(1));
   }
   // 3600 (1 + 1/2 + 1/4 + ...), as of the last day's end.
   const absl::Time now = kStart + absl::Hours(24 * 3999 + 1);
@@ -47,7 +47,7 @@ TEST(UsageMeterTest, YearsPass) {
 
 TEST(UsageMeterTest, AClockSetBackCountsNothing) {
   UsageMeter meter;
-  meter.Add(1, kStart, kStart - absl::Hours(1));
+  meter.Add(1, 1, kStart, kStart - absl::Hours(1));
   EXPECT_TRUE(meter.Seconds(kStart).empty());
 }
 
@@ -70,8 +70,8 @@ TEST(UsageMeterTest, EventsTellWhenAJobHadTheDevice) {
   at(1010, S::kRunning);
   at(1040, S::kSucceeded);  // 40
   UsageMeter meter;
-  meter.AddEvents(1, events);
-  EXPECT_NEAR(meter.Seconds(kStart + absl::Seconds(1040))[1], 100, 1);
+  meter.AddEvents(1, 3, events);
+  EXPECT_NEAR(meter.Seconds(kStart + absl::Seconds(1040))[1], 300, 3);
 }
 
 }  // namespace

@@ -1,0 +1,103 @@
+// Jobs side by side on several devices.
+#include "tests/server/scheduler/scheduler_fixture.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using S = JobState;
+
+class SchedulerDevicesTest : public SchedulerTest {
+ protected:
+  SchedulerDevicesTest() {
+    devices_ = 3;
+    job_pool_bytes_ = 100;
+    Restart();
+  }
+
+  std::string Event(const std::string& id) {
+    return ledger_->table().Events(id, 1, 1000).back().text;
+  }
+  void RunToEnd(const std::string& id) {
+    runner_->Running(id, 1, 100);
+    runner_->End(id, RunEnd::Kind::kFinished);
+    Round();
+    EXPECT_EQ(State(id), S::kSucceeded);
+  }
+};
+
+TEST_F(SchedulerDevicesTest, EachJobHasItsOwn) {
+  const std::string one = Submit(), two = Submit(kBert, 0, 2), next = Submit();
+  Round();
+  EXPECT_EQ(runner_->request(one).devices, std::vector<int>{0});
+  EXPECT_EQ(runner_->request(two).devices, (std::vector<int>{1, 2}));
+  EXPECT_EQ(Event(two), "attempt 1 on cpu:1, cpu:2");
+  EXPECT_THAT(Get(two)->devices, ElementsAre("cpu:1", "cpu:2"));
+  EXPECT_EQ(State(next), S::kQueued);
+  EXPECT_EQ(Get(next)->queue.text, "is next; waits for 1 of the 3 devices");
+  RunToEnd(two);
+  EXPECT_EQ(State(next), S::kPreparing);
+  EXPECT_EQ(runner_->request(next).devices, std::vector<int>{1});
+}
+
+TEST_F(SchedulerDevicesTest, APausedJobGetsItsOwnBackAndNoOther) {
+  const std::string one = Submit(), two = Submit();
+  Round();
+  runner_->Running(one, 1, 100);
+  Round();
+  ASSERT_TRUE(manager_->Pause(kAnna, one, false).ok());
+  Round();
+  runner_->Paused(one);
+  Round();
+  ASSERT_EQ(State(one), S::kPaused);
+  const std::string elsewhere = Submit();
+  Round();
+  EXPECT_EQ(runner_->request(elsewhere).devices, std::vector<int>{2}) << "0 is left to the paused";
+  const std::string there = Submit();
+  Round();
+  EXPECT_EQ(runner_->request(there).devices, std::vector<int>{0}) << "there is no other";
+  RunToEnd(two);
+  ASSERT_TRUE(manager_->Resume(kAnna, one).ok());
+  Round();
+  EXPECT_EQ(State(one), S::kQueued);
+  EXPECT_EQ(Get(one)->queue.text, "is next on device 0; another job is there");
+  const std::string last = Submit();
+  Round();
+  EXPECT_EQ(runner_->request(last).devices, std::vector<int>{1}) << "it is nobody's";
+  RunToEnd(there);
+  EXPECT_EQ(State(one), S::kPreparing);
+  EXPECT_THAT(runner_->Asked(), ::testing::Contains("resume " + one));
+}
+
+TEST_F(SchedulerDevicesTest, AfterARestartEachGoesOnOnWhateverIsFree) {
+  const std::string one = Submit(), two = Submit(kBert, 0, 2);
+  Round();
+  for (const std::string& id : {one, two}) runner_->Running(id, 1, 100);
+  Round();
+  devices_ = 2;
+  Restart();
+  EXPECT_TRUE(Get(two)->devices.empty());
+  Round();
+  EXPECT_EQ(State(one), S::kPreparing);
+  EXPECT_EQ(State(two), S::kQueued);
+  RunToEnd(one);
+  EXPECT_EQ(runner_->request(two).devices, (std::vector<int>{0, 1}));
+}
+
+TEST_F(SchedulerDevicesTest, WhenAStopHasBegunNothingIsStarted) {
+  const std::string one = Submit();
+  Round();
+  runner_->Running(one, 1, 100);
+  Round();
+  runner_->Asked();
+  const std::string other = Submit();
+  scheduler_->BeginShutdown();
+  Round();
+  EXPECT_THAT(runner_->Asked(), ElementsAre("stop " + one));
+  EXPECT_EQ(State(other), S::kQueued);
+  EXPECT_THAT(Get(other)->queue.text, HasSubstr("the daemon is stopping"));
+}
+
+}  // namespace
+}  // namespace megatrain
