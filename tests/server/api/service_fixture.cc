@@ -155,10 +155,12 @@ void ServiceTest::AddLine(const std::string& id, const std::string& text) {
 
 void WaitUntil(const std::function<bool()>& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!condition() && std::chrono::steady_clock::now() < deadline) {
+  bool holds = condition();
+  while (!holds && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    holds = condition();
   }
-  ASSERT_TRUE(condition());
+  ASSERT_TRUE(holds);
 }
 
 std::unique_ptr<grpc::ClientContext> As(const std::string& user) {
