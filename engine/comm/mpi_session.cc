@@ -119,17 +119,23 @@ MpiSession::~MpiSession() {
   (void)mpi_.finalize();  // nobody is left who could be told
 }
 
+bool MpiSession::StoodStill(Clock::time_point now) const {
+  return now - told_ > absl::ToChronoNanoseconds(deadline_ / 2);
+}
+
 void MpiSession::TellOfLife() {
   const absl::Duration period = deadline_ / kSignsOfLife;
   MutexLock lock(&mutex_);
-  for (Clock::time_point told = Clock::now(); !ending_;) {
+  for (told_ = Clock::now(); !ending_;) {
     ReadNotices();
     const Clock::time_point now = Clock::now();
-    // A process that was stopped itself has heard nobody meanwhile.
-    if (now - told > absl::ToChronoNanoseconds(deadline_ / 2)) {
-      std::fill(heard_.begin(), heard_.end(), now);
+    if (StoodStill(now)) {
+      // The others were stopped too and are soon heard of, or they are gone, because they gave up
+      // this one.
+      std::fill(heard_.begin(), heard_.end(),
+                now - absl::ToChronoNanoseconds(deadline_ - deadline_ / 4));
     }
-    told = now;
+    told_ = now;
     // Later than one that waits would find out, which says what it waits for.
     const std::vector<int> silent = Silent(absl::ToChronoNanoseconds(deadline_ + period));
     if (!silent.empty()) AbortLocked(SilentRanksError(rank_, silent, deadline_ + period));
@@ -184,6 +190,7 @@ absl::Status MpiSession::GiveUp(const CollectiveCall& call,
                                 const std::vector<MpiTransfer>& transfers) {
   const Clock::time_point now = Clock::now();
   MutexLock lock(&mutex_);
+  if (StoodStill(now)) return absl::OkStatus();  // TellOfLife decides whom to wait for
   std::set<int> missing;
   for (const MpiTransfer& transfer : transfers) {
     const auto& left = left_[static_cast<size_t>(transfer.peer)];

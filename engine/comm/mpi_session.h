@@ -107,6 +107,8 @@ class MpiSession {
   void ReadNotices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendNotices(const Notice& notice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AbortLocked(const absl::Status& cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns true if this process was stopped, and has heard nobody meanwhile.
+  bool StoodStill(Clock::time_point now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the ranks that have neither left nor been heard of for so long.
   std::vector<int> Silent(Clock::duration time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns true if all have left and there was no error.
@@ -123,6 +125,7 @@ class MpiSession {
   // When this rank heard that another has left, and when it last heard of it.
   std::vector<std::optional<Clock::time_point>> left_ ABSL_GUARDED_BY(mutex_);
   std::vector<Clock::time_point> heard_ ABSL_GUARDED_BY(mutex_);
+  Clock::time_point told_ ABSL_GUARDED_BY(mutex_) = Clock::now();  // that this rank is alive
   Notice incoming_ ABSL_GUARDED_BY(mutex_);
   std::vector<MpiTransfer> incoming_transfer_ ABSL_GUARDED_BY(mutex_);
   std::deque<Notice> outgoing_ ABSL_GUARDED_BY(mutex_);  // each stays where it is

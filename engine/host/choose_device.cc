@@ -67,10 +67,14 @@ absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::str
       gpu = Open(open_gpu, first + i);
       if (choice.count == 0 && absl::IsInvalidArgument(gpu.status())) break;
       if (!gpu.ok()) {
-        return AsAsked(absl::StrCat(key, ": ", chosen.id, " is the first of ",
-                                    choice.count == 0 ? "all" : absl::StrCat(choice.count),
-                                    " GPUs (engine.devices)"),
-                       gpu.status());
+        const absl::Status status =
+            AsAsked(absl::StrCat(key, ": ", chosen.id, " is the first of ",
+                                 choice.count == 0 ? "all" : absl::StrCat(choice.count), " GPUs (",
+                                 key, "s)"),
+                    gpu.status());
+        // It may be there again later.
+        return absl::IsInvalidArgument(status) ? absl::FailedPreconditionError(status.message())
+                                               : status;
       }
       chosen.gpus.push_back(*std::move(gpu));
     }

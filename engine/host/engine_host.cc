@@ -118,8 +118,12 @@ absl::Status EngineHost::ReservePool(int64_t bytes, const ReserveProgress& progr
 }
 
 absl::Status EngineHost::MeasureRates() {
-  JobSpec::Engine defaults;
-  MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, OpenSession(defaults));
+  // With all threads: what fewer of them reach follows from it.
+  MT_ASSIGN_OR_RETURN(const SessionSettings settings,
+                      ChooseSession(JobSpec::Engine(), {devices_.first, 1}, options_.threads));
+  MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session,
+                      devices_.count == 1 ? OpenSession(JobSpec::Engine())
+                                          : megatrain::OpenSession(settings, device_.gpus));
   MT_ASSIGN_OR_RETURN(
       const HardwareRates rates,
       MeasureHardware(*session, !device_.gpus.empty() ? kGpuMeasurement : kCpuMeasurement));
@@ -150,6 +154,13 @@ EngineBudget EngineHost::budget() const {
   return {devices_, options_.threads, memory_, rates_};
 }
 
+int64_t EngineHost::BesidePool(int devices, int64_t free_bytes, bool without_others) const {
+  MutexLock lock(&mutex_);
+  if (devices_.count == 1 || memory_.host_bytes == 0) return free_bytes;
+  const int64_t part = (memory_.host_bytes - memory_.pool_bytes) / devices_.count * devices;
+  return without_others ? part : std::min(part, free_bytes);
+}
+
 absl::StatusOr<MemoryBudget> EngineHost::BudgetNow(const std::vector<int>& on,
                                                    bool without_others) const {
   MT_ASSIGN_OR_RETURN(HostOffer offer, ReadHostOffer());
@@ -160,8 +171,8 @@ absl::StatusOr<MemoryBudget> EngineHost::BudgetNow(const std::vector<int>& on,
   budget.SetDevice(device_bytes);
   if (has_pool()) {
     const PoolUsage usage = pool_usage();
-    budget.SetPool(without_others ? usage.capacity : usage.free_bytes, offer.free_bytes);
-    budget.TakePart(static_cast<int>(on.size()), devices_.count);
+    budget.SetPool(without_others ? usage.capacity : usage.free_bytes,
+                   BesidePool(static_cast<int>(on.size()), offer.free_bytes, without_others));
   } else {
     budget.SetHost(offer);
   }

@@ -131,7 +131,7 @@ class EngineHost {
   bool has_pool() const;
   // Returns the memory that a job on the devices `on` may plan with now: the free bytes of the
   // pool, their part of the memory besides it, and of the devices' own memory, which is that of the
-  // GPU that has least. With `without_others` the whole pool counts as free. Without a pool,
+  // GPU that has least. `without_others`: as if no other job had any of it. Without a pool,
   // returns the memory that one could have. Returns the errors of reading the machine's and the
   // device's free memory.
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
@@ -147,6 +147,10 @@ class EngineHost {
   EngineHost(const EngineHostOptions& options, ChosenDevice device);
   absl::StatusOr<std::unique_ptr<HostPool>> MakePool(int64_t bytes, const ReserveProgress& progress,
                                                      const std::function<bool()>& cancelled) const;
+  // Returns what a job on so many devices may have of the memory beside the pool: of several
+  // devices each has an equal part of what was free when the pool was reserved. `free_bytes` are
+  // free now.
+  int64_t BesidePool(int devices, int64_t free_bytes, bool without_others) const;
   // Returns the device memory that a job may plan with now, of each of the devices `on`. It is
   // empty if devices use host memory.
   absl::StatusOr<std::vector<int64_t>> DeviceBytes(const std::vector<int>& on) const;

@@ -209,7 +209,8 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
                     options.devices == 0 ? (*host)->devices()
                                          : HostDevices{(*host)->devices().first, kUnknownDevices},
                     options.threads));
-  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, (*host)->BudgetNow({0}));
+  MT_ASSIGN_OR_RETURN(const MemoryBudget budget,
+                      (*host)->BudgetNow(options.devices == 0 ? settings.on : std::vector<int>{0}));
   // A machine that has no memory left for it has none for the job either, and the plan says so.
   (void)(*host)->MeasureRates();
   HardwareRates rates = (*host)->rates();

@@ -17,6 +17,7 @@ namespace {
 std::atomic<TrainingControl*> training_control{nullptr};
 std::atomic<bool> training_says{true};
 
+std::atomic<bool> stop_signalled{false};
 std::atomic<bool> stop_requested{false};
 std::atomic<bool> reload_requested{false};
 // An eventfd, readable once the daemon was asked for something: all that a handler may do to wake a
@@ -46,7 +47,8 @@ void WakeDaemon() {
 }
 
 void StopDaemon(int) {
-  if (stop_requested.exchange(true)) _exit(kExitInterrupted);
+  if (stop_signalled.exchange(true)) _exit(kExitInterrupted);
+  stop_requested = true;
   WakeDaemon();
 }
 
@@ -84,6 +86,11 @@ void InstallTrainingSignals(TrainingControl* control, bool says) {
 void InstallDaemonSignals() {
   event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   HandleAll(StopDaemon, ReloadDaemon);
+}
+
+void RequestStop() {
+  stop_requested = true;
+  WakeDaemon();
 }
 
 bool StopRequested() { return stop_requested; }

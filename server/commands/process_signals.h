@@ -22,6 +22,9 @@ void InstallDaemonSignals();
 
 enum class DaemonSignal { kStop, kReload };
 
+// Asks the daemon to stop, as a first signal does; a signal behind it is the first one. May be
+// called from any thread.
+void RequestStop();
 // Returns true if the daemon was asked to stop. May be called from any thread.
 bool StopRequested();
 // Waits for the next request and returns it. Reloads that were asked for since the last call are

@@ -1,5 +1,4 @@
 // megatraind serve: the daemon.
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -78,7 +77,8 @@ absl::Status Serve(const ServeArguments& arguments) {
   hooks.end_process = [] { _exit(kExitFailed); };
   std::atomic<bool> restart{false};
   hooks.restart = [&restart] {
-    if (!restart.exchange(true)) ::kill(::getpid(), SIGTERM);
+    restart = true;
+    RequestStop();
   };
   hooks.load_nccl = LoadNccl;
   hooks.cancelled = StopRequested;

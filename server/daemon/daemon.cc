@@ -198,6 +198,11 @@ void Daemon::MeasureRates() {
   }
 }
 
+void Daemon::SaveOthersAndRestart() {
+  scheduler_->BeginShutdown();
+  hooks_.restart();
+}
+
 absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
   MeasureRates();
   int64_t bytes = config_.host_memory;
@@ -219,16 +224,22 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
   runner.files = [this](int64_t uid, const std::string& id) { return job_files_->ForRun(uid, id); };
   runner.stalled = [this](const std::string& job, const std::string& why) {
     hooks_.warn(absl::StrCat("job ", job, " hangs: ", why, "; ending the process"));
+    if (host_->devices().count > 1) {
+      SaveOthersAndRestart();
+      // Its thread tells no end.
+      RunRequest run;
+      run.job_id = job;
+      return mailbox_.Tell(
+          run, RunEnd{RunEnd::Kind::kLost, absl::InternalError(absl::StrCat("it hung: ", why))});
+    }
     monitoring_->service_manager().Hangs();
     hooks_.end_process();
   };
   runner.device_lost = [this](const std::string& job, const std::string& why) {
     hooks_.warn(
         absl::StrCat("job ", job, ": ", why, "; the device is lost to this process, ending it"));
-    if (host_->devices().count == 1) hooks_.end_process();
-    // Jobs on other devices lose nothing.
-    scheduler_->BeginShutdown();
-    hooks_.restart();
+    if (host_->devices().count > 1) return SaveOthersAndRestart();
+    hooks_.end_process();
   };
   runner.observers = monitoring_->run_observers();
   if (hooks_.run_observer != nullptr) runner.observers.push_back(hooks_.run_observer);

@@ -56,10 +56,11 @@ struct DaemonHooks {
   // Told of the events of all runs, after the metrics and before the scheduler. Null: none.
   RunObserver* run_observer = nullptr;
   // Ends the process, and must not return. Called when a job hangs, which no thread can end, and
-  // when the only device is lost to this process. The caller is a thread of the job's.
+  // when the device is lost to this process. The caller is a thread of the job's.
   std::function<void()> end_process;
-  // Asks for a Stop, and for an end of the process behind it with which it is started again.
-  // Called when one of several devices is lost, perhaps more than once, on a thread of the job's.
+  // The same where there are several devices: asks for a Stop, which saves the jobs on others, and
+  // for an end of the process behind it with which it is started again. Returns, and may be called
+  // more than once. The Daemon must not be destroyed then: a thread of it may hang.
   std::function<void()> restart;
 };
 
@@ -109,6 +110,9 @@ class Daemon {
   absl::Status AwaitDevice(const absl::Status& refused);
   OpenFiles FilesOfJobs() const;
   void MeasureRates();
+  // Starts no more jobs, saves those on other devices than that of a job that only a new process
+  // can go on with, and asks for that.
+  void SaveOthersAndRestart();
   // Returns Unavailable (STARTING) until the daemon is ready.
   absl::Status CheckStarted() const;
   JobManager::Options ManagerOptions();

@@ -41,6 +41,8 @@ std::string EndText(const RunEnd& end) {
       return end.status.ok()
                  ? "is stopped, to go on later"
                  : absl::StrCat("is stopped without being saved: ", end.status.message());
+    case RunEnd::Kind::kLost:
+      return absl::StrCat("is lost: ", end.status.message());
     case RunEnd::Kind::kCancelled:
       return "is cancelled";
     case RunEnd::Kind::kFailed:
@@ -88,26 +90,27 @@ void RunLog::Tell(const RunRequest& run, const JobRunEvent& event) {
     log_->Write(priority, line, &run);
   };
   std::visit(
-      Overloaded{[&](const StepsBegin& begin) {
-                   write(LogPriority::kInfo, absl::StrFormat("trains from step %d of %d",
-                                                             begin.first_step, begin.total_steps));
-                 },
-                 [&](const CheckpointSaved& saved) {
-                   write(LogPriority::kInfo, absl::StrFormat("is saved at step %d, in %.1f s",
-                                                             saved.step, saved.seconds));
-                 },
-                 [&](const TrainingPause& pause) {
-                   if (pause.status.ok()) return write(LogPriority::kInfo, "is paused");
-                   write(LogPriority::kWarning,
-                         absl::StrCat("is paused: ", pause.status.message()));
-                 },
-                 [&](const RunEnd& end) {
-                   write(end.kind == RunEnd::Kind::kFailed ? LogPriority::kError
-                         : end.status.ok()                 ? LogPriority::kInfo
-                                                           : LogPriority::kWarning,
-                         EndText(end));
-                 },
-                 [](const auto&) {}},
+      Overloaded{
+          [&](const StepsBegin& begin) {
+            write(LogPriority::kInfo, absl::StrFormat("trains from step %d of %d", begin.first_step,
+                                                      begin.total_steps));
+          },
+          [&](const CheckpointSaved& saved) {
+            write(LogPriority::kInfo,
+                  absl::StrFormat("is saved at step %d, in %.1f s", saved.step, saved.seconds));
+          },
+          [&](const TrainingPause& pause) {
+            if (pause.status.ok()) return write(LogPriority::kInfo, "is paused");
+            write(LogPriority::kWarning, absl::StrCat("is paused: ", pause.status.message()));
+          },
+          [&](const RunEnd& end) {
+            const bool error = end.kind == RunEnd::Kind::kFailed || end.kind == RunEnd::Kind::kLost;
+            write(error             ? LogPriority::kError
+                  : end.status.ok() ? LogPriority::kInfo
+                                    : LogPriority::kWarning,
+                  EndText(end));
+          },
+          [](const auto&) {}},
       event);
 }
 

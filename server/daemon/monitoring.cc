@@ -103,7 +103,7 @@ MeasuredJob Monitoring::Describe(const RunRequest& run) const {
   job.peak_flops_per_second =
       (run.spec.training.precision == Precision::kBf16 ? rates.bf16 : rates.fp32)
           .matmul_flops_per_second *
-      static_cast<double>(run.devices.size());
+      static_cast<double>(run.devices.size()) / (rates.device_is_host ? host_->devices().count : 1);
   const absl::StatusOr<std::shared_ptr<FileSystem>> files = files_(run.uid, run.job_id);
   if (!files.ok()) return job;
   const absl::StatusOr<PlanReport> plan = PlanTraining(run.spec, host_->budget(), files->get());

@@ -44,7 +44,7 @@ std::optional<JobReason> ParseJobReason(std::string_view name);
 enum class WaitingReason {
   kNone,           // is not waiting
   kNotConsidered,  // the scheduler has not looked at it yet, as while the daemon is starting
-  kDeviceBusy,     // next in turn; another job has the device
+  kDeviceBusy,     // next in turn; other jobs have devices or memory that it needs
   kBehindOthers,   // other jobs come first
   kHostMemory,     // paused jobs hold host memory that it needs
   kDiskFull,       // no room on the disk that it writes to

@@ -15,7 +15,9 @@ void LoseHostMemory(Job* job) {
   job->step = job->checkpoint_step;
 }
 
-JobChange AfterDeathAtWork(const Job& job) {
+}  // namespace
+
+JobChange ChangeOfLost(const Job& job, const std::string& what) {
   const bool further = job.step > job.death_step || job.checkpoint_step > job.death_checkpoint_step;
   const int deaths = further ? 0 : job.deaths + 1;
   JobChange change;
@@ -23,13 +25,13 @@ JobChange AfterDeathAtWork(const Job& job) {
     change.to = JobState::kFailed;
     change.reason = JobReason::kRepeatedDeaths;
     change.text = absl::StrCat(
-        "the process died ", deaths, " times in a row without the job getting further than step ",
-        job.death_step, "; the daemon's log says how it died. To go on ", GoesOnFrom(job),
+        what, " ", deaths, " times in a row without the job getting further than step ",
+        job.death_step, "; the daemon's log says how. To go on ", GoesOnFrom(job),
         ", submit the job again with the same checkpoint.directory");
   } else {
     change.to = StateAfterRestart(job.state);
     change.reason = JobReason::kProcessRestart;
-    change.text = absl::StrCat("the process died at step ", job.step, "; goes on ", GoesOnFrom(job),
+    change.text = absl::StrCat(what, " at step ", job.step, "; goes on ", GoesOnFrom(job),
                                deaths > 0 ? absl::StrCat(" (death ", deaths, " of ", kDeathsMax,
                                                          " without getting further)")
                                           : "");
@@ -43,13 +45,11 @@ JobChange AfterDeathAtWork(const Job& job) {
   return change;
 }
 
-}  // namespace
-
 std::optional<JobChange> ChangeAfterRestart(const Job& job) {
   switch (job.state) {
     case JobState::kPreparing:
     case JobState::kRunning:
-      return AfterDeathAtWork(job);
+      return ChangeOfLost(job, "the process died");
     case JobState::kPausing:
     case JobState::kCancelling:
       // What was asked for is done by the death, and for the reason it was asked for.

@@ -1,5 +1,5 @@
-// Decides what becomes of a job when the daemon's process has died. The decision has no side
-// effects.
+// Decides what becomes of a job when the daemon's process has died, or ends for the job's sake. The
+// decision has no side effects.
 //
 // The job's new state is that of StateAfterRestart. The job has lost its host memory, and goes on
 // from its newest checkpoint.
@@ -7,11 +7,13 @@
 // Deaths during preparation and training are counted, so that a job that kills the daemon again and
 // again does not go on for ever. A death counts if the job had made neither a step nor a checkpoint
 // more than at the death before, or than at its beginning if it is the first. After kDeathsMax such
-// deaths in a row the job fails.
+// deaths in a row the job fails. A death counts for all jobs that were at work side by side,
+// because nobody knows whose it was.
 #ifndef MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_
 #define MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_
 
 #include <optional>
+#include <string>
 
 #include "server/jobs/job.h"
 #include "server/jobs/job_change.h"
@@ -22,6 +24,10 @@ inline constexpr int kDeathsMax = 5;
 
 // Returns the change that the death makes to the job; nullopt if it does not concern the job.
 std::optional<JobChange> ChangeAfterRestart(const Job& job);
+
+// Returns the change to a job at work for whose sake the process ends, because of `what` ("its
+// device was lost"). It is that of a death. REQUIRES: the job is PREPARING or RUNNING.
+JobChange ChangeOfLost(const Job& job, const std::string& what);
 
 }  // namespace megatrain
 

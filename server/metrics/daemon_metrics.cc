@@ -114,6 +114,9 @@ DaemonMetrics::DaemonMetrics(std::string version, std::string device,
 void DaemonMetrics::JobHasDevices(const MeasuredJob& job) {
   MutexLock lock(&mutex_);
   const std::string key = job.devices.empty() ? "" : job.devices.front();
+  // It may have been on others before.
+  std::erase_if(runs_,
+                [&](const auto& run) { return run.first != key && run.second.job.id == job.id; });
   Run& run = runs_[key];
   if (run.job.id != job.id) run = Run();
   run.key = key;

@@ -49,7 +49,7 @@ std::vector<const QueuedJob*> OrderTurns(const QueueSnapshot& snapshot) {
       if (next->second.empty()) users.erase(next);
       // A job that waits for something of its own does not use up its user's turn.
       if (job->hold == WaitingReason::kNone) {
-        use[job->uid] += DeviceSeconds(job->seconds, DevicesOf(*job, snapshot.devices));
+        use[job->uid] += DeviceSeconds(job->seconds, DevicesOf(*job, snapshot.devices.count));
       }
     }
   }
@@ -60,7 +60,7 @@ std::vector<const QueuedJob*> OrderTurns(const QueueSnapshot& snapshot) {
 class Timeline {
  public:
   explicit Timeline(const QueueSnapshot& snapshot)
-      : free_(static_cast<size_t>(snapshot.devices), snapshot.now) {
+      : free_(static_cast<size_t>(snapshot.devices.count), snapshot.now) {
     for (const ActiveJob& job : snapshot.active) {
       for (const int device : job.devices)
         free_.at(static_cast<size_t>(device)) =
@@ -106,7 +106,7 @@ class FreeResources {
       busy.insert(job.devices.begin(), job.devices.end());
     // Those that a paused job will go on on come last.
     for (const bool paused : {false, true}) {
-      for (int device = 0; device < snapshot.devices; ++device) {
+      for (int device = 0; device < snapshot.devices.count; ++device) {
         if (busy.count(device) == 0 && (snapshot.paused_devices.count(device) == 1) == paused) {
           devices_.push_back(device);
         }
@@ -119,7 +119,7 @@ class FreeResources {
 
   bool has_device() const { return !devices_.empty(); }
   bool HasDevices(const QueuedJob& job) const {
-    return Choose(job).size() == DevicesOf(job, snapshot_.devices);
+    return Choose(job).size() == DevicesOf(job, snapshot_.devices.count);
   }
   bool HasBytes(const QueuedJob& job) const {
     return snapshot_.pool_bytes == 0 || job.pool_bytes <= bytes_;
@@ -145,7 +145,7 @@ class FreeResources {
                job.own_devices.end();
       });
     }
-    chosen.resize(std::min(chosen.size(), DevicesOf(job, snapshot_.devices)));
+    chosen.resize(std::min(chosen.size(), DevicesOf(job, snapshot_.devices.count)));
     return chosen;
   }
 
@@ -226,17 +226,20 @@ class UserShares {
 // What the first job that waits for others to end waits for.
 std::string NextText(const QueuedJob& job, const QueueSnapshot& snapshot,
                      const FreeResources& free) {
-  if (snapshot.devices == 1) return "is next; another job has the device";
+  if (snapshot.devices.count == 1) return "is next; another job has the device";
   if (free.HasDevices(job)) {
     return absl::StrCat("is next; needs ", FormatBytesShort(job.pool_bytes),
                         " of host memory, and ", FormatBytesShort(free.bytes()), " are free");
   }
   if (!job.own_devices.empty()) {
-    return absl::StrCat("is next on ", job.own_devices.size() == 1 ? "device " : "devices ",
-                        absl::StrJoin(job.own_devices, ", "), "; another job is there");
+    const auto name = [&](std::string* out, int device) {
+      out->append(snapshot.devices.Name(device));
+    };
+    return absl::StrCat("is next on ", absl::StrJoin(job.own_devices, ", ", name),
+                        "; another job is there");
   }
-  return absl::StrCat("is next; waits for ", DevicesOf(job, snapshot.devices), " of the ",
-                      snapshot.devices, " devices");
+  return absl::StrCat("is next; waits for ", DevicesOf(job, snapshot.devices.count), " of the ",
+                      snapshot.devices.count, " devices");
 }
 
 std::string AheadText(int ahead) {
@@ -279,7 +282,7 @@ QueueDecision DecideQueue(const QueueSnapshot& snapshot) {
       continue;
     }
     std::string over = shares.HeldByPaused(*job);
-    const size_t devices = DevicesOf(*job, snapshot.devices);
+    const size_t devices = DevicesOf(*job, snapshot.devices.count);
     if (over.empty() && free.has_device()) over = shares.HeldByActive(*job, devices);
     if (!over.empty()) {
       decision.places[job->id] = HeldPlace(WaitingReason::kUserLimit, std::move(over));

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "engine/host/host_devices.h"
 #include "server/jobs/job.h"
 #include "server/jobs/user_limits.h"
 
@@ -52,7 +53,7 @@ struct ActiveJob {
 struct QueueSnapshot {
   absl::Time now;
   bool accepts = true;  // false: the daemon is stopping, nothing starts
-  int devices = 1;      // numbered from 0
+  HostDevices devices = {};
   std::vector<QueuedJob> queued;
   std::vector<ActiveJob> active;
   int64_t pool_bytes = 0;                        // all there is; 0 = not known, everything fits

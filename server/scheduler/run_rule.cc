@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/jobs/restart_rule.h"
 
 namespace megatrain {
 namespace {
@@ -147,6 +148,11 @@ RunAction DecideEnded(const Job& job, const RunEnd& end) {
       }
       return Become(JobState::kFailed, ReasonOfFailure(end.status), Message(end.status),
                     ForgetHostMemory);
+    case RunEnd::Kind::kLost:
+      if (job.state == JobState::kPreparing || job.state == JobState::kRunning) {
+        return {Kind::kChange, ChangeOfLost(job, Message(end.status))};
+      }
+      return DecideLetGo(job, end);
     case RunEnd::Kind::kReleased:
     case RunEnd::Kind::kStopped:
     case RunEnd::Kind::kCancelled:

@@ -118,6 +118,8 @@ class Scheduler {
   std::optional<double> SecondsLeft(const Job& job);
   QueuedJob Describe(const Job& job);
   DeviceClaim ClaimOf(const Job& job) const;
+  // Returns why a job must not run beside those that the runner has, or "".
+  std::string HoldOf(const Job& job) const;
   bool StartJob(const std::string& id, const std::vector<int>& devices);
   // Stores `change` if the job is in `from` still.
   absl::StatusOr<JobPtr> Change(const std::string& id, JobState from, JobChange change);

@@ -32,6 +32,27 @@ std::optional<double> Scheduler::SecondsLeft(const Job& job) {
   return static_cast<double>(std::max<int64_t>(steps - job.step, 0)) * step_seconds;
 }
 
+// Two jobs that write into one directory run one after the other.
+std::string Scheduler::HoldOf(const Job& job) const {
+  if (job.spec == nullptr) return "";
+  const auto same = [&](const std::string& mine, const std::string& other, const char* key) {
+    return mine.empty() || mine != other
+               ? std::string()
+               : absl::StrCat("another job has its ", key, ", ", mine, ", and has not ended");
+  };
+  for (const auto& [id, run] : runs_) {
+    const JobPtr other = ledger_->table().Find(id);
+    if (id == job.id || other == nullptr || other->spec == nullptr) continue;
+    std::string hold = same(job.spec->checkpoint.directory, other->spec->checkpoint.directory,
+                            "checkpoint.directory");
+    if (hold.empty()) {
+      hold = same(job.spec->output.directory, other->spec->output.directory, "output.directory");
+    }
+    if (!hold.empty()) return hold;
+  }
+  return "";
+}
+
 QueuedJob Scheduler::Describe(const Job& job) {
   QueuedJob queued;
   queued.id = job.id;
@@ -55,6 +76,8 @@ QueuedJob Scheduler::Describe(const Job& job) {
     queued.hold_text = "its host memory is being saved";
     return queued;
   }
+  queued.hold_text = HoldOf(job);
+  if (!queued.hold_text.empty()) queued.hold = WaitingReason::kBehindOthers;
   const absl::Time now = ledger_->Now();
   if (disk_waits_.Waits(job.id)) {
     if (disk_waits_.HasRoom(job, now)) {
@@ -84,7 +107,7 @@ QueueSnapshot Scheduler::TakeSnapshot() {
   QueueSnapshot snapshot;
   snapshot.now = ledger_->Now();
   snapshot.accepts = !stopping_;
-  snapshot.devices = options_.devices.count;
+  snapshot.devices = options_.devices;
   snapshot.pool_bytes = options_.pool_bytes;
   {
     MutexLock lock(&limits_mutex_);

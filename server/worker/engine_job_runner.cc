@@ -261,9 +261,9 @@ RunEnd EngineJobRunner::Train(Run& run) {
   }
   end.status = outcome.status();
   // What failed while the process ends is found again, or not, when the job is started again.
-  // So is what only a new process can mend.
-  const bool again = run.control.stop_requested() || IsDeviceLost(end.status);
-  end.kind = again ? RunEnd::Kind::kStopped : RunEnd::Kind::kFailed;
+  end.kind = IsDeviceLost(end.status)       ? RunEnd::Kind::kLost
+             : run.control.stop_requested() ? RunEnd::Kind::kStopped
+                                            : RunEnd::Kind::kFailed;
   return end;
 }
 

@@ -29,7 +29,7 @@ struct EngineJobRunnerOptions {
   // and the next one starts the job again. May be empty.
   std::function<void(const std::string& job_id, const std::string& why)> stalled;
   // Called on the job's thread when the device is lost to this process. The job has left the engine
-  // by then. If the function returns, the job ends as kStopped. May be empty.
+  // by then. If the function returns, the job ends as kLost. May be empty.
   std::function<void(const std::string& job_id, const std::string& why)> device_lost;
 };
 

@@ -57,15 +57,15 @@ struct RunEnd {
   enum class Kind {
     kFinished,  // the last step is done and saved, the output written
     kReleased,  // Pause(release_host): saved (if a step was made), all memory given back
-    // Stop was called, or the device was lost: the job is to be started again. It is saved if a
-    // step was made, unless `status` says why that failed. It then goes on from the checkpoint
-    // before.
+    // Stop was called: the job is to be started again. It is saved if a step was made, unless
+    // `status` says why that failed. It then goes on from the checkpoint before.
     kStopped,
+    kLost,       // not saved, and only a new process can go on: `status` says why
     kCancelled,  // nothing was saved; older checkpoints are untouched
     kFailed,
   };
   Kind kind = Kind::kFailed;
-  absl::Status status;     // why kFailed; why kStopped could not be saved; else OK
+  absl::Status status;     // why kFailed or kLost; why kStopped could not be saved; else OK
   std::string early = "";  // kFinished: why before the last step; empty if after it
 };
 

@@ -406,8 +406,14 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRu
                                                             [&run] { return !run.GoOn().ok(); }));
   MT_ASSIGN_OR_RETURN(std::vector<RankParts> ranks, MakeRankParts(*prepared.session, prepared.plan,
                                                                   prepared.nccl, run.processes()));
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
-                      Trainer::Create(run.spec(), prepared.plan, std::move(ranks), pool));
+  absl::StatusOr<std::unique_ptr<Trainer>> created =
+      Trainer::Create(run.spec(), prepared.plan, std::move(ranks), pool);
+  if (absl::IsResourceExhausted(created.status()) && pool->free_bytes() < pool->capacity()) {
+    // The plan fits; another job has leased since, or what is free lies in pieces.
+    return absl::UnavailableError(absl::StrCat(
+        "the job fits when other jobs give back what they hold: ", created.status().message()));
+  }
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer, std::move(created));
   if (const absl::Status status = FillTiles(run, prepared, *trainer); !status.ok()) {
     // Before the trainer ends, whose communicators wait for those of other processes.
     AbortAll(run.between(), status).IgnoreError();

@@ -36,7 +36,7 @@ QueueSnapshot Snapshot(int devices, std::vector<QueuedJob> queued,
                        std::vector<ActiveJob> active = {}) {
   QueueSnapshot snapshot;
   snapshot.now = kNow;
-  snapshot.devices = devices;
+  snapshot.devices.count = devices;
   snapshot.queued = std::move(queued);
   snapshot.active = std::move(active);
   return snapshot;
@@ -83,7 +83,7 @@ TEST(QueueDevicesTest, AJobThatIsPausedInPlaceGoesOnOnItsOwn) {
   const QueueDecision decision = DecideQueue(snapshot);
   EXPECT_THAT(decision.start, ElementsAre(QueueStart{"j2", {2}}))
       << "not device 0, on which another job is paused";
-  EXPECT_EQ(decision.places.at("j1").text, "is next on device 1; another job is there");
+  EXPECT_EQ(decision.places.at("j1").text, "is next on cpu:1; another job is there");
   snapshot.active = {Active({2})};
   EXPECT_THAT(DecideQueue(snapshot).start,
               ElementsAre(QueueStart{"j1", {1}}, QueueStart{"j2", {0}}));

@@ -180,7 +180,7 @@ TEST(QueuePolicyTest, AJobThatKeepsItsMemoryNeedsNone) {
 
 TEST(QueuePolicyTest, TurnsAreOpenToMoreThanOneJob) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2), Queued(3, 3)});
-  snapshot.devices = 3;
+  snapshot.devices.count = 3;
   snapshot.active = {Active(4)};
   snapshot.active[0].pool_bytes = 4 * kGiB;
   snapshot.pool_bytes = 10 * kGiB;
@@ -195,7 +195,7 @@ TEST(QueuePolicyTest, TurnsAreOpenToMoreThanOneJob) {
 
 TEST(QueuePolicyTest, AUserWithAllThatMayRunLetsOthersPass) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1, 5), Queued(2, 1), Queued(3, 2), Queued(4, 2)});
-  snapshot.devices = 3;
+  snapshot.devices.count = 3;
   snapshot.active = {Active(1)};
   snapshot.limits.running_jobs = 1;
   const QueueDecision decision = DecideQueue(snapshot);
@@ -218,7 +218,7 @@ TEST(QueuePolicyTest, WithOneDeviceItIsTheDeviceThatIsWaitedFor) {
 
 TEST(QueuePolicyTest, MemoryThatAUsersJobsHoldIsThatUsersWait) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2), Queued(3, 1)});
-  snapshot.devices = 2;
+  snapshot.devices.count = 2;
   snapshot.pool_bytes = 100 * kGiB;
   snapshot.pool_paused_bytes = {{1, 6 * kGiB}, {3, 50 * kGiB}};
   snapshot.limits.host_bytes = 10 * kGiB;
@@ -233,7 +233,7 @@ TEST(QueuePolicyTest, MemoryThatAUsersJobsHoldIsThatUsersWait) {
 
   // Active jobs end: until then others go first, on whatever devices there are.
   snapshot.pool_paused_bytes = {};
-  snapshot.devices = 3;
+  snapshot.devices.count = 3;
   snapshot.active = {Active(1)};
   snapshot.active[0].pool_bytes = 6 * kGiB;
   decision = DecideQueue(snapshot);
@@ -283,14 +283,14 @@ QueueSnapshot RandomSnapshot(std::mt19937& random) {
     return static_cast<int>(random() % static_cast<unsigned>(bound));
   };
   QueueSnapshot snapshot = Snapshot({});
-  snapshot.devices = 1 + below(4);
+  snapshot.devices.count = 1 + below(4);
   snapshot.pool_bytes = below(2) * 10 * kGiB;
   const int64_t paused_bytes = snapshot.pool_bytes > 0 ? below(8) * kGiB : 0;
   snapshot.pool_paused_bytes = {{below(4), paused_bytes}};
   snapshot.limits.running_jobs = below(3);
   snapshot.limits.devices = below(4);
   snapshot.limits.host_bytes = below(2) * 8 * kGiB;
-  std::vector<int> devices(static_cast<size_t>(snapshot.devices));
+  std::vector<int> devices(static_cast<size_t>(snapshot.devices.count));
   std::iota(devices.begin(), devices.end(), 0);
   std::shuffle(devices.begin(), devices.end(), random);
   while (!devices.empty() && below(3) > 0) {
@@ -308,7 +308,7 @@ QueueSnapshot RandomSnapshot(std::mt19937& random) {
     job.pool_bytes = below(11) * kGiB;
     if (below(5) == 0) job.hold = WaitingReason::kDiskFull;
     job.devices = 1 + below(5);
-    if (below(5) == 0) job.own_devices = {below(snapshot.devices)};
+    if (below(5) == 0) job.own_devices = {below(snapshot.devices.count)};
     for (const int device : job.own_devices) snapshot.paused_devices.insert(device);
     if (below(2)) job.seconds = below(1000);
     snapshot.queued.push_back(job);
@@ -353,10 +353,10 @@ void ExpectLimits(const QueueSnapshot& snapshot, const QueueDecision& decision) 
     ASSERT_TRUE(std::is_sorted(devices.begin(), devices.end()));
     for (const int device : devices) {
       ASSERT_TRUE(busy.insert(device).second);
-      ASSERT_LT(device, snapshot.devices);
+      ASSERT_LT(device, snapshot.devices.count);
     }
     if (job.own_devices.empty()) {
-      ASSERT_EQ(devices.size(), static_cast<size_t>(std::min(job.devices, snapshot.devices)));
+      ASSERT_EQ(devices.size(), static_cast<size_t>(std::min(job.devices, snapshot.devices.count)));
     } else {
       ASSERT_EQ(devices, job.own_devices);
     }

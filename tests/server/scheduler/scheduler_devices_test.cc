@@ -61,13 +61,56 @@ TEST_F(SchedulerDevicesTest, APausedJobGetsItsOwnBackAndNoOther) {
   ASSERT_TRUE(manager_->Resume(kAnna, one).ok());
   Round();
   EXPECT_EQ(State(one), S::kQueued);
-  EXPECT_EQ(Get(one)->queue.text, "is next on device 0; another job is there");
+  EXPECT_EQ(Get(one)->queue.text, "is next on cpu:0; another job is there");
   const std::string last = Submit();
   Round();
   EXPECT_EQ(runner_->request(last).devices, std::vector<int>{1}) << "it is nobody's";
   RunToEnd(there);
   EXPECT_EQ(State(one), S::kPreparing);
   EXPECT_THAT(runner_->Asked(), ::testing::Contains("resume " + one));
+}
+
+TEST_F(SchedulerDevicesTest, JobsThatWriteIntoOneDirectoryRunOneAfterTheOther) {
+  const auto submit = [&](const char* key, const std::string& directory) {
+    CreateJobOptions options;
+    options.file = TestFile();
+    options.file.overrides = {
+        "model.path=" + (directory_ / "model"),
+        "data.train=[{path: " + (directory_ / "train.jsonl") + ", format: alpaca}]",
+        std::string(key) + "=" + (directory_ / directory)};
+    const auto job = manager_->Create(kAnna, options);
+    EXPECT_TRUE(job.ok()) << job.status();
+    return (*job)->id;
+  };
+  for (const char* const key : {"checkpoint.directory", "output.directory"}) {
+    const std::string one = submit(key, "same"), two = submit(key, "same"),
+                      other = submit(key, "other");
+    Round();
+    EXPECT_EQ(State(one), S::kPreparing);
+    EXPECT_EQ(State(other), S::kPreparing);
+    EXPECT_EQ(State(two), S::kQueued);
+    EXPECT_EQ(Get(two)->queue.text, absl::StrCat("another job has its ", key, ", ",
+                                                 directory_ / "same", ", and has not ended"));
+    RunToEnd(one);
+    EXPECT_EQ(State(two), S::kPreparing);
+    RunToEnd(two);
+    RunToEnd(other);
+  }
+}
+
+TEST_F(SchedulerDevicesTest, AJobThatIsLostHasDied) {
+  const std::string lost = Submit(), other = Submit();
+  Round();
+  for (const std::string& id : {lost, other}) runner_->Running(id, 1, 100);
+  Round();
+  scheduler_->BeginShutdown();
+  runner_->End(lost, RunEnd::Kind::kLost, absl::InternalError("it hung"));
+  Round();
+  EXPECT_EQ(State(lost), S::kQueued);
+  EXPECT_EQ(Get(lost)->deaths, 1);
+  EXPECT_EQ(Get(lost)->reason_text,
+            "it hung at step 0; goes on from the beginning (death 1 of 5 without getting further)");
+  EXPECT_THAT(runner_->Asked(), ::testing::Contains("stop " + other));
 }
 
 TEST_F(SchedulerDevicesTest, AfterARestartEachGoesOnOnWhateverIsFree) {

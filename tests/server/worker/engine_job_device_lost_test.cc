@@ -83,7 +83,7 @@ TEST(DeviceLostTest, EndsTheProcessAndTheJobGoesOnInTheNext) {
     const RunEnd end = process.Run(spec, [&](int64_t step) {
       if (step == 1) gpu.edge().Fail("EventSynchronize", kIllegalAddress, 1, /*sticky=*/true);
     });
-    EXPECT_EQ(end.kind, RunEnd::Kind::kStopped) << "it has not failed";
+    EXPECT_EQ(end.kind, RunEnd::Kind::kLost) << "it has not failed";
     EXPECT_EQ(process.lost_job, "a");
     EXPECT_NE(process.lost_why.find("emulated error 700"), std::string::npos) << process.lost_why;
   }

@@ -131,7 +131,7 @@ TEST(EngineJobDevicesTest, AGpuThatIsLostDoesNotTouchTheJobOnAnother) {
   };
   ASSERT_TRUE(engine.Start(a, spec_a, {0}).ok());
   ASSERT_TRUE(engine.Start(b, spec_b, {1}).ok());
-  EXPECT_EQ(a.End().kind, RunEnd::Kind::kStopped) << a.End().status;
+  EXPECT_EQ(a.End().kind, RunEnd::Kind::kLost) << a.End().status;
   EXPECT_EQ(b.End().kind, RunEnd::Kind::kFinished) << b.End().status;
   EXPECT_EQ(b.Losses(), losses);
   EXPECT_EQ(engine.lost, std::vector<std::string>{"a"});
