@@ -221,6 +221,7 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
   hooks_.log(absl::StrCat("host pool: ", host_->DescribePool()));
 
   EngineJobRunnerOptions runner;
+  runner.watchdog = hooks_.watchdog;
   runner.files = [this](int64_t uid, const std::string& id) { return job_files_->ForRun(uid, id); };
   runner.stalled = [this](const std::string& job, const std::string& why) {
     hooks_.warn(absl::StrCat("job ", job, " hangs: ", why, "; ending the process"));

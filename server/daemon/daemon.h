@@ -50,6 +50,7 @@ struct DaemonHooks {
   NcclLoader load_nccl;
   // How long Open waits, at most, for a device of the kind that jobs have begun on.
   absl::Duration device_patience = absl::Minutes(1);
+  WatchdogOptions watchdog = {};  // when a job counts as hanging
   // Returns true if the daemon is asked to stop. Open calls it while it waits for a device. May be
   // null.
   std::function<bool()> cancelled;
