@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,9 +62,16 @@ TEST(EngineJobDevicesTest, TwoJobsTrainAtTheSameTime) {
   const std::map<int64_t, double> losses = LossesAlone(alone, {.device = "cpu"});
   Engine engine({.device = "cpu", .devices = 2});
   ObservedJob a("a"), b("b"), third("c");
-  // Neither goes on from its first step before the other is as far.
+  // Neither goes on from its first step before the other is as far, and no third has been let in.
+  std::promise<void> refused;
+  const std::shared_future<void> third_refused = refused.get_future().share();
   a.on_step = [&](int64_t step) {
-    if (step == 1) b.WaitFor("step 1");
+    if (step != 1) return;
+    b.WaitFor("step 1");
+    third_refused.wait();
+  };
+  b.on_step = [&](int64_t step) {
+    if (step == 1) third_refused.wait();
   };
   b.on_running = [&](int64_t) { a.WaitFor("running 1"); };
   ASSERT_TRUE(engine.Start(a, spec_a, {0}).ok());
@@ -72,6 +80,7 @@ TEST(EngineJobDevicesTest, TwoJobsTrainAtTheSameTime) {
   for (const std::vector<int>& taken : {std::vector<int>{0}, {1}, {0, 1}}) {
     EXPECT_EQ(engine.Start(third, Spec("c"), taken).code(), absl::StatusCode::kFailedPrecondition);
   }
+  refused.set_value();
   for (ObservedJob* const job : {&a, &b}) {
     EXPECT_EQ(job->End().kind, RunEnd::Kind::kFinished) << job->End().status;
     EXPECT_EQ(job->Losses(), losses);
