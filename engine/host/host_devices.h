@@ -25,7 +25,7 @@ struct HostDevices {
   std::string Name(int number) const;
 };
 
-// What a job wants of a host's devices.
+// DeviceClaim says which of a host's devices a job wants.
 struct DeviceClaim {
   int count = 1;
   int first = -1;  // those from this number on; -1 = any

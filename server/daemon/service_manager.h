@@ -63,7 +63,7 @@ class ServiceManager : public RunObserver {
  private:
   enum class Phase { kStarting, kReady, kReloading, kStopping };
 
-  // What is told of a job that has not ended.
+  // JobStatus holds what the service manager is told of a job that has not ended.
   struct JobStatus {
     std::string status;
     bool paused = false;

@@ -99,7 +99,7 @@ class DaemonMetrics {
   std::string Page(const MeasuredNode& node) const;
 
  private:
-  // What is known of the job that has a device, or had it last.
+  // Run holds the measures of the job that has a device, or had it last.
   struct Run {
     std::string key;  // in runs_
     MeasuredJob job;

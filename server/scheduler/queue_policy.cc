@@ -223,7 +223,7 @@ class UserShares {
   std::map<int64_t, int64_t> devices_;
 };
 
-// What the first job that waits for others to end waits for.
+// Returns the text of the first job that waits for others to end: what it waits for.
 std::string NextText(const QueuedJob& job, const QueueSnapshot& snapshot,
                      const FreeResources& free) {
   if (snapshot.devices.count == 1) return "is next; another job has the device";

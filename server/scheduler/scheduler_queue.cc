@@ -12,7 +12,7 @@ namespace megatrain {
 
 DeviceClaim Scheduler::ClaimOf(const Job& job) const {
   if (job.spec == nullptr) return {};
-  // What the host has not got is refused when the job is started.
+  // The engine refuses a claim of devices that the host does not have, when the job is started.
   return ClaimDevices(job.spec->engine.device, job.spec->engine.devices, options_.devices)
       .value_or(DeviceClaim());
 }
@@ -24,7 +24,7 @@ std::optional<double> Scheduler::SecondsLeft(const Job& job) {
     if (is_new) predicted->second = options_.predict_step_seconds(job);
     step_seconds = predicted->second;
   }
-  // Of epochs the steps are known when the data was read.
+  // The steps of a number of epochs are known once the data was read.
   const int64_t steps = job.total_steps > 0   ? job.total_steps
                         : job.spec != nullptr ? job.spec->training.steps
                                               : 0;
