@@ -20,18 +20,21 @@
 namespace megatrain {
 namespace {
 
-// A rank sends its call to every other before an operation, so that one who did not come, or calls
-// something else, is known by its number.
+// A rank sends its call to every other with an operation's first pieces, so that one who did not
+// come, or calls something else, is known by its number.
 constexpr int kCallTag = 0;
 constexpr int kDataTag = 1;
 
-// The bytes that two ranks exchange at a time. While one piece is summed the next is under way.
-constexpr int64_t kPieceBytesMax = 4 * kMiB;
-constexpr int64_t kPiecesBytes = 16 * kMiB;  // of all ranks
+// Parts are moved in pieces, of which a few are under way with each rank. A longer message would be
+// announced first, and over TCP the receiver's answer waits behind all that it sends itself: two
+// pieces of 4 MiB filled half of a link.
+constexpr int64_t kPieceBytesMax = MEGATRAIN_MPI_EAGER_BYTES;
+constexpr int64_t kPiecesAtOnce = 4;
+constexpr int64_t kPiecesBytes = 32 * kMiB;  // under way, with all ranks
 
 // 64-byte steps: a piece's sum is aligned as its part is.
 int64_t PieceBytes(int ranks) {
-  return std::clamp(kPiecesBytes / ranks / 64 * 64, int64_t{4096}, kPieceBytesMax);
+  return std::clamp(kPiecesBytes / kPiecesAtOnce / ranks / 64 * 64, int64_t{4096}, kPieceBytesMax);
 }
 
 std::string LibraryPath(const MpiOptions& options) {
@@ -51,7 +54,8 @@ class MpiCommunicator : public Communicator {
       : session_(std::move(session)),
         communicator_(communicator),
         rank_(session_->rank()),
-        ranks_(session_->ranks()) {}
+        ranks_(session_->ranks()),
+        calls_(static_cast<size_t>(ranks_)) {}
 
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
@@ -74,7 +78,8 @@ class MpiCommunicator : public Communicator {
     scratch_.resize(static_cast<size_t>(MpiScratchBytes(ranks_)) / sizeof(float));
     char* const bytes = reinterpret_cast<char*>(data);
     const auto arriving = [&](int64_t step, int peer) {
-      return reinterpret_cast<char*>(scratch_.data()) + (step % 2 * ranks_ + peer) * piece;
+      return reinterpret_cast<char*>(scratch_.data()) +
+             (step % kPiecesAtOnce * ranks_ + peer) * piece;
     };
     const auto sum = [&](int64_t step) {
       const Piece own = PieceOf(byte_cuts, rank_, step);
@@ -124,7 +129,9 @@ class MpiCommunicator : public Communicator {
 
   absl::Status Barrier() override {
     CollectiveCall call{.operation = Operation::kBarrier};
-    return Begin(&call);
+    MT_RETURN_IF_ERROR(Begin(&call));
+    const absl::Status status = AwaitCalls(call);
+    return status.ok() ? status : Fail(call, status, {});
   }
 
   void Abort(const absl::Status& cause) override { session_->Abort(cause); }
@@ -160,27 +167,29 @@ class MpiCommunicator : public Communicator {
     return session_->Receive(communicator_, data, bytes, peer, kDataTag, transfers);
   }
 
-  // Numbers the operation, and waits until every rank has begun the same one.
+  // Numbers the operation, and begins to tell the others of it.
   absl::Status Begin(CollectiveCall* call) {
     MT_RETURN_IF_ERROR(session_->status());
     call->number = operations_++;
-    std::vector<CollectiveCall> calls(static_cast<size_t>(ranks_));
-    std::vector<MpiTransfer> transfers;
     absl::Status status;
     for (int peer = 0; peer < ranks_ && status.ok(); ++peer) {
       if (peer == rank_) continue;
-      status = session_->Receive(communicator_, &calls[static_cast<size_t>(peer)],
-                                 sizeof(CollectiveCall), peer, kCallTag, &transfers);
+      status = session_->Receive(communicator_, &calls_[static_cast<size_t>(peer)],
+                                 sizeof(CollectiveCall), peer, kCallTag, &call_transfers_);
       if (!status.ok()) break;
-      status =
-          session_->Send(communicator_, call, sizeof(CollectiveCall), peer, kCallTag, &transfers);
+      status = session_->Send(communicator_, call, sizeof(CollectiveCall), peer, kCallTag,
+                              &call_transfers_);
     }
-    if (status.ok()) status = session_->Wait(*call, &transfers);
-    for (int peer = 0; peer < ranks_ && status.ok(); ++peer) {
+    return status.ok() ? status : Fail(*call, status, {});
+  }
+  // Waits until every rank has begun the same operation.
+  absl::Status AwaitCalls(const CollectiveCall& call) {
+    MT_RETURN_IF_ERROR(session_->Wait(call, &call_transfers_));
+    for (int peer = 0; peer < ranks_; ++peer) {
       if (peer == rank_) continue;
-      status = CheckSameCall(rank_, *call, peer, calls[static_cast<size_t>(peer)]);
+      MT_RETURN_IF_ERROR(CheckSameCall(rank_, call, peer, calls_[static_cast<size_t>(peer)]));
     }
-    return status.ok() ? status : Fail(*call, status, absl::MakeSpan(&transfers, 1));
+    return absl::OkStatus();
   }
 
   // Sends this rank's part to all others, and receives theirs.
@@ -204,19 +213,26 @@ class MpiCommunicator : public Communicator {
       longest = std::max(longest, PartOf(cuts, rank).bytes);
     }
     const int64_t steps = (longest + PieceBytes(ranks_) - 1) / PieceBytes(ranks_);
-    std::vector<MpiTransfer> transfers[2];
-    for (int64_t step = 0; step <= steps; ++step) {
-      absl::Status status;
+    std::vector<std::vector<MpiTransfer>> transfers(static_cast<size_t>(kPiecesAtOnce));
+    const auto begin_step = [&](int64_t step) -> absl::Status {
       // Each rank begins with another peer, so that not all send to the same one.
-      for (int k = 1; k < ranks_ && step < steps && status.ok(); ++k) {
-        status = begin(step, (rank_ + k) % ranks_, &transfers[step % 2]);
+      for (int k = 1; k < ranks_ && step < steps; ++k) {
+        MT_RETURN_IF_ERROR(begin(step, (rank_ + k) % ranks_,
+                                 &transfers[static_cast<size_t>(step % kPiecesAtOnce)]));
       }
-      std::vector<MpiTransfer>& before = transfers[(step + 1) % 2];
-      if (status.ok()) status = session_->Wait(call, &before);
-      if (!status.ok()) return Fail(call, status, absl::MakeSpan(transfers));
-      if (step > 0) finish(step - 1);
+      return absl::OkStatus();
+    };
+    absl::Status status;
+    for (int64_t step = 0; step < kPiecesAtOnce && status.ok(); ++step) status = begin_step(step);
+    // Not before: the link would be idle between two operations.
+    if (status.ok()) status = AwaitCalls(call);
+    for (int64_t step = 0; step < steps && status.ok(); ++step) {
+      status = session_->Wait(call, &transfers[static_cast<size_t>(step % kPiecesAtOnce)]);
+      if (!status.ok()) break;
+      finish(step);
+      status = begin_step(step + kPiecesAtOnce);
     }
-    return absl::OkStatus();
+    return status.ok() ? status : Fail(call, status, absl::MakeSpan(transfers));
   }
 
   // Ends the operation for all ranks. Returns the first cause.
@@ -225,6 +241,7 @@ class MpiCommunicator : public Communicator {
     session_->Abort(status);
     // Ends them, as there is a cause.
     for (std::vector<MpiTransfer>& list : transfers) (void)session_->Wait(call, &list);
+    (void)session_->Wait(call, &call_transfers_);
     return session_->status();
   }
 
@@ -232,8 +249,10 @@ class MpiCommunicator : public Communicator {
   const MegatrainMpiHandle communicator_;
   const int rank_;
   const int ranks_;
-  std::vector<float> scratch_;  // [2][ranks][piece], if there was a ReduceScatter
+  std::vector<float> scratch_;  // [pieces at once][ranks][piece], if there was a ReduceScatter
   int64_t operations_ = 0;
+  std::vector<CollectiveCall> calls_;  // of the others, for the operation that is under way
+  std::vector<MpiTransfer> call_transfers_;
   Traffic traffic_;
 };
 
@@ -251,6 +270,6 @@ absl::StatusOr<CommunicatorSet> CreateMpiCommunicators(const MpiOptions& options
   return set;
 }
 
-int64_t MpiScratchBytes(int ranks) { return 2 * ranks * PieceBytes(ranks); }
+int64_t MpiScratchBytes(int ranks) { return kPiecesAtOnce * ranks * PieceBytes(ranks); }
 
 }  // namespace megatrain

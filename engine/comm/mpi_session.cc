@@ -26,16 +26,18 @@ constexpr auto kAbortPatience = 1s;
 constexpr auto kLeavePatience = 3s;
 // A rank tells of its life so many times in a deadline.
 constexpr int kSignsOfLife = 6;
-// Ranks often come within a millisecond of each other. A rank that waits longer leaves the
-// processor to others and costs the transfer at most the length of a nap.
-constexpr auto kYielding = 1ms;
-constexpr auto kNap = 300us;
+// A rank that waits asks MPI again and again. Its naps are a part of the time that it has waited:
+// so a short wait is noticed at once, and a long one leaves the processor to others.
+constexpr auto kYielding = 50us;
+constexpr int kNapPart = 4;
+constexpr auto kNapMax = 300us;
 
 void Pause(std::chrono::steady_clock::duration idle) {
   if (idle < kYielding) {
     sched_yield();
   } else {
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(
+        std::min<std::chrono::steady_clock::duration>(idle / kNapPart, kNapMax));
   }
 }
 

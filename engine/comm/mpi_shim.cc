@@ -1,6 +1,8 @@
 #include "engine/comm/mpi_shim.h"
 
 #include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 namespace {
@@ -46,6 +48,10 @@ int Initialize(int* rank, int* ranks) {
   int error = MPI_Initialized(&initialized);
   if (error != MPI_SUCCESS) return error;
   if (initialized) return MEGATRAIN_MPI_USED;
+  // Open MPI reads it, and counts its header. A user's own setting stays.
+  char eager[32];
+  snprintf(eager, sizeof(eager), "%d", MEGATRAIN_MPI_EAGER_BYTES + 4096);
+  if (setenv("OMPI_MCA_btl_tcp_eager_limit", eager, /*overwrite=*/0) != 0) return MPI_ERR_NO_MEM;
   error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   if (error != MPI_SUCCESS) return error;
   if (provided < MPI_THREAD_MULTIPLE) return MEGATRAIN_MPI_SINGLE_THREADED;

@@ -18,6 +18,9 @@ extern "C" {
 /* The name of the function of type MegatrainMpiFunction. */
 #define MEGATRAIN_MPI_FUNCTION "megatrain_mpi"
 
+/* Longer messages than this may wait for the receiver before MPI sends them. */
+#define MEGATRAIN_MPI_EAGER_BYTES (256 * 1024)
+
 /* From `initialize`: this MPI lets only one thread call it at a time. */
 #define MEGATRAIN_MPI_SINGLE_THREADED (-1)
 /* From `initialize`: MPI was initialised, or finalised, in this process before. */

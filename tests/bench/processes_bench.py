@@ -163,7 +163,7 @@ def main():
     parser.add_argument("--layers", type=int, default=2, help="of ranks")
     parser.add_argument("--bf16", action="store_true", help="ranks in BF16 too")
     parser.add_argument("--gigabits", type=float, default=1.0, help="a second, of the link")
-    parser.add_argument("--batch", type=int, default=8, help="sequences a step, of link")
+    parser.add_argument("--batch", type=int, default=2, help="sequences a step, of link")
     arguments = parser.parse_args()
     bench = engine_run.Bench(arguments.megatraind)
     report = Report()
