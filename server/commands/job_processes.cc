@@ -122,8 +122,8 @@ absl::Status JobProcesses::Join(absl::Duration timeout) {
   if (launched_.launcher == Launcher::kTorchrun) {
     return absl::FailedPreconditionError(
         absl::StrCat("torchrun has started ", launched_.ranks,
-                     " processes, and they exchange data by MPI, "
-                     "which it does not start; use mpirun, or srun --mpi=pmix"));
+                     " processes on several machines, and between machines they exchange data by "
+                     "MPI, which it does not start; use mpirun, or srun --mpi=pmix"));
   }
   // MPI would end the process, and blame the way it was built.
   if (launched_.launcher == Launcher::kSlurm && std::getenv("PMIX_RANK") == nullptr &&
@@ -149,6 +149,17 @@ absl::Status JobProcesses::Join(absl::Duration timeout) {
 
 absl::Status JobProcesses::EndAll(const absl::Status& error) {
   return AbortAll(set_.has_value() ? set_->control.get() : nullptr, error);
+}
+
+absl::Status JobProcesses::TakeDevices(int64_t& devices) const {
+  if (!of_torchrun() || devices == launched_.ranks) return absl::OkStatus();
+  if (devices != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("engine.devices: torchrun has started ", launched_.ranks,
+                     " processes, a device each; leave the key out, or start as many as it says"));
+  }
+  devices = launched_.ranks;
+  return absl::OkStatus();
 }
 
 absl::Status JobProcesses::ShareMachine(EngineHostOptions& options) {

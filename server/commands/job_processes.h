@@ -1,9 +1,13 @@
-// JobProcesses is this process's part in a job that a launcher (mpirun, srun) has started as
-// several processes: its communicators, what it shares its machine with, and whether it is the one
-// that speaks to people.
+// JobProcesses is this process's part in a job that a launcher (mpirun, srun, torchrun) has started
+// as several processes: its communicators, what it shares its machine with, and whether it is the
+// one that speaks to people.
+//
+// Torchrun starts a process for each GPU of a machine, but no MPI. There the first process trains
+// with as many devices, and the others stand by.
 #ifndef MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_
 #define MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +26,9 @@ class JobProcesses {
   // Reads the launcher's variables. Returns the errors of ReadLaunchEnvironment.
   static absl::StatusOr<JobProcesses> Read();
 
-  bool several() const { return launched_.ranks > 1; }
+  bool several() const { return launched_.ranks > 1 && !of_torchrun(); }
+  // Returns true if another process of this machine does all the work.
+  bool stands_by() const { return of_torchrun() && launched_.rank > 0; }
   // Returns true in the process that shows progress and writes files of its own.
   bool leads() const { return launched_.rank == 0; }
   // Returns true in the process that tells people of `error`: the one that leads or, before Join
@@ -41,11 +47,20 @@ class JobProcesses {
   // Ends the operations of all processes with `error` of this one, and returns the first one that
   // ended them.
   absl::Status EndAll(const absl::Status& error);
+  // Sets `devices` (engine.devices) where the launcher decides it. Returns InvalidArgument if the
+  // job file says otherwise.
+  absl::Status TakeDevices(int64_t& devices) const;
   // Divides the machine among the processes of the job that are on it: host memory, processors and
   // GPUs. REQUIRES: Join succeeded.
   absl::Status ShareMachine(EngineHostOptions& options);
 
  private:
+  // Torchrun has started several processes, all on this machine.
+  bool of_torchrun() const {
+    return launched_.launcher == Launcher::kTorchrun && launched_.ranks > 1 &&
+           launched_.local_ranks == launched_.ranks;
+  }
+
   LaunchEnvironment launched_;
   std::optional<CommunicatorSet> set_;
 };

@@ -55,7 +55,8 @@ TrainingOptions OptionsOf(const RunArguments& arguments) {
 // `*started`: the first step was reached.
 absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesses& processes,
                                       bool* started) {
-  MT_ASSIGN_OR_RETURN(const JobSpec spec, ParseJobFile(arguments.job, arguments.overrides));
+  MT_ASSIGN_OR_RETURN(JobSpec spec, ParseJobFile(arguments.job, arguments.overrides));
+  MT_RETURN_IF_ERROR(processes.TakeDevices(spec.engine.devices));
   std::unique_ptr<MetricsWriter> metrics;
   if (!arguments.metrics_path.empty() && processes.leads()) {
     MT_ASSIGN_OR_RETURN(metrics, MetricsWriter::Open(arguments.metrics_path));
@@ -107,6 +108,7 @@ absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesse
 int Run(const RunArguments& arguments) {
   absl::StatusOr<JobProcesses> processes = JobProcesses::Read();
   if (!processes.ok()) return Report(processes.status());
+  if (processes->stands_by()) return kExitDone;
   bool started = false;
   absl::StatusOr<TrainingOutcome> outcome = TrainingOutcome::kInterrupted;
   if (const absl::Status joined = processes->Join(absl::Seconds(arguments.rank_timeout));

@@ -196,7 +196,7 @@ TEST_F(MpiRunTest, MoreRanksThanMicroBatchesAreRefusedOnce) {
       << run->Output();
 }
 
-// Ranks of a launcher that starts no MPI.
+// Ranks of a launcher that starts no MPI, on several machines.
 TEST_F(MpiRunTest, RanksWithoutMpiAreRefused) {
   const RunDirectory directory = New("torchrun", kShards);
   const auto refuse = [&](std::vector<std::string> variables, const std::string& advice) {
@@ -206,7 +206,7 @@ TEST_F(MpiRunTest, RanksWithoutMpiAreRefused) {
     EXPECT_EQ(run.Wait(), kUsage) << run.Output();
     EXPECT_THAT(run.Output(), HasSubstr(advice));
   };
-  refuse({"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+  refuse({"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1",
           "MASTER_PORT=29500"},
          "use mpirun, or srun --mpi=pmix");
   EXPECT_THAT(directory.Checkpoints(), Not(::testing::SizeIs(::testing::Gt(0u))));

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/e2e/run_directory.h"
 #include "tests/support/child_process.h"
 #include "tests/support/read_file.h"
@@ -214,6 +215,36 @@ TEST_F(RunTest, ADamagedCheckpointIsNamedAndTheOlderOneUsed) {
   EXPECT_THAT(run->Output(), HasSubstr(target.filename().string()));
   EXPECT_TRUE(run_.FinalState() == *undisturbed_);
   run_.ExpectMetrics(kSteps);
+}
+
+// As torchrun starts it on one machine: the first process has a device for each, and the others
+// end.
+TEST_F(RunTest, TorchrunsProcessesAreDevices) {
+  const auto start = [&](const RunDirectory& directory, int rank, int devices) {
+    std::vector<std::string> command = {
+        "/usr/bin/env",     absl::StrCat("RANK=", rank), absl::StrCat("LOCAL_RANK=", rank),
+        "WORLD_SIZE=2",     "LOCAL_WORLD_SIZE=2",        "MASTER_ADDR=127.0.0.1",
+        "MASTER_PORT=29500"};
+    const std::vector<std::string> run =
+        directory.RunCommand({"--set", absl::StrCat("engine.devices=", devices)});
+    command.insert(command.end(), run.begin(), run.end());
+    return std::make_unique<ChildProcess>(command, directory.path() / absl::StrCat("log", rank));
+  };
+  const auto second = start(run_, 1, 1);
+  EXPECT_EQ(second->Wait(), 0) << second->Output();
+  EXPECT_EQ(second->Output(), "");
+  EXPECT_THAT(run_.MetricSteps(), ::testing::IsEmpty());
+  const auto first = start(run_, 0, 1);
+  EXPECT_EQ(first->Wait(), 0) << first->Output();
+
+  const RunDirectory devices = NewDirectory("devices");
+  const auto expected = Run(devices, {"--set", "engine.devices=2"});
+  EXPECT_EQ(expected->Wait(), 0) << expected->Output();
+  EXPECT_TRUE(run_.FinalState() == devices.FinalState());
+
+  const auto refused = start(NewDirectory("refused"), 0, 3);
+  EXPECT_EQ(refused->Wait(), 2) << refused->Output();
+  EXPECT_THAT(refused->Output(), HasSubstr("engine.devices: torchrun has started 2 processes"));
 }
 
 TEST_F(RunTest, ResumesFromANamedCheckpoint) {
