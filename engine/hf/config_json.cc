@@ -222,6 +222,7 @@ ModelDescription ReadWrapper(JsonFields& fields, const WrapperFamily& wrapper) {
     return ModelDescription();
   }
   json own = *text_config;
+  for (const std::string& key : wrapper.unread_text_keys) own.erase(key);
   own["tie_word_embeddings"] = fields.Boolean("tie_word_embeddings", wrapper.tied_embeddings);
   JsonFields text(own, fields.path(), "text_config.");
   ModelDescription model;

@@ -243,8 +243,9 @@ std::vector<ConfigKey> TrainingKeys(JobSpec::Training& training) {
                            return Number(value, {0, 1000}, "no such loss");
                          }),
        .help =
-           "coefficient of the loss that spreads tokens evenly over experts; without it the "
-           "model's own (router_aux_loss_coef where config.json has output_router_logits: true)",
+           "coefficient of the loss that spreads the tokens of a micro-batch evenly over experts; "
+           "without it the model's own (router_aux_loss_coef where config.json has "
+           "output_router_logits: true)",
        .shown = "0.001",
        .has_default = false},
       {"training.freeze",
@@ -280,7 +281,7 @@ std::vector<ConfigKey> OptimizerKeys(JobSpec::Optimizer& optimizer) {
       {"optimizer.epsilon", Number(&optimizer.epsilon, {1e-30, 1}),
        "added to the square root of the second moment"},
       {"optimizer.weight_decay", Number(&optimizer.weight_decay, kWeightDecays),
-       "decoupled weight decay of matrices; norms and biases have none"},
+       "decoupled weight decay; norms and biases, as transformers' Trainer tells them, have none"},
       {"optimizer.max_gradient_norm",
        Number(&optimizer.max_gradient_norm, {0, 1e30}, "no clipping"),
        "global norm that gradients are clipped to"},

@@ -14,8 +14,11 @@ namespace {
 using nlohmann::json;
 
 // Sets `scaled` to whether config.json names another type than "default".
-RopeType ReadRopeType(JsonFields& fields, bool proportional, bool* scaled) {
+RopeType ReadRopeType(JsonFields& fields, const RopeDefaults& defaults, bool* scaled) {
   const std::string legacy = fields.String("type", "default");
+  if (!defaults.layer_type.empty() && legacy != "default" && !fields.Has("rope_type")) {
+    fields.Refuse("type", "transformers reads rope_type alone in this family; rename the key");
+  }
   const std::string type = fields.String("rope_type", legacy);
   *scaled = type != "default";
   // "dynamic" turns sequences differently that are longer than max_position_embeddings, which are
@@ -25,7 +28,7 @@ RopeType ReadRopeType(JsonFields& fields, bool proportional, bool* scaled) {
   if (type == "llama3") return RopeType::kLlama3;
   if (type == "yarn") return RopeType::kYarn;
   if (type == "longrope" || type == "su") return RopeType::kLongrope;
-  if (type == "proportional" && proportional) return RopeType::kProportional;
+  if (type == "proportional" && defaults.proportional) return RopeType::kProportional;
   fields.Refuse("rope_type", absl::StrCat("\"", type,
                                           "\" is not supported; default, dynamic, linear, llama3, "
                                           "longrope and yarn are"));
@@ -123,7 +126,9 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
   const double theta = defaults.theta_key.empty()
                            ? defaults.theta
                            : root.Number(defaults.theta_key, 1.0, 1e15, defaults.theta);
-  const int64_t original = root.Integer("original_max_position_embeddings", 1, kPositionsMax, 0);
+  int64_t original = root.Integer("original_max_position_embeddings", 1, kPositionsMax, 0);
+  // transformers does not look at it where kinds of layers have objects of their own.
+  if (!defaults.layer_type.empty()) original = 0;
   const auto read_fraction = [&](JsonFields& from, double absent) {
     if (defaults.rotary_fraction > 0) {
       return from.Number("partial_rotary_factor", 0.0, 1.0, absent);
@@ -142,28 +147,38 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
       rope.rotary_dim = 2;
     }
   };
-  if (rope.type == RopeType::kDefault) rope.theta = theta;
-  rotate(fraction);
+  const auto without_object = [&] {
+    if (rope.type == RopeType::kDefault) rope.theta = theta;
+    rotate(fraction);
+    return rope;
+  };
   if (scaling && scaling->empty()) scaling = nullptr;
-  if (parameters && parameters->empty()) parameters = nullptr;
+  if (parameters && parameters->empty()) {
+    if (rope.type != RopeType::kDefault) {
+      root.Refuse("rope_parameters",
+                  "is empty; remove the key for what this family has without it, or name a "
+                  "rope_type");
+    }
+    parameters = nullptr;
+  }
   if (scaling && parameters && *scaling != *parameters) {
     root.Refuse("rope_scaling", "differs from rope_parameters; keep one of them");
-    return rope;
+    return without_object();
   }
   const json* object = scaling ? scaling : parameters;
   std::string name = scaling ? "rope_scaling" : "rope_parameters";
   if (!defaults.layer_type.empty()) {
     object = ObjectOfLayers(root, object, /*older=*/scaling != nullptr, defaults.layer_type, &name);
   }
-  if (object == nullptr) return rope;
+  if (object == nullptr) return without_object();
   if (!object->is_object()) {
     root.Refuse(name, absl::StrCat("must be an object, not ", DescribeJson(*object)));
-    return rope;
+    return without_object();
   }
   JsonFields fields(*object, root.path(), name + ".");
   rope = RopeConfig();
   bool scaled = false;
-  rope.type = ReadRopeType(fields, defaults.proportional, &scaled);
+  rope.type = ReadRopeType(fields, defaults, &scaled);
   const bool proportional = rope.type == RopeType::kProportional;
   rope.theta = fields.Number("rope_theta", 1.0, 1e15, theta);
   if (proportional) {

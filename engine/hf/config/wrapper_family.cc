@@ -22,6 +22,7 @@ WrapperFamily Qwen35(std::string model_type, std::string architecture) {
           {"vision_config", "image_token_id", "video_token_id", "vision_start_token_id",
            "vision_end_token_id", "initializer_range"},
           {{"model.language_model.", "", {"model.visual.", "mtp."}}},
+          /*unread_text_keys=*/{},
           /*text_keeps_names=*/true};
 }
 
@@ -34,7 +35,8 @@ const std::vector<WrapperFamily>& Families() {
        {"vision_config", "mm_tokens_per_image", "boi_token_index", "boi_token_id",
         "eoi_token_index", "eoi_token_id", "image_token_index", "image_token_id",
         "initializer_range"},
-       LlavaNames()},
+       LlavaNames(),
+       /*unread_text_keys=*/{"final_logit_softcapping"}},
       {"gemma4",
        "Gemma4ForConditionalGeneration",
        {"gemma4_text"},
@@ -53,7 +55,8 @@ const std::vector<WrapperFamily>& Families() {
        {"vision_config", "image_token_index", "image_token_id", "projector_hidden_act",
         "vision_feature_layer", "multimodal_projector_bias", "spatial_merge_size",
         "initializer_range"},
-       LlavaNames()},
+       LlavaNames(),
+       /*unread_text_keys=*/{"layer_types"}},
       Qwen35("qwen3_5", "Qwen3_5ForConditionalGeneration"),
       Qwen35("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration"),
   };

@@ -28,6 +28,8 @@ struct WrapperFamily {
   std::vector<std::string> own_keys;
   // The ways in which its files may name tensors; the first one is that of published models.
   std::vector<WrapperNames> names;
+  // Keys of text_config that the wrapper's class does not look at, though the text model's does.
+  std::vector<std::string> unread_text_keys = {};
   // transformers reads and writes the text model alone under the wrapper's names too.
   bool text_keeps_names = false;
 };

@@ -1,4 +1,6 @@
 // Mistral: Llama with a window in every layer unless it is switched off. Jiang et al. 2023.
+#include <vector>
+
 #include "engine/hf/config/config_readers.h"
 #include "engine/hf/config/model_family.h"
 
@@ -15,10 +17,11 @@ ModelDescription DescribeMistral(JsonFields& fields) {
                                                      .max_positions = 131072});
   model.ropes = {ReadRope(fields, model)};
   const int64_t window = ReadWindow(fields, 4096);
-  for (LayerDescription& layer : model.layers) layer.attention.window = window;
+  // transformers takes a config.json with layer_types for one of its class Ministral.
+  const std::vector<bool> slides =
+      ReadSlidingLayers(fields, model.layer_count(), [](int64_t) { return true; });
+  if (window > 0) SetSlidingLayers(fields, slides, window, /*rope=*/0, model);
   fields.MustBe("attention_bias", false, "the projections have no bias");
-  // transformers does not look at it: the window is every layer's.
-  fields.Find("layer_types");
   return model;
 }
 

@@ -18,7 +18,8 @@ ModelDescription DescribePhi3(JsonFields& fields) {
   model.ropes = {ReadRope(fields, model, {.rotary_fraction = 1.0, .original_positions = 4096})};
   const RopeType type = model.ropes[0].type;
   if (type != RopeType::kDefault && type != RopeType::kLongrope) {
-    fields.Refuse("rope_scaling", "this family has longrope alone");
+    fields.Refuse(fields.Has("rope_scaling") ? "rope_scaling" : "rope_parameters",
+                  "this family has longrope alone");
   }
   fields.MustBe("full_attn_mod", 1, "every layer has full attention");
   fields.MustBe("interpolate_factor", 1, "positions are not interpolated");

@@ -65,6 +65,55 @@ TEST(Families, RefuseAbsurdShapesAndUnknownKeys) {
   }
 }
 
+// As transformers reads them (AutoConfig makes the first one a Ministral).
+TEST(Families, MistralsLayerTypesSayWhichLayersHaveTheWindow) {
+  json types = json::array();
+  for (int layer = 0; layer < 8; ++layer) {
+    types.push_back(layer % 3 == 0 ? "full_attention" : "sliding_attention");
+  }
+  const json window = {{"sliding_window", 5}, {"layer_types", types}};
+  EXPECT_THAT(Windows(Describe("mistral", window)), testing::ElementsAre(0, 5, 5, 0, 5, 5, 0, 5));
+  EXPECT_THAT(Windows(Describe("mistral", {{"sliding_window", 5}})), testing::Each(5));
+  EXPECT_THAT(Windows(Describe("mistral", {{"sliding_window", nullptr}, {"layer_types", types}})),
+              testing::Each(0));
+  ExpectRefused("mistral", {{"layer_types", {"full_attention"}}}, "layer_types", "8 names");
+}
+
+TEST(Families, RopeObjectsOfLayersStandAlone) {
+  const json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  json inner = yarn;
+  inner["original_max_position_embeddings"] = 64;
+  for (const char* family : {"olmo3", "gemma3_text"}) {
+    SCOPED_TRACE(family);
+    const auto original = [&](const json& scaling) {
+      return Describe(family, {{"rope_scaling", scaling},
+                               {"original_max_position_embeddings", 20},
+                               {"max_position_embeddings", 256}})
+          .ropes[0]
+          .original_positions;
+    };
+    EXPECT_EQ(original(inner), 64);
+    EXPECT_EQ(original(yarn), 256);
+    ExpectRefused(family, {{"rope_scaling", {{"type", "linear"}, {"factor", 3.0}}}},
+                  "rope_scaling.type", "rope_type");
+  }
+  EXPECT_EQ(Describe("llama", {{"rope_scaling", inner}, {"original_max_position_embeddings", 20}})
+                .ropes[0]
+                .original_positions,
+            20);
+  ExpectRefused("gpt_oss", {{"rope_parameters", json::object()}}, "rope_parameters", "is empty");
+}
+
+// The class's own factor would not divide such heads.
+TEST(Families, APartialRotationInTheObjectCounts) {
+  const json rope = {
+      {"rope_parameters",
+       {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.4}}},
+      {"head_dim", 10}};
+  EXPECT_EQ(Describe("glm4", rope).ropes[0].rotary_dim, 4);
+  ExpectRefused("glm4", {{"head_dim", 10}}, "partial_rotary_factor", "0.5");
+}
+
 TEST(Families, TakeKeysOfPublishedConfigurationsThatSayNothing) {
   Describe("smollm3", {{"max_window_layers", 28}, {"pretraining_tp", 2}});
   Describe("gemma2", {{"sliding_window_size", 4096}, {"cache_implementation", "hybrid"}});

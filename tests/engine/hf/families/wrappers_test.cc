@@ -101,6 +101,17 @@ void ExpectRefused(const char* config, const std::string& at, const json& value,
               AllOf(HasSubstr("DIR/config.json: "), HasSubstr(key), HasSubstr(what)));
 }
 
+TEST(WrappersTest, WhatOnlyTheTextModelsClassLooksAtIsLeftOut) {
+  json gemma = json::parse(kGemma3), mistral = json::parse(kMistral3);
+  gemma["text_config"]["final_logit_softcapping"] = 2.0;
+  EXPECT_EQ(Describe(gemma).logit_softcap, 0.0);
+  mistral["text_config"]["sliding_window"] = 7;
+  mistral["text_config"]["layer_types"] = json::array({"full_attention"});
+  for (const LayerDescription& layer : Describe(mistral).layers) {
+    EXPECT_EQ(layer.attention.window, 7);
+  }
+}
+
 TEST(WrappersTest, PublishedModelsAreDescribed) {
   const ModelDescription gemma = Describe(json::parse(kGemma3));
   EXPECT_EQ(gemma.family, "gemma3_text");
