@@ -134,13 +134,13 @@ class Writer : public CheckpointWriter {
 
   // Checks that all ranks see the file of a random name that rank 0 makes.
   absl::Status CheckIsShared() {
-    std::string name;
+    std::string made, name;
     absl::Status own;
     if (leads()) {
-      name = absl::StrCat("shared-", NewRunName());
-      own = WriteFileSynced(files_, JoinPath(path_, name), "");
+      made = absl::StrCat("shared-", NewRunName());
+      own = WriteFileSynced(files_, JoinPath(path_, made), "");
     }
-    MT_RETURN_IF_ERROR(ExchangeBytes(communicator_, name, [&](int rank, absl::string_view bytes) {
+    MT_RETURN_IF_ERROR(ExchangeBytes(communicator_, made, [&](int rank, absl::string_view bytes) {
       if (rank == 0) name = std::string(bytes);
     }));
     const std::string token = JoinPath(path_, name);

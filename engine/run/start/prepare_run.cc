@@ -392,10 +392,12 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
        {"evaluations up to it", absl::StrCat(start.evaluations.best_step)}},
       "name a directory on a file system that is mounted at the same path on all machines"));
   // A new run has a random name.
+  std::string run_name;
   MT_RETURN_IF_ERROR(
       ExchangeBytes(run.between(), start.run_name, [&](int rank, absl::string_view name) {
-        if (rank == 0) start.run_name = std::string(name);
+        if (rank == 0) run_name = std::string(name);
       }));
+  start.run_name = run_name;
   MT_RETURN_IF_ERROR(GoOnFromStart(run, *prepared));
   return prepared;
 }
