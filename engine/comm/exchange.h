@@ -13,9 +13,9 @@
 
 namespace megatrain {
 
-// Calls visit(rank, bytes) for each rank in turn, on every rank, with the bytes that it gave. Takes
-// the memory of one rank's bytes besides `own`, which no call of visit may change. Returns the errors
-// of the communicator.
+// Calls visit(rank, bytes) for each rank in turn, on every rank, with the bytes that it gave. No
+// call may change `own`. Takes the memory of one rank's bytes besides. Returns the errors of the
+// communicator.
 absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
                            absl::FunctionRef<void(int rank, absl::string_view bytes)> visit);
 
