@@ -20,14 +20,13 @@
 namespace megatrain {
 namespace {
 
-// A rank sends its call to every other with an operation's first pieces, so that one who did not
-// come, or calls something else, is known by its number.
+// A rank sends its call to every other before an operation, so that one who did not come, or calls
+// something else, is known by its number.
 constexpr int kCallTag = 0;
 constexpr int kDataTag = 1;
 
 // Parts are moved in pieces, of which a few are under way with each rank. A longer message would be
-// announced first, and over TCP the receiver's answer waits behind all that it sends itself: two
-// pieces of 4 MiB filled half of a link.
+// announced first, and over TCP the receiver's answer waits behind all that it sends itself.
 constexpr int64_t kPieceBytesMax = MEGATRAIN_MPI_EAGER_BYTES;
 constexpr int64_t kPiecesAtOnce = 4;
 constexpr int64_t kPiecesBytes = 32 * kMiB;  // under way, with all ranks
@@ -54,8 +53,7 @@ class MpiCommunicator : public Communicator {
       : session_(std::move(session)),
         communicator_(communicator),
         rank_(session_->rank()),
-        ranks_(session_->ranks()),
-        calls_(static_cast<size_t>(ranks_)) {}
+        ranks_(session_->ranks()) {}
 
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
@@ -129,9 +127,7 @@ class MpiCommunicator : public Communicator {
 
   absl::Status Barrier() override {
     CollectiveCall call{.operation = Operation::kBarrier};
-    MT_RETURN_IF_ERROR(Begin(&call));
-    const absl::Status status = AwaitCalls(call);
-    return status.ok() ? status : Fail(call, status, {});
+    return Begin(&call);
   }
 
   void Abort(const absl::Status& cause) override { session_->Abort(cause); }
@@ -167,29 +163,27 @@ class MpiCommunicator : public Communicator {
     return session_->Receive(communicator_, data, bytes, peer, kDataTag, transfers);
   }
 
-  // Numbers the operation, and begins to tell the others of it.
+  // Numbers the operation, and waits until every rank has begun the same one.
   absl::Status Begin(CollectiveCall* call) {
     MT_RETURN_IF_ERROR(session_->status());
     call->number = operations_++;
+    std::vector<CollectiveCall> calls(static_cast<size_t>(ranks_));
+    std::vector<MpiTransfer> transfers;
     absl::Status status;
     for (int peer = 0; peer < ranks_ && status.ok(); ++peer) {
       if (peer == rank_) continue;
-      status = session_->Receive(communicator_, &calls_[static_cast<size_t>(peer)],
-                                 sizeof(CollectiveCall), peer, kCallTag, &call_transfers_);
+      status = session_->Receive(communicator_, &calls[static_cast<size_t>(peer)],
+                                 sizeof(CollectiveCall), peer, kCallTag, &transfers);
       if (!status.ok()) break;
-      status = session_->Send(communicator_, call, sizeof(CollectiveCall), peer, kCallTag,
-                              &call_transfers_);
+      status =
+          session_->Send(communicator_, call, sizeof(CollectiveCall), peer, kCallTag, &transfers);
     }
-    return status.ok() ? status : Fail(*call, status, {});
-  }
-  // Waits until every rank has begun the same operation.
-  absl::Status AwaitCalls(const CollectiveCall& call) {
-    MT_RETURN_IF_ERROR(session_->Wait(call, &call_transfers_));
-    for (int peer = 0; peer < ranks_; ++peer) {
+    if (status.ok()) status = session_->Wait(*call, &transfers);
+    for (int peer = 0; peer < ranks_ && status.ok(); ++peer) {
       if (peer == rank_) continue;
-      MT_RETURN_IF_ERROR(CheckSameCall(rank_, call, peer, calls_[static_cast<size_t>(peer)]));
+      status = CheckSameCall(rank_, *call, peer, calls[static_cast<size_t>(peer)]);
     }
-    return absl::OkStatus();
+    return status.ok() ? status : Fail(*call, status, absl::MakeSpan(&transfers, 1));
   }
 
   // Sends this rank's part to all others, and receives theirs.
@@ -224,8 +218,6 @@ class MpiCommunicator : public Communicator {
     };
     absl::Status status;
     for (int64_t step = 0; step < kPiecesAtOnce && status.ok(); ++step) status = begin_step(step);
-    // Not before: the link would be idle between two operations.
-    if (status.ok()) status = AwaitCalls(call);
     for (int64_t step = 0; step < steps && status.ok(); ++step) {
       status = session_->Wait(call, &transfers[static_cast<size_t>(step % kPiecesAtOnce)]);
       if (!status.ok()) break;
@@ -241,7 +233,6 @@ class MpiCommunicator : public Communicator {
     session_->Abort(status);
     // Ends them, as there is a cause.
     for (std::vector<MpiTransfer>& list : transfers) (void)session_->Wait(call, &list);
-    (void)session_->Wait(call, &call_transfers_);
     return session_->status();
   }
 
@@ -251,8 +242,6 @@ class MpiCommunicator : public Communicator {
   const int ranks_;
   std::vector<float> scratch_;  // [pieces at once][ranks][piece], if there was a ReduceScatter
   int64_t operations_ = 0;
-  std::vector<CollectiveCall> calls_;  // of the others, for the operation that is under way
-  std::vector<MpiTransfer> call_transfers_;
   Traffic traffic_;
 };
 

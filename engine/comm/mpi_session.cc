@@ -232,8 +232,10 @@ void MpiSession::End(std::vector<MpiTransfer>* transfers) {
     // A message that is being received already goes on in spite of it.
     if (transfer.receives) (void)mpi_.cancel(&transfer.request);
   }
-  const Clock::time_point end = Clock::now() + kAbortPatience;
-  while (Test(transfers).ok() && !transfers->empty() && Clock::now() < end) Pause(kYielding);
+  const Clock::time_point begin = Clock::now();
+  while (Test(transfers).ok() && !transfers->empty() && Clock::now() - begin < kAbortPatience) {
+    Pause(Clock::now() - begin);
+  }
   transfers->clear();
 }
 

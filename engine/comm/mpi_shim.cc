@@ -48,10 +48,15 @@ int Initialize(int* rank, int* ranks) {
   int error = MPI_Initialized(&initialized);
   if (error != MPI_SUCCESS) return error;
   if (initialized) return MEGATRAIN_MPI_USED;
-  // Open MPI reads it, and counts its header. A user's own setting stays.
+  // Open MPI reads these, and counts its header. A user's own settings stay.
   char eager[32];
   snprintf(eager, sizeof(eager), "%d", MEGATRAIN_MPI_EAGER_BYTES + 4096);
   if (setenv("OMPI_MCA_btl_tcp_eager_limit", eager, /*overwrite=*/0) != 0) return MPI_ERR_NO_MEM;
+  // After a connection broke in a send, Open MPI 4.1 waits for its closed descriptor, and the next
+  // send to that rank opens the same number again. poll(2), its default, accepts the first wait;
+  // the second makes a circle of libevent's list, round which a call of MPI runs for ever. epoll(7)
+  // refuses the first.
+  if (setenv("OMPI_MCA_opal_event_include", "epoll", /*overwrite=*/0) != 0) return MPI_ERR_NO_MEM;
   error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   if (error != MPI_SUCCESS) return error;
   if (provided < MPI_THREAD_MULTIPLE) return MEGATRAIN_MPI_SINGLE_THREADED;

@@ -166,6 +166,7 @@ int Main(const Arguments& arguments) {
 }  // namespace megatrain
 
 int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
   if (argc != 5) return 2;
   return megatrain::Main({.scenario = argv[1],
                           .seed = std::strtoull(argv[2], nullptr, 10),
