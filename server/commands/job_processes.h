@@ -26,6 +26,7 @@ class JobProcesses {
   // Reads the launcher's variables. Returns the errors of ReadLaunchEnvironment.
   static absl::StatusOr<JobProcesses> Read();
 
+  // Returns true if the processes train the job together.
   bool several() const { return launched_.ranks > 1 && !of_torchrun(); }
   // Returns true if another process of this machine does all the work.
   bool stands_by() const { return of_torchrun() && launched_.rank > 0; }

@@ -57,6 +57,16 @@ inline std::vector<int64_t> Windows(const ModelDescription& model) {
   return windows;
 }
 
+// Each layer's rope, which its queries and its keys have.
+inline std::vector<int> Ropes(const ModelDescription& model) {
+  std::vector<int> ropes;
+  for (const LayerDescription& layer : model.layers) {
+    EXPECT_EQ(layer.attention.key_rope, layer.attention.query_rope);
+    ropes.push_back(layer.attention.key_rope);
+  }
+  return ropes;
+}
+
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_TESTS_ENGINE_HF_FAMILIES_SMALL_CONFIG_H_
