@@ -1,17 +1,29 @@
-// Prepares one text file as a job does, and starts again on what was prepared.
+// Prepares one file as a job does it, and starts again on what was prepared.
 //
 //   preparation_bench MODEL_DIRECTORY FILE CACHE_DIRECTORY [THREADS]
 //
-// MODEL_DIRECTORY has the tokenizer. Each start is a process of its own. A line for each tells its
-// seconds, MB/s, sequences and the most memory that the process held (peak RSS, MiB).
+// MODEL_DIRECTORY has the tokenizer. FILE is a text, or records with a `text` (.jsonl). Each start
+// is a process of its own. A line for each tells its seconds, MB/s, sequences and the most memory
+// that the process held (peak RSS, MiB). The last line tells how fast one thread encodes the same
+// texts from memory and to memory, 64 KiB at a time, which no disk and no memory holds up, and how
+// much of that the first start has reached: a processor's second against a processor's second, and
+// a thread against the thread.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/data/sequences/dataset.h"
@@ -21,37 +33,109 @@
 namespace megatrain {
 namespace {
 
-int Start(const std::string& model, const std::string& path, const std::string& cache,
-          int64_t threads, const char* name) {
+double Seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
+double ProcessorSeconds(const rusage& usage) {
+  return Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
+}
+
+int Failed(const absl::Status& status) {
+  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+struct Arguments {
+  std::string model, path, cache;
+  int64_t threads = 0;
+};
+
+int Start(const Arguments& arguments, const char* name) {
   const absl::Time begin = absl::Now();
-  const auto tokenizer = OpenTokenizer(model, "auto");
-  if (!tokenizer.ok()) {
-    std::fprintf(stderr, "%s\n", std::string(tokenizer.status().message()).c_str());
-    return 1;
-  }
+  const auto tokenizer = OpenTokenizer(arguments.model, "auto");
+  if (!tokenizer.ok()) return Failed(tokenizer.status());
   JobSpec spec;
-  spec.data.train = {{path, DataFormat::kText, ""}};
+  spec.data.train = {{arguments.path, DataFormat::kText, ""}};
   spec.data.sequence_length = 1024;
   spec.training.steps = 1;
-  spec.engine.threads = threads;
-  const auto dataset =
-      OpenDataset(spec, *tokenizer, model, (*tokenizer)->vocabulary(), cache, nullptr);
-  if (!dataset.ok()) {
-    std::fprintf(stderr, "%s\n", std::string(dataset.status().message()).c_str());
-    return 1;
-  }
+  spec.engine.threads = arguments.threads;
+  const auto dataset = OpenDataset(spec, *tokenizer, arguments.model, (*tokenizer)->vocabulary(),
+                                   arguments.cache, nullptr);
+  if (!dataset.ok()) return Failed(dataset.status());
   const auto sequence = (*dataset)->TrainSequence(0);
+  if (!sequence.ok()) return Failed(sequence.status());
   const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
-  const auto info = PosixFileSystem()->Examine(path);
+  const auto info = PosixFileSystem()->Examine(arguments.path);
   const double bytes = info.ok() ? static_cast<double>(info->bytes) : 0;
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
-  const auto processor = [](const timeval& t) { return t.tv_sec + t.tv_usec / 1e6; };
   std::printf(
       "%s: %.1f s, %.1f s of processors, %.1f MB/s, %lld sequences of 1024, peak RSS %.1f MiB\n",
-      name, seconds, processor(usage.ru_utime) + processor(usage.ru_stime), bytes / seconds / 1e6,
-      static_cast<long long>((*dataset)->train_sequences()), usage.ru_maxrss / 1024.0);
-  return sequence.ok() ? 0 : 1;
+      name, seconds, ProcessorSeconds(usage), bytes / seconds / 1e6,
+      static_cast<long long>((*dataset)->train_sequences()),
+      static_cast<double>(usage.ru_maxrss) / 1024.0);
+  return 0;
+}
+
+std::vector<std::string> Texts(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!absl::EndsWith(path, ".jsonl")) return {{std::istreambuf_iterator<char>(file), {}}};
+  std::vector<std::string> texts;
+  for (std::string line; std::getline(file, line);) {
+    texts.push_back(nlohmann::json::parse(line).at("text"));
+  }
+  return texts;
+}
+
+// Encodes all texts, a piece at a time. Returns the seconds of this thread's processor.
+absl::StatusOr<double> Encode(const Tokenizer& tokenizer, const std::vector<std::string>& texts) {
+  constexpr size_t kPieceBytes = size_t{64} << 10;
+  std::vector<int32_t> ids;
+  rusage begin = {}, end = {};
+  getrusage(RUSAGE_SELF, &begin);
+  for (std::string_view text : texts) {
+    PieceState state;
+    for (size_t wanted = kPieceBytes; !text.empty();) {
+      ids.clear();
+      const auto encoded =
+          tokenizer.EncodePiece(text.substr(0, wanted), wanted >= text.size(), &state, &ids);
+      if (!encoded.ok()) return encoded.status();
+      text.remove_prefix(*encoded);
+      wanted = *encoded == 0 ? 2 * wanted : kPieceBytes;
+    }
+  }
+  getrusage(RUSAGE_SELF, &end);
+  return ProcessorSeconds(end) - ProcessorSeconds(begin);
+}
+
+int Main(const Arguments& arguments) {
+  double processors = 0, seconds = 0;  // of the first start
+  for (const char* name : {"first start", "next start"}) {
+    const absl::Time begin = absl::Now();
+    const pid_t child = fork();
+    if (child == 0) {
+      const int failed = Start(arguments, name);
+      std::fflush(nullptr);
+      _exit(failed);
+    }
+    int status = 0;
+    rusage usage = {};
+    if (child < 0 || wait4(child, &status, 0, &usage) != child || status != 0) return 1;
+    if (processors == 0) {
+      processors = ProcessorSeconds(usage);
+      seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+    }
+  }
+  const auto tokenizer = OpenTokenizer(arguments.model, "auto");
+  if (!tokenizer.ok()) return Failed(tokenizer.status());
+  const auto alone = Encode(**tokenizer, Texts(arguments.path));
+  if (!alone.ok()) return Failed(alone.status());
+  const double threads = arguments.threads > 0 ? static_cast<double>(arguments.threads)
+                                               : std::thread::hardware_concurrency();
+  std::printf(
+      "one thread in memory: %.1f s; reached: %.2f by processors' time, %.2f by %.0f threads\n",
+      *alone, *alone / processors, *alone / seconds / threads, threads);
+  return 0;
 }
 
 }  // namespace
@@ -62,16 +146,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "preparation_bench MODEL_DIRECTORY FILE CACHE_DIRECTORY [THREADS]\n");
     return 2;
   }
-  for (const char* name : {"first start", "next start"}) {
-    const pid_t child = fork();
-    if (child == 0) {
-      const int failed =
-          megatrain::Start(argv[1], argv[2], argv[3], argc > 4 ? std::atoll(argv[4]) : 0, name);
-      std::fflush(nullptr);
-      _exit(failed);
-    }
-    int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) return 1;
-  }
-  return 0;
+  return megatrain::Main({argv[1], argv[2], argv[3], argc > 4 ? std::atoll(argv[4]) : 0});
 }

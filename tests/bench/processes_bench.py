@@ -129,7 +129,7 @@ def link(bench, arguments, report):
             launcher += ["--mca", interface, "127.77.0.0/24"]
         for clipping in (1.0, 0.0):
             settings = dict(precision="fp32", recompute="none", clipping=clipping,
-                            sequence_length=256, global_batch=arguments.batch, micro_batch=1)
+                            sequence_length=arguments.sequence, global_batch=arguments.batch, micro_batch=1)
             ratios = []
             for _ in range(arguments.rounds):
                 plan = bench.plan(config, rates=[f"collective={rate / 1e9}"], steps=4, threads=2,
@@ -164,6 +164,7 @@ def main():
     parser.add_argument("--bf16", action="store_true", help="ranks in BF16 too")
     parser.add_argument("--gigabits", type=float, default=1.0, help="a second, of the link")
     parser.add_argument("--batch", type=int, default=2, help="sequences a step, of link")
+    parser.add_argument("--sequence", type=int, default=256, help="tokens of each, of link")
     arguments = parser.parse_args()
     bench = engine_run.Bench(arguments.megatraind)
     report = Report()

@@ -1,10 +1,11 @@
-// Event files of whole runs, read back by a reader of the tests' own.
+// Event files of whole runs, read back by a reader of the tests' own and by TensorBoard itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "tensorboard_event.pb.h"
 #include "tests/engine/numerics/model_reference.h"
 #include "tests/engine/run/hooked_run.h"
+#include "tests/support/child_process.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -121,6 +124,55 @@ TEST_F(TensorBoardReportTest, AResumedRunPurgesWhatItMakesAgain) {
   EXPECT_EQ(events[1].session_log().status(), SessionLog::START);
   EXPECT_EQ(events[1].step(), 3);
   EXPECT_EQ(events[3].step(), 3);
+}
+
+// Two runs make the last steps: TensorBoard shows those of the second.
+TEST_F(TensorBoardReportTest, TensorBoardItselfShowsEachStepOnce) {
+  const TestDirectory directory;
+  ChildProcess import({"/usr/bin/env", "python3", "-c", "import tensorboard"},
+                      directory / "import");
+  if (import.Wait() != 0) {
+    GTEST_SKIP() << "the python3 of the tests' PATH cannot import tensorboard "
+                    "(pip install tensorboard; bazel test --test_env=PATH)";
+  }
+  JobSpec spec = Job("tensorboard");
+  spec.data.tokenizer = "bytes";
+  spec.training.eval_every = 2;
+  spec.training.sample_prompts = {{"one", ""}};
+  spec.training.sample_tokens = 6;
+  spec.data.eval = {spec.data.train[0]};
+  spec.checkpoint.every_steps = 2;
+  HookedRun first, second;
+  ASSERT_TRUE(first.Train(*host_, spec).ok()) << first.run.status;
+  std::filesystem::remove_all(spec.checkpoint.directory + "/step-00000004");
+  ASSERT_TRUE(second.Train(*host_, spec).ok()) << second.run.status;
+  ASSERT_EQ(second.run.records.size(), 2u);
+
+  ChildProcess reader(
+      {"/usr/bin/env", "python3", "tests/engine/run/read_event_files.py", spec.report.tensorboard},
+      directory / "found");
+  ASSERT_EQ(reader.Wait(), 0) << reader.Output();
+  const std::string output = reader.Output();
+  const auto found =
+      nlohmann::json::parse(output.substr(std::min(output.size(), output.find('{'))));
+  using Points = std::vector<std::pair<int64_t, float>>;
+  Points losses, rates, eval_losses, step_seconds;
+  for (const StepRecord& record :
+       {first.run.records[0], first.run.records[1], second.run.records[0], second.run.records[1]}) {
+    losses.emplace_back(record.step, record.loss);
+    rates.emplace_back(record.step, record.learning_rate);
+    step_seconds.emplace_back(record.step, record.step_seconds);
+    if (record.eval_loss.has_value()) eval_losses.emplace_back(record.step, *record.eval_loss);
+  }
+  const auto& scalars = found.at("scalars");
+  EXPECT_EQ(scalars.at("loss").get<Points>(), losses);
+  EXPECT_EQ(scalars.at("learning_rate").get<Points>(), rates);
+  EXPECT_EQ(scalars.at("step_seconds").get<Points>(), step_seconds);
+  EXPECT_EQ(scalars.at("eval_loss").get<Points>(), eval_losses);
+  const auto& texts = found.at("texts");
+  EXPECT_EQ(texts.at("samples/1").size(), 2u);
+  EXPECT_THAT(texts.at("samples/1")[1][1].get<std::string>(), HasSubstr("    one\n\n---\n"));
+  EXPECT_THAT(texts.at("job").back()[1].get<std::string>(), HasSubstr("    training.steps: 4\n"));
 }
 
 TEST_F(TensorBoardReportTest, APlaceThatCannotBeWrittenIsRefusedAtOnce) {
