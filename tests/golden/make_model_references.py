@@ -50,7 +50,7 @@ from transformers import (DeepseekV3Config, Ernie4_5Config, Exaone4Config, Gemma
                           Ministral3Config, Mistral3Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config,
                           Qwen3_5Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config,
-                          Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
+                          Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config, Trainer)
 
 BATCH_SEQUENCES, BATCH_LENGTH = 3, 150
 LOGIT_ROWS = 40
@@ -989,7 +989,12 @@ def matches(name, pattern, tied):
 
 
 def parameter_groups(model, groups):
-    """A group of each (rates, decaying or not); the first pattern that matches counts."""
+    """A group of each (rates, decaying or not); the first pattern that matches counts.
+
+    What decays is as in transformers' Trainer: by name, not by the number of dimensions.
+    """
+    names = set(Trainer.get_decay_parameter_names(None, model))  # of the model alone
+    decaying = {p for name, p in model.named_parameters() if name in names}
     chosen = {}
     for name, p in text_parameters(model):
         if not p.requires_grad:
@@ -1000,7 +1005,7 @@ def parameter_groups(model, groups):
                 rate = rate if own_rate is None else own_rate
                 decay = decay if own_decay is None else own_decay
                 break
-        decay = decay if p.dim() >= 2 else 0.0
+        decay = decay if p in decaying else 0.0
         chosen.setdefault((rate, decay), []).append(p)
     return [dict(params=params, lr=rate, peak=rate, weight_decay=decay)
             for (rate, decay), params in chosen.items()]
