@@ -34,6 +34,7 @@ void AddChoice(const PlanChoice& choice, Json* json) {
   (*json)["first_layer_device_update_share"] = choice.first_layer_device_update_share;
   (*json)["layers_kept_whole"] = choice.activations_kept_whole;
   (*json)["layers_kept_partly"] = choice.activations_kept_partly;
+  if (!choice.loads.empty()) (*json)["loads"] = choice.loads;
 }
 
 Json ToJson(const PlanChoice& other) {

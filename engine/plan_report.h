@@ -34,6 +34,8 @@ struct PlanChoice {
   // Numbers of pairs (layer, micro-batch of a sweep) whose activations are kept for the backward
   // pass: all activations, or all but the cheap ones. The other pairs are recomputed.
   int activations_kept_whole = 0, activations_kept_partly = 0;
+  // What each of several devices loads of a tile: "shards" or "whole"; empty for one device.
+  std::string loads;
   PredictedStep predicted;
 };
 
@@ -69,7 +71,7 @@ struct PlanReport {
 
 // Returns one JSON object, indented, with a line end. `table` and `model_family` are not in it.
 // These are left out where they say nothing: `profile` if empty, `misfit` if the job fits,
-// `device_reserve_bytes` if 0, `nodes` if 1, and predictions that were not made.
+// `device_reserve_bytes` if 0, `nodes` if 1, `loads` if empty, and predictions that were not made.
 std::string PlanJson(const PlanReport& report);
 
 }  // namespace megatrain

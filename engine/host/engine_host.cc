@@ -8,6 +8,7 @@
 #include "engine/base/bytes.h"
 #include "engine/base/processors.h"
 #include "engine/base/status.h"
+#include "engine/host/measure_exchange.h"
 #include "engine/host/measure_hardware.h"
 #include "engine/host/session.h"
 #include "engine/memory/host_offer.h"
@@ -125,8 +126,14 @@ absl::Status EngineHost::MeasureRates() {
                       devices_.count == 1 ? OpenSession(JobSpec::Engine())
                                           : megatrain::OpenSession(settings, device_.gpus));
   MT_ASSIGN_OR_RETURN(
-      const HardwareRates rates,
+      HardwareRates rates,
       MeasureHardware(*session, !device_.gpus.empty() ? kGpuMeasurement : kCpuMeasurement));
+  if (device_.gpus.size() > 1 && options_.load_nccl) {
+    // A job on one GPU does without.
+    const absl::StatusOr<double> exchange =
+        MeasureExchange(device_.gpus, options_.load_nccl, kGpuMeasurement.copy_bytes);
+    if (exchange.ok()) rates.collective_bytes_per_second = *exchange;
+  }
   MutexLock lock(&mutex_);
   rates_ = rates;
   return absl::OkStatus();

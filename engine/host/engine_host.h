@@ -96,8 +96,9 @@ class EngineHost {
   absl::Status ReservePool(int64_t bytes, const ReserveProgress& progress,
                            const std::function<bool()>& cancelled);
 
-  // Measures the machine's rates. It takes about a second, in which nothing else should run.
-  // Returns ResourceExhausted if there is no memory for it.
+  // Measures the machine's rates. It takes about a second, in which nothing else should run, and
+  // for several GPUs as long as NCCL takes to start. What is between GPUs stays unknown without
+  // NCCL. Returns ResourceExhausted if there is no memory for it.
   absl::Status MeasureRates();
   // Returns the measured rates; all are 0 before MeasureRates.
   HardwareRates rates() const;

@@ -389,6 +389,13 @@ std::vector<ConfigKey> EngineKeys(JobSpec::Engine& engine) {
                                                     {"host", UpdateDevice::kHost},
                                                     {"device", UpdateDevice::kDevice}}),
        "where AdamW runs, to the same bits; auto = by measured rates", kMayChange},
+      {"engine.loads",
+       Choice<WeightLoads>(&engine.loads, {{"auto", WeightLoads::kAuto},
+                                           {"shards", WeightLoads::kShards},
+                                           {"whole", WeightLoads::kWhole}}),
+       "what each of several devices loads of a layer's weights: its shard, and the rest from the "
+       "other devices, or all of them; to the same bits; auto = by measured rates",
+       kMayChange},
       {"engine.link_gigabytes_per_second",
        Number(&engine.link_gigabytes_per_second, {0, 1e6}, "unthrottled"),
        "cpu device: throttles each direction to this, in GB/s (1e9 bytes), to rehearse a bus",

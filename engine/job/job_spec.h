@@ -18,6 +18,7 @@ enum class ScheduleType { kCosine, kLinear, kConstant, kWarmupStableDecay };
 enum class StashPlace { kAuto, kDevice, kHost };
 enum class RecomputeMode { kAuto, kAll, kNone };
 enum class UpdateDevice { kAuto, kHost, kDevice };
+enum class WeightLoads { kAuto, kShards, kWhole };
 enum class Objective { kCausal, kDpo };
 enum class AddBos { kAuto, kTrue, kFalse };
 enum class OnBadRecord { kFail, kSkip };
@@ -134,6 +135,9 @@ struct JobSpec {
     int64_t update_threads = 0;
     // The place where AdamW runs. kAuto takes the one for which the plan predicts a shorter step.
     UpdateDevice update_device = UpdateDevice::kAuto;
+    // What each of several devices loads of a tile: its shard, and the rest from the others, or the
+    // whole. kAuto takes the one for which the plan predicts a shorter step.
+    WeightLoads loads = WeightLoads::kAuto;
     double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
   } engine;
 };

@@ -24,6 +24,9 @@ enum class ResourceKind {
   // part i.
   kTileWeights,  // the section that is streamed
   kTileMoments,  // remainder and moments
+  // Stands for the weights of all ranks' shards of a tile, from the end of their updates to the
+  // reduction that the next updates follow (whole_loads); index: tile.
+  kTileOfRanks,
 
   kEmbeddingRows,   // host, rows of tile 0's weights that the next step's batch looks up
   kWeightBuffer,    // device
@@ -190,6 +193,10 @@ struct FinishGradientOp {  // of the rank's blocks: sums of squares; BF16 roundi
 
 // --- Lane collective, of several ranks.
 
+struct AwaitUpdatesOp {  // waits until every rank has updated its shard of the tile on the host
+  static constexpr char kName[] = "await updates";
+  int tile;
+};
 struct GatherWeightsOp {  // the rank's elements of a weight buffer -> all of them that have state
   static constexpr char kName[] = "gather weights";
   int tile, weight_buffer;
@@ -283,8 +290,8 @@ using AnyOp =
                  EmbedForwardOp, LayerForwardOp, RouteOp, ExpertsForwardOp, ExpertsBackwardOp,
                  RouterBackwardOp, JoinForwardOp, JoinBackwardOp, HeadOp, HeadLossOp, HeadLogitsOp,
                  LayerBackwardOp, EmbedBackwardOp, ZeroGradientOp, JoinGradientsOp,
-                 FinishGradientOp, GatherWeightsOp, ReduceGradientOp, StoreStashOp, StoreNormOp,
-                 StoreGradientOp, StorePartialOp, StoreHiddenGradientOp, StoreLossesOp,
+                 FinishGradientOp, AwaitUpdatesOp, GatherWeightsOp, ReduceGradientOp, StoreStashOp,
+                 StoreNormOp, StoreGradientOp, StorePartialOp, StoreHiddenGradientOp, StoreLossesOp,
                  ShareResultsOp, CheckLossesOp, ClipOp, UpdateRowsOp, UpdateTileOp, CheckUpdatesOp,
                  BeginDeviceUpdateOp, DeviceUpdateOp, EndDeviceUpdateOp, SaveTileOp,
                  FinishCheckpointOp>;

@@ -26,6 +26,10 @@
 //   its shard, an even part of every tile. It loads its shard and gathers the others' from their
 //   devices; it adds its gradient to theirs and keeps the sum of its shard. All ranks have the same
 //   operations in the same order on the lane collective, whatever their micro-batches are.
+// - Ranks of one process may load whole tiles instead (whole_loads), from the host memory that they
+//   share. The first load after an update waits until all ranks have updated the tile. No later
+//   load has to: the next update follows the reduction of the tile's gradient, in which all ranks
+//   take part, and which each enters when its own loads are done.
 // - The gradient may be a sum of several left folds, over consecutive micro-batches, joined as a
 //   pairwise tree. One device may take them in two sweeps of half of them each. Ranks have the same
 //   number of them each, so that the tree, and with it the bits, do not depend on the number of
@@ -111,6 +115,9 @@ struct PipelineShape {
   int ranks = 1;  // that share a step
   int rank = 0;   // whose schedule this is
   int folds = 1;  // of this rank's part of a gradient; a power of two
+  // Each rank loads whole tiles, and gathers none. REQUIRES: there are several ranks, all in one
+  // process.
+  bool whole_loads = false;
   std::vector<StageShape> stages;
   bool tied = false;  // tile 0 is embedding and head; else the last tile is the head
   std::vector<int64_t> tile_elements;
@@ -307,6 +314,8 @@ struct PipelineState {
   int next_slab = 0;
   int next_accumulator = 0;
   int next_step_slot = 0;
+  // By tile: all ranks are known to have updated it (whole_loads). Tiles that are missing are not.
+  std::vector<bool> updates_awaited;
   // The previous step updates the rows of this step's batch ahead of others (embedding_from_host).
   bool rows_first = true;
 };

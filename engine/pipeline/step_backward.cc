@@ -383,6 +383,12 @@ void StepBuilder::EndGradient(int tile, std::optional<int> taken) {
   Op& op = Add(Lane::kCollective, ReduceGradientOp{.tile = tile, .accumulator = accumulator});
   op.bytes = (elements - shape_.shard_elements(tile)) * int64_t{sizeof(float)};
   op.writes = {{ResourceKind::kAccumulator, accumulator}};
+  if (shape_.whole_loads) {
+    // Updates of other ranks follow, so that this rank's loads must be over, also those of a rank
+    // that has no micro-batch to use them for.
+    op.writes.push_back({ResourceKind::kTileOfRanks, tile});
+    state_.updates_awaited[static_cast<size_t>(tile)] = false;
+  }
   reduced_ = {tile, accumulator};
 }
 

@@ -121,6 +121,10 @@ int StepBuilder::Buffer(int ahead) {
   if (place.load || partly) {
     Load(place, -1, shape_.state_elements(tile), shape_.tile_elements[tile]);
   }
+  if (shape_.whole_loads) {
+    if (place.load) LoadAllShards(place);
+    return place.buffer;
+  }
   // Apart, for one side may be later than the other.
   for (int part = 0; (place.load || partly) && part < shape_.host_parts(tile); ++part) {
     Load(place, shape_.host_part(tile, part), shape_.host_cut(tile, part),
@@ -149,6 +153,38 @@ void StepBuilder::Gather(const WeightUses::Place& place) {
   Op& op = Add(Lane::kCollective, GatherWeightsOp{place.tile, place.buffer});
   op.bytes = (elements - shape_.shard_elements(place.tile)) * shape_.weight_element_bytes;
   op.writes = {{ResourceKind::kWeightBuffer, place.buffer}};
+}
+
+void StepBuilder::LoadAllShards(const WeightUses::Place& place) {
+  const int64_t elements = shape_.state_elements(place.tile);
+  if (elements == 0) return;
+  AwaitUpdates(place.tile);
+  Op& op = Add(Lane::kH2D, LoadTileOp{place.tile, place.buffer, 0, elements});
+  op.bytes = elements * shape_.weight_element_bytes;
+  op.reads = {{ResourceKind::kTileOfRanks, place.tile}};
+  ReadOwnWeights(place.tile, op);
+  op.writes = {{ResourceKind::kWeightBuffer, place.buffer}};
+}
+
+// Once a step is enough, and spares the backward pass's loads to wait on the lane collective for
+// the reductions before them.
+void StepBuilder::AwaitUpdates(int tile) {
+  std::vector<bool>& awaited = state_.updates_awaited;
+  awaited.resize(static_cast<size_t>(shape_.tiles()));
+  if (awaited[static_cast<size_t>(tile)]) return;
+  awaited[static_cast<size_t>(tile)] = true;
+  Op& op = Add(Lane::kCollective, AwaitUpdatesOp{tile});
+  ReadOwnWeights(tile, op);
+  op.writes = {{ResourceKind::kTileOfRanks, tile}};
+}
+
+void StepBuilder::ReadOwnWeights(int tile, Op& op) const {
+  if (shape_.host_end(tile) > shape_.shard_begin(tile)) {
+    op.reads.push_back({ResourceKind::kTileWeights, tile});
+  }
+  if (shape_.updates_on_device(tile)) {
+    op.reads.push_back({ResourceKind::kTileWeights, shape_.device_part(tile)});
+  }
 }
 
 void StepBuilder::Upload() {

@@ -52,6 +52,12 @@ class StepBuilder {
   void Load(const WeightUses::Place& place, int part, int64_t begin, int64_t end);
   // Lists what brings the other ranks' elements of the tile.
   void Gather(const WeightUses::Place& place);
+  // Lists the load of all ranks' elements from the host, and before it what waits for their
+  // updates.
+  void LoadAllShards(const WeightUses::Place& place);
+  void AwaitUpdates(int tile);
+  // Adds the weights that this rank updates to what the operation reads.
+  void ReadOwnWeights(int tile, Op& op) const;
 
   // --- Hidden states.
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <variant>
 
@@ -221,6 +222,17 @@ std::vector<int64_t> StepRunner::ShardCuts(int tile, int64_t element_bytes) cons
   std::vector<int64_t> cuts;
   for (int r = 0; r <= shape.ranks; ++r) cuts.push_back(shape.shard_cut(tile, r) * element_bytes);
   return cuts;
+}
+
+// The ranks meet on the host, where a device's part of an update must have arrived by then: the
+// stream waits for it, and the host for the stream.
+absl::Status StepRunner::Do(const AwaitUpdatesOp& await, const Op&, Stream* stream) {
+  if (p_.dimensions->shape.updates_on_device(await.tile)) {
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<Event> updated, p_.device->CreateEvent());
+    MT_RETURN_IF_ERROR(p_.device->Record(*stream, *updated));
+    MT_RETURN_IF_ERROR(p_.device->Synchronize(*updated));
+  }
+  return p_.tile_communicator->Barrier();
 }
 
 absl::Status StepRunner::Do(const GatherWeightsOp& gather, const Op&, Stream* stream) {

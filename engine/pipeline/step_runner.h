@@ -200,6 +200,7 @@ class StepRunner : public OpRunner {
   absl::Status Do(const ZeroGradientOp& what, const Op& op, Stream* stream);
   absl::Status Do(const JoinGradientsOp& what, const Op& op, Stream* stream);
   absl::Status Do(const FinishGradientOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const AwaitUpdatesOp& what, const Op& op, Stream* stream);
   absl::Status Do(const GatherWeightsOp& what, const Op& op, Stream* stream);
   absl::Status Do(const ReduceGradientOp& what, const Op& op, Stream* stream);
   absl::Status Do(const StoreStashOp& what, const Op& op, Stream* stream);

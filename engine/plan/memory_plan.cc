@@ -136,6 +136,12 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.shape.ranks = ranks;
   d.shape.folds = folds;
   if (ranks > 1) d.shape.embedding_from_host = false;
+  if (processes.count > 1 && spec.engine.loads == WeightLoads::kWhole) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("engine.loads: whole needs the model's state in one process, and each of ",
+                     processes.count, " holds its shards alone; use auto or shards"));
+  }
+  d.shape.whole_loads = ranks > 1 && spec.engine.loads == WeightLoads::kWhole;
   d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
   d.shape.weight_buffers = static_cast<int>(
       spec.engine.weight_buffers > 0 ? spec.engine.weight_buffers : kWeightBuffersMin);
@@ -245,6 +251,11 @@ std::string MemoryPlan::Table() const {
         d.micro_batches, d.shape.sweep_micro_batches, d.shape.stash_on_host ? "host" : "device",
         d.shape.kept_everything, pairs, d.shape.kept - d.shape.kept_everything,
         pairs - d.shape.kept);
+    if (d.shape.ranks > 1) {
+      absl::StrAppend(
+          &out, "weights: each device loads ",
+          d.shape.whole_loads ? "all of them\n" : "its shard and gathers the others'\n");
+    }
   }
   if (!fits) absl::StrAppend(&out, "does not fit: ", misfit, "\n");
   return out;

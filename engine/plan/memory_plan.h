@@ -1,8 +1,8 @@
 // MemoryPlan: the memory that a job takes, computed before anything is allocated, and the decisions
 // that depend on it. These are the place of the stash, the micro-batches of a sweep, the
-// activations that are kept for the backward pass, the number of weight buffers and the updates on
-// the device. If the machine's rates are known, predicted step times decide (plan_choice.h). The
-// results of training do not depend on the decisions.
+// activations that are kept for the backward pass, the number of weight buffers, the updates on the
+// device and what each of several devices loads. If the machine's rates are known, predicted step
+// times decide (plan_choice.h). The results of training do not depend on the decisions.
 //
 // Device bytes are counted by a dry run of pipeline/buffers.h: ReserveDeviceBuffers reserves every
 // buffer in an arena without a block. Pool bytes are HostBufferBytes of the same header. The
@@ -93,9 +93,10 @@ absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& si
 // Plans a training job. If the rates of `machine` are not measured, FitDeviceByRule (device_fit.h)
 // decides. A job that does not fit gives a plan with fits == false. Returns InvalidArgument for a
 // sequence longer than the model's positions, for more than kMicroBatchTokensMax or
-// kStepLayerPassesMax, if clipping cannot work with engine.gradient_slabs, and the errors of
-// CheckHeadSizes. `layout` must outlive the plan; `sizes` is used during the call only. With the
-// same arguments but for `processes.number` the plans have the same decisions and bytes.
+// kStepLayerPassesMax, if clipping cannot work with engine.gradient_slabs, or several processes
+// with engine.loads, and the errors of CheckHeadSizes. `layout` must outlive the plan; `sizes` is
+// used during the call only. With the same arguments but for `processes.number` the plans have the
+// same decisions and bytes.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {},

@@ -109,10 +109,17 @@ struct Candidate {
   double seconds_min = 0;
 };
 
+// Returns whether the ranks' loads are to be chosen. Ranks of several processes do not share a
+// tile. Nothing is known of a path between devices that was not measured.
+bool LoadsAreOpen(const JobSpec& spec, const HardwareRates& rates, const PipelineDimensions& d) {
+  return spec.engine.loads == WeightLoads::kAuto && d.shape.ranks > 1 && d.processes == 1 &&
+         rates.collective_bytes_per_second > 0;
+}
+
 // Returns the candidates that fit the device, by seconds_min.
 std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
                                   const HardwareProfile& profile, int64_t device_limit,
-                                  const PipelineDimensions& rule) {
+                                  const PipelineDimensions& rule, bool loads_are_open) {
   std::vector<int> buffers = {rule.shape.weight_buffers};
   if (spec.engine.weight_buffers == 0) buffers = {kWeightBuffersMin, 3, 4};
   const std::set<int> sweeps =
@@ -128,6 +135,9 @@ std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
         // A larger sweep takes more.
         if (!FitDevice(spec, sizes, device_limit, sweep, on_host, d, &profile)) break;
         candidate.seconds_min = ComputeSeconds(d, profile);
+        candidates.push_back(candidate);
+        if (!loads_are_open) continue;
+        d.shape.whole_loads = !d.shape.whole_loads;  // which takes the same memory
         candidates.push_back(std::move(candidate));
       }
     }
@@ -192,7 +202,8 @@ void ChooseParts(const MachineSpeed& machine, MemoryPlan& plan) {
 bool SameChoice(const PipelineShape& a, const PipelineShape& b) {
   return a.sweep_micro_batches == b.sweep_micro_batches && a.stash_on_host == b.stash_on_host &&
          a.weight_buffers == b.weight_buffers && a.kept == b.kept &&
-         a.kept_everything == b.kept_everything && PartsOf(a) == PartsOf(b);
+         a.kept_everything == b.kept_everything && PartsOf(a) == PartsOf(b) &&
+         a.whole_loads == b.whole_loads;
 }
 
 }  // namespace
@@ -213,7 +224,8 @@ MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const Mac
   // or not at all.
   constexpr size_t kBest = 3;
   std::vector<MemoryPlan> best;
-  for (const Candidate& candidate : Candidates(spec, sizes, profile, device_limit, by_rule)) {
+  for (const Candidate& candidate : Candidates(spec, sizes, profile, device_limit, by_rule,
+                                               LoadsAreOpen(spec, machine.rates, by_rule))) {
     if (SameChoice(candidate.dimensions.shape, by_rule.shape) && !updates_are_open) continue;
     // The rest are longer still.
     if (best.size() == kBest && candidate.seconds_min >= seconds(best.back())) break;

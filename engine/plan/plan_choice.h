@@ -1,6 +1,7 @@
 // ChooseByTime chooses between plans by the predicted time of a step. As far as the job leaves them
-// open, plans differ in the sweep size, the place of the stash, the number of weight buffers and
-// the share of updates on the device. Each plan keeps as many activations as fit.
+// open, plans differ in the sweep size, the place of the stash, the number of weight buffers, the
+// share of updates on the device, and what each of several devices loads of a tile. Each plan keeps
+// as many activations as fit.
 //
 // No step of a plan is shorter than the time of its kernels. Plans are predicted in the order of
 // this time until the others cannot be among the best, so only a few of the dozens are predicted.

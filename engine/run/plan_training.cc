@@ -34,6 +34,7 @@ PlanChoice ToChoice(const PipelineShape& shape, const std::optional<StepPredicti
       static_cast<double>(shape.device_parts(1)) / kUpdateParts;
   choice.activations_kept_whole = shape.kept_everything;
   choice.activations_kept_partly = shape.kept - shape.kept_everything;
+  if (shape.ranks > 1) choice.loads = shape.whole_loads ? "whole" : "shards";
   if (predicted.has_value()) {
     choice.predicted = {predicted->step_seconds, predicted->tokens_per_second,
                         predicted->lane_busy_seconds, LaneName(predicted->bound_by)};
@@ -60,9 +61,12 @@ std::string ChoiceText(const PipelineShape& shape) {
     place = absl::StrFormat("on the device for %d%% (first layer: %d%%)",
                             percent(shape.device_update_parts), percent(shape.device_parts(1)));
   }
-  return absl::StrFormat("%d micro-batches a sweep, stash on the %s, %d weight buffers, AdamW %s",
+  return absl::StrFormat("%d micro-batches a sweep, stash on the %s, %d weight buffers, AdamW %s%s",
                          shape.sweep_micro_batches, shape.stash_on_host ? "host" : "device",
-                         shape.weight_buffers, place);
+                         shape.weight_buffers, place,
+                         shape.ranks == 1    ? ""
+                         : shape.whole_loads ? ", loads of whole tiles"
+                                             : ", loads of shards");
 }
 
 // `source`: of the rates.

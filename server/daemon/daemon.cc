@@ -191,6 +191,10 @@ void Daemon::MeasureRates() {
       rates.bf16.matmul_flops_per_second / 1e9, rates.h2d_bytes_per_second / 1e9,
       rates.d2h_bytes_per_second / 1e9, rates.fp32.update_bytes_per_second / 1e9,
       rates.bf16.update_bytes_per_second / 1e9));
+  if (rates.collective_bytes_per_second > 0) {
+    hooks_.log(
+        absl::StrFormat("between devices: %.3g GB/s", rates.collective_bytes_per_second / 1e9));
+  }
   if (rates.h2d_beside_d2h_bytes_per_second > 0) {
     hooks_.log(absl::StrFormat("both directions at once: %.3g GB/s to the device, %.3g back",
                                rates.h2d_beside_d2h_bytes_per_second / 1e9,

@@ -58,6 +58,13 @@ TEST(PlanReportTest, KeysStandInTheirOrder) {
 )");
 }
 
+TEST(PlanReportTest, SeveralDevicesSayWhatTheyLoad) {
+  PlanReport report = Report();
+  report.choice.loads = "whole";
+  EXPECT_NE(PlanJson(report).find("\"layers_kept_partly\": 0,\n  \"loads\": \"whole\",\n"),
+            std::string::npos);
+}
+
 TEST(PlanReportTest, WhatIsNotKnownIsLeftOut) {
   PlanReport report = Report();
   report.profile = "h200";

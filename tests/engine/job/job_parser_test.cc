@@ -103,6 +103,7 @@ engine:
   threads: 2
   update_threads: 1
   update_device: device
+  loads: whole
   link_gigabytes_per_second: 2.5
 )");
   ASSERT_TRUE(spec.ok()) << spec.status();
@@ -143,6 +144,7 @@ engine:
   EXPECT_EQ(spec->engine.recompute, RecomputeMode::kAll);
   EXPECT_EQ(spec->engine.update_threads, 1);
   EXPECT_EQ(spec->engine.update_device, UpdateDevice::kDevice);
+  EXPECT_EQ(spec->engine.loads, WeightLoads::kWhole);
   EXPECT_EQ(spec->engine.link_gigabytes_per_second, 2.5);
 }
 

@@ -105,6 +105,7 @@ TEST_P(RanksSameBitsTest, WhateverTheEngineOptionsAndAStop) {
       {"recompute none", [](Engine& e) { e.recompute = RecomputeMode::kNone; }},
       {"update_device device", [](Engine& e) { e.update_device = UpdateDevice::kDevice; }},
       {"6 threads", [](Engine& e) { e.threads = 6; }},
+      {"loads whole", [](Engine& e) { e.loads = WeightLoads::kWhole; }},
   };
   for (const auto& [name, change] : variants) {
     for (const int64_t stop_after : {0, 2}) {
@@ -135,6 +136,63 @@ INSTANTIATE_TEST_SUITE_P(Families, RanksSameBitsTest,
                          [](const auto& info) {
                            return absl::StrCat(std::get<0>(info.param),
                                                std::get<1>(info.param) ? "_clipped" : "_unclipped");
+                         });
+
+// Loads of whole tiles give the bits of shards that are gathered: losses, norms, evaluations and
+// checkpoints, also of a step with fewer micro-batches than devices, and after a resume.
+class WholeLoadsTest : public ::testing::TestWithParam<std::tuple<std::string, bool, int>> {};
+
+TEST_P(WholeLoadsTest, SameBitsAsGathers) {
+  const auto& [family, clipped, devices] = GetParam();
+  const ModelReference reference = LoadModelReference(family);
+  const auto job = [&](WeightLoads loads, UpdateDevice updates, const std::string& directory) {
+    JobSpec spec = Job(reference, Precision::kBf16, clipped, devices, directory);
+    spec.engine.loads = loads;
+    spec.engine.update_device = updates;
+    spec.engine.weight_buffers = 3;
+    spec.data.eval_fraction = 0.2;
+    spec.training.eval_every = 2;
+    spec.training.steps = 0;
+    spec.training.epochs = 1;
+    spec.training.global_batch = 5;
+    if (family == "qwen2") spec.training.freeze = {"model.layers.0.*"};
+    return spec;
+  };
+  const JobSpec gathers = job(WeightLoads::kShards, UpdateDevice::kHost, "gathers");
+  const JobRun expected = Train(gathers);
+  ASSERT_TRUE(expected.status.ok()) << expected.status;
+  for (const UpdateDevice updates : {UpdateDevice::kHost, UpdateDevice::kDevice}) {
+    for (const bool resumed : {false, true}) {
+      JobSpec spec = job(WeightLoads::kWhole, updates, "whole");
+      std::vector<StepRecord> records;
+      if (resumed) {
+        const JobRun first = Train(spec, /*stop_after=*/3);
+        ASSERT_EQ(first.outcome, TrainingOutcome::kInterrupted) << first.status;
+        records = first.records;
+      }
+      const JobRun run = Train(spec);
+      ASSERT_TRUE(run.status.ok()) << run.status;
+      records.insert(records.end(), run.records.begin(), run.records.end());
+      ASSERT_EQ(records.size(), expected.records.size());
+      for (size_t k = 0; k < records.size(); ++k) {
+        EXPECT_EQ(records[k].loss, expected.records[k].loss) << "step " << k + 1;
+        EXPECT_EQ(records[k].gradient_norm, expected.records[k].gradient_norm) << "step " << k + 1;
+        EXPECT_EQ(records[k].eval_loss, expected.records[k].eval_loss) << "step " << k + 1;
+      }
+      EXPECT_TRUE(CheckpointTensorFiles(spec) == CheckpointTensorFiles(gathers));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, WholeLoadsTest,
+                         ::testing::Combine(::testing::Values("llama_tied", "qwen2", "mixtral",
+                                                              "gemma4_moe"),
+                                            ::testing::Bool(), ::testing::Values(2, 4)),
+                         [](const auto& info) {
+                           return absl::StrCat(
+                               std::get<0>(info.param),
+                               std::get<1>(info.param) ? "_clipped_" : "_unclipped_",
+                               std::get<2>(info.param));
                          });
 
 // With gradient_shards any number of devices that divides them gives the same bits, also if it

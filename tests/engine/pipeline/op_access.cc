@@ -94,9 +94,13 @@ struct Access {
 
   OpAccess operator()(const UploadBatchOp&) const { return {{}, {batch}}; }
   OpAccess operator()(const LoadTileOp& op) const {
-    return {Parts(shape, kTileWeights, op.tile, op.begin, op.end),
-            {LoadsBesideUpdate(schedule, at, shape) ? std::pair(kFirstTile, 0)
-                                                    : Buffer(op.weight_buffer)}};
+    OpAccess access = {Parts(shape, kTileWeights, op.tile, op.begin, op.end),
+                       {LoadsBesideUpdate(schedule, at, shape) ? std::pair(kFirstTile, 0)
+                                                               : Buffer(op.weight_buffer)}};
+    if (shape.whole_loads && op.begin < shape.state_elements(op.tile)) {
+      access.reads.insert({kTileOfRanks, op.tile});
+    }
+    return access;
   }
   OpAccess operator()(const LoadStashOp& op) const {
     return {{Stash(shape, op.stage, op.sweep_index)}, {Hidden(op.output_slot)}};
@@ -191,9 +195,17 @@ struct Access {
   OpAccess operator()(const FinishGradientOp& op) const {
     return {{}, {Accumulator(op.accumulator)}};
   }
+  // A rank tells that its own updates are there, and learns that the others' are.
+  OpAccess operator()(const AwaitUpdatesOp& op) const {
+    return {Parts(shape, kTileWeights, op.tile, 0, shape.state_elements(op.tile)),
+            {{kTileOfRanks, op.tile}}};
+  }
   OpAccess operator()(const GatherWeightsOp& op) const { return {{}, {Buffer(op.weight_buffer)}}; }
   OpAccess operator()(const ReduceGradientOp& op) const {
-    return {{}, {Accumulator(op.accumulator)}};
+    OpAccess access = {{}, {Accumulator(op.accumulator)}};
+    // A rank lets the others update the tile.
+    if (shape.whole_loads) access.writes.insert({kTileOfRanks, op.tile});
+    return access;
   }
   OpAccess operator()(const StoreStashOp& op) const {
     return {{Hidden(op.input_slot)}, {Stash(shape, op.stage, op.sweep_index)}};

@@ -72,15 +72,26 @@ TEST(ScheduleOrderTest, FoldsAreJoinedAsATree) {
   EXPECT_EQ(Sums(shape, 4)[1], "((0 1) (2 3))");
 }
 
+// Returns the tile that ranks meet for in this operation, -1 for results, nullopt if they do not.
+std::optional<int> MeetsFor(const Op& op) {
+  if (const auto* await = op.as<AwaitUpdatesOp>()) return await->tile;
+  if (const auto* gather = op.as<GatherWeightsOp>()) return gather->tile;
+  if (const auto* reduce = op.as<ReduceGradientOp>()) return reduce->tile;
+  if (op.is<ShareResultsOp>()) return -1;
+  return std::nullopt;
+}
+
 // What ranks do together comes in the same order on each, whatever micro-batches they have: else
 // they would wait for each other for ever.
 TEST(ScheduleOrderTest, RanksMeetInTheSameOrder) {
-  for (const bool clipping : {false, true}) {
+  for (const auto& [clipping, whole_loads] : std::vector<std::pair<bool, bool>>{
+           {false, false}, {true, false}, {false, true}, {true, true}}) {
     std::vector<std::vector<std::string>> meetings;
     for (const int micro_batches : {0, 3, 5}) {
       PipelineShape shape = MakeShape({3, true}, true, 2, clipping, micro_batches == 3, 5, 8);
       shape.ranks = 3;
       shape.rank = static_cast<int>(meetings.size());
+      shape.whole_loads = whole_loads;
       shape.device_update_parts = 16 * shape.rank;
       PipelineState state;
       std::vector<std::string>& of = meetings.emplace_back();
@@ -89,13 +100,9 @@ TEST(ScheduleOrderTest, RanksMeetInTheSameOrder) {
         for (const Schedule& schedule :
              {BuildTrainingStep(shape, tokens, state), BuildEvaluation(shape, tokens, state)}) {
           for (const Op& op : schedule.ops) {
-            const auto* gather = op.as<GatherWeightsOp>();
-            const auto* reduce = op.as<ReduceGradientOp>();
-            if (gather == nullptr && reduce == nullptr && !op.is<ShareResultsOp>()) continue;
-            of.push_back(op.name());
-            of.back() += std::to_string(gather != nullptr   ? gather->tile
-                                        : reduce != nullptr ? reduce->tile
-                                                            : 0);
+            if (const std::optional<int> tile = MeetsFor(op); tile.has_value()) {
+              of.push_back(op.name() + std::to_string(*tile));
+            }
           }
         }
       }

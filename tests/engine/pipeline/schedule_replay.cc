@@ -78,11 +78,15 @@ void ScheduleReplay::Step(const Schedule& schedule, int micro_batches, bool trai
 void ScheduleReplay::Do(const LoadTileOp& op) {
   LoadPart(op, op.weight_buffer);
   if (buffer_[op.weight_buffer] == Version(op.tile)) ++counts_.loads[op.tile];
-  // Other ranks' elements come from them.
-  if (op.begin < shape_.state_elements(op.tile)) {
-    EXPECT_GE(op.begin, shape_.shard_begin(op.tile));
-    EXPECT_LE(op.end, shape_.shard_end(op.tile));
+  if (op.begin >= shape_.state_elements(op.tile)) return;
+  if (shape_.whole_loads) {
+    EXPECT_TRUE(awaited_[op.tile] == Version(op.tile));
+    EXPECT_EQ(op.end - op.begin, shape_.state_elements(op.tile));
+    return;
   }
+  // Other ranks' elements come from them.
+  EXPECT_GE(op.begin, shape_.shard_begin(op.tile));
+  EXPECT_LE(op.end, shape_.shard_end(op.tile));
 }
 
 void ScheduleReplay::Do(const ZeroGradientOp& op) { accumulator_[op.accumulator] = {op.tile, {}}; }
@@ -97,7 +101,14 @@ void ScheduleReplay::Do(const JoinGradientsOp& op) {
   sum.insert(sum.end(), addend.begin(), addend.end());
 }
 
+void ScheduleReplay::Do(const AwaitUpdatesOp& op) {
+  EXPECT_TRUE(shape_.whole_loads);
+  EXPECT_FALSE(awaited_[op.tile] == Version(op.tile)) << "once is enough";
+  awaited_[op.tile] = Version(op.tile);
+}
+
 void ScheduleReplay::Do(const GatherWeightsOp& op) {
+  EXPECT_FALSE(shape_.whole_loads);
   const int b = op.weight_buffer;
   const int64_t elements = shape_.state_elements(op.tile) - shape_.shard_elements(op.tile);
   if (elements == 0) return;                   // all of it is this rank's
@@ -111,6 +122,7 @@ void ScheduleReplay::Do(const GatherWeightsOp& op) {
 void ScheduleReplay::Do(const ReduceGradientOp& op) {
   EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
   ++counts_.reductions[op.tile];
+  awaited_.erase(op.tile);
   if (shape_.shard_elements(op.tile) == 0) ++version_[op.tile];  // others update it
 }
 

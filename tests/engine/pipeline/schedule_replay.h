@@ -64,6 +64,7 @@ class ScheduleReplay {
   void Do(const EmbedBackwardOp& op);
   void Do(const ZeroGradientOp& op);
   void Do(const JoinGradientsOp& op);
+  void Do(const AwaitUpdatesOp& op);
   void Do(const GatherWeightsOp& op);
   void Do(const ReduceGradientOp& op);
   void Do(const StorePartialOp& op);
@@ -121,6 +122,7 @@ class ScheduleReplay {
   int micro_batches_ = 0;  // of the present schedule
   int rows_version_ = 0;
   std::map<int, int> version_, device_version_;
+  std::map<int, Weights> awaited_;  // tiles that all ranks have updated and none may update yet
   std::map<int, int64_t> device_end_, host_end_, loaded_;
   std::map<int, Weights> buffer_;
   std::map<int, int> loading_;  // the tile that is loaded into a buffer bit by bit

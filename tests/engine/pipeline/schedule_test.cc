@@ -37,9 +37,11 @@ void ExpectDeclared(const Schedule& schedule, const PipelineShape& shape, bool e
 
 // Parts updated on the device, and whether the embedding is read from the host.
 using Updates = std::pair<int, bool>;
-// How many ranks there are, whose schedule it is, and how many folds each has.
+// How many ranks there are, whose schedule it is, how many folds each has, and whether each loads
+// whole tiles.
 struct Ranks {
   int ranks = 1, rank = 0, folds = 1;
+  bool whole_loads = false;
 };
 constexpr Ranks kAlone;
 constexpr int kJoined = 10;
@@ -68,6 +70,7 @@ class ScheduleProperties : public testing::TestWithParam<Grid> {
     shape.ranks = ranks.ranks;
     shape.rank = ranks.rank;
     shape.folds = ranks.folds;
+    shape.whole_loads = ranks.whole_loads;
     return shape;
   }
   // A tied tile keeps its norm's state where its matrix is frozen.
@@ -234,7 +237,9 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(Updates(0, false), Updates(24, false)),
                      testing::Values(Frozen::kNothing, Frozen::kPrefix, Frozen::kParts),
                      testing::Values(Ranks{2, 0}, Ranks{3, 1}, Ranks{24, 5}, Ranks{24, 23},
-                                     Ranks{1, 0, 4}, Ranks{2, 1, 2}, Ranks{1, 0, 8})));
+                                     Ranks{1, 0, 4}, Ranks{2, 1, 2}, Ranks{1, 0, 8},
+                                     Ranks{2, 1, 2, true}, Ranks{3, 1, 1, true},
+                                     Ranks{24, 23, 1, true})));
 
 // Two sweeps of whole folds.
 INSTANTIATE_TEST_SUITE_P(

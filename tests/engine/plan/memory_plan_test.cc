@@ -96,6 +96,39 @@ TEST_F(MemoryPlanTest, RanksExchangeNoMoreThanTheyMust) {
   EXPECT_NEAR(static_cast<double>(gradients), 4 * others, 4 * others * 0.01);
 }
 
+// With whole loads the link carries every weight, and no other rank does. The memory is the same.
+TEST_F(MemoryPlanTest, WholeLoadsGatherNothing) {
+  JobSpec spec = Spec();
+  spec.training.micro_batch = 1;
+  spec.engine.devices = 3;
+  const ModelLayout layout = BuildModelLayout(Config(6, /*tied=*/false));
+  const MemoryPlan shards = Plan(spec, layout);
+  spec.engine.loads = WeightLoads::kWhole;
+  const MemoryPlan whole = Plan(spec, layout);
+  EXPECT_THAT(shards.Table(), HasSubstr("weights: each device loads its shard and gathers"));
+  EXPECT_THAT(whole.Table(), HasSubstr("weights: each device loads all of them"));
+  EXPECT_EQ(whole.pool_bytes, shards.pool_bytes);
+  EXPECT_EQ(whole.device_bytes, shards.device_bytes);
+  const auto loaded = [](const PipelineShape& shape) {
+    PipelineState state;
+    BuildTrainingStep(shape, {8, 8}, state);
+    int64_t bytes = 0;
+    for (const Op& op : BuildTrainingStep(shape, {8, 8}, state).ops) {
+      if (op.is<LoadTileOp>() || op.is<GatherWeightsOp>()) bytes += op.bytes;
+      EXPECT_FALSE(shape.whole_loads && op.is<GatherWeightsOp>());
+    }
+    return bytes;
+  };
+  EXPECT_EQ(loaded(whole.dimensions.shape), loaded(shards.dimensions.shape));
+
+  // Nothing to choose for one device; impossible for several processes.
+  spec.engine.devices = 1;
+  EXPECT_FALSE(Plan(spec, layout).dimensions.shape.whole_loads);
+  const auto processes = PlanMemory(spec, layout, kernels_, Budget(), {}, {.count = 2});
+  EXPECT_THAT(std::string(processes.status().message()),
+              HasSubstr("engine.loads: whole needs the model's state in one process"));
+}
+
 // Found by halving, so that a plan of thousands of micro-batches is a matter of moments.
 TEST_F(MemoryPlanTest, ASweepIsAsLargeAsTheDeviceHolds) {
   for (const bool tied : {false, true}) {

@@ -246,6 +246,38 @@ TEST(PlanChoiceTest, TheOrderOfKeptActivationsFollowsTheSecondsThatTheySave) {
   EXPECT_LT(whole.second, by_rule.second);
 }
 
+// What devices load follows the path between them, unless the job says it or the rate is not known.
+TEST(PlanChoiceTest, DevicesWithoutAFastPathLoadWholeTiles) {
+  const ModelLayout layout = BuildModelLayout(SevenBillion());
+  JobSpec spec = SevenBillionJob(/*micro_batch=*/1);
+  spec.engine.devices = 4;
+  const Machine fast = Profile("h100", {}), slow = Profile("h100", {"collective=8"});
+  const auto plan = [&](const Machine& machine) {
+    return Plan(spec, layout, machine.budget, machine.speed);
+  };
+  EXPECT_FALSE(plan(fast).dimensions.shape.whole_loads);
+  const MemoryPlan whole = plan(slow);
+  EXPECT_TRUE(whole.dimensions.shape.whole_loads);
+  ASSERT_TRUE(whole.by_rule.has_value());
+  EXPECT_FALSE(whole.by_rule->shape.whole_loads);
+  EXPECT_LT(whole.predicted->lane_busy_seconds.collective,
+            whole.by_rule->predicted.lane_busy_seconds.collective);
+  EXPECT_GT(whole.predicted->lane_busy_seconds.h2d, whole.by_rule->predicted.lane_busy_seconds.h2d);
+
+  Machine unknown = slow;
+  unknown.speed.rates.collective_bytes_per_second = 0;
+  EXPECT_FALSE(plan(unknown).dimensions.shape.whole_loads);
+  const CudaKernelSizes sizes;
+  JobSpec one = spec;
+  one.engine.devices = 1;
+  EXPECT_FALSE(PlanMemory(one, layout, sizes, slow.budget, slow.speed, {.count = 4})
+                   ->dimensions.shape.whole_loads);
+  spec.engine.loads = WeightLoads::kShards;
+  EXPECT_FALSE(plan(slow).dimensions.shape.whole_loads);
+  spec.engine.loads = WeightLoads::kWhole;
+  EXPECT_TRUE(plan(fast).dimensions.shape.whole_loads);
+}
+
 // On the cpu device lanes share the processors: what the rule chooses stays unless something else
 // is clearly shorter.
 TEST(PlanChoiceTest, OnTheCpuTheRuleStays) {

@@ -13,6 +13,8 @@
 #include "engine/comm/thread_communicator.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/device_lost.h"
+#include "engine/host/measure_exchange.h"
+#include "engine/host/session.h"
 #include "tests/engine/comm/fake_nccl.h"
 #include "tests/engine/run/cuda_job_fixture.h"
 
@@ -92,23 +94,46 @@ TEST(CudaRanksTest, SeveralGpusTrainAsOneDoes) {
   }
 }
 
-TEST(CudaRanksTest, TwoRunsGiveTheSameBitsWhereverTheUpdatesAre) {
+TEST(CudaRanksTest, WhatGpusReceiveFromEachOtherIsMeasured) {
+  Machine machine(3);
+  JobSpec::Engine engine;
+  engine.device = "cuda";
+  engine.devices = 3;
+  std::vector<std::shared_ptr<Device>> gpus;
+  {
+    const auto session = machine.host->OpenSession(engine);
+    ASSERT_TRUE(session.ok()) << session.status();
+    for (const SessionRank& rank : (*session)->ranks) gpus.push_back(rank.device);
+  }
+  const auto rate = MeasureExchange(gpus, machine.nccl.loader(), int64_t{1} << 20);
+  ASSERT_TRUE(rate.ok()) << rate.status();
+  EXPECT_GT(*rate, 0);
+  EXPECT_EQ(machine.gpu.edge(2).allocated_bytes(), 0);
+  const auto none = MeasureExchange(
+      gpus, [] { return absl::UnavailableError("no NCCL"); }, int64_t{1} << 20);
+  EXPECT_EQ(none.status().message(), "no NCCL");
+}
+
+TEST(CudaRanksTest, TwoRunsGiveTheSameBitsWhereverTheUpdatesAreAndWhateverIsLoaded) {
   for (const bool clipped : {true, false}) {
     SCOPED_TRACE(clipped ? "clipped" : "unclipped");
-    const auto job = [&](UpdateDevice update, const std::string& directory) {
+    const auto job = [&](UpdateDevice update, WeightLoads loads, const std::string& directory) {
       JobSpec spec = JobOf(2, directory);
+      spec.engine.loads = loads;
       if (!clipped) spec.optimizer.max_gradient_norm = 0;
       spec.engine.update_device = update;
       return spec;
     };
     Machine machine(2);
-    const JobSpec spec = job(UpdateDevice::kHost, "host");
+    const JobSpec spec = job(UpdateDevice::kHost, WeightLoads::kShards, "host");
     const JobRun expected = TrainOn(*machine.host, spec);
     ASSERT_TRUE(expected.status.ok()) << expected.status;
     for (const UpdateDevice update : {UpdateDevice::kHost, UpdateDevice::kDevice}) {
-      const JobSpec again = job(update, "again");
-      ExpectSame(TrainOn(*machine.host, again), expected);
-      EXPECT_TRUE(CheckpointTensorFiles(again) == CheckpointTensorFiles(spec));
+      for (const WeightLoads loads : {WeightLoads::kShards, WeightLoads::kWhole}) {
+        const JobSpec again = job(update, loads, "again");
+        ExpectSame(TrainOn(*machine.host, again), expected);
+        EXPECT_TRUE(CheckpointTensorFiles(again) == CheckpointTensorFiles(spec));
+      }
     }
   }
 }
