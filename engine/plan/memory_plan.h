@@ -93,10 +93,10 @@ absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& si
 // Plans a training job. If the rates of `machine` are not measured, FitDeviceByRule (device_fit.h)
 // decides. A job that does not fit gives a plan with fits == false. Returns InvalidArgument for a
 // sequence longer than the model's positions, for more than kMicroBatchTokensMax or
-// kStepLayerPassesMax, if clipping cannot work with engine.gradient_slabs, or several processes
-// with engine.loads, and the errors of CheckHeadSizes. `layout` must outlive the plan; `sizes` is
-// used during the call only. With the same arguments but for `processes.number` the plans have the
-// same decisions and bytes.
+// kStepLayerPassesMax, if clipping cannot work with engine.gradient_slabs, for several
+// processes with engine.loads: whole, and the errors of CheckHeadSizes. `layout` must outlive the
+// plan; `sizes` is used during the call only. With the same arguments but for `processes.number`
+// the plans have the same decisions and bytes.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {},
