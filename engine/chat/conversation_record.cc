@@ -53,9 +53,10 @@ absl::Status SetObjects(dom::element value, const std::string& name, JinjaValue*
 // Reads tools. With `wrap`, bare functions are wrapped.
 absl::Status SetTools(dom::element value, bool wrap, JinjaValue* target) {
   constexpr char kName[] = "tools";
-  if (IsJsonEmpty(value)) return absl::OkStatus();
+  if (value.is_null()) return absl::OkStatus();
   std::string_view text;
   if (value.get(text) == simdjson::SUCCESS) {
+    if (text.empty()) return absl::OkStatus();
     return WithEmbeddedJson(text, kName, [&](dom::element tools) {
       if (tools.is_string()) return IsNot(kName, tools, "a list of objects");
       return SetTools(tools, wrap, target);
@@ -120,7 +121,7 @@ absl::Status ReadBeside(dom::object record, MessageForm form, Conversation* conv
           SetTools(field.value, form == MessageForm::kShareGpt, &conversation->tools));
     } else if (key == "documents") {
       MT_RETURN_IF_ERROR(once(&documents, key));
-      if (!IsJsonEmpty(field.value)) {
+      if (!field.value.is_null()) {
         MT_RETURN_IF_ERROR(SetObjects(field.value, key, &conversation->documents));
       }
     } else if (key == "chat_template_kwargs") {

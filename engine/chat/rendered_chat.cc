@@ -44,28 +44,30 @@ absl::Status Unread(const std::string& what) {
       "data.chat_template"));
 }
 
-// Checks that the program mentions everything in the conversation that could change its text.
+// Checks that the program mentions everything in the conversation that could change its text. What
+// is empty holds nothing that could be lost.
 absl::Status CheckRead(const JinjaProgram& program, const Conversation& conversation) {
-  if (!conversation.tools.is_none() && !program.mentions("tools")) {
+  if (!conversation.tools.is_empty() && !program.mentions("tools")) {
     return Unread("the record has tools");
   }
-  if (!conversation.documents.is_none() && !program.mentions("documents")) {
+  if (!conversation.documents.is_empty() && !program.mentions("documents")) {
     return Unread("the record has documents");
   }
   for (const auto& [key, value] : conversation.kwargs) {
-    if (!program.mentions(key)) {
+    if (!value.is_empty() && !program.mentions(key)) {
       return Unread(absl::StrCat("the record has chat_template_kwargs.", key));
     }
   }
   const bool reads_reasoning =
       std::any_of(std::begin(kReasoning), std::end(kReasoning),
-                  [&program](const char* key) { return program.mentions(key); });
+                  [&program](const char* key) { return program.reads_key(key); });
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
     for (const auto& [key, value] : conversation.messages[i].fields) {
       if (key == "role" || key == "content" || key == "name" || key == "tool_call_id") continue;
+      if (value.is_empty()) continue;
       const bool is_reasoning =
           std::find(std::begin(kReasoning), std::end(kReasoning), key) != std::end(kReasoning);
-      if (is_reasoning ? reads_reasoning : program.mentions(key)) continue;
+      if (is_reasoning ? reads_reasoning : program.reads_key(key)) continue;
       return Unread(absl::StrCat("messages[", i, "] has ", key));
     }
   }
@@ -208,7 +210,7 @@ absl::StatusOr<std::optional<TextRange>> Renderer::FindMarked(size_t index,
 
 // Refuses messages that the program passes over because it does not know their role.
 absl::Status Renderer::CheckRoles() {
-  std::set<std::string_view> seen = {"system", "user", "assistant"};
+  std::set<std::string_view> seen = {"user", "assistant"};
   const size_t known = seen.size();
   for (size_t i = 0; i < messages_.size(); ++i) {
     const std::string& role = messages_[i].role;

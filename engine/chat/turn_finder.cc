@@ -58,13 +58,35 @@ size_t LongestOverlap(std::string_view text, std::string_view start_of) {
   return matched;
 }
 
-// The place where the turn begins in T, if that is certain.
-std::optional<size_t> TurnBegin(std::string_view prompt, std::string_view turn,
+// Returns T without the piece [begin, end) of P, if it ends with that behind `text_end`. The piece
+// may begin a little earlier, where what stands before it ends as it does: with "<", for example.
+std::string_view WithoutMovedPiece(std::string_view prompt, size_t begin, size_t end,
+                                   std::string_view turn, size_t text_end) {
+  constexpr size_t kSharedMax = 64;
+  for (size_t shared = 0; shared <= std::min(begin, kSharedMax); ++shared) {
+    const std::string_view piece = prompt.substr(begin - shared, end - begin);
+    if (!Stripped(piece).empty() && EndsWith(turn.substr(text_end), piece)) {
+      return turn.substr(0, turn.size() - piece.size());
+    }
+    if (shared == begin || prompt[begin - shared - 1] != prompt[end - shared - 1]) break;
+  }
+  return turn;
+}
+
+// The place where the turn begins in T, if that is certain. If T ends with the piece of P that it
+// lacks there, `turn` loses it.
+std::optional<size_t> TurnBegin(std::string_view prompt, std::string_view& turn,
                                 std::string_view answer) {
   const size_t common = CommonPrefix(prompt, turn);
   if (common == prompt.size()) return common;
   const size_t rest = LongestOverlap(prompt.substr(common), turn.substr(common));
-  if (!Stripped(turn.substr(common, rest)).empty()) return common + rest;
+  if (!Stripped(turn.substr(common, rest)).empty()) {
+    const size_t begin = common + rest;
+    const size_t text_at = turn.find(answer, begin);
+    const size_t text_end = text_at == std::string_view::npos ? begin : text_at + answer.size();
+    turn = WithoutMovedPiece(prompt, common, prompt.size() - rest, turn, text_end);
+    return begin;
+  }
   // A piece at the end of P is missing. The message may begin with the same characters as that.
   if (answer.empty()) return std::nullopt;
   const size_t least = common - std::min(common, answer.size() - 1);

@@ -11,7 +11,8 @@
 // - T lacks one piece of P. The turn is then what follows the rest of P in T. An example is
 //   Mistral's programs, which write the system message before a question only as long as no answer
 //   follows. If P ends with the missing piece (DeepSeek's prompt ends with <think>), the turn
-//   begins with the message's text.
+//   begins with the message's text. If T ends with the piece instead, the turn ends before it.
+//   Some of Cohere's programs end every conversation with the same instructions.
 // - F lacks one piece of T, but has the end of the turn, with some of the message's text before the
 //   end-of-turn mark. The turn is then what F has of it. An example is Qwen3's program, which drops
 //   the reasoning of earlier turns. The search begins behind the turn before if T begins with that

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/chat/jinja/operators.h"
+#include "engine/chat/jinja/python/unicode_text.h"
 
 namespace megatrain::jinja {
 namespace {
@@ -199,7 +200,7 @@ absl::StatusOr<bool> Contains(Runtime& runtime, const JinjaValue& container,
           absl::StrCat("'in <string>' requires string as left operand, not ", TypeName(item)));
     }
     runtime.StepBytes(container.as_string().size());
-    return container.as_string().find(item.as_string()) != std::string_view::npos;
+    return python::FindFirst(container.as_string(), item.as_string()) != std::string_view::npos;
   }
   if (container.is_dict()) {
     MT_ASSIGN_OR_RETURN(const JinjaValue* const found, runtime.FindEntry(DictOf(container), item));

@@ -67,7 +67,11 @@ bool JinjaProgram::has_generation() const { return program_->syntax.has_generati
 bool JinjaProgram::uses_clock() const { return mentions("strftime_now"); }
 
 bool JinjaProgram::mentions(std::string_view name) const {
-  return program_->syntax.mentions.contains(name);
+  return program_->syntax.variables.contains(name) || reads_key(name);
+}
+
+bool JinjaProgram::reads_key(std::string_view name) const {
+  return program_->syntax.keys.contains(name);
 }
 
 }  // namespace megatrain

@@ -99,6 +99,9 @@ class JinjaProgram {
   // Returns true if `name` occurs in the program as a variable, an attribute, a keyword argument or
   // a whole string literal. Otherwise the program does not read a variable or key of that name.
   bool mentions(std::string_view name) const;
+  // Returns true if `name` occurs as an attribute or a whole string literal. Otherwise the program
+  // does not read a key of that name.
+  bool reads_key(std::string_view name) const;
 
  private:
   explicit JinjaProgram(std::shared_ptr<const jinja::Program> program)

@@ -35,6 +35,22 @@ bool JinjaValue::is_list() const {
   return kind() == Kind::kSequence && jinja::SequenceOf(*this).kind == jinja::SequenceKind::kList;
 }
 
+bool JinjaValue::is_empty() const {
+  switch (kind()) {
+    case Kind::kUndefined:
+    case Kind::kNone:
+      return true;
+    case Kind::kString:
+      return as_string().empty();
+    case Kind::kSequence:
+      return jinja::SequenceOf(*this).items.empty();
+    case Kind::kDict:
+      return jinja::DictOf(*this).entries.empty();
+    default:
+      return false;
+  }
+}
+
 std::string_view JinjaValue::as_string() const { return jinja::TextOf(*this).text; }
 
 namespace jinja {

@@ -61,6 +61,9 @@ class JinjaValue {
   // True for a list only, not for a tuple, range or view of a dict.
   bool is_list() const;
 
+  // True for None, the undefined value, "", and a list or dict without items.
+  bool is_empty() const;
+
   // REQUIRES: the value is of that kind.
   bool as_bool() const { return std::get<bool>(data_); }
   int64_t as_int() const { return std::get<int64_t>(data_); }

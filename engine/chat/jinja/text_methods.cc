@@ -103,7 +103,9 @@ Result FindText(Call& call) {
   MT_ASSIGN_OR_RETURN(const std::string_view part, call.TextAt(0));
   MT_ASSIGN_OR_RETURN(const std::optional<Window> window, WindowOf(call, 1));
   size_t at = std::string_view::npos;
-  if (window.has_value()) at = from_right ? window->text.rfind(part) : window->text.find(part);
+  if (window.has_value()) {
+    at = from_right ? python::FindLast(window->text, part) : python::FindFirst(window->text, part);
+  }
   if (at == std::string_view::npos) {
     if (or_fail) return Error("substring not found");
     return JinjaValue::Int(-1);
@@ -120,9 +122,10 @@ Result Count(Call& call) {
     return JinjaValue::Int(static_cast<int64_t>(python::CountPoints(window->text)) + 1);
   }
   int64_t count = 0;
-  for (size_t at = window->text.find(part); at != std::string_view::npos;
-       at = window->text.find(part, at + part.size())) {
-    ++count;
+  for (std::string_view rest = window->text;; ++count) {
+    const size_t at = python::FindFirst(rest, part);
+    if (at == std::string_view::npos) break;
+    rest.remove_prefix(at + part.size());
   }
   return JinjaValue::Int(count);
 }
@@ -131,6 +134,7 @@ Result Replace(Call& call) {
   MT_ASSIGN_OR_RETURN(const std::string_view from, call.TextAt(0));
   MT_ASSIGN_OR_RETURN(const std::string_view to, call.TextAt(1));
   MT_ASSIGN_OR_RETURN(const int64_t count, call.IntOr(2, -1));
+  call.runtime.StepBytes(SelfOf(call).size());
   std::string result;
   const std::string escaped =
       IsMarkup(call.self) && !IsMarkup(call[1]) ? python::EscapeHtml(to) : std::string(to);
@@ -171,7 +175,8 @@ Result Partition(Call& call) {
   if (separator.empty()) return Error("empty separator");
   const std::string_view self = SelfOf(call);
   call.runtime.StepBytes(self.size());
-  const size_t at = from_right ? self.rfind(separator) : self.find(separator);
+  const size_t at =
+      from_right ? python::FindLast(self, separator) : python::FindFirst(self, separator);
   std::vector<JinjaValue> parts;
   const auto add = [&](std::string_view part) -> absl::Status {
     MT_ASSIGN_OR_RETURN(JinjaValue value, Make(call, part));

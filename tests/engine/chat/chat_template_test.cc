@@ -248,7 +248,7 @@ TEST_F(ChosenTemplate, RecordsWithToolsTakeToolUse) {
       {"name": "rag", "template": "{% not read %}"}]})");
   EXPECT_EQ(Rendered("auto"), "default None");
   EXPECT_EQ(Rendered("auto", kTools), R"(tool_use [{"name": "f"}])");
-  EXPECT_EQ(Rendered("auto", R"(, "tools": [])"), "default None");
+  EXPECT_EQ(Rendered("auto", R"(, "tools": [])"), "tool_use []");
   directory_.Write("tokenizer_config.json",
                    R"({"chat_template": [{"name": "rag", "template": ""}]})");
   EXPECT_THAT(Rendered("auto"), HasSubstr("has several chat templates (rag) and none of them is"));

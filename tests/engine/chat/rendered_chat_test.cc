@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "tests/engine/chat/chat_test_support.h"
 #include "tests/support/read_file.h"
 
@@ -199,6 +200,15 @@ TEST(RenderChat, WhatTheProgramDoesNotReadIsRefused) {
   }
   EXPECT_THAT(TargetsWith(kChatml, with("", R"(, "name": "n", "tool_call_id": "i", "x": null)")),
               ElementsAre("a<|im_end|>"));
+  // What is empty is not lost.
+  EXPECT_THAT(TargetsWith(kChatml, with(R"(, "tools": [], "documents": [],
+                                            "chat_template_kwargs": {"enable_thinking": null})",
+                                        R"(, "tool_calls": [], "reasoning_content": "")")),
+              ElementsAre("a<|im_end|>"));
+  // A variable of that name is none of the message's keys.
+  EXPECT_THAT(ErrorWith(std::string("{% set thinking = 1 %}{{ thinking }}") + kChatml,
+                        with("", R"(, "reasoning_content": "r")")),
+              HasSubstr("messages[1] has reasoning_content"));
 }
 
 TEST(RenderChat, ARoleThatIsPassedOverIsRefused) {
@@ -209,6 +219,9 @@ TEST(RenderChat, ARoleThatIsPassedOverIsRefused) {
                                      {"role": "developer", "content": "d"}]})"),
               HasSubstr("messages[1] has the role \"developer\", which the chat template passes "
                         "over"));
+  EXPECT_THAT(ErrorWith(program, R"({"messages": [{"role": "system", "content": "s"},
+                                     {"role": "user", "content": "q"}]})"),
+              HasSubstr("messages[0] has the role \"system\", which"));
   EXPECT_EQ(TextWith(kChatml, R"({"messages": [{"role": "developer", "content": "d"}]})"),
             "<|im_start|>developer\nd<|im_end|>\n");
 }
@@ -245,6 +258,24 @@ TEST(RenderChat, ProgramsSeeTheRecordAsTransformersGivesIt) {
   EXPECT_EQ(TextWith("{{ strftime_now('%d %b %Y %H:%M') }}{{ messages[0].content }}",
                      R"({"messages": [{"role": "user", "content": "q"}]})"),
             "31 Jan 2026 00:00q");
+}
+
+TEST(RenderChat, AnEmptyListOfToolsIsOne) {
+  for (const char* tools : {"[]", "\"[]\""}) {
+    EXPECT_EQ(TextWith("{{ tools is none }}{{ tools }}{{ documents is none }}",
+                       absl::StrCat(R"({"messages": [{"role": "user", "content": "q"}],
+                                        "documents": [], "tools": )",
+                                    tools, "}")),
+              "False[]False");
+  }
+}
+
+// Some of Cohere's programs end every conversation so, with the generation prompt behind it.
+TEST(RenderChat, WhatEndsEveryConversationIsNotTrainedOn) {
+  const std::string program =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}"
+      "<system>Write 'Action:'.<end>{% if add_generation_prompt %}<assistant>{% endif %}";
+  EXPECT_THAT(TargetsWith(program, kThree), ElementsAre("a<end>", "c<end>"));
 }
 
 TEST(RenderChat, WhatAProgramRaisesIsTheExamplesError) {

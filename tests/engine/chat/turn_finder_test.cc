@@ -38,6 +38,10 @@ TEST(TurnFinder, APieceOfThePromptMayBeMissing) {
   EXPECT_EQ(Found("q<A><table>;", "q<A><think>\n", "q<A><table>;", "<table>"), "q<A>[<table>;]");
   EXPECT_EQ(Found("q<A>;", "q<A><think>\n", "q<A>;", ""), kNone);
   EXPECT_EQ(Found("q<B>a;", "q<A>", "q<B>a;", "x"), kNone);
+  // Or stand behind the turn.
+  EXPECT_EQ(Found("q<A>a;(sys)", "q(sys)<A>", "q<A>a;(sys)", "a"), "q<A>[a;]");
+  EXPECT_EQ(Found("q<A>a;r<A>b;(sys)", "q(sys)<A>", "q<A>a;(sys)", "a"), "q<A>[a;]");
+  EXPECT_EQ(Found("q<A>(sys)", "q(sys)<A>", "q<A>(sys)", "(sys)"), "q<A>[(sys)]");
 }
 
 TEST(TurnFinder, APieceOfTheTurnMayBeMissing) {

@@ -3,6 +3,7 @@
 #include <unicode/uchar.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_format.h"
 #include "engine/tokenizer/text/utf8.h"
@@ -179,7 +180,7 @@ std::vector<std::string_view> Split(std::string_view text, const std::string_vie
     pieces = SplitAtSpace(text, splits_max, from_right);
   } else {
     while (splits_max < 0 || static_cast<int64_t>(pieces.size()) < splits_max) {
-      const size_t at = from_right ? text.rfind(*separator) : text.find(*separator);
+      const size_t at = from_right ? FindLast(text, *separator) : FindFirst(text, *separator);
       if (at == std::string_view::npos) break;
       const size_t after = at + separator->size();
       pieces.push_back(from_right ? text.substr(after) : text.substr(0, at));
@@ -200,14 +201,41 @@ std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends) 
   return lines;
 }
 
+size_t FindFirst(std::string_view text, std::string_view part) {
+  const void* const found = memmem(text.data(), text.size(), part.data(), part.size());
+  if (found == nullptr) return std::string_view::npos;
+  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
+
+size_t FindLast(std::string_view text, std::string_view part) {
+  // Knuth, Morris and Pratt's search, from right to left: `failure` is that of the reversed part.
+  const auto at = [part](size_t i) { return part[part.size() - 1 - i]; };
+  std::vector<size_t> failure(part.size(), 0);
+  size_t matched = 0;
+  for (size_t i = 1; i < part.size(); ++i) {
+    while (matched > 0 && at(i) != at(matched)) matched = failure[matched - 1];
+    if (at(i) == at(matched)) ++matched;
+    failure[i] = matched;
+  }
+  if (part.empty()) return text.size();
+  matched = 0;
+  for (size_t i = text.size(); i-- > 0;) {
+    while (matched > 0 && text[i] != at(matched)) matched = failure[matched - 1];
+    if (text[i] == at(matched)) ++matched;
+    if (matched == part.size()) return i;
+  }
+  return std::string_view::npos;
+}
+
 bool Replace(std::string_view text, std::string_view from, std::string_view to, int64_t count_max,
              size_t bytes_max, std::string* result) {
   result->clear();
   size_t at = 0;
   for (int64_t count = 0; count_max < 0 || count < count_max; ++count) {
     // An empty `from` matches before every character and at the end.
-    const size_t found = text.find(from, at);
+    size_t found = FindFirst(text.substr(at), from);
     if (found == std::string_view::npos) break;
+    found += at;
     result->append(text.substr(at, found - at)).append(to);
     at = found + from.size();
     if (result->size() > bytes_max) return false;

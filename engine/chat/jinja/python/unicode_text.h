@@ -59,6 +59,11 @@ std::vector<std::string_view> Split(std::string_view text, const std::string_vie
 // str.splitlines.
 std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
 
+// Return the offset of the first and the last `part` in `text`, or npos, as std::string_view's
+// functions do. They take time in proportion to the sum of both lengths, not to the product.
+size_t FindFirst(std::string_view text, std::string_view part);
+size_t FindLast(std::string_view text, std::string_view part);
+
 // str.replace: at most `count_max` times if that is not negative. Returns false, with `result`
 // undefined, if the result would have more than `bytes_max` bytes.
 bool Replace(std::string_view text, std::string_view from, std::string_view to, int64_t count_max,

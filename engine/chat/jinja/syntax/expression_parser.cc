@@ -271,7 +271,7 @@ int Parser::NameIndex(const std::string& name) {
   const auto [at, inserted] = name_indices_.emplace(name, static_cast<int>(syntax_.names.size()));
   if (inserted) {
     syntax_.names.push_back(name);
-    syntax_.mentions.insert(name);
+    syntax_.variables.insert(name);
   }
   return at->second;
 }

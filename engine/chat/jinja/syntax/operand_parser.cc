@@ -34,7 +34,7 @@ Parser::Parsed Parser::ParsePrimary() {
     case Token::Kind::kString: {
       std::string text;
       while (current().Is(Token::Kind::kString)) text += Take().text;
-      syntax_.mentions.insert(text);
+      syntax_.keys.insert(text);
       return MakeLiteral(token.line, std::move(text));
     }
     case Token::Kind::kInteger:
@@ -114,7 +114,7 @@ Parser::Parsed Parser::ParseSubscript(ExpressionPtr expression) {
     if (attribute.Is(Token::Kind::kName)) {
       result->kind = Kind::kAttribute;
       result->text = attribute.text;
-      syntax_.mentions.insert(attribute.text);
+      syntax_.keys.insert(attribute.text);
     } else if (attribute.Is(Token::Kind::kInteger)) {
       result->parts.push_back(MakeLiteral(attribute.line, attribute.integer));
     } else {

@@ -421,7 +421,7 @@ absl::StatusOr<Target> Parser::ParseOneTarget(bool with_attributes) {
   target.name = NameIndex(name);
   if (with_attributes && TakeOperator(".")) {
     MT_ASSIGN_OR_RETURN(target.attribute, ExpectAnyName());
-    syntax_.mentions.insert(target.attribute);
+    syntax_.keys.insert(target.attribute);
     return target;
   }
   for (const std::string_view constant : {"true", "false", "none", "True", "False", "None"}) {

@@ -139,8 +139,8 @@ struct Syntax {
   Body body;
   std::vector<std::string> names;
   std::vector<Literal> literals;
-  // Variables, attributes, keyword arguments and string literals that occur.
-  std::set<std::string, std::less<>> mentions;
+  // What occurs: variables and keyword arguments; attributes and string literals.
+  std::set<std::string, std::less<>> variables, keys;
   bool has_generation = false;
 };
 

@@ -265,6 +265,29 @@ TEST(JinjaProgramTest, HostileProgramsEndAtALimit) {
   }
 }
 
+// Searches take time in proportion to the texts. By comparing each place they would take hours.
+TEST(JinjaProgramTest, SearchesAreNotQuadratic) {
+  const std::string texts =
+      "{% set n = 'a' * 300000 + 'b' %}{% set m = 'b' + 'a' * 300000 %}{% set s = 'a' * 900000 %}";
+  for (const char* search : {"n in s", "s.count(n)", "s.find(n)", "s.rfind(m)",
+                             "s.replace(n, '')|length", "s.split(n)|length", "s.rsplit(m)|length",
+                             "s.partition(n)|length", "s.rpartition(m)|length"}) {
+    const auto rendered =
+        Render(texts + "{% for i in range(50) %}{{ " + search + " }},{% endfor %}");
+    EXPECT_TRUE(rendered.ok()) << search << ": " << rendered.status();
+  }
+}
+
+TEST(JinjaProgramTest, SearchesFindTheFirstAndTheLast) {
+  const auto rendered = Render(
+      "{{ 'abcabcab'.find('ab') }} {{ 'abcabcab'.rfind('ab') }} {{ 'aaaa'.rfind('aa') }} "
+      "{{ 'aabaab'.rfind('aab') }} {{ 'abab'.rfind('') }} {{ 'x'.rfind('ab') }} "
+      "{{ ''.find('') }} {{ 'aaaa'.count('aa') }} {{ 'a-b-c'.rsplit('-', 1) }} "
+      "{{ 'aXbXc'.replace('X', 'yy', 1) }} {{ 'ab'.replace('', '.') }} {{ 'b' in 'abc' }}");
+  ASSERT_TRUE(rendered.ok()) << rendered.status();
+  EXPECT_EQ(rendered->text, "0 6 2 3 4 -1 0 2 ['a-b', 'c'] ayybXc .a.b. True");
+}
+
 // A value that refers to itself must not outlive the rendering. (The sanitizers see a leak.)
 TEST(JinjaProgramTest, CyclesAreFreed) {
   ASSERT_TRUE(
