@@ -129,11 +129,13 @@ def link(bench, arguments, report):
             launcher += ["--mca", interface, "127.77.0.0/24"]
         for clipping in (1.0, 0.0):
             settings = dict(precision="fp32", recompute="none", clipping=clipping,
-                            sequence_length=arguments.sequence, global_batch=arguments.batch, micro_batch=1)
+                            sequence_length=arguments.sequence, global_batch=arguments.batch,
+                            micro_batch=1)
             ratios = []
             for _ in range(arguments.rounds):
+                # Processes have their shards alone, where devices of one may load whole tiles.
                 plan = bench.plan(config, rates=[f"collective={rate / 1e9}"], steps=4, threads=2,
-                                  devices=2, **settings)
+                                  devices=2, loads="shards", **settings)
                 bound = plan["predicted_step"]["step_seconds"]
                 records, _ = bench.run(config, launcher, steps=4, threads=1, **settings)
                 seconds = fastest(r["step_seconds"] for r in rows(records))
