@@ -57,8 +57,8 @@ class Normalizer {
   // Normalizes `text` into `out`, whose view is valid as long as `text` and until `out` changes.
   // `begins` is false for the rest of a text that was cut: nothing is then put before it or
   // stripped from its beginning. Runs are made if `with_runs`. Returns InvalidArgument for a
-  // Unicode form of more than 1 GiB or a text that would grow beyond 4 GiB, and the errors of
-  // SplitRegex. REQUIRES: `text` is well-formed UTF-8.
+  // Unicode form of more than 1 GiB, or a text that would grow to more than 64 times its bytes and
+  // 1 MiB or beyond 4 GiB, and the errors of SplitRegex. REQUIRES: `text` is well-formed UTF-8.
   absl::Status Normalize(std::string_view text, bool begins, bool with_runs,
                          NormalizedText* out) const;
 

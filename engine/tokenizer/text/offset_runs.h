@@ -3,6 +3,7 @@
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_OFFSET_RUNS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,20 +32,22 @@ void ComposeRuns(const OffsetRuns& inner, OffsetRuns* runs);
 // Writes a text and its runs, from left to right.
 class RunWriter {
  public:
-  // Both must outlive the writer and are cleared. `runs` may be null.
-  RunWriter(std::string* text, OffsetRuns* runs) : text_(text), runs_(runs) {
+  // Both must outlive the writer and are cleared. `runs` may be null. Nothing is written behind a
+  // text of more than `bytes_max` bytes.
+  RunWriter(std::string* text, OffsetRuns* runs, size_t bytes_max = SIZE_MAX)
+      : text_(text), runs_(runs), bytes_max_(bytes_max) {
     text->clear();
     if (runs != nullptr) runs->clear();
   }
   // Copies the bytes [begin, end) of `source`, the original.
   void Keep(std::string_view source, size_t begin, size_t end) {
-    if (begin >= end) return;
+    if (begin >= end || text_->size() > bytes_max_) return;
     if (runs_ != nullptr) Begin(begin, false);
     text_->append(source, begin, end - begin);
   }
   // Writes `text` for the character at `original`.
   void Put(std::string_view text, size_t original) {
-    if (text.empty()) return;
+    if (text.empty() || text_->size() > bytes_max_) return;
     if (runs_ != nullptr) Begin(original, true);
     text_->append(text);
   }
@@ -54,6 +57,7 @@ class RunWriter {
 
   std::string* const text_;
   OffsetRuns* const runs_;
+  const size_t bytes_max_;
 };
 
 // A place in a chain of texts, each rewritten from the next.

@@ -115,6 +115,21 @@ std::vector<std::string> Words(const PreTokenizer& pre_tokenizer, const std::str
   return words;
 }
 
+TEST(Normalizer, ATextThatGrowsBeyondMeasureIsRefused) {
+  for (const bool tabulated : {false, true}) {
+    Normalizer normalizer;
+    for (int i = 0; i < 6; ++i) normalizer.AddReplace("e", std::string(50, 'e'));
+    if (tabulated) normalizer.Tabulate();
+    NormalizedText out;
+    const absl::Status status = normalizer.Normalize(std::string(160, 'e'), true, true, &out);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(),
+              "a text of 160 bytes grows to more than 1058816 bytes when the tokenizer normalizes "
+              "it");
+    EXPECT_LT(out.buffer.capacity() + out.other.capacity(), size_t{8} << 20);
+  }
+}
+
 TEST(CharacterClasses, CutAsTheirRegularExpressions) {
   const std::string patterns[] = {R"(\s)", R"(\p{N})", "[a-z]", PunctuationClass(), "a"};
   const SplitBehavior behaviors[] = {SplitBehavior::kIsolated, SplitBehavior::kRemoved,
