@@ -37,6 +37,12 @@ JinjaValue ValueOf(const ChatMessage& message, bool takes_parts) {
   return JinjaValue::MakeDict(std::move(entries));
 }
 
+bool SaysNothing(const ChatMessage& message) {
+  return std::all_of(message.fields.begin(), message.fields.end(), [](const auto& field) {
+    return field.first == "role" || field.second.is_empty();
+  });
+}
+
 absl::Status Unread(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(
       what,
@@ -214,7 +220,7 @@ absl::Status Renderer::CheckRoles() {
   const size_t known = seen.size();
   for (size_t i = 0; i < messages_.size(); ++i) {
     const std::string& role = messages_[i].role;
-    if (seen.count(role) > 0 || program_.mentions(role)) continue;
+    if (seen.count(role) > 0 || program_.mentions(role) || SaysNothing(messages_[i])) continue;
     seen.insert(role);
     if (seen.size() > known + kUnknownRolesMax) {
       return absl::InvalidArgumentError(

@@ -222,6 +222,9 @@ TEST(RenderChat, ARoleThatIsPassedOverIsRefused) {
   EXPECT_THAT(ErrorWith(program, R"({"messages": [{"role": "system", "content": "s"},
                                      {"role": "user", "content": "q"}]})"),
               HasSubstr("messages[0] has the role \"system\", which"));
+  EXPECT_EQ(TextWith(program, R"({"messages": [{"role": "system", "content": ""},
+                                     {"role": "user", "content": "q"}]})"),
+            "q");
   EXPECT_EQ(TextWith(kChatml, R"({"messages": [{"role": "developer", "content": "d"}]})"),
             "<|im_start|>developer\nd<|im_end|>\n");
 }
