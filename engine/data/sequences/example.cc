@@ -58,6 +58,10 @@ absl::Status Malformed(std::string_view json, simdjson::error_code code) {
     if (lines > 0) where = absl::StrCat(" on line ", lines + 1, " of the record");
     absl::StrAppend(&where, " near column ", at - line_begin + 1);
   }
+  if (code == simdjson::NUMBER_ERROR && !handler.position_.has_value()) {
+    return absl::InvalidArgumentError(
+        "a number is beyond what is read, 64-bit integers and FP64; write it as a text");
+  }
   std::string what = simdjson::error_message(code);
   // simdjson's texts for these two are about its own insides.
   if (code == simdjson::TAPE_ERROR) what = "a value, a comma or a bracket is missing or misplaced";

@@ -110,6 +110,10 @@ TEST(ExampleTest, SaysWhereJsonIsMalformed) {
   EXPECT_THAT(Error(DataFormat::kText, R"({"text": "\ud800"})"), HasSubstr("malformed JSON"));
   EXPECT_THAT(Error(DataFormat::kText, "{\"text\": \"a\"} {}"), HasSubstr("malformed JSON"));
   EXPECT_THAT(Error(DataFormat::kText, ""), HasSubstr("malformed JSON"));
+  EXPECT_EQ(Error(DataFormat::kText, R"({"id": 123456789012345678901234, "text": "a"})"),
+            "a number is beyond what is read, 64-bit integers and FP64; write it as a text");
+  EXPECT_THAT(Error(DataFormat::kText, R"({"id": 0123, "text": "a"})"),
+              HasSubstr("malformed JSON near column "));
   const std::string deep =
       R"({"text": "a", "x": )" + std::string(100000, '[') + std::string(100000, ']') + "}";
   EXPECT_THAT(Error(DataFormat::kText, deep), HasSubstr("nested more than 1,024 deep"));
