@@ -4,10 +4,11 @@
 //
 // MODEL_DIRECTORY has the tokenizer. FILE is a text, or records with a `text` (.jsonl). Each start
 // is a process of its own. A line for each tells its seconds, MB/s, sequences and the most memory
-// that the process held (peak RSS, MiB). The last line tells how fast one thread encodes the same
-// texts from memory and to memory, 64 KiB at a time, which no disk and no memory holds up, and how
-// much of that the first start has reached: a processor's second against a processor's second, and
-// a thread against the thread.
+// that the process held (peak RSS, MiB).
+//
+// The last line tells how long as many threads take that each only encode all of the texts, from
+// memory and to memory, 64 KiB at a time, and how much of their speed the first start has reached:
+// by its processors' time, and by its time. Nothing else should run meanwhile.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -87,12 +88,11 @@ std::vector<std::string> Texts(const std::string& path) {
   return texts;
 }
 
-// Encodes all texts, a piece at a time. Returns the seconds of this thread's processor.
+// Encodes all texts, a piece at a time. Returns the seconds that it took.
 absl::StatusOr<double> Encode(const Tokenizer& tokenizer, const std::vector<std::string>& texts) {
   constexpr size_t kPieceBytes = size_t{64} << 10;
   std::vector<int32_t> ids;
-  rusage begin = {}, end = {};
-  getrusage(RUSAGE_SELF, &begin);
+  const absl::Time begin = absl::Now();
   for (std::string_view text : texts) {
     PieceState state;
     for (size_t wanted = kPieceBytes; !text.empty();) {
@@ -104,8 +104,7 @@ absl::StatusOr<double> Encode(const Tokenizer& tokenizer, const std::vector<std:
       wanted = *encoded == 0 ? 2 * wanted : kPieceBytes;
     }
   }
-  getrusage(RUSAGE_SELF, &end);
-  return ProcessorSeconds(end) - ProcessorSeconds(begin);
+  return absl::ToDoubleSeconds(absl::Now() - begin);
 }
 
 int Main(const Arguments& arguments) {
@@ -128,13 +127,24 @@ int Main(const Arguments& arguments) {
   }
   const auto tokenizer = OpenTokenizer(arguments.model, "auto");
   if (!tokenizer.ok()) return Failed(tokenizer.status());
-  const auto alone = Encode(**tokenizer, Texts(arguments.path));
-  if (!alone.ok()) return Failed(alone.status());
-  const double threads = arguments.threads > 0 ? static_cast<double>(arguments.threads)
-                                               : std::thread::hardware_concurrency();
+  const std::vector<std::string> texts = Texts(arguments.path);
+  const size_t count = arguments.threads > 0 ? static_cast<size_t>(arguments.threads)
+                                             : std::thread::hardware_concurrency();
+  std::vector<absl::StatusOr<double>> results(count, 0.0);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] { results[i] = Encode(**tokenizer, texts); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  double alone = 0;
+  for (const auto& result : results) {
+    if (!result.ok()) return Failed(result.status());
+    alone += *result / static_cast<double>(count);
+  }
   std::printf(
-      "one thread in memory: %.1f s; reached: %.2f by processors' time, %.2f by %.0f threads\n",
-      *alone, *alone / processors, *alone / seconds / threads, threads);
+      "%zu threads in memory, all texts each: %.1f s; reached: %.2f by processors' time, "
+      "%.2f by time\n",
+      count, alone, alone / processors, alone / seconds / static_cast<double>(count));
   return 0;
 }
 
