@@ -34,7 +34,8 @@ struct PlanChoice {
   // Numbers of pairs (layer, micro-batch of a sweep) whose activations are kept for the backward
   // pass: all activations, or all but the cheap ones. The other pairs are recomputed.
   int activations_kept_whole = 0, activations_kept_partly = 0;
-  // What each of several devices loads of a tile: "shards" or "whole"; empty for one device.
+  // Each of several devices loads "shards" of tiles and gathers the rest, or "whole" tiles. Empty
+  // for one device.
   std::string loads;
   PredictedStep predicted;
 };

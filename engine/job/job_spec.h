@@ -135,8 +135,8 @@ struct JobSpec {
     int64_t update_threads = 0;
     // The place where AdamW runs. kAuto takes the one for which the plan predicts a shorter step.
     UpdateDevice update_device = UpdateDevice::kAuto;
-    // What each of several devices loads of a tile: its shard, and the rest from the others, or the
-    // whole. kAuto takes the one for which the plan predicts a shorter step.
+    // Each of several devices loads its shard of a tile and gathers the rest from the others, or
+    // loads the whole. kAuto takes the one for which the plan predicts a shorter step.
     WeightLoads loads = WeightLoads::kAuto;
     double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
   } engine;

@@ -200,7 +200,7 @@ TEST(RenderChat, WhatTheProgramDoesNotReadIsRefused) {
   }
   EXPECT_THAT(TargetsWith(kChatml, with("", R"(, "name": "n", "tool_call_id": "i", "x": null)")),
               ElementsAre("a<|im_end|>"));
-  // What is empty is not lost.
+  // Leaving out empty values loses nothing.
   EXPECT_THAT(TargetsWith(kChatml, with(R"(, "tools": [], "documents": [],
                                             "chat_template_kwargs": {"enable_thinking": null})",
                                         R"(, "tool_calls": [], "reasoning_content": "")")),

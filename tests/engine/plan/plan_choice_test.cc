@@ -246,7 +246,8 @@ TEST(PlanChoiceTest, TheOrderOfKeptActivationsFollowsTheSecondsThatTheySave) {
   EXPECT_LT(whole.second, by_rule.second);
 }
 
-// What devices load follows the path between them, unless the job says it or the rate is not known.
+// The choice of loads follows the rate between devices, unless the job makes it or the rate is not
+// known.
 TEST(PlanChoiceTest, DevicesWithoutAFastPathLoadWholeTiles) {
   const ModelLayout layout = BuildModelLayout(SevenBillion());
   JobSpec spec = SevenBillionJob(/*micro_batch=*/1);

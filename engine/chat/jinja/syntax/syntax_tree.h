@@ -139,7 +139,7 @@ struct Syntax {
   Body body;
   std::vector<std::string> names;
   std::vector<Literal> literals;
-  // What occurs: variables and keyword arguments; attributes and string literals.
+  // The variables and keyword arguments that occur; the attributes and string literals.
   std::set<std::string, std::less<>> variables, keys;
   bool has_generation = false;
 };
