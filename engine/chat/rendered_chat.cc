@@ -117,6 +117,10 @@ class Renderer {
   absl::StatusOr<std::optional<std::string>> FirstPrompt(std::string_view turn);
   absl::StatusOr<std::optional<std::string>> Prompt(size_t index, std::string_view turn);
   absl::StatusOr<std::optional<std::string>> Turn(size_t index);
+  absl::StatusOr<std::optional<size_t>> Begin(size_t index, std::string_view prompt,
+                                              std::string_view& turn);
+  // Renders messages with a text alone, the marker, for one of them.
+  absl::StatusOr<std::optional<JinjaRendered>> TryMarked(size_t count, size_t index);
   // Finds a turn that renderings of the conversation as it is leave uncertain.
   absl::StatusOr<std::optional<TextRange>> FindMarked(size_t index, std::string_view prompt);
 
@@ -194,6 +198,24 @@ absl::StatusOr<std::optional<std::string>> Renderer::Turn(size_t index) {
   return std::move(turn->text);
 }
 
+absl::StatusOr<std::optional<JinjaRendered>> Renderer::TryMarked(size_t count, size_t index) {
+  JinjaValue original = std::exchange(
+      values_[index], ValueOf(ChatMessage::Of(messages_[index].role, kMarker), false));
+  absl::StatusOr<std::optional<JinjaRendered>> rendered = TryFirst(count, false);
+  values_[index] = std::move(original);
+  return rendered;
+}
+
+// Returns the place where a turn begins in T, as TurnFinder::Begin or BeginMarked tell it.
+absl::StatusOr<std::optional<size_t>> Renderer::Begin(size_t index, std::string_view prompt,
+                                                      std::string_view& turn) {
+  std::optional<size_t> begin = TurnFinder::Begin(prompt, messages_[index].text, turn);
+  if (begin.has_value() || out_.text.find(kMarker) != std::string::npos) return begin;
+  MT_ASSIGN_OR_RETURN(const auto marked, TryMarked(index + 1, index));
+  if (!marked.has_value()) return std::nullopt;
+  return TurnFinder::BeginMarked(prompt, turn, marked->text, kMarker);
+}
+
 absl::StatusOr<std::optional<TextRange>> Renderer::FindMarked(size_t index,
                                                               std::string_view prompt) {
   const ChatMessage& message = messages_[index];
@@ -202,16 +224,10 @@ absl::StatusOr<std::optional<TextRange>> Renderer::FindMarked(size_t index,
       out_.text.find(kMarker) != std::string::npos) {
     return std::nullopt;
   }
-  JinjaValue original = values_[index];
-  values_[index] = ValueOf(ChatMessage::Of(message.role, kMarker), false);
-  absl::StatusOr<std::optional<JinjaRendered>> whole = TryFirst(messages_.size(), false);
-  absl::StatusOr<std::optional<JinjaRendered>> turn = TryFirst(index + 1, false);
-  values_[index] = std::move(original);
-  MT_RETURN_IF_ERROR(whole.status());
-  MT_RETURN_IF_ERROR(turn.status());
-  if (!whole->has_value() || !turn->has_value()) return std::nullopt;
-  return TurnFinder::FindMarked(out_.text, prompt, (*whole)->text, (*turn)->text, message.text,
-                                kMarker);
+  MT_ASSIGN_OR_RETURN(const auto whole, TryMarked(messages_.size(), index));
+  MT_ASSIGN_OR_RETURN(const auto turn, TryMarked(index + 1, index));
+  if (!whole.has_value() || !turn.has_value()) return std::nullopt;
+  return TurnFinder::FindMarked(out_.text, prompt, whole->text, turn->text, message.text, kMarker);
 }
 
 // Refuses messages that the program passes over because it does not know their role.
@@ -307,7 +323,12 @@ absl::Status Renderer::MarkFound(const std::vector<size_t>& wanted) {
     if (turn.has_value()) {
       MT_ASSIGN_OR_RETURN(prompt, Prompt(index, *turn));
     }
-    std::optional<TextRange> range = finder.Find(prompt, turn.value_or(""), messages_[index].text);
+    std::string_view turn_text = turn.has_value() ? std::string_view(*turn) : "";
+    std::optional<size_t> begin;
+    if (prompt.has_value()) {
+      MT_ASSIGN_OR_RETURN(begin, Begin(index, *prompt, turn_text));
+    }
+    std::optional<TextRange> range = finder.Find(begin, turn_text, messages_[index].text);
     if (!range.has_value() && prompt.has_value()) {
       MT_ASSIGN_OR_RETURN(range, FindMarked(index, *prompt));
       // Two turns do not share text.

@@ -30,7 +30,7 @@ struct RenderedChat {
 };
 
 // Renders the conversation. A program without {% generation %} renders a conversation whose
-// last wanted turn is the assistant's n-th up to 6n + 1 times; their work together is bounded.
+// last wanted turn is the assistant's n-th up to 7n + 1 times; their work together is bounded.
 // Returns the errors of ChatTemplate::RenderText.
 absl::StatusOr<RenderedChat> RenderChat(const JinjaProgram& program,
                                         const JinjaVariables& special_tokens, absl::CivilDay day,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/chat/jinja/python/unicode_text.h"
+
 namespace megatrain {
 namespace {
 
@@ -73,29 +75,6 @@ std::string_view WithoutMovedPiece(std::string_view prompt, size_t begin, size_t
   return turn;
 }
 
-// The place where the turn begins in T, if that is certain. If T ends with the piece of P that it
-// lacks there, `turn` loses it.
-std::optional<size_t> TurnBegin(std::string_view prompt, std::string_view& turn,
-                                std::string_view answer) {
-  const size_t common = CommonPrefix(prompt, turn);
-  if (common == prompt.size()) return common;
-  const size_t rest = LongestOverlap(prompt.substr(common), turn.substr(common));
-  if (!Stripped(turn.substr(common, rest)).empty()) {
-    const size_t begin = common + rest;
-    const size_t text_at = turn.find(answer, begin);
-    const size_t text_end = text_at == std::string_view::npos ? begin : text_at + answer.size();
-    turn = WithoutMovedPiece(prompt, common, prompt.size() - rest, turn, text_end);
-    return begin;
-  }
-  // A piece at the end of P is missing. The message may begin with the same characters as that.
-  if (answer.empty()) return std::nullopt;
-  const size_t least = common - std::min(common, answer.size() - 1);
-  for (size_t at = common + 1; at-- > least;) {
-    if (StartsWith(turn.substr(at), answer)) return at;
-  }
-  return std::nullopt;
-}
-
 // Leaves out the white space behind the end-of-turn mark.
 TextRange WithoutSpace(std::string_view text, TextRange range, std::string_view answer) {
   const std::string_view turn = text.substr(range.first, range.second - range.first);
@@ -106,6 +85,40 @@ TextRange WithoutSpace(std::string_view text, TextRange range, std::string_view 
 }
 
 }  // namespace
+
+std::optional<size_t> TurnFinder::Begin(std::string_view prompt, std::string_view message,
+                                        std::string_view& turn) {
+  const std::string_view answer = Answer(message);
+  const size_t common = CommonPrefix(prompt, turn);
+  if (common == prompt.size()) return common;
+  const size_t rest = LongestOverlap(prompt.substr(common), turn.substr(common));
+  if (!Stripped(turn.substr(common, rest)).empty()) {
+    const size_t begin = common + rest;
+    const size_t text_at = python::FindFirst(turn.substr(begin), answer);
+    const size_t text_end =
+        text_at == std::string_view::npos ? begin : begin + text_at + answer.size();
+    turn = WithoutMovedPiece(prompt, common, prompt.size() - rest, turn, text_end);
+    return begin;
+  }
+  // A piece at the end of P is missing. The message may begin with the same characters as that.
+  if (answer.empty()) return std::nullopt;
+  const size_t least = common - std::min(common, answer.size() - 1);
+  const size_t text_at =
+      python::FindLast(turn.substr(least, common - least + answer.size()), answer);
+  if (text_at == std::string_view::npos) return std::nullopt;
+  return least + text_at;
+}
+
+std::optional<size_t> TurnFinder::BeginMarked(std::string_view prompt, std::string_view turn,
+                                              std::string_view marked_turn,
+                                              std::string_view marker) {
+  const std::string_view before = marked_turn.substr(0, marked_turn.find(marker));
+  if (before.size() == marked_turn.size() || !StartsWith(turn, before)) return std::nullopt;
+  const size_t common = CommonPrefix(prompt, before);
+  const std::string_view rest = before.substr(common);
+  if (!rest.empty() && !EndsWith(rest, prompt.substr(common))) return std::nullopt;
+  return before.size();
+}
 
 std::optional<TextRange> TurnFinder::FindExact(std::string_view whole, std::string_view prompt,
                                                std::string_view turn, std::string_view message) {
@@ -161,7 +174,7 @@ std::optional<TextRange> TurnFinder::Place(size_t turn_begin, std::string_view t
   // The piece [common, cut_end) of T is missing in F.
   const size_t rest = LongestOverlap(turn.substr(common), whole.substr(common));
   const size_t cut_end = turn.size() - rest;
-  const size_t answer_at = answer.empty() ? turn.size() : turn.rfind(answer);
+  const size_t answer_at = python::FindLast(turn, answer);
   const bool found_answer = answer_at != std::string_view::npos && answer_at >= begin;
   const size_t needed = found_answer && !answer.empty() ? answer_at + answer.size() : turn.size();
   if (cut_end < needed && !Stripped(turn.substr(std::max(cut_end, begin))).empty()) {
@@ -181,11 +194,9 @@ std::optional<TextRange> TurnFinder::Place(size_t turn_begin, std::string_view t
   return range(begin, answer_at + answer.size());
 }
 
-std::optional<TextRange> TurnFinder::Find(std::optional<std::string_view> prompt,
-                                          std::string_view turn, std::string_view message) {
+std::optional<TextRange> TurnFinder::Find(std::optional<size_t> begin, std::string_view turn,
+                                          std::string_view message) {
   const std::string_view answer = Answer(message);
-  const std::optional<size_t> begin =
-      prompt.has_value() ? TurnBegin(*prompt, turn, answer) : std::nullopt;
   std::optional<TextRange> found;
   if (begin.has_value()) {
     if (previous_end_ > 0 && StartsWith(turn, previous_turn_)) {

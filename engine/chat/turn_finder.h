@@ -13,6 +13,10 @@
 //   follows. If P ends with the missing piece (DeepSeek's prompt ends with <think>), the turn
 //   begins with the message's text. If T ends with the piece instead, the turn ends before it.
 //   Some of Cohere's programs end every conversation with the same instructions.
+// - P ends with a piece where T has another one or none, and the turn has no text that would show
+//   its place, as one of tool calls alone. One rendering more, of T with a marker for the whole
+//   message, shows it: the turn begins where the marker stands. GLM-4.7's program writes </think>
+//   where its prompt has <think>.
 // - F lacks one piece of T, but has the end of the turn, with some of the message's text before the
 //   end-of-turn mark. The turn is then what F has of it. An example is Qwen3's program, which drops
 //   the reasoning of earlier turns. The search begins behind the turn before if T begins with that
@@ -48,10 +52,19 @@ class TurnFinder {
   // `whole` is F, which must outlive the finder.
   explicit TurnFinder(std::string_view whole) : whole_(whole) {}
 
+  // Returns the place in T where the turn begins, or nullopt if it is uncertain. `prompt` is P,
+  // `turn` is T, and `message` is the text of the message. If T ends with a piece of P, `turn`
+  // loses that.
+  static std::optional<size_t> Begin(std::string_view prompt, std::string_view message,
+                                     std::string_view& turn);
+  // Returns the same by `marked_turn`, which is T with a text alone, `marker`, for the message.
+  static std::optional<size_t> BeginMarked(std::string_view prompt, std::string_view turn,
+                                           std::string_view marked_turn, std::string_view marker);
+
   // Returns the place of the next turn in F, or nullopt if it is uncertain. Turns must be given in
-  // order, without leaving one out. `prompt` is P, nullopt if it could not be rendered, and `turn`
-  // is T. `message` is the text of the message.
-  std::optional<TextRange> Find(std::optional<std::string_view> prompt, std::string_view turn,
+  // order, without leaving one out. `begin` is the result of Begin or BeginMarked, or nullopt if P
+  // or T could not be rendered, and `turn` is T as Begin leaves it.
+  std::optional<TextRange> Find(std::optional<size_t> begin, std::string_view turn,
                                 std::string_view message);
 
   // Returns the place of a turn if T begins with P and F begins with T, else nullopt. The turns

@@ -169,6 +169,25 @@ TEST(RenderChat, APromptThatTheTextDoesNotKeepEndsBeforeTheAnswer) {
   EXPECT_THAT(TargetsWith(program, record), ElementsAre("<table><e>", "<th><e>"));
 }
 
+// QwQ's prompts end with a piece that no turn keeps, GLM-4.7's with one that turns without
+// reasoning close at once.
+TEST(RenderChat, ATurnOfToolCallsAloneIsFoundBehindSuchAPrompt) {
+  const std::string record = R"({"messages": [
+      {"role": "user", "content": "q"},
+      {"role": "assistant", "content": "", "tool_calls": [
+          {"type": "function", "function": {"name": "f", "arguments": {}}}]},
+      {"role": "tool", "content": "t"},
+      {"role": "assistant", "content": "ok"}]})";
+  for (const char* closed : {"", "</think>"}) {
+    const std::string program = absl::StrCat(
+        "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}", closed,
+        "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}"
+        "</tool_call>{% endfor %}{% else %}{{ m.content }}{% endif %}<e>{% endfor %}"
+        "{% if add_generation_prompt %}<assistant><think>{% endif %}");
+    EXPECT_THAT(TargetsWith(program, record), ElementsAre("<tool_call>f</tool_call><e>", "ok<e>"));
+  }
+}
+
 TEST(RenderChat, AnAnswerMayBeginTheConversation) {
   const std::string program =
       "{% if messages[0].role != 'system' %}<system>default<e>{% endif %}"

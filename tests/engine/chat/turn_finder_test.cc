@@ -16,10 +16,17 @@ std::string Text(std::string_view whole, const std::optional<TextRange>& range) 
          std::string(whole.substr(range->first, range->second - range->first)) + "]";
 }
 
+std::optional<TextRange> Find(TurnFinder& finder, std::string_view prompt, std::string_view turn,
+                              std::string_view message) {
+  const std::optional<size_t> begin = TurnFinder::Begin(prompt, message, turn);
+  return finder.Find(begin, turn, message);
+}
+
 // The text of `whole` up to the end of its first turn, which stands in brackets.
 std::string Found(std::string_view whole, std::string_view prompt, std::string_view turn,
                   std::string_view message) {
-  return Text(whole, TurnFinder(whole).Find(prompt, turn, message));
+  TurnFinder finder(whole);
+  return Text(whole, Find(finder, prompt, turn, message));
 }
 
 TEST(TurnFinder, FindsWhatFollowsThePrompt) {
@@ -61,22 +68,38 @@ TEST(TurnFinder, TheMarkMayBeMissing) {
   EXPECT_EQ(Found("q<A>A<U>r", "q<A>", "q<A>a</s>", "a"), kNone);
 }
 
+TEST(TurnFinder, AMarkerShowsWhereATurnWithoutATextBegins) {
+  const auto begin = [](std::string_view prompt, std::string_view turn,
+                        std::string_view marked) -> std::string {
+    const auto at = TurnFinder::BeginMarked(prompt, turn, marked, "#");
+    return at.has_value() ? std::string(turn.substr(0, *at)) + "[" : kNone;
+  };
+  // P has a piece more, or another one that ends alike.
+  EXPECT_EQ(begin("q<A><think>\n", "q<A><tool>;", "q<A>#;"), "q<A>[");
+  EXPECT_EQ(begin("q<A><think>", "q<A></think><tool>;", "q<A></think>#;"), "q<A></think>[");
+  EXPECT_EQ(begin("q<A>", "q<A><tool>;", "q<A>#;"), "q<A>[");
+  // Another piece, reasoning before the text, or no text at all.
+  EXPECT_EQ(begin("q<A><think>", "q<A>(no)<tool>;", "q<A>(no)#;"), kNone);
+  EXPECT_EQ(begin("q<A><think>", "q<A>t</think><tool>;", "q<A></think>#;"), kNone);
+  EXPECT_EQ(begin("q<A><think>", "q<A><tool>;", "q<A>;"), kNone);
+}
+
 TEST(TurnFinder, TurnsAreFoundBehindOneAnother) {
   const std::string whole = "q<A>ok;<T>t<A>ok;<U>r<A>(3)ok;";
   TurnFinder finder(whole);
-  EXPECT_EQ(Text(whole, finder.Find("q<A>", "q<A>(1)ok;", "ok")), "q<A>[ok;]");
-  EXPECT_EQ(Text(whole, finder.Find("q<A>(1)ok;<T>t<A>", "q<A>(1)ok;<T>t<A>(2)ok;", "ok")),
+  EXPECT_EQ(Text(whole, Find(finder, "q<A>", "q<A>(1)ok;", "ok")), "q<A>[ok;]");
+  EXPECT_EQ(Text(whole, Find(finder, "q<A>(1)ok;<T>t<A>", "q<A>(1)ok;<T>t<A>(2)ok;", "ok")),
             "q<A>ok;<T>t<A>[ok;]");
-  EXPECT_EQ(Text(whole, finder.Find("q<A>ok;<T>t<A>ok;<U>r<A>", whole, "ok")),
+  EXPECT_EQ(Text(whole, Find(finder, "q<A>ok;<T>t<A>ok;<U>r<A>", whole, "ok")),
             "q<A>ok;<T>t<A>ok;<U>r<A>[(3)ok;]");
 }
 
 TEST(TurnFinder, AfterAnUncertainTurnOnlyWhatIsWholeIsFound) {
   const std::string whole = "q<A>XX;<U>r<A>ok;<U>s<A>ok;";
   TurnFinder finder(whole);
-  EXPECT_EQ(Text(whole, finder.Find("q<A>", "q<A>xx;", "xx")), kNone);
-  EXPECT_EQ(Text(whole, finder.Find("q<A>XX;<U>r<A>", "q<A>XX;<U>r<A>(2)ok;", "ok")), kNone);
-  EXPECT_EQ(Text(whole, finder.Find("q<A>XX;<U>r<A>ok;<U>s<A>", whole, "ok")),
+  EXPECT_EQ(Text(whole, Find(finder, "q<A>", "q<A>xx;", "xx")), kNone);
+  EXPECT_EQ(Text(whole, Find(finder, "q<A>XX;<U>r<A>", "q<A>XX;<U>r<A>(2)ok;", "ok")), kNone);
+  EXPECT_EQ(Text(whole, Find(finder, "q<A>XX;<U>r<A>ok;<U>s<A>", whole, "ok")),
             "q<A>XX;<U>r<A>ok;<U>s<A>[ok;]");
   EXPECT_EQ(Text(whole, TurnFinder(whole).Find(std::nullopt, whole, "ok")), kNone);
 }
@@ -85,8 +108,8 @@ TEST(TurnFinder, AfterAnUncertainTurnOnlyWhatIsWholeIsFound) {
 TEST(TurnFinder, ATurnIsNotFoundInThePlaceOfAnother) {
   const std::string whole = "<U>q<A>ok;<U>q<A>ok;";
   TurnFinder finder(whole);
-  EXPECT_EQ(Text(whole, finder.Find("<U>q<A>", "<U>q<A>(1)ok;", "ok")), "<U>q<A>[ok;]");
-  EXPECT_EQ(Text(whole, finder.Find("<U>q<A>(1)ok;<U>q<A>", "<U>q<A>(x)ok;<U>q<A>(2)ok;", "ok")),
+  EXPECT_EQ(Text(whole, Find(finder, "<U>q<A>", "<U>q<A>(1)ok;", "ok")), "<U>q<A>[ok;]");
+  EXPECT_EQ(Text(whole, Find(finder, "<U>q<A>(1)ok;<U>q<A>", "<U>q<A>(x)ok;<U>q<A>(2)ok;", "ok")),
             kNone);
 }
 
