@@ -1,5 +1,5 @@
-// Makes shell completion scripts from the declared command line, so that the scripts always match
-// it.
+// Makes shell completion scripts from the declared command line, so that they have its commands and
+// options. What the values of an option can be is written into the scripts by hand.
 #ifndef MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 #define MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 
@@ -10,7 +10,7 @@
 namespace megatrain::client {
 
 // The kind of a command's argument, as far as a shell can complete it.
-enum class ArgumentKind { kNone, kJob, kFile, kWords };
+enum class ArgumentKind { kNone, kJob, kFile, kWords };  // kWords: CompletionCommand::words
 
 struct CompletionOption {
   std::string name;  // "--set"
@@ -22,7 +22,7 @@ struct CompletionCommand {
   std::string name;
   std::string description;
   ArgumentKind argument = ArgumentKind::kNone;
-  std::vector<std::string> words;  // kWords
+  std::vector<std::string> words;  // of kWords
   std::vector<CompletionOption> options;
 };
 

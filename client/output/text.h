@@ -15,16 +15,15 @@ namespace megatrain::client {
 // The characters that a terminal can show.
 enum class Charset { kAscii, kUtf8 };
 
-// Returns "1.5 GiB", "300 MiB" or "512 B": two or three digits, narrower than FormatBytes of the
-// engine.
+// Returns "1.5 GiB", "300 MiB" or "512 B". From 1 KiB on there are two or three digits.
 std::string SizeText(int64_t bytes);
-// Returns "950", "12.3k" or "1.23M": at most three digits. "--" if negative or not finite.
+// Returns "950", "12.3k" or "1.23M": at most three digits. Returns "--" if negative or not finite.
 std::string FormatRate(double per_second);
-// Returns "42s", "3m05s", "2h07m" or "4d03h". "--" if negative or above 10,000 days.
+// Returns "42s", "3m05s", "2h07m" or "4d03h". Returns "--" if negative or above 10,000 days.
 std::string DurationText(absl::Duration duration);
 // Returns "2.1043", "nan" or "inf".
 std::string FormatLoss(double loss);
-// Returns "2026-11-21 12:00:03" in `zone`. Empty for InfinitePast and InfiniteFuture.
+// Returns "2026-11-21 12:00:03" in `zone`; empty for InfinitePast and InfiniteFuture.
 std::string FormatLocalTime(absl::Time time, absl::TimeZone zone);
 
 // Replaces control characters, bidirectional overrides and invalid UTF-8 by '?', and a tab by a
@@ -34,10 +33,11 @@ std::string Printable(absl::string_view text);
 // Returns the columns that printable text takes on a terminal. Wide characters take two and
 // combining ones none.
 int DisplayWidth(absl::string_view text);
-// Cuts printable text to at most `width` columns. Text that was longer ends with an ellipsis.
+// Cuts printable text to at most `width` columns. Text that was longer ends with an ellipsis, which
+// is "~" in ASCII.
 std::string Ellipsize(absl::string_view text, int width, Charset charset);
-// Add spaces up to `width` columns, PadRight behind and PadLeft before printable text. Longer text
-// is returned unchanged.
+// Add spaces to printable text up to `width` columns: PadRight behind it, PadLeft before it. Longer
+// text is returned unchanged.
 std::string PadRight(absl::string_view text, int width);
 std::string PadLeft(absl::string_view text, int width);
 

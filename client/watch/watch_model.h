@@ -13,7 +13,7 @@
 
 namespace megatrain::client {
 
-// The number of the newest log lines that are kept.
+// The most lines that WatchState::log holds.
 inline constexpr size_t kLogLinesKept = 50;
 
 struct LossPoint {
@@ -25,15 +25,14 @@ struct LossPoint {
 
 struct WatchState {
   std::optional<v1::Job> job;
-  // The metrics of the newest step. A fall back to a checkpoint removes those of later steps.
+  // The metrics of the newest step, and the losses by ascending step. When the job falls back to a
+  // checkpoint, what belongs to later steps is removed from all three.
   std::optional<v1::StepMetrics> metrics;
-  // The losses by ascending step. A fall back to a checkpoint removes those of later steps, here
-  // and in `evaluations`.
   std::vector<LossPoint> losses;
   std::vector<LossPoint> evaluations;
-  std::deque<std::string> log;
+  std::deque<std::string> log;  // the newest lines, the oldest first
   std::optional<v1::Node> node;
-  // The number of records that were rotated away before they could be read.
+  // The number of records of step metrics that were rotated away before they could be read.
   int64_t missed_records = 0;
   // Set while the job's stream has no connection.
   std::optional<StreamLost> lost;
@@ -42,11 +41,13 @@ struct WatchState {
 // Returns true for SUCCEEDED, FAILED and CANCELLED.
 bool IsEnded(v1::Job::State state);
 
+// Thread safety: one thread at a time.
 class WatchModel {
  public:
   // Changes the state by one event. Events must come in the order of their queue.
   void Apply(const WatchEvent& event);
 
+  // Valid as long as the model; the next Apply changes it.
   const WatchState& state() const { return state_; }
 
  private:
@@ -64,7 +65,8 @@ class WatchModel {
   WatchState state_;
 };
 
-// Returns the job's last step: the later of its progress's and its metrics' step.
+// Returns the job's last step, which is the later one of its progress and its metrics; 0 if neither
+// is known.
 int64_t StepOf(const WatchState& state);
 // Returns the time until the last step, without evaluations and checkpoints. Returns nullopt if the
 // job has ended or the time is not known yet.

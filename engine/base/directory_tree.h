@@ -29,8 +29,8 @@ inline constexpr int kTreeLevelsMax = 32;
 // Iterates over the names in a directory.
 class DirectoryReader {
  public:
-  // `directory` must be open for reading; the reader owns it. If it cannot be listed, error() says
-  // so and Next() returns null.
+  // The reader owns `directory`, which must be open for reading. If it cannot be listed, error() is
+  // not 0 and Next() returns null.
   explicit DirectoryReader(Descriptor directory);
   ~DirectoryReader();
   DirectoryReader(const DirectoryReader&) = delete;
@@ -64,7 +64,8 @@ absl::Status RemoveTreeAt(int parent, const std::string& name, const std::string
 
 // Removes everything in `directory`, which is open for reading, but not the directory itself. The
 // rules of RemoveTreeAt apply. `cancelled`, if given, is called on this thread before each name.
-// Once it returns true, nothing more is removed and the result is Cancelled.
+// Once it returns true, no more is removed, but for directories that are empty by then, and the
+// result is Cancelled.
 absl::Status EmptyDirectory(Descriptor directory, const std::string& path,
                             const std::function<bool()>& cancelled = {});
 

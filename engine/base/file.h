@@ -63,7 +63,7 @@ class BlockFile {
   virtual absl::Status Sync() = 0;
   // Must be called once, after the last Sync.
   virtual absl::Status Close() = 0;
-  // Returns false if blocks went through the page cache.
+  // After Sync, returns false if blocks went through the page cache.
   virtual bool direct() const { return true; }
 };
 
@@ -92,7 +92,7 @@ struct FileInfo {
   bool is_directory = false;
   int64_t bytes = 0;    // 0 unless it is a regular file
   absl::Time modified;  // last change of the content
-  absl::Time changed;   // last change of the content, the name's rights or links; set by the kernel
+  absl::Time changed;   // last change of content, permissions, owner or links; set by the kernel
   // Two paths name the same file if both of these are equal.
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -142,6 +142,7 @@ class FileSystem {
   // Returns the names in the directory, sorted, without "." and "..".
   virtual absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) = 0;
   // Returns true if there is anything of that name, including a symbolic link that leads nowhere.
+  // Returns false also if `path` cannot be examined.
   virtual bool FileExists(const std::string& path) = 0;
   // Follows symbolic links. Returns false also if `path` cannot be examined.
   virtual bool IsDirectory(const std::string& path) = 0;
@@ -161,14 +162,14 @@ class FileSystem {
   virtual absl::StatusOr<int64_t> FreeDiskBytes(const std::string& path) = 0;
 };
 
-// Returns the operating system's file system, which is never destroyed.
+// Returns the operating system's file system, which lives as long as the process.
 FileSystem* PosixFileSystem();
 
 // Writes a new file through a buffer and hashes its content on the way.
 class FileWriter {
  public:
-  // Creates or empties `path`. `files` is used during the call; the file opened through it lives as
-  // long as the writer.
+  // Creates or empties `path`. `files` must outlive the writer if its files need it, as those of a
+  // WatchedFileSystem do.
   static absl::StatusOr<std::unique_ptr<FileWriter>> Create(FileSystem* files,
                                                             const std::string& path);
   // Drops what is still in the buffer: call SyncAndClose to complete the file.
@@ -211,15 +212,14 @@ absl::StatusOr<std::string> HashFile(FileSystem* files, const std::string& path,
 // Returns the file's content. Returns OutOfRange if it is longer than `bytes_max`.
 absl::StatusOr<std::string> ReadWholeFile(FileSystem* files, const std::string& path,
                                           int64_t bytes_max);
-// Writes `content` to `path`, replacing what was there, and syncs it. It is not atomic: after a
-// crash the file may hold a part.
+// Writes `content` to `path`, replacing what was there, and syncs the file, but not its directory.
+// It is not atomic: after a crash the file may hold a part.
 absl::Status WriteFileSynced(FileSystem* files, const std::string& path, std::string_view content);
 // Writes `path`.tmp, syncs it, renames it over `path` and syncs the directory. After a crash `path`
 // holds either the old content or the new.
 absl::Status AtomicWriteFile(FileSystem* files, const std::string& path, std::string_view content);
 
-// Copies the content of `from` to `to`, replacing what was there, and syncs it. Returns the number
-// of bytes.
+// Copies the content of `from` to `to` as WriteFileSynced writes it. Returns the number of bytes.
 absl::StatusOr<int64_t> CopyFileSynced(FileSystem* files, const std::string& from,
                                        const std::string& to);
 

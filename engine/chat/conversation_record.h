@@ -4,7 +4,8 @@
 //   tools                 a list of objects, or a JSON text of one
 //   documents             a list of objects
 //   chat_template_kwargs  an object: variables for the template
-//   system                a text: the first message, where the conversation does not begin with one
+//   system                a text: becomes the first message. The conversation must not begin with
+//                         a system message then.
 // Keys that would change what a template renders, and are not among these (functions, tool_choice
 // and so on), are refused unless they are empty. All other keys of the record are passed over.
 //
@@ -23,8 +24,9 @@
 
 namespace megatrain {
 
-// Each of these reads a record into an empty `*conversation`. They return InvalidArgument, naming
-// the key, for a missing or double field, a field of another type, or a key that is refused.
+// ReadMessages, ReadShareGpt and ReadAlpaca read a record into an empty `*conversation`. All
+// functions return InvalidArgument, naming the key, for a missing or double field, a field of
+// another type, or a key that is refused. `*conversation` is unspecified then.
 
 // {"messages": [{"role": "...", "content": "..."}, ...]}. A content is a text or a list of
 // {"type": "text", "text": "..."}; it may be missing beside tool_calls or reasoning. tool_calls are
@@ -50,15 +52,15 @@ absl::Status ReadShareGpt(simdjson::dom::object record, Conversation* conversati
 // REQUIRES: the record has `instruction` and `output`.
 absl::Status ReadAlpaca(simdjson::dom::object record, Conversation* conversation);
 
-// The parts of these, for readers of other records (preference_record.h).
+// Parts of the functions above, for readers of other records (preference_record.h).
 
 enum class MessageForm { kMessages, kShareGpt };
-// Appends the messages of a list, or a single one, that is the value of key `name`.
+// Appends the messages of `value`, which is a list of messages or a single one. `name` is its key.
 absl::Status ReadMessageList(simdjson::dom::element value, const std::string& name,
                              MessageForm form, std::vector<ChatMessage>* messages);
-// Reads what stands beside the messages, which have been read.
+// Reads the keys beside the conversation. REQUIRES: conversation->messages has been read.
 absl::Status ReadBeside(simdjson::dom::object record, MessageForm form, Conversation* conversation);
-// Reads the user's message and what goes before it from a record of alpaca.
+// Appends the history and the user's message of an alpaca record.
 absl::Status ReadAlpacaPrompt(simdjson::dom::object record, Conversation* conversation);
 
 }  // namespace megatrain

@@ -39,8 +39,8 @@ class MpiSession {
   // Loads the library `path` and initialises MPI. All processes of the job must call it. Errors:
   // - Unimplemented: there is no such file, because the build had no MPI.
   // - Unavailable: it cannot be loaded, because MPI is not installed here.
-  // - FailedPrecondition: this MPI does not let several threads call it, or MPI was used in this
-  //   process before, which it allows once.
+  // - FailedPrecondition: the library is of another version than this program, this MPI does not
+  //   let several threads call it, or MPI was used in this process before, which it allows once.
   // - Internal: other errors of MPI.
   static absl::StatusOr<std::shared_ptr<MpiSession>> Open(const std::string& path,
                                                           absl::Duration deadline);

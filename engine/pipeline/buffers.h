@@ -27,7 +27,8 @@ namespace megatrain {
 struct PipelineDimensions {
   const ModelLayout* layout = nullptr;
   PipelineShape shape;
-  // Among which the ranks are divided evenly. One process has shape.rank and those behind it.
+  // The ranks are divided evenly among the processes, in order. A plan's shape.rank is the first
+  // one of this process.
   int processes = 1;
   DType dtype = DType::kF32;           // weights streamed and activations
   DType gradient_dtype = DType::kF32;  // across the link and on the host
@@ -37,8 +38,7 @@ struct PipelineDimensions {
   int64_t head_chunk_tokens = 0;   // HeadChunkTokens
   int64_t layer_chunk_tokens = 0;  // LayerChunkTokens
   bool training = true;            // false: forward only (generate, evaluate)
-  // The tokens whose keys and values are kept for generation, of all sequences, of which there are
-  // at most micro_batches. 0 if none are.
+  // The tokens of all sequences whose keys and values are kept for generation; 0 if none are.
   int64_t cache_rows = 0;
   int64_t cache_sequences = 0;  // at most micro_batches
   // Device memory is reserved for updates on the device. Must be true if the device makes any.
@@ -53,7 +53,7 @@ struct PipelineDimensions {
     const int first = shape.rank / local_ranks() * local_ranks();
     return {shape.shard_cut(tile, first), shape.shard_cut(tile, first + local_ranks())};
   }
-  // Returns their number in the process that holds most of the tile.
+  // Returns the largest number of such elements that a process holds.
   int64_t held_elements_max(int tile) const {
     int64_t elements = 0;
     for (int rank = 0; rank < shape.ranks; rank += local_ranks()) {
@@ -65,6 +65,7 @@ struct PipelineDimensions {
   int64_t hidden_bytes() const {  // hidden states of one micro-batch between two layers
     return micro_batch_tokens * layout->model.hidden * DTypeBytes(dtype);
   }
+  // Returns the bytes of the layer's key-value cache.
   int64_t cache_layer_bytes(int layer) const {
     // A wave has a micro-batch of prompt for each sequence.
     return LayerCacheBytes(layout->model.layers[static_cast<size_t>(layer)], dtype,
@@ -72,8 +73,8 @@ struct PipelineDimensions {
   }
   // Returns the pairs of answers that a micro-batch holds at most; 0 without pairs.
   int64_t pairs_max() const { return shape.pairs_max(micro_batch_tokens); }
-  // Returns the number of micro-batches whose gradient by the embedding's output waits on the host
-  // for the last sweep.
+  // Returns the number of micro-batches whose gradient by the embedding's output is kept on the
+  // host until the last sweep.
   int embedding_stash_micro_batches() const {
     if (!shape.tied || !shape.embedding_trained) return 0;
     return (micro_batches - 1) / shape.sweep_micro_batches * shape.sweep_micro_batches;
@@ -96,9 +97,9 @@ struct PipelineDimensions {
   }
 };
 
-// The integers of one step's batch in one block, made by StepRunner::PrepareBatch. Each array is
-// [micro_batches][micro_batch_tokens], document_bounds [micro_batches][micro_batch_tokens][2]. With
-// pairs of answers there are two more, of [micro_batches][pairs_max()] rows.
+// One step's batch in one block, written by StepRunner::PrepareBatch. Each array is
+// [micro_batches][micro_batch_tokens], document_bounds [micro_batches][micro_batch_tokens][2]. The
+// last two are for pairs of answers and have [micro_batches][pairs_max()] rows.
 struct BatchArrays {
   int32_t* ids = nullptr;
   int32_t* positions = nullptr;
@@ -110,8 +111,9 @@ struct BatchArrays {
   double* reference_logps = nullptr;  // rows of 2
   int32_t* pair_bounds = nullptr;     // rows of 4
 
-  // Returns the 32-bit integers of a token.
+  // Returns how many 32-bit integers the arrays have for a token.
   static int64_t TokenIntegers(const PipelineDimensions& d) { return d.cache_rows > 0 ? 8 : 6; }
+  // Returns the bytes of the block.
   static int64_t Bytes(const PipelineDimensions& d) {
     const int64_t bytes =
         d.micro_batches * (TokenIntegers(d) * int64_t{sizeof(int32_t)} * d.micro_batch_tokens +
@@ -149,8 +151,8 @@ struct DeviceBuffers {
   float* per_layer_norm_gradient = nullptr;
   std::vector<void*> cache;       // by layer: LayerCache::data
   void* layer_scratch = nullptr;  // LayerScratchBytes
-  // Memory that operations use in turn: a chunk of a layer, the workspace of attention's gradient,
-  // a chunk of the head, or one of experts. `backward`, `head` and `experts` point into it.
+  // Memory that operations use in turn: a chunk of a layer, of the head or of experts, or the
+  // workspace of attention's gradient. backward.workspace, `head` and `experts` point into it.
   void* work = nullptr;
   LayerBackwardScratch backward;
   HeadScratch head;
@@ -161,8 +163,8 @@ struct DeviceBuffers {
   std::array<char*, kStepSlots> loss_results = {};
   float* loss_weights = nullptr;  // [micro_batch_tokens]; with pairs only
   double* norms = nullptr;        // [accumulators][folds], squared, of the rank's blocks
-  // For each lane that updates: the state of a piece (a Tile without a layout) and, with clipping,
-  // its gradient.
+  // For each device update lane: the state of a piece (a Tile without a layout) and, with clipping,
+  // its gradient. Null without updates on the device.
   std::array<Tile, kDeviceUpdateLanes> update_state = {};
   std::array<void*, kDeviceUpdateLanes> update_gradient = {};
   int32_t* update_flags = nullptr;  // [tiles], not 0 if an update cannot be trusted
@@ -177,24 +179,24 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
 // The buffers of a rank beside the tiles.
 struct HostBuffers {
   std::vector<HostLease> slabs;
-  // One for each stage that the backward pass reaches: [sweep][micro_batch_tokens, hidden]. Empty
-  // if the stash is on the device.
+  // One for each stage that the backward pass reaches:
+  // [sweep_micro_batches][micro_batch_tokens, hidden]. Empty if the stash is on the device.
   std::vector<HostLease> stash;
-  HostLease
-      embedding_stash;  // [micro-batches of all sweeps but the last][micro_batch_tokens, hidden]
-  std::array<HostLease, kStepSlots>
-      batch;  // BatchArrays, then loss_results, norms and update_flags
+  // [embedding_stash_micro_batches()][micro_batch_tokens, hidden]
+  HostLease embedding_stash;
+  // BatchArrays, then loss_results, norms and update_flags, which point into it.
+  std::array<HostLease, kStepSlots> batch;
   std::array<char*, kStepSlots> loss_results = {};     // as DeviceBuffers::loss_results
   std::array<double*, kStepSlots> norms = {};          // [tiles][folds]
   std::array<int32_t*, kStepSlots> update_flags = {};  // [tiles], set by device updates
 };
 
-// Returns the bytes of the pool that LeaseTiles takes, and LeaseHostBuffers for all ranks of a
-// process, by HostKind. They are the same in all processes.
+// Returns, by HostKind, the bytes of the pool that one LeaseTiles and the LeaseHostBuffers of all
+// ranks of a process take. They are the same in all processes.
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d);
-// Lease the tiles' blocks, which a process's ranks share, and the other buffers of one rank from
-// `pool`, which must outlive the result. Return ResourceExhausted if there is no room; nothing is
-// leased then.
+// Lease host memory from `pool`, which must outlive the result: LeaseTiles the tiles' blocks, which
+// the ranks of a process share, LeaseHostBuffers the other buffers of one rank. Return
+// ResourceExhausted if there is no room; nothing is leased then.
 absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d, HostPool& pool);
 absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool);
 

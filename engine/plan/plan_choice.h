@@ -1,10 +1,10 @@
-// ChooseByTime chooses between plans by the predicted time of a step. As far as the job leaves them
-// open, plans differ in the sweep size, the place of the stash, the number of weight buffers, the
-// share of updates on the device, and what each of several devices loads of a tile. Each plan keeps
-// as many activations as fit.
+// ChooseByTime chooses between plans by the predicted time of a step. Plans differ in the sweep
+// size, the place of the stash, the number of weight buffers, the share of updates on the device,
+// and what each of several devices loads of a tile. What the job fixes is the same in all. Each
+// plan keeps as many activations as fit.
 //
-// No step of a plan is shorter than the time of its kernels. Plans are predicted in the order of
-// this time until the others cannot be among the best, so only a few of the dozens are predicted.
+// A step takes at least the time of its kernels. Plans are predicted in the order of this lower
+// bound until no other can be among the best, so only a few of dozens are predicted.
 #ifndef MEGATRAIN_ENGINE_PLAN_PLAN_CHOICE_H_
 #define MEGATRAIN_ENGINE_PLAN_PLAN_CHOICE_H_
 
@@ -17,14 +17,15 @@
 
 namespace megatrain {
 
-// The least number of weight buffers that are tried if the job leaves it open. The rule uses it.
+// The number of weight buffers that the rule uses, and the least that is tried, if the job leaves
+// it open.
 inline constexpr int kWeightBuffersMin = 2;
 
-// Returns the plan with the shortest predicted step. Returns the rule's plan if no other is shorter
-// by a worthwhile part (1% on a GPU), or if no plan fits. `by_rule` has the dimensions that
-// FitDeviceByRule chose under `device_limit`. `finish` makes a plan from dimensions and sets its
-// bytes and `fits`; it is called many times, during the call only. The same arguments give the same
-// plan. REQUIRES: machine.rates.measured().
+// Returns the plan with the shortest predicted step among those that fit. Returns the rule's plan
+// if no other is shorter by a worthwhile part (1% on a GPU, 5% on the cpu), or if no plan fits.
+// `by_rule` has the dimensions that FitDeviceByRule chose under `device_limit` bytes. `finish`
+// makes a plan from dimensions and sets its bytes and `fits`; it is called many times, during the
+// call only. The same arguments give the same plan. REQUIRES: machine.rates.measured().
 MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const MachineSpeed& machine,
                         int64_t device_limit, const PipelineDimensions& by_rule,
                         absl::FunctionRef<MemoryPlan(const PipelineDimensions&)> finish);

@@ -49,8 +49,8 @@ class CheckpointSaver {
   // the result is OK. REQUIRES: `step` is the step submitted last, and !MustWait(step).
   absl::Status Begin(int64_t step);
   // Begins to save the state after `step`, whose evaluation is the best so far, if the job keeps
-  // the best and no save of it is under way. Returns what Begin returns. REQUIRES: no step is in
-  // flight, and the record of `step` is not reported yet.
+  // the best, no save of it is under way, and it is not the last step. Returns what Begin returns.
+  // REQUIRES: no step is in flight, and the record of `step` is not reported yet.
   absl::Status SaveBest(int64_t step);
   // Must be called after each record is reported. Commits the save of the last collected step, and
   // ends a committed save that is written, without waiting. Returns what Begin returns.

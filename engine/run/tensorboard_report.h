@@ -25,9 +25,9 @@ class TensorBoardReport {
   // The arguments must outlive this. If the job names no directory, nothing is written.
   TensorBoardReport(const JobSpec& spec, FileSystem* files) : spec_(spec), files_(files) {}
 
-  // Writes a StepRecord, makes the file when the first StepsBegin comes, and syncs it at each
-  // BeforeCheckpoint; other events change nothing. Returns the first error of writing. After it
-  // nothing more is written, and every result is OK.
+  // Makes the file when the first StepsBegin comes, writes each StepRecord and SampledAnswer, and
+  // syncs the file at each BeforeCheckpoint. Other events change nothing. Returns the first error
+  // of writing. After it nothing more is written, and every result is OK.
   absl::Status Note(const RunEvent& event);
 
  private:

@@ -22,14 +22,14 @@ inline constexpr char kInstead[] =
 
 // Returns the value at `key`, valid as long as `object`, or a JSON null if there is none.
 const nlohmann::json& Get(const nlohmann::json& object, const char* key);
-// Returns `otherwise` if the key is missing or null, and InvalidArgument if the value is not a
-// boolean.
+// Returns the boolean at `key`, `otherwise` if it is missing or null, and InvalidArgument if it is
+// anything else.
 absl::StatusOr<bool> GetBool(const nlohmann::json& object, const char* key, bool otherwise);
 // Returns the string at `key`, valid as long as `object`. Returns InvalidArgument, naming `where`,
 // if there is none.
 absl::StatusOr<std::string_view> GetString(const nlohmann::json& object, const char* key,
                                            std::string_view where);
-// Does as GetString, and returns InvalidArgument if the string is not one character.
+// Does as GetString, and returns InvalidArgument if the string is not one character of UTF-8.
 absl::StatusOr<std::string_view> GetCharacter(const nlohmann::json& object, const char* key,
                                               std::string_view where);
 // Returns the unsigned integer at `key`, and InvalidArgument if there is none or it is above `max`.
@@ -38,14 +38,16 @@ absl::StatusOr<uint64_t> GetUnsigned(const nlohmann::json& object, const char* k
 // Returns the component's "type", valid as long as `component`. Returns InvalidArgument if there is
 // none. `where` names the component in messages.
 absl::StatusOr<std::string_view> GetType(const nlohmann::json& component, std::string_view where);
-// Returns the Unimplemented status for a component of type `type`.
+// Returns the Unimplemented status for a component of `type`, which is found at `where`.
 absl::Status Unsupported(std::string_view where, std::string_view type);
-// Compiles {"String": ..} or {"Regex": ..}, the component's "pattern".
+// Compiles the component's "pattern", which is {"String": ..} or {"Regex": ..}. Returns the errors
+// of SplitRegex::Compile, and InvalidArgument for any other value.
 absl::StatusOr<std::unique_ptr<SplitRegex>> GetPattern(const nlohmann::json& component,
                                                        std::string_view where);
-// Calls read(item) for `component`, or if that is a Sequence, for every component of its list
-// `list`, Sequences within it included. Nothing is read for null. Returns Unimplemented for more
-// components than any known file has, and the errors of `read`.
+// Calls read(item) for `component`. For a Sequence, calls it instead for every component of the
+// list at the key `list`, and so on for Sequences in that. Does nothing for null. Returns
+// Unimplemented for many more components than known files have, InvalidArgument for a component
+// without "type" or a Sequence without a list, and the errors of `read`.
 absl::Status ForEachComponent(const nlohmann::json& component, std::string_view where,
                               const char* list,
                               absl::FunctionRef<absl::Status(const nlohmann::json&)> read);

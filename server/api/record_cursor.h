@@ -1,5 +1,5 @@
-// RecordCursor is a place in a job's series of records, from which a stream reads on. Missing
-// records are found by the gaps in the sequence numbers, and each gap is given in its place.
+// RecordCursor is a place in a job's series of records, from which a stream reads on. A gap in the
+// sequence numbers means that records are missing; it is given as an item of its own, in its place.
 #ifndef MEGATRAIN_SERVER_API_RECORD_CURSOR_H_
 #define MEGATRAIN_SERVER_API_RECORD_CURSOR_H_
 
@@ -19,10 +19,11 @@ struct RecordsRequest {
   std::shared_ptr<JobRecords> records;
   int64_t start_sequence = 1;  // 0 is 1
   bool follow = false;         // false: only the records that are there at Open
-  // Returns true if nothing will be recorded any more. Advance calls it and returns its error, as
-  // when the job was deleted.
+  // Returns true if nothing will be recorded any more. Advance calls it and returns its error, for
+  // instance that the job was deleted.
   std::function<absl::StatusOr<bool>()> ended;
-  // Called from any thread when there may be more records, if `follow` is set.
+  // If `follow` is set, called from any thread when there may be more records, and never once the
+  // cursor is destroyed. It must not block.
   std::function<void()> wake;
 };
 
@@ -30,21 +31,21 @@ struct RecordsRequest {
 class RecordCursor {
  public:
   struct Item {
-    LogRecord record;  // if nothing is missed
-    // The numbers of records that can no longer be had; 0: none are missed.
+    LogRecord record;  // unset if missed_first is not 0
+    // The first and last number of a run of missing records; 0: the item is a record.
     int64_t missed_first = 0, missed_last = 0;
   };
 
-  // Reads the first records, which may take a while: their place is searched for in a file. `log`
-  // is one of request.records, which keeps it open. InvalidArgument (INVALID_FIELD) if
-  // start_sequence is negative or more than one above the newest; errors of RecordLog::Reader::Next
-  // otherwise.
+  // Reads the first records, which may take a while, because their place is searched for in a file.
+  // `log` is one of request.records, which keeps it open. Returns InvalidArgument (INVALID_FIELD)
+  // if start_sequence is negative or more than one above the newest, and the errors of
+  // RecordLog::Reader::Next.
   static absl::StatusOr<std::unique_ptr<RecordCursor>> Open(RecordsRequest request,
                                                             const RecordLog* log);
 
-  // Finds the next item, and reads on if none is left. Does not wait for a record. kMessage:
-  // front() is the item. kNothing: there is no record yet. kEnd: there will be none. Errors are
-  // those of `ended` and of RecordLog::Reader::Next.
+  // Finds the next item, and reads more records if none is left. Does not wait for a record.
+  // Returns kMessage if front() is the item, kNothing if there is no record yet, kEnd if there will
+  // be none, and the errors of `ended` and of RecordLog::Reader::Next.
   absl::StatusOr<StreamNext> Advance();
   // Returns the next item, valid until Pop. REQUIRES, as Pop does: Advance has returned kMessage
   // since the last Pop.

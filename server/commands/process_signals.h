@@ -22,8 +22,8 @@ void InstallDaemonSignals();
 
 enum class DaemonSignal { kStop, kReload };
 
-// Asks the daemon to stop, as a first signal does; a signal behind it is the first one. May be
-// called from any thread.
+// Asks the daemon to stop, as a first signal does. A signal that comes later still counts as the
+// first one. May be called from any thread.
 void RequestStop();
 // Returns true if the daemon was asked to stop. May be called from any thread.
 bool StopRequested();

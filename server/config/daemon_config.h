@@ -13,22 +13,25 @@
 namespace megatrain {
 
 struct DaemonConfig {
-  // "unix:/PATH": private in a directory that only the daemon's user can enter, else shared.
-  // "HOST:PORT": with TLS, and certificates or tokens of callers.
+  // "unix:/PATH" is private in a directory that only the daemon's user can enter, else shared.
+  // "HOST:PORT" is served with TLS, to callers with a certificate or a token.
   std::vector<std::string> listen = {"unix:/run/megatrain/megatrain.sock"};
-  // "HOST:PORT" of the metrics page, "" = none. nullopt: the default one (metrics_address.h), or
-  // none if another process has that.
+  // "HOST:PORT" of the metrics page; "" = none. nullopt: the default address (metrics_address.h),
+  // or none if another process has it.
   std::optional<std::string> metrics_listen;
-  // Has the store, the records of jobs, and checkpoints of jobs that name no directory. One daemon
-  // at a time may use it.
+  // Holds the store, the records of jobs, and the checkpoints of jobs that name no directory. One
+  // daemon at a time may use it.
   std::string state_directory = "/var/lib/megatrain";
   int64_t host_memory = 0;  // bytes of the pool; 0 = EngineHost::DefaultPoolBytes at start
   std::string device = "auto";
-  int64_t devices = 1;  // 0 = all GPUs from that one on
-  // True if a device of another kind than before is taken. A flag of one start, not a key.
+  int64_t devices = 1;  // GPUs from `device` on, or equal parts of the cpu; 0 = all GPUs from there
+  // True if the daemon may start on a device of another kind than before. It is a flag of one
+  // start, not a key.
   bool accept_device_change = false;
-  int64_t threads = 0;  // 0 = the processors this process may use; else also a job's limit
-  // How many ended jobs of each user the daemon remembers, beside those that hold checkpoints;
+  // The threads of a job that asks for none, and the most that a job may ask for. 0 = the
+  // processors that this process may use, and no limit. EngineHostOptions::threads says more.
+  int64_t threads = 0;
+  // The ended jobs of each user that the daemon remembers, beside those that hold checkpoints;
   // 0 = all.
   int64_t keep_ended_jobs = 200;
   // Absolute directories that jobs' paths must lie beneath. nullopt: see JobRoots.
@@ -36,27 +39,26 @@ struct DaemonConfig {
   UserLimits limits = {.queued_jobs = 32, .running_jobs = 1};
   // Names of accounts that are administrators, beside the daemon's own user.
   std::vector<std::string> administrators;
-  // Absolute paths of PEM files. With a TCP listener, certificate and key are set, and client_ca or
-  // tokens_file or both.
+  // Absolute paths, of PEM files but for tokens_file. With a TCP listener the certificate and key
+  // are set, and tls_client_ca or tokens_file or both.
   std::string tls_certificate;
   std::string tls_key;
   std::string tls_client_ca;  // "" = no client certificates
   std::string tokens_file;    // "" = no tokens on TCP
-  // The least entries that the log has: "info" (all), "warning" or "error".
+  // The least severity that is logged: "info", "warning" or "error".
   std::string log_level = "info";
 };
 
 // Returns true if the daemon listens on TCP.
 bool HasTcp(const DaemonConfig& config);
 
-// Returns the keys in which `running` and `read` differ and which a running daemon cannot take
-// over.
+// Returns the keys whose values differ between `running` and `read` and which a running daemon
+// cannot change.
 std::vector<std::string> KeysThatNeedRestart(const DaemonConfig& running, const DaemonConfig& read);
 
-// Reads the file `path`, or takes the defaults if `path` is empty, then applies `overrides`, as in
-// "host_memory=24GiB".
-// Errors are those of ReadConfig (engine/config/config_reader.h); a file that is not there is
-// NotFound.
+// Reads the file `path`, or takes the defaults if `path` is empty. Then applies `overrides`, as in
+// "host_memory=24GiB". Returns the errors of ReadConfigText and ReadConfig (config_reader.h), and
+// InvalidArgument for values that do not go together.
 absl::StatusOr<DaemonConfig> ReadDaemonConfig(const std::string& path,
                                               const std::vector<std::string>& overrides);
 

@@ -42,7 +42,7 @@ class Access {
   // Replaces the administrators, the TLS files and the tokens file by those of `config`. Whether
   // listeners look at client certificates and at tokens stays as it was at Prepare. Errors as
   // Prepare's, for these three. On an error nothing has changed, with one exception: if the tokens
-  // file turns bad between its two readings, the TLS files are the new ones and no token is good.
+  // file turns bad meanwhile, the TLS files are the new ones, and no token is good until it is.
   absl::Status Reload(const DaemonConfig& config);
 
   const Authenticator& authenticator() const { return *authenticator_; }

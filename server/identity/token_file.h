@@ -1,12 +1,13 @@
-// The file of bearer tokens, as an administrator writes it with `megatraind token` and the daemon
-// reads it. Text, a token a line, fields parted by spaces; lines that begin with # say nothing:
+// The file of bearer tokens, which an administrator writes with `megatraind token` and the daemon
+// reads. It is text: each line has the fields of one token, separated by spaces. Lines that begin
+// with # are comments:
 //   ID SHA256 USER CREATED EXPIRES
 //   3f9a01bc22d4e6f7 2c26b4...  anna 2025-01-31T12:00:00Z never
 // A token is "mt_ID_SECRET", both in lower-case hexadecimal. Its secret is 256 random bits, so that
 // nobody can guess it from its hash, and a plain SHA-256 is enough: salts and slow hashes are for
 // passwords, which people choose.
 //
-// The file is for its owner's eyes alone (mode 0600), and is replaced as a whole.
+// Only the owner may read or write the file (mode 0600). It is replaced as a whole.
 #ifndef MEGATRAIN_SERVER_IDENTITY_TOKEN_FILE_H_
 #define MEGATRAIN_SERVER_IDENTITY_TOKEN_FILE_H_
 
@@ -37,39 +38,38 @@ struct StoredToken {
 
 struct NewToken {
   StoredToken stored;
-  std::string text;  // what its user is given
+  std::string text;  // "mt_ID_SECRET", which only its user is given
 };
 
-// Draws a new token. Times are cut to the second. Unavailable if the system has no random bytes.
+// Makes a new token with random bytes of the system. Returns Unavailable if it has none. Times are
+// cut to the second. REQUIRES: `user` is not empty and has no white space.
 absl::StatusOr<NewToken> MakeToken(const std::string& user, absl::Time created, absl::Time expires);
 
-// The parts of "mt_ID_SECRET".
 struct TokenParts {
   std::string id;
-  std::string hash;  // of the secret that is in the text
+  std::string hash;  // of the secret, 32 bytes
 };
-// Reads the text of a token. InvalidArgument if it is not of the form "mt_ID_SECRET".
+// Reads the text of a token. Returns InvalidArgument if it is not of the form "mt_ID_SECRET".
 absl::StatusOr<TokenParts> ParseToken(std::string_view text);
 
-// Reads the text of a tokens file. InvalidArgument "NAME:LINE: what is wrong", also for an ID that
-// is there twice.
+// Reads the text of a tokens file. Returns InvalidArgument, "NAME:LINE: what is wrong", for a
+// malformed line or an ID that is there twice.
 absl::StatusOr<std::vector<StoredToken>> ParseTokenFile(std::string_view text,
                                                         const std::string& name);
 // Returns the text of a tokens file with these tokens.
 std::string FormatTokenFile(const std::vector<StoredToken>& tokens);
 
-// Reads a tokens file. `info`, if not null, becomes the state of the file when it was opened, also
-// if the file is malformed. NotFound, PermissionDenied and other codes of FileError.
-// InvalidArgument if it is malformed, too long or no regular file, if others than its owner may
-// read or write it, or if it belongs to another account than this process' or root's, unless this
-// process is root.
+// Reads a tokens file. If `info` is not null, it is set to the state of the file when it was
+// opened, even if the file is refused. Returns the codes of FileError, and InvalidArgument if the
+// file is malformed, too long or no regular file, if others than its owner have any access to it,
+// or if it belongs neither to this process's user nor to root. (Root reads the file of any owner.)
 absl::StatusOr<std::vector<StoredToken>> ReadTokenFile(const std::string& path,
                                                        struct stat* info = nullptr);
 
-// Replaces the tokens of `path` by what `edit` makes of them; a missing file has no tokens. Waits
-// until no other process edits a file of the directory. Returns the error of `edit`, or one of
-// ReadTokenFile and FileError; the file then stays as it is. The new file belongs to the owner of
-// the old one, and a first one to the owner of its directory, so that root may edit the daemon's.
+// Replaces the tokens of `path` by what `edit` makes of them. A missing file has no tokens. Waits
+// until nobody else edits a file of the directory. Returns the error of `edit`, or one of
+// ReadTokenFile or FileError. The file is unchanged then, unless only the sync of its directory
+// failed. When root edits, the file keeps its owner, or a new one gets the owner of its directory.
 absl::Status EditTokenFile(
     const std::string& path,
     const std::function<absl::Status(std::vector<StoredToken>* tokens)>& edit);

@@ -1,5 +1,5 @@
-// The daemon's jobs as plain values, which the store keeps, and the scheduler and the RPC services
-// exchange.
+// The daemon's jobs as plain values. The store keeps them; the scheduler and the RPC services
+// exchange them.
 #ifndef MEGATRAIN_SERVER_JOBS_JOB_H_
 #define MEGATRAIN_SERVER_JOBS_JOB_H_
 
@@ -30,19 +30,19 @@ enum class JobReason {
   kInvalidInput,       // model, data or checkpoint are missing or not what the spec says
   kDoesNotFit,         // needs more memory than there is
   kNonFinite,          // loss, gradient or weight is not finite
-  kCheckpointDamaged,  // every checkpoint there is
+  kCheckpointDamaged,  // every checkpoint of the job is damaged
   kDiskLimit,          // paused until its user's jobs hold less, by the daemon
 };
 inline constexpr int kJobReasons = 12;
 
-// Returns "DISK_FULL", or "NONE". The store and the API use these names.
+// Returns "DISK_FULL" for kDiskFull, and so on. The store and the API use these names.
 const char* JobReasonName(JobReason reason);
 // Returns nullopt for a text that is no such name.
 std::optional<JobReason> ParseJobReason(std::string_view name);
 
 // The reason for which a queued job does not run yet.
 enum class WaitingReason {
-  kNone,           // is not waiting
+  kNone,           // the job is not waiting
   kNotConsidered,  // the scheduler has not looked at it yet, as while the daemon is starting
   kDeviceBusy,     // next in turn; other jobs have devices or memory that it needs
   kBehindOthers,   // other jobs come first
@@ -51,13 +51,14 @@ enum class WaitingReason {
   kUserLimit,      // other jobs of its user have all that one user may have
   kShuttingDown,   // the daemon is stopping
 };
+// Returns "DEVICE_BUSY" for kDeviceBusy, and so on.
 const char* WaitingReasonName(WaitingReason reason);
 
 // A queued job's place. Recomputed all the time, never stored.
 struct QueuePlace {
   int position = 0;  // from 1 = next; counts other users' jobs too; 0 = not queued
   WaitingReason waiting = WaitingReason::kNone;
-  std::string text;  // the same for people; names no other user's job
+  std::string text;  // `waiting` in words; names no other user's job
   // nullopt when a job ahead has not yet run long enough to tell, or is paused.
   std::optional<absl::Time> predicted_start;
 
@@ -69,7 +70,7 @@ struct JobFile {
   std::string yaml;
   std::string file_name;               // for error messages; never opened
   std::vector<std::string> overrides;  // "KEY=VALUE"
-  // Absolute: what relative paths of the file are taken from. "": relative paths are refused.
+  // The absolute directory that relative paths of the file start from; "" = they are refused.
   std::string base_directory;
 
   bool operator==(const JobFile&) const = default;
@@ -90,15 +91,14 @@ struct Job {
   std::shared_ptr<const JobFile> file;
   int priority = 0;  // higher runs first; kPriorityMin to kPriorityMax
   // The sections whose values may differ from those of the checkpoint that the job resumes from, as
-  // TrainingOptions::allow_change; each once, ascending. Unlike the others it may grow.
+  // TrainingOptions::allow_change; each once, ascending. Unlike the fields around it, it may grow.
   std::vector<std::string> allow_change;
   // The file parsed: paths absolute, checkpoint.directory filled in. Null for a stored job whose
   // file this version of the program refuses; it fails when its turn comes.
   std::shared_ptr<const JobSpec> spec;
 
   // True if checkpoints are in the directory that the daemon made for the job, and not in one of
-  // its user's. This follows from the file. It is true too if the file is refused now, since nobody
-  // knows.
+  // its user's. This follows from the file. If the file is refused now it is not known, and true.
   bool own_checkpoints = true;
 
   // These are from the plan at submission; 0 = not known.
@@ -108,7 +108,7 @@ struct Job {
   JobState state = JobState::kQueued;
   JobReason reason = JobReason::kNone;
   std::string reason_text;
-  // Infinite past: not yet.
+  // Infinite past = not yet.
   absl::Time created = absl::InfinitePast();
   absl::Time updated = absl::InfinitePast();  // of the last stored change
   absl::Time started = absl::InfinitePast();  // first time in RUNNING
@@ -120,20 +120,22 @@ struct Job {
   int64_t total_steps = 0;      // 0 = not known yet
   int64_t checkpoint_step = 0;  // of the newest verified checkpoint; 0 = none
 
-  // PAUSING or PAUSED: the host memory is to be given back, and that is not done yet.
+  // True in PAUSING or PAUSED while the host memory is still to be given back.
   bool release_host = false;
-  // PAUSED, or QUEUED since: the host memory is kept, so that going on takes seconds.
+  // True in PAUSED, and in QUEUED after it, if the host memory is kept, so that going on takes
+  // seconds.
   bool host_retained = false;
 
-  // Deaths of the process in a row at which the job had got no further than at the death before.
-  int deaths = 0;  // in a row
+  // The deaths of the process in a row at which the job had got no further than at the death
+  // before, and its step and checkpoint_step at the last death.
+  int deaths = 0;
   int64_t death_step = 0;
   int64_t death_checkpoint_step = 0;
 
   // Not stored.
   QueuePlace queue;
-  // The names of the devices that it was given last: those it has, or, while its host memory is
-  // kept, those that it goes on on.
+  // The names of the devices that it was given last. While its host memory is kept, it can go on
+  // only there.
   std::vector<std::string> devices;
   std::optional<StepRecord> last_step;  // the last one that this process made
   double step_seconds = 0;              // mean of the last steps; 0 = not known
@@ -146,7 +148,8 @@ using JobPtr = std::shared_ptr<const Job>;
 struct JobEvent {
   int64_t sequence = 0;  // from 1, without gaps, within the job
   absl::Time time;
-  // nullopt: the job was created. Equal to `to`: something that changed no state, as `text` says.
+  // nullopt: the job was created. Equal to `to`: the state did not change, and `text` says what
+  // did.
   std::optional<JobState> from;
   JobState to = JobState::kQueued;
   JobReason reason = JobReason::kNone;
@@ -155,8 +158,8 @@ struct JobEvent {
   bool operator==(const JobEvent&) const = default;
 };
 
-// How many of a job's newest events are kept, in the store and in memory. A job that is paused by a
-// full disk and tried again every ten minutes for weeks has ten thousands.
+// How many of a job's newest events are kept, in the store and in memory. There is a limit because
+// a job that a full disk pauses is tried again every ten minutes, for weeks.
 inline constexpr int64_t kJobEventsKept = 1000;
 
 }  // namespace megatrain

@@ -12,10 +12,9 @@
 namespace megatrain {
 
 // Returns OK if the user of `job` may submit it, to a host with `devices`, beside the jobs of
-// `table`. FailedPrecondition
-// (EXCEEDS_USER_LIMIT) if the job alone needs more than its user may have, so that waiting does not
-// help. ResourceExhausted (LIMIT_REACHED) if the user's other jobs leave no room for it. `disk` may
-// be null: limits.disk_bytes is then not checked.
+// `table`. FailedPrecondition (EXCEEDS_USER_LIMIT) if the job alone needs more than its user may
+// have, so that waiting does not help. ResourceExhausted (LIMIT_REACHED) if the user's other jobs
+// leave no room for it. `disk` may be null: limits.disk_bytes is then not checked.
 absl::Status CheckUserLimits(const UserLimits& limits, const Job& job, const HostDevices& devices,
                              const JobTable& table, const JobDisk* disk);
 

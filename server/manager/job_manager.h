@@ -8,9 +8,10 @@
 // is the plan's table), EXCEEDS_USER_LIMIT, LIMIT_REACHED (admission.h), REQUEST_ID_REUSED
 // (AlreadyExists), NOT_PERMITTED (PermissionDenied), CHECKPOINT_NOT_FOUND, OUTPUT_EXISTS
 // (FailedPrecondition), STARTING (Unavailable); of the store DISK_FULL (ResourceExhausted),
-// CORRUPT_DATA (DataLoss). An error of a control call means that nothing has changed.
+// CORRUPT_DATA (DataLoss), INTERNAL_ERROR. An error of a control call means that nothing has
+// changed.
 //
-// Thread safety: all methods may be called from any thread. Get, List, Watch and Counts wait
+// Thread safety: all methods may be called from any thread. Get, List and Watch wait
 // neither for the disk nor for the engine. Create, Plan, ListCheckpoints and Export read files.
 // Changes wait for the store.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_MANAGER_H_
@@ -102,10 +103,12 @@ class JobManager {
   void SetLimits(const UserLimits& limits);
 
   // Adds a job and returns it. A second call with the same request_id, file and priority returns
-  // the job of the first, whatever became of it; with another file or priority it is
-  // REQUEST_ID_REUSED. With validate_only everything is checked, nothing is added, and the job is
-  // returned as it would be, without an id.
+  // the job of the first, whatever became of it. With another file or priority, or with a section
+  // of allow_change that the job may not change, it is REQUEST_ID_REUSED. With validate_only
+  // everything is checked, nothing is added, and the job is returned as it would be, without an id.
   absl::StatusOr<JobPtr> Create(const Caller& caller, const CreateJobOptions& options);
+  // Plans a job and adds nothing. It is no error if the job does not fit. Its paths are not checked
+  // as Create checks them.
   absl::StatusOr<JobPlan> Plan(const Caller& caller, const JobFile& file);
 
   absl::StatusOr<JobPtr> Get(const Caller& caller, const std::string& id) const;

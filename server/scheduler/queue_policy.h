@@ -6,9 +6,8 @@
 //   turns; a user's jobs go in the order of submission.
 // - A job that cannot start for a reason of its own (its disk is full, paused jobs hold the memory
 //   it needs, its user has all that one user may have) does not hold up those behind it.
-// - A job that waits for active ones to end (for devices, or for the memory they hold) keeps what
-// it
-//   will have of what is free now: else small jobs would keep a large one waiting for ever.
+// - A job that waits for active ones to end (for devices, or for the memory they hold) keeps its
+//   part of what is free now: else small jobs would keep a large one waiting for ever.
 //
 // A job that is paused in place goes on where it is, on its own devices. New jobs take others as
 // long as there are any.

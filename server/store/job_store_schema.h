@@ -69,7 +69,7 @@ CREATE TABLE events (
   PRIMARY KEY (job, sequence)
 ) STRICT, WITHOUT ROWID;
 )sql",
-    // 1: its user deleted the job; its files are being removed, then the row is.
+    // 1: the job was deleted; its files are being removed, then the row is.
     R"sql(
 ALTER TABLE jobs ADD COLUMN deleted INTEGER NOT NULL DEFAULT 0;
 )sql",

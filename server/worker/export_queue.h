@@ -1,6 +1,6 @@
 // ExportQueue exports checkpoints, one after the other, on a thread of its own.
 //
-// Thread safety: all methods from any thread.
+// Thread safety: Add from any thread, Stop from one thread.
 #ifndef MEGATRAIN_SERVER_WORKER_EXPORT_QUEUE_H_
 #define MEGATRAIN_SERVER_WORKER_EXPORT_QUEUE_H_
 
@@ -24,15 +24,15 @@ class ExportQueue {
   ExportQueue(const ExportQueue&) = delete;
   ExportQueue& operator=(const ExportQueue&) = delete;
 
-  // Writes the HF directory `directory` from the verified checkpoint `checkpoint`, both reached
-  // through `files`. `done` is called once on the queue's thread, with OK or the error of the
-  // export. After Stop it is called with Cancelled before Add returns. `done` may be empty, and
-  // must not call Stop.
+  // Writes the HF directory `directory` from `checkpoint`, both reached through `files`, as
+  // ExportCheckpoint does. `done` is called once on the queue's thread, with OK or the error of the
+  // export. After Stop it is called with Cancelled on the caller's thread, before Add returns.
+  // `done` may be empty, and must not call Stop.
   void Add(const std::string& checkpoint, const std::string& directory,
            std::shared_ptr<FileSystem> files, std::function<void(const absl::Status& status)> done);
 
-  // Abandons the export that runs and those that wait, whose `done` is called with Cancelled.
-  // Returns when that is done.
+  // Abandons the export that runs and those that wait: their `done` is called with Cancelled, or
+  // with OK if an export was finished by then. Returns when all are called.
   void Stop();
 
  private:

@@ -1,5 +1,5 @@
 // Filters, tests, methods and functions that a program can call by name. Each is an entry in a
-// table with its signature and its code. Pointers to entries are always valid.
+// table with its signature and its code. Entries live as long as the process.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_BUILTINS_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_BUILTINS_H_
 
@@ -27,7 +27,8 @@ struct Call {
   // The argument, or the default if it is absent.
   JinjaValue Or(size_t i, JinjaValue otherwise) const { return arguments[i].value_or(otherwise); }
   bool TrueOr(size_t i, bool otherwise) const;
-  // Return InvalidArgument for an argument of another type. In IntOr and TextOr, none is as absent.
+  // Return InvalidArgument for an argument of another type. IntOr and TextOr treat None as absent.
+  // The texts are valid as long as this object. TextAt REQUIRES has(i).
   absl::StatusOr<int64_t> IntOr(size_t i, int64_t otherwise) const;
   absl::StatusOr<std::string_view> TextAt(size_t i) const;
   absl::StatusOr<std::optional<std::string_view>> TextOr(size_t i) const;
@@ -35,14 +36,15 @@ struct Call {
 
 struct Builtin {
   const char* name;
-  // The names of the parameters after self, apart by spaces. "?" marks an optional one, and "_"
-  // before a name one that cannot be given by name. A "*" at the end takes all further arguments.
+  // The names of the parameters after self, separated by spaces. "?" behind a name marks an
+  // optional parameter; "_" before it, one that cannot be given by name. A "*" at the end takes all
+  // further arguments.
   const char* signature;
   Result (*function)(Call& call);
 };
 
-// Calls a builtin. Returns InvalidArgument for arguments that do not fit the signature, and
-// otherwise the errors of the function.
+// Calls a builtin. Returns InvalidArgument for arguments that do not fit the signature, the errors
+// of the function, or that of runtime.budget().
 Result CallBuiltin(Runtime& runtime, const Builtin& builtin, const JinjaValue& self,
                    CallValues values);
 
@@ -52,14 +54,15 @@ const Builtin* FindTest(std::string_view name);
 // A method of the type of `self`.
 const Builtin* FindMethod(const JinjaValue& self, std::string_view name);
 
-// A builtin with the value that it is a method of, as a value that can be called.
+// Returns a value that, when it is called, calls `method` with `self`.
 Result MakeMethod(Runtime& runtime, const Builtin* method, JinjaValue self);
 
-// The functions range, dict, namespace, ... as values, by name. Undefined if there is none.
+// Returns the function of that name (range, dict, namespace, ...) as a value that can be called.
+// Returns the undefined value if there is none.
 JinjaValue FindFunction(std::string_view name);
 
-// range(start, stop, step). Returns InvalidArgument for more than 100,000 items, as the sandbox
-// does. REQUIRES: step is not 0.
+// Returns range(start, stop, step). Returns InvalidArgument for more than 100,000 items, as the
+// sandbox of transformers does. REQUIRES: step is not 0.
 Result MakeRange(Runtime& runtime, int64_t start, int64_t stop, int64_t step);
 
 // A namespace: the only value that {% set x.name = value %} changes.
@@ -71,6 +74,7 @@ class Namespace : public Object {
   absl::StatusOr<std::optional<std::string>> Repr(Runtime& runtime) override;
   // Returns InvalidArgument for a name that begins with "_".
   absl::Status Set(Runtime& runtime, JinjaValue name, JinjaValue value);
+  // Removes all attributes, so that a namespace that holds itself can be freed.
   void Clear() { attributes_ = Dict(); }
 
  private:
@@ -81,14 +85,15 @@ class Namespace : public Object {
 // The argument `attribute` of filters: "address.city", "items.0", an index, or a list "age,name".
 class AttributePath {
  public:
-  // None is the empty path, which gives the item itself. With `fold` the result is in lower case if
-  // it is text. `otherwise`, if it is there and not none, replaces an undefined step.
+  // None is the empty path, which gives the item itself. With `fold`, Get returns text in lower
+  // case. If `otherwise` is given and not None, it takes the place of an undefined step.
   static absl::StatusOr<AttributePath> Parse(const JinjaValue& attribute, bool fold,
                                              std::optional<JinjaValue> otherwise = std::nullopt);
-  // The paths of a list apart by commas.
+  // Parses a text of paths separated by commas. Anything else is one path.
   static absl::StatusOr<std::vector<AttributePath>> ParseList(
       const std::optional<JinjaValue>& attribute, bool fold);
 
+  // Returns what the path leads to from `item`.
   Result Get(Runtime& runtime, JinjaValue item) const;
 
  private:
@@ -106,7 +111,7 @@ absl::Span<const Builtin> SequenceFilters();
 absl::Span<const Builtin> SelectionFilters();
 absl::Span<const Builtin> ValueTests();
 absl::Span<const Builtin> TextMethods();
-absl::Span<const Builtin> ContainerMethods();  // names with "dict." or "list." before them
+absl::Span<const Builtin> ContainerMethods();  // their names begin with "dict.", "list.", "float."
 
 }  // namespace megatrain::jinja
 

@@ -1,4 +1,5 @@
 // The objects that copies of a JinjaValue share: text, lists, dicts and objects of the evaluator.
+// Only objects may change once a value has them.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_CONTAINERS_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_CONTAINERS_H_
 
@@ -37,27 +38,28 @@ enum class SequenceKind { kList, kTuple, kRange, kKeys, kValues, kItems };
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   int depth = 1;         // levels of containers, with this one
-  bool hashable = true;  // all items are; kept, because tuples may share items many times
+  bool hashable = true;  // true if all items are; stored, because tuples may share items many times
   std::vector<JinjaValue> items;
-  std::string range_text;  // of a range: "range(0, 3)"
+  std::string range_text;  // what a range prints as: "range(0, 3)"
   // True for a tuple of the filter groupby, whose items have the names grouper and list.
   bool is_group = false;
 };
 
 // A dict in insertion order. Keys are Python's: 1, 1.0 and True are the same.
 struct Dict {
-  int depth = 1;
+  int depth = 1;  // levels of containers, with this one
   std::vector<std::pair<JinjaValue, JinjaValue>> entries;
-  // The places of text keys, kept from kIndexedMin entries on. Views point into the keys.
+  // The places of text keys in `entries`; empty below kIndexedMin entries. Views point into the
+  // keys.
   absl::flat_hash_map<std::string_view, size_t, TextHash, std::equal_to<>> index;
 
   static constexpr size_t kIndexedMin = 9;
 
-  // Returns the value of a text key, or nullptr.
+  // Returns the value of a text key, or nullptr. Valid until an entry is added.
   const JinjaValue* Find(std::string_view key) const;
-  // Adds or replaces an entry whose key is text.
+  // Adds or replaces an entry. REQUIRES: `key` is text.
   void Set(JinjaValue key, JinjaValue value);
-  // Adds an entry whose key is not there.
+  // Adds an entry. REQUIRES: no entry has `key`.
   void Append(JinjaValue key, JinjaValue value);
 };
 
@@ -84,17 +86,18 @@ class Object : public std::enable_shared_from_this<Object> {
     return std::optional<JinjaValue>();
   }
   virtual bool is_callable() const { return false; }
+  // Returns InvalidArgument if the object is not callable.
   virtual absl::StatusOr<JinjaValue> Call(Runtime& runtime, CallValues values);
   // An iterator gives its items once. Next returns nullopt at the end.
   virtual bool is_iterator() const { return false; }
   virtual absl::StatusOr<std::optional<JinjaValue>> Next(Runtime& runtime) {
     return std::optional<JinjaValue>();
   }
-  // len(), if there is one.
+  // Returns len(), or nullopt if the object has none.
   virtual absl::StatusOr<std::optional<int64_t>> Length(Runtime& runtime) {
     return std::optional<int64_t>();
   }
-  // repr(), or nullopt if Python prints an address.
+  // Returns repr(), or nullopt if Python prints an address.
   virtual absl::StatusOr<std::optional<std::string>> Repr(Runtime& runtime) {
     return std::optional<std::string>();
   }
@@ -103,7 +106,8 @@ class Object : public std::enable_shared_from_this<Object> {
   const int depth_;
 };
 
-// The container of a value. REQUIRES: the value is of that kind.
+// Return the container of a value, valid while a copy of the value lives. REQUIRES: the value is of
+// that kind.
 inline const Text& TextOf(const JinjaValue& value) {
   return *std::get<std::shared_ptr<const Text>>(value.data());
 }
@@ -124,7 +128,7 @@ inline bool IsMarkup(const JinjaValue& value) {
   return value.is_string() && TextOf(value).is_markup;
 }
 
-// The levels of containers of a value: 0 for a scalar.
+// Returns the levels of containers of a value; 0 for a scalar.
 int DepthOf(const JinjaValue& value);
 
 }  // namespace megatrain::jinja

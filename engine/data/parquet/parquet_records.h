@@ -4,8 +4,7 @@
 // that it asks for:
 // - Apache Arrow's libraries export copies of OpenSSL and simdjson under the names of Debian's, so
 //   that neither linking them nor dlopen keeps the two apart.
-// - A file from elsewhere that makes the decoder crash or grow does no harm to a daemon that
-// trains.
+// - A file that makes the decoder crash or grow does no harm to a daemon that trains.
 // - The program opens no file: what a job may read is decided here, by the job's FileSystem.
 #ifndef MEGATRAIN_ENGINE_DATA_PARQUET_PARQUET_RECORDS_H_
 #define MEGATRAIN_ENGINE_DATA_PARQUET_PARQUET_RECORDS_H_
@@ -27,11 +26,11 @@
 
 namespace megatrain {
 
-// A record is an object of the row's columns. A null counts as missing. Texts, numbers, truth
-// values, lists and structs become those of JSON. A map with texts for keys becomes an object, any
-// other a list of {"key", "value"}. Days, times and decimals become texts. Bytes become a text if
-// they are UTF-8, and else are left out. A text that is not UTF-8 is the record's defect. Rows are
-// numbered from 1.
+// A record is an object of the row's columns. A null counts as missing, and so does a number that
+// is not finite. Texts, numbers, truth values, lists and structs become those of JSON. A map with
+// texts for keys becomes an object, any other a list of {"key", "value"}. Days, times and decimals
+// become texts. Bytes become a text if they are UTF-8, and else are left out. A text that is not
+// UTF-8 is the record's defect. Rows are numbered from 1.
 //
 // Next returns InvalidArgument for a file that is no Parquet, is damaged or encrypted, whose sizes
 // contradict each other, or that takes more memory than kParquetBytesMax at a time.

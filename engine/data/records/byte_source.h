@@ -25,9 +25,10 @@ class ByteSource {
 // whatever the content: about 300 KiB for gzip, and for zstd the frame's window, of at most 128
 // MiB, beside that. The length of the content is not bounded; readers of records bound a record.
 //
-// Read returns the errors of `source`, and InvalidArgument, naming the file and the byte in the
-// compressed data, for data that is damaged, cut short, or not of this compression. Bytes behind
-// the last member or frame are damage too. REQUIRES: `compression` is not kNone.
+// Read returns the errors of `source`, ResourceExhausted if memory is missing, and InvalidArgument,
+// naming the file and the byte in the compressed data, for data that is damaged, cut short, or not
+// of this compression. Bytes behind the last member or frame are damage too. REQUIRES:
+// `compression` is not kNone.
 std::unique_ptr<ByteSource> Decompress(Compression compression, ByteSource* source,
                                        std::string path);
 

@@ -15,7 +15,7 @@ namespace megatrain {
 // The tokens of one optimizer step, of one evaluation batch, or of one text to continue. The arrays
 // hold the tokens of all sequences one after another, those of micro-batch 0 first.
 struct Batch {
-  int64_t step = 0;  // from 1
+  int64_t step = 0;  // from 1; 0 outside training
   int64_t sequence_length = 0;
   int64_t predictions = 0;         // unmasked targets, by which the loss is normalised
   int64_t input_tokens = 0;        // tokens without padding
@@ -39,8 +39,9 @@ struct Batch {
   std::vector<int32_t> state_rows;
   // The tokens attend to the cache, and not to their documents.
   bool continues = false;
-  // Pairs only, for each micro-batch: [pairs, 4], the tokens of the chosen answer's document [0, 1)
-  // and the rejected one's [2, 3), and [pairs, 2], Sequence::reference_logps. Empty without pairs.
+  // Pairs only, for each micro-batch. Bounds are [pairs, 4]: the chosen answer's first token and
+  // the token behind its last, then those of the rejected one. The others are [pairs, 2], as
+  // Sequence::reference_logps. Both are empty without pairs.
   std::vector<std::vector<int32_t>> pair_bounds;
   std::vector<std::vector<double>> reference_logps;
 

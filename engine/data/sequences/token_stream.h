@@ -37,9 +37,9 @@ class TokenStream {
   // one thread, larger ones one by one, each by all threads. If there are as many large plain texts
   // as threads, they are made side by side, too. Words that were made stay in the cache if a later
   // file fails. `progress` may be null. It is called on the calling thread with the bytes of the
-  // files whose words are there, or with 0. The tokenizer and the chat template of `options` are
-  // used during the call only; the file system must outlive the result. REQUIRES: no file has
-  // format `tokens`.
+  // files that were finished since the last call, or with 0. The tokenizer and the chat template of
+  // `options` are used during the call only; the file system must outlive the result. REQUIRES: no
+  // file has format `tokens`.
   //
   // Returns the errors of FileWordMaker for the first bad file, but InvalidArgument for an id that
   // is not below the vocabulary.

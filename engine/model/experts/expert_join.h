@@ -1,16 +1,17 @@
 // Computes the end of a half of a layer with a dense unit beside the experts (JoinDescription): the
 // dense unit, the norms of both results and of their sum, and the residual connection
-//   y = scale * (x + post_norm(dense_post_norm(mlp(norm(x))) + experts.post_norm(sum))),
-// where `sum` is what the experts of expert_half.h return. It has a tile of its own (TileKind::
-// kJoin), which is bound in `weights` and context.tile.
+//   y = scale * (x + post_norm(dense_post_norm(mlp(norm(x))) + experts_post_norm(sum))),
+// where `sum` is what the experts of expert_half.h return. Its weights have a tile of their own
+// (TileKind::kJoin), which `weights` and context.tile name. The functions queue work on the
+// context's stream and return the errors of its kernels.
 //
 //   forward:  RouteTokens, ExpertsForward of each tile, JoinForward
 //   backward: RouteTokens, ExpertsForward of each tile, JoinBackward, ExpertsBackward of each tile,
 //             RouterBackward
 //
-// The norms' gradients need the sum. The backward pass computes it again, as it does all else of
-// experts: it costs a further load of their tiles. Keeping the sum would take as much memory as a
-// further boundary of hidden states in each layer.
+// The norms' gradients need the sum. The backward pass computes it again, which costs one more load
+// of the experts' tiles. Keeping the sum would take as much memory in each layer as one more
+// boundary of hidden states.
 #ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_JOIN_H_
 #define MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_JOIN_H_
 
@@ -20,14 +21,14 @@
 
 namespace megatrain {
 
-// Computes y from x, both [tokens, hidden], and r.sum. y may be x.
+// Computes y from x, both [tokens, hidden] of context.dtype, and r.sum. y may be x.
 absl::Status JoinForward(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
                          const RoutedTokens& r, void* y);
 
-// `dh` [tokens, hidden] has the gradient by y on entry, and on return that by x without what comes
-// through the experts. Writes r.dsum, and sets r.sum to 0 for ExpertsBackward. Weight gradients go
-// to `gradient` as in DecoderLayerBackward.
+// `dh` [tokens, hidden] has the gradient by y on entry. On return it has the gradient by x, without
+// the part that comes through the experts. Writes r.dsum, and sets r.sum to 0 for ExpertsBackward.
+// `gradient`, `first` and `input_gradient` are as in DecoderLayerBackward.
 absl::Status JoinBackward(const LayerContext& context, const void* weights,
                           const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
                           const RoutedTokens& r, void* dh, float* gradient, bool first,

@@ -25,7 +25,7 @@
 
 namespace megatrain {
 
-// The parts of a run that do not change while it lasts.
+// The parts of a run that do not change once its model is loaded.
 struct PreparedRun {
   std::shared_ptr<const Session> session;
   std::vector<std::unique_ptr<NcclApi>> nccl;  // LoadNcclForRanks
@@ -63,10 +63,10 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 
 // Leases host memory from the host's pool, takes the device, makes prepared.reference if the job
 // has a reference, and fills the tiles from the checkpoint, from the model's files or at random. If
-// the checkpoint is found damaged, FallBack changes `prepared.start` to an older one. `prepared`
-// and the run's host must outlive the trainer. Returns ResourceExhausted if there is not enough
-// memory, Cancelled once the run is asked to end, and the errors of FallBack and of reading the
-// files.
+// the checkpoint is found damaged, FallBack changes `prepared.start` to an older one, and
+// prepared.total_steps is counted anew. `prepared` and the run's host must outlive the trainer.
+// Returns Unavailable if other jobs hold the memory, ResourceExhausted if there is not enough,
+// Cancelled once the run is asked to end, and the errors of FallBack and of reading the files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
 
 // Returns lines for people about the records that were left out.

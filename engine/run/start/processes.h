@@ -25,8 +25,8 @@ absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
                             const std::map<std::string, std::string>& own,
                             absl::string_view advice);
 
-// Make all processes plan alike: with the least memory that any has, which is said if they differ,
-// and the rates of the first.
+// Makes all processes plan alike: with the least memory that any has, and the rates of the first.
+// Says so if the memory differs by more than a tenth. Returns the errors of the communicator.
 absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, HardwareRates& rates);
 
 }  // namespace megatrain

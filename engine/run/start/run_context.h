@@ -48,7 +48,9 @@ class RunContext {
   }
   // Returns true in the process that does what is done once.
   bool leads() const { return processes() == nullptr || between()->rank() == 0; }
-  // Makes the requests to any process those of all. Returns the errors of the communicator.
+  // Makes a Stop, Checkpoint or Cancel of any process a request to all. Pause and Release are not
+  // shared: on several processes they have no effect, but for Release while preparing. Returns the
+  // errors of the communicator.
   absl::Status ShareRequests();
   // Returns the run's file system. Reading and writing through it fails with GoOn's error.
   FileSystem* files() { return &files_; }

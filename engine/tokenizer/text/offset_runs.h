@@ -22,18 +22,19 @@ struct OffsetRun {
 // Ascending in `begin`, the first at 0. Empty if the texts are equal.
 using OffsetRuns = std::vector<OffsetRun>;
 
-// Returns the offset in the original of byte `offset` of the new text. `hint` is a run to begin the
-// search at; it is set to the run that was found.
+// Returns the offset in the original of byte `offset` of the new text. The search begins at the run
+// with the index `*hint`, which is set to the run that was found. Begin with 0.
 size_t OriginalOffset(const OffsetRuns& runs, size_t offset, size_t* hint);
 
-// Joins two maps: `*runs`, which maps a text C to B, becomes a map of C to A. `inner` maps B to A.
+// Joins two maps. `*runs` maps a text C to B and `inner` maps B to A; `*runs` becomes the map of C
+// to A.
 void ComposeRuns(const OffsetRuns& inner, OffsetRuns* runs);
 
 // Writes a text and its runs, from left to right.
 class RunWriter {
  public:
-  // Both must outlive the writer and are cleared. `runs` may be null. Nothing is written behind a
-  // text of more than `bytes_max` bytes.
+  // `text` and `runs` are cleared and must outlive the writer. `runs` may be null. Once the text
+  // has more than `bytes_max` bytes, nothing more is written.
   RunWriter(std::string* text, OffsetRuns* runs, size_t bytes_max = SIZE_MAX)
       : text_(text), runs_(runs), bytes_max_(bytes_max) {
     text->clear();
@@ -60,19 +61,21 @@ class RunWriter {
   const size_t bytes_max_;
 };
 
-// A place in a chain of texts, each rewritten from the next.
+// One text of a chain, in which each text is rewritten from the next one. The last one is a part of
+// the original.
 struct OffsetChain {
-  size_t base = 0;                   // added to an offset before it is looked up
-  const OffsetRuns* runs = nullptr;  // null: none
-  OffsetChain* next = nullptr;       // the text that `runs` leads to; null: the original
-  size_t hint = 0;
+  size_t base = 0;                   // where the text begins in what `runs` maps
+  const OffsetRuns* runs = nullptr;  // null: offsets are the same in the next text
+  OffsetChain* next = nullptr;       // the text that `runs` maps to; null: the original
+  size_t hint = 0;                   // of OriginalOffset
 
+  // Returns the offset in the original of byte `offset` of this text.
   size_t Original(size_t offset) {
     offset += base;
     if (runs != nullptr) offset = OriginalOffset(*runs, offset, &hint);
     return next != nullptr ? next->Original(offset) : offset;
   }
-  // Returns the offset in the text that the last step made.
+  // Returns the offset in the text that was rewritten from the last one of the chain.
   size_t BeforeLast(size_t offset) {
     offset += base;
     if (next == nullptr || next->next == nullptr) return offset;

@@ -42,16 +42,16 @@ class SplitRegex {
                             absl::FunctionRef<void(size_t begin, size_t end)> match) const;
 
   // Does the same for a text that may go on, and calls `match` only for the matches that are the
-  // same whatever follows. Sets `*known` to the offset before which there is no other match.
-  // Matches behind it depend on what follows. `*known` is 0, and `match` is not called, for a
-  // pattern that looks at the text before its match or that can match the empty text.
+  // same whatever follows. Sets `*known` to the offset from which on matches depend on what
+  // follows. It is 0, and `match` is not called, for a pattern that looks at the text before its
+  // match or can match the empty text.
   absl::Status ForEachSettledMatch(std::string_view text,
                                    absl::FunctionRef<void(size_t begin, size_t end)> match,
                                    size_t* known) const;
 
   // Returns the pattern for following a match that reaches the end of a text which goes on. Returns
-  // null if the pattern cannot be followed or looks at the text before its match. It is made by the
-  // first call, and valid as long as this object.
+  // null if the pattern cannot be followed, looks at the text before its match, or can match the
+  // empty text. The first call makes it. Valid as long as this object.
   const MatchProgram* program() const;
 
   // Returns the pattern as it was given. Valid as long as this object.
