@@ -11,6 +11,8 @@ SignalWatch::SignalWatch(std::initializer_list<int> signals) {
   for (const int signal : signals) sigaddset(&set, signal);
   pthread_sigmask(SIG_BLOCK, &set, &before_);
   fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  // Without a descriptor the signals must not be lost.
+  if (fd_ < 0) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 SignalWatch::~SignalWatch() {

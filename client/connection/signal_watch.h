@@ -26,7 +26,8 @@ class SignalWatch {
   SignalWatch& operator=(const SignalWatch&) = delete;
 
   // Returns a descriptor that is readable while a signal waits to be taken, or -1 if the process
-  // had no descriptor left; Take then returns nothing. The watch closes it.
+  // had no descriptor left: then signals do what they did before, and Take returns nothing. The
+  // watch closes it.
   int fd() const { return fd_; }
   // Returns the next signal, or nullopt if none waits. Does not wait.
   std::optional<int> Take();

@@ -19,7 +19,8 @@ constexpr int64_t kFileBytesMax = 64;
 absl::StatusOr<std::optional<std::string>> ReadRemembered(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadWholeFile(PosixFileSystem(), path, kFileBytesMax);
   if (absl::IsNotFound(text.status())) return std::nullopt;
-  if (absl::IsInvalidArgument(text.status())) {  // a directory, for example; not the configuration
+  // A directory or a longer file, for example. It is not the configuration that is wrong.
+  if (absl::IsInvalidArgument(text.status()) || absl::IsOutOfRange(text.status())) {
     return absl::DataLossError(absl::StrCat(text.status().message(), "; remove it"));
   }
   if (!text.ok()) return text.status();

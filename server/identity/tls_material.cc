@@ -25,7 +25,6 @@ TlsMaterial::Looks TlsMaterial::Look(const TlsPaths& paths) const {
 absl::Status TlsMaterial::Read(const TlsPaths& paths) {
   // Before they are read: what is changed meanwhile is seen at the next look.
   const Looks looks = Look(paths);
-  if (paths == paths_) looks_ = looks;
   MT_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(paths, options_.now()));
   for (const std::string& warning : files.warnings) options_.log(warning);
   good_ = std::make_shared<const TlsFiles>(std::move(files));

@@ -138,9 +138,13 @@ TEST_F(SettleDeviceTest, AFileThatSaysNothingIsNotPassedOver) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("expects cpu or cuda"));
 }
 
-TEST_F(SettleDeviceTest, ADirectoryInTheFilesPlaceIsNoMatterOfTheConfiguration) {
+TEST_F(SettleDeviceTest, WhatCannotBeReadIsNoMatterOfTheConfiguration) {
+  std::ofstream(directory_ / kDeviceFileName) << std::string(100, 'x');
+  absl::Status status = Start(false).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  std::filesystem::remove(directory_ / kDeviceFileName);
   std::filesystem::create_directory(directory_ / kDeviceFileName);
-  const absl::Status status = Start(false).status();
+  status = Start(false).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("is a directory, not a file; remove it"));
 }

@@ -139,6 +139,17 @@ TEST_F(TlsMaterialTest, AReloadTakesOtherFilesAtOnceOrNone) {
   EXPECT_EQ(Look()->certificate, other.certificate) << "those before do not matter any more";
 }
 
+TEST_F(TlsMaterialTest, AReloadThatFailedLeavesTheFilesToLaterLooks) {
+  const auto first = material_->Current();
+  Write("server.key", "nothing");
+  const TlsPaths same = {directory_ + "/server.pem", directory_ + "/server.key",
+                         directory_ + "/ca.pem"};
+  EXPECT_FALSE(material_->Reload(same).ok());
+  EXPECT_EQ(Look(), first);
+  EXPECT_EQ(Look(), first);
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("the files read before")));
+}
+
 TEST_F(TlsMaterialTest, TheFirstReadingMustBeGood) {
   Write("server.key", "nothing");
   const absl::Status status =
