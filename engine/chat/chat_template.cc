@@ -13,6 +13,7 @@
 #include "engine/base/model_directory_file.h"
 #include "engine/base/status.h"
 #include "engine/chat/built_in_programs.h"
+#include "engine/chat/target_tokens.h"
 #include "engine/chat/template_files.h"
 
 namespace megatrain {
@@ -167,17 +168,7 @@ absl::Status ChatTemplate::Render(const Conversation& conversation, const Tokeni
   const size_t first = ids->size();
   std::vector<size_t> offsets;
   MT_RETURN_IF_ERROR(tokenizer.EncodeWithOffsets(rendered.text, ids, &offsets));
-  size_t range = 0;
-  for (size_t i = 0; i < offsets.size(); ++i) {
-    const size_t begin = offsets[i];
-    const size_t end = i + 1 < offsets.size() ? offsets[i + 1] : rendered.text.size();
-    while (range < rendered.target.size() && rendered.target[range].second <= begin) ++range;
-    // Overlap. A token without characters of its own (several that one character became) belongs
-    // where it begins.
-    const bool hit =
-        range < rendered.target.size() && std::max(end, begin + 1) > rendered.target[range].first;
-    target->push_back(hit ? 1 : 0);
-  }
+  AppendTargets(offsets, rendered.text.size(), rendered.target, target);
   if (ids->size() - first != offsets.size()) {
     return absl::InternalError("the tokenizer gave another number of offsets than ids");
   }

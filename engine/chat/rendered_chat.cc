@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/chat/turn_finder.h"
 
 namespace megatrain {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/time/civil_time.h"
 #include "engine/chat/conversation.h"
 #include "engine/chat/jinja/jinja_program.h"
-#include "engine/chat/turn_finder.h"
+#include "engine/chat/target_tokens.h"
 
 namespace megatrain {
 

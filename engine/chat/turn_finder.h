@@ -39,12 +39,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include "engine/chat/target_tokens.h"
 
 namespace megatrain {
-
-// A stretch of text, as byte offsets [begin, end).
-using TextRange = std::pair<size_t, size_t>;
 
 // Takes time in proportion to the texts. Not thread-safe.
 class TurnFinder {

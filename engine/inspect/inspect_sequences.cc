@@ -169,14 +169,13 @@ std::string DatasetWarnings(const DatasetReport& report) {
     absl::StrAppend(&text, FormatCount(report.dropped_tokens),
                     " tokens at the end are less than a sequence and were dropped\n");
   }
-  if (report.bad_records > 0) {
-    absl::StrAppend(&text, FormatCount(report.bad_records),
+  const BadRecords& bad = report.bad_records;
+  if (bad.count > 0) {
+    absl::StrAppend(&text, FormatCount(bad.count),
                     " records cannot be read and were passed over\n");
   }
-  for (const std::string& bad : report.named_bad_records) absl::StrAppend(&text, "  ", bad, "\n");
-  const int64_t unnamed =
-      report.bad_records - static_cast<int64_t>(report.named_bad_records.size());
-  if (unnamed > 0) absl::StrAppend(&text, "  and ", FormatCount(unnamed), " more\n");
+  for (const std::string& name : bad.named) absl::StrAppend(&text, "  ", name, "\n");
+  if (bad.unnamed() > 0) absl::StrAppend(&text, "  and ", FormatCount(bad.unnamed()), " more\n");
   return text;
 }
 

@@ -68,8 +68,8 @@ nlohmann::ordered_json ReportJson(const DatasetReport& report) {
   json["dropped_tokens"] = report.dropped_tokens;
   json["examples_without_target"] = report.examples_without_target;
   json["turns_left_out"] = report.turns_left_out;
-  json["bad_records"] = report.bad_records;
-  json["named_bad_records"] = report.named_bad_records;
+  json["bad_records"] = report.bad_records.count;
+  json["named_bad_records"] = report.bad_records.named;
   return json;
 }
 

@@ -49,12 +49,7 @@ absl::Status DataSide::AddDocuments(absl::Span<const DataFile> files,
   report_.sequences += counts.sequences;
   report_.truncated_examples += counts.truncated_examples;
   report_.examples_without_target += counts.examples_without_target;
-  report_.bad_records += run.stream->bad_records();
-  for (const std::string& bad : run.stream->named_bad_records()) {
-    if (report_.named_bad_records.size() < kNamedBadRecordsMax) {
-      report_.named_bad_records.push_back(bad);
-    }
-  }
+  report_.bad_records.Add(run.stream->bad_records());
   absl::StrAppend(&key_, "\ndocuments ", run.stream->key(),
                   options_.packing.packing ? " packed" : " unpacked");
   runs_.push_back(std::move(run));

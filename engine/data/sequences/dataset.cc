@@ -141,9 +141,9 @@ absl::Status CheckSpec(const JobSpec::Data& data) {
 absl::Status NoSequence(const std::string& key, const DatasetReport& report,
                         int64_t sequence_length) {
   std::string why;
-  if (report.documents == 0 && report.bad_records > 0) {
-    why = absl::StrCat("none of its ", report.bad_records,
-                       " records can be read: ", report.named_bad_records.front());
+  if (report.documents == 0 && report.bad_records.count > 0) {
+    why = absl::StrCat("none of its ", report.bad_records.count,
+                       " records can be read: ", report.bad_records.named.front());
   } else if (report.dropped_tokens > 0) {
     why = absl::StrCat(report.dropped_tokens, " tokens are fewer than one sequence of ",
                        sequence_length, "; shorten data.sequence_length");
@@ -197,11 +197,7 @@ void Add(const DatasetReport& part, DatasetReport* all) {
   all->dropped_tokens += part.dropped_tokens;
   all->examples_without_target += part.examples_without_target;
   all->turns_left_out += part.turns_left_out;
-  all->bad_records += part.bad_records;
-  for (const std::string& named : part.named_bad_records) {
-    if (all->named_bad_records.size() == kNamedBadRecordsMax) break;
-    all->named_bad_records.push_back(named);
-  }
+  all->bad_records.Add(part.bad_records);
 }
 
 // Opens the sources and splits off what is for evaluation if no files are.

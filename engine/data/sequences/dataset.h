@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/file.h"
+#include "engine/data/records/bad_records.h"
 #include "engine/data/sequences/sequence.h"
 #include "engine/job/job_spec.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -35,9 +36,8 @@ struct DatasetReport {
   int64_t examples_without_target = 0;  // left out: the loss is on none of their tokens
   // Turns of the assistant without loss, because their place in the rendered text is uncertain.
   int64_t turns_left_out = 0;
-  int64_t bad_records = 0;                     // left out: they could not be read
-  std::vector<std::string> named_bad_records;  // the first of them, "FILE:PLACE: REASON"
-  std::vector<MixedSource> mix;                // empty without weights
+  BadRecords bad_records;
+  std::vector<MixedSource> mix;  // empty without weights
 };
 
 // Evaluation sequences [begin, end) of the files of data.eval with one name.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/chat/target_tokens.h"
 #include "engine/data/sequences/packing.h"
 #include "engine/tokenizer/parallel_encode.h"
 
@@ -72,6 +73,13 @@ void DocumentEncoder::EndText(std::vector<uint32_t>* words) {
   ForgetText();
 }
 
+void DocumentEncoder::AppendWhole(bool begun, std::vector<uint32_t>* words) const {
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    words->push_back(static_cast<uint32_t>(ids_[i]) | (target_[i] != 0 ? kTargetBit : 0) |
+                     (!begun && i == 0 ? kDocumentBit | kWholeBit : 0));
+  }
+}
+
 void DocumentEncoder::ForgetText() {
   piece_ = {};
   begun_ = false;
@@ -124,19 +132,14 @@ absl::Status DocumentEncoder::EncodeAnswer(const std::string& prompt, const std:
   std::vector<size_t> offsets;
   const std::string text = prompt + answer;
   MT_RETURN_IF_ERROR(options_.tokenizer->EncodeWithOffsets(text, &ids_, &offsets));
-  const size_t text_ids = ids_.size();
+  const TextRange answer_range = {prompt.size(), text.size()};
+  target_.clear();
+  AppendTargets(offsets, text.size(), {&answer_range, 1}, &target_);
   ids_.insert(ids_.end(), options_.around.after.begin(), options_.around.after.end());
   if (ids_.empty() || ids_.back() != options_.eos_id) ids_.push_back(options_.eos_id);
+  target_.resize(ids_.size(), 1);
   MT_RETURN_IF_ERROR(CheckIds());
-  const bool begun = BeginWith(kDocumentBit | kWholeBit, 0, words);
-  for (size_t i = 0; i < ids_.size(); ++i) {
-    // A token that straddles the end of the prompt belongs to the answer.
-    const size_t next = i + 1 < text_ids ? offsets[i + 1] : text.size();
-    // Several tokens of one character have the same offset.
-    const bool target = i >= text_ids || std::max(next, offsets[i] + 1) > prompt.size();
-    words->push_back(static_cast<uint32_t>(ids_[i]) | (target ? kTargetBit : 0) |
-                     (!begun && i == 0 ? kDocumentBit | kWholeBit : 0));
-  }
+  AppendWhole(BeginWith(kDocumentBit | kWholeBit, 0, words), words);
   return absl::OkStatus();
 }
 
@@ -153,12 +156,9 @@ absl::Status DocumentEncoder::EncodeChat(const Conversation& conversation,
   MT_RETURN_IF_ERROR(CheckIds());
   turns_left_out_ += turns_left_out;
   const bool all = options_.chat_template->train_on() == TrainOn::kAll;
-  const bool begun =
-      options_.around_chats && BeginWith(kDocumentBit | kWholeBit, all ? kTargetBit : 0, words);
-  for (size_t i = 0; i < ids_.size(); ++i) {
-    words->push_back(static_cast<uint32_t>(ids_[i]) | (target_[i] != 0 ? kTargetBit : 0) |
-                     (!begun && i == 0 ? kDocumentBit | kWholeBit : 0));
-  }
+  AppendWhole(
+      options_.around_chats && BeginWith(kDocumentBit | kWholeBit, all ? kTargetBit : 0, words),
+      words);
   return absl::OkStatus();
 }
 

@@ -85,6 +85,9 @@ class DocumentEncoder {
   bool BeginWith(uint32_t bits, uint32_t target, std::vector<uint32_t>* words) const;
   // Appends `ids_` as the next words of the text, after what goes before the first of them.
   void AppendText(std::vector<uint32_t>* words);
+  // Appends `ids_` with `target_` as a document that must not be split. `begun` says that it has a
+  // word already.
+  void AppendWhole(bool begun, std::vector<uint32_t>* words) const;
   void ForgetText();
 
   const DocumentEncoderOptions options_;

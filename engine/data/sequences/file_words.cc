@@ -43,8 +43,8 @@ std::string FileWordsMeta::ToText() const {
   return nlohmann::json{{"documents", documents},
                         {"largest_id", largest_id},
                         {"turns_left_out", turns_left_out},
-                        {"bad_records", bad_records},
-                        {"named", named}}
+                        {"bad_records", bad.count},
+                        {"named", bad.named}}
       .dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -55,8 +55,8 @@ FileWordsMeta FileWordsMeta::FromText(const std::string& text) {
   meta.documents = json.value("documents", int64_t{0});
   meta.largest_id = json.value("largest_id", int64_t{0});
   meta.turns_left_out = json.value("turns_left_out", int64_t{0});
-  meta.bad_records = json.value("bad_records", int64_t{0});
-  meta.named = json.value("named", std::vector<std::string>());
+  meta.bad.count = json.value("bad_records", int64_t{0});
+  meta.bad.named = json.value("named", std::vector<std::string>());
   return meta;
 }
 
@@ -86,7 +86,7 @@ absl::StatusOr<FileWordsMeta> FileWordMaker::Make(const DataFile& file,
   MT_RETURN_IF_ERROR(KindOfFile(file.path).content == FileContent::kParquet
                          ? AddParquet(reader, current)
                          : AddText(reader, hash, current));
-  if (current.meta.documents == 0 && current.meta.bad_records == 0) {
+  if (current.meta.documents == 0 && current.meta.bad.count == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(file.path, ": is empty; training data is needed"));
   }
@@ -125,7 +125,7 @@ absl::Status FileWordMaker::AddText(const DataFileReader& reader, const std::str
   } else {
     MT_RETURN_IF_ERROR(AddPlainText(text, raw, current));
   }
-  const bool any = current.meta.documents > 0 || current.meta.bad_records > 0;
+  const bool any = current.meta.documents > 0 || current.meta.bad.count > 0;
   if (!any || raw.Digest() == hash) return absl::OkStatus();
   return absl::AbortedError(
       absl::StrCat(path, ": changed while it was read; start again when it is complete"));
@@ -194,7 +194,7 @@ absl::Status FileWordMaker::EncodeBatch(const RecordReader& records,
   Run(static_cast<int64_t>(blocks_.size()), [&](int64_t index) {
     Block& block = blocks_[static_cast<size_t>(index)];
     block.words.clear();
-    block.bad.clear();
+    block.bad = {};
     block.status = absl::OkStatus();
     const size_t begin = std::min(batch.size(), static_cast<size_t>(index) * share);
     const size_t end = std::min(batch.size(), begin + share);
@@ -206,19 +206,15 @@ absl::Status FileWordMaker::EncodeBatch(const RecordReader& records,
         block.status = Prefixed(absl::StrCat(current.file.path, place), status);
         return;
       }
-      block.bad.push_back(absl::StrCat(place, ": ", status.message().substr(0, kReasonBytesMax)));
+      block.bad.Add(absl::StrCat(place, ": ", status.message().substr(0, kReasonBytesMax)));
     }
   });
   current.meta.documents += static_cast<int64_t>(batch.size());
   for (Block& block : blocks_) {
     MT_RETURN_IF_ERROR(block.status);
     MT_RETURN_IF_ERROR(current.writer->Append(block.words.data(), block.words.size()));
-    FileWordsMeta& meta = current.meta;
-    meta.bad_records += static_cast<int64_t>(block.bad.size());
-    meta.documents -= static_cast<int64_t>(block.bad.size());
-    for (std::string& bad : block.bad) {
-      if (meta.named.size() < kNamedBadRecordsMax) meta.named.push_back(std::move(bad));
-    }
+    current.meta.bad.Add(block.bad);
+    current.meta.documents -= block.bad.count;
   }
   return absl::OkStatus();
 }

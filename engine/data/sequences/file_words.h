@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/thread_pool.h"
 #include "engine/data/cache/token_cache.h"
+#include "engine/data/records/bad_records.h"
 #include "engine/data/records/data_file_io.h"
 #include "engine/data/records/record_reader.h"
 #include "engine/data/sequences/document_encoder.h"
@@ -26,17 +27,12 @@ namespace megatrain {
 // and `text` does in files of JSON, CSV and Parquet. Any other text file is one document.
 bool HoldsRecords(const DataFile& file);
 
-// The most bad records of a file that are named. Further ones are only counted.
-inline constexpr size_t kNamedBadRecordsMax = 100;
-
 // Describes a file's words. Kept beside them in the cache as JSON.
 struct FileWordsMeta {
   int64_t documents = 0;
   int64_t largest_id = -1;
   int64_t turns_left_out = 0;  // as DocumentEncoder counts them
-  int64_t bad_records = 0;     // left out
-  // The first of them, each as its place behind the file's path and the reason.
-  std::vector<std::string> named;
+  BadRecords bad;              // their names lack the file's path
 
   std::string ToText() const;
   // `text` comes from ToText.
@@ -88,7 +84,7 @@ class FileWordMaker {
     ExampleParser parser;
     Example example;
     std::vector<uint32_t> words;
-    std::vector<std::string> bad;  // as FileWordsMeta::named, of all bad records
+    BadRecords bad;  // as in FileWordsMeta
     absl::Status status;
   };
   // The file that is being made.

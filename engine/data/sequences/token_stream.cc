@@ -123,7 +123,7 @@ class Preparer {
         // Else it is of a model with a larger vocabulary, or without the bad records; making it
         // again finds where the id or the record is.
         if (prepared.meta.largest_id < options_.words.encoder.vocabulary &&
-            (prepared.meta.bad_records == 0 || options_.words.skip_bad_records)) {
+            (prepared.meta.bad.count == 0 || options_.words.skip_bad_records)) {
           if (round == 0) MT_RETURN_IF_ERROR(progress_(info.bytes));
           return prepared;
         }
@@ -169,10 +169,8 @@ class Preparer {
       if (writer == nullptr) return absl::OkStatus();
       const std::string why(meta.status().message());
       meta = FileWordsMeta();
-      meta->bad_records = 1;
-      meta->named.push_back(why.substr(0, file.path.size()) == file.path
-                                ? why.substr(file.path.size())
-                                : absl::StrCat(": ", why));
+      meta->bad.Add(why.substr(0, file.path.size()) == file.path ? why.substr(file.path.size())
+                                                                 : absl::StrCat(": ", why));
     }
     MT_RETURN_IF_ERROR(meta.status());
     if (KindOfFile(file.path).content == FileContent::kParquet) {
@@ -280,11 +278,7 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
     keys += prepared.key;
     stream->documents_ += prepared.meta.documents;
     stream->turns_left_out_ += prepared.meta.turns_left_out;
-    stream->bad_records_ += prepared.meta.bad_records;
-    for (const std::string& bad : prepared.meta.named) {
-      if (stream->named_.size() == kNamedBadRecordsMax) break;
-      stream->named_.push_back(files[i].path + bad);
-    }
+    stream->bad_records_.Add(prepared.meta.bad, files[i].path);
     const int64_t words = prepared.words->elements();
     if (words > 0) stream->parts_.push_back({stream->words_, std::move(prepared.words)});
     stream->words_ += words;

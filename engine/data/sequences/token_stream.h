@@ -51,9 +51,7 @@ class TokenStream {
   int64_t documents() const { return documents_; }
   // Returns the number of assistant's turns without loss, as DocumentEncoder counts them.
   int64_t turns_left_out() const { return turns_left_out_; }
-  int64_t bad_records() const { return bad_records_; }
-  // The first bad records, at most kNamedBadRecordsMax, each as "FILE:PLACE: REASON".
-  const std::vector<std::string>& named_bad_records() const { return named_; }
+  const BadRecords& bad_records() const { return bad_records_; }
   // Returns the XXH3-128 (32 hex digits) of the files' contents and everything that affects the
   // words.
   const std::string& key() const { return key_; }
@@ -72,8 +70,7 @@ class TokenStream {
   int64_t words_ = 0;
   int64_t documents_ = 0;
   int64_t turns_left_out_ = 0;
-  int64_t bad_records_ = 0;
-  std::vector<std::string> named_;
+  BadRecords bad_records_;
   std::string key_;
 };
 

@@ -50,7 +50,7 @@ std::string DescribeData(const char* what, const DatasetReport& report, bool pai
       " turns of the assistant are without loss, because the chat template writes them otherwise "
       "when further messages follow");
   add(report.dropped_tokens, " tokens at the end fill no sequence and were dropped");
-  add(report.bad_records, " records could not be read and were left out");
+  add(report.bad_records.count, " records could not be read and were left out");
   return line;
 }
 
@@ -305,9 +305,8 @@ absl::Status FillTiles(RunContext& run, PreparedRun& prepared, Trainer& trainer)
 
 std::vector<std::string> DescribeBadRecords(const DatasetReport& report) {
   std::vector<std::string> lines;
-  for (const std::string& bad : report.named_bad_records) lines.push_back("passed over: " + bad);
-  const int64_t unnamed =
-      report.bad_records - static_cast<int64_t>(report.named_bad_records.size());
+  for (const std::string& bad : report.bad_records.named) lines.push_back("passed over: " + bad);
+  const int64_t unnamed = report.bad_records.unnamed();
   if (unnamed > 0) {
     lines.push_back(absl::StrCat("passed over: ", FormatCount(unnamed), " more bad records"));
   }

@@ -166,7 +166,7 @@ TEST_F(ParquetTest, BadRowsAreSkippedAndNamed) {
   const auto dataset = OpenWithBytes(spec, directory_);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->train_report().documents, 2);
-  EXPECT_THAT((*dataset)->train_report().named_bad_records,
+  EXPECT_THAT((*dataset)->train_report().bad_records.named,
               ElementsAre(HasSubstr("text_is_no_utf8.parquet: row 2: column \"text\"")));
   spec.data.train[0].format = DataFormat::kMessages;
   spec.data.on_bad_record = OnBadRecord::kFail;

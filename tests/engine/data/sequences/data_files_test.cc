@@ -134,12 +134,12 @@ TEST(DataFilesTest, BadRecordsAreSkippedCountedAndNamed) {
     EXPECT_EQ(TextOf(**dataset), "a$b$c$e$");
     const DatasetReport& report = (*dataset)->train_report();
     EXPECT_EQ(report.documents, 4);
-    EXPECT_EQ(report.bad_records, 154);
-    ASSERT_EQ(report.named_bad_records.size(), 100u);
-    EXPECT_THAT(report.named_bad_records[0],
+    EXPECT_EQ(report.bad_records.count, 154);
+    ASSERT_EQ(report.bad_records.named.size(), 100u);
+    EXPECT_THAT(report.bad_records.named[0],
                 HasSubstr("r.jsonl:2: \"text\" is missing, which format text needs"));
-    EXPECT_THAT(report.named_bad_records[1], HasSubstr("r.jsonl:4: invalid UTF-8 at byte "));
-    EXPECT_THAT(report.named_bad_records[2], HasSubstr("r.jsonl:5: malformed JSON"));
+    EXPECT_THAT(report.bad_records.named[1], HasSubstr("r.jsonl:4: invalid UTF-8 at byte "));
+    EXPECT_THAT(report.bad_records.named[2], HasSubstr("r.jsonl:5: malformed JSON"));
     if (round > 0) {
       EXPECT_EQ((*dataset)->fingerprint(), fingerprint);
     }
@@ -153,7 +153,7 @@ TEST(DataFilesTest, BadRecordsAreSkippedCountedAndNamed) {
   spec.data.train = {{csv, DataFormat::kText, ""}, {plain, DataFormat::kText, ""}};
   const auto dataset = OpenWithBytes(spec, directory);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_THAT((*dataset)->train_report().named_bad_records,
+  EXPECT_THAT((*dataset)->train_report().bad_records.named,
               ElementsAre(HasSubstr("s.csv: row 3: has 1 field"),
                           HasSubstr("t.txt: invalid UTF-8 at byte 11")));
   spec.data.train = {{plain, DataFormat::kText, ""}};
@@ -182,10 +182,10 @@ TEST(DataFilesTest, SkippingGivesTheSameWordsWhateverTheThreads) {
     const auto dataset = OpenWithBytes(spec, directory);
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     if (threads == 1) first = TextOf(**dataset);
-    if (threads == 1) named = (*dataset)->train_report().named_bad_records;
+    if (threads == 1) named = (*dataset)->train_report().bad_records.named;
     EXPECT_TRUE(TextOf(**dataset) == first);
-    EXPECT_EQ((*dataset)->train_report().named_bad_records, named);
-    EXPECT_EQ((*dataset)->train_report().bad_records, 2857);
+    EXPECT_EQ((*dataset)->train_report().bad_records.named, named);
+    EXPECT_EQ((*dataset)->train_report().bad_records.count, 2857);
   }
 }
 

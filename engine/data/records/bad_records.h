@@ -1,0 +1,42 @@
+// What is told of the records that were left out because they cannot be read
+// (data.on_bad_record: skip).
+#ifndef MEGATRAIN_ENGINE_DATA_RECORDS_BAD_RECORDS_H_
+#define MEGATRAIN_ENGINE_DATA_RECORDS_BAD_RECORDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace megatrain {
+
+struct BadRecords {
+  // The most that are named. Further ones are only counted.
+  static constexpr size_t kNamedMax = 100;
+
+  int64_t count = 0;
+  // The first of them, each as its place and the reason: "FILE:PLACE: REASON".
+  std::vector<std::string> named;
+
+  int64_t unnamed() const { return count - static_cast<int64_t>(named.size()); }
+
+  void Add(std::string name) {
+    ++count;
+    if (named.size() < kNamedMax) named.push_back(std::move(name));
+  }
+  // Adds those of a later part of the data. `path` goes before each name.
+  void Add(const BadRecords& part, const std::string& path = "") {
+    count += part.count;
+    for (const std::string& name : part.named) {
+      if (named.size() == kNamedMax) break;
+      named.push_back(absl::StrCat(path, name));
+    }
+  }
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_RECORDS_BAD_RECORDS_H_
