@@ -26,8 +26,9 @@ struct Retention {
 };
 
 // Returns the steps of the checkpoints in `directory` that are newer than `step`, highest first,
-// except those in `retention.damaged`. A step directory without a readable manifest is left out,
-// and a line about it for the log is added to `*notes`. Errors of `files` are returned.
+// except those in `retention.damaged`. A step directory without a manifest, or with a damaged
+// one, is left out, and a line about it for the log is added to `*notes`. Errors of `files` are
+// returned.
 absl::StatusOr<std::vector<int64_t>> ListNewer(const std::string& directory, int64_t step,
                                                const Retention& retention,
                                                std::vector<std::string>* notes,
