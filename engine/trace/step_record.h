@@ -34,8 +34,10 @@ struct RouterReport {
   std::vector<double> load;  // by expert, the part of all choices in all layers; the sum is 1
   // The most that an expert of any layer was chosen, over an even share.
   double busiest = 0;
-  double entropy = 0;                    // mean of RouteArgs::entropy, in nats
-  std::optional<double> auxiliary_loss;  // without its coefficient; chosen experts if even
+  double entropy = 0;  // mean of RouteArgs::entropy, in nats
+  // Without its coefficient. If the spread is even, it is the number of experts that a token
+  // chooses.
+  std::optional<double> auxiliary_loss;
 };
 
 struct StepRecord {
