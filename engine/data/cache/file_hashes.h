@@ -35,7 +35,7 @@ class FileHashes {
   // outlive this.
   FileHashes(std::string directory, bool forget, FileSystem* files);
 
-  // Returns what is remembered of a file, or nullopt.
+  // Returns what is remembered of a file that has not changed since, or nullopt.
   std::optional<FileHash> Find(const FileInfo& info) const;
   // Remembers the hash of a file that was examined before it was read. `now` is the time at which
   // reading began.

@@ -21,7 +21,7 @@ struct Batch {
   int64_t input_tokens = 0;        // tokens without padding
   int64_t pairs = 0;               // pairs of answers, if that is what the sequences hold
   int64_t step_tokens = 0;         // tokens with padding; in a part of a batch those of the whole
-  int step_micro_batches = 0;      // the same of micro-batches
+  int step_micro_batches = 0;      // micro-batches, counted in the same way
   std::vector<int32_t> ids;        // [tokens]
   std::vector<int32_t> positions;  // [tokens], from 0 in each document
   std::vector<int32_t> targets;    // [tokens], PredictionTargets

@@ -51,7 +51,8 @@ class DocumentEncoder {
 
   // Appends the example's words: of a pair of answers those of two documents. Returns
   // InvalidArgument if the chat template refuses the example, and OutOfRange if a token id is not
-  // below the vocabulary. REQUIRES: `chat_template` was given if the example is a chat.
+  // below the vocabulary. REQUIRES: `chat_template` was given if the example is a chat, and
+  // `eos_id` if it is a text.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
   // Encodes a text document piece by piece. `text` is the beginning of what is left of it, and all

@@ -9,8 +9,8 @@
 //             keeps its first sequence_length / 2 tokens, so that a pair always fits. One of which
 //             either answer has no prediction left is left out. Otherwise they are packed as chat
 //             examples are.
-//   both      A chat example longer than a sequence keeps its first sequence_length tokens. One
-//             without a prediction to learn from is left out. Text is kept whole.
+// Packed or not, a chat example longer than a sequence keeps its first sequence_length tokens, and
+// one without a prediction to learn from is left out. Text is kept whole.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
 
