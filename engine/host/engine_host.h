@@ -97,8 +97,8 @@ class EngineHost {
                            const std::function<bool()>& cancelled);
 
   // Measures the machine's rates. It takes about a second, in which nothing else should run, and
-  // for several GPUs as long as NCCL takes to start. What is between GPUs stays unknown without
-  // NCCL. Returns ResourceExhausted if there is no memory for it.
+  // for several GPUs as long as NCCL takes to start. Without NCCL the rate between GPUs stays
+  // unknown. Returns ResourceExhausted if there is no memory for it.
   absl::Status MeasureRates();
   // Returns the measured rates; all are 0 before MeasureRates.
   HardwareRates rates() const;
@@ -131,8 +131,8 @@ class EngineHost {
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
   // Returns the memory that a job on the devices `on` may plan with now: the free bytes of the
-  // pool, their part of the memory besides it, and of the devices' own memory, which is that of the
-  // GPU that has least. `without_others`: as if no other job had any of it. Without a pool,
+  // pool, these devices' part of the memory besides it, and the free memory of the GPU that has
+  // least. With `without_others`, as if no other job had any of the host memory. Without a pool,
   // returns the memory that one could have. Returns the errors of reading the machine's and the
   // device's free memory.
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
