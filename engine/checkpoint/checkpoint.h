@@ -21,8 +21,7 @@
 //
 // The writer fills `step-00000100.tmp`, the manifest last, and syncs each file. It reads every file
 // back and verifies it before it renames the directory. So a directory without ".tmp" was whole
-// when it got its name. Nothing on disk depends on the number of processes that
-// wrote it.
+// when it got its name. Nothing on disk depends on the number of processes that wrote it.
 //
 // A job uses these functions in this order:
 //   RemoveLeftovers, FindNewestToLoad, ReadCheckpointState, CheckResumable,

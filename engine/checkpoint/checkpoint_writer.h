@@ -3,7 +3,7 @@
 // Several processes, each of which holds a part of every tile, write one checkpoint together into a
 // directory that they share. The files are those that one process would write, byte for byte. All
 // processes make the same calls, Finish also after an error, and get the same error from Begin and
-// Finish, so that the job goes on or ends as a whole. One process at a time writes a page of a file
+// Finish, so that the job goes on or ends as a whole. Each page of a file is written by one process
 // (shared_pages.h). What one of them leaves when it dies is never taken for a checkpoint, because
 // rank 0 gives it its name once all bytes of all ranks are verified.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_WRITER_H_
@@ -62,12 +62,13 @@ class CheckpointWriter {
   // made after Begin. REQUIRES: Finish was not called.
   virtual void SetEvaluations(const Evaluations& evaluations) = 0;
 
-  // Waits until the tiles are on stable storage, reads all files back from the disk, verifies them,
-  // writes the index and the manifest, and gives the checkpoint its name. Then removes older
-  // checkpoints of the same run as `retention` says. Returns the path of the checkpoint.
+  // Waits until the tiles are on stable storage, writes the other files, the manifest last,
+  // verifies all by reading them back from the disk, and gives the checkpoint its name. Then
+  // removes older checkpoints of the same run as `retention` says. Returns the path of the
+  // checkpoint.
   //
   // A checkpoint of the same step and those of `retention.discard` are replaced together: after a
-  // crash either all of them are there or the new one is.
+  // crash, RemoveLeftovers leaves either all of them or the new one.
   virtual absl::StatusOr<std::string> Finish(const Retention& retention) = 0;
 
   // Returns lines for the log about events that are not errors, such as leftovers removed and

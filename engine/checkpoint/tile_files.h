@@ -6,8 +6,8 @@
 //   optimizer-*.safetensors  NAME.exp_avg (F32) of every tensor that is not frozen, then their
 //                            NAME.exp_avg_sq (F32), then with BF16 weights their NAME.remainder
 //                            (I16)
-// Four-byte elements come first, so that every tensor is aligned to its element size. A tile
-// that has only a part of a tensor names it by HfPartName or HfColumnsName in place of NAME.
+// Four-byte elements come first, so that every tensor is aligned to its element size. A tile that
+// has only a part of a tensor names it by HfPartName or HfColumnsName in place of NAME.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 
@@ -50,7 +50,7 @@ struct PieceRun {
   int64_t bytes() const { return elements.elements() * piece->element_bytes; }
 };
 // Appends what a tile with the elements `held` has of `piece`, which begins at `offset` of the
-// file.
+// file. The runs point to `piece`.
 void AppendRuns(const TilePiece& piece, const TileLayout& layout, ElementRange held, int64_t offset,
                 std::vector<PieceRun>& runs);
 

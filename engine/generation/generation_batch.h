@@ -47,8 +47,8 @@ struct CachedSequence {
 Batch PromptBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batch_tokens_max);
 
 // Returns the last token of each sequence, in micro-batches of kGenerationTokens, or of
-// micro_batch_tokens_max if that is less. REQUIRES: there are sequences, and the cache
-// has the keys and values of the tokens before.
+// micro_batch_tokens_max if that is less. REQUIRES: there are sequences, and the cache has the keys
+// and values of the tokens before.
 Batch LastTokensBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batch_tokens_max);
 
 }  // namespace megatrain

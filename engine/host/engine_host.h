@@ -42,8 +42,8 @@ struct EngineHostOptions {
   // many; 0 means 1.
   int devices = 1;
   NcclLoader load_nccl = nullptr;  // for jobs on several GPUs; null if the program has no NCCL
-  // The limit for a job's threads, and the number for a job that asks for none. 0 means no limit,
-  // and the processors that this process may use for a job that asks for none. A job on some of
+  // The most threads of a job, which a job that asks for none gets. 0 means no limit; a job that
+  // asks for none then gets as many as there are processors for this process. A job on some of
   // several devices has their part of these.
   int threads = 0;
   // The processes of a job on this machine, among which its host memory is divided evenly.

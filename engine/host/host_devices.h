@@ -31,8 +31,8 @@ struct DeviceClaim {
   int first = -1;  // those from this number on; -1 = any
 };
 
-// Returns the claim of a job with these engine.device and engine.devices (0 = all). A job that
-// asks for more cpu devices than the host has gets all of those and divides them further. Returns
+// Returns the claim of a job with these engine.device and engine.devices (0 = all). A job that asks
+// for more cpu devices than the host has gets all of those and divides them further. Returns
 // InvalidArgument for a device that is not the host's and for more GPUs than it has, or for all of
 // an unknown number.
 absl::StatusOr<DeviceClaim> ClaimDevices(const std::string& device, int64_t devices,

@@ -38,8 +38,8 @@ class SharedPages {
     int64_t filled = 0;  // bytes
     std::string bytes;
   };
-  // Returns the pages of file number `file` that this rank writes. They point into this
-  // object. REQUIRES: Exchange succeeded.
+  // Returns the pages of file number `file` that this rank writes. They point into this object.
+  // REQUIRES: Exchange succeeded.
   std::vector<FilePiece> PagesOf(int file);
 
  private:

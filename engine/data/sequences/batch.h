@@ -49,9 +49,9 @@ struct Batch {
   int64_t loss_terms() const { return pairs > 0 ? pairs : predictions; }
 };
 
-// Makes the batch of `step` (from 1). The last micro-batch may have fewer sequences than the
-// others. REQUIRES: all sequences have the same length, and all or none hold pairs, with or without
-// the reference's log-probabilities.
+// Makes the batch of `step` (as Batch::step). The last micro-batch may have fewer sequences than
+// the others. REQUIRES: all sequences have the same length, and all or none hold pairs, with or
+// without the reference's log-probabilities.
 Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
                 int64_t sequences_per_micro_batch);
 

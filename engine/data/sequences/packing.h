@@ -46,7 +46,8 @@ struct PackingCounts {
 };
 
 // Finds the words at which sequences begin. Append takes the stream in order, in pieces of any
-// size, and Finish ends it. Not thread-safe.
+// size, and Finish ends it. Finish returns Internal if the last pair lacks an answer. Not
+// thread-safe. REQUIRES: the first word begins a document.
 class SequencePacker {
  public:
   // Called with the first word of each sequence, in order. If it returns an error, Append or Finish
@@ -57,6 +58,7 @@ class SequencePacker {
 
   absl::Status Append(absl::Span<const uint32_t> words);
   absl::Status Finish();
+  // Returns the counts, which are complete after Finish.
   const PackingCounts& counts() const { return counts_; }
 
  private:
