@@ -138,7 +138,7 @@ class EngineHost {
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
                                          bool without_others = false) const;
   // Describes, for people, GPUs that have unequal memory free, of which a plan uses the least.
-  // Returns "" if they differ by a tenth at most.
+  // Returns "" if they differ by a tenth at most, or the errors of reading it.
   absl::StatusOr<std::string> DescribeUnequalMemory(const std::vector<int>& on) const;
   // Returns FailedPrecondition if this program or machine has no NCCL that can be used.
   absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() const;

@@ -48,7 +48,7 @@ struct StepRecord {
   int64_t tokens = 0;        // predictions that count in the loss
   int64_t input_tokens = 0;  // tokens without padding
   int64_t total_tokens = 0;  // input tokens since step 1
-  double step_seconds = 0;
+  double step_seconds = 0;   // from the end of the step before, or from its start if that is later
   double tokens_per_second = 0;       // of input tokens
   double model_flops_per_second = 0;  // 6 * parameters that a token uses * tokens_per_second
   int64_t h2d_bytes = 0, d2h_bytes = 0;
@@ -59,7 +59,7 @@ struct StepRecord {
   // The part of compute that is the pass through the layers before the loss. With exact clipping,
   // the previous step's updates can overlap with this part only.
   double forward_seconds = 0;
-  int64_t host_bytes = 0, device_bytes = 0;
+  int64_t host_bytes = 0, device_bytes = 0;   // planned: of the pool, and of each device
   std::optional<double> eval_loss;            // over all evaluation data
   std::map<std::string, double> eval_losses;  // of the named sets of data.eval
   std::optional<Rewards> rewards;             // of a step over pairs of answers
