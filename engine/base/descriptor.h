@@ -14,6 +14,7 @@ class Descriptor {
   // Takes ownership of `fd`; a negative value means that nothing is open.
   explicit Descriptor(int fd) : fd_(fd) {}
   Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
+  // Swaps: `other` then owns the descriptor that this object had.
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(fd_, other.fd_);
     return *this;

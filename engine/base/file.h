@@ -109,8 +109,8 @@ class FileSystem {
   // room is reserved, so that a full disk is met here.
   virtual absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
                                                                   int64_t bytes) = 0;
-  // Does as NewBlockFile, but leaves what an existing file has: several processes write parts of
-  // it, each with the same `bytes`. A file system that is not for several returns Unimplemented.
+  // Does as NewBlockFile, but keeps the content of an existing file, so that several processes can
+  // write parts of it, each with the same `bytes`. The default returns Unimplemented.
   virtual absl::StatusOr<std::unique_ptr<BlockFile>> OpenBlockFile(const std::string& path,
                                                                    int64_t bytes);
   // Opens a regular file. Directories, pipes and devices are InvalidArgument.

@@ -14,8 +14,8 @@ namespace megatrain {
 
 inline constexpr int kJsonDepthMax = 64;
 
-// Returns InvalidArgument, with the byte offset, for text that breaks a rule above. Messages begin
-// with `name`, usually the path.
+// Returns InvalidArgument for text that breaks a rule above. Messages begin with `name`, usually
+// the path, and give the byte offset of a syntax error.
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, const std::string& name);
 
 // Does as ParseJson and keeps the order of keys, so that a file can be written back as it was.

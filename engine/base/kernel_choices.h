@@ -4,9 +4,9 @@
 
 namespace megatrain {
 
-// The attention kernels that a device uses. kLibrary and kOwn take a library's (cuDNN's) or the
-// device's own kernels for every call. kAuto takes the library's for the calls that they support
-// and the device's own for the rest.
+// The attention kernels that a device uses. kOwn takes the device's own kernels for every call.
+// kLibrary takes a library's (cuDNN's), and calls that they do not support fail. kAuto takes the
+// library's for the calls that they support and the device's own for the rest.
 enum class AttentionChoice { kAuto, kLibrary, kOwn };
 
 // The objective of training.objective: dpo. engine/device/preference_term.h has the formulas.

@@ -18,6 +18,8 @@
 #define MT_CONCAT_(a, b) MT_CONCAT_INNER_(a, b)
 
 // MT_ASSIGN_OR_RETURN(auto value, MakeValue());
+//
+// It expands to several statements: as the body of an `if` it needs braces.
 #define MT_ASSIGN_OR_RETURN(lhs, expr) MT_ASSIGN_OR_RETURN_(MT_CONCAT_(mt_or_, __LINE__), lhs, expr)
 #define MT_ASSIGN_OR_RETURN_(tmp, lhs, expr) \
   auto tmp = (expr);                         \

@@ -47,8 +47,8 @@ class ThreadPool {
   // It is called on the calling thread, before the loop begins.
   void ParallelForNear(int64_t blocks, absl::FunctionRef<int(int64_t block)> node_of,
                        absl::FunctionRef<void(int64_t block)> fn, int threads_max = 0);
-  // Returns true if the threads are on several nodes, so that ParallelForNear differs from
-  // ParallelFor.
+  // Returns true if the constructor's `processors` are on several nodes, so that ParallelForNear
+  // differs from ParallelFor.
   bool on_several_nodes() const;
 
  private:

@@ -19,10 +19,9 @@
 // and
 //   master_bits = ((weight - (remainder < 0)) << 16) | uint16(remainder)   (see split_master.h).
 //
-// The writer fills `step-00000100.tmp` and syncs each file. It reads everything back and verifies
-// it, writes the manifest after all others, and renames the directory. So a directory without
-// ".tmp" was whole when it got its name. Nothing on disk depends on the number of processes that
-// wrote it.
+// The writer fills `step-00000100.tmp`, the manifest last, and syncs each file. It reads every file
+// back and verifies it before it renames the directory. So a directory without ".tmp" was whole
+// when it got its name. Nothing on disk depends on the number of processes that wrote it.
 //
 // A job uses these functions in this order:
 //   RemoveLeftovers, FindNewestToLoad, ReadCheckpointState, CheckResumable,

@@ -70,7 +70,7 @@ absl::StatusOr<std::optional<std::string>> FindNewestToLoad(const std::string& d
 
 // Cleans up after a process that died. Call it before a directory is searched. Unfinished
 // checkpoints are removed. A checkpoint that was moved aside gets its name back if its successor
-// had not been renamed yet, and is removed otherwise. A leftover with foreign content is left
+// had not been renamed yet, and is removed otherwise. A leftover that holds a directory is left
 // alone. Returns one line for the log for each. REQUIRES: no other process uses `directory` (see
 // directory_lock.h).
 absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
@@ -82,8 +82,9 @@ absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& dire
 absl::Status CheckHoldsOnlyCheckpointFiles(const std::string& path,
                                            FileSystem* files = PosixFileSystem());
 
-// Removes the step directory `path`. It is renamed first, so that a crash leaves a leftover and not
-// a damaged checkpoint. REQUIRES: CheckHoldsOnlyCheckpointFiles(path) is OK.
+// Removes the step directory `path`. It is renamed to `path`.tmp first, in place of what has that
+// name, so that a crash leaves a leftover and not a damaged checkpoint. REQUIRES:
+// CheckHoldsOnlyCheckpointFiles(path) is OK.
 absl::Status RemoveStepDirectory(const std::string& path, FileSystem* files = PosixFileSystem());
 
 }  // namespace megatrain

@@ -38,10 +38,10 @@ absl::Status VerifyBeforeLoading(const std::string& checkpoint,
 bool IsDamagedCheckpoint(const absl::Status& status);
 
 // Reads what `tile` holds of tile `index` (from 0) from its files directly into the memory of
-// `tile`, whose padding is set to zero. Reads no more than the blocks that have bytes of it, unless
-// the manifest has no hashes of blocks, and verifies all that it reads. `manifest` is that of
-// `checkpoint` (ReadManifest). Sections of `tile` that are null are skipped, so that weights alone
-// can be loaded.
+// `tile`, whose padding is set to zero. Reads only the blocks that hold those bytes or the file's
+// header, or whole files if the manifest has no hashes of blocks, and verifies all that it reads.
+// `manifest` is that of `checkpoint` (ReadManifest). Sections of `tile` that are null are skipped,
+// so that weights alone can be loaded.
 //
 // Returns FailedPrecondition if names, dtypes or shapes differ from the layout's, that is, if the
 // checkpoint is of another model or precision. Returns DataLoss if a file is missing or its size or

@@ -31,7 +31,7 @@ struct AllowedChange {
 };
 
 struct CheckpointState {
-  int64_t step = 0;  // optimizer updates applied
+  int64_t step = 0;  // steps made, with those that training.skip_steps leaves out
   DType weight_dtype = DType::kBF16;
   // The number of sequences consumed, which is the position of the next one in training order.
   int64_t data_position = 0;

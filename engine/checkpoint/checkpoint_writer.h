@@ -3,7 +3,7 @@
 // Several processes, each of which holds a part of every tile, write one checkpoint together into a
 // directory that they share. The files are those that one process would write, byte for byte. All
 // processes make the same calls, Finish also after an error, and get the same error from Begin and
-// Finish, so that the job goes on or ends as a whole. One process at a time writes a page of a file
+// Finish, so that the job goes on or ends as a whole. Each page of a file is written by one process
 // (shared_pages.h). What one of them leaves when it dies is never taken for a checkpoint, because
 // rank 0 gives it its name once all bytes of all ranks are verified.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_WRITER_H_
@@ -30,16 +30,16 @@ namespace megatrain {
 // The training thread calls Begin, the `io` lane WriteTile.
 //
 // After an error all later calls return the same error. Older checkpoints are then untouched,
-// unless the new one already has its name. The `.tmp` directory is removed when an unfinished
-// writer is destroyed, with several processes that of rank 0; one process removes it as soon as
-// WriteTile fails.
+// unless the new one already has its name. The destructor of an unfinished writer removes the
+// `.tmp` directory (on rank 0, if there are several processes). A single process removes it as soon
+// as WriteTile fails.
 class CheckpointWriter {
  public:
   // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The
   // tokenizer files and chat templates of `side_files`, and its config.json with torch_dtype
   // rewritten, are copied into it during the call. What a wrapper carries is copied from its
-  // directory by Finish. `communicator` is null for one process; that of several is for their saves
-  // alone, and its deadline is longer than a save takes, since processes wait for each other's
+  // directory by Finish. `communicator` is null for one process. That of several must serve saves
+  // alone and have a deadline longer than a save takes, since processes wait for each other's
   // disks. `layout`, `files` and `communicator` must outlive the writer.
   //
   // Returns ResourceExhausted, with the number of bytes needed, if the disk has no room. Returns
@@ -53,21 +53,22 @@ class CheckpointWriter {
 
   // Writes what `tile` holds to the two files of tile `index` (from 0). Each tile must be written
   // once, in any order, and by each process, also if it holds nothing. Waits for no other process.
-  // `tile` must not change during the call and is not needed afterwards, when at most
-  // kTransferBytes (transfer.h) of it are still to be written. An error of that is returned by a
-  // later call.
+  // `tile` must not change during the call and is not needed afterwards: copies of at most
+  // kTransferBytes (transfer.h) are then still to be written. If that fails, a later call returns
+  // the error.
   virtual absl::Status WriteTile(int index, const Tile& tile) = 0;
 
   // Replaces the evaluations that Begin was given, because that of the checkpoint's own step may be
   // made after Begin. REQUIRES: Finish was not called.
   virtual void SetEvaluations(const Evaluations& evaluations) = 0;
 
-  // Waits until the tiles are on stable storage, reads all files back from the disk, verifies them,
-  // writes the index and the manifest, and gives the checkpoint its name. Then removes older
-  // checkpoints of the same run as `retention` says. Returns the path of the checkpoint.
+  // Waits until the tiles are on stable storage, writes the other files, the manifest last,
+  // verifies all by reading them back from the disk, and gives the checkpoint its name. Then
+  // removes older checkpoints of the same run as `retention` says. Returns the path of the
+  // checkpoint.
   //
   // A checkpoint of the same step and those of `retention.discard` are replaced together: after a
-  // crash either all of them are there or the new one is.
+  // crash, RemoveLeftovers leaves either all of them or the new one.
   virtual absl::StatusOr<std::string> Finish(const Retention& retention) = 0;
 
   // Returns lines for the log about events that are not errors, such as leftovers removed and

@@ -13,7 +13,7 @@
 //
 // The files of tiles have a hash for each block too, so that a process that holds a part of a tile
 // reads the blocks of this part alone and yet trusts nothing that it has not verified itself.
-// Versions before wrote none: their files are verified, and read, whole.
+// Earlier versions wrote none: their files are read and verified whole.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_MANIFEST_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_MANIFEST_H_
 

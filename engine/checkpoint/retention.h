@@ -16,8 +16,8 @@ namespace megatrain {
 struct Retention {
   int64_t keep = 1;  // checkpoints to keep, the new one included
   // Steps whose checkpoints were found damaged when the run looked for one to resume from. They do
-  // not count for `keep`. Once the run has saved a later checkpoint, those of its own are removed;
-  // one whose manifest cannot be read is not known to be its own, and stays.
+  // not count for `keep`. Once the run has saved a later checkpoint, it removes those that are its
+  // own. One whose manifest cannot be read is not known to be, and stays.
   std::vector<int64_t> damaged;
   // Steps, of any run, that are newer than the checkpoint from which the run resumed. The first
   // checkpoint that the run saves replaces them (CheckpointWriter::Finish).
@@ -26,8 +26,9 @@ struct Retention {
 };
 
 // Returns the steps of the checkpoints in `directory` that are newer than `step`, highest first,
-// except those in `retention.damaged`. A step directory without a readable manifest is left out,
-// and a line about it for the log is added to `*notes`. Errors of `files` are returned.
+// except those in `retention.damaged`. A step directory without a manifest, or with a damaged one,
+// is left out, and a line about it for the log is added to `*notes`. Errors of `files` are
+// returned.
 absl::StatusOr<std::vector<int64_t>> ListNewer(const std::string& directory, int64_t step,
                                                const Retention& retention,
                                                std::vector<std::string>* notes,

@@ -6,8 +6,8 @@
 //   optimizer-*.safetensors  NAME.exp_avg (F32) of every tensor that is not frozen, then their
 //                            NAME.exp_avg_sq (F32), then with BF16 weights their NAME.remainder
 //                            (I16)
-// Four-byte elements come first, so that every tensor is aligned to its element size. The part that
-// a tile has of a tensor has the name of HfPartName or HfColumnsName in NAME's place.
+// Four-byte elements come first, so that every tensor is aligned to its element size. A tile that
+// has only a part of a tensor names it by HfPartName or HfColumnsName in place of NAME.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 
@@ -50,7 +50,7 @@ struct PieceRun {
   int64_t bytes() const { return elements.elements() * piece->element_bytes; }
 };
 // Appends what a tile with the elements `held` has of `piece`, which begins at `offset` of the
-// file.
+// file. The runs point to `piece`.
 void AppendRuns(const TilePiece& piece, const TileLayout& layout, ElementRange held, int64_t offset,
                 std::vector<PieceRun>& runs);
 
@@ -63,11 +63,12 @@ struct TileFile {
 
   int64_t header_bytes() const { return static_cast<int64_t>(header.size()); }
 };
-// Returns the layout of the file of weights of tile `index`, or else that of its optimizer.
+// Returns the layout of the weights file of tile `index` if `weights`, else of its optimizer file.
+// It points to `layout`.
 absl::StatusOr<TileFile> LayTileFile(const ModelLayout& layout, int index, bool weights,
                                      DType weight_dtype);
-// Returns what a tile with the elements `held` has of the file, in the order of the file; of
-// tensors without state nothing unless `stateless`.
+// Returns what a tile with the elements `held` has of the file, in the order of the file. Tensors
+// without state are left out unless `stateless`. The result points into `file`.
 std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, ElementRange held,
                              bool stateless);
 // Returns the places of those runs that `tile` has memory for. REQUIRES: it holds them all.

@@ -1,7 +1,7 @@
 // Writes and verifies the files of a checkpoint's tiles. Where several ranks (processes) share the
-// state, each writes what it holds into the same files, whose layout all know, and the files get
-// the bytes that one process would write. Elements without state, which all ranks have, and the
-// headers are written by one rank for each tile, in turn.
+// state, each writes what it holds into the same files, which get the bytes that one process would
+// write. Elements without state, which all ranks have, and the headers are written by one rank for
+// each tile, in turn.
 //
 // The files are read back once, each by one rank in turn, and compared with hashes that every rank
 // made of its own bytes in memory. The reader makes the hashes for the manifest on the way.
@@ -39,8 +39,8 @@ class TileFilesWriter {
 
   // Waits until all files are on stable storage, reads them back, verifies them and returns their
   // entries for the manifest, those of a tile's weights and optimizer next to each other. All ranks
-  // must call this, whatever the status of theirs: `own` is that of this rank so far. All return
-  // the same error.
+  // must call this, also after an error; `own` is this rank's status so far. All return the same
+  // error.
   absl::StatusOr<std::vector<ManifestFile>> Finish(const absl::Status& own);
 
   // Returns false if a file went through the page cache. REQUIRES: Finish succeeded.

@@ -29,8 +29,9 @@ struct CollectiveCall {
   std::string Describe() const;
 };
 
-// Makes the call of an operation on parts. Returns InvalidArgument if `cuts` are not ranks + 1
-// ascending numbers, none of them negative.
+// Makes the call, still without a number, of an operation on parts that are cut at `cuts`, counted
+// in elements of `element_bytes`. Returns InvalidArgument if `cuts` are not ranks + 1 ascending
+// numbers, none of them negative.
 absl::StatusOr<CollectiveCall> PartsCall(Operation operation, absl::Span<const int64_t> cuts,
                                          int ranks, int64_t element_bytes);
 

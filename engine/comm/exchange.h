@@ -14,13 +14,13 @@
 namespace megatrain {
 
 // Calls visit(rank, bytes) for each rank in turn, on every rank, with the bytes that it gave. No
-// call may change `own`. Takes the memory of one rank's bytes besides. Returns the errors of the
-// communicator.
+// call may change `own`. Needs memory for the bytes of one rank at a time. Returns the errors of
+// the communicator.
 absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
                            absl::FunctionRef<void(int rank, absl::string_view bytes)> visit);
 
 // Ends the operations of all ranks with `own`, an error of this rank, which is named in it. Returns
-// the first error that ended them. Any thread may call it, and a rank alone. REQUIRES: !own.ok().
+// the first error that ended them. Any thread of any one rank may call it. REQUIRES: !own.ok().
 absl::Status AbortAll(Communicator* communicator, const absl::Status& own);
 
 // Returns the same on every rank: OK if all ranks gave OK, else the error of the lowest rank that

@@ -59,6 +59,7 @@ class MpiSession {
   absl::StatusOr<MegatrainMpiHandle> CreateCommunicator();
 
   // Begin a transfer and append it to `transfers`. The memory must stay valid until Wait returns.
+  // REQUIRES: bytes < 2^31.
   absl::Status Send(MegatrainMpiHandle communicator, const void* data, int64_t bytes, int peer,
                     int tag, std::vector<MpiTransfer>* transfers);
   absl::Status Receive(MegatrainMpiHandle communicator, void* data, int64_t bytes, int peer,
@@ -94,7 +95,7 @@ class MpiSession {
         left_(static_cast<size_t>(ranks)),
         heard_(static_cast<size_t>(ranks), Clock::now()) {}
 
-  // Returns true if one of them was done, and takes those that are out of the list.
+  // Removes the transfers that are done from the list. Returns true if there were any.
   absl::StatusOr<bool> Test(std::vector<MpiTransfer>* transfers);
   // Tells the others now and then that this process is alive, until the session ends. Ends the job
   // if another is gone for which nobody here waits in MPI, as where NCCL carries the data.

@@ -1,8 +1,8 @@
 // The interface to NCCL: the functions that NcclCommunicator calls. The code that uses it is built
 // and tested without NCCL. The methods return an ncclResult_t as an int, 0 for success.
 //
-// Communicators do not block: where NCCL has not finished what a call began, the call or
-// AsyncError returns kNcclInProgress.
+// Each `stream` is a cudaStream_t. Communicators do not block: where NCCL has not finished what a
+// call began, the call or AsyncError returns kNcclInProgress.
 //
 // Thread safety: the calls on one communicator must not overlap.
 #ifndef MEGATRAIN_ENGINE_COMM_NCCL_API_H_
@@ -30,8 +30,8 @@ class NcclApi {
  public:
   virtual ~NcclApi() = default;
 
-  // Describes an error, for example "ncclSystemError (2): unhandled system error", with NCCL's last
-  // words on it.
+  // Describes an error, for example "NCCL's error 2 (unhandled system error)", with NCCL's last
+  // message about it.
   virtual std::string Describe(int error) const = 0;
 
   virtual int MakeId(NcclId* id) = 0;

@@ -21,8 +21,8 @@ struct RankAddition {
   int from = 0;
 };
 
-// Returns the additions that SumRanks consists of, in an order in which they can be done. Those of
-// the last one are the sum, which is then at rank 0. Empty for one rank.
+// Returns the additions that SumRanks consists of, in an order in which they can be done. The last
+// one makes the sum, at rank 0. Empty for one rank.
 std::vector<RankAddition> RankAdditions(int ranks);
 
 }  // namespace megatrain

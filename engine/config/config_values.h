@@ -20,8 +20,8 @@
 
 namespace megatrain {
 
-// A whole number in [min, max]. `zero`, if not empty, says what 0 means; 0 is then allowed even if
-// `min` is above 1.
+// A whole number in [min, max]. `zero`, if not empty, says what 0 means; if `min` is above 1, 0 is
+// then allowed too. REQUIRES: `min` is not 1 if there is a `zero`.
 ConfigValue Whole(int64_t* field, int64_t min, int64_t max = std::numeric_limits<int64_t>::max(),
                   const std::string& zero = "");
 ConfigValue Whole(uint64_t* field);
@@ -81,7 +81,8 @@ ConfigValue Choice(T* field, const std::vector<std::pair<std::string, T>>& words
 }
 ConfigValue Choice(std::string* field, const std::vector<std::string>& words);
 
-// A field that is nullopt until its key is given. `make` binds the type of the value to a T.
+// A field that is nullopt until its key is given. make(T*) returns the type of the value, bound to
+// a T.
 template <typename T, typename Make>
 ConfigValue Optional(std::optional<T>* field, const Make& make) {
   const auto held = std::make_shared<T>();

@@ -46,8 +46,8 @@ struct YamlEntry {
   YamlNode value;
 };
 
-// Parses one document of YAML 1.2. An empty document is kNull. Errors are InvalidArgument, and the
-// message begins with `name`:LINE.
+// Parses one document of YAML 1.2. An empty document is kNull. Errors are InvalidArgument. The
+// message begins with `name`:LINE, or with `name` if the defect is of the whole text.
 absl::StatusOr<YamlNode> ParseYaml(std::string_view text, const std::string& name);
 
 }  // namespace megatrain

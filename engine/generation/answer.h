@@ -12,7 +12,8 @@
 
 namespace megatrain {
 
-// Ends of an answer before its last token. Neither is part of the answer.
+// What ends an answer before it has its greatest length: one of these tokens, or one of these texts
+// in what is written. The answer does not include it.
 struct StopRules {
   std::vector<int32_t> ids;
   std::vector<std::string> texts;  // none of them empty

@@ -42,12 +42,13 @@ struct CachedSequence {
   int32_t state_row = 0;
 };
 
-// Returns a micro-batch for each sequence, with all its tokens.
+// Returns a micro-batch for each sequence, with all its tokens. REQUIRES: none has more than
+// `micro_batch_tokens_max`.
 Batch PromptBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batch_tokens_max);
 
 // Returns the last token of each sequence, in micro-batches of kGenerationTokens, or of
-// micro_batch_tokens_max if that is less. The keys and values of the tokens before are in the
-// cache.
+// micro_batch_tokens_max if that is less. REQUIRES: there are sequences, and the cache has the keys
+// and values of the tokens before.
 Batch LastTokensBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batch_tokens_max);
 
 }  // namespace megatrain

@@ -35,9 +35,10 @@ struct PromptEncoderOptions {
 
 struct EncodedPrompt {
   std::vector<int32_t> ids;
-  std::optional<uint64_t> seed;  // of a record
+  std::optional<uint64_t> seed;  // that of the prompt's record, if it has one
 };
 
+// Not thread-safe.
 class PromptEncoder {
  public:
   // The objects that `options` points to must outlive the encoder.

@@ -15,13 +15,14 @@
 namespace megatrain {
 
 struct ChosenDevice {
-  std::string id = kCpuDeviceId;  // or "cuda:0", the first GPU
+  std::string id = kCpuDeviceId;  // or that of gpus[0], as "cuda:0"
   // In the order of their numbers. Empty for the cpu device, which each session creates itself.
   std::vector<std::shared_ptr<Device>> gpus;
   std::string why_cpu;  // why `auto` chose the cpu; empty otherwise
 };
 
-// The GPUs of a process, among those from the one that its device names on.
+// Which GPUs a process has: `count` of them from number N + `process` on, where N is the number
+// that its device names, or else 0.
 struct GpuChoice {
   int count = 1;  // 0 = all
   // The number of this process among the processes of a job on this machine, which have a GPU each.
@@ -33,11 +34,10 @@ struct GpuChoice {
 // first GPU, or the cpu if `open_gpu` finds none. A GPU that is there but cannot be used is an
 // error. A null `open_gpu` means that there is no GPU. It is used during the call only.
 //
-// Several GPUs are that one and those of the numbers after it, in this order.
-//
-// Messages begin with `key`. Returns InvalidArgument for an unknown name and FailedPrecondition if
-// the machine does not have the device or its driver is not in order. Other errors of `open_gpu`,
-// such as lack of memory, are returned as they are.
+// Messages begin with `key`. Returns InvalidArgument for an unknown name, and if there are GPUs but
+// not the first one of this process. Returns FailedPrecondition if there is no GPU, if there are
+// fewer than choice.count, or if the driver is not in order. Other errors of `open_gpu`, such as
+// lack of memory, are returned with their codes.
 absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::string& name,
                                           const GpuOpener& open_gpu, const GpuChoice& choice = {});
 

@@ -42,8 +42,8 @@ struct EngineHostOptions {
   // many; 0 means 1.
   int devices = 1;
   NcclLoader load_nccl = nullptr;  // for jobs on several GPUs; null if the program has no NCCL
-  // The limit for a job's threads, and the number for a job that asks for none. 0 means no limit,
-  // and the processors that this process may use for a job that asks for none. A job on some of
+  // The most threads of a job, which a job that asks for none gets. 0 means no limit; a job that
+  // asks for none then gets as many as there are processors for this process. A job on some of
   // several devices has their part of these.
   int threads = 0;
   // The processes of a job on this machine, among which its host memory is divided evenly.
@@ -97,8 +97,8 @@ class EngineHost {
                            const std::function<bool()>& cancelled);
 
   // Measures the machine's rates. It takes about a second, in which nothing else should run, and
-  // for several GPUs as long as NCCL takes to start. What is between GPUs stays unknown without
-  // NCCL. Returns ResourceExhausted if there is no memory for it.
+  // for several GPUs as long as NCCL takes to start. Without NCCL the rate between GPUs stays
+  // unknown. Returns ResourceExhausted if there is no memory for it.
   absl::Status MeasureRates();
   // Returns the measured rates; all are 0 before MeasureRates.
   HardwareRates rates() const;
@@ -131,14 +131,14 @@ class EngineHost {
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
   // Returns the memory that a job on the devices `on` may plan with now: the free bytes of the
-  // pool, their part of the memory besides it, and of the devices' own memory, which is that of the
-  // GPU that has least. `without_others`: as if no other job had any of it. Without a pool,
+  // pool, these devices' part of the memory besides it, and the free memory of the GPU that has
+  // least. With `without_others`, as if no other job had any of the host memory. Without a pool,
   // returns the memory that one could have. Returns the errors of reading the machine's and the
   // device's free memory.
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
                                          bool without_others = false) const;
   // Describes, for people, GPUs that have unequal memory free, of which a plan uses the least.
-  // Returns "" if they differ by a tenth at most.
+  // Returns "" if they differ by a tenth at most, or the errors of reading it.
   absl::StatusOr<std::string> DescribeUnequalMemory(const std::vector<int>& on) const;
   // Returns FailedPrecondition if this program or machine has no NCCL that can be used.
   absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() const;

@@ -31,9 +31,10 @@ struct DeviceClaim {
   int first = -1;  // those from this number on; -1 = any
 };
 
-// Returns the claim of a job with these engine.device and engine.devices (0 = all). A cpu's job of
-// more devices than the host has divides all of those further. Returns InvalidArgument for a device
-// that is not the host's and for more GPUs than it has, or for all of an unknown number.
+// Returns the claim of a job with these engine.device and engine.devices (0 = all). A job that asks
+// for more cpu devices than the host has gets all of those and divides them further. Returns
+// InvalidArgument for a device that is not the host's and for more GPUs than it has, or for all of
+// an unknown number.
 absl::StatusOr<DeviceClaim> ClaimDevices(const std::string& device, int64_t devices,
                                          const HostDevices& host);
 

@@ -44,9 +44,9 @@ inline constexpr MeasurementSizes kGpuMeasurement = {.tokens = 4096,
                                                      .copy_bytes = int64_t{256} << 20,
                                                      .repetitions = 8};
 
-// Measures all rates on the session's threads and device, allocating memory for the time of the
-// call. Other load on the machine lowers the result. Returns ResourceExhausted if there is not
-// enough memory.
+// Measures all rates but collective_bytes_per_second on the session's first device, and allocates
+// memory for the time of the call. Other load on the machine lowers the result. Returns
+// ResourceExhausted if there is not enough memory.
 absl::StatusOr<HardwareRates> MeasureHardware(const Session& session,
                                               const MeasurementSizes& sizes);
 

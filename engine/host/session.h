@@ -50,7 +50,7 @@ struct Session {
   SessionSettings settings;
   std::vector<SessionRank> ranks;  // settings.devices of them
 
-  // Returns the rank that also does what is no step's: all of the work if there is one.
+  // Returns the rank that also does the work outside of steps.
   const SessionRank& first() const { return ranks.front(); }
 };
 

@@ -12,7 +12,8 @@ namespace megatrain {
 // Writes the checkpoint's weights to `directory`, in BF16 or FP32 as they were trained, with
 // config.json and the tokenizer files. ExportHfDirectory says when an existing `directory` is
 // replaced. Verifies checksums while it reads, and takes memory for the weights of the largest
-// tile. Returns the errors of ReadManifest, LoadCheckpointTile and ExportHfDirectory.
+// tile. Returns ResourceExhausted without that memory, and the errors of ReadManifest,
+// ReadModelDescription, LoadCheckpointTile and ExportHfDirectory.
 absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
                               FileSystem* files = PosixFileSystem());
 

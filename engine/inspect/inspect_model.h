@@ -10,8 +10,8 @@
 namespace megatrain {
 
 struct ModelReport {
-  // Lines, each with its line feed. Of the tensors, those of one layer of each kind, and of its
-  // experts those of the first.
+  // Lines, each with its line feed. The tensors of layers and experts that are like an earlier one
+  // are not listed.
   std::string text;
   // One object: path, kind (hf_directory or safetensors), files[], parameters, bytes, dtypes{NAME:
   // {tensors, parameters, bytes}}, tensors[{name, dtype, shape, bytes, file}]. A directory also has

@@ -16,8 +16,8 @@ namespace megatrain {
 ConfigValue TrainFiles(std::vector<DataFile>* files);
 ConfigValue EvalFiles(std::vector<DataFile>* files);
 
-// Returns a text of such a value without the paths in it. A text that this cannot read stays as it
-// is from there on.
+// Returns `text`, the canonical text of such a value, without the paths in it. From a place on that
+// cannot be parsed, the text stays as it is.
 std::string DataFilesWithoutPaths(absl::string_view text);
 
 // Returns true for a name of 1 to `bytes_max` letters, digits, '-', '_' and '.' that begins with

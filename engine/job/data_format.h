@@ -22,14 +22,14 @@ absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word);
 // All words, for error messages.
 inline constexpr char kDataFormatNames[] = "text, tokens, alpaca, sharegpt, messages or preference";
 
-// The content of a file, as its name tells it: kText for a name that is not known.
+// The content of a file, as the end of its name tells it: kText if it tells nothing.
 enum class FileContent { kText, kJson, kCsv, kParquet, kIds };
 enum class Compression { kNone, kGzip, kZstd };
 
 struct FileKind {
   FileContent content = FileContent::kText;
   Compression compression = Compression::kNone;
-  bool known = false;  // the name ends in one of the words below
+  bool known = false;  // the name ends as KindOfFile says
 };
 
 // Returns the kind of a file by the end of its name, in upper or lower case: .txt, .jsonl, .json,
@@ -40,7 +40,8 @@ FileKind KindOfFile(std::string_view path);
 // they do. A file whose name is not known may hold any other format.
 bool MayHold(const FileKind& kind, DataFormat format);
 
-// Returns Unimplemented, with what to do, for a file that this installation cannot read.
+// Returns Unimplemented, with what to do, for a file that this installation cannot read: Parquet
+// without ParquetProgram. Does not look at the file itself.
 absl::Status CheckReadable(const std::string& path);
 
 // Returns the program that reads Parquet (engine/data/parquet): megatrain-parquet beside this

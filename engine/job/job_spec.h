@@ -68,8 +68,8 @@ struct JobSpec {
     int64_t steps = 0;  // 0 = not given; then epochs is
     double epochs = 0;  // 0 = not given
     int64_t global_batch = 8;
-    // The left folds, joined as a tree, in which gradients are summed; a power of two. With as many
-    // or fewer devices, the bits do not depend on the number of devices.
+    // The parts of a step's micro-batches whose gradients are summed apart and then added in pairs;
+    // a power of two. Any number of devices that divides it gives the same bits.
     int64_t gradient_shards = 1;
     int64_t micro_batch = 2;
     Precision precision = Precision::kBf16;
@@ -123,7 +123,7 @@ struct JobSpec {
     int64_t devices = 1;          // that share each step; 0 = all of that kind
     AttentionChoice attention = AttentionChoice::kAuto;
     int64_t host_memory = 0;     // bytes; 0 = all that is free
-    int64_t device_memory = 0;   // bytes; 0 = all that is free
+    int64_t device_memory = 0;   // bytes; 0 = all that is free, cpu: as the plan chooses
     int64_t weight_buffers = 2;  // 0 = chosen by predicted time, or 2 if rates are not known
     // 0 = 4, or one for each tile with clipping or several sweeps
     int64_t gradient_slabs = 0;
@@ -133,10 +133,12 @@ struct JobSpec {
     int64_t threads = 0;  // including update_threads; 0 = as many as the host allows
     // Threads for the optimizer alone, for the cpu device; 0 = it shares the threads of compute.
     int64_t update_threads = 0;
-    // The place where AdamW runs. kAuto takes the one for which the plan predicts a shorter step.
+    // The place where AdamW runs. kAuto divides it so that the predicted step is shortest. On the
+    // cpu device, and if rates are not known, it runs on the host.
     UpdateDevice update_device = UpdateDevice::kAuto;
     // Each of several devices loads its shard of a tile and gathers the rest from the others, or
-    // loads the whole. kAuto takes the one for which the plan predicts a shorter step.
+    // loads the whole. kAuto takes the one for which the plan predicts a shorter step, or the shard
+    // if the rate between devices is not known.
     WeightLoads loads = WeightLoads::kAuto;
     double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
   } engine;

@@ -29,9 +29,9 @@ namespace megatrain {
 // The budget of a machine whose memory is not known.
 inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
 
-// The largest product of a step's micro-batches and layers. Plans and schedules have an entry for
-// each pair; this many take 200 MiB and a second. The limit protects the daemon, which plans job
-// files of any origin before it queues them.
+// The largest product of a step's micro-batches and tiles of layers and experts. Plans and
+// schedules have an entry for each pair; this many take 200 MiB and a second. The limit protects
+// the daemon, which plans job files of any origin before it queues them.
 inline constexpr int64_t kStepLayerPassesMax = int64_t{1} << 20;
 // The most tokens of a micro-batch. Batches and kernels number them in 32 bits. The limit also
 // keeps the sizes of a micro-batch's buffers below 2^63 bytes for every model that
@@ -93,10 +93,11 @@ absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& si
 // Plans a training job. If the rates of `machine` are not measured, FitDeviceByRule (device_fit.h)
 // decides. A job that does not fit gives a plan with fits == false. Returns InvalidArgument for a
 // sequence longer than the model's positions, for more than kMicroBatchTokensMax or
-// kStepLayerPassesMax, if clipping cannot work with engine.gradient_slabs, for several
-// processes with engine.loads: whole, and the errors of CheckHeadSizes. `layout` must outlive the
-// plan; `sizes` is used during the call only. With the same arguments but for `processes.number`
-// the plans have the same decisions and bytes.
+// kStepLayerPassesMax, if devices or training.gradient_shards cannot share the micro-batches, if
+// clipping cannot work with engine.gradient_slabs, for several processes with engine.loads: whole,
+// for a router_auxiliary_loss without experts, and the errors of CheckHeadSizes. `layout` must
+// outlive the plan; `sizes` is used during the call only. With the same arguments but for
+// `processes.number` the plans have the same decisions and bytes.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {},
@@ -113,9 +114,9 @@ struct GenerationNeed {
 };
 // Plans the answers to prompts (generation_batch.h) with weights in `dtype`. The plan has the
 // largest waves of consecutive prompts that fit, dimensions.micro_batches of them, and as many
-// weight buffers as fit then; on a device that shares the host's memory only if
-// engine.device_memory is given. Lifetimes and `fits` are as for PlanMemory. REQUIRES: there are
-// prompts, and CheckHeadSizes returned OK.
+// weight buffers as fit then. On a device that shares the host's memory it has kWeightBuffersMin of
+// them unless engine.device_memory is given. Lifetimes and `fits` are as for PlanMemory. REQUIRES:
+// there are prompts, and CheckHeadSizes returned OK.
 MemoryPlan PlanGeneration(const JobSpec::Engine& engine, const ModelLayout& layout, DType dtype,
                           const GenerationNeed& need, const KernelSizes& sizes,
                           const MemoryBudget& budget);

@@ -12,16 +12,17 @@ namespace megatrain {
 // Returns the model's shape, with the decisions left open.
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype);
 
-// Returns what of a batch's size is wrong on every machine, as PlanMemory does.
+// Returns InvalidArgument, as PlanMemory does, for sizes of a batch that no machine can have.
 absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout, int processes = 1);
 // Sets the ranks and the sizes of their batches in `d`.
 void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes& sizes,
               PipelineDimensions& d, int processes = 1);
 
-// Returns the host bytes beside the pool, without the kernels' scratch and the schedules.
+// Returns the host bytes beside the pool, without kernels' scratch, schedules and exchange.
 int64_t ProcessBytes(const PipelineDimensions& d);
 
-// Counts the bytes of plan.dimensions, and sets whether they fit into the plan's limits.
+// Counts the bytes of plan.dimensions, and sets whether they fit into the plan's limits. REQUIRES:
+// the plan was not finished before, because bytes are added.
 void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan);
 
 }  // namespace megatrain

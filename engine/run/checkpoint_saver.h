@@ -36,7 +36,7 @@ class CheckpointSaver {
   CheckpointSaver(RunContext& run, const PreparedRun& prepared, const RunProgress& progress,
                   Trainer& trainer);
 
-  // Returns true if the job has a checkpoint after `step`.
+  // Returns true if the job wants a checkpoint after `step`.
   bool Due(int64_t step) const;
   // Returns true if `step` is due but must not be submitted yet, because the save in flight is not
   // committed and so cannot end.

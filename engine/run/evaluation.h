@@ -14,8 +14,8 @@
 
 namespace megatrain {
 
-// Returns the losses of all evaluation sequences of `dataset`, by set. `read` returns the sequence
-// of a number. Calls go_on() before each batch, which has the sizes of the job's batches, and
+// Returns the losses of all evaluation sequences of `dataset`, by set. `read` returns evaluation
+// sequence `index`. Calls go_on() before each batch, which has the sizes of the job's batches, and
 // returns its error. Adds the rewards of pairs to `*rewards`, if it is given. Returns
 // InvalidArgument if a set with a name, or all sets together, hold no prediction, and the errors of
 // reading and of Trainer::EvaluateLossSum. REQUIRES: trainer.in_flight() == 0.

@@ -27,8 +27,8 @@ std::string ProgressBarLine(const StepRecord& record, int64_t total_steps, doubl
 // record.eval_loss.
 std::string EvalLossText(const StepRecord& record);
 
-// Returns one line for a log: the words of ProgressBarLine, the gradient norm and, if they were
-// measured, the losses of the evaluation.
+// Returns one line for a log: what ProgressBarLine tells, the gradient norm and, where the record
+// has them, the margin and accuracy of rewards and the losses of an evaluation.
 std::string ProgressLogLine(const StepRecord& record, int64_t total_steps, double seconds_left);
 
 }  // namespace megatrain

@@ -34,8 +34,10 @@ struct RouterReport {
   std::vector<double> load;  // by expert, the part of all choices in all layers; the sum is 1
   // The most that an expert of any layer was chosen, over an even share.
   double busiest = 0;
-  double entropy = 0;                    // mean of RouteArgs::entropy, in nats
-  std::optional<double> auxiliary_loss;  // without its coefficient; chosen experts if even
+  double entropy = 0;  // mean of RouteArgs::entropy, in nats
+  // Without its coefficient. If the spread is even, it is the number of experts that a token
+  // chooses.
+  std::optional<double> auxiliary_loss;
 };
 
 struct StepRecord {
@@ -46,7 +48,7 @@ struct StepRecord {
   int64_t tokens = 0;        // predictions that count in the loss
   int64_t input_tokens = 0;  // tokens without padding
   int64_t total_tokens = 0;  // input tokens since step 1
-  double step_seconds = 0;
+  double step_seconds = 0;   // from the end of the step before, or from its start if that is later
   double tokens_per_second = 0;       // of input tokens
   double model_flops_per_second = 0;  // 6 * parameters that a token uses * tokens_per_second
   int64_t h2d_bytes = 0, d2h_bytes = 0;
@@ -57,7 +59,7 @@ struct StepRecord {
   // The part of compute that is the pass through the layers before the loss. With exact clipping,
   // the previous step's updates can overlap with this part only.
   double forward_seconds = 0;
-  int64_t host_bytes = 0, device_bytes = 0;
+  int64_t host_bytes = 0, device_bytes = 0;   // planned: of the pool, and of each device
   std::optional<double> eval_loss;            // over all evaluation data
   std::map<std::string, double> eval_losses;  // of the named sets of data.eval
   std::optional<Rewards> rewards;             // of a step over pairs of answers

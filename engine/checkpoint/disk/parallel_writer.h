@@ -50,7 +50,7 @@ class ParallelWriter {
   // from any method.
   absl::StatusOr<std::vector<std::string>> Write(std::vector<NewFile> new_files);
 
-  // Waits until all files are on stable storage. Returns the first error.
+  // Waits until all files are on stable storage. Returns the first error. More files may follow.
   absl::Status Finish();
 
   // Returns false if a file that was written went through the page cache. REQUIRES: Finish

@@ -24,13 +24,13 @@ namespace megatrain {
 
 class SharedPages {
  public:
-  // Returns what of file number `file`, which has `file_bytes` in all, the rank writes by itself:
-  // the pages that it has all bytes of. Keeps the rest of `pieces`, which are the rank's bytes in
-  // the order of the file.
+  // `pieces` are the rank's bytes of file number `file`, which has `file_bytes` in all, in the
+  // order of the file. Returns the ranges that the rank writes by itself, which are the pages of
+  // which it has all bytes. Keeps copies of the rest.
   std::vector<FileRange> Take(int file, int64_t file_bytes, const std::vector<FilePiece>& pieces);
 
-  // Exchanges what was kept. Then `pages` are whole, or the result is an error: of the
-  // communicator, or Internal if bytes of a page are missing. All ranks must call this, once.
+  // Exchanges what was kept, which makes the pages of PagesOf whole. Returns the communicator's
+  // error, or Internal if bytes of a page are missing. All ranks must call this, once.
   absl::Status Exchange(Communicator* communicator);
 
   struct Page {
@@ -38,7 +38,8 @@ class SharedPages {
     int64_t filled = 0;  // bytes
     std::string bytes;
   };
-  // Returns the pages of file number `file` that this rank writes. Valid as long as this.
+  // Returns the pages of file number `file` that this rank writes. They point into this object.
+  // REQUIRES: Exchange succeeded.
   std::vector<FilePiece> PagesOf(int file);
 
  private:

@@ -17,7 +17,7 @@ namespace megatrain {
 
 // Large enough that a disk's time for a request is spent on moving bytes.
 inline constexpr int64_t kTransferBlockBytes = int64_t{4} << 20;
-// A disk is fast with several requests at a time only, whatever the number of processors.
+// A disk is fast only with several requests at a time, whatever the number of processors.
 inline constexpr int kTransferThreads = 8;
 // The memory of a save or a load besides the state itself: a block a thread. The plan counts it.
 inline constexpr int64_t kTransferBytes = kTransferThreads * kTransferBlockBytes;
@@ -39,7 +39,7 @@ class TransferBlock {
 // A part of a file and its place in memory.
 struct FilePiece {
   int64_t offset = 0;    // in the file
-  char* data = nullptr;  // null if the part has no place
+  char* data = nullptr;  // null if the part has no place in memory
   int64_t bytes = 0;
 };
 

@@ -31,11 +31,11 @@ struct FileHash {
 class FileHashes {
  public:
   // Reads `directory`/hashes.cache. Nothing is remembered if the file is missing or damaged, or
-  // with `forget`; hashes learnt now then replace the file's for the same data files. `files` must
-  // outlive this.
+  // with `forget`; Save then replaces the file's hashes of the data files that were hashed anew.
+  // `files` must outlive this.
   FileHashes(std::string directory, bool forget, FileSystem* files);
 
-  // Returns what is remembered of a file, or nullopt.
+  // Returns what is remembered of a file that has not changed since, or nullopt.
   std::optional<FileHash> Find(const FileInfo& info) const;
   // Remembers the hash of a file that was examined before it was read. `now` is the time at which
   // reading began.

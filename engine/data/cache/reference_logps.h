@@ -2,8 +2,9 @@
 // sequences, on disk. They are made in parts of consecutive sequences, each a cache file of its
 // own, so that a run that is killed meanwhile loses one part at most.
 //
-// A part is an array of 8 bytes: for each of its sequences the element at which its values begin
-// (uint64), the end of the last one's, and then the values (double), two a pair.
+// A part is an array of elements of 8 bytes. First come the numbers (uint64) of the elements at
+// which each sequence's values begin, and the number of elements. Then come the values (double),
+// two a pair.
 #ifndef MEGATRAIN_ENGINE_DATA_CACHE_REFERENCE_LOGPS_H_
 #define MEGATRAIN_ENGINE_DATA_CACHE_REFERENCE_LOGPS_H_
 
@@ -38,7 +39,7 @@ class ReferenceLogps {
   // Opens all parts; false if any must be made.
   bool OpenAll();
   // Writes and opens a part. `logps` has the values of each of its sequences. Returns the errors of
-  // writing.
+  // writing, or DataLoss if the part cannot be opened then.
   absl::Status Make(int64_t part, const std::vector<std::vector<double>>& logps);
   // Returns the values of a sequence, or DataLoss if they are damaged; the part is then removed,
   // and made again at the next start. REQUIRES: its part is open.

@@ -59,9 +59,9 @@ class CacheFileWriter {
 
   // Appends `count` elements of element_bytes each. Returns the errors of writing.
   absl::Status Append(const void* elements, size_t count);
-  // Writes `meta` and the trailer, syncs the file and gives it its name. Returns the errors of
-  // writing. Nothing may be appended afterwards. REQUIRES: `meta` has at most 16 MiB, because Open
-  // takes a file with a longer one for damaged.
+  // Writes `meta` and the trailer, syncs the file unless it is small, and gives it its name.
+  // Returns the errors of writing. Nothing may be appended afterwards. REQUIRES: `meta` has at most
+  // 16 MiB, because Open takes a file with a longer one for damaged.
   absl::Status Finish(const std::string& meta);
 
  private:

@@ -10,7 +10,7 @@
 namespace megatrain {
 
 // Appends row `row` of `batch` to `json` as parquet_records.h says. Returns what is wrong with it,
-// naming the column, or "" if nothing is.
+// naming the column, or "" if nothing is; `json` is of no use otherwise.
 std::string AppendRow(const arrow::RecordBatch& batch, int64_t row, std::string* json);
 
 }  // namespace megatrain

@@ -1,7 +1,7 @@
 // Reads the rows of a Parquet file as records.
 //
 // A program of its own, megatrain-parquet, decodes the file, and this process only reads the bytes
-// that it asks for:
+// that it asks for. There are three reasons:
 // - Apache Arrow's libraries export copies of OpenSSL and simdjson under the names of Debian's, so
 //   that neither linking them nor dlopen keeps the two apart.
 // - A file that makes the decoder crash or grow does no harm to a daemon that trains.

@@ -22,7 +22,7 @@ struct Record {
   std::string_view json;  // valid until the next call of Next
   int64_t line = 0;       // the line it begins on, from 1; 0 if the file has no lines
   int64_t element = 0;    // its number in a JSON array, from 1, or its row; 0 in JSON Lines
-  int64_t offset = 0;  // of `json` in the file's text, in bytes; 0 if that is not the file's text
+  int64_t offset = 0;     // in bytes, of `json` in the file's text; 0 if `json` was made from it
   // Not OK if this record cannot be used and the reader can go on. `json` is then empty. The
   // message does not name the record.
   absl::Status defect;
@@ -44,6 +44,7 @@ class RecordReader {
 
 // Returns the reader of a file: of comma-separated values if `path` says so, else of JSON. `text`
 // is the file's decompressed content and must outlive the result. One read takes `chunk_bytes`.
+// REQUIRES: the file is not Parquet (parquet_records.h).
 std::unique_ptr<RecordReader> MakeRecordReader(ByteSource* text, const std::string& path,
                                                size_t chunk_bytes = kRecordChunkBytes);
 

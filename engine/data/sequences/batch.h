@@ -21,7 +21,7 @@ struct Batch {
   int64_t input_tokens = 0;        // tokens without padding
   int64_t pairs = 0;               // pairs of answers, if that is what the sequences hold
   int64_t step_tokens = 0;         // tokens with padding; in a part of a batch those of the whole
-  int step_micro_batches = 0;      // the same of micro-batches
+  int step_micro_batches = 0;      // micro-batches, counted in the same way
   std::vector<int32_t> ids;        // [tokens]
   std::vector<int32_t> positions;  // [tokens], from 0 in each document
   std::vector<int32_t> targets;    // [tokens], PredictionTargets
@@ -49,9 +49,9 @@ struct Batch {
   int64_t loss_terms() const { return pairs > 0 ? pairs : predictions; }
 };
 
-// Makes the batch of `step` (from 1). The last micro-batch may have fewer sequences than the
-// others. REQUIRES: all sequences have the same length, and all or none hold pairs, with or without
-// the reference's log-probabilities.
+// Makes the batch of `step` (as Batch::step). The last micro-batch may have fewer sequences than
+// the others. REQUIRES: all sequences have the same length, and all or none hold pairs, with or
+// without the reference's log-probabilities.
 Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
                 int64_t sequences_per_micro_batch);
 

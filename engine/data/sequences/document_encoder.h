@@ -17,8 +17,8 @@
 
 namespace megatrain {
 
-// The size of the pieces in which longer texts are tokenised, so that memory does not grow with the
-// text. The threads of a pool share one, and those that have a text each share its size.
+// The bytes of text that are tokenised at a time, so that memory does not grow with the text. The
+// threads have equal parts of it, of at least kTextPieceBytesMin each.
 inline constexpr size_t kTextPieceBytes = size_t{2} << 20;
 inline constexpr size_t kTextPieceBytesMin = size_t{64} << 10;
 // A plain text of which this much is held, because nothing shows where its tokens end, is refused.
@@ -35,11 +35,11 @@ struct DocumentEncoderOptions {
   const Tokenizer* tokenizer = nullptr;  // not owned
   // Not owned; null if there is none. A pair of conversations is then refused.
   const ChatTemplate* chat_template = nullptr;
-  int32_t eos_id = -1;        // ends a text document
-  SpecialIds around;          // what goes around a text document
-  bool around_chats = false;  // `around.before` goes before chats too
-  int64_t vocabulary = 0;     // an id at or above it is an error
-  size_t text_piece_bytes = kTextPieceBytes;
+  int32_t eos_id = -1;                        // ends a text document
+  SpecialIds around;                          // what goes around a text document
+  bool around_chats = false;                  // `around.before` goes before chats too
+  int64_t vocabulary = 0;                     // an id at or above it is an error
+  size_t text_piece_bytes = kTextPieceBytes;  // of each thread
 };
 
 // Error messages describe the defect. They do not name the file; callers add it. Not thread-safe,
@@ -51,7 +51,8 @@ class DocumentEncoder {
 
   // Appends the example's words: of a pair of answers those of two documents. Returns
   // InvalidArgument if the chat template refuses the example, and OutOfRange if a token id is not
-  // below the vocabulary. REQUIRES: `chat_template` was given if the example is a chat.
+  // below the vocabulary. REQUIRES: `chat_template` was given if the example is a chat, and
+  // `eos_id` if it is a text.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
   // Encodes a text document piece by piece. `text` is the beginning of what is left of it, and all

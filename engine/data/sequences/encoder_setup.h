@@ -22,7 +22,7 @@ namespace megatrain {
 int32_t PadId(const Tokenizer* tokenizer, int64_t vocabulary);
 
 // Returns the options of the chat template that the data names, as of data.template_date, or of
-// today if it names no day. Returns InvalidArgument if that is not a day.
+// today if it names no day. They point to `files`. Returns InvalidArgument if that is not a day.
 absl::StatusOr<ChatTemplateOptions> TemplateOptions(const JobSpec::Data& data,
                                                     const std::string& model_directory,
                                                     FileSystem* files);

@@ -9,8 +9,8 @@
 //             keeps its first sequence_length / 2 tokens, so that a pair always fits. One of which
 //             either answer has no prediction left is left out. Otherwise they are packed as chat
 //             examples are.
-//   both      A chat example longer than a sequence keeps its first sequence_length tokens. One
-//             without a prediction to learn from is left out. Text is kept whole.
+// Packed or not, a chat example longer than a sequence keeps its first sequence_length tokens, and
+// one without a prediction to learn from is left out. Text is kept whole.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
 
@@ -46,7 +46,8 @@ struct PackingCounts {
 };
 
 // Finds the words at which sequences begin. Append takes the stream in order, in pieces of any
-// size, and Finish ends it. Not thread-safe.
+// size, and Finish ends it. Finish returns Internal if the last pair lacks an answer. Not
+// thread-safe. REQUIRES: the first word begins a document.
 class SequencePacker {
  public:
   // Called with the first word of each sequence, in order. If it returns an error, Append or Finish
@@ -57,6 +58,7 @@ class SequencePacker {
 
   absl::Status Append(absl::Span<const uint32_t> words);
   absl::Status Finish();
+  // Returns the counts, which are complete after Finish.
   const PackingCounts& counts() const { return counts_; }
 
  private:

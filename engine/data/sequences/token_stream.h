@@ -55,7 +55,8 @@ class TokenStream {
   // Returns the XXH3-128 (32 hex digits) of the files' contents and everything that affects the
   // words.
   const std::string& key() const { return key_; }
-  // Reads words [first, first + count). REQUIRES: the range lies in the stream.
+  // Reads words [first, first + count). Returns the errors of CacheFile::Read. REQUIRES: the range
+  // lies in the stream.
   absl::Status Read(int64_t first, int64_t count, uint32_t* words) const;
 
  private:

@@ -1,5 +1,5 @@
 // Fills the tiles of a run before its first step: with the model that the job begins with, or from
-// a checkpoint. What a tile holds is read alone.
+// a checkpoint. Only the part that a tile holds is read.
 #ifndef MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_
 #define MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_
 
@@ -22,9 +22,9 @@ class InitialModel {
   // Both arguments must outlive the result. Returns the errors of HfWeights::Open.
   static absl::StatusOr<InitialModel> Open(RunContext& run, const PreparedRun& prepared);
 
-  // Loads what `tile` holds of tile `index`.
+  // Loads what `tile` holds of tile `index`. Returns the errors of HfWeights::LoadTile.
   absl::Status Load(int index, const Tile& tile) const;
-  // Loads all tiles. Returns Cancelled once the run is asked to end.
+  // Loads all tiles. Returns the errors of Load, and Cancelled once the run is asked to end.
   absl::Status Fill(const std::vector<Tile>& tiles) const;
 
  private:
@@ -36,7 +36,7 @@ class InitialModel {
 };
 
 // Loads all tiles from the checkpoint prepared.start.checkpoint. Returns Cancelled once the run is
-// asked to end, and the errors of LoadCheckpointTile.
+// asked to end, and the errors of ReadManifest and LoadCheckpointTile. REQUIRES: it is set.
 absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,
                                 const std::vector<Tile>& tiles);
 

@@ -40,7 +40,7 @@ struct PreparedRun {
   ResumePoint start;
 
   int64_t first_step() const { return start.step + 1; }
-  // Returns the position in the training order after `step`, of this run or before it.
+  // Returns the position in the training order after `step`, which may lie before this run.
   int64_t PositionAfter(const JobSpec& spec, int64_t step) const;
   // Returns the state for the checkpoint of `step`, apart from its evaluations.
   CheckpointState StateAt(const JobSpec& spec, int64_t step, int64_t input_tokens) const;

@@ -15,8 +15,9 @@
 
 namespace megatrain {
 
-// Calls `work` in the process that leads, and in the others once that has succeeded, which then
-// find done what is done once. Returns its errors.
+// Calls `work` in the process that leads and, once that has succeeded, in the others, which then
+// find its results. Returns its errors. If the leader fails, the others wait until its caller has
+// called AbortAll.
 absl::Status LeaderFirst(RunContext& run, absl::FunctionRef<absl::Status()> work);
 
 // Returns FailedPrecondition, naming the rank, the key and both values, if a process has other

@@ -40,9 +40,10 @@ class RunContext {
   const JobSpec& spec() const { return spec_; }
   const TrainingOptions& options() const { return options_; }
   TrainingControl& control() { return control_; }
-  // Returns the communicators that are left of TrainingOptions::processes: `control` and `saves`.
-  // Null for a process alone.
+  // Returns TrainingOptions::processes, of which the trainer takes `tiles` and `values`. Null for a
+  // process alone, as is between().
   CommunicatorSet* processes() const { return options_.processes; }
+  // Returns the communicator of the processes' training threads.
   Communicator* between() const {
     return processes() == nullptr ? nullptr : processes()->control.get();
   }
