@@ -11,6 +11,8 @@ enum class DType { kF32, kBF16 };
 
 constexpr int64_t DTypeBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 constexpr const char* DTypeName(DType dtype) { return dtype == DType::kF32 ? "F32" : "BF16"; }
+// As users write it in training.precision.
+constexpr const char* PrecisionName(DType dtype) { return dtype == DType::kF32 ? "fp32" : "bf16"; }
 
 // The upper half of an IEEE binary32. It is for storage only: arithmetic is done in FP32.
 using bf16_t = uint16_t;

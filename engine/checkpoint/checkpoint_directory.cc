@@ -65,9 +65,10 @@ absl::Status Foreign(const std::string& path, const std::string& name) {
       path, " holds ", name, ", which is no part of a checkpoint: the directory is left alone"));
 }
 
-// A leftover is known by its name; still, a directory inside it is nothing that a writer makes.
+// A leftover is known by its name; still, a directory inside it is nothing that a writer makes, but
+// for the folder of further chat templates.
 absl::Status CheckHoldsNoDirectories(const std::string& path, FileSystem* files) {
-  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files->ListDirectory(path));
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListHfDirectory(files, path));
   for (const std::string& name : names) {
     if (files->IsDirectory(JoinPath(path, name))) return Foreign(path, name);
   }

@@ -70,9 +70,9 @@ absl::StatusOr<std::optional<std::string>> FindNewestToLoad(const std::string& d
 
 // Cleans up after a process that died. Call it before a directory is searched. Unfinished
 // checkpoints are removed. A checkpoint that was moved aside gets its name back if its successor
-// had not been renamed yet, and is removed otherwise. A leftover that holds a directory is left
-// alone. Returns one line for the log for each. REQUIRES: no other process uses `directory` (see
-// directory_lock.h).
+// had not been renamed yet, and is removed otherwise. A leftover that holds a directory other
+// than additional_chat_templates is left alone. Returns one line for the log for each. REQUIRES: no
+// other process uses `directory` (see directory_lock.h).
 absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
                                                          FileSystem* files = PosixFileSystem());
 

@@ -1,5 +1,4 @@
-// The part of a checkpoint that is not tensors, and the rule that decides whether a job may resume
-// from it.
+// The part of a checkpoint that is not tensors.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_STATE_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_STATE_H_
 
@@ -8,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "engine/base/dtype.h"
 #include "engine/model/model_layout.h"
 
@@ -68,15 +66,6 @@ std::string NewRunName();
 // Returns state.run. If that is empty, returns a hash of the fields that a resumed run may not
 // change, which is the same in all checkpoints of such a run.
 std::string RunName(const CheckpointState& state);
-
-// Checks that a job whose fresh state would be `wanted` may resume from `saved`. Spec keys of the
-// sections in `allowed` ("optimizer") may differ; the differences are added to `*changes`. Returns
-// FailedPrecondition, naming what differs with both values. The order of comparison is the model,
-// what a wrapper carries, the precision, the spec keys (all that differ are named), the seed and
-// the data. Other fields are not compared.
-absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState& wanted,
-                            const std::vector<std::string>& allowed = {},
-                            std::vector<AllowedChange>* changes = nullptr);
 
 }  // namespace megatrain
 

@@ -14,11 +14,11 @@ absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint) {
   MT_ASSIGN_OR_RETURN(ModelReport report, InspectModel(checkpoint));
   const CheckpointState& state = manifest.state;
   report.text =
-      absl::StrCat("step        ", state.step, " of ", state.steps_total, "\n",                 //
-                   "sequences   ", FormatCount(state.data_position), " seen\n",                 //
-                   "precision   ", state.weight_dtype == DType::kBF16 ? "bf16" : "fp32", "\n",  //
-                   "threads     ", state.threads, "\n",                                         //
-                   "made on     ", state.arithmetic.empty() ? "-" : state.arithmetic, "\n",     //
+      absl::StrCat("step        ", state.step, " of ", state.steps_total, "\n",              //
+                   "sequences   ", FormatCount(state.data_position), " seen\n",              //
+                   "precision   ", PrecisionName(state.weight_dtype), "\n",                  //
+                   "threads     ", state.threads, "\n",                                      //
+                   "made on     ", state.arithmetic.empty() ? "-" : state.arithmetic, "\n",  //
                    "on disk     ", FormatBytes(manifest.total_bytes()), "\n", report.text);
   const Evaluations& evaluations = state.evaluations;
   if (evaluations.best_step > 0) {

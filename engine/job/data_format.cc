@@ -74,7 +74,15 @@ bool MayHold(const FileKind& kind, DataFormat format) {
 }
 
 absl::Status CheckReadable(const std::string& path) {
-  if (KindOfFile(path).content != FileContent::kParquet) return absl::OkStatus();
+  const FileKind kind = KindOfFile(path);
+  const bool is_parquet = kind.content == FileContent::kParquet;
+  if (kind.compression != Compression::kNone && (is_parquet || kind.content == FileContent::kIds)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": files of ", is_parquet ? "Parquet" : "token ids",
+                     " are not read compressed; decompress it with ",
+                     kind.compression == Compression::kGzip ? "gunzip" : "unzstd"));
+  }
+  if (!is_parquet) return absl::OkStatus();
   return ParquetProgram(path).status();
 }
 

@@ -40,8 +40,9 @@ FileKind KindOfFile(std::string_view path);
 // they do. A file whose name is not known may hold any other format.
 bool MayHold(const FileKind& kind, DataFormat format);
 
-// Returns Unimplemented, with what to do, for a file that this installation cannot read: Parquet
-// without ParquetProgram. Does not look at the file itself.
+// Returns an error, with what to do, for a file that cannot be read by its name: Unimplemented for
+// Parquet without ParquetProgram, InvalidArgument for compressed files of Parquet or of ids. Does
+// not look at the file itself.
 absl::Status CheckReadable(const std::string& path);
 
 // Returns the program that reads Parquet (engine/data/parquet): megatrain-parquet beside this

@@ -103,9 +103,9 @@ absl::Status Access::PrepareSockets(const std::vector<std::string>& listen) {
 }
 
 absl::Status Access::PrepareTcp(const DaemonConfig& config) {
-  TlsMaterial::Options tls;
+  TlsFileWatch::Options tls;
   tls.log = warn_;
-  MT_ASSIGN_OR_RETURN(tls_, TlsMaterial::Open(TlsPathsOf(config), std::move(tls)));
+  MT_ASSIGN_OR_RETURN(tls_, TlsFileWatch::Open(TlsPathsOf(config), std::move(tls)));
   if (config.tokens_file.empty()) return absl::OkStatus();
   BearerTokens::Options tokens;
   tokens.log = warn_;

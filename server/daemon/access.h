@@ -20,7 +20,7 @@
 #include "server/identity/bearer_tokens.h"
 #include "server/identity/caller_authenticator.h"
 #include "server/identity/local_tokens.h"
-#include "server/identity/tls_material.h"
+#include "server/identity/tls_file_watch.h"
 #include "server/transport/peer_credential_server.h"
 
 namespace megatrain {
@@ -51,7 +51,7 @@ class Access {
   std::shared_ptr<grpc::ServerCredentials> MakeTcpCredentials() const;
   // Returns null if the configuration has no TCP listener. The pointer is valid as long as this
   // object.
-  TlsMaterial* tls() const { return tls_.get(); }
+  TlsFileWatch* tls() const { return tls_.get(); }
 
   // Returns true if others than the daemon's own user can reach it: a socket is shared, or there is
   // a TCP listener.
@@ -74,7 +74,7 @@ class Access {
   std::vector<std::string> shared_sockets_;      // paths; empty: all are private
   std::unique_ptr<LocalTokens> local_tokens_;    // null: all sockets are private
   std::unique_ptr<BearerTokens> bearer_tokens_;  // null: there is no tokens file
-  std::unique_ptr<TlsMaterial> tls_;             // null: there is no TCP
+  std::unique_ptr<TlsFileWatch> tls_;            // null: there is no TCP
   std::optional<CallerAuthenticator> authenticator_;
   std::vector<std::unique_ptr<ConnectionListener>> token_servers_;
 };

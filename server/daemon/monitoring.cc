@@ -44,7 +44,7 @@ std::unique_ptr<MetricsServer> ServeDeviceMissing(
 }
 
 Monitoring::Monitoring(const EngineHost* host, const JobLedger* ledger, const NodeMonitor* node,
-                       OpenFiles files, TlsMaterial* tls,
+                       OpenFiles files, TlsFileWatch* tls,
                        const std::function<void(const std::string& line)>& log)
     : host_(host),
       ledger_(ledger),
@@ -57,7 +57,7 @@ Monitoring::Monitoring(const EngineHost* host, const JobLedger* ledger, const No
 
 absl::StatusOr<std::unique_ptr<Monitoring>> Monitoring::Start(
     const DaemonConfig& config, const EngineHost* host, const JobLedger* ledger,
-    const NodeMonitor* node, OpenFiles files, TlsMaterial* tls,
+    const NodeMonitor* node, OpenFiles files, TlsFileWatch* tls,
     const std::function<void(const std::string& line)>& log) {
   std::unique_ptr<Monitoring> monitoring(
       new Monitoring(host, ledger, node, std::move(files), tls, log));

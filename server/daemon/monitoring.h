@@ -18,7 +18,7 @@
 #include "server/daemon/refusal_monitor.h"
 #include "server/daemon/service_manager.h"
 #include "server/files/open_files.h"
-#include "server/identity/tls_material.h"
+#include "server/identity/tls_file_watch.h"
 #include "server/manager/job_ledger.h"
 #include "server/metrics/daemon_metrics.h"
 #include "server/metrics/metrics_server.h"
@@ -42,7 +42,7 @@ class Monitoring {
   // cannot be listened on; a default address that cannot be is logged.
   static absl::StatusOr<std::unique_ptr<Monitoring>> Start(
       const DaemonConfig& config, const EngineHost* host, const JobLedger* ledger,
-      const NodeMonitor* node, OpenFiles files, TlsMaterial* tls,
+      const NodeMonitor* node, OpenFiles files, TlsFileWatch* tls,
       const std::function<void(const std::string& line)>& log);
 
   // The observers must not be called after this object is destroyed.
@@ -55,7 +55,7 @@ class Monitoring {
 
  private:
   Monitoring(const EngineHost* host, const JobLedger* ledger, const NodeMonitor* node,
-             OpenFiles files, TlsMaterial* tls,
+             OpenFiles files, TlsFileWatch* tls,
              const std::function<void(const std::string& line)>& log);
   absl::Status Serve(const DaemonConfig& config,
                      const std::function<void(const std::string& line)>& log);
@@ -67,7 +67,7 @@ class Monitoring {
   const JobLedger* const ledger_;
   const NodeMonitor* const node_;
   const OpenFiles files_;
-  TlsMaterial* const tls_;
+  TlsFileWatch* const tls_;
   DaemonMetrics metrics_;
   RunMetrics run_metrics_;
   RefusalMonitor refusals_;

@@ -13,7 +13,7 @@ namespace {
 // TLS). Its C API asks for them at each connection.
 class TlsCredentials : public grpc::ServerCredentials {
  public:
-  explicit TlsCredentials(TlsMaterial* material) : material_(material) {
+  explicit TlsCredentials(TlsFileWatch* material) : material_(material) {
     credentials_ = grpc_ssl_server_credentials_create_with_options(
         grpc_ssl_server_credentials_create_options_using_config_fetcher(
             material->asks_for_client_certificates()
@@ -45,14 +45,14 @@ class TlsCredentials : public grpc::ServerCredentials {
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
   }
 
-  TlsMaterial* const material_;
+  TlsFileWatch* const material_;
   grpc_server_credentials* credentials_ = nullptr;
   std::shared_ptr<const TlsFiles> served_;
 };
 
 }  // namespace
 
-std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(TlsMaterial* material) {
+std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(TlsFileWatch* material) {
   return std::make_shared<TlsCredentials>(material);
 }
 

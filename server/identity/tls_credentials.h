@@ -1,4 +1,5 @@
-// TLS of the gRPC server: each connection gets the certificate that TlsMaterial has at that moment.
+// TLS of the gRPC server: each connection gets the certificate that TlsFileWatch has at that
+// moment.
 #ifndef MEGATRAIN_SERVER_IDENTITY_TLS_CREDENTIALS_H_
 #define MEGATRAIN_SERVER_IDENTITY_TLS_CREDENTIALS_H_
 
@@ -6,14 +7,14 @@
 
 #include <memory>
 
-#include "server/identity/tls_material.h"
+#include "server/identity/tls_file_watch.h"
 
 namespace megatrain {
 
 // Returns credentials for one listener; each needs its own, because they remember the files that
 // gRPC has. If `material` has a client_ca, clients are asked for a certificate. They may have none,
 // since a token is enough, but one that they send must be good. `material` must outlive the server.
-std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(TlsMaterial* material);
+std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(TlsFileWatch* material);
 
 }  // namespace megatrain
 

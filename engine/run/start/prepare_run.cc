@@ -158,8 +158,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
     return absl::ResourceExhaustedError(absl::StrCat("the job does not fit\n", plan.Table()));
   }
   run.Say(absl::StrFormat("%s: %s parameters, %s on %s; host %s, device %s", config.family,
-                          FormatCount(plan.parameters),
-                          plan.dimensions.dtype == DType::kBF16 ? "bf16" : "fp32",
+                          FormatCount(plan.parameters), PrecisionName(plan.dimensions.dtype),
                           DescribeDevices(session), FormatBytesShort(plan.pool_bytes),
                           FormatBytesShort(plan.device_bytes)));
   if (prepared.layout.trained_parameters < plan.parameters) {

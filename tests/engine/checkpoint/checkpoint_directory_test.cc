@@ -54,6 +54,7 @@ TEST(CheckpointDirectoryTest, FindsNothingInAMissingDirectory) {
 TEST(CheckpointDirectoryTest, LeftoversAreRemovedAndForeignOnesAreNot) {
   FaultInjectionFileSystem files;
   files.WriteFile("/c/step-00000200.tmp/model-00001-of-00004.safetensors", "half");
+  files.WriteFile("/c/step-00000200.tmp/additional_chat_templates/rag.jinja", "copied");
   files.WriteFile("/c/step-00000300.tmp/folder/of/mine", "precious");
   files.WriteFile("/c/export.tmp/model.safetensors", "precious");
   files.WriteFile("/c/step-00000100.replaced/manifest.json", "whole");

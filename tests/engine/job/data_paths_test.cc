@@ -89,6 +89,16 @@ TEST_F(DataPathsTest, ParquetWithoutItsReaderIsRefusedWithWhatToDo) {
   }
 }
 
+TEST_F(DataPathsTest, OnlyTextsAreReadCompressed) {
+  directory_.Write("data/x.parquet.gz", "x");
+  EXPECT_THAT(Expand("data/*.parquet.gz"), ElementsAre(HasSubstr("holds no data file")));
+  EXPECT_THAT(Expand("data/x.parquet.gz"),
+              ElementsAre(HasSubstr("Parquet are not read compressed; decompress it with gunzip")));
+  EXPECT_THAT(
+      Expand("data/x.npy.zst", DataFormat::kTokens),
+      ElementsAre(HasSubstr("token ids are not read compressed; decompress it with unzstd")));
+}
+
 TEST_F(DataPathsTest, LinksInACircleEnd) {
   fs::create_directory_symlink(directory_ / "data/sub", directory_ / "data/sub/loop");
   EXPECT_THAT(Expand("data"), ElementsAre(HasSubstr("a link may lead in a circle")));

@@ -2,6 +2,10 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/checkpoint/resume_check.h"
+#include "engine/job/job_keys.h"
 #include "gtest/gtest.h"
 
 namespace megatrain {
@@ -18,6 +22,22 @@ TEST(SpecValuesTest, HoldsWhatAResumedRunMayNotChange) {
                            "training.keep_best", "training.skip_steps", "report.tensorboard",
                            "checkpoint.keep", "output.directory", "engine.threads"}) {
     EXPECT_EQ(values.count(free), 0u) << free;
+  }
+}
+
+// CheckResumable's error lists the keys by hand, whole sections by their names.
+TEST(SpecValuesTest, WhatAResumedRunMayChangeIsListedInTheRefusal) {
+  CheckpointState other;
+  other.seed = 1;
+  const std::string refusal(CheckResumable(other, CheckpointState()).message());
+  JobSpec spec;
+  for (const ConfigKey& key : JobKeys(&spec).keys) {
+    if (!key.may_change) continue;
+    const std::string section = key.path.substr(0, key.path.find('.'));
+    EXPECT_TRUE(absl::StrContains(refusal, key.path) ||
+                absl::StrContains(refusal, absl::StrCat(" ", section, ",")) ||
+                absl::StrContains(refusal, absl::StrCat(" ", section, " ")))
+        << key.path << " is not in: " << refusal;
   }
 }
 

@@ -13,7 +13,7 @@
 #include "absl/strings/match.h"
 #include "engine/base/mutex.h"
 #include "server/identity/tls_credentials.h"
-#include "server/identity/tls_material.h"
+#include "server/identity/tls_file_watch.h"
 #include "tests/server/api/service_fixture.h"
 #include "tests/server/identity/test_certificates.h"
 #include "tests/server/transport/raw_call.h"
@@ -32,12 +32,12 @@ class TlsServerTest : public ServiceTest {
     ServiceTest::SetUp();
     StopDaemon();
     Renew(authority_);
-    TlsMaterial::Options options;
+    TlsFileWatch::Options options;
     options.now = [this] {
       MutexLock lock(&mutex_);
       return now_;
     };
-    auto material = TlsMaterial::Open(
+    auto material = TlsFileWatch::Open(
         {directory_.path() + "/server.pem", directory_.path() + "/server.key", ""}, options);
     ASSERT_TRUE(material.ok()) << material.status();
     material_ = *std::move(material);
@@ -58,7 +58,7 @@ class TlsServerTest : public ServiceTest {
     Write("server.pem", server.certificate);
     Write("server.key", server.key);
     MutexLock lock(&mutex_);
-    now_ += TlsMaterial::kLookInterval;
+    now_ += TlsFileWatch::kLookInterval;
   }
   // A new connection of a client that trusts `authority`.
   std::shared_ptr<grpc::Channel> Connect(const TestAuthority& authority, size_t listener = 1) {
@@ -81,7 +81,7 @@ class TlsServerTest : public ServiceTest {
   const TestAuthority authority_, next_authority_{"the next authority"};
   Mutex mutex_;
   absl::Time now_ ABSL_GUARDED_BY(mutex_) = absl::Now();
-  std::unique_ptr<TlsMaterial> material_;
+  std::unique_ptr<TlsFileWatch> material_;
 };
 
 TEST_F(TlsServerTest, ARenewedCertificateIsServedOnEveryListener) {
@@ -102,13 +102,13 @@ TEST_F(TlsServerTest, ABrokenRenewalIsNotServed) {
   Write("server.pem", other.certificate);  // the key is not there yet
   {
     MutexLock lock(&mutex_);
-    now_ += TlsMaterial::kLookInterval;
+    now_ += TlsFileWatch::kLookInterval;
   }
   EXPECT_EQ(Ask(Connect(authority_)), grpc::StatusCode::OK);
   Write("server.key", other.key);
   {
     MutexLock lock(&mutex_);
-    now_ += TlsMaterial::kLookInterval;
+    now_ += TlsFileWatch::kLookInterval;
   }
   EXPECT_EQ(Ask(Connect(next_authority_)), grpc::StatusCode::OK);
 }

@@ -1,4 +1,4 @@
-#include "server/identity/tls_material.h"
+#include "server/identity/tls_file_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,15 +21,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class TlsMaterialTest : public testing::Test {
+class TlsFileWatchTest : public testing::Test {
  protected:
   void SetUp() override {
     Renew();
     Write("ca.pem", authority_.certificate());
-    TlsMaterial::Options options;
+    TlsFileWatch::Options options;
     options.log = [this](const std::string& line) { log_.push_back(line); };
     options.now = [this] { return now_; };
-    auto material = TlsMaterial::Open(
+    auto material = TlsFileWatch::Open(
         {directory_ + "/server.pem", directory_ + "/server.key", directory_ + "/ca.pem"}, options);
     ASSERT_TRUE(material.ok()) << material.status();
     material_ = *std::move(material);
@@ -49,7 +49,7 @@ class TlsMaterialTest : public testing::Test {
     return server;
   }
   std::shared_ptr<const TlsFiles> Look() {
-    now_ += TlsMaterial::kLookInterval;
+    now_ += TlsFileWatch::kLookInterval;
     return material_->Current();
   }
 
@@ -58,10 +58,10 @@ class TlsMaterialTest : public testing::Test {
   const TestDirectory own_;
   const std::string directory_ = own_.path();
   std::vector<std::string> log_;
-  std::unique_ptr<TlsMaterial> material_;
+  std::unique_ptr<TlsFileWatch> material_;
 };
 
-TEST_F(TlsMaterialTest, WhatStaysIsNotReadAgain) {
+TEST_F(TlsFileWatchTest, WhatStaysIsNotReadAgain) {
   const auto first = material_->Current();
   EXPECT_EQ(Look(), first);
   EXPECT_EQ(Look(), first);
@@ -71,7 +71,7 @@ TEST_F(TlsMaterialTest, WhatStaysIsNotReadAgain) {
   EXPECT_LT(first->expires, now_ + absl::Hours(24 * 31));
 }
 
-TEST_F(TlsMaterialTest, WhatIsRenewedIsReadWithinASecond) {
+TEST_F(TlsFileWatchTest, WhatIsRenewedIsReadWithinASecond) {
   const auto first = material_->Current();
   const TestCertificate renewed = Renew(/*days=*/90);
   EXPECT_EQ(material_->Current(), first) << "looked at no more often";
@@ -91,7 +91,7 @@ TEST_F(TlsMaterialTest, WhatIsRenewedIsReadWithinASecond) {
   EXPECT_NE(material_->Current()->certificate, renewed.certificate);
 }
 
-TEST_F(TlsMaterialTest, FilesThatAreNotGoodChangeNothing) {
+TEST_F(TlsFileWatchTest, FilesThatAreNotGoodChangeNothing) {
   const auto first = material_->Current();
   std::filesystem::remove(directory_ + "/server.key");
   EXPECT_EQ(Look(), first);
@@ -113,7 +113,7 @@ TEST_F(TlsMaterialTest, FilesThatAreNotGoodChangeNothing) {
   EXPECT_THAT(log_, ElementsAre(HasSubstr("read again")));
 }
 
-TEST_F(TlsMaterialTest, ARenewalCaughtHalfwayIsNotTold) {
+TEST_F(TlsFileWatchTest, ARenewalCaughtHalfwayIsNotTold) {
   const auto first = material_->Current();
   const TestCertificate renewed = authority_.Issue("server", "DNS:localhost");
   Write("server.pem", renewed.certificate);
@@ -123,7 +123,7 @@ TEST_F(TlsMaterialTest, ARenewalCaughtHalfwayIsNotTold) {
   EXPECT_THAT(log_, ElementsAre(HasSubstr("read again")));
 }
 
-TEST_F(TlsMaterialTest, AReloadTakesOtherFilesAtOnceOrNone) {
+TEST_F(TlsFileWatchTest, AReloadTakesOtherFilesAtOnceOrNone) {
   const auto first = material_->Current();
   const TlsPaths others = {directory_ + "/other.pem", directory_ + "/other.key", ""};
   EXPECT_FALSE(material_->Reload(others).ok());
@@ -139,7 +139,7 @@ TEST_F(TlsMaterialTest, AReloadTakesOtherFilesAtOnceOrNone) {
   EXPECT_EQ(Look()->certificate, other.certificate) << "those before do not matter any more";
 }
 
-TEST_F(TlsMaterialTest, AReloadThatFailedLeavesTheFilesToLaterLooks) {
+TEST_F(TlsFileWatchTest, AReloadThatFailedLeavesTheFilesToLaterLooks) {
   const auto first = material_->Current();
   Write("server.key", "nothing");
   const TlsPaths same = {directory_ + "/server.pem", directory_ + "/server.key",
@@ -150,10 +150,10 @@ TEST_F(TlsMaterialTest, AReloadThatFailedLeavesTheFilesToLaterLooks) {
   EXPECT_THAT(log_, ElementsAre(HasSubstr("the files read before")));
 }
 
-TEST_F(TlsMaterialTest, TheFirstReadingMustBeGood) {
+TEST_F(TlsFileWatchTest, TheFirstReadingMustBeGood) {
   Write("server.key", "nothing");
   const absl::Status status =
-      TlsMaterial::Open({directory_ + "/server.pem", directory_ + "/server.key", ""}, {}).status();
+      TlsFileWatch::Open({directory_ + "/server.pem", directory_ + "/server.key", ""}, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("tls.key"));
 }

@@ -1,4 +1,4 @@
-#include "server/identity/tls_material.h"
+#include "server/identity/tls_file_watch.h"
 
 #include <utility>
 
@@ -7,22 +7,22 @@
 
 namespace megatrain {
 
-absl::StatusOr<std::unique_ptr<TlsMaterial>> TlsMaterial::Open(const TlsPaths& paths,
-                                                               Options options) {
-  std::unique_ptr<TlsMaterial> material(new TlsMaterial(paths, std::move(options)));
+absl::StatusOr<std::unique_ptr<TlsFileWatch>> TlsFileWatch::Open(const TlsPaths& paths,
+                                                                 Options options) {
+  std::unique_ptr<TlsFileWatch> material(new TlsFileWatch(paths, std::move(options)));
   MutexLock lock(&material->mutex_);
   material->looked_ = material->options_.now();
   MT_RETURN_IF_ERROR(material->Read(paths));
   return material;
 }
 
-TlsMaterial::Looks TlsMaterial::Look(const TlsPaths& paths) const {
+TlsFileWatch::Looks TlsFileWatch::Look(const TlsPaths& paths) const {
   Looks looks = {LookAt(paths.certificate), LookAt(paths.key), std::nullopt};
   if (!paths.client_ca.empty()) looks[2] = LookAt(paths.client_ca);
   return looks;
 }
 
-absl::Status TlsMaterial::Read(const TlsPaths& paths) {
+absl::Status TlsFileWatch::Read(const TlsPaths& paths) {
   // Before they are read: what is changed meanwhile is seen at the next look.
   const Looks looks = Look(paths);
   MT_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(paths, options_.now()));
@@ -32,7 +32,7 @@ absl::Status TlsMaterial::Read(const TlsPaths& paths) {
   return absl::OkStatus();
 }
 
-absl::Status TlsMaterial::Reload(const TlsPaths& paths) {
+absl::Status TlsFileWatch::Reload(const TlsPaths& paths) {
   MutexLock lock(&mutex_);
   MT_RETURN_IF_ERROR(Read(paths));
   paths_ = paths;
@@ -42,7 +42,7 @@ absl::Status TlsMaterial::Reload(const TlsPaths& paths) {
   return absl::OkStatus();
 }
 
-std::shared_ptr<const TlsFiles> TlsMaterial::Current() {
+std::shared_ptr<const TlsFiles> TlsFileWatch::Current() {
   MutexLock lock(&mutex_);
   const absl::Time now = options_.now();
   // A clock that was set back must not keep an old certificate.

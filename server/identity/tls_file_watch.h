@@ -1,6 +1,6 @@
-// TlsMaterial holds the files that TLS is served with, and reads them again when they have changed.
-// Certificates are renewed every few weeks, and a daemon that trains for longer is not restarted
-// for that.
+// TlsFileWatch holds the files that TLS is served with, and reads them again when they have
+// changed. Certificates are renewed every few weeks, and a daemon that trains for longer is not
+// restarted for that.
 //
 // Changed files that are not good (a certificate whose key is not there yet, a key that others may
 // read) are not taken: TLS is served with the last good ones. The log says why if that is still so
@@ -9,8 +9,8 @@
 //
 // Thread safety: all methods may be called from any thread. They read files, of a megabyte at most
 // each.
-#ifndef MEGATRAIN_SERVER_IDENTITY_TLS_MATERIAL_H_
-#define MEGATRAIN_SERVER_IDENTITY_TLS_MATERIAL_H_
+#ifndef MEGATRAIN_SERVER_IDENTITY_TLS_FILE_WATCH_H_
+#define MEGATRAIN_SERVER_IDENTITY_TLS_FILE_WATCH_H_
 
 #include <array>
 #include <functional>
@@ -28,7 +28,7 @@
 
 namespace megatrain {
 
-class TlsMaterial {
+class TlsFileWatch {
  public:
   struct Options {
     std::function<void(const std::string& line)> log = [](const std::string&) {};
@@ -39,7 +39,7 @@ class TlsMaterial {
   static constexpr absl::Duration kLookInterval = absl::Seconds(1);
 
   // Reads the files. Errors as ReadTlsFiles'; its warnings are logged.
-  static absl::StatusOr<std::unique_ptr<TlsMaterial>> Open(const TlsPaths& paths, Options options);
+  static absl::StatusOr<std::unique_ptr<TlsFileWatch>> Open(const TlsPaths& paths, Options options);
 
   // Reads the files at `paths` and takes them in place of those before. An error, as Open's,
   // changes nothing. Whether clients are asked for certificates stays as Open found it.
@@ -54,7 +54,7 @@ class TlsMaterial {
  private:
   using Looks = std::array<std::optional<FileLook>, 3>;
 
-  TlsMaterial(const TlsPaths& paths, Options options)
+  TlsFileWatch(const TlsPaths& paths, Options options)
       : asks_for_client_certificates_(!paths.client_ca.empty()),
         options_(std::move(options)),
         paths_(paths) {}
@@ -74,4 +74,4 @@ class TlsMaterial {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_SERVER_IDENTITY_TLS_MATERIAL_H_
+#endif  // MEGATRAIN_SERVER_IDENTITY_TLS_FILE_WATCH_H_
