@@ -29,8 +29,8 @@ namespace megatrain {
 // another type, or a key that is refused. `*conversation` is unspecified then.
 
 // {"messages": [{"role": "...", "content": "..."}, ...]}. A content is a text or a list of
-// {"type": "text", "text": "..."}; it may be missing beside tool_calls or reasoning. tool_calls are
-// passed on as they are. `weight` of an assistant's message is 0 or 1.
+// {"type": "text", "text": "..."}; an assistant's may be missing beside tool_calls or reasoning.
+// tool_calls are passed on as they are. `weight` of an assistant's message is 0 or 1.
 // REQUIRES: the record has `messages`.
 absl::Status ReadMessages(simdjson::dom::object record, Conversation* conversation);
 

@@ -1,6 +1,6 @@
 // Runs the Jinja programs that chat templates of Hugging Face models are written in. A program
-// renders the text that apply_chat_template of transformers renders with it, or is refused where
-// that refuses.
+// renders the text that apply_chat_template of transformers renders with it, or fails where that
+// fails.
 //
 // The language is that of Jinja2 3.1.6 in transformers' environment: the immutable sandbox, with
 // trim_blocks, lstrip_blocks, loop controls, {% generation %}, and transformers' own tojson,
