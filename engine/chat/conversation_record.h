@@ -1,7 +1,7 @@
 // Reads a conversation from the record of a training example.
 //
 // Keys of the record beside the conversation:
-//   tools                 a list of objects, or a JSON text of one
+//   tools                 a list of objects, or a JSON text of such a list
 //   documents             a list of objects
 //   chat_template_kwargs  an object: variables for the template
 //   system                a text: becomes the first message. The conversation must not begin with
@@ -58,7 +58,8 @@ enum class MessageForm { kMessages, kShareGpt };
 // Appends the messages of `value`, which is a list of messages or a single one. `name` is its key.
 absl::Status ReadMessageList(simdjson::dom::element value, const std::string& name,
                              MessageForm form, std::vector<ChatMessage>* messages);
-// Reads the keys beside the conversation. REQUIRES: conversation->messages has been read.
+// Reads the keys beside the conversation; wraps tools for kShareGpt. REQUIRES:
+// conversation->messages has been read.
 absl::Status ReadBeside(simdjson::dom::object record, MessageForm form, Conversation* conversation);
 // Appends the history and the user's message of an alpaca record.
 absl::Status ReadAlpacaPrompt(simdjson::dom::object record, Conversation* conversation);

@@ -24,9 +24,9 @@ struct PreferencePair {
 // The form in which a record has the prompt. The answers are always in `chosen` and `rejected`.
 enum class PreferenceForm {
   // {"prompt": ..., "chosen": ..., "rejected": ...}, all texts or all lists of messages, as TRL
-  // takes them. Without a prompt, or with a text beside lists, `chosen` and `rejected` are whole:
-  // what they have in common at the beginning is the prompt, as in extract_prompt of TRL. A record
-  // without a prompt that has one of the forms below is read as that.
+  // takes them. If there is no prompt, or it is a text and the answers are lists, the answers are
+  // whole: what both begin with is the prompt, as in extract_prompt of TRL. A record without a
+  // prompt that has one of the forms below is read in that form.
   kPrompt,
   kMessages,  // {"messages": [...]}; the answers are messages or lists of them
   kShareGpt,  // {"conversations": [...]}, as kMessages, with turns of sharegpt

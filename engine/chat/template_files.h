@@ -20,8 +20,8 @@ struct ChatProgramText {
 //   chat_template.jinja ("default") and additional_chat_templates/NAME.jinja
 //   chat_template in tokenizer_config.json: a text ("default"), or a list of {"name", "template"}
 //   chat_template in chat_template.json, in the same forms
-// Returns an empty map if none has, InvalidArgument for a malformed file or more than 100 programs,
-// and the errors of reading.
+// Returns an empty map if there are none, InvalidArgument for a malformed file or more than 100
+// programs, and the errors of reading.
 absl::StatusOr<std::map<std::string, ChatProgramText>> ReadChatPrograms(
     const std::string& directory, FileSystem* files);
 

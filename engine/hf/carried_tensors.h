@@ -1,6 +1,6 @@
-// The tensors of a wrapper's directory that are not the text model's: vision tower, projector. They
-// are never in the memory of a job. Exports and checkpoints copy them, byte for byte, from the
-// directory that the model was read from, so that each is a whole model of its own.
+// The tensors of a wrapper's directory (config/wrapper_family.h) that are not the text model's:
+// vision tower, projector. A job does not load them. Exports and checkpoints copy them, byte for
+// byte, from the directory that the model was read from, so that each is a whole model of its own.
 #ifndef MEGATRAIN_ENGINE_HF_CARRIED_TENSORS_H_
 #define MEGATRAIN_ENGINE_HF_CARRIED_TENSORS_H_
 
@@ -36,6 +36,7 @@ class CarriedTensors {
                                              const WrapperDescription& wrapper,
                                              const std::string& digest = "");
 
+  // Returns the names on disk.
   const std::vector<std::string>& names() const { return names_; }
   // Returns a hash of the tensors' names, types and shapes, in 32 hex digits; "" if there are no
   // tensors. It does not depend on the files that they lie in.

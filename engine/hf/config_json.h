@@ -15,9 +15,9 @@ namespace megatrain {
 // Parses and checks a config.json. Both forms of the RoPE settings are understood: `rope_theta`
 // with `rope_scaling`, and `rope_parameters` of transformers 5. `path` begins every message.
 //
-// Returns InvalidArgument, naming the key, if a key is missing, of a wrong type, out of range or
-// unknown, or asks for something that the engine does not compute. Returns Unimplemented, listing
-// the supported ones, for another model_type.
+// Returns InvalidArgument for broken JSON, and, naming the key, if a key is missing, of a wrong
+// type, out of range or unknown, or asks for something that the engine does not compute. Returns
+// Unimplemented, listing the supported ones, for another model_type.
 //
 // A wrapper's text_config is read as the text model's own config.json, except that
 // tie_word_embeddings is read beside it. Errors within it name the key as "text_config.KEY". The

@@ -27,8 +27,9 @@ using GiveColumns =
 // `shard_bytes` with an index. The tensors that a wrapper carries are copied from the directory of
 // `source`, with the errors of CarriedTensors.
 //
-// `get_tile(i)` is called on the calling thread, for the tiles in forward order. The tile must be
-// whole and stay valid until the next call. Its weights may have another type than `weight_dtype`.
+// `get_tile(i)` is called on the calling thread, for the tiles in forward order; its errors are
+// returned. The tile must be whole and stay valid until the next call. Its weights may have another
+// type than `weight_dtype`.
 //
 // If the columns of a matrix lie in several tiles, strips of its rows are written after all other
 // tensors (WriteHfWeights). `give_columns` gives them, as `weight_dtype`. If it is null, get_tile

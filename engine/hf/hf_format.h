@@ -61,7 +61,8 @@ std::string HfShardName(int64_t shard, int64_t shards);
 bool IsHfFileName(const std::string& name);
 
 // Returns the paths within `directory` of the files in it and in its kHfTemplatesDirectory. Other
-// directories are listed by their names, like files.
+// directories are listed by their names, like files. Returns the errors of
+// FileSystem::ListDirectory.
 absl::StatusOr<std::vector<std::string>> ListHfDirectory(FileSystem* files,
                                                          const std::string& directory);
 
@@ -125,7 +126,8 @@ struct HfSideFiles {
 
 // Writes `to`/config.json with the source's content as RewriteConfigDType changes it, and copies
 // the side files that exist. Syncs each file and the directory of templates, but not `to`. Returns
-// the paths within `to` of the files written, or the error of reading or writing.
+// the paths within `to` of the files written, or the error of reading or writing. REQUIRES: `to` is
+// a directory.
 absl::StatusOr<std::vector<std::string>> CopyHfSideFiles(FileSystem* files,
                                                          const HfSideFiles& source,
                                                          DType weight_dtype, const std::string& to);

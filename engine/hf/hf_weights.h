@@ -20,7 +20,7 @@ namespace megatrain {
 class HfWeights {
  public:
   // Opens the files and reads their headers. Every tensor of the layout must be there with its
-  // shape and dtype F32, F16 or BF16; one of several tiles may lie in parts (HfPartName,
+  // shape and dtype F32, F16 or BF16; one that lies in several tiles may be in parts (HfPartName,
   // HfColumnsName), and a transposed one may be in MXFP4, as NAME_blocks and NAME_scales. No other
   // tensors may be there, except known buffers such as rotary inv_freq, the duplicate of a tied
   // head, those that a wrapper carries, and those that the model's family ignores. Returns NotFound

@@ -30,8 +30,9 @@ using EmitTensor = absl::FunctionRef<absl::Status(int tile, const TensorSpec& te
                                                   ElementRange part, TensorSink sink)>;
 
 // Writes every tensor of `layout` as `dtype` (buffers as FP32) into `directory`, in files of at
-// most `shard_bytes`. A single tensor that is larger gets a file of its own. Errors of `emit` are
-// returned. Syncs each file but not the directory.
+// most `shard_bytes`. A single tensor that is larger gets a file of its own. Syncs each file but
+// not the directory. Returns the errors of `emit` and of writing, and Internal if `emit` gave too
+// few bytes.
 //
 // Calls `emit` on the calling thread, tile by tile in forward order, once for each tensor of a
 // tile. In a file whole tensors follow one another, buffers first, so that every tensor is aligned

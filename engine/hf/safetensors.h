@@ -60,8 +60,8 @@ class SafetensorsReader {
   const std::string& path() const { return file_->path(); }
   // Returns the tensor of that name, valid as long as the reader, or null if there is none.
   const SafetensorsTensor* Find(std::string_view name) const;
-  // Reads `bytes` bytes of the tensor's data, starting at its byte `offset`. REQUIRES: they lie
-  // within the tensor.
+  // Reads `bytes` bytes of the tensor's data, starting at its byte `offset`. Returns the errors of
+  // RandomAccessFile::Read. REQUIRES: they lie within the tensor.
   absl::Status Read(const SafetensorsTensor& tensor, int64_t offset, void* out,
                     int64_t bytes) const;
 

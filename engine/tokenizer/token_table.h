@@ -37,8 +37,8 @@ class TokenTable {
   std::optional<int32_t> TokenId(std::string_view token) const;
   // Returns null if no token has the id. Valid as long as this.
   const Decoded* Find(int32_t id) const;
-  // Returns the added tokens by their ids. The text to search for is that of Find, which is
-  // normalized if the token is.
+  // Returns the added tokens by their ids. In texts, search for Find(id)->text, which is normalized
+  // if the token is.
   const std::map<int32_t, AddedToken>& added() const { return added_; }
 
   int64_t vocabulary() const { return vocabulary_; }  // the highest id plus one

@@ -12,8 +12,8 @@ namespace megatrain {
 
 // What a process may use; 0: as much as its parent.
 struct ChildLimits {
-  int64_t file_bytes =
-      0;  // what a file may grow to (RLIMIT_FSIZE); a longer write fails with EFBIG
+  // What a file may grow to (RLIMIT_FSIZE); a longer write fails with EFBIG.
+  int64_t file_bytes = 0;
   int64_t open_files = 0;  // RLIMIT_NOFILE, which it cannot raise again
 };
 

@@ -97,10 +97,11 @@ class JinjaProgram {
   // Returns true if the program names strftime_now, so that its text may depend on the clock.
   bool uses_clock() const;
   // Returns true if `name` occurs in the program as a variable, an attribute, a keyword argument or
-  // a whole string literal. Otherwise the program does not read a variable or key of that name.
+  // a whole string literal. Otherwise the program reads no variable or key of that name, unless it
+  // computes the name or goes through all keys.
   bool mentions(std::string_view name) const;
   // Returns true if `name` occurs as an attribute or a whole string literal. Otherwise the program
-  // does not read a key of that name.
+  // reads no key of that name, with the same exceptions.
   bool reads_key(std::string_view name) const;
 
  private:

@@ -45,7 +45,7 @@ class Runtime {
   absl::Status Charge(size_t bytes);
   // The bytes that may still be charged.
   size_t bytes_left() const { return options_.limits.bytes_max - bytes_; }
-  // Returns ResourceExhausted if steps_max was reached.
+  // Returns ResourceExhausted beyond steps_max.
   absl::Status budget() const;
 
   // Makers of values. They return ResourceExhausted beyond a limit, and InvalidArgument for

@@ -16,7 +16,7 @@ namespace megatrain {
 
 // The largest values that are accepted. They keep every product of sizes, 16 bytes a parameter
 // included, below 2^63:
-//   a layer < 6 matrices of its first half * 2^20 * 2^22 (those of latents too)
+//   a layer < 6 matrices of its attention * 2^20 * 2^22 (those of latents too)
 //             + 3 MLP matrices * 2^20 * 2^24
 //             + 3 matrices of a shared expert * 2^20 * 2^24 < 2^47 parameters,
 //   2^12 layers of them, 16 bytes each: < 2^63.
@@ -58,12 +58,13 @@ struct ModelDefaults {
 // Llama's description but for RoPE.
 ModelDescription ReadUniformModel(JsonFields& fields, const ModelDefaults& defaults);
 
+// A family's RoPE where config.json does not say it, and the keys that the family may have.
 struct RopeDefaults {
   double theta = 10000.0;
   // partial_rotary_factor where it is absent. 0: the family rotates whole heads, and another value
   // than 1 is refused.
   double rotary_fraction = 0.0;
-  int64_t original_positions = 0;  // see below; 0: none
+  int64_t original_positions = 0;  // see ReadRope; 0: none
   // The type and settings where config.json has no RoPE object.
   RopeConfig absent = {};
   bool position_scale = false;  // llama_4_scaling_beta is read
@@ -82,9 +83,10 @@ struct RopeDefaults {
 // Returns how many pairs of a head's elements are rotated if `fraction` of the head is, rounded
 // down.
 int64_t TurningPairs(double fraction, int64_t head_dim);
-// Reads RoPE's settings: the object rope_scaling or rope_parameters, and the keys beside it. An
-// original_max_position_embeddings beside the object goes before that of `defaults`, which goes
-// before the object's own, which goes before model.max_positions.
+// Reads RoPE's settings: the object rope_scaling or rope_parameters, and the keys beside it.
+// original_positions is the first of these that is given: original_max_position_embeddings beside
+// the object (without a layer_type), that of `defaults`, original_max_position_embeddings in the
+// object, model.max_positions.
 RopeConfig ReadRope(JsonFields& fields, const ModelDescription& model,
                     const RopeDefaults& defaults = {});
 

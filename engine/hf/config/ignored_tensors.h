@@ -16,7 +16,7 @@ namespace megatrain {
 std::map<std::string, std::string> FindIgnoredTensors(const ModelDescription& model,
                                                       const std::set<std::string>& names);
 
-// Returns a line for people about FindIgnoredTensors, "" if there are none.
+// Returns a line for people about the tensors that FindIgnoredTensors finds, "" if there are none.
 std::string DescribeIgnoredTensors(const ModelDescription& model,
                                    const std::set<std::string>& names);
 

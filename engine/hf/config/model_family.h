@@ -11,9 +11,9 @@
 
 namespace megatrain {
 
-// Tensors that files of a family may have although neither training nor transformers reads them.
-// The fields are rules, and a tensor is ignored if one of them holds. Other tensors that the
-// description does not name are errors.
+// Tensors that files of a family may have although neither training nor transformers reads them. A
+// tensor is ignored if `prefix`, `later_layers_with` or `unused_keys` applies to it. Other tensors
+// that the description does not name are errors.
 struct IgnoredTensors {
   std::string what = "";  // for people: "layers that predict further tokens"; "": none are ignored
   std::string prefix = "";  // their names on disk begin so: "mtp."; "" for none

@@ -31,8 +31,8 @@ class CharacterClasses {
   // is around it.
   absl::Status Assign(const SplitRegex& character, Class value);
 
-  // Makes this the cut by this and then, within each word, by `next`. Returns false, with no
-  // change, if there would be more classes than Class can count.
+  // Joins two cuts: afterwards this cuts as before, and then each word as `next` does. Returns
+  // false, with no change, if there would be more classes than Class can count.
   bool Append(const CharacterClasses& next);
 
   Class At(std::string_view text, size_t offset) const { return classes_[Utf8At(text, offset)]; }

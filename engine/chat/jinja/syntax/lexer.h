@@ -38,7 +38,8 @@ struct Token {
   bool IsOperator(std::string_view op) const { return kind == Kind::kOperator && text == op; }
 };
 
-// Describes a token for messages: "the name 'x'", "the end of the block", ...
+// Describes a token for messages: "'x'" for a name, "the string 'x'", "'%}'", "the end of the
+// program".
 std::string Describe(const Token& token);
 
 // Returns an error at a line: InvalidArgument "line 3: message".

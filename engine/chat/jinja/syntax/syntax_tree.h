@@ -88,9 +88,9 @@ struct Target {
   std::vector<Target> parts;
 };
 
-// The parameters and body of a macro or of a call block.
+// The parameters and body of a macro, a call block or a generation block.
 struct MacroDefinition {
-  std::string name;  // "" for a call block
+  std::string name;  // "" for a block
   std::vector<std::string> parameters;
   std::vector<int> parameter_names;     // indices of Syntax::names
   std::vector<ExpressionPtr> defaults;  // of the last parameters
