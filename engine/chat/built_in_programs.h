@@ -16,7 +16,7 @@ struct BuiltInProgram {
   bool needs_eos;         // it ends a turn with eos_token
 };
 
-// Returns the program of that name, or null if there is none.
+// Returns the program of that name, valid as long as the process, or null if there is none.
 const BuiltInProgram* FindBuiltInProgram(std::string_view name);
 
 }  // namespace megatrain

@@ -4,24 +4,26 @@
 //
 // `data.chat_template` names the program: "auto" is the model directory's own (template_files.h), a
 // name is a built-in one (built_in_programs.h), and a path that ends in .jinja is that file. If a
-// directory has several, "tool_use" renders records with tools, and "default" all others.
+// directory has several, "tool_use" renders records with tools, and "default" all others. If there
+// is no "default", records without tools are refused.
 //
 // The program sees the variables messages, tools, documents, add_generation_prompt, the special
-// tokens by name (bos_token and so on), and the record's chat_template_kwargs.
+// tokens by name (bos_token and so on), the record's chat_template_kwargs, and an alpaca record's
+// instruction and input.
 // - bos_token, eos_token and pad_token are the tokenizer's, if it has them.
 // - `reasoning_content` and `thinking` of a message are filled from each other and from its
 //   `reasoning`, as transformers does.
 // - A content in parts becomes their texts, with a line feed between them, for a program that does
 //   not mention `text`. transformers would print Python's text of a list.
-// - strftime_now tells midnight of the day of `data.template_date`.
+// - strftime_now tells the midnight with which the day of `data.template_date` begins.
 //
-// Nothing is dropped silently. A record is refused if it has tools, documents or variables that the
-// program does not mention, or if a message has a key that it does not mention. Only role, content,
-// name and tool_call_id may go unread. A message with a role that the program does not mention is
-// refused if the rendered text is the same without it.
+// Nothing is dropped silently, unless it is empty. A record is refused if it has tools, documents
+// or variables that the program does not mention, or if a message has a key that it does not
+// mention. Only role, content, name and tool_call_id may go unread. A message with a role that the
+// program does not mention is refused if the rendered text is the same without it.
 //
-// The loss is on the assistant's turns, the messages of role `assistant`, or on what
-// `data.train_on` names in their place.
+// The loss is on the assistant's turns, which are the messages of role `assistant`, or on what
+// `data.train_on` names (TrainOn).
 // - If the program has {% generation %}, a turn is what its blocks wrote.
 // - Otherwise turn_finder.h finds it, from the end of the generation prompt to the end-of-turn
 //   mark. A turn whose place is uncertain is left out, and counted.
@@ -57,16 +59,17 @@ struct ChatTemplateOptions {
 class ChatTemplate {
  public:
   // `tokenizer` is used during the call only. Returns InvalidArgument for an unknown name, for a
-  // file that is no Jinja program (with the line), and if a built-in program needs an end-of-text
-  // token and the tokenizer has none. Returns NotFound if "auto" finds no program or the file is
-  // missing, and the errors of reading.
+  // file that is no Jinja program (with the line), for a directory whose programs are neither
+  // "default" nor "tool_use", and if a built-in program needs an end-of-text token and the
+  // tokenizer has none. Returns NotFound if "auto" finds no program or the file is missing, and the
+  // errors of reading.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(const ChatTemplateOptions& options,
                                                               const Tokenizer& tokenizer);
 
   // Renders the whole conversation, without a generation prompt. Returns InvalidArgument if it has
-  // no messages, holds what the program does not read (see above), or the program refuses it
-  // (raise_exception), fails or takes too long. A conversation without a turn that the loss is on
-  // has no target and is not an error.
+  // no messages, holds what is refused (see above), or the program refuses it (raise_exception),
+  // fails or takes too long. A conversation without a turn that the loss is on has no target and is
+  // not an error.
   absl::StatusOr<RenderedChat> RenderText(const Conversation& conversation) const;
 
   // Renders the whole conversation with a generation prompt. Returns the errors of RenderText.
@@ -75,7 +78,8 @@ class ChatTemplate {
   // Appends the token ids of RenderText's text to `ids`, and for each id to `target` 1 if the loss
   // is computed on it, else 0. A token that straddles the start or the end of a range belongs to
   // it. Adds the number of turns left out to `*turns_left_out`. Returns the errors of RenderText
-  // and of the tokenizer, which must be the one given to Create.
+  // and of the tokenizer, which must be the one given to Create. After an error the vectors may
+  // have a part of the ids.
   absl::Status Render(const Conversation& conversation, const Tokenizer& tokenizer,
                       std::vector<int32_t>* ids, std::vector<uint8_t>* target,
                       int64_t* turns_left_out) const;
@@ -83,7 +87,7 @@ class ChatTemplate {
   // Returns true if a program uses strftime_now, so that its text may depend on the day.
   bool uses_day() const;
   absl::CivilDay day() const { return options_.day; }
-  // The Jinja program if it is not the model directory's own, else "".
+  // Returns the Jinja program if it is not the model directory's own, else "".
   const std::string& own_program() const { return own_program_; }
   TrainOn train_on() const { return options_.train_on; }
 

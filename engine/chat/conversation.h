@@ -16,9 +16,9 @@ struct ChatMessage {
   // string, or a list of parts {"type": "text", "text": "..."}. There are no nulls and no key
   // twice.
   JinjaValue::Entries fields;
-  bool trained = true;  // false: the message has `weight: 0`, so no loss is on it
-  std::string role;     // the role of `fields`
-  std::string text;     // the content; for a content in parts, their texts with line feeds between
+  bool trained = true;    // false: no loss is on the message, as it has `weight: 0`
+  std::string role;       // the role of `fields`
+  std::string text;       // the content, or ""; of a content in parts, their texts, a line each
   bool in_parts = false;  // the content is a list of parts
 
   // Returns the field, or null if there is none. Valid until `fields` changes.

@@ -1,7 +1,7 @@
 // Reads a conversation from the record of a training example.
 //
 // Keys of the record beside the conversation:
-//   tools                 a list of objects, or a JSON text of one
+//   tools                 a list of objects, or a JSON text of such a list
 //   documents             a list of objects
 //   chat_template_kwargs  an object: variables for the template
 //   system                a text: becomes the first message. The conversation must not begin with
@@ -29,8 +29,8 @@ namespace megatrain {
 // another type, or a key that is refused. `*conversation` is unspecified then.
 
 // {"messages": [{"role": "...", "content": "..."}, ...]}. A content is a text or a list of
-// {"type": "text", "text": "..."}; it may be missing beside tool_calls or reasoning. tool_calls are
-// passed on as they are. `weight` of an assistant's message is 0 or 1.
+// {"type": "text", "text": "..."}; an assistant's may be missing beside tool_calls or reasoning.
+// tool_calls are passed on as they are. `weight` of an assistant's message is 0 or 1.
 // REQUIRES: the record has `messages`.
 absl::Status ReadMessages(simdjson::dom::object record, Conversation* conversation);
 
@@ -58,7 +58,8 @@ enum class MessageForm { kMessages, kShareGpt };
 // Appends the messages of `value`, which is a list of messages or a single one. `name` is its key.
 absl::Status ReadMessageList(simdjson::dom::element value, const std::string& name,
                              MessageForm form, std::vector<ChatMessage>* messages);
-// Reads the keys beside the conversation. REQUIRES: conversation->messages has been read.
+// Reads the keys beside the conversation; wraps tools for kShareGpt. REQUIRES:
+// conversation->messages has been read.
 absl::Status ReadBeside(simdjson::dom::object record, MessageForm form, Conversation* conversation);
 // Appends the history and the user's message of an alpaca record.
 absl::Status ReadAlpacaPrompt(simdjson::dom::object record, Conversation* conversation);

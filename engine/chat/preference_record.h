@@ -16,17 +16,17 @@ struct PreferencePair {
   bool is_chat = false;
   // Texts, without a chat template; set unless is_chat.
   std::string prompt, chosen, rejected;
-  // Prompt and answer; set if is_chat. The loss is on the answers' messages, so the assistant's
-  // messages of the prompt are marked as not trained.
+  // The prompt followed by each answer; set if is_chat. The loss is on the answers' messages, so
+  // the assistant's messages of the prompt are marked as not trained.
   Conversation chosen_chat, rejected_chat;
 };
 
-// The form in which a record has the prompt, and with it the answers.
+// The form in which a record has the prompt. The answers are always in `chosen` and `rejected`.
 enum class PreferenceForm {
   // {"prompt": ..., "chosen": ..., "rejected": ...}, all texts or all lists of messages, as TRL
-  // takes them. Without a prompt, or with a text beside lists, `chosen` and `rejected` are whole:
-  // what they have in common at the beginning is the prompt, as in extract_prompt of TRL. A record
-  // without a prompt that has one of the forms below is read as that.
+  // takes them. If there is no prompt, or it is a text and the answers are lists, the answers are
+  // whole: what both begin with is the prompt, as in extract_prompt of TRL. A record without a
+  // prompt that has one of the forms below is read in that form.
   kPrompt,
   kMessages,  // {"messages": [...]}; the answers are messages or lists of them
   kShareGpt,  // {"conversations": [...]}, as kMessages, with turns of sharegpt
@@ -34,8 +34,8 @@ enum class PreferenceForm {
 };
 
 // Reads a record into an empty `*pair`. Returns InvalidArgument, naming the key, for a missing or
-// double field, a field of another type, a key that is refused, or an answer in which the
-// assistant says nothing.
+// double field, a field of another type, a key that is refused, or an answer in messages none of
+// which is the assistant's.
 absl::Status ReadPreference(simdjson::dom::object record, PreferenceForm form,
                             PreferencePair* pair);
 

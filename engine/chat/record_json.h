@@ -19,7 +19,7 @@ namespace megatrain {
 // Returns "a list", "a string" and so on.
 const char* JsonTypeName(simdjson::dom::element_type type);
 
-// Returns the keys of `object` in quotes, the first eight of them, or "no keys".
+// Returns the first eight keys of `object` in quotes, with "..." if there are more, or "no keys".
 std::string JsonKeys(simdjson::dom::object object);
 
 // Returns true for null, and for a text, list or object without content.

@@ -29,9 +29,10 @@ struct RenderedChat {
   int64_t turns_left_out = 0;  // turns whose place is uncertain, so that no loss is on them
 };
 
-// Renders the conversation. A program without {% generation %} renders a conversation whose
-// last wanted turn is the assistant's n-th up to 7n + 1 times; their work together is bounded.
-// Returns the errors of ChatTemplate::RenderText.
+// Renders the conversation. A program without {% generation %} renders a conversation whose last
+// wanted turn is the assistant's n-th up to 7n + 5 times. Roles that the program does not name cost
+// a rendering each. The work of all together is bounded. Returns the errors of
+// ChatTemplate::RenderText.
 absl::StatusOr<RenderedChat> RenderChat(const JinjaProgram& program,
                                         const JinjaVariables& special_tokens, absl::CivilDay day,
                                         TrainOn train_on, const Conversation& conversation);

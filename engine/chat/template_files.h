@@ -16,19 +16,18 @@ struct ChatProgramText {
   std::string file;  // where it stands, for messages
 };
 
-// Returns the programs by name; a directory with a single one has "default". They are those of the
-// first of these that is there:
+// Returns the programs by name, from the first of these places that has any:
 //   chat_template.jinja ("default") and additional_chat_templates/NAME.jinja
 //   chat_template in tokenizer_config.json: a text ("default"), or a list of {"name", "template"}
 //   chat_template in chat_template.json, in the same forms
-// Returns an empty map if there is none, InvalidArgument for a malformed file, and the errors of
-// reading.
+// Returns an empty map if there are none, InvalidArgument for a malformed file or more than 100
+// programs, and the errors of reading.
 absl::StatusOr<std::map<std::string, ChatProgramText>> ReadChatPrograms(
     const std::string& directory, FileSystem* files);
 
 // Returns the texts of the special tokens by the names of their variables: bos_token, eos_token and
-// all other keys that end in _token, and those within `extra_special_tokens`. They are those of
-// tokenizer_config.json. If that has no added_tokens_decoder, what it lacks is taken from
+// all other keys that end in _token, and those within `extra_special_tokens`. They are from
+// tokenizer_config.json. If that has no added_tokens_decoder, those that it lacks are from
 // special_tokens_map.json. Returns InvalidArgument for a malformed file, and the errors of reading.
 absl::StatusOr<std::map<std::string, std::string>> ReadSpecialTokens(const std::string& directory,
                                                                      FileSystem* files);

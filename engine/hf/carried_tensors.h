@@ -1,6 +1,6 @@
-// The tensors of a wrapper's directory that are not the text model's: vision tower, projector. They
-// are never in the memory of a job. Exports and checkpoints copy them, byte for byte, from the
-// directory that the model was read from, so that each is a whole model of its own.
+// The tensors of a wrapper's directory (config/wrapper_family.h) that are not the text model's:
+// vision tower, projector. A job does not load them. Exports and checkpoints copy them, byte for
+// byte, from the directory that the model was read from, so that each is a whole model of its own.
 #ifndef MEGATRAIN_ENGINE_HF_CARRIED_TENSORS_H_
 #define MEGATRAIN_ENGINE_HF_CARRIED_TENSORS_H_
 
@@ -25,23 +25,26 @@ inline constexpr char kCarriedFileName[] = "model-carried.safetensors";
 // Holds no file open between calls, and one at a time while it reads.
 class CarriedTensors {
  public:
-  // None.
+  // Holds no tensors.
   CarriedTensors() = default;
-  // Reads the headers of the weights of `directory`. Returns FailedPrecondition if the tensors are
-  // not as many, or as long, as `wrapper` says, or have another digest than `digest` where that is
-  // not empty, because the directory has changed. Returns NotFound, naming the file, if one is
-  // missing, and the errors of FindHfWeightFiles and SafetensorsReader.
+  // Reads the headers of the weights of `directory`; reads nothing if `wrapper` carries no tensors.
+  // Returns FailedPrecondition if the directory has changed: the tensors have another number or
+  // size than `wrapper` says, or another digest than `digest`, unless that is empty. Returns
+  // NotFound, naming the file, if one is missing, and the errors of FindHfWeightFiles and
+  // SafetensorsReader.
   static absl::StatusOr<CarriedTensors> Open(FileSystem* files, const std::string& directory,
                                              const WrapperDescription& wrapper,
                                              const std::string& digest = "");
 
+  // Returns the names on disk.
   const std::vector<std::string>& names() const { return names_; }
-  // Returns 32 hex digits: a hash of the names, types and shapes of the tensors, which does not
-  // depend on the files that they lie in; "" if there are none.
+  // Returns a hash of the tensors' names, types and shapes, in 32 hex digits; "" if there are no
+  // tensors. It does not depend on the files that they lie in.
   const std::string& digest() const { return digest_; }
-  // Writes all of them to a new file, which is synced. Returns the finished writer. Returns
-  // FailedPrecondition if a file is no longer what it was when it was opened. `files` must be the
-  // file system that they were opened through.
+  // Writes all of them to the new file `path` and syncs it. Returns the finished writer, for its
+  // sizes and hash. Returns FailedPrecondition if a tensor is no longer there with the type and
+  // shape that it had in Open; its values are not compared. `files` must be the file system that
+  // was given to Open.
   absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Write(FileSystem* files,
                                                            const std::string& path) const;
 
@@ -51,10 +54,13 @@ class CarriedTensors {
   std::string digest_;
 };
 
-// Completes the description of a wrapper from the names of the tensors in `directory`, if it has
-// weights: the prefixes and what is carried. transformers does not tie a head that is there and
-// differs from the embedding, whatever config.json says; then `model.tied_embeddings` becomes
-// false. Returns InvalidArgument, naming two tensors, if they are named in different ways.
+// Sets the prefixes and what is carried in `model.wrapper` from the tensors in `directory`. Without
+// weights there they stay as they are. If the type, shape or first MiB of a head that is there
+// differs from the embedding's, sets `model.tied_embeddings` to false, because transformers does
+// not tie such a head, whatever config.json says. If files of the weights are missing, a head that
+// the index names is enough. Returns InvalidArgument, naming two tensors, if they are named in
+// different ways, and the errors of StoredTensors::Open and of reading. REQUIRES:
+// model.wrapper.is_there().
 absl::Status ReadWrapperNames(FileSystem* files, const std::string& directory,
                               ModelDescription& model);
 

@@ -15,25 +15,26 @@ namespace megatrain {
 // Parses and checks a config.json. Both forms of the RoPE settings are understood: `rope_theta`
 // with `rope_scaling`, and `rope_parameters` of transformers 5. `path` begins every message.
 //
-// Returns InvalidArgument, naming the key, if a key is missing, of a wrong type, out of range or
-// unknown, or asks for something that the engine does not compute. Returns Unimplemented, listing
-// the supported ones, for another model_type.
+// Returns InvalidArgument for broken JSON, and, naming the key, if a key is missing, of a wrong
+// type, out of range or unknown, or asks for something that the engine does not compute. Returns
+// Unimplemented, listing the supported ones, for another model_type.
 //
-// A wrapper's text_config is read as the text model's own config.json, but for tie_word_embeddings,
-// which counts where it stands beside it. Errors within it name the key as "text_config.KEY". The
-// names on disk are those of published models.
+// A wrapper's text_config is read as the text model's own config.json, except that
+// tie_word_embeddings is read beside it. Errors within it name the key as "text_config.KEY". The
+// result has the names on disk of published models.
 absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view json,
                                                        const std::string& path);
 
-// Reads `directory`/config.json. Where it is a wrapper's and weights are there too, their names
-// complete the description (ReadWrapperNames). Where the model has experts and weights are there
-// too, their names tell whether experts lie apart or stacked. Returns NotFound if there is no such
-// directory or file, OutOfRange if the file is longer than kConfigBytesMax, the errors of reading,
-// and those of ParseModelDescription, FindHfWeightFiles and SafetensorsReader::Open.
+// Reads `directory`/config.json. If weights are there too, their names complete the description:
+// that of a wrapper (ReadWrapperNames), the prefix of a text model that was taken out of one
+// (PrefixOutOfWrapper), and whether experts lie apart or stacked (SettleExpertNames). Returns
+// NotFound if there is no such directory or file, OutOfRange if the file is longer than
+// kConfigBytesMax, the errors of reading, and those of ParseModelDescription, ReadWrapperNames,
+// FindHfWeightFiles and SafetensorsReader::Open.
 //
-// Where files of the directory's weights are missing, the names are those of the first directory of
-// `same_names` that has all of its own: a run goes on from a checkpoint without the weights that it
-// began with.
+// If files of the directory's weights are missing, the names are read from the first directory of
+// `same_names` that has all of its files. So a run can go on from a checkpoint when the weights
+// that it began with are gone.
 absl::StatusOr<ModelDescription> ReadModelDescription(
     const std::string& directory, FileSystem* files = PosixFileSystem(),
     const std::vector<std::string>& same_names = {});

@@ -17,25 +17,29 @@
 
 namespace megatrain {
 
-// Gives the elements `part` of what a tile has of a matrix whose columns lie in several tiles.
+// Gives `sink` whole rows of the columns that `tensor` has of a matrix (TensorSpec::columns): its
+// elements `part`, as EmitTensor does.
 using GiveColumns =
     std::function<absl::Status(const TensorSpec& tensor, ElementRange part, TensorSink sink)>;
 
 // Writes a Hugging Face directory: config.json as RewriteConfigDType changes it, the tokenizer and
-// generation files of `source`, and the weights as model.safetensors or as shards of at
-// most `shard_bytes` with an index. What a wrapper carries is copied from `source`, whose
-// directory must still have it. `get_tile(i)` is called on the calling thread, once for each tile
-// in forward order. The tile must stay valid until the next call. It is whole, and its weights may
-// have another type than `weight_dtype`.
+// generation files of `source`, and the weights as model.safetensors or as shards of at most
+// `shard_bytes` with an index. The tensors that a wrapper carries are copied from the directory of
+// `source`, with the errors of CarriedTensors.
 //
-// Where tiles have columns of a matrix, strips of its rows are asked for behind all tiles
-// (WriteHfWeights): of `give_columns`, and without it of get_tile's tiles, from the first to the
-// last for each strip. The data that give_columns gives must have `weight_dtype`.
+// `get_tile(i)` is called on the calling thread, for the tiles in forward order; its errors are
+// returned. The tile must be whole and stay valid until the next call. Its weights may have another
+// type than `weight_dtype`.
+//
+// If the columns of a matrix lie in several tiles, strips of its rows are written after all other
+// tensors (WriteHfWeights). `give_columns` gives them, as `weight_dtype`. If it is null, get_tile
+// is called again for each strip, for the first to the last of these tiles.
 //
 // An existing `directory` that is not empty is replaced only if it is an export of a model with the
-// same tensors and holds nothing else. Any other directory, and that of `source`, is
-// refused with FailedPrecondition. If writing fails, for instance with ResourceExhausted for a full
-// disk, `directory` is unchanged; ReplaceDirectory in hf_writer.h describes crashes.
+// same tensors and holds nothing else. Any other directory, and that of `source`, is refused with
+// FailedPrecondition. If `directory` is a symbolic link, the directory that it leads to is
+// replaced. If writing fails, for instance with ResourceExhausted for a full disk, `directory` is
+// unchanged; ReplaceDirectory in hf_writer.h describes crashes.
 absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,

@@ -22,11 +22,13 @@ inline constexpr char kConfigFileName[] = "config.json";
 // The largest config.json that is accepted. Ordinary ones have a few KB.
 inline constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
 
-// The names of the only file of weights, or of the index that maps each tensor to its shard.
+// The names of the weights file where it is the only one, and else of the index that maps each
+// tensor to its shard.
 inline constexpr char kHfWeightsFileName[] = "model.safetensors";
 inline constexpr char kHfIndexFileName[] = "model.safetensors.index.json";
-// The name of the index where tensors lie in parts, which other programs would pass over and put
-// random weights in their place: without the usual index they refuse the directory.
+// The name of the index of a directory whose tensors lie in parts (HfPartName). Other programs
+// would pass over the parts and put random weights in their place. Without the usual index they
+// refuse the directory.
 inline constexpr char kHfPartsIndexFileName[] = "model.parts.index.json";
 // The largest index that is accepted. An entry takes about 90 bytes, so this is enough for ten
 // million tensors.
@@ -55,18 +57,19 @@ inline constexpr const char* kHfSideFileNames[] = {
 // Returns for example "model-00002-of-00017.safetensors". REQUIRES: 1 <= shard <= shards.
 std::string HfShardName(int64_t shard, int64_t shards);
 
-// Returns true if a file of this path within an exported directory may be there.
+// Returns true if an exported directory may hold a file of this path within it.
 bool IsHfFileName(const std::string& name);
 
-// Returns the paths within `directory` of the files in it and in its kHfTemplatesDirectory. Any
-// other directory is given as a file.
+// Returns the paths within `directory` of the files in it and in its kHfTemplatesDirectory. Other
+// directories are listed by their names, like files. Returns the errors of
+// FileSystem::ListDirectory.
 absl::StatusOr<std::vector<std::string>> ListHfDirectory(FileSystem* files,
                                                          const std::string& directory);
 
-// A stacked tensor may lie in parts in several files of a checkpoint. Returns the name of the part
-// of rows [begin, end) of its first dimension: "NAME[begin:end]".
+// A stacked tensor, or a matrix, may lie in parts in several files of a checkpoint. Returns the
+// name of the part with indices [begin, end) of the first dimension: "NAME[begin:end]".
 std::string HfPartName(const std::string& name, int64_t begin, int64_t end);
-// Returns the name of the part with columns [begin, end): "NAME[:,begin:end]".
+// Returns the name of a matrix's part with columns [begin, end): "NAME[:,begin:end]".
 std::string HfColumnsName(const std::string& name, int64_t begin, int64_t end);
 // Returns the name of the whole tensor, which is `name` itself unless it is a part's.
 std::string HfWholeName(const std::string& name);
@@ -80,15 +83,16 @@ std::string MakeHfIndex(const HfWeightMap& weight_map, int64_t total_bytes);
 // malformed or a file name leads out of the directory.
 absl::StatusOr<HfWeightMap> ParseHfIndex(std::string_view json, const std::string& path);
 
-// The paths of the files that hold a directory's weights. The weight map is empty if there is a
-// single file without an index.
+// The files that hold a directory's weights: model.safetensors if it is there, else those that the
+// index names.
 struct HfWeightFiles {
   std::vector<std::string> paths;
-  std::string index;  // the path of the index; "" if there is none
+  std::string index;  // the path of the index that was read; "" if none was
   HfWeightMap weight_map;
 };
-// Finds the files without opening the weights; an index is read. Returns NotFound, naming the files
-// that were looked for, and the errors of ParseHfIndex.
+// Finds the files; reads an index but opens no weights, which may be missing. Returns NotFound,
+// naming what was looked for, OutOfRange for an index longer than kHfIndexBytesMax, and the errors
+// of ParseHfIndex.
 absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::string& directory);
 // Returns OK if the files of the weights are there, NotFound, naming a missing one, if they are
 // not, and the errors of FindHfWeightFiles.
@@ -99,10 +103,11 @@ absl::Status CheckHfWeightFilesExist(FileSystem* files, const std::string& direc
 absl::StatusOr<std::set<std::string>> ReadHfTensorNames(FileSystem* files,
                                                         const std::string& directory);
 
-// Returns the text of a config.json for weights of `weight_dtype`: `dtype` and `torch_dtype`, or a
-// new torch_dtype if it has neither, say that, quantization_config is gone, and the family's
-// IgnoredTensors::count_key is 0. All other keys and their order are kept. Returns InvalidArgument,
-// beginning with `path`, if `json` is not an object.
+// Changes the text of a config.json to describe weights of `weight_dtype`. Sets `dtype` and
+// `torch_dtype`, also in text_config, where they are there; adds torch_dtype if neither is. Removes
+// quantization_config. Sets the family's IgnoredTensors::count_key, if it is there, to 0. Keeps all
+// other keys and their order. Returns InvalidArgument, beginning with `path`, if `json` is not an
+// object.
 absl::StatusOr<std::string> RewriteConfigDType(std::string_view json, DType weight_dtype,
                                                const std::string& path);
 
@@ -121,7 +126,8 @@ struct HfSideFiles {
 
 // Writes `to`/config.json with the source's content as RewriteConfigDType changes it, and copies
 // the side files that exist. Syncs each file and the directory of templates, but not `to`. Returns
-// the paths within `to` of the files written, or the error of reading or writing.
+// the paths within `to` of the files written, or the error of reading or writing. REQUIRES: `to` is
+// a directory.
 absl::StatusOr<std::vector<std::string>> CopyHfSideFiles(FileSystem* files,
                                                          const HfSideFiles& source,
                                                          DType weight_dtype, const std::string& to);

@@ -16,28 +16,30 @@ namespace megatrain {
 // The weights of a Hugging Face directory: model.safetensors, or the shards that
 // model.safetensors.index.json names, or the files of a checkpoint.
 //
-// Thread safety: const methods may be called from several threads, LoadTile for different tiles.
+// Thread safety: const methods may be called from several threads, LoadTile with different tiles.
 class HfWeights {
  public:
   // Opens the files and reads their headers. Every tensor of the layout must be there with its
-  // shape and dtype F32, F16 or BF16; one of several tiles may lie in parts (HfPartName,
+  // shape and dtype F32, F16 or BF16; one that lies in several tiles may be in parts (HfPartName,
   // HfColumnsName), and a transposed one may be in MXFP4, as NAME_blocks and NAME_scales. No other
   // tensors may be there, except known buffers such as rotary inv_freq, the duplicate of a tied
   // head, those that a wrapper carries, and those that the model's family ignores. Returns NotFound
-  // if there are no weights, and InvalidArgument, naming the tensors that are wrong. `files` must
-  // outlive the result; `layout` is copied.
+  // if there are no weights, InvalidArgument, naming up to five tensors that are wrong, and the
+  // errors of SafetensorsReader. `files` must outlive the result; `layout` is copied.
   static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory,
                                                          const ModelLayout& layout,
                                                          FileSystem* files = PosixFileSystem());
   virtual ~HfWeights() = default;
-  // Reads what `tile` holds of tile `index` (from 0), and little more than that: fills the masters
+  // Reads what `tile` holds of tile `index` (from 0), and little more than that. Fills the masters
   // (weights and remainder) and sets moments and padding to zero. Moments may be null. If the
   // remainder is null, BF16 weights are rounded as EncodeMaster does. Buffers are FP32 in either
   // precision. Returns InvalidArgument, naming the tensor, for a value that is not finite or whose
-  // BF16 half would be infinite. Returns the errors of reading. Uses less than 64 MiB of memory
+  // BF16 half would be infinite, and for a tied head that differs from the embedding. Returns the
+  // errors of reading. After an error the tile is partly filled. Uses less than 64 MiB of memory
   // besides the tile.
   virtual absl::Status LoadTile(int index, const Tile& tile) const = 0;
-  // Returns BF16 if it holds every tensor of the layout but buffers exactly, else FP32.
+  // Returns BF16 if BF16 can hold every tensor of the files, buffers apart, exactly by its type
+  // (BF16 or MXFP4). Else returns FP32.
   virtual DType ExactDType() const = 0;
 };
 

@@ -17,29 +17,33 @@ namespace megatrain {
 // The default limit on the size of a weights file, as in transformers.
 inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 
+// The size of a strip of rows (WriteHfWeights).
 inline constexpr int64_t kStripBytes = int64_t{8} << 20;
 
 // Takes the data of a tensor, or of a part of one, in pieces of any size from its begin on.
 using TensorSink = absl::FunctionRef<absl::Status(const void* data, int64_t bytes)>;
 
-// Gives the elements `part` of what a tile has of a tensor to `sink`, in the order of
-// RunsOf(tensor, part): all of it, or whole rows of columns.
+// Gives `sink` the elements `part` of what tile `tile` has of a tensor, in the order of
+// RunsOf(tensor, part). `part` is all of it or, for a tensor with columns, whole rows. REQUIRES:
+// gives exactly these, as WeightDType(tensor, dtype).
 using EmitTensor = absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor,
                                                   ElementRange part, TensorSink sink)>;
 
 // Writes every tensor of `layout` as `dtype` (buffers as FP32) into `directory`, in files of at
-// most `shard_bytes`. A single tensor that is larger gets a file of its own. Errors of `emit` are
-// returned. Syncs each file but not the directory.
+// most `shard_bytes`. A single tensor that is larger gets a file of its own. Syncs each file but
+// not the directory. Returns the errors of `emit` and of writing, and Internal if `emit` gave too
+// few bytes.
 //
-// Tensors are emitted tile by tile, each tile once, in forward order. Their data goes straight to
-// its place: in a file whole tensors follow one another, its buffers first, so that every tensor is
-// aligned to its element size. The files that have all their tensors are closed.
+// Calls `emit` on the calling thread, tile by tile in forward order, once for each tensor of a
+// tile. In a file whole tensors follow one another, buffers first, so that every tensor is aligned
+// to its element size. Data goes straight to its place, and a file is closed as soon as it has all
+// of its data.
 //
-// A matrix whose columns lie in several tiles comes last, because a tile's are scattered over the
-// whole file: it is emitted in strips of rows, each strip from tile to tile. One strip is in
-// memory, of kStripBytes or a row.
+// A matrix whose columns lie in several tiles is emitted after all tiles, because the columns of a
+// tile are scattered over its file. It is emitted in strips of rows, each strip from tile to tile.
+// One strip is in memory, of at most kStripBytes or one row.
 //
-// The tensors of `carried`, if there are any, have one more file, the last one.
+// The tensors of `carried`, if there are any, go to one more file, the last one.
 absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
                             const ModelLayout& layout, DType dtype, int64_t shard_bytes,
                             EmitTensor emit, const CarriedTensors& carried = {});
@@ -50,10 +54,10 @@ absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
 //   3. renames `directory`.tmp to `directory`;
 //   4. removes `directory`.previous.
 //
-// An error before step 3 is done leaves `directory` as it was, or, if undoing step 2 fails too,
-// leaves the old one at `directory`.previous. So does a crash between steps 2 and 3. A later error
-// leaves the new one. Leftovers of earlier calls under the two other names are removed if they hold
-// only files of a model; FailedPrecondition is returned if they hold others.
+// After an error before step 3 is done, `directory` is as it was; if undoing step 2 fails too, the
+// old one is at `directory`.previous. A crash between steps 2 and 3 leaves it there too. After a
+// later error `directory` is the new one. What earlier calls left under the two other names is
+// removed if it holds only files of a model. If it holds others, FailedPrecondition is returned.
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 

@@ -19,7 +19,7 @@ float F16ToFloat(uint16_t value);
 // Converts `elements` packed values of a file, at any alignment, to the tile's masters from element
 // `offset` on. REQUIRES: the tile holds these elements. Fills the remainder too if the tile has
 // one. Returns the index of the first value that a master cannot hold (not finite, or infinite in
-// its BF16 half), or -1 if there is none.
+// the BF16 half of a BF16 tile), or -1 if there is none; all values are stored in either case.
 int64_t StoreMaster(FileDType dtype, const void* values, int64_t elements, const Tile& tile,
                     int64_t offset);
 
@@ -28,8 +28,8 @@ int64_t StoreMaster(FileDType dtype, const void* values, int64_t elements, const
 // EncodeMaster does. REQUIRES: the tile holds these elements.
 void LoadMaster(const Tile& tile, int64_t offset, int64_t elements, DType dtype, void* values);
 
-// Sets the weights to zero between and behind tensors, and remainder and moments everywhere. Those
-// may be null.
+// Sets the weights between and behind tensors to zero, and all of the remainder and the moments,
+// which may be null.
 void ZeroPaddingAndMoments(const Tile& tile);
 
 }  // namespace megatrain

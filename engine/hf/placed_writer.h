@@ -16,20 +16,22 @@
 
 namespace megatrain {
 
-// Memory: a block for each place where a piece has begun or ended and its neighbour is not there
-// yet, and one more. Not thread-safe.
+// Holds a block of the file in memory from its first piece until all of it is there, and keeps such
+// memory for further blocks until the end. Pieces that come one after another need one block. Not
+// thread-safe.
 class PlacedWriter {
  public:
   // Large enough that a disk's time for a request is spent on moving bytes.
   static constexpr int64_t kBlockBytes = int64_t{4} << 20;
 
-  // Creates or empties `path`, and reserves room for `bytes` bytes where the file system can.
+  // Does as FileSystem::NewBlockFile, with its errors. `bytes` is the size of the file.
   static absl::StatusOr<std::unique_ptr<PlacedWriter>> Create(FileSystem* files,
                                                               const std::string& path,
                                                               int64_t bytes);
 
-  // Takes the piece that begins at `offset`. REQUIRES: it lies within the file, and no other piece
-  // overlaps it. After an error the file is incomplete, and only the destructor may follow.
+  // Writes the piece that begins at `offset`; `data` is copied. REQUIRES: it lies within the file,
+  // and no other piece overlaps it. After an error the file is incomplete, and only the destructor
+  // may follow.
   absl::Status Write(int64_t offset, const void* data, int64_t bytes);
   // Returns the bytes that were not given yet.
   int64_t missing() const { return missing_; }

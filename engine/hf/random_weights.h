@@ -17,13 +17,13 @@ namespace megatrain {
 float InverseNormal(double p);
 
 // Sets out[0, elements) to elements [begin, begin + elements) of the whole tensor, of which
-// `tensor` may be a part: 1 for norms, 0 for biases and buffers, and normally distributed values
-// with the deviation config.initializer_range for all others. `pool` may be null.
+// `tensor` may be a part, as Initial (model_layout.h) says. The row config.padding_id of embedding
+// tables is 0. If `pool` is null, it runs on the calling thread.
 void FillRandomWeights(const ModelDescription& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool);
 
 // Fills the masters of `tile` as FillRandomWeights does, and sets moments and padding to zero. The
-// distribution is that of transformers, the values are not. They depend on `seed`, the tensors'
+// distribution is that of transformers, but the values are not. They depend on `seed`, the tensors'
 // names and the element numbers, not on the number of threads, the cut into tiles or what the tile
 // holds. `pool` may be null.
 void InitializeTile(const ModelDescription& config, uint64_t seed, const Tile& tile,

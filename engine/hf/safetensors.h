@@ -36,9 +36,9 @@ struct SafetensorsHeader {
   int64_t data_offset = 0;                      // where the data starts in the file
 };
 
-// Parses a header and checks it against the whole format. `json` is the N bytes after the length,
-// `file_bytes` the size of the file, and `path` begins every message. Returns InvalidArgument for
-// everything that the format forbids.
+// Parses a header and checks it. `json` is the N bytes after the length, `file_bytes` the size of
+// the file, and `path` begins every message. Returns InvalidArgument for everything that the format
+// forbids.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, int64_t file_bytes,
                                                          const std::string& path);
 
@@ -60,8 +60,8 @@ class SafetensorsReader {
   const std::string& path() const { return file_->path(); }
   // Returns the tensor of that name, valid as long as the reader, or null if there is none.
   const SafetensorsTensor* Find(std::string_view name) const;
-  // Reads `bytes` bytes of the tensor's data, starting at its byte `offset`. REQUIRES: they lie
-  // within the tensor.
+  // Reads `bytes` bytes of the tensor's data, starting at its byte `offset`. Returns the errors of
+  // RandomAccessFile::Read. REQUIRES: they lie within the tensor.
   absl::Status Read(const SafetensorsTensor& tensor, int64_t offset, void* out,
                     int64_t bytes) const;
 
@@ -82,8 +82,8 @@ struct SafetensorsDeclaration {
 
 // Returns what precedes the data in a file with these tensors: the length and the header, with the
 // metadata {"format": "pt"} that transformers expects. Sets *data_bytes to the size of the data.
-// Returns InvalidArgument, beginning with `path`, for an unknown dtype, a duplicate name or a shape
-// that overflows.
+// Returns InvalidArgument, beginning with `path`, for an unknown dtype, a name that is a duplicate
+// or not UTF-8, a shape that overflows, or a header longer than the format allows.
 absl::StatusOr<std::string> MakeSafetensorsHeader(
     const std::vector<SafetensorsDeclaration>& tensors, const std::string& path,
     int64_t* data_bytes);
@@ -92,7 +92,8 @@ absl::StatusOr<std::string> MakeSafetensorsHeader(
 // of any size. Write errors are those of file.h. Not thread-safe.
 class SafetensorsWriter {
  public:
-  // Creates the file and writes its header. Returns the errors of MakeSafetensorsHeader.
+  // Creates or empties the file and writes its header. Returns the errors of MakeSafetensorsHeader.
+  // `files` must live as long as FileWriter::Create says.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       FileSystem* files, const std::string& path,
       const std::vector<SafetensorsDeclaration>& tensors);

@@ -17,14 +17,15 @@
 
 namespace megatrain {
 
-// A tensor in a file.
+// A tensor in a file. The pointers are valid as long as the StoredTensors or WeightFiles that it is
+// from.
 struct StoredTensor {
   const SafetensorsReader* reader = nullptr;
   const SafetensorsTensor* tensor = nullptr;
 };
 
-// Returns whether two tensors have the same type and shape, and the same bytes from byte `begin` to
-// `end` or their end. Returns the errors of reading.
+// Returns whether two tensors have the same type and shape, and the same bytes from `begin` to
+// `end` or, if that comes first, their end. Returns the errors of reading.
 absl::StatusOr<bool> SameBytes(const StoredTensor& a, const StoredTensor& b, int64_t begin,
                                int64_t end);
 
@@ -37,7 +38,7 @@ class StoredTensors {
   // outlive the result.
   static absl::StatusOr<StoredTensors> Open(FileSystem* files, const std::string& directory);
 
-  // Returns the tensor of that name in the files, or null.
+  // Returns the tensor of that name in the files, valid as long as this, or null.
   const StoredTensor* Find(const std::string& name) const;
   const std::map<std::string, StoredTensor>& by_name() const { return by_name_; }
 
@@ -55,15 +56,15 @@ absl::StatusOr<std::string> DescribeIgnoredTensors(FileSystem* files, const std:
 // Where the values of a tensor of the model are: in parts, or in MXFP4.
 struct WeightSource {
   struct Part {
-    int64_t begin = 0;  // its first element in the whole tensor
-    // > 0: it has these many columns of a matrix of which the layout has columns too. Else it has
-    // all elements between its ends.
+    int64_t begin = 0;  // its first element in the whole tensor; with `columns`, its first column
+    // If > 0, it has these many columns of every row of a matrix. If 0, its elements follow one
+    // another in the whole tensor.
     int64_t columns = 0;
     StoredTensor stored;
     FileDType dtype = FileDType::kF32;
   };
-  std::vector<Part> parts;  // of the whole tensor, in order; one for most, none in MXFP4
-  // The transposed values of a tensor [E, K, N].
+  std::vector<Part> parts;  // of the whole tensor, in order; mostly one; empty if it is in MXFP4
+  // In MXFP4 only: the values of a tensor [E, K, N], transposed.
   StoredTensor blocks;  // U8 [E, N, K / 32, 16]
   StoredTensor scales;  // U8 [E, N, K / 32]
 };
@@ -79,7 +80,7 @@ class WeightFiles {
 
   // Returns where the tensor of that name is. REQUIRES: it is one of the layout.
   const WeightSource& SourceOf(const std::string& name) const { return sources_.at(name); }
-  // Returns the tensor of that name in the files, or null.
+  // Returns the tensor of that name in the files, valid as long as this, or null.
   const StoredTensor* Find(const std::string& name) const { return stored_.Find(name); }
 
  private:

@@ -29,8 +29,8 @@ bool IsWordCharacter(char32_t c);
 // Returns where the white space that begins at `begin` ends; `begin` if there is none.
 size_t SpaceAfter(std::string_view text, size_t begin);
 
-// Finds any of a set of tokens. The leftmost match wins; of matches at one place, the longest.
-// Thread safety: const methods may be called from several threads.
+// Finds any of a set of tokens in texts of well-formed UTF-8. The leftmost match wins; of matches
+// at one place, the longest. Thread safety: const methods may be called from several threads.
 class AddedTokenMatcher {
  public:
   // Adds a token, which is copied. `text` is the string to find: the token's content or its
@@ -45,8 +45,8 @@ class AddedTokenMatcher {
   bool MayCross(std::string_view text, size_t at) const;
 
   // Cuts `text` into pieces from left to right and calls piece(begin, end, token) for each. For a
-  // token's match, `token` is that token, valid as long as the matcher. For the text between
-  // tokens, which is never empty, it is null.
+  // match, with the white space that it takes, `token` is the token, valid as long as the matcher
+  // and until Add. For the text between tokens, which is never empty, it is null.
   void Cut(std::string_view text,
            absl::FunctionRef<void(size_t begin, size_t end, const AddedToken* token)> piece) const;
 

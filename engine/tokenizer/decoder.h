@@ -17,15 +17,20 @@ namespace megatrain {
 // called from several threads.
 class Decoder {
  public:
-  // Joins tokens without spaces even if there is no step, as a Sequence of none does.
+  // Makes Decode join tokens without spaces even if there is no step, as a Sequence of none does.
   void SetChain() { chain_ = true; }
   // Each of these adds a step.
+  //
+  // ByteLevel: turns characters back into bytes (byte_unicode.h) and joins all tokens.
   void AddByteLevel() { Add(Kind::kByteLevel); }
+  // ByteFallback: makes one token of neighbouring byte tokens ("<0x0A>").
   void AddByteFallback() { Add(Kind::kByteFallback); }
+  // Fuse: joins all tokens.
   void AddFuse() { Add(Kind::kFuse); }
   // Strip: removes up to `start` times `content` from each token's beginning, and up to `stop`
   // times from its end.
   void AddStrip(std::string_view content, size_t start, size_t stop);
+  // Replace: replaces the matches of `from` in each token.
   void AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to);
   // Metaspace: replaces each `mark` by a space. In the first token it is removed if `prepends`.
   void AddMetaspace(std::string_view mark, bool prepends);

@@ -11,15 +11,15 @@
 
 namespace megatrain {
 
-// `choice` is the job file's `data.tokenizer`: "bytes" for the bytes tokenizer, or "auto" for the
-// directory's tokenizer.json, or its tokenizer.model if there is no tokenizer.json. Special tokens
-// come from tokenizer_config.json and special_tokens_map.json (tokenizer_config.h says which goes
-// before). If they name no eos_token, the first eos_token_id of config.json is used. `files` is
-// used during the call only.
+// Opens the tokenizer that `choice`, the job file's `data.tokenizer`, names: "bytes" is the bytes
+// tokenizer, "auto" the directory's tokenizer.json, or its tokenizer.model if there is no
+// tokenizer.json. Special tokens come from tokenizer_config.json and special_tokens_map.json
+// (tokenizer_config.h says which goes before). If they name no eos_token, the first eos_token_id of
+// config.json is used. `files` is used during the call only.
 //
-// Returns NotFound if there is no tokenizer, and InvalidArgument for a broken file or another
-// `choice`. Returns Unimplemented, with a message that says what works instead, for a tokenizer
-// that is not supported.
+// Returns NotFound if there is no tokenizer, InvalidArgument for a broken file or another `choice`,
+// and the errors of reading. Returns Unimplemented, with a message that says what works instead,
+// for a tokenizer that is not supported.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> OpenTokenizer(
     const std::string& model_directory, const std::string& choice,
     FileSystem* files = PosixFileSystem());

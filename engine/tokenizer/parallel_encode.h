@@ -13,15 +13,17 @@
 
 namespace megatrain {
 
-// A thread gets at least this much of a text.
+// By default a thread gets at least this many bytes of a text.
 inline constexpr size_t kParallelPieceBytesMin = size_t{64} << 10;
 
-// Does as tokenizer.EncodePiece, with the same ids, on the threads of `pool`.
+// Does as tokenizer.EncodePiece, with the same ids, on the threads of `pool`. After an error `*ids`
+// may have ids of a part of the text. REQUIRES: piece_bytes_min > 0.
 //
-// The text is cut at as many places as there are threads. A short window before each place is
-// encoded first, as if the text went on there; its last cut is where the next piece is expected to
-// begin. If encoding the piece before it ends at the same cut with the same state, the guess was
-// right. Else the piece is encoded again from where the one before it ended, on the calling thread.
+// The text is cut into a piece for each thread, or into fewer if they would be shorter than
+// `piece_bytes_min`. First a short window before each end of a piece is encoded, as if the text
+// went on there. Its last cut is where the next piece is expected to begin. If encoding the piece
+// before it ends at the same cut with the same state, the guess was right. Else the piece is
+// encoded again from where the one before it ended, on the calling thread.
 absl::StatusOr<size_t> EncodePieceInParallel(const Tokenizer& tokenizer, ThreadPool& pool,
                                              std::string_view text, bool last, PieceState* state,
                                              std::vector<int32_t>* ids,

@@ -10,11 +10,12 @@
 
 namespace megatrain {
 
-// Makes the parts that `transformers` makes of `model` for a directory without tokenizer.json.
-// `*config` tells the tokenizer's class. Special tokens that it does not name are added to it, as
-// the class or the model names them. Returns InvalidArgument if `model` is broken, and
-// Unimplemented for a model that is neither Unigram nor BPE and for a class whose own conversion is
-// not known here (T5, XGLM, ...).
+// Makes the parts that `transformers` makes of `model`, the file's content, for a directory without
+// tokenizer.json. `*config` tells the tokenizer's class and its settings. Special tokens that it
+// does not name are added to it, as the class or the model names them. Returns InvalidArgument if
+// `model` is broken. Returns Unimplemented for a model that is neither Unigram nor BPE or does not
+// fit the class, for treat_whitespace_as_suffix, and for a class whose own conversion is not known
+// here (T5, XGLM, ...).
 absl::StatusOr<TokenizerJson> ParseSentencePieceModel(std::string_view model,
                                                       TokenizerConfig* config);
 

@@ -26,20 +26,22 @@ class TokenTable {
     bool special = false;
   };
 
-  // Reads the tokens of `parts`, which come from `file` and must outlive this, and adds those that
-  // `config` has. Returns InvalidArgument, naming the file, where files give a token another id
-  // than `tokenizers` does, or surround texts with an id that no token has.
+  // Reads the tokens of `parts`, which is from `file`, and adds those of `config`. Call it once,
+  // first. `parts.model` must outlive this. Returns InvalidArgument, naming the file, if files give
+  // a token another id than `tokenizers` does, or surround texts with an id that no token has, and
+  // the errors of Normalizer::Normalize.
   absl::Status Initialize(const TokenizerJson& parts, std::string_view file,
                           const TokenizerConfig& config);
 
+  // Returns nullopt if no token has this text.
   std::optional<int32_t> TokenId(std::string_view token) const;
-  // Returns null if no token has the id.
+  // Returns null if no token has the id. Valid as long as this.
   const Decoded* Find(int32_t id) const;
-  // Returns the added tokens by their ids. What is searched for is their Decoded::text, which is
-  // normalized if the token is.
+  // Returns the added tokens by their ids. In texts, search for Find(id)->text, which is normalized
+  // if the token is.
   const std::map<int32_t, AddedToken>& added() const { return added_; }
 
-  int64_t vocabulary() const { return vocabulary_; }  // the highest id and one
+  int64_t vocabulary() const { return vocabulary_; }  // the highest id plus one
   // -1 if there is none.
   int32_t bos_id() const { return bos_id_; }
   int32_t eos_id() const { return eos_id_; }

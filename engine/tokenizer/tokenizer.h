@@ -36,8 +36,10 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Appends the ids of `text` (UTF-8) to `ids`. Special tokens in the text are recognised as by
-  // `tokenizers`; none are added around it (add_special_tokens=False). Returns InvalidArgument,
-  // with the byte offset, for invalid UTF-8.
+  // `tokenizers`; none are added around it (add_special_tokens=False). Returns InvalidArgument for
+  // invalid UTF-8, with the byte offset, and for a text that is too long or has a part without
+  // tokens. Returns ResourceExhausted if a regular expression gives up. After an error `ids` may
+  // have ids of a part of the text.
   virtual absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const = 0;
   // Encodes the beginning of `text` as far as no text that may follow can change its tokens,
   // appends the ids, and returns the number of bytes encoded. These tokens, and those of later
@@ -56,8 +58,8 @@ class Tokenizer {
                                          std::vector<size_t>* offsets) const {
     return absl::UnimplementedError("this tokenizer gives no offsets");
   }
-  // Returns the bytes of the ids, which may end within a UTF-8 character. Special tokens are left
-  // out if `skip_special`, and unknown ids always.
+  // Returns the text of the ids, which may end within a UTF-8 character. Special tokens are left
+  // out if `skip_special`, and ids without a token always.
   virtual std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const = 0;
   // Returns the id of a token given by its text ("<|im_end|>"), or nullopt if there is none.
   virtual std::optional<int32_t> TokenId(std::string_view token) const = 0;

@@ -21,8 +21,8 @@ struct TokenizerConfig {
   // All special tokens that the files name, in the order in which `transformers` adds those that
   // are no added tokens yet. Their ids are not set.
   std::vector<AddedToken> special_tokens;
-  int32_t eos_token_id = -1;  // the first one of config.json; -1 if there is none
-  // Those of generation_config.json if it has some, else those of config.json.
+  int32_t eos_token_id = -1;  // the first one of config.json or its text_config; -1: none
+  // Those of generation_config.json if it has some, else those of config.json or its text_config.
   std::vector<int32_t> eos_token_ids;
   bool add_bos = false, add_eos = false;  // add_bos_token and add_eos_token
   std::string tokenizer_class;            // without "Fast"; "" if there is none

@@ -19,7 +19,7 @@ namespace megatrain {
 
 // The largest file that is accepted. The largest known one (256,000 tokens) has 35 MB.
 inline constexpr size_t kTokenizerJsonBytesMax = size_t{256} << 20;
-// The limit below which all ids must be. No known vocabulary has a tenth as many.
+// All ids must be below this. No known vocabulary has a tenth as many.
 inline constexpr int64_t kTokenIdMax = int64_t{1} << 24;
 
 // The parts of a tokenizer, as tokenizer.json has them.
@@ -29,11 +29,12 @@ struct TokenizerJson {
   PreTokenizer pre_tokenizer;
   Decoder decoder;
   SpecialIds special_ids;                // of the post_processor
-  std::vector<AddedToken> added_tokens;  // in file order; ids as in the file, not checked here
+  std::vector<AddedToken> added_tokens;  // in file order; ids of the file, which TokenTable checks
 };
 
-// Returns InvalidArgument, naming the part, for broken JSON or a missing or contradictory part.
-// Returns Unimplemented, naming the component or setting, if it is not supported.
+// Parses a file's content, which is used during the call only. Returns InvalidArgument, naming the
+// part, for broken JSON or a missing or contradictory part. Returns Unimplemented, naming the
+// component or setting, if it is not supported.
 absl::StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view text);
 
 }  // namespace megatrain

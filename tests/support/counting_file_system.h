@@ -15,7 +15,7 @@
 
 namespace megatrain {
 
-// For one thread.
+// For one thread. Its files must not outlive it.
 class CountingFileSystem : public WatchedFileSystem {
  public:
   explicit CountingFileSystem(FileSystem* base = PosixFileSystem())

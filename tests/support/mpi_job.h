@@ -13,13 +13,16 @@
 
 namespace megatrain {
 
-// Returns why there can be no such job here; nullopt if there can. Sets MEGATRAIN_MPI.
+// Returns why there can be no such job here. If there can, sets MEGATRAIN_MPI and TSAN_OPTIONS for
+// it, and returns nullopt.
 std::optional<std::string> WhyNoMpi();
 
-// mpirun of `ranks` processes, in a network of its own: MPI listens on all interfaces.
+// Returns the beginning of a command that runs `ranks` processes of the program behind it by
+// mpirun. They have a network of their own, because MPI listens on all interfaces.
 std::vector<std::string> MpirunCommand(int ranks);
 
-// The processes `name` that `mpirun` has started, by rank. Those that ended are left out.
+// Returns the processes called `name` that `mpirun` has started, by rank. Those that ended are left
+// out.
 std::map<int, pid_t> RanksOf(const ChildProcess& mpirun, const std::string& name);
 
 }  // namespace megatrain

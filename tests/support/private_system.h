@@ -1,4 +1,4 @@
-// A part of the kernel's resources of a process's own: for tests whose programs listen on all
+// Gives a process kernel resources of its own (namespaces), for tests whose programs listen on all
 // interfaces, have fixed ports or leave processes behind. Needs root.
 #ifndef MEGATRAIN_TESTS_SUPPORT_PRIVATE_SYSTEM_H_
 #define MEGATRAIN_TESTS_SUPPORT_PRIVATE_SYSTEM_H_
@@ -11,10 +11,10 @@ namespace megatrain {
 // what failed.
 std::string EnterPrivateNetwork();
 
-// Goes on in a child process, in a system of its own: network (as above), host name, /dev/shm, and
-// processes, all of which end with the child. Mounts that it makes are seen by nobody else. The
-// caller's process waits for the child, and exits with its exit code. Returns "" or what failed.
-// REQUIRES: the process has one thread.
+// Returns in a child process that has a system of its own: network (as above), host name, /dev/shm,
+// and processes, all of which end with the child. Mounts that it makes are seen by nobody else. The
+// caller's process waits for the child and exits with its exit code, or 128 plus the signal that
+// ended it. Returns "" or what failed. REQUIRES: the process has one thread.
 std::string EnterPrivateSystem();
 
 }  // namespace megatrain

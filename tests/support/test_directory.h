@@ -6,8 +6,7 @@
 
 namespace megatrain {
 
-// A fresh directory that is removed with all it holds. Where the test has failed it stays, so that
-// it can be looked at.
+// Makes a fresh directory and removes it with all that it holds, unless the test has failed.
 class TestDirectory {
  public:
   enum class Place {
@@ -32,8 +31,8 @@ class TestDirectory {
   std::string path_;
 };
 
-// An empty directory `name` in the test's temporary directory, of the running test's own; nothing
-// removes it. REQUIRES: a test runs (not SetUpTestSuite).
+// Makes the directory `name` for the running test, in the test's temporary directory, or empties
+// it. Returns its path. Nothing removes it. REQUIRES: a test runs (not SetUpTestSuite).
 std::string FreshDirectory(const std::string& name);
 
 }  // namespace megatrain

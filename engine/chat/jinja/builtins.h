@@ -24,7 +24,7 @@ struct Call {
   bool has(size_t i) const { return arguments[i].has_value(); }
   // REQUIRES: has(i).
   const JinjaValue& operator[](size_t i) const { return *arguments[i]; }
-  // The argument, or the default if it is absent.
+  // Returns the argument, or the default if it is absent; TrueOr returns its truth.
   JinjaValue Or(size_t i, JinjaValue otherwise) const { return arguments[i].value_or(otherwise); }
   bool TrueOr(size_t i, bool otherwise) const;
   // Return InvalidArgument for an argument of another type. IntOr and TextOr treat None as absent.

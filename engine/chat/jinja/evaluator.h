@@ -19,12 +19,13 @@ namespace megatrain::jinja {
 struct Program {
   Syntax syntax;
   std::vector<JinjaValue> literals;   // of Syntax::literals
-  std::vector<JinjaValue> functions;  // by name index; undefined where there is no such function
+  std::vector<JinjaValue> functions;  // by name index; undefined if no function has the name
   int loop_name = -1;                 // the indices of special names, or -1
   int varargs_name = -1, kwargs_name = -1, caller_name = -1;
 };
 
-// The variables of a block. Those of enclosing blocks are visible, and are not changed by `set`.
+// The variables of a block. It sees those of the blocks around it (`parent`), but Set does not
+// change them.
 struct Scope {
   explicit Scope(std::shared_ptr<Scope> outer) : parent(std::move(outer)) {}
   void Set(int name, JinjaValue value);
@@ -33,20 +34,24 @@ struct Scope {
   std::vector<std::pair<int, JinjaValue>> variables;  // by name index
 };
 
-// One rendering. Used by one thread. `program` and `runtime` must outlive it.
+// One rendering. Used by one thread. `program` and `runtime` must outlive it; `variables` are
+// copied.
 class Evaluator {
  public:
   Evaluator(const Program& program, const JinjaVariables& variables, Runtime* runtime);
 
-  // Renders the program. Called once.
+  // Renders the program, with the errors of JinjaProgram::Render. Call it once.
   absl::StatusOr<JinjaRendered> Render();
 
-  // For values of a program that run parts of it. `closure` is the scope around the macro or loop.
+  // Macros and loops, which are values of the program, call these to run their bodies. They return
+  // the text that the body writes. `closure` is the scope around the macro or loop; `depth` counts
+  // calls of a recursive loop within one another, from 0.
   Result CallMacro(const MacroDefinition& macro, const std::shared_ptr<Scope>& closure,
                    CallValues values);
   Result CallLoop(const Statement& loop, const std::shared_ptr<Scope>& closure,
                   const JinjaValue& iterable, int depth);
-  // Takes items from `cursor` until the loop's condition holds for one.
+  // Takes items from `cursor` until the loop's condition holds for one. Returns that, or nullopt at
+  // the end.
   absl::StatusOr<std::optional<JinjaValue>> NextSelected(const Statement& loop,
                                                          const std::shared_ptr<Scope>& closure,
                                                          Cursor* cursor);

@@ -1,6 +1,6 @@
 // Runs the Jinja programs that chat templates of Hugging Face models are written in. A program
-// renders the text that apply_chat_template of transformers renders with it, or is refused where
-// that refuses.
+// renders the text that apply_chat_template of transformers renders with it, or fails where that
+// fails.
 //
 // The language is that of Jinja2 3.1.6 in transformers' environment: the immutable sandbox, with
 // trim_blocks, lstrip_blocks, loop controls, {% generation %}, and transformers' own tojson,
@@ -97,10 +97,11 @@ class JinjaProgram {
   // Returns true if the program names strftime_now, so that its text may depend on the clock.
   bool uses_clock() const;
   // Returns true if `name` occurs in the program as a variable, an attribute, a keyword argument or
-  // a whole string literal. Otherwise the program does not read a variable or key of that name.
+  // a whole string literal. Otherwise the program reads no variable or key of that name, unless it
+  // computes the name or goes through all keys.
   bool mentions(std::string_view name) const;
   // Returns true if `name` occurs as an attribute or a whole string literal. Otherwise the program
-  // does not read a key of that name.
+  // reads no key of that name, with the same exceptions.
   bool reads_key(std::string_view name) const;
 
  private:

@@ -24,8 +24,8 @@ class Object;
 
 // One value. A copy shares the text, items or entries with the original, so it costs no more than a
 // reference count. Text, lists and dicts do not change after they are made: the sandbox of
-// transformers refuses all of Python's methods that would change them. A namespace can change, and
-// its copies are the same namespace, as in Python.
+// transformers refuses all of Python's methods that would change them. Objects such as a namespace
+// can change, and copies are the same object, as in Python.
 //
 // Thread safety: values made by the functions below may be read and copied from several threads.
 class JinjaValue {
@@ -44,13 +44,14 @@ class JinjaValue {
   static JinjaValue Float(double value);
   // REQUIRES: `text` is well-formed UTF-8.
   static JinjaValue String(std::string text);
-  // REQUIRES: what a list or a dict holds is nested fewer than kDepthMax levels deep.
+  // Makes a list. REQUIRES, here and for a dict: what it holds is nested fewer than kDepthMax
+  // levels deep.
   static JinjaValue MakeList(List items);
   // Makes a dict in the order of `entries`. If several have the same key, the last one gives the
   // value and the first one the place, as in Python. REQUIRES: the keys are well-formed UTF-8.
   static JinjaValue MakeDict(Entries entries);
 
-  // Levels of lists and dicts within one another. Programs that nest deeper are stopped.
+  // The most levels of lists and dicts within one another. A program that nests deeper fails.
   static constexpr int kDepthMax = 200;
 
   Kind kind() const { return static_cast<Kind>(data_.index()); }

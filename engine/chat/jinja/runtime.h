@@ -45,7 +45,7 @@ class Runtime {
   absl::Status Charge(size_t bytes);
   // The bytes that may still be charged.
   size_t bytes_left() const { return options_.limits.bytes_max - bytes_; }
-  // Returns ResourceExhausted if steps_max was reached.
+  // Returns ResourceExhausted beyond steps_max.
   absl::Status budget() const;
 
   // Makers of values. They return ResourceExhausted beyond a limit, and InvalidArgument for
@@ -62,13 +62,14 @@ class Runtime {
   // Makes an undefined value.
   Result MakeMissing(std::string message);
 
-  // Adds or replaces an entry. Returns an error for a key that Python cannot hash.
+  // Adds or replaces an entry. Returns InvalidArgument for a key that Python cannot hash.
   absl::Status SetEntry(Dict* dict, JinjaValue key, JinjaValue value);
-  // Returns the value of `key`, or nullptr; an error for a key that Python cannot hash.
+  // Returns the value of `key`, valid until an entry is added, or nullptr. Returns InvalidArgument
+  // for a key that Python cannot hash.
   absl::StatusOr<const JinjaValue*> FindEntry(const Dict& dict, const JinjaValue& key);
 
-  // Calls `release` when the rendering ends. Values that may refer to themselves, such as a
-  // namespace, give up what they hold in it, because nothing else would free them.
+  // Calls `release` when this is destroyed. A value that may refer to itself, such as a namespace,
+  // must release there what it holds, because nothing else would free it.
   void KeepUntilEnd(std::function<void()> release) { releases_.push_back(std::move(release)); }
   ~Runtime() {
     for (const auto& release : releases_) release();
@@ -81,7 +82,8 @@ class Runtime {
   std::vector<std::function<void()>> releases_;
 };
 
-// Visits the items of a value once, as iter() does: characters, items, keys.
+// Visits the items of a value once, as iter() does: the characters of a text, the items of a list,
+// the keys of a dict. An undefined value has none.
 class Cursor {
  public:
   // Returns InvalidArgument for a value that is not iterable.

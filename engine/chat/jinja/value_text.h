@@ -1,4 +1,5 @@
-// Values as text: str(), repr(), JSON and the two kinds of format strings.
+// Values as text: str(), repr(), JSON and the two kinds of format strings. All functions also
+// return ResourceExhausted beyond a limit.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_VALUE_TEXT_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_VALUE_TEXT_H_
 
@@ -19,7 +20,7 @@ struct JsonStyle {
   bool ensure_ascii = false;
   bool sort_keys = false;
   bool indented = false;
-  std::string indent;  // of one level
+  std::string indent;  // of one level, if `indented`
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };

@@ -1,5 +1,6 @@
-// Reads the settings of config.json that families have in common. Every function reads with
-// transformers' meaning, records errors in the fields' status, and then returns something harmless.
+// Reads the settings of config.json that families have in common. Every function gives a key the
+// meaning that transformers gives it. It records errors in fields.status(); its result is then
+// wrong, but safe to work on.
 #ifndef MEGATRAIN_ENGINE_HF_CONFIG_CONFIG_READERS_H_
 #define MEGATRAIN_ENGINE_HF_CONFIG_CONFIG_READERS_H_
 
@@ -13,14 +14,14 @@
 
 namespace megatrain {
 
-// The largest values that are accepted. They keep every product of sizes, 12 bytes a parameter
+// The largest values that are accepted. They keep every product of sizes, 16 bytes a parameter
 // included, below 2^63:
-//   a layer < 6 matrices of its first half * 2^20 * 2^22 (those of latents too) + 3 MLP matrices *
-//   2^20 * 2^24
+//   a layer < 6 matrices of its attention * 2^20 * 2^22 (those of latents too)
+//             + 3 MLP matrices * 2^20 * 2^24
 //             + 3 matrices of a shared expert * 2^20 * 2^24 < 2^47 parameters,
 //   2^12 layers of them, 16 bytes each: < 2^63.
-// The experts of a layer together count as one MLP: their number times their intermediate size has
-// the bound of an intermediate size. Models that people train use 2^20 of its 2^24.
+// The experts of a layer together count as one MLP: their number times their intermediate size is
+// at most kIntermediateMax. Models that people train reach 2^20.
 inline constexpr int64_t kVocabularyMax = int64_t{1} << 31;
 inline constexpr int64_t kHiddenMax = int64_t{1} << 20;
 inline constexpr int64_t kIntermediateMax = int64_t{1} << 24;
@@ -29,11 +30,10 @@ inline constexpr int64_t kHeadsMax = int64_t{1} << 12;
 inline constexpr int64_t kHeadDimMax = int64_t{1} << 10;
 inline constexpr int64_t kPositionsMax = int64_t{1} << 30;
 inline constexpr int64_t kExpertsMax = int64_t{1} << 12;  // of a layer
-// The limit is for the experts of one token. A micro-batch's rows of all experts then have at most
-// 2^7 times its elements.
+// The most experts that a token goes to. The rows that all experts take together are then at most
+// 2^7 times those of the micro-batch.
 inline constexpr int64_t kChosenExpertsMax = int64_t{1} << 7;
-// The limit is for the experts of all layers together: each has three tensors of its own, and may
-// have a tile.
+// The most experts of all layers together. Each has three tensors of its own, and may have a tile.
 inline constexpr int64_t kAllExpertsMax = int64_t{1} << 17;
 
 // The values of transformers' configuration class of a family for keys that are absent.
@@ -58,46 +58,52 @@ struct ModelDefaults {
 // Llama's description but for RoPE.
 ModelDescription ReadUniformModel(JsonFields& fields, const ModelDefaults& defaults);
 
+// A family's RoPE where config.json does not say it, and the keys that the family may have.
 struct RopeDefaults {
   double theta = 10000.0;
   // partial_rotary_factor where it is absent. 0: the family rotates whole heads, and another value
   // than 1 is refused.
   double rotary_fraction = 0.0;
-  int64_t original_positions = 0;  // original_max_position_embeddings; 0: as max_positions
+  int64_t original_positions = 0;  // see ReadRope; 0: none
   // The type and settings where config.json has no RoPE object.
   RopeConfig absent = {};
   bool position_scale = false;  // llama_4_scaling_beta is read
   // The key of theta beside the object; "" if there is none.
   std::string theta_key = "rope_theta";
-  // The settings for positions of images may be there. A text has the same position in all of their
-  // parts, so that nothing changes.
+  // True if mrope_section and mrope_interleaved may be there. They are passed over: a position of a
+  // text has the same value in all of its parts.
   bool image_positions = false;
-  // For families that rotate kinds of layers differently: the kind, which has an object of its own
-  // in rope_parameters. An older rope_scaling is for full_attention alone.
+  // For families whose kinds of layers (full_attention, sliding_attention) are rotated differently:
+  // the kind, which has an object of its own in rope_parameters. An older rope_scaling is for
+  // full_attention alone. "" for other families.
   std::string layer_type = "";
-  int64_t head_dim = 0;       // of these layers; 0: that of the first
+  int64_t head_dim = 0;       // of these layers; 0: that of model.layers[0]
   bool proportional = false;  // the type "proportional" is allowed
 };
-// Returns the pairs of a head that turn where `fraction` of it does.
+// Returns how many pairs of a head's elements are rotated if `fraction` of the head is, rounded
+// down.
 int64_t TurningPairs(double fraction, int64_t head_dim);
-// Reads RoPE's settings: the object rope_scaling or rope_parameters, with what stands beside it.
+// Reads RoPE's settings: the object rope_scaling or rope_parameters, and the keys beside it.
+// original_positions is the first of these that is given: original_max_position_embeddings beside
+// the object (without a layer_type), that of `defaults`, original_max_position_embeddings in the
+// object, model.max_positions.
 RopeConfig ReadRope(JsonFields& fields, const ModelDescription& model,
                     const RopeDefaults& defaults = {});
 
-// Reads layer_types, whose names must be full_attention and `type`, into a value for each layer:
-// true if it is of `type`. Where the key is absent, `is_of_type` says it.
+// Reads layer_types, whose names must be full_attention or `type`. Returns a value for each layer:
+// true if it is of `type`. If the key is absent, `is_of_type` decides.
 std::vector<bool> ReadLayersOfType(JsonFields& fields, int64_t layers, const char* type,
                                    absl::FunctionRef<bool(int64_t layer)> is_of_type);
 
-// The same with sliding_attention: true for layers that have a window.
+// Does the same with the type sliding_attention: true for layers that have a window.
 std::vector<bool> ReadSlidingLayers(JsonFields& fields, int64_t layers,
                                     absl::FunctionRef<bool(int64_t layer)> slides);
 
-// Reads sliding_window; null is 0, and `absent` is for a missing key.
+// Returns sliding_window; 0 if it is null, and `absent` if the key is missing.
 int64_t ReadWindow(JsonFields& fields, int64_t absent);
 
-// Gives the layers of `slides` the window and the index of their rope. Refuses layers that slide
-// where there is no window.
+// Gives the layers for which `slides` is true the window and the rope of index `rope`. Refuses such
+// layers if `window` is 0.
 void SetSlidingLayers(JsonFields& fields, const std::vector<bool>& slides, int64_t window, int rope,
                       ModelDescription& model);
 
@@ -114,23 +120,22 @@ struct ExpertsDefaults {
   bool auxiliary_loss = true;  // router_aux_loss_coef is read
 };
 // Reads the number of experts and of those that a token goes to, their intermediate size and the
-// auxiliary loss, and sets experts_per_tile. The activation is that of the model's other units.
-// As in transformers there is an auxiliary loss only where output_router_logits is true.
+// auxiliary loss, and sets experts_per_tile. The activation is that of model.layers[0]. As in
+// transformers there is an auxiliary loss only if output_router_logits is true.
 ExpertsDescription ReadExperts(JsonFields& fields, const ModelDescription& model,
                                const ExpertsDefaults& defaults);
 
-// Reads decoder_sparse_step and mlp_only_layers into a value for each layer: true if it has
+// Reads decoder_sparse_step and mlp_only_layers. Returns a value for each layer: true if it has
 // experts.
 std::vector<bool> ReadSparseLayers(JsonFields& fields, int64_t layers);
 
-// Gives every layer the experts for which `sparse` is true, in the place of the dense unit or, if
-// `join` is given, beside it; the others keep theirs alone.
-// Refuses more experts than kAllExpertsMax, naming `key`.
+// Gives `experts` to every layer for which `sparse` returns true, in the place of its dense unit
+// or, if `join` is not null, beside it. Refuses more experts than kAllExpertsMax, naming `key`.
 void SetExperts(JsonFields& fields, const char* key, const ExpertsDescription& experts,
                 absl::FunctionRef<bool(int64_t layer)> sparse, ModelDescription& model,
                 const JoinDescription* join = nullptr);
 
-// The values of transformers' class of a family with SetSigmoidExperts.
+// The values of transformers' configuration class for keys of SetSigmoidExperts that are absent.
 struct SigmoidExpertsDefaults {
   int64_t count = 0;
   int64_t chosen = 0;
@@ -140,13 +145,14 @@ struct SigmoidExpertsDefaults {
   double scale = 1.0;
   int64_t dense_layers = 1;
 };
-// Gives every layer from first_k_dense_replace on the experts of DeepSeek-V3 and GLM 4.5: in
-// groups, beside a shared one, with routers that take sigmoids, and a correction of their choice
-// that is not trained by gradients.
+// Gives every layer from first_k_dense_replace on the experts of DeepSeek-V3 and GLM 4.5. They are
+// in groups, beside a shared one. Their routers take sigmoids and have a correction of the choice,
+// which is a buffer.
 void SetSigmoidExperts(JsonFields& fields, const SigmoidExpertsDefaults& defaults,
                        ModelDescription& model);
 
-// Qwen's windows: use_sliding_window, and layer_types or the layers from max_window_layers on.
+// Gives layers the windows of Qwen's use_sliding_window: those of layer_types, or if it is absent
+// those from max_window_layers on.
 void ReadQwenWindows(JsonFields& fields, ModelDescription& model);
 
 }  // namespace megatrain

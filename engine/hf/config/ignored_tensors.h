@@ -11,12 +11,12 @@
 
 namespace megatrain {
 
-// Returns those of `names`, which are names on disk, that the family of `model` ignores. Each is
-// mapped to the group that it belongs to: "mtp.*", "model.layers.46.*".
+// Returns those of `names` that the family of `model` ignores, each with the group that it belongs
+// to: "mtp.*", "model.layers.46.*". `names` are all names on disk of a directory.
 std::map<std::string, std::string> FindIgnoredTensors(const ModelDescription& model,
                                                       const std::set<std::string>& names);
 
-// Returns a line for people about them, "" if there are none.
+// Returns a line for people about the tensors that FindIgnoredTensors finds, "" if there are none.
 std::string DescribeIgnoredTensors(const ModelDescription& model,
                                    const std::set<std::string>& names);
 

@@ -16,17 +16,17 @@
 
 namespace megatrain {
 
-// Each accessor returns the value of `key`. It returns `absent` if the key is missing or null,
-// which transformers treats alike, and after an error: a wrong type, or a value outside [least,
-// most]. status() keeps the first error, an InvalidArgument that names the key, so that a caller
-// may read all fields and look at status() once, at the end.
+// Each accessor returns the value of `key`. It returns `absent` if the key is missing or null. A
+// wrong type, or a value outside [least, most], is an error, after which it returns `absent` too.
+// status() keeps the first error, an InvalidArgument that names the key. So a caller may read all
+// fields and look at status() once, at the end.
 class JsonFields {
  public:
   // `path` begins messages, and `prefix` is put before a key's name. `object` must outlive this.
   JsonFields(const nlohmann::json& object, std::string path, std::string prefix = "")
       : object_(object), path_(std::move(path)), prefix_(std::move(prefix)) {}
 
-  // Returns null if the key is missing or null. Marks it as read.
+  // Returns null if the key is missing or null. Marks it as read. Valid as long as the object.
   const nlohmann::json* Find(const std::string& key) {
     read_.insert(key);
     const auto found = object_.find(key);

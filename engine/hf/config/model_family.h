@@ -11,35 +11,38 @@
 
 namespace megatrain {
 
-// Tensors that files of a family may have although neither training nor transformers reads them.
-// All others that the description does not name are errors.
+// Tensors that files of a family may have although neither training nor transformers reads them. A
+// tensor is ignored if `prefix`, `later_layers_with` or `unused_keys` applies to it. Other tensors
+// that the description does not name are errors.
 struct IgnoredTensors {
-  std::string what = "";    // for people: "layers that predict further tokens"; "": there are none
-  std::string prefix = "";  // of their names on disk: "mtp."; "" for none
-  // They are those of layers behind the model's last one, if the layer has a tensor of this name:
+  std::string what = "";  // for people: "layers that predict further tokens"; "": none are ignored
+  std::string prefix = "";  // their names on disk begin so: "mtp."; "" for none
+  // They belong to a layer behind the model's last one that has a tensor of this name:
   // "eh_proj.weight". "" for none.
   std::string later_layers_with = "";
-  // They are projections and norms of keys and values, in layers that use those of another.
+  // If true: they are projections and norms of keys or values, in layers that use those of another.
   bool unused_keys = false;
-  // The key of config.json that counts them. What is written has none, and says 0 there.
+  // The key of config.json that counts them; "" for none. Exports have no such tensors, and set it
+  // to 0.
   std::string count_key = "";
 };
 
 struct ModelFamily {
   const char* model_type;    // as in config.json: "llama"
   const char* architecture;  // transformers' class: "LlamaForCausalLM"
-  // Reads the keys that say what the model computes. Errors go to fields.status(); the result then
-  // does not matter. The keys that all families share (config_json.cc) are read by the caller.
+  // Reads the keys that say what the model computes. Errors go to fields.status(); the result is
+  // then of no use. The caller reads the keys that all families share (config_json.cc).
   ModelDescription (*describe)(JsonFields& fields);
   IgnoredTensors ignored = {};
 };
 
-// Returns null if there is none.
+// Returns null if there is none. Valid as long as the process.
 const ModelFamily* FindModelFamily(const std::string& model_type);
 // Returns the model_type of every family in alphabetical order.
 std::vector<std::string> ModelFamilyNames();
 
-// Adds a family when it is constructed. Each file in engine/hf/families has one at namespace scope.
+// Adds a copy of `family` when it is constructed. Each file in engine/hf/families has one at
+// namespace scope. REQUIRES: no other thread uses this file then.
 class ModelFamilyRegistration {
  public:
   explicit ModelFamilyRegistration(const ModelFamily& family);

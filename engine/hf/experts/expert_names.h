@@ -9,11 +9,13 @@
 
 namespace megatrain {
 
-// Sets the experts' and routers' names and ExpertTensors of each layer to those of a directory that
-// has the tensors for which `has` returns true. Experts of any family but a transposed one may lie
-// apart or stacked there. Stacked, they have the family's name or that of transformers 5 in memory,
-// which calls the unit `mlp` in every family and writes back the names that it read. A layer of
-// which nothing is there keeps the family's way.
+// Sets the names of experts and router and the ExpertTensors of each layer to those of a directory.
+// `has` is asked for names of the text model, such as "model.layers.0.mlp.gate.weight", and returns
+// true if the directory has the tensor.
+//
+// The experts of any family but a transposed one may lie apart or stacked. They have the family's
+// name, or `mlp.experts`, as transformers 5 calls them in memory in every family. A layer whose
+// experts are not there keeps what the family says.
 void SettleExpertNames(absl::FunctionRef<bool(const std::string& name)> has,
                        ModelDescription& model);
 

@@ -23,8 +23,8 @@ class BpeMerges {
 
   bool empty() const { return size_ == 0; }
 
-  // Merges `symbols` in place until no rule applies. Takes O(n log n) for long words, and O(n^2)
-  // with a small constant for short ones.
+  // Merges `symbols` in place until no rule applies. A merged symbol begins where its left one did.
+  // Takes O(n log n) for long words, and O(n^2) with a small constant for short ones.
   void Apply(std::vector<TokenAt>* symbols) const;
 
  private:

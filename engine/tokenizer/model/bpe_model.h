@@ -20,23 +20,23 @@
 namespace megatrain {
 
 struct BpeSettings {
-  bool byte_level = false;     // words are bytes, tokens are written as byte_unicode.h says
+  bool byte_level = false;  // symbols are bytes; the vocabulary writes them as byte_unicode.h says
   bool byte_fallback = false;  // a character that is no token becomes the tokens of its bytes
   bool ignore_merges = false;  // a word that is a token is not merged
   bool fuse_unknown = false;   // neighbouring unknown characters become one token
   std::optional<int32_t> unknown_id;  // without one, unknown characters are left out
-  std::string continuing_prefix;      // before every character of a word but the first
-  std::string end_suffix;             // behind the last character of a word
+  // The vocabulary has these before every character of a word but the first, and behind its last.
+  std::string continuing_prefix;
+  std::string end_suffix;
 };
 
 class BpeModel : public TokenModel {
  public:
-  // Makes the model. `seams` has the rules of `merges`.
+  // REQUIRES: `seams` was given every rule of `merges`.
   BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams, BpeSettings settings);
 
-  // Time and memory for the merges are those of short stretches of the word (bpe_settled.cc says
-  // how they are found), so the time is linear. Short stretches of it are looked up in
-  // `buffers->words` first.
+  // Never fails. Merges a long word in stretches, in linear time, if bpe_settled.cc finds places
+  // for that, else as a whole. Looks short stretches up in `buffers->words` first.
   absl::Status Encode(std::string_view word, const WordState& state,
                       ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,

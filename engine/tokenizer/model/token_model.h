@@ -17,17 +17,17 @@ namespace megatrain {
 
 // The best tokens from the beginning of a word to a place in it, for Unigram.
 struct BestPath {
-  double score;    // the sum of theirs
-  uint32_t begin;  // where the last of them begins; the greatest number if there are none
+  double score;    // the sum of the tokens' scores
+  uint32_t begin;  // where the last of them begins; UINT32_MAX if there are none
   int32_t id;
 };
 
 // Memory that is reused from word to word. One thread uses it at a time.
 struct ModelBuffers {
-  std::vector<TokenAt> tokens;  // of the word, ascending
+  std::vector<TokenAt> tokens;  // of the word, ascending in `begin`
   std::vector<TokenAt> symbols;
   std::vector<BestPath> paths;
-  WordCache words;  // of one model
+  WordCache words;  // for one model only
 };
 
 // Thread safety: const methods may be called from several threads.
@@ -36,17 +36,18 @@ class TokenModel {
   virtual ~TokenModel() = default;
 
   // Sets `buffers->tokens` to the tokens of `word`, which may be the rest of a word that EncodeOpen
-  // has begun. `state` is then the one that EncodeOpen left. Returns InvalidArgument if a part of
-  // the word is no token and the model has no unknown token. REQUIRES: `word` is well-formed UTF-8,
-  // not empty and below 4 GiB.
+  // has begun. `state` is then the one that EncodeOpen left. If a part of the word is no token and
+  // the model has no unknown token, returns InvalidArgument; BpeModel leaves the part out.
+  // REQUIRES: `word` is well-formed UTF-8, not empty and below 4 GiB.
   virtual absl::Status Encode(std::string_view word, const WordState& state,
                               ModelBuffers* buffers) const = 0;
 
-  // Encodes the beginning of a word, or of its rest, that goes on behind `word`. Takes as much of
-  // it as has the same tokens whatever follows, up to a place for which may_cut(offset) is true.
-  // Returns the number of bytes taken, and changes `*state`, which is as in Encode, for the call
-  // that encodes the rest. Returns 0, with `*state` unchanged, if no such place is known. Returns
-  // the errors of Encode. may_cut is called last for the place that is returned.
+  // Encodes the beginning of a word that goes on behind `word`, or of the rest of one. Takes as
+  // much of it as has the same tokens whatever follows, up to a place for which may_cut(offset) is
+  // true. Sets `buffers->tokens` to the tokens of what was taken, and returns its number of bytes.
+  // Changes `*state`, which is as in Encode, for the call that encodes the rest. Returns 0, with
+  // `*state` unchanged, if no such place is known. Returns the errors of Encode. The last call of
+  // may_cut is for the place that is returned.
   virtual absl::StatusOr<size_t> EncodeOpen(std::string_view word,
                                             absl::FunctionRef<bool(size_t)> may_cut,
                                             WordState* state, ModelBuffers* buffers) const = 0;

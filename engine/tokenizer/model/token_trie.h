@@ -13,11 +13,11 @@ namespace megatrain {
 class TokenTrie {
  public:
   TokenTrie() = default;
-  // `tokens` are (text, id). The last of equal texts counts; empty ones are never found. The texts
-  // are used during the call only. Takes O(total bytes · log(tokens)).
+  // `tokens` are (text, id), ids not negative. The last of equal texts counts; empty ones are never
+  // found. The texts are used during the call only. Takes O(total bytes · log(tokens)).
   explicit TokenTrie(std::vector<std::pair<std::string_view, int32_t>> tokens);
 
-  // Calls found(id, length) for the tokens that `text` begins with, from the shortest to the
+  // Calls found(id, bytes) for the tokens that `text` begins with, from the shortest to the
   // longest.
   template <typename Found>
   void ForEachPrefix(std::string_view text, const Found& found) const {

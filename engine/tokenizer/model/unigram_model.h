@@ -15,19 +15,20 @@
 namespace megatrain {
 
 // Viterbi's search with FP64 sums of log probabilities from left to right, as `tokenizers` does it.
-// If sums are equal, the one whose last token is longest wins. A character that is no token counts
-// as 10 below the rarest token. Neighbouring unknown characters become one token, or with
-// `byte_fallback` their bytes.
+// If sums are equal, the one whose last token is longest wins. A character that is no token scores
+// 10 less than the rarest token. Neighbouring unknown characters become one unknown token, or with
+// `byte_fallback` the tokens of their bytes.
 class UnigramModel : public TokenModel {
  public:
-  // `pieces` are (token, log probability) by id. Returns InvalidArgument if a token is there twice,
-  // a score is not finite, or `unknown_id` is not an id.
+  // `pieces` are (token, log probability) by id. Without `unknown_id`, Encode returns
+  // InvalidArgument for unknown characters. Returns InvalidArgument if a token is there twice, a
+  // score is not finite, or `unknown_id` is not an id.
   static absl::StatusOr<std::unique_ptr<TokenModel>> Make(
       const std::vector<std::pair<std::string, double>>& pieces, std::optional<int32_t> unknown_id,
       bool byte_fallback);
 
-  // Time is linear in the length of the word (times the longest token's). Memory is that of the
-  // longest stretch in which the best ways to neighbouring places differ.
+  // Takes O(bytes of the word · bytes of the longest token). Memory is for the longest stretch in
+  // which the best ways to neighbouring places differ.
   absl::Status Encode(std::string_view word, const WordState& state,
                       ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,

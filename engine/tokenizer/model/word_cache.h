@@ -16,16 +16,16 @@ struct TokenAt {
   uint32_t begin;
 };
 
-// Each word has one slot, which a later word with the same hash takes over. It serves one model:
-// words that it remembers have the tokens of the model that gave them.
+// Each word has one slot, which a later word with the same hash takes over. It does not know
+// models: use one for each. Not thread-safe.
 class WordCache {
  public:
   static constexpr size_t kBytesMax = 23;  // longer words are not remembered
-  static constexpr size_t kTokensMax = 8;  // words of more tokens or of none neither
+  static constexpr size_t kTokensMax = 8;  // nor are words of more tokens, or of none
 
-  // Appends the tokens of `text` to `tokens`, as of a text at `offset`. Calls encode(), which
-  // appends them, if they are not remembered, and then remembers them. A text may have other tokens
-  // as a word (`whole`) than as a part of one. REQUIRES: `text` is not empty.
+  // Appends the tokens of `text`, which begins at `offset` of its word, to `tokens`. If they are
+  // not remembered, calls encode(), which must append them, and remembers them. A text may have
+  // other tokens as a word (`whole`) than as a part of one. REQUIRES: `text` is not empty.
   template <typename Encode>
   void Remember(std::string_view text, bool whole, size_t offset, std::vector<TokenAt>* tokens,
                 const Encode& encode) {

@@ -13,8 +13,8 @@
 namespace megatrain {
 
 // WordPiece (BERT): a word is cut into the longest tokens from left to right. Tokens inside a word
-// begin with a prefix. A word that cannot be cut so is one unknown token. An open word is taken as
-// soon as it is too long to be anything else.
+// begin with a prefix. A word that cannot be cut so is one unknown token. EncodeOpen takes a word
+// as soon as it is so long that it is unknown whatever follows.
 class WordPieceModel : public TokenModel {
  public:
   // Words of more than `characters_max` characters are unknown.
@@ -33,8 +33,8 @@ class WordPieceModel : public TokenModel {
   TokenTrie continuations_;  // without their prefix
 };
 
-// WordLevel: a word is a token or unknown. An open word is taken as soon as it is longer than every
-// token.
+// WordLevel: a word is a token or unknown. EncodeOpen takes a word as soon as it is longer than
+// every token.
 class WordLevelModel : public TokenModel {
  public:
   WordLevelModel(TextMap<int32_t> vocabulary, std::optional<int32_t> unknown_id);

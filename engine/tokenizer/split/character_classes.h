@@ -27,11 +27,12 @@ class CharacterClasses {
   CharacterClasses() : classes_(kCodePoints, kRun) {}
 
   // Gives all characters that `character` matches the class `value`. Returns the errors of
-  // SplitRegex. REQUIRES: a match is one character, and is one whatever is around it.
+  // SplitRegex, after which some have it. REQUIRES: a match is one character, and is one whatever
+  // is around it.
   absl::Status Assign(const SplitRegex& character, Class value);
 
-  // Makes of two cuts, this one and then that of `next` in each word, one. Returns false, with no
-  // change, if there are more classes than can be counted.
+  // Joins two cuts: afterwards this cuts as before, and then each word as `next` does. Returns
+  // false, with no change, if there would be more classes than Class can count.
   bool Append(const CharacterClasses& next);
 
   Class At(std::string_view text, size_t offset) const { return classes_[Utf8At(text, offset)]; }

@@ -43,29 +43,30 @@ class PreTokenizer {
                 bool single = false);
   // A split between characters of different classes.
   void AddClasses(CharacterClasses classes);
-  // Replaces spaces by `mark` (one character), puts one before the piece as `scheme` says, and, if
-  // `split`, cuts before every mark.
+  // Replaces spaces by `mark` (one character), puts one before the piece as `scheme` says, and cuts
+  // before every mark if `split`.
   void AddMetaspace(std::string_view mark, MarkScheme scheme, bool split);
   // Puts a space before a piece that does not begin with one.
   void AddPrefixSpace();
-  // Cuts where the script changes. A character of any script (ScriptOf) belongs to the piece before
-  // it, and is removed where there is none.
+  // Cuts where the script changes. A character of kAnyScript (ScriptOf) belongs to the piece before
+  // it, and is removed if there is none.
   void AddScripts();
 
-  // Returns true if a step rewrites the text or looks at the place of a piece in the original. Cut
-  // then needs exact offsets.
+  // Returns true if a step depends on where a piece lies in the original. The `chain` of Cut must
+  // then give exact offsets.
   bool needs_offsets() const { return needs_offsets_; }
 
-  // Returns true if a text that begins with `c` loses nothing when what was before it is cut off.
+  // Returns false if AddScripts would remove `c` at the beginning of a text, so that a text must
+  // not be cut before it.
   bool MayBegin(char32_t c) const;
 
-  // A match of a split that the text may go on with. The word in it may be cut where the rest of
-  // the match is a match that ends where the whole would.
+  // A match of a split that reaches the end of a text which may go on. A word in it may be cut at a
+  // place from which a match ends where this one will.
   struct OpenMatch {
     MatchFollower follower;
     OpenMatch* outer;  // of a split before; null: none
   };
-  // A word that Cut found. `begin` is its offset for `chain`, which is valid during the call.
+  // A word that Cut found, valid during the call of `give`. `begin` is its offset for `chain`.
   struct Word {
     std::string_view text;
     size_t begin;
@@ -83,13 +84,15 @@ class PreTokenizer {
     }
   };
 
-  // Calls give(word) for the words of `text`, from left to right. Words are not empty. `chain` maps
-  // `text` to the original. `begins` says that nothing of the original was cut off before it, so
-  // that something may be put before it. `in_word` says that it is the rest of a word that was cut.
+  // Calls give(word) for the words of `text`, from left to right. `chain` maps `text` to the
+  // original. `begins` says that nothing of the original was cut off before `text`, so that a mark
+  // or a space may be put before it. `in_word` says that `text` begins with the rest of a word that
+  // was cut.
   //
-  // If `open`, the text may go on: only words that are the same whatever follows are given. The
-  // last word is given with `open` if it is known to go on in its place, and not at all otherwise.
-  // An open word that is empty is none; the text can be cut there.
+  // If `open`, the text may go on, and only words that are the same whatever follows are given. The
+  // last word is given, with Word::open, only if it is known to begin there whatever follows. An
+  // open word without text is no word but a place at which the text can be cut. All other words
+  // have text.
   //
   // Memory does not grow with the number of words if all splits have kIsolated or kRemoved. Returns
   // the errors of SplitRegex and of `give`. REQUIRES: `text` is well-formed UTF-8.

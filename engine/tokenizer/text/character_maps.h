@@ -9,23 +9,25 @@
 
 namespace megatrain {
 
-// REQUIRES, for all: `text` is well-formed UTF-8.
+// Each function that has an `out` writes the rewritten `text` to it. REQUIRES: `text` is
+// well-formed UTF-8.
 
 // Lowercase: each character to its lower case, without regard to its neighbours.
 void MapLowercase(std::string_view text, RunWriter* out);
 // StripAccents: removes combining marks (category M).
 void RemoveMarks(std::string_view text, RunWriter* out);
-// The same of BertNormalizer: non-spacing marks only (category Mn).
+// BertNormalizer's strip_accents: removes non-spacing marks only (category Mn).
 void RemoveNonspacingMarks(std::string_view text, RunWriter* out);
-// Nmt: removes control characters and makes spaces of others.
+// Nmt: removes some control characters and replaces others, and some spaces, by a space.
 void MapNmt(std::string_view text, RunWriter* out);
-// BertNormalizer's clean_text: removes what is not text and makes white space a space.
+// BertNormalizer's clean_text: removes control characters and U+FFFD, and replaces white space by
+// spaces.
 void CleanText(std::string_view text, RunWriter* out);
 // BertNormalizer's handle_chinese_chars: puts spaces around ideographs.
 void SpaceIdeographs(std::string_view text, RunWriter* out);
 
-// Returns the script of a character as UnicodeScripts of `tokenizers` sees it: kana are Han, and
-// the space and what Unicode 9 has not assigned are of any script.
+// Returns the script of a character (ICU's UScriptCode) as UnicodeScripts of `tokenizers` sees it:
+// kana are Han. The space and what Unicode 9 has not assigned have kAnyScript.
 inline constexpr int kAnyScript = -1;
 int ScriptOf(char32_t c);
 

@@ -22,8 +22,8 @@ class CharacterTable {
   static constexpr Entry kSame = 0;     // the character stays as it is
   static constexpr Entry kContext = 1;  // its form depends on its neighbours, or is not known
 
-  // Calls normalize(character, &normalized) for each character. It returns false if the form
-  // depends on the neighbours.
+  // Calls normalize(character, &normalized) for each character. It must set the form, or return
+  // false if the form depends on the neighbours.
   explicit CharacterTable(
       absl::FunctionRef<bool(std::string_view character, std::string* normalized)> normalize);
 

@@ -17,18 +17,19 @@
 namespace megatrain {
 
 // A backtracking matcher tries ways through the pattern in their order, and the first that succeeds
-// is the match. All of them are followed at once here, character by character, as an ordered list
+// is the match. A follower follows all of them at once, character by character, as an ordered list
 // of places in the pattern (Pike's algorithm; Cox, "Regular Expression Matching: the Virtual
-// Machine Approach"). The list, and where the best way so far ended, are all on which the end of a
-// match still depends. So if two attempts that began at different places have the same, their
-// matches end at the same place, whatever follows.
+// Machine Approach"). The end of a match depends only on that list, on where the best way so far
+// ended, and on what follows. So if two attempts that began at different places have the same list
+// and end, their matches end at the same place.
 //
 // Thread safety: const methods may be called from several threads.
 class MatchProgram {
  public:
-  // `pattern` is in PCRE2's syntax, as TranslateRegex writes it. Returns null if the pattern has
-  // something that is not followed: anchors, lookbehinds, lookaheads of more than one character,
-  // atomic groups of more than one character, repeated groups that may be empty.
+  // `pattern` is in PCRE2's syntax, as TranslateRegex writes it. Returns null if the pattern is too
+  // large or has something that is not followed: anchors, lookbehinds, lookaheads of more than one
+  // character, atomic groups of more than one character, repeated groups that may be empty.
+  // REQUIRES: PCRE2 can compile it.
   static std::unique_ptr<const MatchProgram> Make(std::string_view pattern);
 
   // Returns true if every match is one character, whatever is around it.
@@ -58,14 +59,15 @@ class MatchProgram {
 // Follows attempts in one text. Not thread-safe.
 class MatchFollower {
  public:
-  // `program` must outlive the follower. Follows an attempt that begins at `begin` of `text`, which
-  // goes on. REQUIRES: `text` is well-formed UTF-8.
+  // Follows an attempt that begins at `begin` of `text`, which goes on. `program` and the text must
+  // outlive the follower. REQUIRES: `text` is well-formed UTF-8.
   MatchFollower(const MatchProgram* program, std::string_view text, size_t begin);
 
   // Returns true if there is a match at `begin`, whatever follows, and it may go on.
   bool is_open() const { return whole_.list != 0 && whole_.end != std::string_view::npos; }
   // Returns true if an attempt at `place` has a match that ends where that at `begin` ends,
-  // whatever follows. False does not mean that it has not, if `place` is far from the end.
+  // whatever follows. False means that it has none, or that it is not known. REQUIRES: a character
+  // begins at `place`, or it is the end.
   bool EndsAlike(size_t place) {
     if (!is_open()) return false;
     return place == begin_ || (text_.size() - place <= kBytesMax && Follow(place) == whole_);

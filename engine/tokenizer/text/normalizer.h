@@ -27,7 +27,7 @@ struct BertNormalization {
 // A normalized text. It keeps its memory when it is used again.
 struct NormalizedText {
   std::string_view text;  // the original, or `buffer`
-  OffsetRuns runs;        // to the original; empty if they were not asked for
+  OffsetRuns runs;  // to the original; empty if the text is the same or they were not asked for
   std::string buffer;
   std::string other;  // of the step before
   OffsetRuns other_runs;
@@ -56,9 +56,9 @@ class Normalizer {
 
   // Normalizes `text` into `out`, whose view is valid as long as `text` and until `out` changes.
   // `begins` is false for the rest of a text that was cut: nothing is then put before it or
-  // stripped from its beginning. Runs are made if `with_runs`. Returns InvalidArgument for a
-  // Unicode form of more than 1 GiB, or a text that would grow to more than 64 times its bytes and
-  // 1 MiB or beyond 4 GiB, and the errors of SplitRegex. REQUIRES: `text` is well-formed UTF-8.
+  // stripped from its beginning. Runs are made if `with_runs`. Returns InvalidArgument for a text
+  // that would grow to more than 64 times its bytes plus 1 MiB, or beyond 4 GiB, and the errors of
+  // ApplyForm and SplitRegex. REQUIRES: `text` is well-formed UTF-8.
   absl::Status Normalize(std::string_view text, bool begins, bool with_runs,
                          NormalizedText* out) const;
 

@@ -19,11 +19,11 @@ class PrecompiledCharsmap {
  public:
   // `blob` is a 32-bit little-endian size, a double-array trie of that many bytes, and the
   // replacements, each ended by a zero byte. Copies what it needs. Returns InvalidArgument if sizes
-  // do not fit or a replacement is not UTF-8.
+  // do not fit or a replacement is not UTF-8 or has more than 255 bytes.
   static absl::StatusOr<PrecompiledCharsmap> Parse(std::string_view blob);
 
-  // Replaces each grapheme cluster of `text` that the table has, else each of its characters that
-  // it has. REQUIRES: `text` is well-formed UTF-8.
+  // Replaces each grapheme cluster of less than 6 bytes if it begins with an entry of the table,
+  // and else those of its characters that do. REQUIRES: `text` is well-formed UTF-8.
   void Apply(std::string_view text, RunWriter* out) const;
 
  private:

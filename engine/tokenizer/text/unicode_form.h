@@ -11,9 +11,9 @@ namespace megatrain {
 
 enum class UnicodeForm { kNfc, kNfd, kNfkc, kNfkd };
 
-// Writes the form of `text`, or sets `changed` to false and writes nothing if it is in that form.
-// Returns InvalidArgument for more than 1 GiB and Internal if ICU fails. REQUIRES: `text` is
-// well-formed UTF-8.
+// Writes the form of `text` and sets `changed` to true. If `text` is in that form, sets it to false
+// and writes nothing. Returns InvalidArgument for more than 1 GiB and Internal if ICU fails.
+// REQUIRES: `text` is well-formed UTF-8.
 absl::Status ApplyForm(UnicodeForm form, std::string_view text, RunWriter* out, bool* changed);
 
 // Returns true if a text can be cut before `c` and its parts normalized separately.

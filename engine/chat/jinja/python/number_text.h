@@ -17,14 +17,16 @@ std::string FloatRepr(double value);
 // int(text, base) without a result beyond int64: nullopt if `text` is not an integer of that base,
 // OutOfRange if it is one that does not fit. `base` is 0 or 2 to 36.
 absl::StatusOr<std::optional<int64_t>> ParseInt(std::string_view text, int base);
-// float(text).
+// float(text); nullopt if `text` is not a float.
 std::optional<double> ParseFloat(std::string_view text);
 
-// round(value, digits) of a float: to the nearest, halves to even, correctly rounded in decimal.
+// round(value, digits) of a float: to the nearest, halves to even. It is correctly rounded in
+// decimal if `digits` is not negative. Else the quotient by the power of ten is rounded first.
 double RoundFloat(double value, int64_t digits);
 
 // One field of a format string: [[fill]align][sign][#][0][width][grouping][.precision][type], the
-// mini-language of str.format. printf's flags are expressed in it.
+// mini-language of str.format. A 0 before the width is kept as the fill. printf's flags are
+// expressed in it.
 struct FormatSpec {
   static constexpr int64_t kWidthMax = 1 << 20;
 
@@ -38,11 +40,11 @@ struct FormatSpec {
   char type = 0;           // 0 if absent
 };
 
-// Returns InvalidArgument for a specification that Python refuses, and for a width or precision
-// above kWidthMax.
+// Returns InvalidArgument for a text that is not of this form, and for a width or precision above
+// kWidthMax.
 absl::StatusOr<FormatSpec> ParseFormatSpec(std::string_view text);
 
-// format(value, spec). Return InvalidArgument for a type that the value does not have.
+// format(value, spec). Return InvalidArgument for a type or flag that Python refuses for the value.
 absl::StatusOr<std::string> FormatText(std::string_view value, const FormatSpec& spec);
 absl::StatusOr<std::string> FormatInt(int64_t value, const FormatSpec& spec);
 absl::StatusOr<std::string> FormatFloat(double value, const FormatSpec& spec);

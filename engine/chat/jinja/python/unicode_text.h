@@ -1,7 +1,8 @@
 // Python's str as UTF-8: code points are counted, cut and classified as Python does.
 //
 // REQUIRES, for all functions: texts are well-formed UTF-8. Offsets and sizes are in bytes, except
-// where a name says points (code points). Tables are ICU's.
+// where a name says points (code points). Views that are returned point into `text`. Tables are
+// ICU's.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_PYTHON_UNICODE_TEXT_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_PYTHON_UNICODE_TEXT_H_
 
@@ -15,9 +16,9 @@ namespace megatrain::python {
 
 // len(text).
 size_t CountPoints(std::string_view text);
-// The byte offset of code point `point`, or text.size() if there are not as many.
+// The byte offset of code point `point` (from 0), or text.size() if there are not as many.
 size_t OffsetOfPoint(std::string_view text, size_t point);
-// text[start:stop] for 0 <= start <= stop.
+// text[start:stop], in code points. REQUIRES: start <= stop.
 std::string_view SubPoints(std::string_view text, size_t start, size_t stop);
 
 bool IsSpace(char32_t point);      // str.isspace of one character

@@ -38,15 +38,17 @@ struct Token {
   bool IsOperator(std::string_view op) const { return kind == Kind::kOperator && text == op; }
 };
 
-// Describes a token for messages: "the name 'x'", "the end of the block", ...
+// Describes a token for messages: "'x'" for a name, "the string 'x'", "'%}'", "the end of the
+// program".
 std::string Describe(const Token& token);
 
 // Returns an error at a line: InvalidArgument "line 3: message".
 absl::Status SyntaxError(int line, std::string_view message);
 
 // Returns all tokens, with kEnd as the last. Newlines are made "\n", and one at the end of the
-// program is dropped. Comments, and the tags of {% raw %}, leave no token. Returns InvalidArgument
-// with the line for text that is not in the language. REQUIRES: `program` is well-formed UTF-8.
+// program is dropped. Comments, and the tags of {% raw %}, leave no token. A tag without an end is
+// followed by kEnd. Returns InvalidArgument with the line for text that is not in the language.
+// REQUIRES: `program` is well-formed UTF-8.
 absl::StatusOr<std::vector<Token>> Tokenize(std::string_view program);
 
 // Returns the value of the string literal whose text between its quotes is `body`. Returns

@@ -24,13 +24,14 @@ struct KnownNames {
 
 class Parser {
  public:
-  // Levels of blocks, brackets and prefix operators within one another, and of the tree of one
-  // expression.
+  // The most levels of blocks, brackets and prefix operators within one another (kNestingMax), and
+  // of the tree of one expression (kHeightMax).
   static constexpr int kNestingMax = 100;
   static constexpr int kHeightMax = 250;
 
-  // Returns InvalidArgument "line 3: ..." for what is not in the grammar. REQUIRES: `program` is
-  // well-formed UTF-8.
+  // Returns InvalidArgument "line 3: ..." for what is not in the grammar, names an unknown filter
+  // or test, or is nested too deep. The arguments are used during the call only. REQUIRES:
+  // `program` is well-formed UTF-8.
   static absl::StatusOr<Syntax> Parse(std::string_view program, const KnownNames& known);
 
  private:

@@ -88,9 +88,9 @@ struct Target {
   std::vector<Target> parts;
 };
 
-// The parameters and body of a macro or of a call block.
+// The parameters and body of a macro, a call block or a generation block.
 struct MacroDefinition {
-  std::string name;  // "" for a call block
+  std::string name;  // "" for a block
   std::vector<std::string> parameters;
   std::vector<int> parameter_names;     // indices of Syntax::names
   std::vector<ExpressionPtr> defaults;  // of the last parameters
@@ -113,8 +113,8 @@ struct Statement {
     kCallBlock,    // call(macro's parameters) expression, a kCall; macro's body
     kFilterBlock,  // filter expression %} body
     kWith,         // with targets = values; body
-    kBlock,        // block; body
-    kGeneration,   // generation; body
+    kBlock,        // block `text`; body; `scoped`
+    kGeneration,   // generation; macro's body
     kAutoescape,   // autoescape expression; body
     kBreak,
     kContinue,
@@ -139,7 +139,8 @@ struct Syntax {
   Body body;
   std::vector<std::string> names;
   std::vector<Literal> literals;
-  // The variables and keyword arguments that occur; the attributes and string literals.
+  // The names that occur as variables or keyword arguments (`variables`), and as attributes or
+  // whole string literals (`keys`).
   std::set<std::string, std::less<>> variables, keys;
   bool has_generation = false;
 };
