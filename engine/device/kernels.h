@@ -2,8 +2,8 @@
 //
 // Shapes, types and memory are those of kernel_args.h. A call returns as soon as the work is
 // queued, or on the cpu device when it is done. Reductions have a fixed order that depends on
-// shapes alone, never on timing. Errors are those of the device (device.h). Errors of queued work
-// come from later calls.
+// shapes alone, never on timing. Errors are those of the device (device.h), and InvalidArgument for
+// shapes that it does not take. Errors of queued work come from later calls.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNELS_H_
 
@@ -29,7 +29,7 @@ class Kernels : public KernelSizes {
   virtual absl::Status CopyHeads(Stream& stream, const CopyHeadsArgs& args) = 0;
   virtual absl::Status SumHeads(Stream& stream, const SumHeadsArgs& args) = 0;
   // Both return FailedPrecondition if AttentionChoice::kLibrary is chosen and the library does not
-  // take the call.
+  // take the call. A device without a library ignores the choice (Device::CheckAttention).
   virtual absl::Status Attention(Stream& stream, const AttentionArgs& args) = 0;
   virtual absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) = 0;
   // Announces that both attention calls will follow with these shapes, perhaps in some seconds, so
