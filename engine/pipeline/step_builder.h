@@ -121,12 +121,12 @@ class StepBuilder {
   std::optional<int> TakeAccumulator(int tile);
   void LoadPartial(int tile, std::optional<int> accumulator, int part, int parts);
   std::optional<int> BeginGradient(int tile);
-  // Returns where micro-batch m's gradient is summed, whose whole will be in `main`, and whether it
-  // is the first there.
+  // The accumulator to which a micro-batch's gradient is added, and whether it is the first there.
   struct FoldPlace {
     std::optional<int> accumulator;
     bool first;
   };
+  // Returns that of micro-batch m, where `main` is to hold the sum of all.
   FoldPlace PlaceOf(std::optional<int> main, int m) const;
   // List what zeroes folds without micro-batches and joins folds: before the first micro-batch, and
   // after micro-batch m.
