@@ -99,8 +99,9 @@ class Trainer {
   // step has failed.
   int64_t failed_unchanged_step() const;
   // Waits for the oldest step, including its updates. Returns Aborted, naming the step and the
-  // tile, if a value is not finite. The record lacks total_tokens, eval_loss and time; seconds of
-  // lanes are those of the rank that took longest. REQUIRES: in_flight() > 0.
+  // tile, if a value is not finite, and other errors of the step. The record lacks total_tokens,
+  // eval_loss and time; seconds of lanes are those of the rank that took longest. REQUIRES:
+  // in_flight() > 0.
   absl::StatusOr<StepRecord> Collect();
 
   // Returns the sum of the losses of the batch's predictions or pairs, or the errors of Submit.
@@ -118,9 +119,9 @@ class Trainer {
   // are among the plan's cache_rows.
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch,
                                             const std::vector<TokenRange>& tokens);
-  // Returns a tile's gradient in the last step before clipping, in the tile's layout. REQUIRES:
-  // clipping is on, gradients cross the link as FP32, in_flight() == 0; for tile 1 also that the
-  // host updates all of it.
+  // Returns a tile's gradient in the last step before clipping, in the tile's layout: the shards of
+  // this process's ranks. REQUIRES: clipping is on, gradients cross the link as FP32, in_flight()
+  // == 0; for tile 1 also that the host updates all of it.
   std::vector<float> HeldGradient(int tile) const;
 
   // Passes every tile to `calls.take_tile`, on the io lane, as it is after the last submitted step.
