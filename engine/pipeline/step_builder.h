@@ -159,7 +159,7 @@ class StepBuilder {
   int sweep_ = 0;
   int first_ = 0;                      // the sweep's first micro-batch
   int sweep_size_ = 0;                 // micro-batches in it
-  int first_fold_ = 0, end_fold_ = 1;  // it has those in between
+  int first_fold_ = 0, end_fold_ = 1;  // the sweep's folds: [first, end)
   int next_input_ = 0;                 // the BackwardNumber of the next input to load
   std::optional<int> accumulator_of_head_;
   std::optional<std::pair<int, int>> reduced_;  // the tile and the accumulator of FinishReduced

@@ -51,7 +51,8 @@ class Trainer {
   // Takes the memory of the plan from `pool` and the ranks' devices; the tiles are not filled.
   // `spec`, which has the optimizer's settings, and `plan` are copied. The plan's layout, `pool`
   // and what `ranks` points to must outlive the trainer. Returns ResourceExhausted if the memory is
-  // not there. REQUIRES: `ranks` are as many as the plan has for a process.
+  // not there, and other errors of the devices. REQUIRES: `ranks` are as many as the plan has for a
+  // process.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const JobSpec& spec,
                                                          const MemoryPlan& plan,
                                                          std::vector<RankParts> ranks,
