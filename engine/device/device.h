@@ -79,7 +79,8 @@ class Device {
   // kernels are first used.
   virtual int64_t ReserveBytes() const { return 0; }
   // Allocates one block. A rank calls this for its arena and its scratch for exchange, before the
-  // first step. Returns ResourceExhausted, with the bytes, if there is not enough.
+  // first step. Returns ResourceExhausted, with the bytes, if there is not enough. REQUIRES: bytes
+  // > 0.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) = 0;
   // Create an empty stream, and an event that has not been recorded.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse use) = 0;
@@ -113,7 +114,8 @@ class Device {
   // Returns true if kernels can read pinned host memory directly, at the host's address.
   virtual bool KernelsReadHost() const { return false; }
 
-  // Queue a copy on the stream. `host` must be pinned and must stay valid until the copy is done.
+  // Queue a copy on the stream. `host` must be pinned, or a GPU returns FailedPrecondition, and
+  // must stay valid until the copy is done.
   virtual absl::Status CopyToDevice(Stream& stream, void* device, const void* host,
                                     int64_t bytes) = 0;
   virtual absl::Status CopyToHost(Stream& stream, void* host, const void* device,

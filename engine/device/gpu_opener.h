@@ -14,7 +14,8 @@ class Device;  // engine/device/device.h
 
 // Opens GPU `ordinal` (from 0) and sets it up. Error messages say what to do. Returns NotFound if
 // there is no GPU to use, so that another device may be chosen, and InvalidArgument if there are
-// GPUs, but none of this number. Any other error means that this GPU is there, but cannot be used.
+// GPUs, but none of this number, or if a variable of the environment is wrong. Any other error
+// means that this GPU is there, but cannot be used.
 using GpuOpener = std::function<absl::StatusOr<std::unique_ptr<Device>>(int ordinal)>;
 
 }  // namespace megatrain

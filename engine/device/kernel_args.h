@@ -19,7 +19,7 @@ namespace megatrain {
 // out[m, n] = alpha * op(a)[m, k] * op(b)[k, n] (+ bias[n]) (+ addend[m, n]), accumulated in FP32
 // and rounded once.
 struct MatMulArgs {
-  int64_t m = 0, n = 0, k = 0;
+  int64_t m = 0, n = 0, k = 0;    // k > 0
   DType dtype = DType::kF32;      // the type of a, b and bias
   DType out_dtype = DType::kF32;  // the type of out and addend
   const void* a = nullptr;        // [m, k], or [k, m] if transpose_a
@@ -31,7 +31,7 @@ struct MatMulArgs {
   void* out = nullptr;  // [m, n]
   int64_t out_stride = 0;
   const void* bias = nullptr;    // [n], or null
-  const void* addend = nullptr;  // [m, n] with out_stride, or null; `out` accumulates
+  const void* addend = nullptr;  // [m, n] with out_stride, or null; may be `out`
   float alpha = 1;
 };
 
@@ -82,8 +82,8 @@ struct RopeArgs {
   void* x = nullptr;  // [tokens, heads, head_dim], head h of token t at t * stride + h * head_dim
   int64_t stride = 0;
   const int32_t* positions = nullptr;  // [tokens]
-  const float* cosine = nullptr;       // [positions, rotary_dim / 2]
-  const float* sine = nullptr;         // [positions, rotary_dim / 2]
+  const float* cosine = nullptr;       // [largest position + 1, rotary_dim / 2]
+  const float* sine = nullptr;         // as cosine
   bool inverse = false;
 };
 
@@ -298,7 +298,8 @@ struct CrossEntropyArgs {
   float* logits = nullptr;  // [tokens, vocabulary], FP32; overwritten by dlogits unless `loss_only`
   int64_t logits_stride = 0;
   const int32_t* labels = nullptr;  // [tokens], already shifted; < 0: masked
-  float scale = 0;                  // 1 / unmasked tokens of the step
+  // 1 / unmasked tokens of the step; 1 if `weights` are those of PreferenceLossArgs, which hold it.
+  float scale = 0;
   // [tokens], a factor of each row's gradient beside `scale`; null: all are 1.
   const float* weights = nullptr;
   bool loss_only = false;   // evaluation: logits are left undefined

@@ -2,8 +2,9 @@
 //
 // Shapes, types and memory are those of kernel_args.h. A call returns as soon as the work is
 // queued, or on the cpu device when it is done. Reductions have a fixed order that depends on
-// shapes alone, never on timing. Errors are those of the device (device.h). Errors of queued work
-// come from later calls.
+// shapes alone, never on timing. Errors are those of the device (device.h). A shape that the device
+// does not take gives InvalidArgument or, at rare limits of kernels, Internal. Errors of queued
+// work come from later calls.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNELS_H_
 
@@ -29,7 +30,7 @@ class Kernels : public KernelSizes {
   virtual absl::Status CopyHeads(Stream& stream, const CopyHeadsArgs& args) = 0;
   virtual absl::Status SumHeads(Stream& stream, const SumHeadsArgs& args) = 0;
   // Both return FailedPrecondition if AttentionChoice::kLibrary is chosen and the library does not
-  // take the call.
+  // take the call. A device without a library ignores the choice (Device::CheckAttention).
   virtual absl::Status Attention(Stream& stream, const AttentionArgs& args) = 0;
   virtual absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) = 0;
   // Announces that both attention calls will follow with these shapes, perhaps in some seconds, so
@@ -76,7 +77,8 @@ class Kernels : public KernelSizes {
   virtual absl::Status SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) = 0;
   // Computes *sum = sum of x[i] in FP64.
   virtual absl::Status Sum(Stream& stream, const float* x, int64_t n, double* sum) = 0;
-  // Rounds x[n] to BF16 (nearest even) into the first 2 n bytes of the same memory.
+  // Rounds x[n] to BF16 (nearest even) into the first 2 n bytes of the same memory. A GPU needs `x`
+  // aligned to 16 bytes.
   virtual absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) = 0;
   virtual absl::Status Zero(Stream& stream, void* x, int64_t bytes) = 0;
   // Computes x[i] *= *factor for n elements; x and *factor have `dtype`. Products are rounded once.

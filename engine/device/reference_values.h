@@ -1,4 +1,5 @@
-// Elements of type T (kernel_args.h) as FP64, for the reference kernels.
+// Read and write element i of an array of type T (kernel_args.h) as FP64, for the reference
+// kernels.
 #ifndef MEGATRAIN_ENGINE_DEVICE_REFERENCE_VALUES_H_
 #define MEGATRAIN_ENGINE_DEVICE_REFERENCE_VALUES_H_
 

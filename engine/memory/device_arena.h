@@ -1,10 +1,12 @@
 // Divides device memory, one block, among weight buffers, gradient accumulators, stash, activations
 // and workspace. This is done once, before the first step. Apart from this block a job's steps use
-// only the workspaces of streams (KernelSizes::StreamWorkspaceBytes), so the plan can name every
-// byte of device memory.
+// only the workspaces of streams (KernelSizes::StreamWorkspaceBytes) and a rank's memory for
+// exchange (PipelineDimensions::exchange_bytes), so the plan can name every byte of device memory.
 //
 // An arena without a block does the same arithmetic and refuses the same requests. So the plan can
 // run the code that the executor runs.
+//
+// Thread safety: one thread at a time.
 #ifndef MEGATRAIN_ENGINE_MEMORY_DEVICE_ARENA_H_
 #define MEGATRAIN_ENGINE_MEMORY_DEVICE_ARENA_H_
 
@@ -47,7 +49,7 @@ class DeviceArena {
     std::string name;
     DeviceKind kind;
     int64_t offset;
-    int64_t bytes;  // as requested, rounded up to kAlignment
+    int64_t bytes;  // the request, rounded up to kAlignment
   };
 
   // `block` has `limit` bytes, must be aligned to kAlignment and must outlive the arena. Null means
@@ -65,6 +67,7 @@ class DeviceArena {
   int64_t limit() const { return limit_; }
   int64_t used() const { return used_; }
   int64_t free_bytes() const { return limit_ - used_; }
+  // Returns the sum of Item::bytes of this kind.
   int64_t bytes_in_use(DeviceKind kind) const;
   const std::vector<Item>& items() const { return items_; }
 

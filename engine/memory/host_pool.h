@@ -75,8 +75,8 @@ struct HostPoolOptions {
   // faults, and a lack of memory is found at once. 0: pages are taken at their first use, and huge
   // pages that are set aside are not used.
   int touch_threads = 1;
-  // Called while pages are touched, from one thread at a time, with the bytes touched so far. May
-  // be null.
+  // Called while pages are touched, from one thread at a time, with the bytes touched so far. The
+  // count begins again if pages of one size are refused and smaller ones are tried. May be null.
   std::function<void(int64_t touched, int64_t capacity)> progress;
   // Called now and then while pages are touched, from several threads. Create is abandoned once it
   // returns true. May be null.

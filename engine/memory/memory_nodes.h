@@ -34,7 +34,7 @@ class MemoryNodes {
 
   // Returns -1 if the node is not known or `address` is outside the range.
   int NodeOf(const void* address) const;
-  // Returns true if the range is on more than one node.
+  // Returns true if the range is on more than one node; an unknown node counts as one.
   bool several() const;
   // Returns "96 GiB on NUMA node 0, 32 GiB on NUMA node 1", or "" unless several().
   std::string Describe() const;

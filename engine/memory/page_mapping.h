@@ -36,9 +36,10 @@ class PageMapping {
   // Takes pages that are touched from now on from this NUMA node as long as it has any. Returns
   // Unavailable if the kernel refuses, InvalidArgument if `node` is out of range.
   absl::Status PreferNode(int node);
-  // Takes the pages of [begin, end), offsets at page boundaries or at the mapping's end. Returns
-  // ResourceExhausted if huge pages are not granted although they were reserved (a control group's
-  // limit). For small pages the kernel ends the process instead.
+  // Takes the pages of [begin, end), offsets at page boundaries or at the mapping's end. Call it
+  // before data is written: it may overwrite a byte of each page. Returns ResourceExhausted if huge
+  // pages are not granted although they were reserved (a control group's limit). For small pages,
+  // and before Linux 5.14, the kernel ends the process instead.
   absl::Status Touch(int64_t begin, int64_t end);
 
  private:

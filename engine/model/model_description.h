@@ -34,12 +34,12 @@ struct RopeConfig {
   double attention_factor = 0.0;
   bool truncate = true;       // yarn: round the corrected range to whole dimensions
   int64_t turning_pairs = 0;  // proportional: the first pairs; the angles of the others are 0
-  // By which DeepSeek-V3 multiplies scores: (0.1 mscale_all_dim ln(factor) + 1)^2, or 1.
+  // A factor of attention's scores (DeepSeek-V3): (0.1 mscale_all_dim ln(factor) + 1)^2, or 1.
   double score_factor = 1.0;
   // longrope, [rotary_dim / 2]: frequencies are divided by the first list where sequences have up
-  // to original_positions tokens, by the second where they may be longer. It is
-  // data.sequence_length that counts in training, and the longest prompt with its answer in
-  // generation; transformers looks at the longest document of each batch.
+  // to original_positions tokens, by the second where they may be longer. The length that counts is
+  // data.sequence_length in training and that of the longest prompt with its answer in generation.
+  // transformers looks at the longest document of each batch.
   std::vector<double> short_factors, long_factors;
   // > 0: the rotated vector at position p is multiplied by 1 + position_scale * ln(1 + floor(p /
   // original_positions)) (Ministral 3's queries).
@@ -91,8 +91,9 @@ struct AttentionDescription {
   // Indices in ModelDescription::ropes; -1: not rotated.
   int query_rope = 0;
   int key_rope = 0;
-  // The set of keys and values, counted from 0 in the order of the layers that make them, which
-  // this layer makes for later ones or (without keys of its own) uses; -1: they are its own.
+  // The number of the set of keys and values that this layer makes for later layers or, if it
+  // projects none, uses. Sets are counted from 0 in the order of the layers that make them. -1: the
+  // layer's keys and values are for itself alone.
   int key_set = -1;
   bool projects_keys = true;  // false: it has queries only
 
@@ -143,7 +144,7 @@ struct DeltaNetDescription {
   int64_t values_width() const { return value_heads * value_dim; }
   // Queries, keys and values, which the convolution takes.
   int64_t channels() const { return 2 * keys_width() + values_width(); }
-  // Those, the norm's gates z, and b and a, one a value head.
+  // The channels, the norm's gates z, and one b and one a for each value head.
   int64_t projected_width() const { return channels() + values_width() + 2 * value_heads; }
   friend bool operator==(const DeltaNetDescription&, const DeltaNetDescription&) = default;
 };
@@ -163,8 +164,8 @@ struct RouterDescription {
   RouterScores scores = RouterScores::kSoftmax;
   bool normalized = true;         // the weights of the chosen are divided by their sum
   double scale = 1.0;             // a factor of the weights
-  int64_t groups = 1;             // experts are in groups of equal size, of which only
-  int64_t chosen_groups = 1;      // these many may be chosen from
+  int64_t groups = 1;             // the experts are in so many groups of equal size
+  int64_t chosen_groups = 1;      // the experts of a token are of this many groups at most
   bool bias = false;              // of the logits
   bool correction = false;        // a value an expert that changes the choice but not the weights
   std::string name = "mlp.gate";  // on disk
@@ -216,9 +217,10 @@ struct ExpertsDescription {
   friend bool operator==(const ExpertsDescription&, const ExpertsDescription&) = default;
 };
 
-// Returns the experts of a tile: as many as have kExpertTileElements together, and one at least,
-// spread evenly over the tiles.
-inline constexpr int64_t kExpertTileElements = int64_t{128} << 20;  // 256 MiB of BF16
+// The most elements of a tile's experts together, unless one expert has more: 256 MiB of BF16.
+inline constexpr int64_t kExpertTileElements = int64_t{128} << 20;
+// Returns the experts of a tile: as many as kExpertTileElements allows, and one at least, spread
+// evenly over the tiles.
 int64_t ExpertsPerTile(int64_t experts, int64_t hidden, int64_t intermediate);
 
 // A part between two norms, either of which may be missing (its name on disk is then empty):
@@ -278,13 +280,14 @@ struct LayerDescription {
     if (delta_net.key_heads > 0) return AttentionKind::kDeltaNet;
     return attention.latent.is_there() ? AttentionKind::kLatent : AttentionKind::kSoftmax;
   }
-  // The elements of a token that the first half projects from its input, and those that it projects
-  // back: queries, keys and values or their latents, and attention's result.
+  // The elements of a token that the first half projects from its input: queries, keys and values
+  // or their latents. mixed_width() has those that it projects back: attention's result.
   int64_t projected_width() const {
     return delta_net.key_heads > 0 ? delta_net.projected_width() : attention.projected_width();
   }
-  // The elements of a token that the gradient by the projected ones takes while it is computed:
-  // gradients by keys and values may be apart.
+  // The elements of a token that the gradient by the projected ones takes while it is computed.
+  // Softmax attention has columns for keys and for values even if values are keys, or if the layer
+  // projects neither.
   int64_t projected_gradient_width() const {
     if (attention_kind() != AttentionKind::kSoftmax) return projected_width();
     return attention.q_width() + attention.gate_width() + attention.cache_width();
@@ -294,7 +297,7 @@ struct LayerDescription {
   int64_t expanded_gradient_width() const {
     return attention.latent.is_there() ? attention.q_width() + attention.cache_width() : 0;
   }
-  // True if what mixes tokens ends with a gate, whose result is cheap.
+  // True if what mixes tokens ends with a gate, whose result is cheap to compute again.
   bool gates_result() const {
     return attention_kind() == AttentionKind::kDeltaNet || attention.output_gate;
   }
@@ -319,6 +322,7 @@ struct WrapperDescription {
   bool is_there() const { return !family.empty(); }
   // Returns the name on disk of a text model's tensor: of "model.layers.0.mlp.up_proj.weight".
   std::string OnDisk(const std::string& name) const;
+  // Returns true if the name is of a tensor that is carried through.
   bool Carries(const std::string& name_on_disk) const;
 };
 
@@ -360,8 +364,8 @@ ModelDescription UniformModel(const UniformShape& shape);
 // Returns the number of parameters of the whole model; a tied matrix counts once.
 int64_t ParameterCount(const ModelDescription& model);
 
-// Returns those that one token uses: of the experts the chosen ones, of a per-layer input's table
-// one row.
+// Returns the number of parameters that one token uses: of the experts the chosen ones, of a
+// per-layer input's table one row.
 int64_t ActiveParameterCount(const ModelDescription& model);
 
 // Returns the attention of the first layer that has softmax attention; without one, the first
@@ -371,11 +375,12 @@ const AttentionDescription& FirstAttention(const ModelDescription& model);
 // Returns the experts of the layer that has the most; 0 if no layer has any.
 int64_t MostExperts(const ModelDescription& model);
 
-// Return the layer that makes a set of keys and values, and the last one that uses it.
+// Return the layer that makes a set of keys and values, and the last one that uses it. REQUIRES:
+// there is such a set.
 int MakerOfKeys(const ModelDescription& model, int key_set);
 int LastUserOfKeys(const ModelDescription& model, int key_set);
 
-// Returns the first layer of each kind of attention, ascending.
+// Returns the layers, ascending, whose attention or delta net differs from all before.
 std::vector<int> LayersOfDifferentAttention(const ModelDescription& model);
 
 // Returns the description for people: the ends of the model, then each run or alternation of equal

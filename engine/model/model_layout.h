@@ -72,7 +72,7 @@ struct TensorSpec {
   // lie in the weights as FP32, from a multiple of 128 elements on, so that they take twice
   // `elements` of a BF16 tile; that much is reserved in every tile.
   bool is_buffer = false;
-  int rates = 0;  // the index of its learning rate and weight decay (AdamWStep::rates)
+  int rates = 0;  // > 0: it has those of AdamWStep::groups[rates - 1]; 0: the step's
 
   bool is_never_trained() const { return is_buffer || is_constant; }
   const std::string& name_on_disk() const { return wrapped_name.empty() ? name : wrapped_name; }
@@ -201,8 +201,8 @@ absl::InlinedVector<ElementRange, 2> TrainedRanges(const TileLayout& tile, Eleme
 // Returns true if the tensor at `offset` is there and not frozen.
 bool IsTrained(const TileLayout& tile, int64_t offset);
 
-// What the forward pass takes from one boundary of hidden states to the next: a whole dense layer,
-// or a half of a layer with experts.
+// A stage is the forward pass between two boundaries of hidden states: a whole dense layer, or a
+// half of a layer with experts.
 enum class StageKind { kLayer, kAttention, kExperts };
 struct Stage {
   StageKind kind = StageKind::kLayer;

@@ -32,7 +32,7 @@ enum class Role {
 struct TensorPart {
   std::string name;
   std::vector<int64_t> shape;
-  // Of the first dimension, if it is a part of a stacked tensor.
+  // The part's first index and length in the first dimension; a count of 0 means the whole tensor.
   int64_t begin = 0, count = 0;
   RowGroups rows = {};
   bool of_columns = false;  // begin and count are of the second dimension
@@ -47,7 +47,8 @@ struct TensorGroup {
 
 using TraitsOf = absl::FunctionRef<TensorTraits(const std::string& name)>;
 
-// Lays out the groups in their order, those without a gradient behind the others.
+// Lays out the groups in their order, those whose tensors are all frozen behind the others, and
+// writes their offsets.
 void PlaceGroups(std::vector<TensorGroup> groups, TraitsOf traits, bool one_plus_norms,
                  TileLayout& tile);
 

@@ -6,6 +6,8 @@
 // the distance first, then the block, then the threads. A host's memory rate changes from one
 // moment to the next. Therefore each value is compared with the default within a round, and the
 // median of these ratios decides.
+//
+// Thread safety: one thread at a time.
 #ifndef MEGATRAIN_ENGINE_OPTIM_ADAMW_TUNER_H_
 #define MEGATRAIN_ENGINE_OPTIM_ADAMW_TUNER_H_
 

@@ -1,6 +1,7 @@
 // Runs AdamW on a thread pool and tunes it to the host while it works.
 //
-// Thread safety: Update may be called from several threads; calls take turns.
+// Thread safety: all methods may be called from several threads; calls take turns, so that tuned
+// and tuning wait for an Update under way.
 #ifndef MEGATRAIN_ENGINE_OPTIM_ADAMW_UPDATER_H_
 #define MEGATRAIN_ENGINE_OPTIM_ADAMW_UPDATER_H_
 

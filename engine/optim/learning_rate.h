@@ -11,8 +11,9 @@ namespace megatrain {
 // Returns the learning rate of step k of `total_steps`, counted from 1. With w = warmup_steps and f
 // = final_fraction it is
 //   k <= w      peak k / w
-//   k > w       peak (f + (1 - f) s(p)), which falls from peak at step w to peak f at the last step
-// where p in [0, 1] is the part of the way done and s is
+//   k > w       peak (f + (1 - f) s(p))
+// which, unless the schedule is constant, falls from peak at step w to peak f at the last step.
+// Here p in [0, 1] is the part of the way done and s is
 //   cosine                s(p) = (1 + cos(pi p)) / 2    p = (k - w) / (total - w)
 //   linear                s(p) = 1 - p                  p = (k - w) / (total - w)
 //   constant              s(p) = 1

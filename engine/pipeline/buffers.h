@@ -40,7 +40,8 @@ struct PipelineDimensions {
   bool training = true;            // false: forward only (generate, evaluate)
   // The tokens of all sequences whose keys and values are kept for generation; 0 if none are.
   int64_t cache_rows = 0;
-  int64_t cache_sequences = 0;  // at most micro_batches
+  // At most micro_batches: a wave has a micro-batch of prompt for each sequence.
+  int64_t cache_sequences = 0;
   // Device memory is reserved for updates on the device. Must be true if the device makes any.
   bool device_updates = false;
   // Device memory of a rank beside the arena, through which it exchanges with other GPUs; 0 for a
@@ -67,7 +68,6 @@ struct PipelineDimensions {
   }
   // Returns the bytes of the layer's key-value cache.
   int64_t cache_layer_bytes(int layer) const {
-    // A wave has a micro-batch of prompt for each sequence.
     return LayerCacheBytes(layout->model.layers[static_cast<size_t>(layer)], dtype,
                            {.rows = cache_rows, .sequences = cache_sequences});
   }

@@ -7,8 +7,8 @@
 // - The operations of a lane run in the order submitted.
 // - An operation starts when those that it waits for are done. Between two device lanes it is
 //   queued as soon as the other one is queued, because the device then keeps the order.
-// - After the first error no further operation starts. All operations are then counted as done, and
-//   every Wait and Settle returns that error.
+// - After the first error no further operation starts, and all operations are then counted as done.
+//   Every Settle returns that error, and so does every Wait for a ticket that it cut short.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_EXECUTOR_H_
 #define MEGATRAIN_ENGINE_PIPELINE_EXECUTOR_H_
 

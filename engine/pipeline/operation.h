@@ -327,8 +327,8 @@ struct Op {
   bool ChangesState() const {
     return is<UpdateRowsOp>() || is<UpdateTileOp>() || is<BeginDeviceUpdateOp>();
   }
-  // Return true if the operation is a part of the pass through the layers before the loss, or of
-  // the one behind it.
+  // Return true if the operation is a part of the forward pass through the layers (with the
+  // embedding, without the head), or of the backward pass through them (without both).
   bool IsLayersForward() const {
     const RouteOp* const route = as<RouteOp>();
     const ExpertsForwardOp* const experts = as<ExpertsForwardOp>();

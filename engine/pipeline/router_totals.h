@@ -5,8 +5,9 @@
 // over all L layers with E experts, is
 //   aux = E * sum over experts e of f_e P_e,
 // where f_e is the number of choices of e over N L, and P_e the mean of softmax(logits)_e over
-// tokens and layers. f is a constant for the gradient. A step's is the mean over its micro-batches,
-// weighted by their tokens. transformers' Trainer adds those of several micro-batches instead.
+// tokens and layers. f is a constant for the gradient. A step's loss is the mean over its
+// micro-batches, weighted by their tokens. transformers' Trainer adds those of several
+// micro-batches instead.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_ROUTER_TOTALS_H_
 #define MEGATRAIN_ENGINE_PIPELINE_ROUTER_TOTALS_H_
 
@@ -22,7 +23,8 @@ namespace megatrain {
 class RouterTotals {
  public:
   RouterTotals() = default;
-  // For a step of `step_tokens` tokens, of which a rank has micro-batches of these numbers.
+  // Begins a step of `step_tokens` tokens, of which this rank has micro-batches with these numbers
+  // of tokens.
   RouterTotals(const ModelLayout& layout, const std::vector<int64_t>& micro_batch_tokens,
                int64_t step_tokens);
 
@@ -40,11 +42,11 @@ class RouterTotals {
   void Append(const RouterTotals& next);
   // Forgets all micro-batches, and the routing of their tokens.
   void ClearMicroBatches();
-  // Returns all as numbers, for another process, which has the same step and appends them.
+  // Return all as numbers, and append what ToNumbers of the next process returned for this step.
   std::vector<double> ToNumbers() const;
   void AppendNumbers(absl::Span<const double> next);
 
-  // REQUIRES: all stages and micro-batches of the step were added.
+  // REQUIRES: the model has experts; all stages and micro-batches of the step were added.
   RouterReport Report() const;
 
  private:

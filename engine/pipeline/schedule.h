@@ -124,8 +124,8 @@ struct PipelineShape {
   // The last elements of each tile, which have no gradient and no state (TileLayout). Empty if
   // there are none.
   std::vector<int64_t> stateless_elements;
-  // The embedding's matrix, where a tied one is the head's too, or the norm beside it that layers
-  // share.
+  // True if the embedding's matrix (a tied one is the head's too) or the norm beside it, which
+  // layers share, is trained.
   bool embedding_trained = true;
   int64_t weight_element_bytes = 4;    // streamed
   int64_t gradient_element_bytes = 4;  // across the link, final gradient

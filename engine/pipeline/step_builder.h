@@ -121,12 +121,12 @@ class StepBuilder {
   std::optional<int> TakeAccumulator(int tile);
   void LoadPartial(int tile, std::optional<int> accumulator, int part, int parts);
   std::optional<int> BeginGradient(int tile);
-  // Returns where micro-batch m's gradient is summed, whose whole will be in `main`, and whether it
-  // is the first there.
+  // The accumulator to which a micro-batch's gradient is added, and whether it is the first there.
   struct FoldPlace {
     std::optional<int> accumulator;
     bool first;
   };
+  // Returns that of micro-batch m, where `main` is to hold the sum of all.
   FoldPlace PlaceOf(std::optional<int> main, int m) const;
   // List what zeroes folds without micro-batches and joins folds: before the first micro-batch, and
   // after micro-batch m.
@@ -159,7 +159,7 @@ class StepBuilder {
   int sweep_ = 0;
   int first_ = 0;                      // the sweep's first micro-batch
   int sweep_size_ = 0;                 // micro-batches in it
-  int first_fold_ = 0, end_fold_ = 1;  // it has those in between
+  int first_fold_ = 0, end_fold_ = 1;  // the sweep's folds: [first, end)
   int next_input_ = 0;                 // the BackwardNumber of the next input to load
   std::optional<int> accumulator_of_head_;
   std::optional<std::pair<int, int>> reduced_;  // the tile and the accumulator of FinishReduced

@@ -152,8 +152,9 @@ class StepRunner : public OpRunner {
   // Returns the step that failed a check before it changed anything, 0 if there is none: the tiles
   // then hold the state after the step before.
   int64_t failed_unchanged_step() const { return failed_unchanged_step_.load(); }
-  // Returns the error of the exchange of tiles, also of an operation that was only queued: on a GPU
-  // one that was ended leaves undefined data, and the stream goes on.
+  // Returns the error of the exchange of tiles, also of an operation that was only queued. On a GPU
+  // an operation that was ended leaves undefined data and its stream goes on, so ask this before
+  // such data is used.
   absl::Status exchange_status() const {
     return p_.tile_communicator == nullptr ? absl::OkStatus() : p_.tile_communicator->status();
   }
@@ -166,7 +167,7 @@ class StepRunner : public OpRunner {
   // any are.
   LayerContext Context(Stream* stream, int layer = 0, int tile = 0) const;
   LayerContext StageContext(Stream* stream, int stage) const;
-  // Its tile is the one that joins the stage's experts with a dense unit.
+  // Returns the context whose tile joins the stage's experts with a dense unit.
   LayerContext JoinContext(Stream* stream, int stage) const;
   LayerActivations Activations(int stage, const std::optional<KeptActivations>& kept) const;
   RoutedTokens Routed(int sweep_index) const;

@@ -26,7 +26,7 @@ struct RankParts {
   std::unique_ptr<DeviceMemory> exchange_memory;
   // `tiles` and `values`; empty for a rank alone.
   CommunicatorSet communicators;
-  // Where other ranks are in other processes, that of the training threads. Must outlive the rank.
+  // The communicator of the processes' training threads; null for a process alone.
   Communicator* control = nullptr;
 
   // Ends the operations of all ranks with `cause`.
@@ -42,7 +42,8 @@ absl::StatusOr<std::vector<std::unique_ptr<NcclApi>>> LoadNcclForRanks(
 // Returns the parts of this process's ranks, and takes `tiles` and `values` of `processes`. `nccl`,
 // which LoadNcclForRanks has returned, `session` and `processes` must outlive them. All processes
 // of a job call this, after they have the same plan. Returns ResourceExhausted if a GPU's memory is
-// not there, and the errors of CreateNcclCommunicator.
+// not there, and the errors of CreateNcclCommunicator. REQUIRES: with `processes` the session has
+// one rank.
 absl::StatusOr<std::vector<RankParts>> MakeRankParts(
     const Session& session, const MemoryPlan& plan,
     const std::vector<std::unique_ptr<NcclApi>>& nccl, CommunicatorSet* processes);

@@ -29,8 +29,9 @@ class RankPipeline {
  public:
   // Takes the memory of rank `rank` of the plan from `pool` and the device. `plan`, its layout,
   // `tiles` and `pool` must outlive this. `failed` is called on a lane with the error of an
-  // operation; it may be null. Returns ResourceExhausted if the memory is not there, and then has
-  // called parts.Abort: the communicators of ranks wait for each other when they are destroyed.
+  // operation; it may be null. Returns ResourceExhausted if the memory is not there, and other
+  // errors of the device. After any error it has called parts.Abort: the communicators of ranks
+  // wait for each other when they are destroyed.
   static absl::StatusOr<std::unique_ptr<RankPipeline>> Create(
       const JobSpec& spec, const MemoryPlan& plan, int rank, RankParts parts, HostPool* pool,
       const std::vector<Tile>* tiles, std::function<void(const absl::Status&)> failed);
@@ -41,11 +42,11 @@ class RankPipeline {
   PipelineState& state() { return pipeline_state_; }
   const HostBuffers& host_buffers() const { return host_buffers_; }
 
-  // As RankParts'.
+  // Does as RankParts::Abort.
   void Abort(const absl::Status& cause) const { parts_.Abort(cause); }
   // Returns the error of operations between ranks, also of one that was only queued.
   absl::Status exchange_status() const { return runner_->exchange_status(); }
-  // As Trainer's.
+  // Do as Trainer::ReleaseDevice and TakeDevice, for this rank.
   void ReleaseDevice();
   absl::Status TakeDevice();
   bool holds_device() const { return arena_memory_ != nullptr; }
@@ -53,7 +54,7 @@ class RankPipeline {
   // REQUIRES: Abort was called.
   void EndExchange();
 
-  Communicator* control() const { return parts_.control; }  // RankParts::control
+  Communicator* control() const { return parts_.control; }  // RankParts::control; may be null
   // Returns the seconds that the device spent in matrix products since the last call.
   double TakeMatMulSeconds();
 

@@ -21,7 +21,7 @@ class SaveGate {
 
   // Returns the calls for one rank. This must outlive them.
   SaveCalls ForRank();
-  // Lets all that wait go on, and no further call be made.
+  // Lets all that wait go on. No further call is made.
   void Abort();
 
  private:

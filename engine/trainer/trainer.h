@@ -51,7 +51,8 @@ class Trainer {
   // Takes the memory of the plan from `pool` and the ranks' devices; the tiles are not filled.
   // `spec`, which has the optimizer's settings, and `plan` are copied. The plan's layout, `pool`
   // and what `ranks` points to must outlive the trainer. Returns ResourceExhausted if the memory is
-  // not there. REQUIRES: `ranks` are as many as the plan has for a process.
+  // not there, and other errors of the devices. REQUIRES: `ranks` are as many as the plan has for a
+  // process.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const JobSpec& spec,
                                                          const MemoryPlan& plan,
                                                          std::vector<RankParts> ranks,
@@ -99,8 +100,9 @@ class Trainer {
   // step has failed.
   int64_t failed_unchanged_step() const;
   // Waits for the oldest step, including its updates. Returns Aborted, naming the step and the
-  // tile, if a value is not finite. The record lacks total_tokens, eval_loss and time; seconds of
-  // lanes are those of the rank that took longest. REQUIRES: in_flight() > 0.
+  // tile, if a value is not finite, and other errors of the step. The record lacks total_tokens,
+  // eval_loss and time; seconds of lanes are those of the rank that took longest. REQUIRES:
+  // in_flight() > 0.
   absl::StatusOr<StepRecord> Collect();
 
   // Returns the sum of the losses of the batch's predictions or pairs, or the errors of Submit.
@@ -118,9 +120,9 @@ class Trainer {
   // are among the plan's cache_rows.
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch,
                                             const std::vector<TokenRange>& tokens);
-  // Returns a tile's gradient in the last step before clipping, in the tile's layout. REQUIRES:
-  // clipping is on, gradients cross the link as FP32, in_flight() == 0; for tile 1 also that the
-  // host updates all of it.
+  // Returns a tile's gradient in the last step before clipping, in the tile's layout: the shards of
+  // this process's ranks. REQUIRES: clipping is on, gradients cross the link as FP32, in_flight()
+  // == 0; for tile 1 also that the host updates all of it.
   std::vector<float> HeldGradient(int tile) const;
 
   // Passes every tile to `calls.take_tile`, on the io lane, as it is after the last submitted step.

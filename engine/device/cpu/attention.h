@@ -13,8 +13,9 @@ namespace megatrain {
 // The largest head size.
 inline constexpr int64_t kCpuHeadDimMax = 512;
 
-// Both return when the work is done, with the first error of a product (Internal). `native_bf16`
-// says that BF16 products run natively; otherwise blocks are widened to FP32.
+// Both return when the work is done. Errors are InvalidArgument for what CheckAttention
+// (attention_blocks.h) refuses and the first of a product (Internal). `native_bf16` says that BF16
+// products run natively; otherwise blocks are widened to FP32.
 absl::Status RunAttention(const AttentionArgs& args, bool native_bf16, ThreadPool* pool,
                           WorkspacePool* workspaces);
 absl::Status RunAttentionBackward(const AttentionBackwardArgs& args, bool native_bf16,

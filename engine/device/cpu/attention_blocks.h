@@ -14,8 +14,8 @@
 namespace megatrain::attention {
 
 // A block of scores is kBlock x kChunk in FP32: 256 KiB, a part of any second-level cache. Blocks
-// lie on a grid of kBlock whatever the documents are, so that few shapes of product occur: making
-// the code for a new one takes longer than running it.
+// lie on a grid of kBlock, which begins at token 0 or, in backward, at each segment of documents.
+// So few shapes of product occur: making the code for a new one takes longer than running it.
 inline constexpr int64_t kBlock = 128;
 inline constexpr int64_t kChunk = 512;
 
@@ -53,15 +53,15 @@ struct BlockMath {
   // it has to be widened.
   HeadRows Operand(const void* base, int64_t stride, int64_t dim, int64_t head, int64_t row,
                    int64_t rows, int slot, Workspace& workspace) const;
-  // Computes out[m, n] = a[m, a.dim] * b[n, a.dim]^T, with rows kChunk apart.
+  // Computes out[m, n] = a[m, a.dim] * b[n, a.dim]^T, with rows of `out` kChunk apart.
   absl::Status Scores(int64_t m, int64_t n, HeadRows a, HeadRows b, float* out,
                       Workspace& workspace) const;
-  // Probabilities lie over their FP32 scores, row by row.
+  // Returns the stride of probabilities, which overwrite their FP32 scores row by row.
   int64_t p_stride() const { return kChunk * 4 / DTypeBytes(compute); }
   // Computes out[m, b.dim] += op(p) * b[k, b.dim]; p is [m, k], or [k, m] if transposed.
   absl::Status Add(int64_t m, int64_t k, const void* p, bool transposed, HeadRows b, float* out,
                    Workspace& workspace) const;
-  // Rounds x[rows, dim] to the rows of a head from `row` on.
+  // Writes x[rows, dim], rounded to `storage`, to the rows of a head from `row` on.
   void Narrow(const float* x, int64_t rows, void* base, int64_t stride, int64_t dim, int64_t head,
               int64_t row) const;
 

@@ -35,8 +35,9 @@ void WidenBlock(const bf16_t* x, int64_t x_stride, int64_t rows, int64_t columns
 void TransposeBlock(const float* x, int64_t x_stride, int64_t rows, int64_t columns, DType dtype,
                     void* out, int64_t out_stride);
 
-// Computes columns [column_begin, column_end) of the gradient of some ids: those whose first place
-// in sorted_positions is in [begin, end).
+// Adds to columns [column_begin, column_end) of args.dtable the gradient of some ids: those whose
+// first place in sorted_positions is in [begin, end). args.add is not read: without it the caller
+// zeroes dtable first.
 void EmbeddingBackwardIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end,
                           int64_t column_begin, int64_t column_end);
 

@@ -19,8 +19,9 @@ struct MatMulTiles {
 // summation and thus the bits.
 MatMulTiles ChooseMatMulTiles(int64_t m, int64_t n, int64_t k, bool transpose_a);
 
-// Returns when the product is done, with the first error of a tile (Internal). `native_bf16` says
-// that BF16 products run natively; otherwise operands are widened to FP32 block by block.
+// Returns when the product is done. Errors are InvalidArgument if k is 0 and the first of a tile
+// (Internal). `native_bf16` says that BF16 products run natively; otherwise operands are widened to
+// FP32 block by block.
 absl::Status RunMatMul(const MatMulArgs& args, bool native_bf16, ThreadPool* pool,
                        WorkspacePool* workspaces);
 

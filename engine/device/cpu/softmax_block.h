@@ -1,6 +1,7 @@
 // The element-wise half of blocked attention on the cpu device: the softmax between the products of
 // a block. Scores are scaled by `scale` and, with a softcap, become softcap * tanh(scale * score /
 // softcap). A masked score gives a probability of exactly zero.
+//
 // Rows of scores, p, dp and ds are read and written in whole vectors. So strides must be multiples
 // of 16 elements and at least `columns`.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_SOFTMAX_BLOCK_H_
@@ -29,7 +30,7 @@ struct SoftmaxStepArgs {
   // 0 at first or, with a sink, the sink and 1.
   float* largest = nullptr;
   float* sum = nullptr;
-  float* accumulator = nullptr;  // [rows, dim], contiguous; rescaled to the new largest
+  float* accumulator = nullptr;  // [rows, dim], contiguous, 0 at first; rescaled to `largest`
   int64_t dim = 0;
 };
 // Writes p and updates largest, sum and accumulator.

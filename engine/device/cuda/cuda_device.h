@@ -29,7 +29,7 @@ inline constexpr int kCudaCapabilityMajorMin = 8;
 absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal);
 
 // Opens GPU `ordinal`, with the fast paths that the environment allows (cuda_switches.h). Returns
-// the errors of FindCudaDevice, ReadCudaSwitches and CublasLt::Load (Unavailable).
+// the errors of FindCudaDevice, ReadCudaSwitches, CublasLt::Load (Unavailable) and CudaStatus.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api, int ordinal);
 
 }  // namespace megatrain

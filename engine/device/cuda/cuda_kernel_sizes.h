@@ -17,8 +17,9 @@ namespace megatrain {
 // MiB for Hopper.
 inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
 
-// The device memory to leave free for modules and graphs that are loaded later, where their size
-// cannot be measured because the GPU is not at hand. An estimate, not measured on a GPU.
+// The device memory to leave free for modules and graphs that are loaded later, where their size is
+// not known: the GPU is not at hand, or its kernels were not warmed up. An estimate, not measured
+// on a GPU.
 inline constexpr int64_t kUnknownReserveBytes = int64_t{1536} << 20;
 
 class CudaKernelSizes : public KernelSizes {

@@ -33,6 +33,8 @@ class CudaStream : public Stream {
 
   void* get() const { return stream_; }
   void* native_handle() const override { return stream_; }
+  // The parts of the workspace: kProductWorkspaceBytes for cuBLASLt and cuDNN, then
+  // cuda::kScratchBytes for the kernels.
   void* product_workspace() const { return workspace_; }
   void* scratch() const;
 
@@ -46,7 +48,9 @@ class CudaStream : public Stream {
 class CudaKernels : public Kernels {
  public:
   // `api` must outlive this object. Streams passed to the methods must be CudaStreams. All methods
-  // except Zero and AdamW need a stream with a workspace.
+  // except Zero and AdamW need a stream with a workspace. REQUIRES of all but MatMul, Attention,
+  // AttentionBackward and AdamW: GPU `ordinal` is the calling thread's current device, as any call
+  // of CudaDevice leaves it.
   CudaKernels(CudaApi* api, int ordinal, const cuda::FastPaths& paths = {})
       : api_(api), ordinal_(ordinal), paths_(paths) {}
 

@@ -9,7 +9,8 @@ namespace megatrain {
 
 // Returns OK for 0, ResourceExhausted for lack of memory, and else Internal. The message is "cuda:
 // CALL: NAME (NUMBER): TEXT". IsDeviceLost is true for an error that every later call returns too,
-// such as an illegal address or a device that is gone.
+// such as an illegal address, or after which the device cannot be trusted, such as a memory error
+// that was not corrected.
 absl::Status CudaStatus(const CudaApi& api, int error, const char* call);
 
 }  // namespace megatrain

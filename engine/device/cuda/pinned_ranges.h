@@ -23,7 +23,7 @@ class PinnedRanges {
   // `api` must outlive this object. `piece_bytes` must be whole pages.
   explicit PinnedRanges(CudaApi* api, int64_t piece_bytes = kPieceBytes)
       : api_(api), piece_bytes_(piece_bytes) {}
-  // Unpins what is still pinned.
+  // Unpins what Pin has pinned and Unpin has not.
   ~PinnedRanges();
   PinnedRanges(const PinnedRanges&) = delete;
   PinnedRanges& operator=(const PinnedRanges&) = delete;

@@ -30,9 +30,9 @@ absl::Status GluBackward(const BoundLayer& l, const ExpertScratch& s, int64_t ro
 struct Pack {
   int64_t first = 0, rows = 0;
 };
-// Calls `run` for packs of rows that cover those of the tile's experts in order. An expert is not
-// cut unless it has more rows than a pack holds, and then where its own rows say, so that its
-// products do not depend on the tile's other experts.
+// Calls `run` for packs of rows that cover those of the tile's experts in order. An expert is cut
+// only if it has more rows than a pack holds, at multiples of that number from its own first row.
+// So its products do not depend on the tile's other experts.
 absl::Status ForPacks(const BoundLayer& l, const RoutedTokens& r,
                       absl::FunctionRef<absl::Status(const Pack&)> run);
 
@@ -58,9 +58,9 @@ struct ExpertMatrix {
 ExpertMatrix GateUp(const BoundLayer& l);
 ExpertMatrix Down(const BoundLayer& l);
 
-// y[pack's rows, out] = x[pack's rows, in] W^T (+ bias), each expert's with its own W. Rows that
-// fill up a product are those of the experts behind, whose own products then overwrite them, or lie
-// behind the pack.
+// y[pack's rows, out] = x[pack's rows, in] W^T (+ bias), each expert's with its own W. With
+// LayerContext::whole_rows a product may have more rows than its expert. The further rows are those
+// of the experts behind, whose own products then overwrite them, or lie behind the pack.
 absl::Status Products(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
                       const ExpertMatrix& m, const void* x, void* y);
 // dx[pack's rows, in] = dy[pack's rows, out] W

@@ -40,7 +40,7 @@ struct TensorCursor {
 // Pointers to device memory. T is the activation dtype, t the number of tokens of the micro-batch
 // and n that of a chunk.
 
-// Those of SoftmaxAttention.
+// The activations of SoftmaxAttention.
 struct SoftmaxActivations {
   // Kept from kCheapRecomputed on.
   float* qk_rstd = nullptr;     // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]
@@ -53,7 +53,7 @@ struct SoftmaxActivations {
   void* qk_rotated = nullptr;
 };
 
-// Those of LatentAttention.
+// The activations of LatentAttention.
 struct LatentActivations {
   // Kept from kCheapRecomputed on.
   float* query_rstd = nullptr;      // [t]; of the norms of the latents
@@ -69,7 +69,7 @@ struct LatentActivations {
   void* expanded = nullptr;  // T [n, heads, head_dim - rotary_dim + value_dim]
 };
 
-// Those of DeltaNet.
+// The activations of DeltaNet.
 struct DeltaActivations {
   // Kept from kCheapRecomputed on.
   void* out = nullptr;  // T [t, value_heads, value_dim]: the delta rule's result before its norm
@@ -77,7 +77,7 @@ struct DeltaActivations {
   void* convolved = nullptr;  // T [t, channels]
 };
 
-// Those of the layer's per-layer input.
+// The activations of the layer's per-layer input.
 struct PerLayerActivations {
   // Kept from kCheapRecomputed on.
   float* rstd = nullptr;       // [t]; of the norm of what is projected
@@ -98,7 +98,8 @@ struct LayerActivations {
   // keys are rotated unless there is a QkNorm; of LatentAttention the latents (LatentDescription);
   // of DeltaNet queries, keys and values (channels), z, b and a.
   void* projected = nullptr;
-  // T [t, mixed_width]. Kept at kEverything only if it is a gate's result, which is cheap.
+  // T [t, mixed_width]. A gate's result, which is cheap to compute again, is kept at kEverything
+  // only.
   void* mixed = nullptr;
   SoftmaxActivations softmax;
   LatentActivations latent;

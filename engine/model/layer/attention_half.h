@@ -36,8 +36,8 @@ absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, co
 absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                          const TileGradient& gradient);
 // Computes the gradient by the chunk's rows of x from scratch.dprojected and adds it to those rows
-// of `dh` [all tokens, hidden]. Stops as soon as nothing before is needed. Overwrites the chunk's
-// rows of scratch.dprojected and of the normed input.
+// of `dh` [all tokens, hidden]. Leaves it out if neither the layers before nor the norm's weight
+// need it. Overwrites the chunk's rows of scratch.dprojected and of the normed input.
 absl::Status AttentionInputBackward(const BoundLayer& l, const Chunk& chunk, const void* x,
                                     const LayerBackwardScratch& scratch, void* dh,
                                     const TileGradient& gradient);

@@ -22,16 +22,17 @@ class AttentionPart {
   virtual absl::Status Prepare(const BoundLayer& l, const Chunk& chunk) const = 0;
   // Computes a.mixed. REQUIRES: Prepare of all chunks.
   virtual absl::Status Mix(const BoundLayer& l) const = 0;
-  // Computes again, for the backward pass, what is not kept, a.mixed included. REQUIRES: what is
-  // kept from KeepLevel::kCheapRecomputed on is.
+  // Computes again, for the backward pass, what is not kept, a.mixed included. REQUIRES: the
+  // activations of KeepLevel::kCheapRecomputed are there.
   virtual absl::Status Recompute(const BoundLayer& l) const = 0;
 
   // Returns true if any weight of the part itself is trained.
   virtual bool Trains(const BoundLayer& l) const = 0;
-  // Computes the gradient by what Mix read from scratch.dmixed, into scratch.dprojected.
+  // Computes the gradient by what Mix read from scratch.dmixed, into scratch.dprojected or, with
+  // latents, scratch.dexpanded.
   virtual absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient) const = 0;
-  // Computes the gradient by the chunk's rows of a.projected in scratch.dprojected, in place.
+  // Computes from that the gradient by the chunk's rows of a.projected, into scratch.dprojected.
   virtual absl::Status PrepareBackward(const BoundLayer& l, const Chunk& chunk,
                                        const LayerBackwardScratch& scratch,
                                        const TileGradient& gradient) const = 0;
@@ -46,7 +47,7 @@ class AttentionPart {
   virtual int64_t CacheBytes(const LayerDescription& layer, DType dtype,
                              const CacheSize& size) const;
   // Announces the calls of Mix and MixBackward to the kernels, so that they can be prepared in
-  // advance. Addresses are reckoned with, not looked at.
+  // advance. Only the values of addresses count; nothing is read from them.
   virtual void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const = 0;
 
  protected:

@@ -26,8 +26,8 @@ absl::Status AttentionStageForward(const LayerContext& context, const void* weig
 
 // Announces the attention calls of DecoderLayerForward and DecoderLayerBackward to the kernels, so
 // that they can be prepared in advance. Only the sizes and document_starts of `batch` are used.
-// context.stream may be null.
-// `workspace_bytes` is the backward workspace, 0 if there will be no backward pass.
+// context.stream may be null. `workspace_bytes` is the backward workspace, 0 if there will be no
+// backward pass.
 void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
                          int64_t workspace_bytes);
 
@@ -39,7 +39,7 @@ int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int6
 // Returns the device bytes of the layer's LayerCache::data.
 int64_t LayerCacheBytes(const LayerDescription& layer, DType dtype, const CacheSize& size);
 
-// The elements a token of LayerBackwardScratch's tensors that suffice for any one of the layers.
+// The elements per token of LayerBackwardScratch's tensors that suffice for any one of the layers.
 struct LayerBackwardWidths {
   int64_t mixed = 0, projected = 0, expanded = 0;
 };

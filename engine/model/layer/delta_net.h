@@ -1,6 +1,7 @@
-// DeltaNet: queries, keys and values side by side in a.projected, then z, b and a. A causal
-// convolution over queries, keys and values; the gated delta rule inside documents; and a norm of
-// each head of its result, gated by z. The kernels are those of engine/device/delta_args.h.
+// DeltaNet: a.projected has queries, keys and values side by side, then z, b and a. A causal
+// convolution goes over queries, keys and values. Then comes the gated delta rule inside documents,
+// and a norm of each head of its result, gated by z. The kernels are those of
+// engine/device/delta_args.h.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_DELTA_NET_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_DELTA_NET_H_
 

@@ -1,7 +1,7 @@
 // LatentAttention (LatentDescription): a.projected has the latent of queries (or queries
 // themselves), the latent of keys and values, and the end of keys before its rotation, side by
 // side. Prepare norms the latents, expands them to heads and rotates; then comes causal attention
-// inside documents. With c the norm of a latent, and h a head:
+// inside documents. With the normed latents c_q and c_kv, for a head h:
 //   q_h = [W_q_h c_q with its end rotated],  k_h = [W_k_h c_kv | rotated end],  v_h = W_v_h c_kv.
 // Keys and values are cached expanded.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_LATENT_ATTENTION_H_

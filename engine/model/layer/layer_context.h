@@ -12,8 +12,9 @@
 
 namespace megatrain {
 
-// What a layer keeps of earlier tokens, for generation, as its AttentionPart lays it out: the keys
-// and values of every token, or states of one size for each sequence. Does not own memory.
+// The memory in which a layer keeps what it needs of earlier tokens, for generation, as its
+// AttentionPart lays it out: the keys and values of every token, or states of one size for each
+// sequence. Does not own memory.
 struct LayerCache {
   void* data = nullptr;   // AttentionPart::CacheBytes; null if there is none. Of a layer without
                           // keys of its own it is that of the layer whose keys it uses.
@@ -70,8 +71,8 @@ struct LayerContext {
   int tile = 1;                       // whose weights are bound; for decoder layers
   LayerCache cache;                   // of that layer
   // Products of experts have this many rows at least, so that what a token gets does not depend on
-  // how many others chose its expert; 0 if that does not matter. At most kWholeRowsMax; the batch
-  // then has no more tokens.
+  // how many others chose its expert; 0 if that does not matter. Else it is the batch's number of
+  // tokens, at most kWholeRowsMax.
   int64_t whole_rows = 0;
 };
 

@@ -37,6 +37,7 @@ struct SharedRows {
 
 // Returns the bytes of the block for PlaceSharedRows; 0 if the layers share nothing.
 int64_t SharedRowsBytes(const ModelDescription& model, DType dtype, int64_t tokens, bool training);
+// Returns pointers into `block`, with gradients if `training`. per_layer_norm_gradient is null.
 SharedRows PlaceSharedRows(const ModelDescription& model, DType dtype, int64_t tokens,
                            bool training, void* block);
 

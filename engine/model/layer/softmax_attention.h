@@ -1,6 +1,7 @@
-// SoftmaxAttention: queries, gates, keys and values side by side in a.projected; norms of heads;
-// rotation; causal attention inside documents; and a gate of its result. Norms and gates are those
-// that the description has. Keys and values may be those of an earlier layer (shared_rows.h).
+// SoftmaxAttention: a.projected has queries, gates, keys and values side by side. Heads are normed
+// and rotated; then comes causal attention inside documents, whose result is gated. Norms and gates
+// are those that the description has. Keys and values may be those of an earlier layer
+// (shared_rows.h).
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 

@@ -8,11 +8,13 @@
 
 namespace megatrain {
 
-// The first sweep over a document keeps u and states of some value heads for the second one.
+// What the first sweep over a document keeps for the second one, of some value heads, which `head`
+// counts from 0.
 struct KeptForBackward {
   float* u(int64_t head) const { return memory + head * head_floats; }  // [tokens, value_stride]
-  // The transposed state [value_stride, key_stride] at the start of a chunk, which is not the first
-  // of its document: no two such chunks begin less than a chunk apart.
+  // The transposed state [value_stride, key_stride] at the start of the chunk that begins at token
+  // `first`. REQUIRES: it is not the first chunk of its document. Such chunks begin at least
+  // kDeltaChunk tokens apart, so each has a place of its own.
   float* state(int64_t head, int64_t first) const {
     return u(head) + tokens * value_stride + (first / kDeltaChunk - 1) * value_stride * key_stride;
   }
@@ -33,7 +35,7 @@ struct BackwardTask {
   int64_t key_head = 0;
   KeptForBackward kept;      // of these value heads
   GateSums* sums = nullptr;  // [value heads of the key head]
-  float* buffer = nullptr;   // BackwardFloats
+  float* buffer = nullptr;   // BackwardFloats (gated_delta_backward.cc)
 };
 
 }  // namespace megatrain

@@ -20,6 +20,7 @@ struct ConvBlock {
   const float* weight;
 };
 
+// Both return when the work is done.
 void RunCausalConv(const CausalConvArgs& args, ThreadPool* pool, WorkspacePool* workspaces);
 void RunCausalConvBackward(const CausalConvBackwardArgs& args, ThreadPool* pool,
                            WorkspacePool* workspaces);

@@ -60,7 +60,7 @@ HWY_INLINE void Fill(float value, size_t n, float* x) {
   for (size_t i = 0; i < n; ++i) x[i] = value;
 }
 
-// Reads a row of n elements, and zeros up to its stride.
+// Copies a row of n elements to `to`, in FP32, and zeros up to Padded(n).
 template <typename T>
 HWY_INLINE void ReadRow(const T* from, size_t n, float* to) {
   ForVectors(n, [&]<bool kTail>(size_t i, size_t count)
@@ -90,7 +90,7 @@ HWY_INLINE void ScaleRow(const float* from, float factor, size_t stride, float* 
   for (size_t i = 0; i < stride; i += hn::Lanes(DF())) Store(hn::Mul(by, Load(from + i)), to + i);
 }
 
-// The value heads of a key head share its normalised rows and their products.
+// A key head's normalised rows and their products, which its value heads share.
 struct KeyChunk {
   static size_t FloatsFor(const HeadSizes& sizes) {
     return 3 * kChunk * sizes.key_stride + 2 * kChunk * kChunk + 2 * kChunk;
@@ -144,7 +144,7 @@ HWY_INLINE hn::Mask<DF> ColumnsBefore(size_t i, size_t j) {
   return hn::FirstN(DF(), i > j ? i - j : 0);
 }
 
-// The matrices of one value head that the gates give.
+// The matrices that one value head's gates make of its key head's products.
 struct GateMatrices {
   static size_t FloatsFor() { return 3 * kChunk * kChunk; }
   explicit GateMatrices(Floats* memory)

@@ -12,13 +12,14 @@
 
 namespace megatrain {
 
+// Both Run functions return when the work is done.
 void RunGatedDelta(const GatedDeltaArgs& args, ThreadPool* pool, WorkspacePool* workspaces);
 
 // Returns InvalidArgument if the workspace is too small.
 absl::Status RunGatedDeltaBackward(const GatedDeltaBackwardArgs& args, ThreadPool* pool,
                                    WorkspacePool* workspaces);
 
-// As KernelSizes::GatedDeltaBackwardWorkspaceBytes.
+// Implements KernelSizes::GatedDeltaBackwardWorkspaceBytes.
 int64_t CpuGatedDeltaWorkspaceBytes(const GatedDeltaShape& shape);
 
 }  // namespace megatrain

@@ -9,9 +9,9 @@
 
 namespace megatrain {
 
-// With G_i = the sum of the logarithms of decays from the chunk's first token to token i. Decays
-// may differ by orders of magnitude between tokens, so that differences of G need more digits than
-// FP32 has: G_i is high[i] + low[i].
+// G_i is the sum of the logarithms of decays from the chunk's first token to token i. Decays may
+// differ by orders of magnitude between tokens, so that differences of G need more digits than FP32
+// has. So G_i is kept as high[i] + low[i].
 struct ChunkGates {
   size_t rows = 0;
   float beta[kDeltaChunk];
@@ -24,7 +24,7 @@ struct ChunkGates {
   float whole() const { return since_start[rows - 1]; }
 };
 
-// Computes the gates of `rows` tokens from token `first` on.
+// Computes the gates of `rows` tokens from token `first` on. REQUIRES: 1 <= rows <= kDeltaChunk.
 void LoadGates(const GatedDeltaArgs& args, int64_t head, int64_t first, size_t rows,
                ChunkGates* gates);
 

@@ -16,6 +16,7 @@ inline float ExpertScale(const RouteArgs& args, int64_t expert) {
              : Bf16ToFloat(static_cast<const bf16_t*>(args.expert_scales)[expert]);
 }
 
+// These return when the work is done.
 void RunRoute(const RouteArgs& args, ThreadPool* pool);
 void RunRouteBackward(const RouteBackwardArgs& args, ThreadPool* pool);
 void RunRouterSums(const RouterSumsArgs& args, ThreadPool* pool);

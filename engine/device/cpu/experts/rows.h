@@ -7,6 +7,7 @@
 
 namespace megatrain {
 
+// These return when the work is done.
 void RunGatherRows(const GatherRowsArgs& args, ThreadPool* pool);
 void RunAddRows(const AddRowsArgs& args, ThreadPool* pool);
 void RunWeighRows(const WeighRowsArgs& args, ThreadPool* pool);

@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace megatrain {
 namespace HWY_NAMESPACE {
 
-// v without the lanes behind a tail's.
+// Returns v, with zeros in the lanes from `count` on if it is a tail.
 template <bool kTail>
 HWY_INLINE VF Counted(VF v, size_t count) {
   if constexpr (kTail) return hn::IfThenElseZero(hn::FirstN(DF(), count), v);
@@ -32,7 +32,7 @@ HWY_INLINE float LargestOf(const float* x, size_t n) {
   return MaxLanes(largest);
 }
 
-// y = softmax(x); y may be x. A NaN or an infinity above makes all of it NaN.
+// y = softmax(x); y may be x. A NaN or +infinity in x makes all of y NaN.
 HWY_INLINE void SoftmaxTo(const float* x, size_t n, float* y) {
   const VF largest = hn::Set(DF(), LargestOf(x, n));
   VF sum = hn::Zero(DF());

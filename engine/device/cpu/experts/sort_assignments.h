@@ -7,6 +7,7 @@
 
 namespace megatrain {
 
+// Returns when the work is done.
 void RunSortAssignments(const SortAssignmentsArgs& args, ThreadPool* pool);
 
 }  // namespace megatrain

@@ -28,7 +28,8 @@ inline int64_t RowsInPart(int64_t rows, int64_t row_elements) {
   return std::max(RowsInBlock(row_elements), CeilDiv(rows, kPartsMax));
 }
 
-// fn(begin, end) for ranges of [0, n), `size` each: the same ranges whatever the pool is.
+// Calls fn(begin, end) on the pool for ranges of [0, n), `size` each, and waits for all. The ranges
+// do not depend on the pool.
 inline void ForRanges(ThreadPool* pool, int64_t n, int64_t size,
                       absl::FunctionRef<void(int64_t begin, int64_t end)> fn) {
   pool->ParallelFor(CeilDiv(n, size),

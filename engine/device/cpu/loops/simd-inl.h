@@ -144,7 +144,8 @@ HWY_INLINE VF Exp(VF x) {
   return hn::IfThenElse(hn::Eq(x, x), y, x);
 }
 
-// exp(x) for x <= 0 or slightly above (softmax): 2^n fits one factor. A NaN comes out as NaN.
+// exp(x) for x <= 0 or slightly above (softmax): 2^n fits one factor. It is 0 below -87. A NaN
+// comes out as NaN.
 HWY_INLINE VF ExpNegative(VF x) {
   const DF df;
   const hn::RebindToSigned<DF> di;

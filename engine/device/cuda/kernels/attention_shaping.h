@@ -1,5 +1,6 @@
 // The shape of attention and AttentionShaping on the device: the sizes of heads, which tokens see
 // each other, and the sinks of heads.
+//
 // StepRunner::PrepareBatch fills document_bounds. It derives the bounds from the batch's document
 // starts, which come from engine/data/sequences/batch.cc.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_SHAPING_H_
@@ -13,7 +14,7 @@
 
 namespace megatrain::cuda {
 
-// Returns the size of the largest rows of a head, which kernels for up to some size must hold.
+// Returns the larger of head_dim and value_dim, which selects a kernel.
 template <typename Args>
 int64_t LargestDim(const Args& args) {
   return args.head_dim > args.value_dim ? args.head_dim : args.value_dim;

@@ -1,6 +1,7 @@
 // The host functions that launch the kernels of the cuda device. Each queues its work on a stream
-// and returns a cudaError_t, 0 if the work was queued. Arguments are those of kernel_args.h,
-// expert_args.h and delta_args.h.
+// and returns a cudaError_t, 0 if the work was queued, kInvalidValue (primitives.h) if the kernel
+// does not take the sizes. Arguments are those of kernel_args.h, expert_args.h and delta_args.h.
+//
 // `stream` is a cudaStream_t. `scratch` is device memory of kScratchBytes that belongs to the
 // stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCHERS_H_
@@ -18,8 +19,10 @@ namespace megatrain::cuda {
 // gives wrong results. Without it a kernel is slower and may add up sums in another order.
 struct FastPaths {
   bool tensor_core_attention = true;
-  bool vector_loads = true;  // packs of 16 bytes, not single elements; not for tensor cores
-  bool split_sums = true;    // sums by several blocks, whose parts are added, not by one
+  // Kernels move packs of 16 bytes instead of single elements. Tensor cores always take packs.
+  bool vector_loads = true;
+  // Several blocks make a sum, whose parts are added, instead of one.
+  bool split_sums = true;
 };
 
 // The stream on which a kernel is queued, and the paths that it may take.
@@ -47,6 +50,7 @@ int GluBackward(const Queue& queue, const GluBackwardArgs& args);
 int SigmoidGate(const Queue& queue, const SigmoidGateArgs& args);
 int SigmoidGateBackward(const Queue& queue, const SigmoidGateBackwardArgs& args);
 int Embedding(const Queue& queue, const EmbeddingArgs& args);
+// Adds to dtable whatever args.add is.
 int EmbeddingBackward(const Queue& queue, const EmbeddingBackwardArgs& args, void* scratch);
 int CrossEntropy(const Queue& queue, const CrossEntropyArgs& args);
 int PreferenceLoss(const Queue& queue, const PreferenceLossArgs& args);
@@ -55,6 +59,7 @@ int BiasBackward(const Queue& queue, DType dtype, int64_t rows, int64_t n, const
 int SumOfSquares(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch);
 int Sum(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch);
 int Add(const Queue& queue, const AddArgs& args);
+// `x` and `scratch` must be aligned to 16 bytes.
 int CastToBf16InPlace(const Queue& queue, void* x, int64_t n, void* scratch);
 int Scale(const Queue& queue, DType dtype, void* x, int64_t n, const void* factor);
 int AdamW(const Queue& queue, const AdamWArgs& args);
@@ -80,9 +85,9 @@ int GatedNorm(const Queue& queue, const GatedNormArgs& args);
 int GatedNormBackward(const Queue& queue, const GatedNormBackwardArgs& args, void* scratch);
 
 // Attention for all dtypes and head sizes up to kAttentionHeadDimMax, with memory linear in tokens.
-// BF16 runs on tensor cores if the head size is a multiple of 8 up to kTensorHeadDimMax and
-// operands are aligned to 16 bytes. Everything else runs in FP32. Head sizes are those of queries,
-// keys and values.
+// BF16 runs on tensor cores if FastPaths allow it, the head size is a multiple of 8 up to
+// kTensorHeadDimMax and operands are aligned to 16 bytes. Everything else runs in FP32. Head sizes
+// are those of queries, keys and values.
 inline constexpr int64_t kAttentionHeadDimMax = 512;
 inline constexpr int64_t kTensorHeadDimMax = 256;
 int Attention(const Queue& queue, const AttentionArgs& args);

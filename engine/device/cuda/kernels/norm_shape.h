@@ -14,8 +14,8 @@ namespace megatrain::cuda {
 
 inline constexpr int kNormThreads = 256;
 
-// kTeam threads have kRows rows at once and hold kHeld packs of each; only a team that is the whole
-// block takes rows that are longer, whose rest it reads twice.
+// A team of kTeam threads has kRows rows at once, and each thread holds kHeld packs of each row.
+// Only shapes with kHasRest take longer rows, whose rest they read twice.
 template <int kTeamThreads, int kHeldPacks, int kRowsAtOnce>
 struct NormShape {
   static constexpr int kTeam = kTeamThreads;
@@ -28,7 +28,8 @@ struct NormShape {
   static constexpr int kSharedFloats = kRows * kNormThreads / kWarp;
 };
 
-// Calls f with the shape for rows of so many packs: few threads idle, about four packs a thread.
+// Calls f with the shape for rows of so many packs and returns its result. Few threads idle, and
+// each holds about four packs.
 template <bool kPacks, typename F>
 int WithNormShape(int64_t packs, F f) {
   if constexpr (kPacks) {
@@ -50,7 +51,8 @@ __device__ int64_t RowOffset(const Args& args, uint32_t item, int64_t stride) {
   return row * stride + (item - row * groups) * args.width;
 }
 
-// The weights of a pack of columns; without a weight, a pack of zeros, to each of which 1 is added.
+// Computes the weights of a pack of columns in FP32. Without a weight the pack is zeros, and 1 is
+// added to each.
 template <typename T, int kCount>
 __device__ void WidenWeights(const Pack<T, kCount>& pack, bool plus_one, float (&to)[kCount]) {
   Widen(pack, to);

@@ -60,6 +60,7 @@ inline bool HasNarrowValues(const AttentionArgs& args) {
   return args.head_dim > 128 && args.head_dim <= 192 && args.value_dim <= 128;
 }
 
+// Launch the forward pass and the gradients. REQUIRES: FitsTensorCores(queue, args).
 int TensorAttention(const Queue& queue, const AttentionArgs& args);
 // `delta` is [heads, tokens]: rowsum(dO * O).
 int TensorAttentionGradients(const Queue& queue, const AttentionBackwardArgs& args,
@@ -177,11 +178,11 @@ __device__ void Cap(float factor, typename Shape::Scores& s) {
     for (int i = 0; i < 4; ++i) s[n][i] = Tanh(factor * s[n][i]);
   }
 }
-// Returns Cap's derivative by factor * score from its result, and 0 of a masked one.
+// Returns Cap's derivative by factor * score from its result, and 0 for a masked score.
 __device__ inline float CapSlope(float capped) { return fmaxf(1.0f - capped * capped, 0.0f); }
 
-// Scores as products give them become exponents to base 2 by one factor. With a softcap, scores are
-// capped before.
+// The factors that turn a product q.k into an exponent to base 2: exponent * product or, with a
+// softcap, exponent * tanh(cap * product).
 struct ScoreFactors {
   float exponent;
   float cap;  // of Cap; unused without a softcap

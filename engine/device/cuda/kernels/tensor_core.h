@@ -79,8 +79,8 @@ inline float Exp2(float x) { return exp2f(x); }
 
 #endif
 
-// Returns tanh(x): x - x^3 / 3 near 0, where the other has no digits left, else 1 - 2 / (1 + exp(2
-// x)) with an error of at most 3e-7. A NaN stays a NaN.
+// Returns tanh(x): x - x^3 / 3 near 0, where the other formula has no digits left, else 1 - 2 / (1
+// + exp(2 x)) with an error of at most 3e-7. A NaN stays a NaN.
 __device__ inline float Tanh(float x) {
   constexpr float kTwiceLog2OfE = 2.88539008177792681f;
   const float far = 1.0f - __fdividef(2.0f, 1.0f + Exp2(kTwiceLog2OfE * x));

@@ -12,11 +12,11 @@
 
 namespace megatrain {
 
-// Returns the product whose algorithm is used for `product`, so that products over as many rows as
-// an expert happens to get need few searches, which take a tenth of a millisecond each. The number
-// of columns of an operand that is not transposed (the rows of kernel_args.h) is rounded up to one
-// of eight numbers between two powers of two. All other sizes are those of weights. Rounded up, so
-// that the algorithm's workspace suffices.
+// Returns the product for which the algorithm of `product` is searched. One size is rounded up to
+// one of eight numbers between two powers of two: the columns of an operand that is not transposed
+// (the rows of kernel_args.h), which are as many as an expert happens to get. All other sizes are
+// those of weights. So few searches are made, which take a tenth of a millisecond each. The size is
+// rounded up so that the algorithm's workspace suffices.
 constexpr CudaProduct SearchedProduct(CudaProduct product) {
   const auto round_up = [](int64_t count) {
     const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count)));

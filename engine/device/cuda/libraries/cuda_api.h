@@ -135,9 +135,9 @@ class CudaApi {
                       int64_t workspace_bytes) = 0;
 
   // Queue attention by cuDNN. They return kNotTaken if cuDNN is not there or does not take the
-  // call, which for a given installation depends on shapes alone. Statistics have the form of
-  // kernel_args.h, so one direction may be cuDNN's and the other not. `workspace` belongs to the
-  // stream.
+  // call, which for a given installation depends on shapes and alignment alone. Statistics have the
+  // form of kernel_args.h, so one direction may be cuDNN's and the other not. `workspace` belongs
+  // to the stream.
   virtual int Attention(void* stream, const AttentionArgs& args, void* workspace,
                         int64_t workspace_bytes) = 0;
   virtual int AttentionBackward(void* stream, const AttentionBackwardArgs& args) = 0;

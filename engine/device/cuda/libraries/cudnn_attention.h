@@ -16,8 +16,8 @@
 // Windows are passed as bounds of the diagonal band. Calls with softcaps or sinks are not taken,
 // nor those with values wider than keys, and with a window no document is computed by blocks.
 //
-// The choice of the calls and their cuts depends on shapes alone, documents' lengths among them
-// (cudnn_choice.h).
+// The choice of the calls and their cuts depends on shapes, documents' lengths among them, and on
+// the alignment of operands alone (cudnn_choice.h).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_ATTENTION_H_
 

@@ -1,6 +1,6 @@
 // Decides which calls of attention cuDNN takes, and into which graphs each call is cut. The answers
-// depend on shapes alone, documents' lengths among them. The user's choice
-// (base/kernel_choices.h) is applied before, in cuda_kernels.cc.
+// depend on shapes, documents' lengths among them, and on the alignment of operands alone. The
+// user's choice (base/kernel_choices.h) is applied before, in cuda_kernels.cc.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_CHOICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_CHOICE_H_
 
@@ -21,8 +21,9 @@ namespace megatrain {
 bool CudnnTakes(const AttentionArgs& args);
 bool CudnnTakes(const AttentionBackwardArgs& args);
 
-// Returns true if all documents have one length that is a multiple of 512. Documents that are not
-// uniform are passed as packed documents.
+// Returns true if all documents have one length that is a multiple of 512, and a document has few
+// enough elements for cuDNN to count them in 32 bits. Documents that are not uniform are passed as
+// packed documents.
 bool IsUniform(const AttentionArgs& args);
 
 // Returns the number of query heads for each head of keys and values.

@@ -24,7 +24,7 @@ CudnnAddresses AddressesOf(const AttentionBackwardArgs& args, int64_t token, int
 
 // Queues the writing of documents' lengths and offsets to `index`, device memory of
 // cuda::kPackedIndexBytes. Document d has tokens [starts[d], starts[d + 1]), counted from starts[0]
-// on. Returns a cudaError_t.
+// on. Returns a cudaError_t. REQUIRES: at most cuda::kPackedDocumentsMax documents.
 int WriteIndex(void* stream, const CudnnGraphKey& key, std::span<const int32_t> starts,
                void* index);
 // Adds the addresses of lengths and offsets to a graph's operands. WriteIndex wrote them to the two

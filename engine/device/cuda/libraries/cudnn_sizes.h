@@ -65,7 +65,7 @@ constexpr int64_t CudnnLengthBucket(int64_t length) {
   return (length + step - 1) / step * step;
 }
 
-// Part of kCudnnSlackBytes.
+// kCudnnSlackBytes includes the descriptions of packed documents.
 static_assert(2 * cuda::kPackedIndexBytes <= kCudnnSlackBytes / 4);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// What the kernels of the gated delta rule share: lists of tokens, gates and kept states.
+// The parts that kernels of the gated delta rule share: lists of tokens, gates and kept states.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_DELTA_PARTS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_DELTA_PARTS_H_
 
@@ -11,8 +11,8 @@ namespace megatrain::cuda {
 
 inline constexpr int kDeltaChunkTokens = static_cast<int>(kDeltaChunk);
 
-// Tokens that a launch's blocks begin at, as an argument of the kernel: the host knows them, and
-// its memory is not the device's. Longer lists take several launches.
+// The tokens at which a launch's blocks begin. They are passed as an argument of the kernel,
+// because they are in host memory. Longer lists take several launches.
 struct TokenList {
   static constexpr int kMax = 512;
   int32_t count = 0;
@@ -21,8 +21,8 @@ struct TokenList {
 static_assert(sizeof(TokenList) + sizeof(GatedDeltaBackwardArgs) + 256 <= 4096,
               "a kernel's arguments");
 
-// Calls launch(list) for lists of the first tokens of all documents or, with a step, of each step
-// tokens of them. Returns the first error.
+// Calls launch(list) for lists of the first token of each document or, if step > 0, of every
+// step-th token of it from the first on. Returns the first error.
 template <typename F>
 int ForTokenLists(const DeltaDocuments& documents, int64_t step, const F& launch) {
   TokenList list;
@@ -73,13 +73,14 @@ __device__ float InverseLength(const T* row, int n, int lane) {
 
 // What the backward pass keeps of some key heads and their value heads, from `first_key_head` on.
 struct DeltaKept {
-  // FP32 [value heads, tokens / chunk, key_dim, value_dim]: at the start of a chunk that is
-  // not its document's first, the state, and the gradient by it of the tokens from there on.
-  // StateOf says where; no two such chunks begin less than a chunk apart.
+  // FP32 [value heads, tokens / chunk, key_dim, value_dim], for the start of each chunk that is not
+  // its document's first: the state, and the gradient by it of the tokens from there on. StateOf
+  // gives the place. Such chunks begin at least a chunk apart, so each has a place of its own.
   float *states = nullptr, *dstates = nullptr;
   float *u = nullptr, *du = nullptr;   // [value heads, tokens, value_dim]
   float *dq = nullptr, *dk = nullptr;  // [key heads, tokens, key_dim]
-  float* gate_sums = nullptr;  // [tokens, all value heads, 2]: of a chunk, at its first token
+  float* gate_sums = nullptr;  // [tokens, all value heads, 2], in the row of a chunk's first token:
+                               // its sums for a_log and dt_bias
   int64_t first_key_head = 0, key_heads = 0;
 
   // The place of value head `head` among those that are kept.

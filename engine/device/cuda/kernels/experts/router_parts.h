@@ -8,8 +8,8 @@
 
 namespace megatrain::cuda {
 
-// softmax(logits)[e] = exp(logits[e] - largest) / total. A NaN among the logits makes the total
-// one.
+// softmax(logits)[e] = exp(logits[e] - largest) / total. A NaN among the logits makes
+// `total` a NaN.
 struct SoftmaxSums {
   float largest = 0, total = 1;
 
