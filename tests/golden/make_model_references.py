@@ -443,6 +443,11 @@ CHOICES = {
                             ("lm_head.*", None, 5.0)]),
     "rates_and_frozen": ("qwen2", ["model.layers.0.mlp.*"],
                          [("model.embed_tokens.*", 3e-5, 0.0), ("*.q_proj.*", 0.0, None)]),
+    # So strong that the curve tells which tensors decay. These families have some that do with one
+    # dimension, or do not with two.
+    "decay_gpt_oss": ("gpt_oss", [], [("*", None, 100.0)]),
+    "decay_qwen3_next": ("qwen3_next", [], [("*", None, 100.0)]),
+    "decay_gemma4": ("gemma4", [], [("*", None, 100.0)]),
 }
 
 

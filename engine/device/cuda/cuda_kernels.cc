@@ -50,7 +50,12 @@ void* CudaStream::scratch() const {
   return static_cast<char*>(workspace_) + kProductWorkspaceBytes;
 }
 
-cuda::Queue CudaKernels::QueueOf(Stream& stream) const { return {Of(stream).get(), paths_}; }
+// A kernel can be launched on streams of the thread's current device only. An error is the
+// launch's too.
+cuda::Queue CudaKernels::QueueOf(Stream& stream) const {
+  (void)api_->SetDevice(ordinal_);
+  return {Of(stream).get(), paths_};
+}
 
 absl::Status CudaKernels::Launched(int error, const char* kernel) const {
   return CudaStatus(*api_, error, kernel);
@@ -240,7 +245,7 @@ absl::Status CudaKernels::CastToBf16InPlace(Stream& stream, void* x, int64_t n) 
                   "CastToBf16InPlace");
 }
 absl::Status CudaKernels::Zero(Stream& stream, void* x, int64_t bytes) {
-  return CudaStatus(*api_, api_->Zero(Of(stream).get(), x, bytes), "cudaMemsetAsync");
+  return CudaStatus(*api_, api_->Zero(QueueOf(stream).stream, x, bytes), "cudaMemsetAsync");
 }
 
 absl::Status CudaKernels::Scale(Stream& stream, DType dtype, void* x, int64_t n,
@@ -249,7 +254,6 @@ absl::Status CudaKernels::Scale(Stream& stream, DType dtype, void* x, int64_t n,
 }
 
 absl::Status CudaKernels::AdamW(Stream& stream, const AdamWArgs& args) {
-  MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
   return Launched(cuda::AdamW(QueueOf(stream), args), "AdamW");
 }
 

@@ -40,6 +40,10 @@ struct EmulatedEvent {
   }
 };
 
+// As in CUDA, of each thread, and 0 until it is set.
+thread_local int current_device = 0;
+constexpr int kCudaInvalidHandle = 400;
+
 cuda::EmulatedStream& StreamOf(void* stream) { return *static_cast<cuda::EmulatedStream*>(stream); }
 // Shared with the streams: as CUDA's, an event may be destroyed before they have passed it.
 const std::shared_ptr<EmulatedEvent>& EventOf(void* event) {
@@ -158,6 +162,7 @@ int EmulatedCuda::Properties(int ordinal, CudaDeviceProperties* properties) {
 int EmulatedCuda::SetDevice(int ordinal) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (ordinal < 0 || ordinal >= options_.devices) return kCudaInvalidDevice;
+  current_device = ordinal;
   return Called("SetDevice");
 }
 
@@ -216,9 +221,9 @@ int EmulatedCuda::HostUnregister(void* memory) {
 int EmulatedCuda::StreamCreate(void** stream) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (const int error = Called("StreamCreate"); error != 0) return error;
-  *stream = static_cast<cuda::EmulatedStream*>(new QueueStream([this] {
+  *stream = static_cast<cuda::EmulatedStream*>(new QueueStream([this, device = current_device] {
     std::lock_guard<std::mutex> lock(mutex_);
-    return Called("Launch");
+    return device == current_device ? Called("Launch") : kCudaInvalidHandle;
   }));
   ++streams_;
   return kCudaSuccess;

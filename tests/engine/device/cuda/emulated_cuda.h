@@ -1,8 +1,8 @@
 // A CudaApi without a GPU: device memory is the host's, streams are queues with a thread each that
 // run their work later, events order them, products are plain loops in cuBLAS' own terms. Kernels
 // are those of the product, run by emulation.h. What CUDA forbids is refused (a copy over two
-// registrations, an unknown pointer, an event that was not recorded), and any call can be made to
-// fail.
+// registrations, an unknown pointer, an event that was not recorded, a kernel on a stream of
+// another device than the thread's current one), and any call can be made to fail.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATED_CUDA_H_
