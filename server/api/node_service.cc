@@ -1,12 +1,16 @@
 #include "server/api/node_service.h"
 
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "engine/base/status.h"
 #include "server/api/conversion.h"
 #include "server/api/resource_name.h"
 #include "server/transport/error_status.h"
+#include "server/transport/stream_source.h"
 
 namespace megatrain {
 namespace {
@@ -86,28 +90,23 @@ NodeService::NodeService(NodeStatusReader status, const ServiceContext& services
 grpc::ServerUnaryReactor* NodeService::GetNode(grpc::CallbackServerContext* context,
                                                const v1::GetNodeRequest* request,
                                                v1::Node* response) {
-  return Unary("GetNode", AnswerOn::kQueue, &NodeService::GetNode, context, request, response);
+  return Unary("GetNode", AnswerOn::kQueue, context, request, response, [=, this](const Caller&) {
+    MT_RETURN_IF_ERROR(CheckNodeName("name", request->name()));
+    ToProto(status_(), response);
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerWriteReactor<v1::WatchNodeResponse>* NodeService::WatchNode(
     grpc::CallbackServerContext* context, const v1::WatchNodeRequest* request) {
   StreamOptions streams = services_.streams;
   streams.pace = std::chrono::seconds(1);
-  return Stream("WatchNode", AnswerOn::kCallback, &NodeService::WatchNode, context, request,
-                streams);
-}
-
-absl::Status NodeService::GetNode(const Caller&, const v1::GetNodeRequest& request,
-                                  v1::Node* response) {
-  MT_RETURN_IF_ERROR(CheckNodeName("name", request.name()));
-  ToProto(status_(), response);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<StreamSource<v1::WatchNodeResponse>>> NodeService::WatchNode(
-    const Caller&, const v1::WatchNodeRequest& request, std::function<void()>) {
-  MT_RETURN_IF_ERROR(CheckNodeName("name", request.name()));
-  return std::make_unique<NodeSource>(status_);
+  return Stream<v1::WatchNodeResponse>(
+      "WatchNode", AnswerOn::kCallback, context, request, streams,
+      [=, this](const Caller&, std::function<void()>) -> OpenedSource<v1::WatchNodeResponse> {
+        MT_RETURN_IF_ERROR(CheckNodeName("name", request->name()));
+        return std::make_unique<NodeSource>(status_);
+      });
 }
 
 }  // namespace megatrain

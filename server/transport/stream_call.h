@@ -38,9 +38,8 @@ template <class Request, class Message>
 class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnScheduler::Stream {
  public:
   using Clock = TurnScheduler::Clock;
-  using Source = StreamSource<Message>;
-  using Open = std::function<absl::StatusOr<std::unique_ptr<Source>>(const Caller&, const Request&,
-                                                                     std::function<void()> wake)>;
+  using Opened = OpenedSource<Message>;
+  using Open = std::function<Opened(const Caller&, std::function<void()> wake)>;
 
   // Begins the call, and returns the reactor for gRPC. `open` is called once at most, on the thread
   // that `open_on` says; it makes the source, and its error ends the stream. `services` must
@@ -154,15 +153,15 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
     if (!added.ok()) Feed(added);
   }
 
-  absl::StatusOr<std::unique_ptr<Source>> OpenSource(const absl::StatusOr<Caller>& caller) {
+  Opened OpenSource(const absl::StatusOr<Caller>& caller) {
     if (!caller.ok()) return caller.status();
     share_.SetCaller(caller->uid, ConnectionOf(context_));
     if (gone_) return absl::CancelledError("the caller went away before the call was acted on");
-    return open_(*caller, *request_, Waker());
+    return open_(*caller, Waker());
   }
 
   // Begins to feed the stream from `source`, or ends it with the error. Called once.
-  void Feed(absl::StatusOr<std::unique_ptr<Source>> source) {
+  void Feed(Opened source) {
     source_ = std::move(source);
     begun_ = true;
     services_.turns->Wake(this);
@@ -255,7 +254,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   // Set by other threads before they wake the stream.
   std::atomic<bool> bound_{false};         // gRPC takes messages at once
   std::function<absl::Status()> recheck_;  // asked once a heartbeat's time; may be null
-  absl::StatusOr<std::unique_ptr<Source>> source_ = absl::UnavailableError("not begun");
+  Opened source_ = absl::UnavailableError("not begun");
   std::atomic<bool> begun_{false};
   std::atomic<bool> writing_{false};
   std::atomic<bool> gone_{false};
