@@ -1,4 +1,4 @@
-// megatrain.v1.NodeService: answers from a NodeStatusReader.
+// megatrain.v1.NodeService: answers from a NodeReader.
 //
 // Thread safety: gRPC calls the public methods on any thread.
 #ifndef MEGATRAIN_SERVER_API_NODE_SERVICE_H_
@@ -6,17 +6,21 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <functional>
+
 #include "megatrain/v1/node_service.grpc.pb.h"
-#include "server/api/node_status.h"
 #include "server/transport/rpc_service.h"
 #include "server/transport/service_context.h"
 
 namespace megatrain {
 
+// Returns the node as it is now. Called from any thread, by several at once; must return soon.
+using NodeReader = std::function<v1::Node()>;
+
 class NodeService final : public RpcService<v1::NodeService> {
  public:
-  // `status` is copied. What it and `services` refer to must outlive the service.
-  NodeService(NodeStatusReader status, const ServiceContext& services);
+  // What `read` and `services` refer to must outlive the service.
+  NodeService(NodeReader read, const ServiceContext& services);
 
   grpc::ServerUnaryReactor* GetNode(grpc::CallbackServerContext* context,
                                     const v1::GetNodeRequest* request, v1::Node* response) override;
@@ -24,7 +28,7 @@ class NodeService final : public RpcService<v1::NodeService> {
       grpc::CallbackServerContext* context, const v1::WatchNodeRequest* request) override;
 
  private:
-  const NodeStatusReader status_;
+  const NodeReader read_;
 };
 
 }  // namespace megatrain

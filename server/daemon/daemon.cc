@@ -147,7 +147,7 @@ absl::Status Daemon::AwaitDevice(const absl::Status& refused) {
 
 absl::Status Daemon::CheckStarted() const {
   if (started_) return absl::OkStatus();
-  if (monitor_->state() == NodeStatus::State::kStopping) return DaemonStopping();
+  if (monitor_->state() == v1::Node::STOPPING) return DaemonStopping();
   return WithReason(
       absl::UnavailableError("the daemon is starting: its host memory is being reserved"),
       v1::STARTING);
@@ -272,7 +272,7 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
                                            std::move(scheduler));
   scheduler_->Start();
   started_ = true;
-  monitor_->SetState(NodeStatus::State::kReady);
+  monitor_->SetState(v1::Node::READY);
   server_->SetReady(true);
   monitoring_->service_manager().Ready();
   hooks_.log("ready");
@@ -310,7 +310,7 @@ void Daemon::Stop() {
   if (stopped_) return;
   stopped_ = true;
   if (server_ != nullptr) {
-    monitor_->SetState(NodeStatus::State::kStopping);
+    monitor_->SetState(v1::Node::STOPPING);
     monitoring_->service_manager().Stopping();
     server_->SetReady(false);
   }

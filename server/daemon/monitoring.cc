@@ -121,26 +121,23 @@ MeasuredNode Monitoring::Measure() const {
   const PoolUsage pool = host_->pool_usage();
   measured.pool_bytes = pool.bytes;
   measured.pool_free_bytes = pool.free_bytes;
-  const NodeStatus node = node_->Read();
-  measured.disk_bytes = node.disk_bytes;
-  measured.disk_free_bytes = node.disk_free_bytes;
-  for (const NodeStatus::Device& device : node.devices) {
-    measured.devices[device.name] = device.busy;
-  }
+  const v1::Node node = node_->Read();
+  measured.disk_bytes = node.state_disk().size_bytes();
+  measured.disk_free_bytes = node.state_disk().free_bytes();
+  for (const v1::Device& device : node.devices()) measured.devices[device.id()] = device.busy();
   if (tls_ != nullptr) measured.certificate_expires = tls_->Current()->expires;
   return measured;
 }
 
 absl::Status Monitoring::Ready() const {
   switch (node_->state()) {
-    case NodeStatus::State::kStarting:
+    case v1::Node::STARTING:
       return absl::UnavailableError("starting: host memory is being reserved");
-    case NodeStatus::State::kReady:
+    case v1::Node::READY:
       return absl::OkStatus();
-    case NodeStatus::State::kStopping:
+    default:
       return absl::UnavailableError("stopping");
   }
-  return absl::UnavailableError("unknown");
 }
 
 }  // namespace megatrain
