@@ -1,6 +1,7 @@
 #include "server/api/job_service.h"
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -242,16 +243,17 @@ grpc::ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(
         if (!absl::StartsWith(request->directory(), "/")) {
           return InvalidField("directory", "expects an absolute path on the daemon's machine");
         }
-        const auto progress = std::make_shared<ExportProgress>(std::move(wake));
-        MT_ASSIGN_OR_RETURN(
-            const JobCheckpoint checkpoint,
-            manager_->Export(caller, name.job_id, name.step, request->directory(),
-                             [progress](const absl::Status& status) { progress->Done(status); }));
+        const auto ended = std::make_shared<std::promise<absl::Status>>();
+        MT_ASSIGN_OR_RETURN(const JobCheckpoint checkpoint,
+                            manager_->Export(caller, name.job_id, name.step, request->directory(),
+                                             [ended, wake](const absl::Status& status) {
+                                               ended->set_value(status);
+                                               wake();
+                                             }));
         v1::ExportedModel exported;
         exported.set_directory(request->directory());
         exported.set_step(checkpoint.step);
-        progress->Begun(std::move(exported));
-        return NewExportSource(progress);
+        return NewExportSource(std::move(exported), ended->get_future());
       });
 }
 

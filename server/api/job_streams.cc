@@ -157,16 +157,14 @@ struct LogSeries {
 
 class ExportSource : public StreamSource<v1::ExportJobResponse> {
  public:
-  explicit ExportSource(std::shared_ptr<ExportProgress> progress)
-      : progress_(std::move(progress)) {}
+  ExportSource(v1::ExportedModel exported, std::future<absl::Status> ended)
+      : exported_(std::move(exported)), ended_(std::move(ended)) {}
 
   absl::StatusOr<StreamNext> Next(v1::ExportJobResponse* message) override {
-    if (told_) return StreamNext::kEnd;
-    const std::optional<absl::StatusOr<v1::ExportedModel>> result = progress_->Result();
-    if (!result.has_value()) return StreamNext::kNothing;
-    if (!result->ok()) return result->status();
-    *message->mutable_exported() = **result;
-    told_ = true;
+    if (!ended_.valid()) return StreamNext::kEnd;
+    if (ended_.wait_for(milliseconds(0)) != std::future_status::ready) return StreamNext::kNothing;
+    MT_RETURN_IF_ERROR(ended_.get());
+    *message->mutable_exported() = exported_;
     return StreamNext::kMessage;
   }
 
@@ -174,8 +172,8 @@ class ExportSource : public StreamSource<v1::ExportJobResponse> {
   milliseconds poll_interval() const override { return kWokenOnly; }
 
  private:
-  const std::shared_ptr<ExportProgress> progress_;
-  bool told_ = false;
+  const v1::ExportedModel exported_;
+  std::future<absl::Status> ended_;  // not valid once it was told
 };
 
 }  // namespace
@@ -197,33 +195,9 @@ std::unique_ptr<StreamSource<v1::StreamLogsResponse>> NewLogSource(
   return std::make_unique<RecordSource<LogSeries>>(std::move(cursor));
 }
 
-void ExportProgress::Begun(v1::ExportedModel exported) {
-  {
-    MutexLock lock(&mutex_);
-    exported_ = std::move(exported);
-  }
-  wake_();
-}
-
-void ExportProgress::Done(const absl::Status& status) {
-  {
-    MutexLock lock(&mutex_);
-    done_ = status;
-  }
-  wake_();
-}
-
-std::optional<absl::StatusOr<v1::ExportedModel>> ExportProgress::Result() const {
-  MutexLock lock(&mutex_);
-  if (!done_.has_value()) return std::nullopt;
-  if (!done_->ok()) return *done_;
-  if (!exported_.has_value()) return std::nullopt;
-  return *exported_;
-}
-
 std::unique_ptr<StreamSource<v1::ExportJobResponse>> NewExportSource(
-    std::shared_ptr<ExportProgress> progress) {
-  return std::make_unique<ExportSource>(std::move(progress));
+    v1::ExportedModel exported, std::future<absl::Status> ended) {
+  return std::make_unique<ExportSource>(std::move(exported), std::move(ended));
 }
 
 }  // namespace megatrain
