@@ -47,24 +47,10 @@ google::protobuf::Timestamp ToTimestamp(absl::Time time) {
   return proto;
 }
 
-// The API names states and reasons as the daemon does; "NONE" is its unspecified value.
-
-v1::Job::State ToProto(JobState state) {
-  v1::Job::State proto = v1::Job::STATE_UNSPECIFIED;
-  v1::Job::State_Parse(JobStateName(state), &proto);
-  return proto;
-}
-
-v1::Job::Reason ToProto(JobReason reason) {
-  v1::Job::Reason proto = v1::Job::REASON_UNSPECIFIED;
-  v1::Job::Reason_Parse(JobReasonName(reason), &proto);
-  return proto;
-}
-
+v1::Job::State ToProto(JobState state) { return static_cast<v1::Job::State>(state); }
+v1::Job::Reason ToProto(JobReason reason) { return static_cast<v1::Job::Reason>(reason); }
 v1::QueueStatus::Waiting ToProto(WaitingReason reason) {
-  v1::QueueStatus::Waiting proto = v1::QueueStatus::WAITING_UNSPECIFIED;
-  v1::QueueStatus::Waiting_Parse(WaitingReasonName(reason), &proto);
-  return proto;
+  return static_cast<v1::QueueStatus::Waiting>(reason);
 }
 
 void ToProto(const Job& job, JobView view, v1::Job* proto) {

@@ -41,19 +41,20 @@ StepRecord MakeRecord() {
 }
 
 TEST(ConversionTest, EveryStateAndReasonHasItsNameInTheApi) {
+  ASSERT_EQ(AllJobStates().size(), v1::Job::State_ARRAYSIZE - 1);
   for (const JobState state : AllJobStates()) {
     EXPECT_EQ(v1::Job::State_Name(ToProto(state)), JobStateName(state));
   }
-  for (int i = 1; i < kJobReasons; ++i) {
+  for (int i = 1; i < v1::Job::Reason_ARRAYSIZE; ++i) {
     const auto reason = static_cast<JobReason>(i);
     EXPECT_EQ(v1::Job::Reason_Name(ToProto(reason)), JobReasonName(reason));
+    EXPECT_EQ(ParseJobReason(JobReasonName(reason)), reason);
   }
   EXPECT_EQ(ToProto(JobReason::kNone), v1::Job::REASON_UNSPECIFIED);
+  EXPECT_EQ(JobReasonName(JobReason::kNone), "NONE");
+  EXPECT_EQ(ParseJobReason("NONE"), JobReason::kNone);
+  EXPECT_EQ(ParseJobReason("REASON_UNSPECIFIED"), std::nullopt);
   EXPECT_EQ(ToProto(WaitingReason::kNone), v1::QueueStatus::WAITING_UNSPECIFIED);
-  for (int i = 1; i < v1::QueueStatus::Waiting_ARRAYSIZE; ++i) {
-    const auto reason = static_cast<WaitingReason>(i);
-    EXPECT_EQ(v1::QueueStatus::Waiting_Name(ToProto(reason)), WaitingReasonName(reason));
-  }
 }
 
 TEST(ConversionTest, StepsAreTheSameFromMemoryAndFromTheLog) {
