@@ -16,7 +16,7 @@
 #include "server/api/page_token.h"
 #include "server/api/record_cursor.h"
 #include "server/api/resource_name.h"
-#include "server/transport/error_status.h"
+#include "server/base/error_reason.h"
 
 namespace megatrain {
 namespace {

@@ -159,7 +159,6 @@ class JobManager {
   // Sets the fields of a job that follow from its file and its plan.
   void SetPlanned(const PlanReport& plan, JobSpec spec, Job* job) const;
   absl::Status CheckLimits(const Job& job) const;
-  absl::StatusOr<JobPtr> Visible(const Caller& caller, const std::string& id) const;
   absl::StatusOr<std::shared_ptr<FileSystem>> FilesOf(int64_t uid, const std::string& id) const;
   absl::StatusOr<std::vector<JobCheckpoint>> CheckpointsOf(const Job& job, FileSystem* files) const;
   // Checks the owner, then changes the job as `decide` says: see JobLedger::Change.

@@ -209,7 +209,7 @@ TEST(ConversionTest, PlansOfTheEngineAreUnderstood) {
 
 TEST(ConversionTest, ALimitIsNamedWithItsValue) {
   v1::UserLimit limit;
-  ToProto(WithReason(absl::FailedPreconditionError("too much"), "EXCEEDS_USER_LIMIT",
+  ToProto(WithReason(absl::FailedPreconditionError("too much"), v1::EXCEEDS_USER_LIMIT,
                      {{"limit", "limits.disk_per_user"}, {"value", "1099511627776"}}),
           &limit);
   EXPECT_EQ(limit.reason(), v1::EXCEEDS_USER_LIMIT);
