@@ -51,8 +51,8 @@ Monitoring::Monitoring(const EngineHost* host, const JobLedger* ledger, const No
       node_(node),
       files_(std::move(files)),
       tls_(tls),
-      metrics_(kVersion, host->devices().first, NamesOfSeveral(*host)),
-      run_metrics_(&metrics_, [this](const RunRequest& run) { return Describe(run); }),
+      metrics_(kVersion, host->devices().first, NamesOfSeveral(*host),
+               [this](const RunRequest& run) { return Describe(run); }),
       refusals_(&metrics_, log) {}
 
 absl::StatusOr<std::unique_ptr<Monitoring>> Monitoring::Start(

@@ -1,6 +1,7 @@
 #include "server/metrics/daemon_metrics.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -105,10 +106,29 @@ std::optional<double> UnixSeconds(const std::optional<absl::Time>& time) {
 }  // namespace
 
 DaemonMetrics::DaemonMetrics(std::string version, std::string device,
-                             std::vector<std::string> devices)
-    : version_(std::move(version)), device_(std::move(device)) {
+                             std::vector<std::string> devices, Describe describe)
+    : version_(std::move(version)), device_(std::move(device)), describe_(std::move(describe)) {
   if (devices.empty()) devices.push_back("");
   for (const std::string& each : devices) step_seconds_.try_emplace(each, StepSecondsBuckets());
+}
+
+void DaemonMetrics::Tell(const RunRequest& run, const JobRunEvent& event) {
+  std::visit(Overloaded{[&](const StepsBegin&) {
+                          MeasuredJob job = describe_(run);
+                          job.id = run.job_id;
+                          JobHasDevices(job);
+                        },
+                        [&](const StepRecord& record) { StepDone(run.job_id, record); },
+                        [&](const CheckpointSaved& saved) {
+                          CheckpointDone(run.job_id, absl::Now(), saved.seconds);
+                        },
+                        [&](const TrainingPause&) { JobLeftDevices(run.job_id); },
+                        [&](const RunEnd& end) {
+                          if (FailureOf(end.status) == RunFailure::kNonFinite) StepNotFinite();
+                          JobLeftDevices(run.job_id);
+                        },
+                        [](const auto&) {}},
+             event);
 }
 
 void DaemonMetrics::JobHasDevices(const MeasuredJob& job) {
