@@ -49,6 +49,12 @@ struct DaemonConfig {
 // Returns true if the daemon listens on TCP.
 bool HasTcp(const DaemonConfig& config);
 
+// Returns the configured roots. If the configuration has no such key, returns /srv/megatrain for a
+// daemon that others than its own user can reach (`shared`), and an empty list for a private one.
+// An empty list sets no bounds: the rights of the daemon's user decide. InvalidArgument if `shared`
+// and the configured list is empty.
+absl::StatusOr<std::vector<std::string>> JobRoots(const DaemonConfig& config, bool shared);
+
 // Returns the keys in which `running` and `read` differ and which a running daemon cannot take
 // over.
 std::vector<std::string> KeysThatNeedRestart(const DaemonConfig& running, const DaemonConfig& read);

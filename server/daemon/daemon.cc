@@ -14,10 +14,8 @@
 #include "server/api/serve_api.h"
 #include "server/base/error_reason.h"
 #include "server/daemon/background_threads.h"
-#include "server/daemon/job_roots.h"
 #include "server/daemon/settle_device.h"
 #include "server/store/job_store.h"
-#include "server/store/recorded_step.h"
 
 namespace megatrain {
 namespace {
@@ -88,7 +86,7 @@ absl::Status Daemon::OpenStore() {
   JobLedger::Options options;
   options.state_directory = config_.state_directory;
   options.reached_step = [records = records_.get()](const std::string& id) {
-    return RecordedStep(records, id);
+    return records->LastStep(id);
   };
   MT_ASSIGN_OR_RETURN(ledger_, JobLedger::Open(std::move(store), std::move(options)));
   disk_ = std::make_unique<JobDisk>(config_.state_directory, config_.limits.disk_bytes);

@@ -13,7 +13,6 @@
 
 #include "server/manager/job_manager.h"
 #include "server/scheduler/scheduler.h"
-#include "server/store/recorded_step.h"
 #include "tests/server/jobs/test_job.h"
 #include "tests/server/scheduler/threaded_runner.h"
 
@@ -37,7 +36,7 @@ class Daemon {
     ledger_ = *JobLedger::Open(
         *std::move(store),
         {.state_directory = directory,
-         .reached_step = [this](const std::string& id) { return RecordedStep(&records_, id); },
+         .reached_step = [this](const std::string& id) { return records_.LastStep(id); },
          .now = absl::Now});
     manager_ = std::make_unique<JobManager>(
         ledger_.get(),
