@@ -7,8 +7,8 @@
 
 #include <chrono>
 
+#include "server/base/call_queue.h"
 #include "server/transport/call_gate.h"
-#include "server/transport/call_queue.h"
 #include "server/transport/turn_scheduler.h"
 #include "server/transport/unsent_answers.h"
 
