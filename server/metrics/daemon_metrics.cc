@@ -107,7 +107,7 @@ void DaemonMetrics::Tell(const RunRequest& run, const JobRunEvent& event) {
                         },
                         [&](const TrainingPause&) { JobLeftDevices(run.job_id); },
                         [&](const RunEnd& end) {
-                          if (FailureOf(end.status) == RunFailure::kNonFinite) StepNotFinite();
+                          if (FailureOf(end.status) == JobReason::kNonFinite) StepNotFinite();
                           JobLeftDevices(run.job_id);
                         },
                         [](const auto&) {}},

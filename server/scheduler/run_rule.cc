@@ -46,26 +46,6 @@ void LoseHostMemory(Job* job) {
   job->step = job->checkpoint_step;
 }
 
-JobReason ReasonOfFailure(const absl::Status& status) {
-  switch (FailureOf(status)) {
-    case RunFailure::kInvalidInput:
-      return JobReason::kInvalidInput;
-    case RunFailure::kDoesNotFit:
-    case RunFailure::kPoolBusy:
-      return JobReason::kDoesNotFit;
-    case RunFailure::kDiskFull:
-      return JobReason::kDiskFull;
-    case RunFailure::kNonFinite:
-      return JobReason::kNonFinite;
-    case RunFailure::kCheckpointDamaged:
-      return JobReason::kCheckpointDamaged;
-    case RunFailure::kNone:
-    case RunFailure::kInternal:
-      return JobReason::kTrainingError;
-  }
-  return JobReason::kTrainingError;
-}
-
 // ---- The run has ended ----
 
 RunAction DecideFinished(const Job& job, const RunEnd& end) {
@@ -89,10 +69,10 @@ RunAction DecideSetback(const Job& job, const RunEnd& end) {
     case JobState::kPreparing:
       return Become(
           JobState::kQueued,
-          FailureOf(end.status) == RunFailure::kDiskFull ? JobReason::kDiskFull : JobReason::kNone,
+          FailureOf(end.status) == JobReason::kDiskFull ? JobReason::kDiskFull : JobReason::kNone,
           Message(end.status), LoseHostMemory);
     case JobState::kRunning:
-      if (FailureOf(end.status) != RunFailure::kDiskFull) break;
+      if (FailureOf(end.status) != JobReason::kDiskFull) break;
       return Become(JobState::kPausing, JobReason::kDiskFull, Message(end.status));
     case JobState::kPausing:
       return Become(JobState::kPaused, job.reason, Message(end.status), LoseHostMemory);
@@ -101,8 +81,7 @@ RunAction DecideSetback(const Job& job, const RunEnd& end) {
     default:
       break;
   }
-  return Become(JobState::kFailed, ReasonOfFailure(end.status), Message(end.status),
-                ForgetHostMemory);
+  return Become(JobState::kFailed, FailureOf(end.status), Message(end.status), ForgetHostMemory);
 }
 
 // Nothing went wrong: what was asked for was done, or the runner gave up the job for the daemon.
@@ -142,11 +121,10 @@ RunAction DecideEnded(const Job& job, const RunEnd& end) {
     case RunEnd::Kind::kFinished:
       return DecideFinished(job, end);
     case RunEnd::Kind::kFailed:
-      if (const RunFailure failure = FailureOf(end.status);
-          failure == RunFailure::kDiskFull || failure == RunFailure::kPoolBusy) {
+      if (FailureOf(end.status) == JobReason::kDiskFull || IsPoolBusy(end.status)) {
         return DecideSetback(job, end);
       }
-      return Become(JobState::kFailed, ReasonOfFailure(end.status), Message(end.status),
+      return Become(JobState::kFailed, FailureOf(end.status), Message(end.status),
                     ForgetHostMemory);
     case RunEnd::Kind::kLost:
       if (job.state == JobState::kPreparing || job.state == JobState::kRunning) {
@@ -193,8 +171,7 @@ RunAction DecideRunning(const RunFacts& facts, bool stopping) {
   const bool paused_itself =
       facts.phase == Phase::kPaused && !facts.resume_asked && !facts.pause.status.ok();
   if (paused_itself) {
-    return Become(JobState::kPausing, ReasonOfFailure(facts.pause.status),
-                  Message(facts.pause.status));
+    return Become(JobState::kPausing, FailureOf(facts.pause.status), Message(facts.pause.status));
   }
   if (stopping) return Ask(Kind::kStop, facts.stop_asked);
   // A pause was withdrawn.

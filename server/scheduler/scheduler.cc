@@ -198,7 +198,7 @@ absl::Status Scheduler::AskRunner(RunAction::Kind kind, const std::string& id) {
 void Scheduler::ForgetRun(const std::string& id, const Job& job) {
   const RunEnd& end = runs_.at(id).facts.end;
   if (job.state == JobState::kQueued && end.kind == RunEnd::Kind::kFailed) {
-    if (FailureOf(end.status) == RunFailure::kDiskFull) {
+    if (FailureOf(end.status) == JobReason::kDiskFull) {
       disk_waits_.Add(job, DiskNeedsOf(job), ledger_->Now());
     } else {
       // While others hold memory, waiting for a while does not help.

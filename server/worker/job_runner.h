@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "engine/job/job_spec.h"
 #include "engine/run_event.h"
+#include "server/jobs/job.h"
 
 namespace megatrain {
 
@@ -39,19 +40,11 @@ struct RunRequest {
   std::vector<int> devices = {0};              // as TrainingOptions::devices, and not empty
 };
 
-// The reason for which a run failed or paused by itself. The status' message tells people more.
-enum class RunFailure {
-  kNone,
-  kInvalidInput,       // job, model, data or checkpoint are not what they must be
-  kDoesNotFit,         // by the plan, not even an empty pool holds it
-  kPoolBusy,           // fits an empty pool; what paused jobs hold leaves too little
-  kDiskFull,           // checkpoint, prepared data or output could not be written
-  kNonFinite,          // loss, gradient or weight
-  kCheckpointDamaged,  // every checkpoint there is
-  kInternal,           // device, input/output errors, broken invariants
-};
-// Classifies the status of a TrainingPause or a RunEnd; kNone if it is OK.
-RunFailure FailureOf(const absl::Status& status);
+// Returns the reason for which a run failed or paused by itself, from the status of its RunEnd or
+// TrainingPause, whose message tells people more; kTrainingError for what has no other.
+JobReason FailureOf(const absl::Status& status);
+// Returns true for a run that fits an empty pool, where what paused jobs hold leaves too little.
+bool IsPoolBusy(const absl::Status& status);
 
 struct RunEnd {
   enum class Kind {
