@@ -45,20 +45,6 @@ absl::Status Record(const RunEvent& event, int64_t step, JobRecords& records) {
       event);
 }
 
-Watchdog::Phase PhaseOf(TrainingPhase phase) {
-  switch (phase) {
-    case TrainingPhase::kPreparing:
-      return Watchdog::Phase::kPreparing;
-    case TrainingPhase::kRunning:
-      return Watchdog::Phase::kStepping;
-    case TrainingPhase::kSaving:
-      return Watchdog::Phase::kSaving;
-    case TrainingPhase::kPaused:
-      return Watchdog::Phase::kIdle;
-  }
-  return Watchdog::Phase::kIdle;
-}
-
 }  // namespace
 
 struct EngineJobRunner::Run {
@@ -212,16 +198,15 @@ TrainingPause EngineJobRunner::Park(Run& run, const TrainingPause& pause) {
 }
 
 void EngineJobRunner::Follow(Run& run, const RunEvent& event) {
-  std::visit(Overloaded{[&run](const TrainingActivity& activity) {
-                          run.watchdog.Enter(PhaseOf(activity.phase));
-                        },
-                        [&run](const StepsBegin& begin) { run.step = begin.first_step - 1; },
-                        [&run](const StepRecord& record) {
-                          run.step = record.step;
-                          run.watchdog.Step(record.step, record.step_seconds);
-                        },
-                        [](const auto&) {}},
-             event);
+  std::visit(
+      Overloaded{[&run](const TrainingActivity& activity) { run.watchdog.Enter(activity.phase); },
+                 [&run](const StepsBegin& begin) { run.step = begin.first_step - 1; },
+                 [&run](const StepRecord& record) {
+                   run.step = record.step;
+                   run.watchdog.Step(record.step, record.step_seconds);
+                 },
+                 [](const auto&) {}},
+      event);
   if (run.request.records != nullptr) {
     NoteRecords(run, Record(event, run.step, *run.request.records));
   }
@@ -270,7 +255,7 @@ RunEnd EngineJobRunner::Train(Run& run) {
 void EngineJobRunner::RunJob(Run& run) {
   NameThisThread("trainer");
   const RunEnd end = Train(run);
-  run.watchdog.Enter(Watchdog::Phase::kIdle);
+  run.watchdog.Enter(TrainingPhase::kPaused);
   if (!end.status.ok()) Follow(run, RunMessage{std::string(end.status.message())});
   if (IsDeviceLost(end.status) && options_.device_lost) {
     options_.device_lost(run.request.job_id, std::string(end.status.message()));
