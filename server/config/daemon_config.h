@@ -16,7 +16,7 @@ struct DaemonConfig {
   // "unix:/PATH": private in a directory that only the daemon's user can enter, else shared.
   // "HOST:PORT": with TLS, and certificates or tokens of callers.
   std::vector<std::string> listen = {"unix:/run/megatrain/megatrain.sock"};
-  // "HOST:PORT" of the metrics page, "" = none. nullopt: the default one (metrics_address.h), or
+  // "HOST:PORT" of the metrics page, "" = none. nullopt: the default one (metrics_server.h), or
   // none if another process has that.
   std::optional<std::string> metrics_listen;
   // Has the store, the records of jobs, and checkpoints of jobs that name no directory. One daemon

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/base/version.h"
-#include "server/metrics/metrics_address.h"
 
 namespace megatrain {
 
