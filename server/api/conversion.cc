@@ -53,10 +53,10 @@ v1::QueueStatus::Waiting ToProto(WaitingReason reason) {
   return static_cast<v1::QueueStatus::Waiting>(reason);
 }
 
-void ToProto(const Job& job, JobView view, v1::Job* proto) {
+void ToProto(const Job& job, v1::JobView view, v1::Job* proto) {
   // A job that was only validated has no id.
   if (!job.id.empty()) proto->set_name(JobName(job.id));
-  if (view == JobView::kFull && job.file != nullptr) {
+  if (view == v1::JOB_VIEW_FULL && job.file != nullptr) {
     v1::JobFile* const file = proto->mutable_file();
     file->set_yaml(ValidUtf8(job.file->yaml));
     file->set_file_name(ValidUtf8(job.file->file_name));

@@ -72,17 +72,10 @@ absl::StatusOr<ListJobsOptions> ToOptions(const v1::ListJobsRequest& request,
   return options;
 }
 
-absl::StatusOr<JobView> ToView(v1::JobView view) {
-  switch (view) {
-    case v1::JOB_VIEW_UNSPECIFIED:
-    case v1::JOB_VIEW_BASIC:
-      return JobView::kBasic;
-    case v1::JOB_VIEW_FULL:
-      return JobView::kFull;
-    default:
-      return InvalidField("view", absl::StrCat("expects JOB_VIEW_BASIC or JOB_VIEW_FULL, got ",
-                                               static_cast<int>(view)));
-  }
+absl::Status CheckView(v1::JobView view) {
+  if (v1::JobView_IsValid(view)) return absl::OkStatus();
+  return InvalidField("view", absl::StrCat("expects JOB_VIEW_BASIC or JOB_VIEW_FULL, got ",
+                                           static_cast<int>(view)));
 }
 
 }  // namespace
@@ -98,9 +91,9 @@ grpc::ServerUnaryReactor* JobService::AnswerWithJob(const char* name, AnswerOn a
                                                     Act act) {
   return Unary(name, answer_on, context, request, response, [=](const Caller& caller) {
     MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request->name()));
-    MT_ASSIGN_OR_RETURN(const JobView view, ToView(request->view()));
+    MT_RETURN_IF_ERROR(CheckView(request->view()));
     MT_ASSIGN_OR_RETURN(const JobPtr job, act(caller, id));
-    ToProto(*job, view, response);
+    ToProto(*job, request->view(), response);
     return absl::OkStatus();
   });
 }
@@ -111,9 +104,9 @@ grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* con
   return Unary("CreateJob", AnswerOn::kQueue, context, request, response,
                [=, this](const Caller& caller) {
                  MT_ASSIGN_OR_RETURN(const CreateJobOptions options, ToOptions(*request));
-                 MT_ASSIGN_OR_RETURN(const JobView view, ToView(request->view()));
+                 MT_RETURN_IF_ERROR(CheckView(request->view()));
                  MT_ASSIGN_OR_RETURN(const JobPtr job, manager_->Create(caller, options));
-                 ToProto(*job, view, response);
+                 ToProto(*job, request->view(), response);
                  return absl::OkStatus();
                });
 }
@@ -150,7 +143,7 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
                  MT_ASSIGN_OR_RETURN(const ListJobsOptions options, ToOptions(*request, &question));
                  MT_ASSIGN_OR_RETURN(const JobPage page, manager_->List(caller, options));
                  for (const JobPtr& job : page.jobs) {
-                   ToProto(*job, JobView::kBasic, response->add_jobs());
+                   ToProto(*job, v1::JOB_VIEW_BASIC, response->add_jobs());
                  }
                  if (page.next != 0) {
                    response->set_next_page_token(MakePageToken(page.next, question));
@@ -268,11 +261,11 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
           return InvalidField("start_sequence",
                               absl::StrCat("expects 0 or more, got ", request->start_sequence()));
         }
-        MT_ASSIGN_OR_RETURN(const JobView view, ToView(request->view()));
+        MT_RETURN_IF_ERROR(CheckView(request->view()));
         const int64_t start = std::max<int64_t>(1, request->start_sequence());
         MT_ASSIGN_OR_RETURN(std::unique_ptr<JobWatch> watch,
                             manager_->Watch(caller, id, start, std::move(wake)));
-        return NewWatchSource(id, std::move(watch), start, view);
+        return NewWatchSource(id, std::move(watch), start, request->view());
       });
 }
 

@@ -21,7 +21,7 @@ constexpr milliseconds kEndPollInterval{500};
 class WatchSource : public StreamSource<v1::WatchJobResponse> {
  public:
   WatchSource(std::string job_id, std::unique_ptr<JobWatch> watch, int64_t start_sequence,
-              JobView view)
+              v1::JobView view)
       : job_id_(std::move(job_id)),
         watch_(std::move(watch)),
         first_view_(view),
@@ -53,7 +53,7 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
     ended_ = update.ended;
     v1::WatchJobResponse job;
     if (update.job != nullptr) {
-      ToProto(*update.job, first_ ? first_view_ : JobView::kBasic, job.mutable_job());
+      ToProto(*update.job, first_ ? first_view_ : v1::JOB_VIEW_BASIC, job.mutable_job());
     }
     // The job as it is opens the stream; later it follows the events that brought it there.
     if (first_ && job.has_job()) waiting_.push_back(job);
@@ -72,7 +72,7 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
 
   const std::string job_id_;
   const std::unique_ptr<JobWatch> watch_;
-  const JobView first_view_;
+  const v1::JobView first_view_;
   int64_t next_sequence_;
   bool first_ = true;
   bool ended_ = false;
@@ -181,7 +181,7 @@ class ExportSource : public StreamSource<v1::ExportJobResponse> {
 std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::string& job_id,
                                                                    std::unique_ptr<JobWatch> watch,
                                                                    int64_t start_sequence,
-                                                                   JobView view) {
+                                                                   v1::JobView view) {
   return std::make_unique<WatchSource>(job_id, std::move(watch), start_sequence, view);
 }
 

@@ -25,13 +25,13 @@ inline constexpr size_t kBatchBytesMax = size_t{64} << 10;
 // Streams a job and its events from `start_sequence` on, with which `watch` begins. The first
 // message is the job as it is, in `view`. The range of missed events follows, if some are not kept
 // any more, and then the kept events. Later events come as they happen, each group followed by the
-// job as it is then (kBasic). Changes without an event, as of its progress, come as the job alone.
-// The stream ends when the job has ended and all its events are sent, and with NotFound
+// job as it is then (JOB_VIEW_BASIC). Changes without an event, as of its progress, come as the job
+// alone. The stream ends when the job has ended and all its events are sent, and with NotFound
 // (JOB_NOT_FOUND) when the job is deleted.
 std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::string& job_id,
                                                                    std::unique_ptr<JobWatch> watch,
                                                                    int64_t start_sequence,
-                                                                   JobView view);
+                                                                   v1::JobView view);
 
 // Stream step metrics or log lines from the cursor's place on, in batches; no message of another
 // kind opens the stream. A range of missed records, and for metrics a fall-back to a checkpoint, is

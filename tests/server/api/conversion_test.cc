@@ -138,7 +138,7 @@ TEST(ConversionTest, JobsOfListsHaveNoFile) {
   job.created = absl::FromUnixSeconds(100) + absl::Nanoseconds(5);
   job.queue = {2, WaitingReason::kBehindOthers, "one job is first", absl::FromUnixSeconds(200)};
   v1::Job proto;
-  ToProto(job, JobView::kFull, &proto);
+  ToProto(job, v1::JOB_VIEW_FULL, &proto);
   EXPECT_EQ(proto.name(), "jobs/abc");
   EXPECT_EQ(proto.file().yaml(), "name: demo");
   EXPECT_EQ(proto.file().overrides(0), "a=b");
@@ -156,7 +156,7 @@ TEST(ConversionTest, JobsOfListsHaveNoFile) {
 
   job.state = JobState::kRunning;
   v1::Job listed;
-  ToProto(job, JobView::kBasic, &listed);
+  ToProto(job, v1::JOB_VIEW_BASIC, &listed);
   EXPECT_FALSE(listed.has_file());
   EXPECT_FALSE(listed.has_queue());
 }
@@ -167,7 +167,7 @@ TEST(ConversionTest, TextsThatAreNotUtf8CanStillBeSent) {
   Job job;
   job.reason_text = "cannot open /data/\xE9t\xE9";
   v1::Job proto, received;
-  ToProto(job, JobView::kFull, &proto);
+  ToProto(job, v1::JOB_VIEW_FULL, &proto);
   EXPECT_TRUE(received.ParseFromString(proto.SerializeAsString()));
   EXPECT_EQ(received.reason_text(), "cannot open /data/?t?");
 }
