@@ -163,7 +163,7 @@ JobManager::Options Daemon::ManagerOptions() {
   options.disk = disk_.get();
   options.checkpoint = [this](const std::string& id) -> absl::Status {
     MT_RETURN_IF_ERROR(CheckStarted());
-    return runner_->Checkpoint(id);
+    return runner_->Ask(id, RunWish::kCheckpoint);
   };
   options.write_export = [this](const std::string& checkpoint, const std::string& directory,
                                 std::shared_ptr<FileSystem> files,

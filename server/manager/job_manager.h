@@ -85,7 +85,8 @@ class JobManager {
     HostDevices devices = {};
     UserLimits limits = {};
     const JobDisk* disk = nullptr;  // for limits.disk_bytes; must outlive the manager
-    // Does what JobRunner::Checkpoint does. Unavailable (STARTING) while there is no runner yet.
+    // Does what JobRunner::Ask does for kCheckpoint. Unavailable (STARTING) while there is no
+    // runner yet.
     std::function<absl::Status(const std::string& id)> checkpoint = {};
     // Does what ExportQueue::Add does. Unavailable (STARTING) while jobs cannot run yet; `done` is
     // not called then.

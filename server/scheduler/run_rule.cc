@@ -15,8 +15,8 @@ using Phase = RunFacts::Phase;
 
 RunAction Nothing() { return RunAction{}; }
 
-RunAction Ask(Kind kind, bool asked_already) {
-  return asked_already ? Nothing() : RunAction{kind, {}};
+RunAction Ask(RunWish wish, bool asked_already) {
+  return asked_already ? Nothing() : RunAction{Kind::kAsk, {}, wish};
 }
 
 RunAction Become(JobState state, JobReason reason, std::string text,
@@ -162,8 +162,8 @@ RunAction DecidePreparing(const RunFacts& facts, bool stopping) {
     return Become(JobState::kRunning, JobReason::kNone, Message(facts.pause.status),
                   [](Job* edited) { edited->host_retained = false; });
   }
-  if (stopping) return Ask(Kind::kStop, facts.stop_asked);
-  if (facts.phase == Phase::kPaused) return Ask(Kind::kResume, facts.resume_asked);
+  if (stopping) return Ask(RunWish::kStop, facts.stop_asked);
+  if (facts.phase == Phase::kPaused) return Ask(RunWish::kResume, facts.resume_asked);
   return Nothing();
 }
 
@@ -173,10 +173,10 @@ RunAction DecideRunning(const RunFacts& facts, bool stopping) {
   if (paused_itself) {
     return Become(JobState::kPausing, FailureOf(facts.pause.status), Message(facts.pause.status));
   }
-  if (stopping) return Ask(Kind::kStop, facts.stop_asked);
+  if (stopping) return Ask(RunWish::kStop, facts.stop_asked);
   // A pause was withdrawn.
   if (facts.phase == Phase::kPaused || facts.pause_asked) {
-    return Ask(Kind::kResume, facts.resume_asked);
+    return Ask(RunWish::kResume, facts.resume_asked);
   }
   return Nothing();
 }
@@ -192,9 +192,9 @@ RunAction DecidePausing(const Job& job, const RunFacts& facts, bool stopping) {
       edited->release_host = false;
     });
   }
-  if (job.release_host && !facts.release_asked) return {Kind::kRelease, {}};
-  if (stopping) return Ask(Kind::kStop, facts.stop_asked);
-  return Ask(Kind::kPause, facts.pause_asked || facts.release_asked);
+  if (job.release_host && !facts.release_asked) return Ask(RunWish::kRelease, false);
+  if (stopping) return Ask(RunWish::kStop, facts.stop_asked);
+  return Ask(RunWish::kPause, facts.pause_asked || facts.release_asked);
 }
 
 RunAction DecidePaused(const Job& job, const RunFacts& facts, bool stopping) {
@@ -202,9 +202,9 @@ RunAction DecidePaused(const Job& job, const RunFacts& facts, bool stopping) {
     return Note(job.reason, absl::StrCat("its host memory is kept: ", facts.pause.status.message()),
                 [](Job* edited) { edited->release_host = false; });
   }
-  if (job.release_host && !facts.release_asked) return {Kind::kRelease, {}};
-  if (stopping) return Ask(Kind::kStop, facts.stop_asked);
-  if (facts.phase != Phase::kPaused) return Ask(Kind::kPause, facts.pause_asked);
+  if (job.release_host && !facts.release_asked) return Ask(RunWish::kRelease, false);
+  if (stopping) return Ask(RunWish::kStop, facts.stop_asked);
+  if (facts.phase != Phase::kPaused) return Ask(RunWish::kPause, facts.pause_asked);
   return Nothing();
 }
 
@@ -226,7 +226,7 @@ RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping) {
   switch (job.state) {
     case JobState::kQueued:
       // Paused in place, and resumed: the queue decides when.
-      return stopping ? Ask(Kind::kStop, facts.stop_asked) : Nothing();
+      return stopping ? Ask(RunWish::kStop, facts.stop_asked) : Nothing();
     case JobState::kPreparing:
       return DecidePreparing(facts, stopping);
     case JobState::kRunning:
@@ -239,34 +239,32 @@ RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping) {
     case JobState::kSucceeded:
     case JobState::kFailed:
     case JobState::kCancelled:
-      return Ask(Kind::kCancel, facts.cancel_asked);
+      return Ask(RunWish::kCancel, facts.cancel_asked);
   }
   return Nothing();
 }
 
-void NoteAsked(RunAction::Kind kind, RunFacts* facts) {
-  switch (kind) {
-    case Kind::kPause:
+void NoteAsked(RunWish wish, RunFacts* facts) {
+  switch (wish) {
+    case RunWish::kPause:
       facts->pause_asked = true;
       facts->resume_asked = false;
       break;
-    case Kind::kRelease:
+    case RunWish::kRelease:
       facts->release_asked = true;
       facts->release_failed = facts->resume_asked = false;
       break;
-    case Kind::kResume:
+    case RunWish::kResume:
       facts->resume_asked = true;
       facts->resume_failed = facts->pause_asked = false;
       break;
-    case Kind::kCancel:
+    case RunWish::kCancel:
       facts->cancel_asked = true;
       break;
-    case Kind::kStop:
+    case RunWish::kStop:
       facts->stop_asked = true;
       break;
-    case Kind::kNone:
-    case Kind::kChange:
-    case Kind::kForget:
+    case RunWish::kCheckpoint:
       break;
   }
 }

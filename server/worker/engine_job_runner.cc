@@ -126,45 +126,37 @@ absl::Status EngineJobRunner::Start(RunRequest request) {
   return absl::OkStatus();
 }
 
-absl::Status EngineJobRunner::Pause(const std::string& job_id, bool release_host) {
+absl::Status EngineJobRunner::Ask(const std::string& job_id, RunWish wish) {
   MutexLock lock(&mutex_);
   MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
-  run->wanted_running = false;
-  release_host ? run->control.Release() : run->control.Pause();
-  return absl::OkStatus();
-}
-
-absl::Status EngineJobRunner::Resume(const std::string& job_id) {
-  MutexLock lock(&mutex_);
-  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
-  if (run->parked) MT_RETURN_IF_ERROR(CheckFree(run->request.devices));
-  run->wanted_running = true;
-  run->parked = false;
-  run->records_full = absl::OkStatus();
-  run->control.Resume();
-  return absl::OkStatus();
-}
-
-absl::Status EngineJobRunner::Cancel(const std::string& job_id) {
-  MutexLock lock(&mutex_);
-  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
-  run->control.Cancel();
-  return absl::OkStatus();
-}
-
-absl::Status EngineJobRunner::Checkpoint(const std::string& job_id) {
-  MutexLock lock(&mutex_);
-  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
-  run->control.Checkpoint();
-  run->control.Wake();
-  return absl::OkStatus();
-}
-
-absl::Status EngineJobRunner::Stop(const std::string& job_id) {
-  MutexLock lock(&mutex_);
-  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
-  run->control.Stop();
-  run->control.Wake();
+  switch (wish) {
+    case RunWish::kPause:
+      run->wanted_running = false;
+      run->control.Pause();
+      break;
+    case RunWish::kRelease:
+      run->wanted_running = false;
+      run->control.Release();
+      break;
+    case RunWish::kResume:
+      if (run->parked) MT_RETURN_IF_ERROR(CheckFree(run->request.devices));
+      run->wanted_running = true;
+      run->parked = false;
+      run->records_full = absl::OkStatus();
+      run->control.Resume();
+      break;
+    case RunWish::kCancel:
+      run->control.Cancel();
+      break;
+    case RunWish::kCheckpoint:
+      run->control.Checkpoint();
+      run->control.Wake();
+      break;
+    case RunWish::kStop:
+      run->control.Stop();
+      run->control.Wake();
+      break;
+  }
   return absl::OkStatus();
 }
 

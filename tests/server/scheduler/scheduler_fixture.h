@@ -51,7 +51,8 @@ class SchedulerTest : public ::testing::Test {
                 [this](const JobSpec&, FileSystem*) {
                   return absl::StatusOr<PlanReport>(TestPlan(true, job_pool_bytes_));
                 },
-            .checkpoint = [this](const std::string& id) { return runner_->Checkpoint(id); }});
+            .checkpoint =
+                [this](const std::string& id) { return runner_->Ask(id, RunWish::kCheckpoint); }});
     mailbox_ = std::make_unique<RunMailbox>();
     runner_ = std::make_unique<FakeRunner>(mailbox_.get());
     scheduler_ = std::make_unique<Scheduler>(

@@ -43,7 +43,8 @@ class Daemon {
         JobManager::Options{
             .plan = [](const JobSpec&,
                        FileSystem*) { return absl::StatusOr<PlanReport>(TestPlan(true, 10)); },
-            .checkpoint = [this](const std::string& id) { return runner_->Checkpoint(id); }});
+            .checkpoint =
+                [this](const std::string& id) { return runner_->Ask(id, RunWish::kCheckpoint); }});
     runner_ = std::make_unique<ThreadedRunner>(steps, checkpoints, &mailbox_);
     scheduler_ = std::make_unique<Scheduler>(
         ledger_.get(), runner_.get(), &mailbox_, &records_,
