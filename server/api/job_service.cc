@@ -85,10 +85,8 @@ JobService::JobService(JobManager* manager, JobRecordsDirectory* records,
     : RpcService(services), manager_(manager), records_(records) {}
 
 template <class Request, class Act>
-grpc::ServerUnaryReactor* JobService::AnswerWithJob(const char* name, AnswerOn answer_on,
-                                                    grpc::CallbackServerContext* context,
-                                                    const Request* request, v1::Job* response,
-                                                    Act act) {
+UnaryReactor* JobService::AnswerWithJob(const char* name, AnswerOn answer_on, CallContext* context,
+                                        const Request* request, v1::Job* response, Act act) {
   return Unary(name, answer_on, context, request, response, [=](const Caller& caller) {
     MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request->name()));
     MT_RETURN_IF_ERROR(CheckView(request->view()));
@@ -98,9 +96,8 @@ grpc::ServerUnaryReactor* JobService::AnswerWithJob(const char* name, AnswerOn a
   });
 }
 
-grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* context,
-                                                const v1::CreateJobRequest* request,
-                                                v1::Job* response) {
+UnaryReactor* JobService::CreateJob(CallContext* context, const v1::CreateJobRequest* request,
+                                    v1::Job* response) {
   return Unary("CreateJob", AnswerOn::kQueue, context, request, response,
                [=, this](const Caller& caller) {
                  MT_ASSIGN_OR_RETURN(const CreateJobOptions options, ToOptions(*request));
@@ -111,9 +108,8 @@ grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* con
                });
 }
 
-grpc::ServerUnaryReactor* JobService::PlanJob(grpc::CallbackServerContext* context,
-                                              const v1::PlanJobRequest* request,
-                                              v1::PlanJobResponse* response) {
+UnaryReactor* JobService::PlanJob(CallContext* context, const v1::PlanJobRequest* request,
+                                  v1::PlanJobResponse* response) {
   return Unary(
       "PlanJob", AnswerOn::kQueue, context, request, response, [=, this](const Caller& caller) {
         MT_RETURN_IF_ERROR(CheckFile("file", request->has_file(), request->file()));
@@ -127,16 +123,15 @@ grpc::ServerUnaryReactor* JobService::PlanJob(grpc::CallbackServerContext* conte
       });
 }
 
-grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
-                                             const v1::GetJobRequest* request, v1::Job* response) {
+UnaryReactor* JobService::GetJob(CallContext* context, const v1::GetJobRequest* request,
+                                 v1::Job* response) {
   return AnswerWithJob(
       "GetJob", AnswerOn::kCallback, context, request, response,
       [this](const Caller& caller, const std::string& id) { return manager_->Get(caller, id); });
 }
 
-grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* context,
-                                               const v1::ListJobsRequest* request,
-                                               v1::ListJobsResponse* response) {
+UnaryReactor* JobService::ListJobs(CallContext* context, const v1::ListJobsRequest* request,
+                                   v1::ListJobsResponse* response) {
   return Unary("ListJobs", AnswerOn::kCallback, context, request, response,
                [=, this](const Caller& caller) {
                  std::string question;
@@ -152,18 +147,16 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
                });
 }
 
-grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* context,
-                                               const v1::PauseJobRequest* request,
-                                               v1::Job* response) {
+UnaryReactor* JobService::PauseJob(CallContext* context, const v1::PauseJobRequest* request,
+                                   v1::Job* response) {
   return AnswerWithJob("PauseJob", AnswerOn::kQueue, context, request, response,
                        [=, this](const Caller& caller, const std::string& id) {
                          return manager_->Pause(caller, id, request->release_host_memory());
                        });
 }
 
-grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
-                                                const v1::ResumeJobRequest* request,
-                                                v1::Job* response) {
+UnaryReactor* JobService::ResumeJob(CallContext* context, const v1::ResumeJobRequest* request,
+                                    v1::Job* response) {
   return AnswerWithJob("ResumeJob", AnswerOn::kQueue, context, request, response,
                        [=, this](const Caller& caller, const std::string& id) {
                          return manager_->Resume(
@@ -172,17 +165,15 @@ grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* con
                        });
 }
 
-grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* context,
-                                                const v1::CancelJobRequest* request,
-                                                v1::Job* response) {
+UnaryReactor* JobService::CancelJob(CallContext* context, const v1::CancelJobRequest* request,
+                                    v1::Job* response) {
   return AnswerWithJob(
       "CancelJob", AnswerOn::kQueue, context, request, response,
       [this](const Caller& caller, const std::string& id) { return manager_->Cancel(caller, id); });
 }
 
-grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
-                                                const v1::DeleteJobRequest* request,
-                                                google::protobuf::Empty* response) {
+UnaryReactor* JobService::DeleteJob(CallContext* context, const v1::DeleteJobRequest* request,
+                                    google::protobuf::Empty* response) {
   return Unary("DeleteJob", AnswerOn::kQueue, context, request, response,
                [=, this](const Caller& caller) {
                  MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request->name()));
@@ -190,18 +181,18 @@ grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* con
                });
 }
 
-grpc::ServerUnaryReactor* JobService::CheckpointJob(grpc::CallbackServerContext* context,
-                                                    const v1::CheckpointJobRequest* request,
-                                                    v1::Job* response) {
+UnaryReactor* JobService::CheckpointJob(CallContext* context,
+                                        const v1::CheckpointJobRequest* request,
+                                        v1::Job* response) {
   return AnswerWithJob("CheckpointJob", AnswerOn::kQueue, context, request, response,
                        [this](const Caller& caller, const std::string& id) {
                          return manager_->Checkpoint(caller, id);
                        });
 }
 
-grpc::ServerUnaryReactor* JobService::ListCheckpoints(grpc::CallbackServerContext* context,
-                                                      const v1::ListCheckpointsRequest* request,
-                                                      v1::ListCheckpointsResponse* response) {
+UnaryReactor* JobService::ListCheckpoints(CallContext* context,
+                                          const v1::ListCheckpointsRequest* request,
+                                          v1::ListCheckpointsResponse* response) {
   return Unary("ListCheckpoints", AnswerOn::kQueue, context, request, response,
                [=, this](const Caller& caller) {
                  MT_ASSIGN_OR_RETURN(const std::string id,
@@ -225,8 +216,8 @@ grpc::ServerUnaryReactor* JobService::ListCheckpoints(grpc::CallbackServerContex
                });
 }
 
-grpc::ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(
-    grpc::CallbackServerContext* context, const v1::ExportJobRequest* request) {
+StreamReactor<v1::ExportJobResponse>* JobService::ExportJob(CallContext* context,
+                                                            const v1::ExportJobRequest* request) {
   return Stream<v1::ExportJobResponse>(
       "ExportJob", AnswerOn::kQueue, context, request, services_.streams,
       [=, this](const Caller& caller,
@@ -250,8 +241,8 @@ grpc::ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(
       });
 }
 
-grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
-    grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
+StreamReactor<v1::WatchJobResponse>* JobService::WatchJob(CallContext* context,
+                                                          const v1::WatchJobRequest* request) {
   return Stream<v1::WatchJobResponse>(
       "WatchJob", AnswerOn::kQueue, context, request, services_.streams,
       [=, this](const Caller& caller,
@@ -294,8 +285,8 @@ absl::StatusOr<std::unique_ptr<RecordCursor>> JobService::OpenRecords(const Call
   return RecordCursor::Open(std::move(records), opened_log);
 }
 
-grpc::ServerWriteReactor<v1::StreamStepMetricsResponse>* JobService::StreamStepMetrics(
-    grpc::CallbackServerContext* context, const v1::StreamStepMetricsRequest* request) {
+StreamReactor<v1::StreamStepMetricsResponse>* JobService::StreamStepMetrics(
+    CallContext* context, const v1::StreamStepMetricsRequest* request) {
   return Stream<v1::StreamStepMetricsResponse>(
       "StreamStepMetrics", AnswerOn::kQueue, context, request, services_.streams,
       [=, this](const Caller& caller,
@@ -306,8 +297,8 @@ grpc::ServerWriteReactor<v1::StreamStepMetricsResponse>* JobService::StreamStepM
       });
 }
 
-grpc::ServerWriteReactor<v1::StreamLogsResponse>* JobService::StreamLogs(
-    grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
+StreamReactor<v1::StreamLogsResponse>* JobService::StreamLogs(
+    CallContext* context, const v1::StreamLogsRequest* request) {
   return Stream<v1::StreamLogsResponse>(
       "StreamLogs", AnswerOn::kQueue, context, request, services_.streams,
       [=, this](const Caller& caller,

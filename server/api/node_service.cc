@@ -40,9 +40,8 @@ class NodeSource : public StreamSource<v1::WatchNodeResponse> {
 NodeService::NodeService(NodeReader read, const ServiceContext& services)
     : RpcService(services), read_(std::move(read)) {}
 
-grpc::ServerUnaryReactor* NodeService::GetNode(grpc::CallbackServerContext* context,
-                                               const v1::GetNodeRequest* request,
-                                               v1::Node* response) {
+UnaryReactor* NodeService::GetNode(CallContext* context, const v1::GetNodeRequest* request,
+                                   v1::Node* response) {
   return Unary("GetNode", AnswerOn::kQueue, context, request, response, [=, this](const Caller&) {
     MT_RETURN_IF_ERROR(CheckNodeName("name", request->name()));
     *response = read_();
@@ -50,8 +49,8 @@ grpc::ServerUnaryReactor* NodeService::GetNode(grpc::CallbackServerContext* cont
   });
 }
 
-grpc::ServerWriteReactor<v1::WatchNodeResponse>* NodeService::WatchNode(
-    grpc::CallbackServerContext* context, const v1::WatchNodeRequest* request) {
+StreamReactor<v1::WatchNodeResponse>* NodeService::WatchNode(CallContext* context,
+                                                             const v1::WatchNodeRequest* request) {
   StreamOptions streams = services_.streams;
   streams.pace = std::chrono::seconds(1);
   return Stream<v1::WatchNodeResponse>(

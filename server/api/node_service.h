@@ -22,10 +22,10 @@ class NodeService final : public RpcService<v1::NodeService> {
   // What `read` and `services` refer to must outlive the service.
   NodeService(NodeReader read, const ServiceContext& services);
 
-  grpc::ServerUnaryReactor* GetNode(grpc::CallbackServerContext* context,
-                                    const v1::GetNodeRequest* request, v1::Node* response) override;
-  grpc::ServerWriteReactor<v1::WatchNodeResponse>* WatchNode(
-      grpc::CallbackServerContext* context, const v1::WatchNodeRequest* request) override;
+  UnaryReactor* GetNode(CallContext* context, const v1::GetNodeRequest* request,
+                        v1::Node* response) override;
+  StreamReactor<v1::WatchNodeResponse>* WatchNode(CallContext* context,
+                                                  const v1::WatchNodeRequest* request) override;
 
  private:
   const NodeReader read_;

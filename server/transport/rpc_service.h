@@ -27,10 +27,9 @@ class RpcService : public Api::CallbackService {
   // Answers a call of the RPC `name` by calling `answer` as UnaryCall says, by several threads at
   // once. Returns the reactor that the overriding method returns to gRPC; it deletes itself.
   template <class Request, class Response>
-  grpc::ServerUnaryReactor* Unary(const char* name, AnswerOn answer_on,
-                                  grpc::CallbackServerContext* context, const Request* request,
-                                  Response* response,
-                                  typename UnaryCall<Request, Response>::Answer answer) {
+  UnaryReactor* Unary(const char* name, AnswerOn answer_on, CallContext* context,
+                      const Request* request, Response* response,
+                      typename UnaryCall<Request, Response>::Answer answer) {
     return new UnaryCall<Request, Response>(services_, FullName(name), answer_on, std::move(answer),
                                             context, request, response);
   }
@@ -40,10 +39,9 @@ class RpcService : public Api::CallbackService {
   // `wake` as StreamSource says. Returns the reactor that the overriding method returns to gRPC; it
   // deletes itself.
   template <class Message, class Request>
-  grpc::ServerWriteReactor<Message>* Stream(const char* name, AnswerOn open_on,
-                                            grpc::CallbackServerContext* context,
-                                            const Request* request, const StreamOptions& options,
-                                            typename StreamCall<Request, Message>::Open open) {
+  StreamReactor<Message>* Stream(const char* name, AnswerOn open_on, CallContext* context,
+                                 const Request* request, const StreamOptions& options,
+                                 typename StreamCall<Request, Message>::Open open) {
     return StreamCall<Request, Message>::Start(services_, options, FullName(name), open_on,
                                                std::move(open), context, request);
   }

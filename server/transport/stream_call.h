@@ -44,11 +44,9 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   // Begins the call, and returns the reactor for gRPC. `open` is called once at most, on the thread
   // that `open_on` says; it makes the source, and its error ends the stream. `services` must
   // outlive the call. `context` and `request` are gRPC's and live as long as the call.
-  static grpc::ServerWriteReactor<Message>* Start(const ServiceContext& services,
-                                                  const StreamOptions& options, std::string method,
-                                                  AnswerOn open_on, Open open,
-                                                  grpc::CallbackServerContext* context,
-                                                  const Request* request) {
+  static StreamReactor<Message>* Start(const ServiceContext& services, const StreamOptions& options,
+                                       std::string method, AnswerOn open_on, Open open,
+                                       CallContext* context, const Request* request) {
     const std::shared_ptr<StreamCall> call(new StreamCall(
         services, options, std::move(method), open_on, std::move(open), context, request));
     call->self_ = call;
@@ -99,8 +97,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
 
  private:
   StreamCall(const ServiceContext& services, const StreamOptions& options, std::string method,
-             AnswerOn open_on, Open open, grpc::CallbackServerContext* context,
-             const Request* request)
+             AnswerOn open_on, Open open, CallContext* context, const Request* request)
       : TurnScheduler::Stream(services.turns),
         services_(services),
         options_(options),
@@ -241,7 +238,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   const std::string method_;
   const AnswerOn open_on_;
   const Open open_;
-  grpc::CallbackServerContext* const context_;
+  CallContext* const context_;
   const Request* const request_;
   std::shared_ptr<StreamCall> self_;
 

@@ -33,7 +33,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   // on gRPC's thread or, if it had to wait for room, on the thread that made room. `services` must
   // outlive the call. `context`, `request` and `response` are gRPC's and live as long as the call.
   UnaryCall(const ServiceContext& services, std::string method, AnswerOn answer_on, Answer answer,
-            grpc::CallbackServerContext* context, const Request* request, Response* response)
+            CallContext* context, const Request* request, Response* response)
       : services_(services),
         method_(std::move(method)),
         answer_on_(answer_on),
@@ -118,7 +118,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   const std::string method_;
   const AnswerOn answer_on_;
   const Answer answer_;
-  grpc::CallbackServerContext* const context_;
+  CallContext* const context_;
   const Request* const request_;
   Response* const response_;
   AnswerShare share_{services_.answers};
