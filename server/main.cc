@@ -37,8 +37,7 @@ int main(int argc, char** argv) {
   megatrain::AddInitCommand(&app, &exit_code);
   megatrain::AddGenerateCommand(&app, &exit_code);
   megatrain::AddEvaluateCommand(&app, &exit_code);
-  megatrain::AddExportCommand(&app, &exit_code);
-  megatrain::AddVerifyCommand(&app, &exit_code);
+  megatrain::AddCheckpointCommands(&app, &exit_code);
   megatrain::AddSchemaCommand(&app, &exit_code);
   megatrain::AddTokenCommands(&app, &exit_code);
   try {

@@ -47,30 +47,16 @@ google::protobuf::Timestamp ToTimestamp(absl::Time time) {
   return proto;
 }
 
-// The API names states and reasons as the daemon does; "NONE" is its unspecified value.
-
-v1::Job::State ToProto(JobState state) {
-  v1::Job::State proto = v1::Job::STATE_UNSPECIFIED;
-  v1::Job::State_Parse(JobStateName(state), &proto);
-  return proto;
-}
-
-v1::Job::Reason ToProto(JobReason reason) {
-  v1::Job::Reason proto = v1::Job::REASON_UNSPECIFIED;
-  v1::Job::Reason_Parse(JobReasonName(reason), &proto);
-  return proto;
-}
-
+v1::Job::State ToProto(JobState state) { return static_cast<v1::Job::State>(state); }
+v1::Job::Reason ToProto(JobReason reason) { return static_cast<v1::Job::Reason>(reason); }
 v1::QueueStatus::Waiting ToProto(WaitingReason reason) {
-  v1::QueueStatus::Waiting proto = v1::QueueStatus::WAITING_UNSPECIFIED;
-  v1::QueueStatus::Waiting_Parse(WaitingReasonName(reason), &proto);
-  return proto;
+  return static_cast<v1::QueueStatus::Waiting>(reason);
 }
 
-void ToProto(const Job& job, JobView view, v1::Job* proto) {
+void ToProto(const Job& job, v1::JobView view, v1::Job* proto) {
   // A job that was only validated has no id.
   if (!job.id.empty()) proto->set_name(JobName(job.id));
-  if (view == JobView::kFull && job.file != nullptr) {
+  if (view == v1::JOB_VIEW_FULL && job.file != nullptr) {
     v1::JobFile* const file = proto->mutable_file();
     file->set_yaml(ValidUtf8(job.file->yaml));
     file->set_file_name(ValidUtf8(job.file->file_name));

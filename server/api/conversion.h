@@ -27,11 +27,8 @@ v1::Job::State ToProto(JobState state);
 v1::Job::Reason ToProto(JobReason reason);
 v1::QueueStatus::Waiting ToProto(WaitingReason reason);
 
-enum class JobView {
-  kBasic,  // without the file
-  kFull,
-};
-void ToProto(const Job& job, JobView view, v1::Job* proto);
+// The job's file is there in JOB_VIEW_FULL only.
+void ToProto(const Job& job, v1::JobView view, v1::Job* proto);
 void ToProto(const JobEvent& event, v1::JobEvent* proto);
 void ToProto(const std::string& job_id, const JobCheckpoint& checkpoint, v1::Checkpoint* proto);
 void ToProto(const StepRecord& record, v1::StepMetrics* proto);

@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/status.h"
 #include "server/base/error_reason.h"
 
@@ -14,33 +16,10 @@ namespace megatrain {
 namespace {
 
 constexpr size_t kFilterBytesMax = 4096;
-
-enum class Field { kState, kReason, kUser, kDisplayName };
-
-struct Comparison {
-  Field field = Field::kState;
-  bool equal = true;  // else !=
-  JobState state = JobState::kQueued;
-  JobReason reason = JobReason::kNone;
-  std::string text;
-
-  bool Matches(const Job& job) const {
-    switch (field) {
-      case Field::kState:
-        return (job.state == state) == equal;
-      case Field::kReason:
-        return (job.reason == reason) == equal;
-      case Field::kUser:
-        return (job.user == text) == equal;
-      case Field::kDisplayName:
-        return (job.display_name == text) == equal;
-    }
-    return false;
-  }
-};
+constexpr const char* kFields[] = {"state", "reason", "user", "display_name"};
 
 // OR binds tighter than AND: all of the groups, any of a group's comparisons.
-using AnyOf = std::vector<Comparison>;
+using AnyOf = std::vector<JobFilter>;
 using AllOf = std::vector<AnyOf>;
 
 absl::Status Invalid(const std::string& message) {
@@ -95,52 +74,43 @@ absl::StatusOr<std::vector<Token>> Tokenize(const std::string& text) {
   return tokens;
 }
 
-std::optional<Field> ParseField(const Token& token) {
-  if (token.Is("state")) return Field::kState;
-  if (token.Is("reason")) return Field::kReason;
-  if (token.Is("user")) return Field::kUser;
-  if (token.Is("display_name")) return Field::kDisplayName;
-  return std::nullopt;
+// Returns the comparison of `field` of a job with `value`, or of the two being different.
+template <class Value>
+JobFilter Compare(Value Job::*field, Value value, bool equal) {
+  return [=](const Job& job) { return (job.*field == value) == equal; };
 }
 
-absl::StatusOr<Comparison> ParseComparison(const std::vector<Token>& tokens, size_t at) {
+absl::StatusOr<JobFilter> ParseComparison(const std::vector<Token>& tokens, size_t at) {
   if (at + 2 >= tokens.size()) return Invalid("ends in the middle of a comparison");
   const Token& name = tokens[at];
   const Token& comparator = tokens[at + 1];
   const Token& value = tokens[at + 2];
-  Comparison comparison;
-  const std::optional<Field> field = ParseField(name);
-  if (!field.has_value()) {
+  const auto is_name = [&name](const char* field) { return name.Is(field); };
+  if (!absl::c_any_of(kFields, is_name)) {
     return Invalid(absl::StrCat("there is no field ", name.text,
                                 "; there are state, reason, user and display_name"));
   }
-  comparison.field = *field;
   if (!comparator.Is("=") && !comparator.Is("!=")) {
     return Invalid(absl::StrCat("after ", name.text, " expects = or !=, got ", comparator.text));
   }
-  comparison.equal = comparator.text == "=";
+  const bool equal = comparator.text == "=";
   if (value.Is("=") || value.Is("!=")) {
     return Invalid(absl::StrCat("after ", name.text, " ", comparator.text, " expects a value"));
   }
-  if (*field == Field::kState) {
+  if (name.text == "state") {
     const std::optional<JobState> state = ParseJobState(value.text);
-    if (!state.has_value()) {
-      std::string known;
-      for (const JobState each : AllJobStates()) {
-        absl::StrAppend(&known, known.empty() ? "" : ", ", JobStateName(each));
-      }
-      return Invalid(absl::StrCat("there is no state ", value.text, "; there are ", known));
-    }
-    comparison.state = *state;
-  } else if (*field == Field::kReason) {
+    if (state.has_value()) return Compare(&Job::state, *state, equal);
+    const auto append = [](std::string* out, JobState each) { *out += JobStateName(each); };
+    return Invalid(absl::StrCat("there is no state ", value.text, "; there are ",
+                                absl::StrJoin(AllJobStates(), ", ", append)));
+  }
+  if (name.text == "reason") {
     const std::optional<JobReason> reason =
         value.text == "REASON_UNSPECIFIED" ? JobReason::kNone : ParseJobReason(value.text);
-    if (!reason.has_value()) return Invalid(absl::StrCat("there is no reason ", value.text));
-    comparison.reason = *reason;
-  } else {
-    comparison.text = value.text;
+    if (reason.has_value()) return Compare(&Job::reason, *reason, equal);
+    return Invalid(absl::StrCat("there is no reason ", value.text));
   }
-  return comparison;
+  return Compare(name.text == "user" ? &Job::user : &Job::display_name, value.text, equal);
 }
 
 }  // namespace
@@ -153,7 +123,7 @@ absl::StatusOr<JobFilter> ParseJobFilter(const std::string& text) {
   if (tokens.empty()) return JobFilter();
   AllOf groups(1);
   for (size_t at = 0;;) {
-    MT_ASSIGN_OR_RETURN(Comparison comparison, ParseComparison(tokens, at));
+    MT_ASSIGN_OR_RETURN(JobFilter comparison, ParseComparison(tokens, at));
     groups.back().push_back(std::move(comparison));
     at += 3;
     if (at == tokens.size()) break;
@@ -165,12 +135,9 @@ absl::StatusOr<JobFilter> ParseJobFilter(const std::string& text) {
     ++at;
   }
   return JobFilter([groups = std::move(groups)](const Job& job) {
-    for (const AnyOf& group : groups) {
-      bool any = false;
-      for (const Comparison& comparison : group) any = any || comparison.Matches(job);
-      if (!any) return false;
-    }
-    return true;
+    return absl::c_all_of(groups, [&job](const AnyOf& group) {
+      return absl::c_any_of(group, [&job](const JobFilter& matches) { return matches(job); });
+    });
   });
 }
 

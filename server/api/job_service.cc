@@ -1,6 +1,7 @@
 #include "server/api/job_service.h"
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,7 +16,7 @@
 #include "server/api/page_token.h"
 #include "server/api/record_cursor.h"
 #include "server/api/resource_name.h"
-#include "server/transport/error_status.h"
+#include "server/base/error_reason.h"
 
 namespace megatrain {
 namespace {
@@ -71,27 +72,10 @@ absl::StatusOr<ListJobsOptions> ToOptions(const v1::ListJobsRequest& request,
   return options;
 }
 
-absl::StatusOr<JobView> ToView(v1::JobView view) {
-  switch (view) {
-    case v1::JOB_VIEW_UNSPECIFIED:
-    case v1::JOB_VIEW_BASIC:
-      return JobView::kBasic;
-    case v1::JOB_VIEW_FULL:
-      return JobView::kFull;
-    default:
-      return InvalidField("view", absl::StrCat("expects JOB_VIEW_BASIC or JOB_VIEW_FULL, got ",
-                                               static_cast<int>(view)));
-  }
-}
-
-// `act` gives the job as it is after it was acted on.
-template <class Request, class Act>
-absl::Status AnswerWithJob(const Request& request, v1::Job* response, Act act) {
-  MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request.name()));
-  MT_ASSIGN_OR_RETURN(const JobView view, ToView(request.view()));
-  MT_ASSIGN_OR_RETURN(const JobPtr job, act(id));
-  ToProto(*job, view, response);
-  return absl::OkStatus();
+absl::Status CheckView(v1::JobView view) {
+  if (v1::JobView_IsValid(view)) return absl::OkStatus();
+  return InvalidField("view", absl::StrCat("expects JOB_VIEW_BASIC or JOB_VIEW_FULL, got ",
+                                           static_cast<int>(view)));
 }
 
 }  // namespace
@@ -100,257 +84,229 @@ JobService::JobService(JobManager* manager, JobRecordsDirectory* records,
                        const ServiceContext& services)
     : RpcService(services), manager_(manager), records_(records) {}
 
-grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* context,
-                                                const v1::CreateJobRequest* request,
-                                                v1::Job* response) {
-  return Unary("CreateJob", AnswerOn::kQueue, &JobService::CreateJob, context, request, response);
-}
-
-grpc::ServerUnaryReactor* JobService::PlanJob(grpc::CallbackServerContext* context,
-                                              const v1::PlanJobRequest* request,
-                                              v1::PlanJobResponse* response) {
-  return Unary("PlanJob", AnswerOn::kQueue, &JobService::PlanJob, context, request, response);
-}
-
-grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
-                                             const v1::GetJobRequest* request, v1::Job* response) {
-  return Unary("GetJob", AnswerOn::kCallback, &JobService::GetJob, context, request, response);
-}
-
-grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* context,
-                                               const v1::ListJobsRequest* request,
-                                               v1::ListJobsResponse* response) {
-  return Unary("ListJobs", AnswerOn::kCallback, &JobService::ListJobs, context, request, response);
-}
-
-grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* context,
-                                               const v1::PauseJobRequest* request,
-                                               v1::Job* response) {
-  return Unary("PauseJob", AnswerOn::kQueue, &JobService::PauseJob, context, request, response);
-}
-
-grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
-                                                const v1::ResumeJobRequest* request,
-                                                v1::Job* response) {
-  return Unary("ResumeJob", AnswerOn::kQueue, &JobService::ResumeJob, context, request, response);
-}
-
-grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* context,
-                                                const v1::CancelJobRequest* request,
-                                                v1::Job* response) {
-  return Unary("CancelJob", AnswerOn::kQueue, &JobService::CancelJob, context, request, response);
-}
-
-grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
-                                                const v1::DeleteJobRequest* request,
-                                                google::protobuf::Empty* response) {
-  return Unary("DeleteJob", AnswerOn::kQueue, &JobService::DeleteJob, context, request, response);
-}
-
-grpc::ServerUnaryReactor* JobService::CheckpointJob(grpc::CallbackServerContext* context,
-                                                    const v1::CheckpointJobRequest* request,
-                                                    v1::Job* response) {
-  return Unary("CheckpointJob", AnswerOn::kQueue, &JobService::CheckpointJob, context, request,
-               response);
-}
-
-grpc::ServerUnaryReactor* JobService::ListCheckpoints(grpc::CallbackServerContext* context,
-                                                      const v1::ListCheckpointsRequest* request,
-                                                      v1::ListCheckpointsResponse* response) {
-  return Unary("ListCheckpoints", AnswerOn::kQueue, &JobService::ListCheckpoints, context, request,
-               response);
-}
-
-grpc::ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(
-    grpc::CallbackServerContext* context, const v1::ExportJobRequest* request) {
-  return Stream("ExportJob", AnswerOn::kQueue, &JobService::ExportJob, context, request,
-                services_.streams);
-}
-
-grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
-    grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
-  return Stream("WatchJob", AnswerOn::kQueue, &JobService::WatchJob, context, request,
-                services_.streams);
-}
-
-grpc::ServerWriteReactor<v1::StreamStepMetricsResponse>* JobService::StreamStepMetrics(
-    grpc::CallbackServerContext* context, const v1::StreamStepMetricsRequest* request) {
-  return Stream("StreamStepMetrics", AnswerOn::kQueue, &JobService::StreamStepMetrics, context,
-                request, services_.streams);
-}
-
-grpc::ServerWriteReactor<v1::StreamLogsResponse>* JobService::StreamLogs(
-    grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
-  return Stream("StreamLogs", AnswerOn::kQueue, &JobService::StreamLogs, context, request,
-                services_.streams);
-}
-
-absl::Status JobService::CreateJob(const Caller& caller, const v1::CreateJobRequest& request,
-                                   v1::Job* response) {
-  MT_ASSIGN_OR_RETURN(const CreateJobOptions options, ToOptions(request));
-  MT_ASSIGN_OR_RETURN(const JobView view, ToView(request.view()));
-  MT_ASSIGN_OR_RETURN(const JobPtr job, manager_->Create(caller, options));
-  ToProto(*job, view, response);
-  return absl::OkStatus();
-}
-
-absl::Status JobService::PlanJob(const Caller& caller, const v1::PlanJobRequest& request,
-                                 v1::PlanJobResponse* response) {
-  MT_RETURN_IF_ERROR(CheckFile("file", request.has_file(), request.file()));
-  MT_ASSIGN_OR_RETURN(const JobPlan plan, manager_->Plan(caller, FromProto(request.file())));
-  response->set_jobs_ahead(plan.jobs_ahead);
-  if (!plan.user_limits.ok()) ToProto(plan.user_limits, response->mutable_user_limit());
-  ToProto(plan.report, response->mutable_plan());
-  return absl::OkStatus();
-}
-
-absl::Status JobService::GetJob(const Caller& caller, const v1::GetJobRequest& request,
-                                v1::Job* response) {
-  return AnswerWithJob(request, response,
-                       [&](const std::string& id) { return manager_->Get(caller, id); });
-}
-
-absl::Status JobService::ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
-                                  v1::ListJobsResponse* response) {
-  std::string question;
-  MT_ASSIGN_OR_RETURN(const ListJobsOptions options, ToOptions(request, &question));
-  MT_ASSIGN_OR_RETURN(const JobPage page, manager_->List(caller, options));
-  for (const JobPtr& job : page.jobs) ToProto(*job, JobView::kBasic, response->add_jobs());
-  if (page.next != 0) response->set_next_page_token(MakePageToken(page.next, question));
-  return absl::OkStatus();
-}
-
-absl::Status JobService::PauseJob(const Caller& caller, const v1::PauseJobRequest& request,
-                                  v1::Job* response) {
-  return AnswerWithJob(request, response, [&](const std::string& id) {
-    return manager_->Pause(caller, id, request.release_host_memory());
+template <class Request, class Act>
+UnaryReactor* JobService::AnswerWithJob(const char* name, AnswerOn answer_on, CallContext* context,
+                                        const Request* request, v1::Job* response, Act act) {
+  return Unary(name, answer_on, context, request, response, [=](const Caller& caller) {
+    MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request->name()));
+    MT_RETURN_IF_ERROR(CheckView(request->view()));
+    MT_ASSIGN_OR_RETURN(const JobPtr job, act(caller, id));
+    ToProto(*job, request->view(), response);
+    return absl::OkStatus();
   });
 }
 
-absl::Status JobService::ResumeJob(const Caller& caller, const v1::ResumeJobRequest& request,
+UnaryReactor* JobService::CreateJob(CallContext* context, const v1::CreateJobRequest* request,
+                                    v1::Job* response) {
+  return Unary("CreateJob", AnswerOn::kQueue, context, request, response,
+               [=, this](const Caller& caller) {
+                 MT_ASSIGN_OR_RETURN(const CreateJobOptions options, ToOptions(*request));
+                 MT_RETURN_IF_ERROR(CheckView(request->view()));
+                 MT_ASSIGN_OR_RETURN(const JobPtr job, manager_->Create(caller, options));
+                 ToProto(*job, request->view(), response);
+                 return absl::OkStatus();
+               });
+}
+
+UnaryReactor* JobService::PlanJob(CallContext* context, const v1::PlanJobRequest* request,
+                                  v1::PlanJobResponse* response) {
+  return Unary(
+      "PlanJob", AnswerOn::kQueue, context, request, response, [=, this](const Caller& caller) {
+        MT_RETURN_IF_ERROR(CheckFile("file", request->has_file(), request->file()));
+        MT_ASSIGN_OR_RETURN(const JobPlan plan, manager_->Plan(caller, FromProto(request->file())));
+        response->set_jobs_ahead(plan.jobs_ahead);
+        if (!plan.user_limits.ok()) {
+          ToProto(plan.user_limits, response->mutable_user_limit());
+        }
+        ToProto(plan.report, response->mutable_plan());
+        return absl::OkStatus();
+      });
+}
+
+UnaryReactor* JobService::GetJob(CallContext* context, const v1::GetJobRequest* request,
+                                 v1::Job* response) {
+  return AnswerWithJob(
+      "GetJob", AnswerOn::kCallback, context, request, response,
+      [this](const Caller& caller, const std::string& id) { return manager_->Get(caller, id); });
+}
+
+UnaryReactor* JobService::ListJobs(CallContext* context, const v1::ListJobsRequest* request,
+                                   v1::ListJobsResponse* response) {
+  return Unary("ListJobs", AnswerOn::kCallback, context, request, response,
+               [=, this](const Caller& caller) {
+                 std::string question;
+                 MT_ASSIGN_OR_RETURN(const ListJobsOptions options, ToOptions(*request, &question));
+                 MT_ASSIGN_OR_RETURN(const JobPage page, manager_->List(caller, options));
+                 for (const JobPtr& job : page.jobs) {
+                   ToProto(*job, v1::JOB_VIEW_BASIC, response->add_jobs());
+                 }
+                 if (page.next != 0) {
+                   response->set_next_page_token(MakePageToken(page.next, question));
+                 }
+                 return absl::OkStatus();
+               });
+}
+
+UnaryReactor* JobService::PauseJob(CallContext* context, const v1::PauseJobRequest* request,
                                    v1::Job* response) {
-  const std::vector<std::string> allow_change(request.allow_change().begin(),
-                                              request.allow_change().end());
-  return AnswerWithJob(request, response, [&](const std::string& id) {
-    return manager_->Resume(caller, id, allow_change);
-  });
+  return AnswerWithJob("PauseJob", AnswerOn::kQueue, context, request, response,
+                       [=, this](const Caller& caller, const std::string& id) {
+                         return manager_->Pause(caller, id, request->release_host_memory());
+                       });
 }
 
-absl::Status JobService::CancelJob(const Caller& caller, const v1::CancelJobRequest& request,
-                                   v1::Job* response) {
-  return AnswerWithJob(request, response,
-                       [&](const std::string& id) { return manager_->Cancel(caller, id); });
+UnaryReactor* JobService::ResumeJob(CallContext* context, const v1::ResumeJobRequest* request,
+                                    v1::Job* response) {
+  return AnswerWithJob("ResumeJob", AnswerOn::kQueue, context, request, response,
+                       [=, this](const Caller& caller, const std::string& id) {
+                         return manager_->Resume(
+                             caller, id,
+                             {request->allow_change().begin(), request->allow_change().end()});
+                       });
 }
 
-absl::Status JobService::DeleteJob(const Caller& caller, const v1::DeleteJobRequest& request,
-                                   google::protobuf::Empty*) {
+UnaryReactor* JobService::CancelJob(CallContext* context, const v1::CancelJobRequest* request,
+                                    v1::Job* response) {
+  return AnswerWithJob(
+      "CancelJob", AnswerOn::kQueue, context, request, response,
+      [this](const Caller& caller, const std::string& id) { return manager_->Cancel(caller, id); });
+}
+
+UnaryReactor* JobService::DeleteJob(CallContext* context, const v1::DeleteJobRequest* request,
+                                    google::protobuf::Empty* response) {
+  return Unary("DeleteJob", AnswerOn::kQueue, context, request, response,
+               [=, this](const Caller& caller) {
+                 MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request->name()));
+                 return manager_->Delete(caller, id);
+               });
+}
+
+UnaryReactor* JobService::CheckpointJob(CallContext* context,
+                                        const v1::CheckpointJobRequest* request,
+                                        v1::Job* response) {
+  return AnswerWithJob("CheckpointJob", AnswerOn::kQueue, context, request, response,
+                       [this](const Caller& caller, const std::string& id) {
+                         return manager_->Checkpoint(caller, id);
+                       });
+}
+
+UnaryReactor* JobService::ListCheckpoints(CallContext* context,
+                                          const v1::ListCheckpointsRequest* request,
+                                          v1::ListCheckpointsResponse* response) {
+  return Unary("ListCheckpoints", AnswerOn::kQueue, context, request, response,
+               [=, this](const Caller& caller) {
+                 MT_ASSIGN_OR_RETURN(const std::string id,
+                                     ParseJobName("parent", request->parent()));
+                 MT_ASSIGN_OR_RETURN(const int page_size, PageSize(request->page_size()));
+                 const std::string question = absl::StrCat("checkpoints of ", id);
+                 MT_ASSIGN_OR_RETURN(const int64_t before_step,
+                                     ReadPageToken(request->page_token(), question));
+                 MT_ASSIGN_OR_RETURN(const std::vector<JobCheckpoint> checkpoints,
+                                     manager_->ListCheckpoints(caller, id));
+                 for (const JobCheckpoint& checkpoint : checkpoints) {
+                   if (before_step > 0 && checkpoint.step >= before_step) continue;
+                   if (response->checkpoints_size() == page_size) {
+                     const int64_t last = response->checkpoints(page_size - 1).step();
+                     response->set_next_page_token(MakePageToken(last, question));
+                     break;
+                   }
+                   ToProto(id, checkpoint, response->add_checkpoints());
+                 }
+                 return absl::OkStatus();
+               });
+}
+
+StreamReactor<v1::ExportJobResponse>* JobService::ExportJob(CallContext* context,
+                                                            const v1::ExportJobRequest* request) {
+  return Stream<v1::ExportJobResponse>(
+      "ExportJob", AnswerOn::kQueue, context, request, services_.streams,
+      [=, this](const Caller& caller,
+                std::function<void()> wake) -> OpenedSource<v1::ExportJobResponse> {
+        MT_ASSIGN_OR_RETURN(const JobCheckpointName name,
+                            ParseCheckpointName("name", request->name()));
+        if (!absl::StartsWith(request->directory(), "/")) {
+          return InvalidField("directory", "expects an absolute path on the daemon's machine");
+        }
+        const auto ended = std::make_shared<std::promise<absl::Status>>();
+        MT_ASSIGN_OR_RETURN(const JobCheckpoint checkpoint,
+                            manager_->Export(caller, name.job_id, name.step, request->directory(),
+                                             [ended, wake](const absl::Status& status) {
+                                               ended->set_value(status);
+                                               wake();
+                                             }));
+        v1::ExportedModel exported;
+        exported.set_directory(request->directory());
+        exported.set_step(checkpoint.step);
+        return NewExportSource(std::move(exported), ended->get_future());
+      });
+}
+
+StreamReactor<v1::WatchJobResponse>* JobService::WatchJob(CallContext* context,
+                                                          const v1::WatchJobRequest* request) {
+  return Stream<v1::WatchJobResponse>(
+      "WatchJob", AnswerOn::kQueue, context, request, services_.streams,
+      [=, this](const Caller& caller,
+                std::function<void()> wake) -> OpenedSource<v1::WatchJobResponse> {
+        MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request->name()));
+        if (request->start_sequence() < 0) {
+          return InvalidField("start_sequence",
+                              absl::StrCat("expects 0 or more, got ", request->start_sequence()));
+        }
+        MT_RETURN_IF_ERROR(CheckView(request->view()));
+        const int64_t start = std::max<int64_t>(1, request->start_sequence());
+        MT_ASSIGN_OR_RETURN(std::unique_ptr<JobWatch> watch,
+                            manager_->Watch(caller, id, start, std::move(wake)));
+        return NewWatchSource(id, std::move(watch), start, request->view());
+      });
+}
+
+template <class Request>
+absl::StatusOr<std::unique_ptr<RecordCursor>> JobService::OpenRecords(const Caller& caller,
+                                                                      const Request& request,
+                                                                      LogOf log,
+                                                                      std::function<void()> wake) {
   MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request.name()));
-  return manager_->Delete(caller, id);
-}
-
-absl::Status JobService::CheckpointJob(const Caller& caller,
-                                       const v1::CheckpointJobRequest& request, v1::Job* response) {
-  return AnswerWithJob(request, response,
-                       [&](const std::string& id) { return manager_->Checkpoint(caller, id); });
-}
-
-absl::Status JobService::ListCheckpoints(const Caller& caller,
-                                         const v1::ListCheckpointsRequest& request,
-                                         v1::ListCheckpointsResponse* response) {
-  MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("parent", request.parent()));
-  MT_ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size()));
-  const std::string question = absl::StrCat("checkpoints of ", id);
-  MT_ASSIGN_OR_RETURN(const int64_t before_step, ReadPageToken(request.page_token(), question));
-  MT_ASSIGN_OR_RETURN(const std::vector<JobCheckpoint> checkpoints,
-                      manager_->ListCheckpoints(caller, id));
-  for (const JobCheckpoint& checkpoint : checkpoints) {
-    if (before_step > 0 && checkpoint.step >= before_step) continue;
-    if (response->checkpoints_size() == page_size) {
-      const int64_t last = response->checkpoints(page_size - 1).step();
-      response->set_next_page_token(MakePageToken(last, question));
-      break;
-    }
-    ToProto(id, checkpoint, response->add_checkpoints());
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<StreamSource<v1::ExportJobResponse>>> JobService::ExportJob(
-    const Caller& caller, const v1::ExportJobRequest& request, std::function<void()> wake) {
-  MT_ASSIGN_OR_RETURN(const JobCheckpointName name, ParseCheckpointName("name", request.name()));
-  if (!absl::StartsWith(request.directory(), "/")) {
-    return InvalidField("directory", "expects an absolute path on the daemon's machine");
-  }
-  const auto progress = std::make_shared<ExportProgress>(std::move(wake));
-  MT_ASSIGN_OR_RETURN(
-      const JobCheckpoint checkpoint,
-      manager_->Export(caller, name.job_id, name.step, request.directory(),
-                       [progress](const absl::Status& status) { progress->Done(status); }));
-  v1::ExportedModel exported;
-  exported.set_directory(request.directory());
-  exported.set_step(checkpoint.step);
-  progress->Begun(std::move(exported));
-  return NewExportSource(progress);
-}
-
-absl::StatusOr<std::unique_ptr<StreamSource<v1::WatchJobResponse>>> JobService::WatchJob(
-    const Caller& caller, const v1::WatchJobRequest& request, std::function<void()> wake) {
-  MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request.name()));
-  if (request.start_sequence() < 0) {
-    return InvalidField("start_sequence",
-                        absl::StrCat("expects 0 or more, got ", request.start_sequence()));
-  }
-  MT_ASSIGN_OR_RETURN(const JobView view, ToView(request.view()));
-  const int64_t start = std::max<int64_t>(1, request.start_sequence());
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<JobWatch> watch,
-                      manager_->Watch(caller, id, start, std::move(wake)));
-  return NewWatchSource(id, std::move(watch), start, view);
-}
-
-absl::StatusOr<RecordsRequest> JobService::OpenRecords(const Caller& caller,
-                                                       const std::string& name,
-                                                       int64_t start_sequence, bool follow,
-                                                       std::function<void()> wake) {
-  MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", name));
   MT_RETURN_IF_ERROR(manager_->Get(caller, id).status());
-  RecordsRequest records;
   absl::StatusOr<std::shared_ptr<JobRecords>> opened = records_->Open(id);
   if (!opened.ok()) {
     MT_RETURN_IF_ERROR(manager_->Get(caller, id).status());  // deleted in between
     return opened.status();
   }
+  RecordsRequest records;
   records.records = *std::move(opened);
-  records.start_sequence = start_sequence;
-  records.follow = follow;
+  records.start_sequence = request.start_sequence();
+  records.follow = request.follow();
   records.ended = [this, caller, id]() -> absl::StatusOr<bool> {
     MT_ASSIGN_OR_RETURN(const JobPtr job, manager_->Get(caller, id));
     return IsEnded(job->state);
   };
   records.wake = std::move(wake);
-  return records;
+  const RecordLog* const opened_log = &((*records.records).*log)();
+  return RecordCursor::Open(std::move(records), opened_log);
 }
 
-absl::StatusOr<std::unique_ptr<StreamSource<v1::StreamStepMetricsResponse>>>
-JobService::StreamStepMetrics(const Caller& caller, const v1::StreamStepMetricsRequest& request,
-                              std::function<void()> wake) {
-  MT_ASSIGN_OR_RETURN(RecordsRequest records,
-                      OpenRecords(caller, request.name(), request.start_sequence(),
-                                  request.follow(), std::move(wake)));
-  const RecordLog* const log = &records.records->metrics();
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<RecordCursor> cursor,
-                      RecordCursor::Open(std::move(records), log));
-  return NewStepMetricsSource(std::move(cursor));
+StreamReactor<v1::StreamStepMetricsResponse>* JobService::StreamStepMetrics(
+    CallContext* context, const v1::StreamStepMetricsRequest* request) {
+  return Stream<v1::StreamStepMetricsResponse>(
+      "StreamStepMetrics", AnswerOn::kQueue, context, request, services_.streams,
+      [=, this](const Caller& caller,
+                std::function<void()> wake) -> OpenedSource<v1::StreamStepMetricsResponse> {
+        MT_ASSIGN_OR_RETURN(std::unique_ptr<RecordCursor> cursor,
+                            OpenRecords(caller, *request, &JobRecords::metrics, std::move(wake)));
+        return NewStepMetricsSource(std::move(cursor));
+      });
 }
 
-absl::StatusOr<std::unique_ptr<StreamSource<v1::StreamLogsResponse>>> JobService::StreamLogs(
-    const Caller& caller, const v1::StreamLogsRequest& request, std::function<void()> wake) {
-  MT_ASSIGN_OR_RETURN(RecordsRequest records,
-                      OpenRecords(caller, request.name(), request.start_sequence(),
-                                  request.follow(), std::move(wake)));
-  const RecordLog* const log = &records.records->log();
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<RecordCursor> cursor,
-                      RecordCursor::Open(std::move(records), log));
-  return NewLogSource(std::move(cursor));
+StreamReactor<v1::StreamLogsResponse>* JobService::StreamLogs(
+    CallContext* context, const v1::StreamLogsRequest* request) {
+  return Stream<v1::StreamLogsResponse>(
+      "StreamLogs", AnswerOn::kQueue, context, request, services_.streams,
+      [=, this](const Caller& caller,
+                std::function<void()> wake) -> OpenedSource<v1::StreamLogsResponse> {
+        MT_ASSIGN_OR_RETURN(std::unique_ptr<RecordCursor> cursor,
+                            OpenRecords(caller, *request, &JobRecords::log, std::move(wake)));
+        return NewLogSource(std::move(cursor));
+      });
 }
 
 }  // namespace megatrain

@@ -9,96 +9,63 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "megatrain/v1/job_service.grpc.pb.h"
 #include "server/api/record_cursor.h"
 #include "server/manager/job_manager.h"
 #include "server/transport/rpc_service.h"
 #include "server/transport/service_context.h"
-#include "server/transport/stream_source.h"
 #include "server/worker/job_records.h"
 
 namespace megatrain {
 
-class JobService final : public RpcService<JobService, v1::JobService> {
+class JobService final : public RpcService<v1::JobService> {
  public:
   // `manager` and `records` must outlive the server.
   JobService(JobManager* manager, JobRecordsDirectory* records, const ServiceContext& services);
 
-  grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context,
-                                      const v1::CreateJobRequest* request,
-                                      v1::Job* response) override;
-  grpc::ServerUnaryReactor* PlanJob(grpc::CallbackServerContext* context,
-                                    const v1::PlanJobRequest* request,
-                                    v1::PlanJobResponse* response) override;
-  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
-                                   const v1::GetJobRequest* request, v1::Job* response) override;
-  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
-                                     const v1::ListJobsRequest* request,
-                                     v1::ListJobsResponse* response) override;
-  grpc::ServerUnaryReactor* PauseJob(grpc::CallbackServerContext* context,
-                                     const v1::PauseJobRequest* request,
-                                     v1::Job* response) override;
-  grpc::ServerUnaryReactor* ResumeJob(grpc::CallbackServerContext* context,
-                                      const v1::ResumeJobRequest* request,
-                                      v1::Job* response) override;
-  grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
-                                      const v1::CancelJobRequest* request,
-                                      v1::Job* response) override;
-  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
-                                      const v1::DeleteJobRequest* request,
-                                      google::protobuf::Empty* response) override;
-  grpc::ServerUnaryReactor* CheckpointJob(grpc::CallbackServerContext* context,
-                                          const v1::CheckpointJobRequest* request,
-                                          v1::Job* response) override;
-  grpc::ServerUnaryReactor* ListCheckpoints(grpc::CallbackServerContext* context,
-                                            const v1::ListCheckpointsRequest* request,
-                                            v1::ListCheckpointsResponse* response) override;
-  grpc::ServerWriteReactor<v1::ExportJobResponse>* ExportJob(
-      grpc::CallbackServerContext* context, const v1::ExportJobRequest* request) override;
-  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
-      grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) override;
-  grpc::ServerWriteReactor<v1::StreamStepMetricsResponse>* StreamStepMetrics(
-      grpc::CallbackServerContext* context, const v1::StreamStepMetricsRequest* request) override;
-  grpc::ServerWriteReactor<v1::StreamLogsResponse>* StreamLogs(
-      grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) override;
+  UnaryReactor* CreateJob(CallContext* context, const v1::CreateJobRequest* request,
+                          v1::Job* response) override;
+  UnaryReactor* PlanJob(CallContext* context, const v1::PlanJobRequest* request,
+                        v1::PlanJobResponse* response) override;
+  UnaryReactor* GetJob(CallContext* context, const v1::GetJobRequest* request,
+                       v1::Job* response) override;
+  UnaryReactor* ListJobs(CallContext* context, const v1::ListJobsRequest* request,
+                         v1::ListJobsResponse* response) override;
+  UnaryReactor* PauseJob(CallContext* context, const v1::PauseJobRequest* request,
+                         v1::Job* response) override;
+  UnaryReactor* ResumeJob(CallContext* context, const v1::ResumeJobRequest* request,
+                          v1::Job* response) override;
+  UnaryReactor* CancelJob(CallContext* context, const v1::CancelJobRequest* request,
+                          v1::Job* response) override;
+  UnaryReactor* DeleteJob(CallContext* context, const v1::DeleteJobRequest* request,
+                          google::protobuf::Empty* response) override;
+  UnaryReactor* CheckpointJob(CallContext* context, const v1::CheckpointJobRequest* request,
+                              v1::Job* response) override;
+  UnaryReactor* ListCheckpoints(CallContext* context, const v1::ListCheckpointsRequest* request,
+                                v1::ListCheckpointsResponse* response) override;
+  StreamReactor<v1::ExportJobResponse>* ExportJob(CallContext* context,
+                                                  const v1::ExportJobRequest* request) override;
+  StreamReactor<v1::WatchJobResponse>* WatchJob(CallContext* context,
+                                                const v1::WatchJobRequest* request) override;
+  StreamReactor<v1::StreamStepMetricsResponse>* StreamStepMetrics(
+      CallContext* context, const v1::StreamStepMetricsRequest* request) override;
+  StreamReactor<v1::StreamLogsResponse>* StreamLogs(CallContext* context,
+                                                    const v1::StreamLogsRequest* request) override;
 
  private:
-  absl::Status CreateJob(const Caller& caller, const v1::CreateJobRequest& request,
-                         v1::Job* response);
-  absl::Status PlanJob(const Caller& caller, const v1::PlanJobRequest& request,
-                       v1::PlanJobResponse* response);
-  absl::Status GetJob(const Caller& caller, const v1::GetJobRequest& request, v1::Job* response);
-  absl::Status ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
-                        v1::ListJobsResponse* response);
-  absl::Status PauseJob(const Caller& caller, const v1::PauseJobRequest& request,
-                        v1::Job* response);
-  absl::Status ResumeJob(const Caller& caller, const v1::ResumeJobRequest& request,
-                         v1::Job* response);
-  absl::Status CancelJob(const Caller& caller, const v1::CancelJobRequest& request,
-                         v1::Job* response);
-  absl::Status DeleteJob(const Caller& caller, const v1::DeleteJobRequest& request,
-                         google::protobuf::Empty* response);
-  absl::Status CheckpointJob(const Caller& caller, const v1::CheckpointJobRequest& request,
-                             v1::Job* response);
-  absl::Status ListCheckpoints(const Caller& caller, const v1::ListCheckpointsRequest& request,
-                               v1::ListCheckpointsResponse* response);
-  absl::StatusOr<std::unique_ptr<StreamSource<v1::ExportJobResponse>>> ExportJob(
-      const Caller& caller, const v1::ExportJobRequest& request, std::function<void()> wake);
-  absl::StatusOr<std::unique_ptr<StreamSource<v1::WatchJobResponse>>> WatchJob(
-      const Caller& caller, const v1::WatchJobRequest& request, std::function<void()> wake);
-  absl::StatusOr<std::unique_ptr<StreamSource<v1::StreamStepMetricsResponse>>> StreamStepMetrics(
-      const Caller& caller, const v1::StreamStepMetricsRequest& request,
-      std::function<void()> wake);
-  absl::StatusOr<std::unique_ptr<StreamSource<v1::StreamLogsResponse>>> StreamLogs(
-      const Caller& caller, const v1::StreamLogsRequest& request, std::function<void()> wake);
-
-  absl::StatusOr<RecordsRequest> OpenRecords(const Caller& caller, const std::string& name,
-                                             int64_t start_sequence, bool follow,
-                                             std::function<void()> wake);
+  // Answers with the job that `act` gives for the id in the request, as it is after that.
+  template <class Request, class Act>
+  UnaryReactor* AnswerWithJob(const char* name, AnswerOn answer_on, CallContext* context,
+                              const Request* request, v1::Job* response, Act act);
+  // JobRecords::metrics or JobRecords::log.
+  using LogOf = const RecordLog& (JobRecords::*)() const;
+  // Opens a log of the job that the request names, at the place that it names.
+  template <class Request>
+  absl::StatusOr<std::unique_ptr<RecordCursor>> OpenRecords(const Caller& caller,
+                                                            const Request& request, LogOf log,
+                                                            std::function<void()> wake);
 
   JobManager* const manager_;
   JobRecordsDirectory* const records_;

@@ -21,7 +21,7 @@ constexpr milliseconds kEndPollInterval{500};
 class WatchSource : public StreamSource<v1::WatchJobResponse> {
  public:
   WatchSource(std::string job_id, std::unique_ptr<JobWatch> watch, int64_t start_sequence,
-              JobView view)
+              v1::JobView view)
       : job_id_(std::move(job_id)),
         watch_(std::move(watch)),
         first_view_(view),
@@ -53,7 +53,7 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
     ended_ = update.ended;
     v1::WatchJobResponse job;
     if (update.job != nullptr) {
-      ToProto(*update.job, first_ ? first_view_ : JobView::kBasic, job.mutable_job());
+      ToProto(*update.job, first_ ? first_view_ : v1::JOB_VIEW_BASIC, job.mutable_job());
     }
     // The job as it is opens the stream; later it follows the events that brought it there.
     if (first_ && job.has_job()) waiting_.push_back(job);
@@ -72,7 +72,7 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
 
   const std::string job_id_;
   const std::unique_ptr<JobWatch> watch_;
-  const JobView first_view_;
+  const v1::JobView first_view_;
   int64_t next_sequence_;
   bool first_ = true;
   bool ended_ = false;
@@ -157,16 +157,14 @@ struct LogSeries {
 
 class ExportSource : public StreamSource<v1::ExportJobResponse> {
  public:
-  explicit ExportSource(std::shared_ptr<ExportProgress> progress)
-      : progress_(std::move(progress)) {}
+  ExportSource(v1::ExportedModel exported, std::future<absl::Status> ended)
+      : exported_(std::move(exported)), ended_(std::move(ended)) {}
 
   absl::StatusOr<StreamNext> Next(v1::ExportJobResponse* message) override {
-    if (told_) return StreamNext::kEnd;
-    const std::optional<absl::StatusOr<v1::ExportedModel>> result = progress_->Result();
-    if (!result.has_value()) return StreamNext::kNothing;
-    if (!result->ok()) return result->status();
-    *message->mutable_exported() = **result;
-    told_ = true;
+    if (!ended_.valid()) return StreamNext::kEnd;
+    if (ended_.wait_for(milliseconds(0)) != std::future_status::ready) return StreamNext::kNothing;
+    MT_RETURN_IF_ERROR(ended_.get());
+    *message->mutable_exported() = exported_;
     return StreamNext::kMessage;
   }
 
@@ -174,8 +172,8 @@ class ExportSource : public StreamSource<v1::ExportJobResponse> {
   milliseconds poll_interval() const override { return kWokenOnly; }
 
  private:
-  const std::shared_ptr<ExportProgress> progress_;
-  bool told_ = false;
+  const v1::ExportedModel exported_;
+  std::future<absl::Status> ended_;  // not valid once it was told
 };
 
 }  // namespace
@@ -183,7 +181,7 @@ class ExportSource : public StreamSource<v1::ExportJobResponse> {
 std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::string& job_id,
                                                                    std::unique_ptr<JobWatch> watch,
                                                                    int64_t start_sequence,
-                                                                   JobView view) {
+                                                                   v1::JobView view) {
   return std::make_unique<WatchSource>(job_id, std::move(watch), start_sequence, view);
 }
 
@@ -197,33 +195,9 @@ std::unique_ptr<StreamSource<v1::StreamLogsResponse>> NewLogSource(
   return std::make_unique<RecordSource<LogSeries>>(std::move(cursor));
 }
 
-void ExportProgress::Begun(v1::ExportedModel exported) {
-  {
-    MutexLock lock(&mutex_);
-    exported_ = std::move(exported);
-  }
-  wake_();
-}
-
-void ExportProgress::Done(const absl::Status& status) {
-  {
-    MutexLock lock(&mutex_);
-    done_ = status;
-  }
-  wake_();
-}
-
-std::optional<absl::StatusOr<v1::ExportedModel>> ExportProgress::Result() const {
-  MutexLock lock(&mutex_);
-  if (!done_.has_value()) return std::nullopt;
-  if (!done_->ok()) return *done_;
-  if (!exported_.has_value()) return std::nullopt;
-  return *exported_;
-}
-
 std::unique_ptr<StreamSource<v1::ExportJobResponse>> NewExportSource(
-    std::shared_ptr<ExportProgress> progress) {
-  return std::make_unique<ExportSource>(std::move(progress));
+    v1::ExportedModel exported, std::future<absl::Status> ended) {
+  return std::make_unique<ExportSource>(std::move(exported), std::move(ended));
 }
 
 }  // namespace megatrain

@@ -4,14 +4,11 @@
 #define MEGATRAIN_SERVER_API_JOB_STREAMS_H_
 
 #include <cstdint>
-#include <functional>
+#include <future>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "engine/base/mutex.h"
 #include "megatrain/v1/job_service.pb.h"
 #include "server/api/conversion.h"
 #include "server/api/record_cursor.h"
@@ -28,13 +25,13 @@ inline constexpr size_t kBatchBytesMax = size_t{64} << 10;
 // Streams a job and its events from `start_sequence` on, with which `watch` begins. The first
 // message is the job as it is, in `view`. The range of missed events follows, if some are not kept
 // any more, and then the kept events. Later events come as they happen, each group followed by the
-// job as it is then (kBasic). Changes without an event, as of its progress, come as the job alone.
-// The stream ends when the job has ended and all its events are sent, and with NotFound
+// job as it is then (JOB_VIEW_BASIC). Changes without an event, as of its progress, come as the job
+// alone. The stream ends when the job has ended and all its events are sent, and with NotFound
 // (JOB_NOT_FOUND) when the job is deleted.
 std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::string& job_id,
                                                                    std::unique_ptr<JobWatch> watch,
                                                                    int64_t start_sequence,
-                                                                   JobView view);
+                                                                   v1::JobView view);
 
 // Stream step metrics or log lines from the cursor's place on, in batches; no message of another
 // kind opens the stream. A range of missed records, and for metrics a fall-back to a checkpoint, is
@@ -45,33 +42,10 @@ std::unique_ptr<StreamSource<v1::StreamStepMetricsResponse>> NewStepMetricsSourc
 std::unique_ptr<StreamSource<v1::StreamLogsResponse>> NewLogSource(
     std::unique_ptr<RecordCursor> cursor);
 
-// ExportProgress holds how an export stands. Begun and Done are called by the code that exports, in
-// any order; the stream reads Result.
-//
-// Thread safety: all methods may be called from any thread.
-class ExportProgress {
- public:
-  // `wake` is copied, and called by Begun and Done.
-  explicit ExportProgress(std::function<void()> wake) : wake_(std::move(wake)) {}
-
-  // Sets the model that is exported once Done has said OK.
-  void Begun(v1::ExportedModel exported);
-  // Sets how the export ended.
-  void Done(const absl::Status& status);
-  // Returns nullopt until the export is done; then the error of Done, or the model of Begun.
-  std::optional<absl::StatusOr<v1::ExportedModel>> Result() const;
-
- private:
-  const std::function<void()> wake_;
-  mutable Mutex mutex_;
-  std::optional<v1::ExportedModel> exported_ ABSL_GUARDED_BY(mutex_);
-  std::optional<absl::Status> done_ ABSL_GUARDED_BY(mutex_);
-};
-
-// Streams one message, the exported model, when the export is done, and ends; or ends with the
-// export's error. Until then only heartbeats are sent.
+// Streams one message, `exported`, when `ended` holds OK, and ends; or ends with the error that it
+// holds. Until then only heartbeats are sent.
 std::unique_ptr<StreamSource<v1::ExportJobResponse>> NewExportSource(
-    std::shared_ptr<ExportProgress> progress);
+    v1::ExportedModel exported, std::future<absl::Status> ended);
 
 }  // namespace megatrain
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "server/transport/error_status.h"
+#include "server/base/error_reason.h"
 
 namespace megatrain {
 namespace {

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "server/base/error_reason.h"
-#include "server/transport/error_status.h"
 
 namespace megatrain {
 namespace {

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "server/api/job_service.h"
-#include "server/api/node_service.h"
 
 namespace megatrain {
 
@@ -12,13 +11,13 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> ServeApi(const GrpcServerOptions& op
                                                      const Authenticator* authenticator,
                                                      JobManager* manager,
                                                      JobRecordsDirectory* records,
-                                                     NodeStatusReader node_status) {
+                                                     NodeReader node) {
   return GrpcServer::Start(options, authenticator, [&](const ServiceContext& services) {
     std::vector<GrpcService> api;
     api.push_back({v1::JobService::service_full_name(),
                    std::make_unique<JobService>(manager, records, services)});
     api.push_back({v1::NodeService::service_full_name(),
-                   std::make_unique<NodeService>(std::move(node_status), services)});
+                   std::make_unique<NodeService>(std::move(node), services)});
     return api;
   });
 }

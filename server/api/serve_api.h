@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "server/api/node_status.h"
+#include "server/api/node_service.h"
 #include "server/identity/authenticator.h"
 #include "server/manager/job_manager.h"
 #include "server/transport/grpc_server.h"
@@ -13,13 +13,12 @@
 
 namespace megatrain {
 
-// Starts a server with JobService and NodeService. The targets of the pointers, and what
-// `node_status` refers to, must outlive the server. Errors as GrpcServer::Start's.
+// Starts a server with JobService and NodeService. The targets of the pointers, and what `node`
+// refers to, must outlive the server. Errors as GrpcServer::Start's.
 absl::StatusOr<std::unique_ptr<GrpcServer>> ServeApi(const GrpcServerOptions& options,
                                                      const Authenticator* authenticator,
                                                      JobManager* manager,
-                                                     JobRecordsDirectory* records,
-                                                     NodeStatusReader node_status);
+                                                     JobRecordsDirectory* records, NodeReader node);
 
 }  // namespace megatrain
 

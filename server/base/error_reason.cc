@@ -1,7 +1,5 @@
 #include "server/base/error_reason.h"
 
-#include <utility>
-
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -14,9 +12,9 @@ constexpr char kSeparator = '\0';
 
 }  // namespace
 
-absl::Status WithReason(absl::Status status, std::string_view reason,
+absl::Status WithReason(absl::Status status, v1::ErrorReason reason,
                         std::vector<std::pair<std::string, std::string>> metadata) {
-  std::string payload(reason);
+  std::string payload = v1::ErrorReason_Name(reason);
   for (const auto& [key, value] : metadata) {
     payload += kSeparator;
     payload += key;
@@ -27,14 +25,14 @@ absl::Status WithReason(absl::Status status, std::string_view reason,
   return status;
 }
 
-absl::Status WithReason(absl::Status status, v1::ErrorReason reason,
-                        std::vector<std::pair<std::string, std::string>> metadata) {
-  return WithReason(std::move(status), v1::ErrorReason_Name(reason), std::move(metadata));
-}
-
 absl::Status JobNotFound(const std::string& id) {
   return WithReason(absl::NotFoundError(absl::StrCat("there is no job ", id)), v1::JOB_NOT_FOUND,
                     {{"job", id}});
+}
+
+absl::Status InvalidField(const std::string& field, const std::string& message) {
+  return WithReason(absl::InvalidArgumentError(absl::StrCat(field, ": ", message)),
+                    v1::INVALID_FIELD, {{"field", field}});
 }
 
 absl::Status CallerRefused(v1::ErrorReason reason, const std::string& message) {

@@ -5,7 +5,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,13 +20,14 @@ struct ErrorReasonInfo {
 
 // Returns `status` with the reason attached in place of any other. REQUIRES: no NUL in any text;
 // `status` is not OK.
-absl::Status WithReason(absl::Status status, std::string_view reason,
-                        std::vector<std::pair<std::string, std::string>> metadata = {});
 absl::Status WithReason(absl::Status status, v1::ErrorReason reason,
                         std::vector<std::pair<std::string, std::string>> metadata = {});
 
 // NotFound (JOB_NOT_FOUND): there is no such job, or none that the caller may see.
 absl::Status JobNotFound(const std::string& id);
+
+// InvalidArgument (INVALID_FIELD): "FIELD: MESSAGE".
+absl::Status InvalidField(const std::string& field, const std::string& message);
 
 // Unauthenticated, for `reason`.
 absl::Status CallerRefused(v1::ErrorReason reason, const std::string& message);

@@ -19,10 +19,9 @@ void AddInspectCommand(CLI::App* app, int* exit_code);
 void AddInitCommand(CLI::App* app, int* exit_code);
 void AddGenerateCommand(CLI::App* app, int* exit_code);
 void AddEvaluateCommand(CLI::App* app, int* exit_code);
-void AddExportCommand(CLI::App* app, int* exit_code);
-void AddTokenCommands(CLI::App* app, int* exit_code);  // token add, ls, revoke
+void AddCheckpointCommands(CLI::App* app, int* exit_code);  // export, verify
+void AddTokenCommands(CLI::App* app, int* exit_code);       // token add, ls, revoke
 void AddSchemaCommand(CLI::App* app, int* exit_code);
-void AddVerifyCommand(CLI::App* app, int* exit_code);
 
 }  // namespace megatrain
 

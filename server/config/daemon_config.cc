@@ -53,6 +53,18 @@ bool HasTcp(const DaemonConfig& config) {
   });
 }
 
+absl::StatusOr<std::vector<std::string>> JobRoots(const DaemonConfig& config, bool shared) {
+  if (!config.roots.has_value()) {
+    return shared ? std::vector<std::string>{"/srv/megatrain"} : std::vector<std::string>();
+  }
+  if (config.roots->empty() && shared) {
+    return absl::InvalidArgumentError(
+        "roots: names no directory, and others than the daemon's own user can reach it; name the "
+        "directories that jobs may use, as in [/srv/megatrain]");
+  }
+  return *config.roots;
+}
+
 std::vector<std::string> KeysThatNeedRestart(const DaemonConfig& running,
                                              const DaemonConfig& read) {
   DaemonConfig before = running, after = read;  // keys are bound to what they may write to

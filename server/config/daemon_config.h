@@ -16,7 +16,7 @@ struct DaemonConfig {
   // "unix:/PATH" is private in a directory that only the daemon's user can enter, else shared.
   // "HOST:PORT" is served with TLS, to callers with a certificate or a token.
   std::vector<std::string> listen = {"unix:/run/megatrain/megatrain.sock"};
-  // "HOST:PORT" of the metrics page; "" = none. nullopt: the default address (metrics_address.h),
+  // "HOST:PORT" of the metrics page; "" = none. nullopt: the default address (metrics_server.h),
   // or none if another process has it.
   std::optional<std::string> metrics_listen;
   // Holds the store, the records of jobs, and the checkpoints of jobs that name no directory. One
@@ -51,6 +51,12 @@ struct DaemonConfig {
 
 // Returns true if the daemon listens on TCP.
 bool HasTcp(const DaemonConfig& config);
+
+// Returns the configured roots. If the configuration has no such key, returns /srv/megatrain for a
+// daemon that others than its own user can reach (`shared`), and an empty list for a private one.
+// An empty list sets no bounds: the rights of the daemon's user decide. InvalidArgument if `shared`
+// and the configured list is empty.
+absl::StatusOr<std::vector<std::string>> JobRoots(const DaemonConfig& config, bool shared);
 
 // Returns the keys whose values differ between `running` and `read` and which a running daemon
 // cannot change.

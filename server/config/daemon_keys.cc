@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/config/config_values.h"
 #include "engine/job/device_name.h"
-#include "server/metrics/metrics_address.h"
+#include "server/metrics/metrics_server.h"
 
 namespace megatrain {
 namespace {

@@ -14,10 +14,8 @@
 #include "server/api/serve_api.h"
 #include "server/base/error_reason.h"
 #include "server/daemon/background_threads.h"
-#include "server/daemon/job_roots.h"
 #include "server/daemon/settle_device.h"
 #include "server/store/job_store.h"
-#include "server/store/recorded_step.h"
 
 namespace megatrain {
 namespace {
@@ -88,7 +86,7 @@ absl::Status Daemon::OpenStore() {
   JobLedger::Options options;
   options.state_directory = config_.state_directory;
   options.reached_step = [records = records_.get()](const std::string& id) {
-    return RecordedStep(records, id);
+    return records->LastStep(id);
   };
   MT_ASSIGN_OR_RETURN(ledger_, JobLedger::Open(std::move(store), std::move(options)));
   disk_ = std::make_unique<JobDisk>(config_.state_directory, config_.limits.disk_bytes);
@@ -147,7 +145,7 @@ absl::Status Daemon::AwaitDevice(const absl::Status& refused) {
 
 absl::Status Daemon::CheckStarted() const {
   if (started_) return absl::OkStatus();
-  if (monitor_->state() == NodeStatus::State::kStopping) return DaemonStopping();
+  if (monitor_->state() == v1::Node::STOPPING) return DaemonStopping();
   return WithReason(
       absl::UnavailableError("the daemon is starting: its host memory is being reserved"),
       v1::STARTING);
@@ -165,7 +163,7 @@ JobManager::Options Daemon::ManagerOptions() {
   options.disk = disk_.get();
   options.checkpoint = [this](const std::string& id) -> absl::Status {
     MT_RETURN_IF_ERROR(CheckStarted());
-    return runner_->Checkpoint(id);
+    return runner_->Ask(id, RunWish::kCheckpoint);
   };
   options.write_export = [this](const std::string& checkpoint, const std::string& directory,
                                 std::shared_ptr<FileSystem> files,
@@ -272,7 +270,7 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
                                            std::move(scheduler));
   scheduler_->Start();
   started_ = true;
-  monitor_->SetState(NodeStatus::State::kReady);
+  monitor_->SetState(v1::Node::READY);
   server_->SetReady(true);
   monitoring_->service_manager().Ready();
   hooks_.log("ready");
@@ -310,7 +308,7 @@ void Daemon::Stop() {
   if (stopped_) return;
   stopped_ = true;
   if (server_ != nullptr) {
-    monitor_->SetState(NodeStatus::State::kStopping);
+    monitor_->SetState(v1::Node::STOPPING);
     monitoring_->service_manager().Stopping();
     server_->SetReady(false);
   }

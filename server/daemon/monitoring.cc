@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/base/version.h"
-#include "server/metrics/metrics_address.h"
 
 namespace megatrain {
 
@@ -51,8 +50,8 @@ Monitoring::Monitoring(const EngineHost* host, const JobLedger* ledger, const No
       node_(node),
       files_(std::move(files)),
       tls_(tls),
-      metrics_(kVersion, host->devices().first, NamesOfSeveral(*host)),
-      run_metrics_(&metrics_, [this](const RunRequest& run) { return Describe(run); }),
+      metrics_(kVersion, host->devices().first, NamesOfSeveral(*host),
+               [this](const RunRequest& run) { return Describe(run); }),
       refusals_(&metrics_, log) {}
 
 absl::StatusOr<std::unique_ptr<Monitoring>> Monitoring::Start(
@@ -121,26 +120,23 @@ MeasuredNode Monitoring::Measure() const {
   const PoolUsage pool = host_->pool_usage();
   measured.pool_bytes = pool.bytes;
   measured.pool_free_bytes = pool.free_bytes;
-  const NodeStatus node = node_->Read();
-  measured.disk_bytes = node.disk_bytes;
-  measured.disk_free_bytes = node.disk_free_bytes;
-  for (const NodeStatus::Device& device : node.devices) {
-    measured.devices[device.name] = device.busy;
-  }
+  const v1::Node node = node_->Read();
+  measured.disk_bytes = node.state_disk().size_bytes();
+  measured.disk_free_bytes = node.state_disk().free_bytes();
+  for (const v1::Device& device : node.devices()) measured.devices[device.id()] = device.busy();
   if (tls_ != nullptr) measured.certificate_expires = tls_->Current()->expires;
   return measured;
 }
 
 absl::Status Monitoring::Ready() const {
   switch (node_->state()) {
-    case NodeStatus::State::kStarting:
+    case v1::Node::STARTING:
       return absl::UnavailableError("starting: host memory is being reserved");
-    case NodeStatus::State::kReady:
+    case v1::Node::READY:
       return absl::OkStatus();
-    case NodeStatus::State::kStopping:
+    default:
       return absl::UnavailableError("stopping");
   }
-  return absl::UnavailableError("unknown");
 }
 
 }  // namespace megatrain

@@ -22,7 +22,6 @@
 #include "server/manager/job_ledger.h"
 #include "server/metrics/daemon_metrics.h"
 #include "server/metrics/metrics_server.h"
-#include "server/metrics/run_metrics.h"
 #include "server/transport/observers.h"
 
 namespace megatrain {
@@ -48,7 +47,7 @@ class Monitoring {
   // The observers must not be called after this object is destroyed.
   RequestObserver request_observer();
   RefusalObserver refusal_observer();
-  std::vector<RunObserver*> run_observers() { return {&run_metrics_, &service_manager_}; }
+  std::vector<RunObserver*> run_observers() { return {&metrics_, &service_manager_}; }
   // Records that the device is of another kind than when the daemon ran before.
   void DeviceChanged() { metrics_.DeviceChanged(absl::Now()); }
   ServiceManager& service_manager() { return service_manager_; }
@@ -69,7 +68,6 @@ class Monitoring {
   const OpenFiles files_;
   TlsFileWatch* const tls_;
   DaemonMetrics metrics_;
-  RunMetrics run_metrics_;
   RefusalMonitor refusals_;
   ServiceManager service_manager_;
   std::unique_ptr<MetricsServer> server_;  // last: uses the rest

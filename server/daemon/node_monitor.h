@@ -1,4 +1,4 @@
-// NodeMonitor reads the state of the daemon and its machine.
+// NodeMonitor reads the state of the daemon and its machine, for NodeService and the metrics page.
 #ifndef MEGATRAIN_SERVER_DAEMON_NODE_MONITOR_H_
 #define MEGATRAIN_SERVER_DAEMON_NODE_MONITOR_H_
 
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/host/engine_host.h"
-#include "server/api/node_status.h"
+#include "megatrain/v1/node.pb.h"
 #include "server/manager/job_table.h"
 
 namespace megatrain {
@@ -20,20 +20,20 @@ class NodeMonitor {
   // measures.
   NodeMonitor(const EngineHost* host, const JobTable* jobs, std::string state_directory);
 
-  void SetState(NodeStatus::State state) { state_ = state; }
-  NodeStatus::State state() const { return state_; }
+  void SetState(v1::Node::State state) { state_ = state; }
+  v1::Node::State state() const { return state_; }
   // Sets the pinned bytes and the capacity that Read returns until the host has its pool.
   void SetPinning(int64_t pinned, int64_t capacity);
 
   // Returns the state now. Bytes of the disk are 0 if the file system does not tell them.
-  NodeStatus Read() const;
+  v1::Node Read() const;
 
  private:
   const EngineHost* const host_;
   const JobTable* const jobs_;
   const std::string state_directory_;
-  NodeStatus fixed_;  // what does not change
-  std::atomic<NodeStatus::State> state_{NodeStatus::State::kStarting};
+  v1::Node fixed_;  // what does not change
+  std::atomic<v1::Node::State> state_{v1::Node::STARTING};
   std::atomic<int64_t> pinned_{0}, capacity_{0};
 };
 

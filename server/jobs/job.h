@@ -7,52 +7,49 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "engine/job/job_spec.h"
 #include "engine/trace/step_record.h"
+#include "megatrain/v1/job.pb.h"
 #include "server/identity/caller.h"
 #include "server/jobs/job_state_machine.h"
 
 namespace megatrain {
 
-// The reason for which a job is in its state.
+// The reason for which a job is in its state. The numbers are the API's, as those of WaitingReason.
 enum class JobReason {
-  kNone,
-  kUserRequest,        // a user asked for it
-  kDiskFull,           // paused until there is room, by the daemon
-  kProcessRestart,     // the process died and was started again
-  kShutdown,           // the process was asked to stop
-  kRepeatedDeaths,     // the process died again and again without the job getting further
-  kTrainingError,      // the engine stopped with an error
-  kInvalidInput,       // model, data or checkpoint are missing or not what the spec says
-  kDoesNotFit,         // needs more memory than there is
-  kNonFinite,          // loss, gradient or weight is not finite
-  kCheckpointDamaged,  // every checkpoint of the job is damaged
-  kDiskLimit,          // paused until its user's jobs hold less, by the daemon
+  kNone = v1::Job::REASON_UNSPECIFIED,
+  kUserRequest = v1::Job::USER_REQUEST,              // a user asked for it
+  kDiskFull = v1::Job::DISK_FULL,                    // paused by the daemon until there is room
+  kProcessRestart = v1::Job::PROCESS_RESTART,        // the process died and was started again
+  kShutdown = v1::Job::SHUTDOWN,                     // the process was asked to stop
+  kRepeatedDeaths = v1::Job::REPEATED_DEATHS,        // deaths in a row that got the job no further
+  kTrainingError = v1::Job::TRAINING_ERROR,          // the engine stopped with an error
+  kInvalidInput = v1::Job::INVALID_INPUT,            // model, data or checkpoint missing or wrong
+  kDoesNotFit = v1::Job::DOES_NOT_FIT,               // needs more memory than there is
+  kNonFinite = v1::Job::NON_FINITE,                  // loss, gradient or weight is not finite
+  kCheckpointDamaged = v1::Job::CHECKPOINT_DAMAGED,  // every checkpoint is damaged
+  kDiskLimit = v1::Job::DISK_LIMIT,  // paused by the daemon until its user's jobs hold less
 };
-inline constexpr int kJobReasons = 12;
 
-// Returns "DISK_FULL" for kDiskFull, and so on. The store and the API use these names.
-const char* JobReasonName(JobReason reason);
+// Returns the API's name, "DISK_FULL", which the store uses too, or "NONE".
+const std::string& JobReasonName(JobReason reason);
 // Returns nullopt for a text that is no such name.
-std::optional<JobReason> ParseJobReason(std::string_view name);
+std::optional<JobReason> ParseJobReason(const std::string& name);
 
 // The reason for which a queued job does not run yet.
 enum class WaitingReason {
-  kNone,           // the job is not waiting
-  kNotConsidered,  // the scheduler has not looked at it yet, as while the daemon is starting
-  kDeviceBusy,     // next in turn; other jobs have devices or memory that it needs
-  kBehindOthers,   // other jobs come first
-  kHostMemory,     // paused jobs hold host memory that it needs
-  kDiskFull,       // no room on the disk that it writes to
-  kUserLimit,      // other jobs of its user have all that one user may have
-  kShuttingDown,   // the daemon is stopping
+  kNone = v1::QueueStatus::WAITING_UNSPECIFIED,      // is not waiting
+  kNotConsidered = v1::QueueStatus::NOT_CONSIDERED,  // not looked at yet, as while starting
+  kDeviceBusy = v1::QueueStatus::DEVICE_BUSY,        // next; others have devices or memory it needs
+  kBehindOthers = v1::QueueStatus::BEHIND_OTHERS,    // other jobs come first
+  kHostMemory = v1::QueueStatus::HOST_MEMORY,        // paused jobs hold host memory that it needs
+  kDiskFull = v1::QueueStatus::DISK_FULL,            // no room on the disk that it writes to
+  kUserLimit = v1::QueueStatus::USER_LIMIT,          // its user's other jobs have all one may have
+  kShuttingDown = v1::QueueStatus::SHUTTING_DOWN,    // the daemon is stopping
 };
-// Returns "DEVICE_BUSY" for kDeviceBusy, and so on.
-const char* WaitingReasonName(WaitingReason reason);
 
 // A queued job's place. Recomputed all the time, never stored.
 struct QueuePlace {

@@ -71,35 +71,15 @@ const std::vector<JobState>& AllJobStates() {
   return states;
 }
 
-const char* JobStateName(JobState state) {
-  switch (state) {
-    case JobState::kQueued:
-      return "QUEUED";
-    case JobState::kPreparing:
-      return "PREPARING";
-    case JobState::kRunning:
-      return "RUNNING";
-    case JobState::kPausing:
-      return "PAUSING";
-    case JobState::kPaused:
-      return "PAUSED";
-    case JobState::kCancelling:
-      return "CANCELLING";
-    case JobState::kSucceeded:
-      return "SUCCEEDED";
-    case JobState::kFailed:
-      return "FAILED";
-    case JobState::kCancelled:
-      return "CANCELLED";
-  }
-  return "UNKNOWN";
+const std::string& JobStateName(JobState state) {
+  return v1::Job::State_Name(static_cast<int>(state));
 }
 
-std::optional<JobState> ParseJobState(std::string_view name) {
-  for (const JobState state : AllJobStates()) {
-    if (name == JobStateName(state)) return state;
-  }
-  return std::nullopt;
+std::optional<JobState> ParseJobState(const std::string& name) {
+  v1::Job::State state = v1::Job::STATE_UNSPECIFIED;
+  v1::Job::State_Parse(name, &state);
+  if (state == v1::Job::STATE_UNSPECIFIED) return std::nullopt;
+  return static_cast<JobState>(state);
 }
 
 }  // namespace megatrain

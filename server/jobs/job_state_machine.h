@@ -3,8 +3,10 @@
 #define MEGATRAIN_SERVER_JOBS_JOB_STATE_MACHINE_H_
 
 #include <optional>
-#include <string_view>
+#include <string>
 #include <vector>
+
+#include "megatrain/v1/job.pb.h"
 
 namespace megatrain {
 
@@ -16,17 +18,17 @@ namespace megatrain {
 //   PAUSED     -> QUEUED (resume) | CANCELLING
 //   CANCELLING -> CANCELLED | FAILED
 // After a restart of the process: PREPARING, RUNNING -> QUEUED; PAUSING -> PAUSED;
-// CANCELLING -> CANCELLED.
+// CANCELLING -> CANCELLED. The numbers are the API's.
 enum class JobState {
-  kQueued,      // waits for its turn
-  kPreparing,   // data and model are being read; no step yet
-  kRunning,     // trains
-  kPausing,     // was asked to pause; the step under way ends first
-  kPaused,      // holds no device; holds host memory unless that was released
-  kCancelling,  // was asked to stop; the step under way ends first
-  kSucceeded,   // all steps are done; the checkpoint and the output are on disk
-  kFailed,      // stopped by an error; the reason says which
-  kCancelled,   // stopped by a user
+  kQueued = v1::Job::QUEUED,          // waits for its turn
+  kPreparing = v1::Job::PREPARING,    // data and model are being read; no step yet
+  kRunning = v1::Job::RUNNING,        // trains
+  kPausing = v1::Job::PAUSING,        // was asked to pause; the step under way ends first
+  kPaused = v1::Job::PAUSED,          // holds no device; holds host memory unless it was released
+  kCancelling = v1::Job::CANCELLING,  // was asked to stop; the step under way ends first
+  kSucceeded = v1::Job::SUCCEEDED,    // all steps done; checkpoint and output are on disk
+  kFailed = v1::Job::FAILED,          // stopped by an error; the reason says which
+  kCancelled = v1::Job::CANCELLED,    // stopped by a user
 };
 
 bool IsLegalTransition(JobState from, JobState to);
@@ -43,10 +45,10 @@ bool IsActive(JobState state);
 // Returns all states in the order of the enum.
 const std::vector<JobState>& AllJobStates();
 
-// Returns "QUEUED": the name that users, the API and the store use.
-const char* JobStateName(JobState state);
+// Returns "QUEUED": the API's name, which users and the store use too.
+const std::string& JobStateName(JobState state);
 // Returns nullopt for a text that is no such name.
-std::optional<JobState> ParseJobState(std::string_view name);
+std::optional<JobState> ParseJobState(const std::string& name);
 
 }  // namespace megatrain
 

@@ -12,12 +12,12 @@ namespace megatrain {
 namespace {
 
 absl::Status LimitReached(const char* limit, int64_t value, const std::string& message) {
-  return WithReason(absl::ResourceExhaustedError(message), "LIMIT_REACHED",
+  return WithReason(absl::ResourceExhaustedError(message), v1::LIMIT_REACHED,
                     {{"limit", limit}, {"value", absl::StrCat(value)}});
 }
 
 absl::Status ExceedsLimit(const char* limit, int64_t value, const std::string& message) {
-  return WithReason(absl::FailedPreconditionError(message), "EXCEEDS_USER_LIMIT",
+  return WithReason(absl::FailedPreconditionError(message), v1::EXCEEDS_USER_LIMIT,
                     {{"limit", limit}, {"value", absl::StrCat(value)}});
 }
 

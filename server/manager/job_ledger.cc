@@ -8,6 +8,7 @@
 #include "engine/base/status.h"
 #include "server/base/error_reason.h"
 #include "server/jobs/restart_rule.h"
+#include "server/manager/request_checks.h"
 #include "server/manager/submission.h"
 
 namespace megatrain {
@@ -34,11 +35,11 @@ absl::Status JobLedger::NoteStored(absl::Status status) {
   ++store_errors_;
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:
-      return WithReason(std::move(status), "DISK_FULL");
+      return WithReason(std::move(status), v1::DISK_FULL);
     case absl::StatusCode::kDataLoss:
-      return WithReason(std::move(status), "CORRUPT_DATA");
+      return WithReason(std::move(status), v1::CORRUPT_DATA);
     default:
-      return WithReason(std::move(status), "INTERNAL_ERROR");
+      return WithReason(std::move(status), v1::INTERNAL_ERROR);
   }
 }
 
@@ -131,7 +132,8 @@ absl::StatusOr<JobPtr> JobLedger::Apply(const Job& job, const JobChange& change)
     return WithReason(absl::FailedPreconditionError(
                           absl::StrCat("job ", job.id, " is ", JobStateName(job.state),
                                        "; it cannot become ", JobStateName(*change.to))),
-                      "ILLEGAL_TRANSITION", {{"job", job.id}, {"state", JobStateName(job.state)}});
+                      v1::ILLEGAL_TRANSITION,
+                      {{"job", job.id}, {"state", JobStateName(job.state)}});
   }
   Job next = job;
   next.updated = Now();
@@ -191,11 +193,7 @@ absl::Status JobLedger::Delete(const std::string& id,
   if (job == nullptr) return JobNotFound(id);
   MT_RETURN_IF_ERROR(check(*job));
   if (!IsEnded(job->state)) {
-    return WithReason(
-        absl::FailedPreconditionError(absl::StrCat(
-            "job ", id, " is ", JobStateName(job->state),
-            " and cannot be deleted; only jobs that have ended can be: cancel it first")),
-        "ILLEGAL_TRANSITION", {{"job", id}, {"state", JobStateName(job->state)}});
+    return NotInThisState(*job, "deleted", "; only jobs that have ended can be: cancel it first");
   }
   MT_RETURN_IF_ERROR(NoteStored(store_->MarkDeleted(id)));
   {

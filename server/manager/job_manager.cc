@@ -33,7 +33,7 @@ absl::StatusOr<JobPtr> SameRequest(JobPtr job, const CreateJobOptions& options) 
                         absl::StrCat("request_id ", options.request_id, " has made job ", job->id,
                                      " from another job file, priority or allow_change; a new job "
                                      "needs a request_id of its own")),
-                    "REQUEST_ID_REUSED", {{"job", job->id}});
+                    v1::REQUEST_ID_REUSED, {{"job", job->id}});
 }
 
 // What is in a directory is not written over.
@@ -41,19 +41,19 @@ absl::Status CheckFree(const std::string& directory, FileSystem* files) {
   const absl::Status place = CheckPlaceOfDirectory(directory, files);
   if (absl::IsPermissionDenied(place)) {
     return WithReason(absl::PermissionDeniedError(absl::StrCat("directory: ", place.message())),
-                      "NOT_PERMITTED", {{"field", "directory"}});
+                      v1::NOT_PERMITTED, {{"field", "directory"}});
   }
   bool free = place.ok();
   if (free && files->FileExists(directory)) {
     const absl::StatusOr<std::vector<std::string>> names = files->ListDirectory(directory);
     free = names.ok() && names->empty();
   } else if (!free && !files->FileExists(directory)) {
-    return FieldError("directory", std::string(place.message()));
+    return InvalidField("directory", std::string(place.message()));
   }
   if (free) return absl::OkStatus();
   return WithReason(absl::FailedPreconditionError(absl::StrCat(
                         directory, ": is there already and is not an empty directory")),
-                    "OUTPUT_EXISTS");
+                    v1::OUTPUT_EXISTS);
 }
 
 JobCheckpoint DescribeCheckpoint(const std::string& directory, FileSystem* files) {
@@ -117,7 +117,7 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
   const absl::StatusOr<PlanReport> plan = options_.plan(spec, files.get());
   if (!plan.ok()) return PlanError(plan.status());
   if (!plan->fits) {
-    return WithReason(absl::FailedPreconditionError(plan->table), "DOES_NOT_FIT");
+    return WithReason(absl::FailedPreconditionError(plan->table), v1::DOES_NOT_FIT);
   }
   SetPlanned(*plan, std::move(spec), &job);
   if (options.validate_only) {
@@ -173,22 +173,18 @@ absl::StatusOr<std::shared_ptr<FileSystem>> JobManager::FilesOf(int64_t uid,
       !(absl::IsPermissionDenied(files.status()) || absl::IsNotFound(files.status()))) {
     return files;
   }
-  return WithReason(absl::PermissionDeniedError(files.status().message()), "NOT_PERMITTED");
+  return WithReason(absl::PermissionDeniedError(files.status().message()), v1::NOT_PERMITTED);
 }
 
-absl::StatusOr<JobPtr> JobManager::Visible(const Caller& caller, const std::string& id) const {
+absl::StatusOr<JobPtr> JobManager::Get(const Caller& caller, const std::string& id) const {
   JobPtr job = ledger_->table().Find(id);
   if (job == nullptr || !MaySee(caller, *job)) return JobNotFound(id);
   return job;
 }
 
-absl::StatusOr<JobPtr> JobManager::Get(const Caller& caller, const std::string& id) const {
-  return Visible(caller, id);
-}
-
 absl::StatusOr<JobPage> JobManager::List(const Caller& caller,
                                          const ListJobsOptions& options) const {
-  if (options.page_size <= 0) return FieldError("page_size", "expects a number above 0");
+  if (options.page_size <= 0) return InvalidField("page_size", "expects a number above 0");
   const auto wanted = [&](const Job& job) {
     return MaySee(caller, job) && (!options.filter || options.filter(job));
   };
@@ -309,13 +305,13 @@ absl::StatusOr<JobPtr> JobManager::Cancel(const Caller& caller, const std::strin
 }
 
 absl::StatusOr<JobPtr> JobManager::Checkpoint(const Caller& caller, const std::string& id) {
-  MT_ASSIGN_OR_RETURN(JobPtr job, Visible(caller, id));
+  MT_ASSIGN_OR_RETURN(JobPtr job, Get(caller, id));
   const std::string advice = "; a job is checkpointed while it is RUNNING";
   if (job->state != JobState::kRunning) return NotInThisState(*job, "checkpointed", advice);
   const absl::Status status = options_.checkpoint(id);
   if (!absl::IsNotFound(status)) return status.ok() ? absl::StatusOr<JobPtr>(job) : status;
   // It has just stopped.
-  MT_ASSIGN_OR_RETURN(job, Visible(caller, id));
+  MT_ASSIGN_OR_RETURN(job, Get(caller, id));
   return NotInThisState(*job, "checkpointed", advice);
 }
 
@@ -326,7 +322,7 @@ absl::Status JobManager::Delete(const Caller& caller, const std::string& id) {
 
 absl::StatusOr<std::vector<JobCheckpoint>> JobManager::ListCheckpoints(
     const Caller& caller, const std::string& id) const {
-  MT_ASSIGN_OR_RETURN(const JobPtr job, Visible(caller, id));
+  MT_ASSIGN_OR_RETURN(const JobPtr job, Get(caller, id));
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<FileSystem> files, FilesOf(job->uid, id));
   return CheckpointsOf(*job, files.get());
 }
@@ -355,11 +351,11 @@ absl::StatusOr<JobCheckpoint> JobManager::Export(
     const Caller& caller, const std::string& id, int64_t step, const std::string& directory,
     std::function<void(const absl::Status& status)> done) {
   if (directory.empty() || directory.front() != '/') {
-    return FieldError("directory", absl::StrCat("\"", directory,
-                                                "\" is not absolute; give an absolute path on "
-                                                "the daemon's machine"));
+    return InvalidField("directory", absl::StrCat("\"", directory,
+                                                  "\" is not absolute; give an absolute path on "
+                                                  "the daemon's machine"));
   }
-  MT_ASSIGN_OR_RETURN(const JobPtr job, Visible(caller, id));
+  MT_ASSIGN_OR_RETURN(const JobPtr job, Get(caller, id));
   MT_ASSIGN_OR_RETURN(std::shared_ptr<FileSystem> files, FilesOf(job->uid, id));
   MT_ASSIGN_OR_RETURN(const std::vector<JobCheckpoint> checkpoints,
                       CheckpointsOf(*job, files.get()));
@@ -371,7 +367,7 @@ absl::StatusOr<JobCheckpoint> JobManager::Export(
         absl::NotFoundError(step == 0
                                 ? absl::StrCat("job ", id, " has no checkpoint yet")
                                 : absl::StrCat("job ", id, " has no checkpoint of step ", step)),
-        "CHECKPOINT_NOT_FOUND", {{"job", id}});
+        v1::CHECKPOINT_NOT_FOUND, {{"job", id}});
   }
   MT_RETURN_IF_ERROR(CheckFree(directory, files.get()));
   MT_RETURN_IF_ERROR(
@@ -383,12 +379,12 @@ absl::StatusOr<std::unique_ptr<JobWatch>> JobManager::Watch(const Caller& caller
                                                             const std::string& id,
                                                             int64_t first_sequence,
                                                             std::function<void()> on_ready) {
-  MT_ASSIGN_OR_RETURN(const JobPtr job, Visible(caller, id));
+  MT_ASSIGN_OR_RETURN(const JobPtr job, Get(caller, id));
   const int64_t next = ledger_->table().LastEvent(id) + 1;
   if (first_sequence < 0 || first_sequence > next) {
-    return FieldError("start_sequence",
-                      absl::StrCat("expects 0 to ", next, ", the next event of job ", id, ", got ",
-                                   first_sequence));
+    return InvalidField("start_sequence",
+                        absl::StrCat("expects 0 to ", next, ", the next event of job ", id,
+                                     ", got ", first_sequence));
   }
   return ledger_->table().Watch(id, std::max<int64_t>(first_sequence, 1), std::move(on_ready));
 }

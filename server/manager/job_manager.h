@@ -86,7 +86,8 @@ class JobManager {
     HostDevices devices = {};
     UserLimits limits = {};
     const JobDisk* disk = nullptr;  // for limits.disk_bytes; must outlive the manager
-    // Does what JobRunner::Checkpoint does. Unavailable (STARTING) while there is no runner yet.
+    // Does what JobRunner::Ask does for kCheckpoint. Unavailable (STARTING) while there is no
+    // runner yet.
     std::function<absl::Status(const std::string& id)> checkpoint = {};
     // Does what ExportQueue::Add does. Unavailable (STARTING) while jobs cannot run yet; `done` is
     // not called then.
@@ -162,7 +163,6 @@ class JobManager {
   // Sets the fields of a job that follow from its file and its plan.
   void SetPlanned(const PlanReport& plan, JobSpec spec, Job* job) const;
   absl::Status CheckLimits(const Job& job) const;
-  absl::StatusOr<JobPtr> Visible(const Caller& caller, const std::string& id) const;
   absl::StatusOr<std::shared_ptr<FileSystem>> FilesOf(int64_t uid, const std::string& id) const;
   absl::StatusOr<std::vector<JobCheckpoint>> CheckpointsOf(const Job& job, FileSystem* files) const;
   // Checks the owner, then changes the job as `decide` says: see JobLedger::Change.

@@ -22,12 +22,7 @@ absl::Status NotInThisState(const Job& job, const std::string& operation,
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat("job ", job.id, " is ", JobStateName(job.state),
                                                  " and cannot be ", operation, advice)),
-      "ILLEGAL_TRANSITION", {{"job", job.id}, {"state", JobStateName(job.state)}});
-}
-
-absl::Status FieldError(const std::string& field, const std::string& message) {
-  return WithReason(absl::InvalidArgumentError(absl::StrCat(field, ": ", message)), "INVALID_FIELD",
-                    {{"field", field}});
+      v1::ILLEGAL_TRANSITION, {{"job", job.id}, {"state", JobStateName(job.state)}});
 }
 
 absl::Status CheckRequestId(const std::string& request_id) {
@@ -37,20 +32,20 @@ absl::Status CheckRequestId(const std::string& request_id) {
                               c == '_' || c == '.';
                      });
   if (sound) return absl::OkStatus();
-  return FieldError("request_id", absl::StrCat("expects a UUID: at most ", kRequestIdBytesMax,
-                                               " letters, digits, and - _ ."));
+  return InvalidField("request_id", absl::StrCat("expects a UUID: at most ", kRequestIdBytesMax,
+                                                 " letters, digits, and - _ ."));
 }
 
 absl::Status CheckPriority(const Caller& caller, int priority) {
   if (priority < kPriorityMin || priority > kPriorityMax) {
-    return FieldError("priority", absl::StrCat("expects ", kPriorityMin, " to ", kPriorityMax,
-                                               ", got ", priority));
+    return InvalidField("priority", absl::StrCat("expects ", kPriorityMin, " to ", kPriorityMax,
+                                                 ", got ", priority));
   }
   if (priority > 0 && !caller.administrator) {
     return WithReason(absl::PermissionDeniedError(absl::StrCat(
                           "priority: ", priority,
                           " is above 0, which is for administrators; 0 and less is for all")),
-                      "NOT_PERMITTED");
+                      v1::NOT_PERMITTED);
   }
   return absl::OkStatus();
 }
@@ -60,10 +55,11 @@ absl::StatusOr<std::vector<std::string>> WithSections(std::vector<std::string> s
   sections.insert(sections.end(), more.begin(), more.end());
   for (const std::string& section : sections) {
     if (absl::c_linear_search(kChangeableSections, section)) continue;
-    return FieldError("allow_change", absl::StrCat("\"", section,
-                                                   "\" is none of the sections that a resumed run "
-                                                   "may change: ",
-                                                   absl::StrJoin(kChangeableSections, ", ")));
+    return InvalidField("allow_change",
+                        absl::StrCat("\"", section,
+                                     "\" is none of the sections that a resumed run "
+                                     "may change: ",
+                                     absl::StrJoin(kChangeableSections, ", ")));
   }
   absl::c_sort(sections);
   sections.erase(std::unique(sections.begin(), sections.end()), sections.end());
@@ -78,7 +74,7 @@ absl::Status PlanError(const absl::Status& status) {
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kUnimplemented:
     case absl::StatusCode::kDataLoss:
-      return WithReason(absl::InvalidArgumentError(status.message()), "INVALID_JOB_FILE");
+      return WithReason(absl::InvalidArgumentError(status.message()), v1::INVALID_JOB_FILE);
     default:
       return status;
   }

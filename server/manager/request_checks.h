@@ -12,8 +12,6 @@
 
 namespace megatrain {
 
-// Returns INVALID_FIELD: "FIELD: MESSAGE".
-absl::Status FieldError(const std::string& field, const std::string& message);
 // Returns ILLEGAL_TRANSITION: the job is in its state and cannot be `operation`, with `advice`.
 absl::Status NotInThisState(const Job& job, const std::string& operation,
                             const std::string& advice);

@@ -15,12 +15,12 @@ absl::Status AtKey(const char* key, const absl::Status& status) {
   if (status.ok()) return status;
   std::string message = absl::StrCat(key, ": ", status.message());
   if (absl::IsPermissionDenied(status)) {
-    return WithReason(absl::PermissionDeniedError(message), "NOT_PERMITTED", {{"field", key}});
+    return WithReason(absl::PermissionDeniedError(message), v1::NOT_PERMITTED, {{"field", key}});
   }
   if (absl::IsNotFound(status)) {
     absl::StrAppend(&message, "; the path is one of the daemon's machine");
   }
-  return WithReason(absl::InvalidArgumentError(message), "INVALID_JOB_FILE");
+  return WithReason(absl::InvalidArgumentError(message), v1::INVALID_JOB_FILE);
 }
 
 absl::Status CheckModel(const std::string& path, FileSystem* files) {
@@ -39,16 +39,15 @@ std::string JobDirectory(const std::string& state_directory, const std::string& 
 absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_directory,
                                  const std::string& id) {
   if (!file.base_directory.empty() && file.base_directory.front() != '/') {
-    return WithReason(
-        absl::InvalidArgumentError(absl::StrCat("base_directory: \"", file.base_directory,
-                                                "\" is not absolute; give an absolute directory "
-                                                "on the daemon's machine, or none")),
-        "INVALID_FIELD", {{"field", "base_directory"}});
+    return InvalidField("base_directory",
+                        absl::StrCat("\"", file.base_directory,
+                                     "\" is not absolute; give an absolute directory on the "
+                                     "daemon's machine, or none"));
   }
   absl::StatusOr<JobSpec> spec =
       ParseSubmittedJob(file.yaml, file.file_name.empty() ? "job" : file.file_name,
                         file.base_directory, file.overrides);
-  if (!spec.ok()) return WithReason(spec.status(), "INVALID_JOB_FILE");
+  if (!spec.ok()) return WithReason(spec.status(), v1::INVALID_JOB_FILE);
   if (spec->checkpoint.directory.empty()) {
     spec->checkpoint.directory = absl::StrCat(JobDirectory(state_directory, id), "/checkpoints");
   }

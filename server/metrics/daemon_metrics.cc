@@ -1,7 +1,9 @@
 #include "server/metrics/daemon_metrics.h"
 
 #include <algorithm>
+#include <variant>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
@@ -19,28 +21,10 @@ const prometheus::Histogram::BucketBoundaries& StepSecondsBuckets() {
 
 double UnixSeconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
 
-const char* CodeName(int code) {
-  static constexpr const char* kNames[] = {
-      "OK",
-      "CANCELLED",
-      "UNKNOWN",
-      "INVALID_ARGUMENT",
-      "DEADLINE_EXCEEDED",
-      "NOT_FOUND",
-      "ALREADY_EXISTS",
-      "PERMISSION_DENIED",
-      "RESOURCE_EXHAUSTED",
-      "FAILED_PRECONDITION",
-      "ABORTED",
-      "OUT_OF_RANGE",
-      "UNIMPLEMENTED",
-      "INTERNAL",
-      "UNAVAILABLE",
-      "DATA_LOSS",
-      "UNAUTHENTICATED",
-  };
-  const bool known = code >= 0 && code < static_cast<int>(std::size(kNames));
-  return kNames[known ? code : 2];
+// The codes of Abseil and gRPC are the same numbers.
+std::string CodeName(int code) {
+  const std::string name = absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
+  return name.empty() ? "UNKNOWN" : name;
 }
 
 // "GetJob"; "other".
@@ -105,10 +89,29 @@ std::optional<double> UnixSeconds(const std::optional<absl::Time>& time) {
 }  // namespace
 
 DaemonMetrics::DaemonMetrics(std::string version, std::string device,
-                             std::vector<std::string> devices)
-    : version_(std::move(version)), device_(std::move(device)) {
+                             std::vector<std::string> devices, Describe describe)
+    : version_(std::move(version)), device_(std::move(device)), describe_(std::move(describe)) {
   if (devices.empty()) devices.push_back("");
   for (const std::string& each : devices) step_seconds_.try_emplace(each, StepSecondsBuckets());
+}
+
+void DaemonMetrics::Tell(const RunRequest& run, const JobRunEvent& event) {
+  std::visit(Overloaded{[&](const StepsBegin&) {
+                          MeasuredJob job = describe_(run);
+                          job.id = run.job_id;
+                          JobHasDevices(job);
+                        },
+                        [&](const StepRecord& record) { StepDone(run.job_id, record); },
+                        [&](const CheckpointSaved& saved) {
+                          CheckpointDone(run.job_id, absl::Now(), saved.seconds);
+                        },
+                        [&](const TrainingPause&) { JobLeftDevices(run.job_id); },
+                        [&](const RunEnd& end) {
+                          if (FailureOf(end.status) == JobReason::kNonFinite) StepNotFinite();
+                          JobLeftDevices(run.job_id);
+                        },
+                        [](const auto&) {}},
+             event);
 }
 
 void DaemonMetrics::JobHasDevices(const MeasuredJob& job) {

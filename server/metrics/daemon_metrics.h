@@ -19,6 +19,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,6 +32,7 @@
 #include "engine/memory/host_pool.h"
 #include "engine/trace/step_record.h"
 #include "server/jobs/job.h"
+#include "server/worker/job_runner.h"
 
 namespace megatrain {
 
@@ -64,10 +66,19 @@ struct MeasuredNode {
   std::optional<absl::Time> certificate_expires;
 };
 
-class DaemonMetrics {
+class DaemonMetrics : public RunObserver {
  public:
-  // `device` is HostDevices::first, or "missing". `devices` are the names of several.
-  DaemonMetrics(std::string version, std::string device, std::vector<std::string> devices = {});
+  // Returns what is known of a job by its file; Tell sets the id. Called on the job's thread each
+  // time its steps begin: at its start and after each pause. Must not block long.
+  using Describe = std::function<MeasuredJob(const RunRequest& run)>;
+
+  // `device` is HostDevices::first, or "missing". `devices` are the names of several. `describe` is
+  // empty where no run is told of.
+  DaemonMetrics(std::string version, std::string device, std::vector<std::string> devices = {},
+                Describe describe = {});
+
+  // Measures what a run tells, by the functions below.
+  void Tell(const RunRequest& run, const JobRunEvent& event) override;
 
   // ---- Jobs that have devices ----
   // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint of
@@ -122,6 +133,7 @@ class DaemonMetrics {
   void AddLastSteps(MetricPage* page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string version_, device_;
+  const Describe describe_;
   mutable Mutex mutex_;
   std::map<std::string, Run> runs_ ABSL_GUARDED_BY(mutex_);  // by first device; "" if there is one
   int64_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;

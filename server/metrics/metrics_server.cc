@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "server/metrics/metrics_address.h"
 
 namespace megatrain {
 namespace {
@@ -45,10 +45,24 @@ Answer AnswerRequest(std::string_view method, std::string_view path,
 
 }  // namespace
 
+bool IsHostPort(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  const std::string host = address.substr(0, colon);
+  int port = -1;
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  const bool good_host = !host.empty() && host.find_first_of(", \t/") == std::string::npos &&
+                         (bracketed || host.find_first_of("[]:") == std::string::npos);
+  return colon != std::string::npos && good_host &&
+         address.find_first_not_of("0123456789", colon + 1) == std::string::npos &&
+         absl::SimpleAtoi(address.substr(colon + 1), &port) && port <= 65535;
+}
+
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::string& address,
                                                                     MetricsSources sources) {
-  if (const std::string error = CheckMetricsAddress(address); !error.empty()) {
-    return absl::InvalidArgumentError(error);
+  // The library's own syntax has lists, and letters after the port.
+  if (!IsHostPort(address)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expects HOST:PORT, as in 127.0.0.1:9464, got ", address));
   }
   std::unique_ptr<MetricsServer> server(new MetricsServer(std::move(sources)));
   const char* options[] = {

@@ -21,6 +21,11 @@ struct mg_context;
 
 namespace megatrain {
 
+inline constexpr char kDefaultMetricsAddress[] = "127.0.0.1:9464";
+
+// Returns true if `address` is one "HOST:PORT", as 127.0.0.1:9464 or [::1]:9464.
+bool IsHostPort(const std::string& address);
+
 // Functions that answer requests. They are called on the server's threads, by two at once at most,
 // until the server is destroyed.
 struct MetricsSources {

@@ -15,8 +15,8 @@ using Phase = RunFacts::Phase;
 
 RunAction Nothing() { return RunAction{}; }
 
-RunAction Ask(Kind kind, bool asked_already) {
-  return asked_already ? Nothing() : RunAction{kind, {}};
+RunAction Ask(RunWish wish, bool asked_already) {
+  return asked_already ? Nothing() : RunAction{Kind::kAsk, {}, wish};
 }
 
 RunAction Become(JobState state, JobReason reason, std::string text,
@@ -46,26 +46,6 @@ void LoseHostMemory(Job* job) {
   job->step = job->checkpoint_step;
 }
 
-JobReason ReasonOfFailure(const absl::Status& status) {
-  switch (FailureOf(status)) {
-    case RunFailure::kInvalidInput:
-      return JobReason::kInvalidInput;
-    case RunFailure::kDoesNotFit:
-    case RunFailure::kPoolBusy:
-      return JobReason::kDoesNotFit;
-    case RunFailure::kDiskFull:
-      return JobReason::kDiskFull;
-    case RunFailure::kNonFinite:
-      return JobReason::kNonFinite;
-    case RunFailure::kCheckpointDamaged:
-      return JobReason::kCheckpointDamaged;
-    case RunFailure::kNone:
-    case RunFailure::kInternal:
-      return JobReason::kTrainingError;
-  }
-  return JobReason::kTrainingError;
-}
-
 // ---- The run has ended ----
 
 RunAction DecideFinished(const Job& job, const RunEnd& end) {
@@ -89,10 +69,10 @@ RunAction DecideSetback(const Job& job, const RunEnd& end) {
     case JobState::kPreparing:
       return Become(
           JobState::kQueued,
-          FailureOf(end.status) == RunFailure::kDiskFull ? JobReason::kDiskFull : JobReason::kNone,
+          FailureOf(end.status) == JobReason::kDiskFull ? JobReason::kDiskFull : JobReason::kNone,
           Message(end.status), LoseHostMemory);
     case JobState::kRunning:
-      if (FailureOf(end.status) != RunFailure::kDiskFull) break;
+      if (FailureOf(end.status) != JobReason::kDiskFull) break;
       return Become(JobState::kPausing, JobReason::kDiskFull, Message(end.status));
     case JobState::kPausing:
       return Become(JobState::kPaused, job.reason, Message(end.status), LoseHostMemory);
@@ -101,8 +81,7 @@ RunAction DecideSetback(const Job& job, const RunEnd& end) {
     default:
       break;
   }
-  return Become(JobState::kFailed, ReasonOfFailure(end.status), Message(end.status),
-                ForgetHostMemory);
+  return Become(JobState::kFailed, FailureOf(end.status), Message(end.status), ForgetHostMemory);
 }
 
 // Nothing went wrong: what was asked for was done, or the runner gave up the job for the daemon.
@@ -142,11 +121,10 @@ RunAction DecideEnded(const Job& job, const RunEnd& end) {
     case RunEnd::Kind::kFinished:
       return DecideFinished(job, end);
     case RunEnd::Kind::kFailed:
-      if (const RunFailure failure = FailureOf(end.status);
-          failure == RunFailure::kDiskFull || failure == RunFailure::kPoolBusy) {
+      if (FailureOf(end.status) == JobReason::kDiskFull || IsPoolBusy(end.status)) {
         return DecideSetback(job, end);
       }
-      return Become(JobState::kFailed, ReasonOfFailure(end.status), Message(end.status),
+      return Become(JobState::kFailed, FailureOf(end.status), Message(end.status),
                     ForgetHostMemory);
     case RunEnd::Kind::kLost:
       if (job.state == JobState::kPreparing || job.state == JobState::kRunning) {
@@ -184,8 +162,8 @@ RunAction DecidePreparing(const RunFacts& facts, bool stopping) {
     return Become(JobState::kRunning, JobReason::kNone, Message(facts.pause.status),
                   [](Job* edited) { edited->host_retained = false; });
   }
-  if (stopping) return Ask(Kind::kStop, facts.stop_asked);
-  if (facts.phase == Phase::kPaused) return Ask(Kind::kResume, facts.resume_asked);
+  if (stopping) return Ask(RunWish::kStop, facts.stop_asked);
+  if (facts.phase == Phase::kPaused) return Ask(RunWish::kResume, facts.resume_asked);
   return Nothing();
 }
 
@@ -193,13 +171,12 @@ RunAction DecideRunning(const RunFacts& facts, bool stopping) {
   const bool paused_itself =
       facts.phase == Phase::kPaused && !facts.resume_asked && !facts.pause.status.ok();
   if (paused_itself) {
-    return Become(JobState::kPausing, ReasonOfFailure(facts.pause.status),
-                  Message(facts.pause.status));
+    return Become(JobState::kPausing, FailureOf(facts.pause.status), Message(facts.pause.status));
   }
-  if (stopping) return Ask(Kind::kStop, facts.stop_asked);
+  if (stopping) return Ask(RunWish::kStop, facts.stop_asked);
   // A pause was withdrawn.
   if (facts.phase == Phase::kPaused || facts.pause_asked) {
-    return Ask(Kind::kResume, facts.resume_asked);
+    return Ask(RunWish::kResume, facts.resume_asked);
   }
   return Nothing();
 }
@@ -215,9 +192,9 @@ RunAction DecidePausing(const Job& job, const RunFacts& facts, bool stopping) {
       edited->release_host = false;
     });
   }
-  if (job.release_host && !facts.release_asked) return {Kind::kRelease, {}};
-  if (stopping) return Ask(Kind::kStop, facts.stop_asked);
-  return Ask(Kind::kPause, facts.pause_asked || facts.release_asked);
+  if (job.release_host && !facts.release_asked) return Ask(RunWish::kRelease, false);
+  if (stopping) return Ask(RunWish::kStop, facts.stop_asked);
+  return Ask(RunWish::kPause, facts.pause_asked || facts.release_asked);
 }
 
 RunAction DecidePaused(const Job& job, const RunFacts& facts, bool stopping) {
@@ -225,9 +202,9 @@ RunAction DecidePaused(const Job& job, const RunFacts& facts, bool stopping) {
     return Note(job.reason, absl::StrCat("its host memory is kept: ", facts.pause.status.message()),
                 [](Job* edited) { edited->release_host = false; });
   }
-  if (job.release_host && !facts.release_asked) return {Kind::kRelease, {}};
-  if (stopping) return Ask(Kind::kStop, facts.stop_asked);
-  if (facts.phase != Phase::kPaused) return Ask(Kind::kPause, facts.pause_asked);
+  if (job.release_host && !facts.release_asked) return Ask(RunWish::kRelease, false);
+  if (stopping) return Ask(RunWish::kStop, facts.stop_asked);
+  if (facts.phase != Phase::kPaused) return Ask(RunWish::kPause, facts.pause_asked);
   return Nothing();
 }
 
@@ -249,7 +226,7 @@ RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping) {
   switch (job.state) {
     case JobState::kQueued:
       // Paused in place, and resumed: the queue decides when.
-      return stopping ? Ask(Kind::kStop, facts.stop_asked) : Nothing();
+      return stopping ? Ask(RunWish::kStop, facts.stop_asked) : Nothing();
     case JobState::kPreparing:
       return DecidePreparing(facts, stopping);
     case JobState::kRunning:
@@ -262,34 +239,32 @@ RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping) {
     case JobState::kSucceeded:
     case JobState::kFailed:
     case JobState::kCancelled:
-      return Ask(Kind::kCancel, facts.cancel_asked);
+      return Ask(RunWish::kCancel, facts.cancel_asked);
   }
   return Nothing();
 }
 
-void NoteAsked(RunAction::Kind kind, RunFacts* facts) {
-  switch (kind) {
-    case Kind::kPause:
+void NoteAsked(RunWish wish, RunFacts* facts) {
+  switch (wish) {
+    case RunWish::kPause:
       facts->pause_asked = true;
       facts->resume_asked = false;
       break;
-    case Kind::kRelease:
+    case RunWish::kRelease:
       facts->release_asked = true;
       facts->release_failed = facts->resume_asked = false;
       break;
-    case Kind::kResume:
+    case RunWish::kResume:
       facts->resume_asked = true;
       facts->resume_failed = facts->pause_asked = false;
       break;
-    case Kind::kCancel:
+    case RunWish::kCancel:
       facts->cancel_asked = true;
       break;
-    case Kind::kStop:
+    case RunWish::kStop:
       facts->stop_asked = true;
       break;
-    case Kind::kNone:
-    case Kind::kChange:
-    case Kind::kForget:
+    case RunWish::kCheckpoint:
       break;
   }
 }

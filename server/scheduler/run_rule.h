@@ -14,23 +14,20 @@ namespace megatrain {
 struct RunAction {
   enum class Kind {
     kNone,
-    kChange,   // change the job as `change` says
-    kPause,    // ask the runner
-    kRelease,  // ask the runner: pause and give the host memory back
-    kResume,
-    kCancel,
-    kStop,
+    kChange,  // change the job as `change` says
+    kAsk,     // ask the runner for `wish`
     kForget,  // the run has ended and the job's state says so
   };
   Kind kind = Kind::kNone;
   JobChange change;
+  RunWish wish = RunWish::kPause;
 };
 
 // Returns the next action; kNone: there is nothing to do. `stopping`: the daemon is stopping.
 RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping);
 
-// Notes that the runner was asked for what `kind` says.
-void NoteAsked(RunAction::Kind kind, RunFacts* facts);
+// Notes that the runner was asked for `wish`.
+void NoteAsked(RunWish wish, RunFacts* facts);
 // Notes that a change that DecideRun wanted was made, and that the job is in `state` now.
 void NoteChanged(JobState state, RunFacts* facts);
 

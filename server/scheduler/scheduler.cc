@@ -151,17 +151,17 @@ bool Scheduler::SettleOnce(const std::string& id, Run* run) {
     case RunAction::Kind::kForget:
       ForgetRun(id, **job);
       return true;
-    default:
+    case RunAction::Kind::kAsk:
       break;
   }
-  const absl::Status asked = AskRunner(action.kind, id);
+  const absl::Status asked = runner_->Ask(id, action.wish);
   // NotFound: the run's end is on its way and answers everything.
   if (!asked.ok() && !absl::IsNotFound(asked)) {
     Note(absl::StrCat("job ", id), asked);
     store_failed_ = true;  // as good as: asked again in a moment
     return false;
   }
-  NoteAsked(action.kind, &run->facts);
+  NoteAsked(action.wish, &run->facts);
   return true;
 }
 
@@ -173,32 +173,15 @@ bool Scheduler::LetGoOfDeleted(const std::string& id, Run* run) {
   }
   if (run->facts.cancel_asked) return false;
   // NotFound: its end is on its way.
-  runner_->Cancel(id).IgnoreError();
+  runner_->Ask(id, RunWish::kCancel).IgnoreError();
   run->facts.cancel_asked = true;
   return false;
-}
-
-absl::Status Scheduler::AskRunner(RunAction::Kind kind, const std::string& id) {
-  switch (kind) {
-    case RunAction::Kind::kPause:
-      return runner_->Pause(id, /*release_host=*/false);
-    case RunAction::Kind::kRelease:
-      return runner_->Pause(id, /*release_host=*/true);
-    case RunAction::Kind::kResume:
-      return runner_->Resume(id);
-    case RunAction::Kind::kCancel:
-      return runner_->Cancel(id);
-    case RunAction::Kind::kStop:
-      return runner_->Stop(id);
-    default:
-      return absl::OkStatus();
-  }
 }
 
 void Scheduler::ForgetRun(const std::string& id, const Job& job) {
   const RunEnd& end = runs_.at(id).facts.end;
   if (job.state == JobState::kQueued && end.kind == RunEnd::Kind::kFailed) {
-    if (FailureOf(end.status) == RunFailure::kDiskFull) {
+    if (FailureOf(end.status) == JobReason::kDiskFull) {
       disk_waits_.Add(job, DiskNeedsOf(job), ledger_->Now());
     } else {
       // While others hold memory, waiting for a while does not help.

@@ -103,7 +103,6 @@ class Scheduler {
   bool SettleOnce(const std::string& id, Run* run);
   // Ends the run of a job that was deleted while the runner still had it.
   bool LetGoOfDeleted(const std::string& id, Run* run);
-  absl::Status AskRunner(RunAction::Kind kind, const std::string& id);
   void ForgetRun(const std::string& id, const Job& job);
   void SettleJobsWithoutRun();
   void SettleDiskWaits();

@@ -86,9 +86,4 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
                       details.SerializeAsString());
 }
 
-absl::Status InvalidField(const std::string& field, const std::string& message) {
-  return WithReason(absl::InvalidArgumentError(absl::StrCat(field, ": ", message)),
-                    v1::INVALID_FIELD, {{"field", field}});
-}
-
 }  // namespace megatrain

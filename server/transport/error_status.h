@@ -23,9 +23,6 @@ grpc::Status ToGrpcStatus(const absl::Status& status);
 // are not UTF-8.
 std::string ValidUtf8(std::string text);
 
-// Returns InvalidArgument "FIELD: MESSAGE" with the reason INVALID_FIELD.
-absl::Status InvalidField(const std::string& field, const std::string& message);
-
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_SERVER_TRANSPORT_ERROR_STATUS_H_

@@ -86,7 +86,7 @@ void SetUpGrpc() {
 
 GrpcServer::GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator)
     : gate_(authenticator, options.request_observer, options.refusal_observer),
-      queue_(kQueueThreads, kQueuedCallsMax, kQueuedBytesMax),
+      queue_("calls", kQueueThreads, kQueuedCallsMax, kQueuedBytesMax),
       answers_(options.answers),
       turns_(options.streams_max) {}
 

@@ -26,9 +26,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/base/call_queue.h"
 #include "server/identity/authenticator.h"
 #include "server/transport/call_gate.h"
-#include "server/transport/call_queue.h"
 #include "server/transport/connection_listener.h"
 #include "server/transport/observers.h"
 #include "server/transport/service_context.h"

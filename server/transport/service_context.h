@@ -4,15 +4,22 @@
 
 #include <grpc/grpc_security.h>
 #include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
 
 #include <chrono>
 
+#include "server/base/call_queue.h"
 #include "server/transport/call_gate.h"
-#include "server/transport/call_queue.h"
 #include "server/transport/turn_scheduler.h"
 #include "server/transport/unsent_answers.h"
 
 namespace megatrain {
+
+// gRPC's objects of a call: what it came with, and what tells its answer or its messages.
+using CallContext = grpc::CallbackServerContext;
+using UnaryReactor = grpc::ServerUnaryReactor;
+template <class Message>
+using StreamReactor = grpc::ServerWriteReactor<Message>;
 
 struct StreamOptions {
   // A stream without news sends a heartbeat this often.
@@ -42,7 +49,7 @@ enum class AnswerOn {
 // Returns a pointer that identifies the connection of the call. It may only be compared, and is
 // valid as long as the call. It works on Unix sockets too, whose peers have no addresses: gRPC
 // makes one such object for each connection, and the call keeps it.
-inline const void* ConnectionOf(grpc::CallbackServerContext* context) {
+inline const void* ConnectionOf(CallContext* context) {
   grpc_auth_context* const connection = grpc_call_auth_context(context->c_call());
   grpc_auth_context_release(connection);
   return connection;

@@ -38,18 +38,15 @@ template <class Request, class Message>
 class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnScheduler::Stream {
  public:
   using Clock = TurnScheduler::Clock;
-  using Source = StreamSource<Message>;
-  using Open = std::function<absl::StatusOr<std::unique_ptr<Source>>(const Caller&, const Request&,
-                                                                     std::function<void()> wake)>;
+  using Opened = OpenedSource<Message>;
+  using Open = std::function<Opened(const Caller&, std::function<void()> wake)>;
 
   // Begins the call, and returns the reactor for gRPC. `open` is called once at most, on the thread
   // that `open_on` says; it makes the source, and its error ends the stream. `services` must
   // outlive the call. `context` and `request` are gRPC's and live as long as the call.
-  static grpc::ServerWriteReactor<Message>* Start(const ServiceContext& services,
-                                                  const StreamOptions& options, std::string method,
-                                                  AnswerOn open_on, Open open,
-                                                  grpc::CallbackServerContext* context,
-                                                  const Request* request) {
+  static StreamReactor<Message>* Start(const ServiceContext& services, const StreamOptions& options,
+                                       std::string method, AnswerOn open_on, Open open,
+                                       CallContext* context, const Request* request) {
     const std::shared_ptr<StreamCall> call(new StreamCall(
         services, options, std::move(method), open_on, std::move(open), context, request));
     call->self_ = call;
@@ -100,8 +97,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
 
  private:
   StreamCall(const ServiceContext& services, const StreamOptions& options, std::string method,
-             AnswerOn open_on, Open open, grpc::CallbackServerContext* context,
-             const Request* request)
+             AnswerOn open_on, Open open, CallContext* context, const Request* request)
       : TurnScheduler::Stream(services.turns),
         services_(services),
         options_(options),
@@ -154,15 +150,15 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
     if (!added.ok()) Feed(added);
   }
 
-  absl::StatusOr<std::unique_ptr<Source>> OpenSource(const absl::StatusOr<Caller>& caller) {
+  Opened OpenSource(const absl::StatusOr<Caller>& caller) {
     if (!caller.ok()) return caller.status();
     share_.SetCaller(caller->uid, ConnectionOf(context_));
     if (gone_) return absl::CancelledError("the caller went away before the call was acted on");
-    return open_(*caller, *request_, Waker());
+    return open_(*caller, Waker());
   }
 
   // Begins to feed the stream from `source`, or ends it with the error. Called once.
-  void Feed(absl::StatusOr<std::unique_ptr<Source>> source) {
+  void Feed(Opened source) {
     source_ = std::move(source);
     begun_ = true;
     services_.turns->Wake(this);
@@ -242,7 +238,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   const std::string method_;
   const AnswerOn open_on_;
   const Open open_;
-  grpc::CallbackServerContext* const context_;
+  CallContext* const context_;
   const Request* const request_;
   std::shared_ptr<StreamCall> self_;
 
@@ -255,7 +251,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   // Set by other threads before they wake the stream.
   std::atomic<bool> bound_{false};         // gRPC takes messages at once
   std::function<absl::Status()> recheck_;  // asked once a heartbeat's time; may be null
-  absl::StatusOr<std::unique_ptr<Source>> source_ = absl::UnavailableError("not begun");
+  Opened source_ = absl::UnavailableError("not begun");
   std::atomic<bool> begun_{false};
   std::atomic<bool> writing_{false};
   std::atomic<bool> gone_{false};

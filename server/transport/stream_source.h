@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
 
@@ -41,6 +42,10 @@ class StreamSource {
   // before.
   virtual std::chrono::milliseconds poll_interval() const = 0;
 };
+
+// A source that was made, or why there is none.
+template <class Message>
+using OpenedSource = absl::StatusOr<std::unique_ptr<StreamSource<Message>>>;
 
 }  // namespace megatrain
 

@@ -1,5 +1,5 @@
 // UnaryCall is one call of a unary RPC. It learns from the gate who calls, runs a plain function
-// from request to response, and answers with its Status.
+// that makes the response, and answers with its Status.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_UNARY_CALL_H_
 #define MEGATRAIN_SERVER_TRANSPORT_UNARY_CALL_H_
 
@@ -26,13 +26,14 @@ namespace megatrain {
 template <class Request, class Response>
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
-  using Answer = std::function<absl::Status(const Caller&, const Request&, Response*)>;
+  // Fills in the response of the call that it was made for.
+  using Answer = std::function<absl::Status(const Caller&)>;
 
   // Begins the call. `answer` runs once at most: for kQueue on a thread of the queue, for kCallback
   // on gRPC's thread or, if it had to wait for room, on the thread that made room. `services` must
   // outlive the call. `context`, `request` and `response` are gRPC's and live as long as the call.
   UnaryCall(const ServiceContext& services, std::string method, AnswerOn answer_on, Answer answer,
-            grpc::CallbackServerContext* context, const Request* request, Response* response)
+            CallContext* context, const Request* request, Response* response)
       : services_(services),
         method_(std::move(method)),
         answer_on_(answer_on),
@@ -98,7 +99,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
                  ? absl::DeadlineExceededError("the deadline passed before the call was acted on")
                  : absl::CancelledError("the caller went away before the call was acted on");
     }
-    return answer_(**caller_, *request_, response_);
+    return answer_(**caller_);
   }
 
   void End(const absl::Status& status) {
@@ -117,7 +118,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   const std::string method_;
   const AnswerOn answer_on_;
   const Answer answer_;
-  grpc::CallbackServerContext* const context_;
+  CallContext* const context_;
   const Request* const request_;
   Response* const response_;
   AnswerShare share_{services_.answers};

@@ -45,20 +45,6 @@ absl::Status Record(const RunEvent& event, int64_t step, JobRecords& records) {
       event);
 }
 
-Watchdog::Phase PhaseOf(TrainingPhase phase) {
-  switch (phase) {
-    case TrainingPhase::kPreparing:
-      return Watchdog::Phase::kPreparing;
-    case TrainingPhase::kRunning:
-      return Watchdog::Phase::kStepping;
-    case TrainingPhase::kSaving:
-      return Watchdog::Phase::kSaving;
-    case TrainingPhase::kPaused:
-      return Watchdog::Phase::kIdle;
-  }
-  return Watchdog::Phase::kIdle;
-}
-
 }  // namespace
 
 struct EngineJobRunner::Run {
@@ -140,45 +126,37 @@ absl::Status EngineJobRunner::Start(RunRequest request) {
   return absl::OkStatus();
 }
 
-absl::Status EngineJobRunner::Pause(const std::string& job_id, bool release_host) {
+absl::Status EngineJobRunner::Ask(const std::string& job_id, RunWish wish) {
   MutexLock lock(&mutex_);
   MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
-  run->wanted_running = false;
-  release_host ? run->control.Release() : run->control.Pause();
-  return absl::OkStatus();
-}
-
-absl::Status EngineJobRunner::Resume(const std::string& job_id) {
-  MutexLock lock(&mutex_);
-  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
-  if (run->parked) MT_RETURN_IF_ERROR(CheckFree(run->request.devices));
-  run->wanted_running = true;
-  run->parked = false;
-  run->records_full = absl::OkStatus();
-  run->control.Resume();
-  return absl::OkStatus();
-}
-
-absl::Status EngineJobRunner::Cancel(const std::string& job_id) {
-  MutexLock lock(&mutex_);
-  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
-  run->control.Cancel();
-  return absl::OkStatus();
-}
-
-absl::Status EngineJobRunner::Checkpoint(const std::string& job_id) {
-  MutexLock lock(&mutex_);
-  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
-  run->control.Checkpoint();
-  run->control.Wake();
-  return absl::OkStatus();
-}
-
-absl::Status EngineJobRunner::Stop(const std::string& job_id) {
-  MutexLock lock(&mutex_);
-  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
-  run->control.Stop();
-  run->control.Wake();
+  switch (wish) {
+    case RunWish::kPause:
+      run->wanted_running = false;
+      run->control.Pause();
+      break;
+    case RunWish::kRelease:
+      run->wanted_running = false;
+      run->control.Release();
+      break;
+    case RunWish::kResume:
+      if (run->parked) MT_RETURN_IF_ERROR(CheckFree(run->request.devices));
+      run->wanted_running = true;
+      run->parked = false;
+      run->records_full = absl::OkStatus();
+      run->control.Resume();
+      break;
+    case RunWish::kCancel:
+      run->control.Cancel();
+      break;
+    case RunWish::kCheckpoint:
+      run->control.Checkpoint();
+      run->control.Wake();
+      break;
+    case RunWish::kStop:
+      run->control.Stop();
+      run->control.Wake();
+      break;
+  }
   return absl::OkStatus();
 }
 
@@ -212,16 +190,15 @@ TrainingPause EngineJobRunner::Park(Run& run, const TrainingPause& pause) {
 }
 
 void EngineJobRunner::Follow(Run& run, const RunEvent& event) {
-  std::visit(Overloaded{[&run](const TrainingActivity& activity) {
-                          run.watchdog.Enter(PhaseOf(activity.phase));
-                        },
-                        [&run](const StepsBegin& begin) { run.step = begin.first_step - 1; },
-                        [&run](const StepRecord& record) {
-                          run.step = record.step;
-                          run.watchdog.Step(record.step, record.step_seconds);
-                        },
-                        [](const auto&) {}},
-             event);
+  std::visit(
+      Overloaded{[&run](const TrainingActivity& activity) { run.watchdog.Enter(activity.phase); },
+                 [&run](const StepsBegin& begin) { run.step = begin.first_step - 1; },
+                 [&run](const StepRecord& record) {
+                   run.step = record.step;
+                   run.watchdog.Step(record.step, record.step_seconds);
+                 },
+                 [](const auto&) {}},
+      event);
   if (run.request.records != nullptr) {
     NoteRecords(run, Record(event, run.step, *run.request.records));
   }
@@ -270,7 +247,7 @@ RunEnd EngineJobRunner::Train(Run& run) {
 void EngineJobRunner::RunJob(Run& run) {
   NameThisThread("trainer");
   const RunEnd end = Train(run);
-  run.watchdog.Enter(Watchdog::Phase::kIdle);
+  run.watchdog.Enter(TrainingPhase::kPaused);
   if (!end.status.ok()) Follow(run, RunMessage{std::string(end.status.message())});
   if (IsDeviceLost(end.status) && options_.device_lost) {
     options_.device_lost(run.request.job_id, std::string(end.status.message()));

@@ -41,11 +41,7 @@ class EngineJobRunner : public JobRunner {
   ~EngineJobRunner() override;
 
   absl::Status Start(RunRequest request) override;
-  absl::Status Pause(const std::string& job_id, bool release_host) override;
-  absl::Status Resume(const std::string& job_id) override;
-  absl::Status Cancel(const std::string& job_id) override;
-  absl::Status Checkpoint(const std::string& job_id) override;
-  absl::Status Stop(const std::string& job_id) override;
+  absl::Status Ask(const std::string& job_id, RunWish wish) override;
 
  private:
   struct Run;

@@ -5,15 +5,13 @@
 #define MEGATRAIN_SERVER_WORKER_EXPORT_QUEUE_H_
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "engine/base/file.h"
-#include "engine/base/mutex.h"
+#include "server/base/call_queue.h"
 
 namespace megatrain {
 
@@ -27,7 +25,7 @@ class ExportQueue {
   // Writes the HF directory `directory` from `checkpoint`, both reached through `files`, as
   // ExportCheckpoint does. `done` is called once on the queue's thread, with OK or the error of the
   // export. After Stop it is called with Cancelled on the caller's thread, before Add returns.
-  // `done` may be empty, and must not call Stop.
+  // `done` must not call Stop.
   void Add(const std::string& checkpoint, const std::string& directory,
            std::shared_ptr<FileSystem> files, std::function<void(const absl::Status& status)> done);
 
@@ -36,18 +34,8 @@ class ExportQueue {
   void Stop();
 
  private:
-  struct Item {
-    std::string checkpoint, directory;
-    std::shared_ptr<FileSystem> files;
-    std::function<void(const absl::Status& status)> done;
-  };
-  void Work();
-
   std::atomic<bool> ending_{false};
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<Item> items_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;  // last: uses the rest
+  CallQueue queue_;
 };
 
 }  // namespace megatrain

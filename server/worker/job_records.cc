@@ -129,6 +129,17 @@ absl::StatusOr<std::shared_ptr<JobRecords>> JobRecordsDirectory::Open(const std:
   return opened;
 }
 
+int64_t JobRecordsDirectory::LastStep(const std::string& job_id) {
+  const absl::StatusOr<std::shared_ptr<JobRecords>> records = Open(job_id);
+  if (!records.ok()) return 0;
+  const RecordLog& metrics = (*records)->metrics();
+  const int64_t newest = metrics.next_sequence() - 1;
+  if (newest < 1) return 0;
+  std::vector<LogRecord> found;
+  if (!metrics.Read(newest)->Next(1, &found).ok() || found.empty()) return 0;
+  return found.back().step;
+}
+
 void JobRecordsDirectory::Remove(const std::string& job_id) {
   std::shared_ptr<JobRecords> records;  // closed without the lock
   {

@@ -96,6 +96,9 @@ class JobRecordsDirectory {
   // Returns the records in `directory`/JOB_ID, and opens them if they are not open. NotFound after
   // Remove; errors of JobRecords::Open otherwise. REQUIRES: job_id is one path component.
   absl::StatusOr<std::shared_ptr<JobRecords>> Open(const std::string& job_id);
+  // Returns the step of the job's newest record of step metrics; 0 if there is none or it cannot be
+  // read.
+  int64_t LastStep(const std::string& job_id);
   // Closes the records of a deleted job, whose directory is about to be removed. Readers that
   // follow them end, and Open returns NotFound from now on.
   void Remove(const std::string& job_id);

@@ -4,29 +4,30 @@
 
 namespace megatrain {
 
-RunFailure FailureOf(const absl::Status& status) {
-  if (IsDiskFull(status)) return RunFailure::kDiskFull;
+JobReason FailureOf(const absl::Status& status) {
+  if (IsDiskFull(status)) return JobReason::kDiskFull;
   switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return RunFailure::kNone;
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kUnimplemented:
     case absl::StatusCode::kPermissionDenied:
-      return RunFailure::kInvalidInput;
+      return JobReason::kInvalidInput;
     case absl::StatusCode::kResourceExhausted:
-      return RunFailure::kDoesNotFit;
     case absl::StatusCode::kUnavailable:
-      return RunFailure::kPoolBusy;
+      return JobReason::kDoesNotFit;
     case absl::StatusCode::kAborted:
-      return RunFailure::kNonFinite;
+      return JobReason::kNonFinite;
     case absl::StatusCode::kDataLoss:
-      return RunFailure::kCheckpointDamaged;
+      return JobReason::kCheckpointDamaged;
     default:
-      return RunFailure::kInternal;
+      return JobReason::kTrainingError;
   }
+}
+
+bool IsPoolBusy(const absl::Status& status) {
+  return absl::IsUnavailable(status) && !IsDiskFull(status);
 }
 
 }  // namespace megatrain

@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "engine/job/job_spec.h"
 #include "engine/run_event.h"
+#include "server/jobs/job.h"
 
 namespace megatrain {
 
@@ -39,25 +40,17 @@ struct RunRequest {
   std::vector<int> devices = {0};              // as TrainingOptions::devices, and not empty
 };
 
-// The reason for which a run failed or paused by itself. The status' message tells people more.
-enum class RunFailure {
-  kNone,
-  kInvalidInput,       // job, model, data or checkpoint are not what they must be
-  kDoesNotFit,         // by the plan, not even an empty pool holds it
-  kPoolBusy,           // fits an empty pool; what paused jobs hold leaves too little
-  kDiskFull,           // checkpoint, prepared data or output could not be written
-  kNonFinite,          // loss, gradient or weight
-  kCheckpointDamaged,  // every checkpoint there is
-  kInternal,           // device, input/output errors, broken invariants
-};
-// Classifies the status of a TrainingPause or a RunEnd; kNone if it is OK.
-RunFailure FailureOf(const absl::Status& status);
+// Returns the reason for which a run failed or paused by itself, from the status of its RunEnd or
+// TrainingPause, whose message tells people more; kTrainingError for what has no other.
+JobReason FailureOf(const absl::Status& status);
+// Returns true for a run that fits an empty pool, where what paused jobs hold leaves too little.
+bool IsPoolBusy(const absl::Status& status);
 
 struct RunEnd {
   enum class Kind {
     kFinished,  // the last step is done and saved, the output written
-    kReleased,  // Pause(release_host): saved (if a step was made), all memory given back
-    // Stop was called: the job is to be started again. It is saved if a step was made, unless
+    kReleased,  // RunWish::kRelease: saved (if a step was made), all memory given back
+    // RunWish::kStop: the job is to be started again. It is saved if a step was made, unless
     // `status` says why that failed. It then goes on from the checkpoint before.
     kStopped,
     kLost,       // not saved, and only a new process can go on: `status` says why
@@ -88,36 +81,41 @@ class RunObserver {
   virtual void Tell(const RunRequest& run, const JobRunEvent& event) = 0;
 };
 
+// What a runner can be asked to do with a job that it has.
+enum class RunWish {
+  // Frees the devices within one step; then TrainingPause is told. A job that still prepares is
+  // paused before its first step.
+  kPause,
+  // Saves the job and gives its host memory back, also if it is paused in place; it ends as
+  // kReleased. If it cannot be saved it stays paused in place, and TrainingPause tells the failure.
+  // If it still prepares, that is abandoned at once.
+  kRelease,
+  // Gives the devices again to a job that is paused in place, or about to be; then StepsBegin is
+  // told. FailedPrecondition while another job is active there.
+  kResume,
+  // Ends the job as kCancelled within one step, or within seconds if it prepares, is paused or
+  // saves.
+  kCancel,
+  // Saves the job after the step that runs, or at once if it is paused; then CheckpointSaved or
+  // CheckpointFailed is told.
+  kCheckpoint,
+  // Finishes the step, saves, and ends the job as kStopped. For the end of the process.
+  kStop,
+};
+
 class JobRunner {
  public:
-  // Ends all jobs as Cancel does and waits for them.
+  // Ends all jobs as kCancel does and waits for them.
   virtual ~JobRunner() = default;
 
   // Starts the job on a thread of its own. FailedPrecondition while another job is active there;
   // AlreadyExists if this job has not ended. Errors of the job itself come as RunEnd.
   virtual absl::Status Start(RunRequest request) = 0;
 
-  // The requests below return NotFound if the job has not been started or has ended: its RunEnd was
-  // told or is about to be. A request that comes too late to matter (the last step is done) has no
-  // effect, and RunEnd tells how the job ended.
-
-  // Frees the devices within one step; then TrainingPause is told. With `release_host` the job is
-  // saved, its host memory is given back, and it ends as kReleased. If it cannot be saved it stays
-  // paused in place, and TrainingPause tells the failure. A job that still prepares is paused
-  // before its first step; with `release_host` preparing is abandoned at once. A job that is paused
-  // in place gives its memory back too if `release_host` is set.
-  virtual absl::Status Pause(const std::string& job_id, bool release_host) = 0;
-  // Gives the devices again to a job that is paused in place, or about to be; then StepsBegin is
-  // told. FailedPrecondition while another job is active there.
-  virtual absl::Status Resume(const std::string& job_id) = 0;
-  // Ends the job as kCancelled within one step, or within seconds if it prepares, is paused or
-  // saves.
-  virtual absl::Status Cancel(const std::string& job_id) = 0;
-  // Saves the job after the step that runs, or at once if it is paused; then CheckpointSaved or
-  // CheckpointFailed is told.
-  virtual absl::Status Checkpoint(const std::string& job_id) = 0;
-  // Finishes the step, saves, and ends the job as kStopped. For the end of the process.
-  virtual absl::Status Stop(const std::string& job_id) = 0;
+  // Returns NotFound if the job has not been started or has ended: its RunEnd was told or is about
+  // to be. A wish that comes too late to matter (the last step is done) has no effect, and RunEnd
+  // tells how the job ended.
+  virtual absl::Status Ask(const std::string& job_id, RunWish wish) = 0;
 };
 
 }  // namespace megatrain

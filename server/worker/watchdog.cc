@@ -27,7 +27,7 @@ double Watchdog::Now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void Watchdog::Enter(Phase phase) {
+void Watchdog::Enter(TrainingPhase phase) {
   const double now = Now();
   MutexLock lock(&mutex_);
   phase_ = phase;
@@ -53,13 +53,13 @@ void Watchdog::Step(int64_t step, double step_seconds) {
 
 double Watchdog::Limit() const {
   switch (phase_) {
-    case Phase::kIdle:
+    case TrainingPhase::kPaused:
       return -1;
-    case Phase::kPreparing:
+    case TrainingPhase::kPreparing:
       return options_.preparing_seconds;
-    case Phase::kSaving:
+    case TrainingPhase::kSaving:
       return options_.saving_seconds;
-    case Phase::kStepping:
+    case TrainingPhase::kRunning:
       break;
   }
   if (steps_ == 0) return options_.first_step_seconds;
@@ -81,12 +81,12 @@ void Watchdog::Check() {
     const double silent = now - advanced_;
     if (limit < 0 || silent <= limit || told_) return;
     told_ = true;
-    const char* what = phase_ == Phase::kPreparing ? "preparing"
-                       : phase_ == Phase::kSaving  ? "saving"
-                                                   : "training";
+    const char* what = phase_ == TrainingPhase::kPreparing ? "preparing"
+                       : phase_ == TrainingPhase::kSaving  ? "saving"
+                                                           : "training";
     why = absl::StrFormat("%s has not advanced for %.0f s (at most %.0f s are expected)", what,
                           silent, limit);
-    if (phase_ == Phase::kStepping) absl::StrAppendFormat(&why, " after step %d", step_);
+    if (phase_ == TrainingPhase::kRunning) absl::StrAppendFormat(&why, " after step %d", step_);
   }
   stalled_(why);
 }

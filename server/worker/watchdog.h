@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "engine/base/mutex.h"
+#include "engine/run_event.h"
 
 namespace megatrain {
 
@@ -38,7 +39,6 @@ struct WatchdogOptions {
 
 class Watchdog {
  public:
-  enum class Phase { kIdle, kPreparing, kStepping, kSaving };
   static constexpr int kStepsRemembered = 16;
 
   // `stalled` is called with what stands still and for how long. It is called again only if
@@ -49,8 +49,8 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // Begins a phase. A new watchdog is in kIdle, in which nothing is expected.
-  void Enter(Phase phase);
+  // Begins a phase. A new watchdog is in kPaused, in which nothing is expected.
+  void Enter(TrainingPhase phase);
   // Says that something went on in the phase.
   void Alive();
   // Says that step `step` is done and took `step_seconds`.
@@ -71,7 +71,7 @@ class Watchdog {
   mutable Mutex mutex_;
   CondVar changed_;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kIdle;
+  TrainingPhase phase_ ABSL_GUARDED_BY(mutex_) = TrainingPhase::kPaused;
   double advanced_ ABSL_GUARDED_BY(mutex_) = 0;  // when
   bool told_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t steps_ ABSL_GUARDED_BY(mutex_) = 0;  // seen

@@ -6,7 +6,7 @@
 #include "engine/base/file.h"
 #include "engine/config/config_reader.h"
 #include "server/config/daemon_keys.h"
-#include "server/metrics/metrics_address.h"
+#include "server/metrics/metrics_server.h"
 
 namespace megatrain {
 namespace {

@@ -41,19 +41,20 @@ StepRecord MakeRecord() {
 }
 
 TEST(ConversionTest, EveryStateAndReasonHasItsNameInTheApi) {
+  ASSERT_EQ(AllJobStates().size(), v1::Job::State_ARRAYSIZE - 1);
   for (const JobState state : AllJobStates()) {
     EXPECT_EQ(v1::Job::State_Name(ToProto(state)), JobStateName(state));
   }
-  for (int i = 1; i < kJobReasons; ++i) {
+  for (int i = 1; i < v1::Job::Reason_ARRAYSIZE; ++i) {
     const auto reason = static_cast<JobReason>(i);
     EXPECT_EQ(v1::Job::Reason_Name(ToProto(reason)), JobReasonName(reason));
+    EXPECT_EQ(ParseJobReason(JobReasonName(reason)), reason);
   }
   EXPECT_EQ(ToProto(JobReason::kNone), v1::Job::REASON_UNSPECIFIED);
+  EXPECT_EQ(JobReasonName(JobReason::kNone), "NONE");
+  EXPECT_EQ(ParseJobReason("NONE"), JobReason::kNone);
+  EXPECT_EQ(ParseJobReason("REASON_UNSPECIFIED"), std::nullopt);
   EXPECT_EQ(ToProto(WaitingReason::kNone), v1::QueueStatus::WAITING_UNSPECIFIED);
-  for (int i = 1; i < v1::QueueStatus::Waiting_ARRAYSIZE; ++i) {
-    const auto reason = static_cast<WaitingReason>(i);
-    EXPECT_EQ(v1::QueueStatus::Waiting_Name(ToProto(reason)), WaitingReasonName(reason));
-  }
 }
 
 TEST(ConversionTest, StepsAreTheSameFromMemoryAndFromTheLog) {
@@ -137,7 +138,7 @@ TEST(ConversionTest, JobsOfListsHaveNoFile) {
   job.created = absl::FromUnixSeconds(100) + absl::Nanoseconds(5);
   job.queue = {2, WaitingReason::kBehindOthers, "one job is first", absl::FromUnixSeconds(200)};
   v1::Job proto;
-  ToProto(job, JobView::kFull, &proto);
+  ToProto(job, v1::JOB_VIEW_FULL, &proto);
   EXPECT_EQ(proto.name(), "jobs/abc");
   EXPECT_EQ(proto.file().yaml(), "name: demo");
   EXPECT_EQ(proto.file().overrides(0), "a=b");
@@ -155,7 +156,7 @@ TEST(ConversionTest, JobsOfListsHaveNoFile) {
 
   job.state = JobState::kRunning;
   v1::Job listed;
-  ToProto(job, JobView::kBasic, &listed);
+  ToProto(job, v1::JOB_VIEW_BASIC, &listed);
   EXPECT_FALSE(listed.has_file());
   EXPECT_FALSE(listed.has_queue());
 }
@@ -166,7 +167,7 @@ TEST(ConversionTest, TextsThatAreNotUtf8CanStillBeSent) {
   Job job;
   job.reason_text = "cannot open /data/\xE9t\xE9";
   v1::Job proto, received;
-  ToProto(job, JobView::kFull, &proto);
+  ToProto(job, v1::JOB_VIEW_FULL, &proto);
   EXPECT_TRUE(received.ParseFromString(proto.SerializeAsString()));
   EXPECT_EQ(received.reason_text(), "cannot open /data/?t?");
 }
@@ -208,7 +209,7 @@ TEST(ConversionTest, PlansOfTheEngineAreUnderstood) {
 
 TEST(ConversionTest, ALimitIsNamedWithItsValue) {
   v1::UserLimit limit;
-  ToProto(WithReason(absl::FailedPreconditionError("too much"), "EXCEEDS_USER_LIMIT",
+  ToProto(WithReason(absl::FailedPreconditionError("too much"), v1::EXCEEDS_USER_LIMIT,
                      {{"limit", "limits.disk_per_user"}, {"value", "1099511627776"}}),
           &limit);
   EXPECT_EQ(limit.reason(), v1::EXCEEDS_USER_LIMIT);

@@ -49,7 +49,7 @@ TEST_F(JobDeletionServiceTest, AWatchEndsWithTheJob) {
   const std::string id = Create("anna");
   auto watch = manager_->Watch({1000, "anna", false}, id, 1, [] {});
   ASSERT_TRUE(watch.ok());
-  const auto source = NewWatchSource(id, *std::move(watch), 1, JobView::kBasic);
+  const auto source = NewWatchSource(id, *std::move(watch), 1, v1::JOB_VIEW_BASIC);
   v1::WatchJobResponse message;
   EXPECT_EQ(*source->Next(&message), StreamNext::kMessage);
   Move(id, JobState::kCancelled);

@@ -317,7 +317,7 @@ TEST_F(JobServiceTest, BeforeJobsCanRunCheckpointsSayStarting) {
   const std::string id = Create();
   Move(id, JobState::kPreparing);
   Move(id, JobState::kRunning);
-  engine_.checkpoint_status = WithReason(absl::UnavailableError("starting"), "STARTING");
+  engine_.checkpoint_status = WithReason(absl::UnavailableError("starting"), v1::STARTING);
   v1::CheckpointJobRequest checkpoint;
   checkpoint.set_name("jobs/" + id);
   v1::Job job;

@@ -9,8 +9,8 @@ namespace {
 using NodeServiceTest = ServiceTest;
 
 TEST_F(NodeServiceTest, TheNodeIsToldToAnyCallerAndWatched) {
-  node_.hostname = "host";
-  node_.pool_bytes = 100;
+  node_.set_hostname("host");
+  node_.mutable_host_pool()->set_size_bytes(100);
   v1::GetNodeRequest get;
   v1::Node node;
   EXPECT_EQ(CodeAndReason(nodes_->GetNode(As("bob").get(), get, &node)),

@@ -52,8 +52,10 @@ void ServiceTest::SetUp() {
   options_.listen = {"unix:" + directory_.path() + "/m.sock"};
   options_.streams.heartbeat = std::chrono::milliseconds(100);
   options_.streams.pace = std::chrono::milliseconds(1);
-  node_.daemon_version = "0.1.0";
-  node_.started = absl::FromUnixSeconds(1000);
+  node_.set_name("nodes/local");
+  node_.set_state(v1::Node::STARTING);
+  node_.set_daemon_version("0.1.0");
+  node_.mutable_start_time()->set_seconds(1000);
   StartDaemon();
 }
 

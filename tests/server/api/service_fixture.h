@@ -93,7 +93,7 @@ class ServiceTest : public testing::Test {
   TestEngine engine_;
   std::function<absl::StatusOr<PlanReport>(const JobSpec& spec)> plan_;
   GrpcServerOptions options_;
-  NodeStatus node_;
+  v1::Node node_;
 
   std::unique_ptr<JobLedger> ledger_;
   std::unique_ptr<JobManager> manager_;

@@ -11,7 +11,7 @@ using ::testing::Pair;
 
 TEST(ErrorReasonTest, TravelsWithTheStatus) {
   const absl::Status status =
-      WithReason(absl::NotFoundError("no job a"), "JOB_NOT_FOUND", {{"job", "a"}, {"empty", ""}});
+      WithReason(absl::NotFoundError("no job a"), v1::JOB_NOT_FOUND, {{"job", "a"}, {"empty", ""}});
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "no job a");
   const auto info = ReasonOf(status);
@@ -21,7 +21,7 @@ TEST(ErrorReasonTest, TravelsWithTheStatus) {
 }
 
 TEST(ErrorReasonTest, NoMetadata) {
-  const auto info = ReasonOf(WithReason(absl::InternalError("x"), "INTERNAL_ERROR"));
+  const auto info = ReasonOf(WithReason(absl::InternalError("x"), v1::INTERNAL_ERROR));
   ASSERT_TRUE(info.has_value());
   EXPECT_EQ(info->reason, "INTERNAL_ERROR");
   EXPECT_TRUE(info->metadata.empty());

@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 absl::StatusOr<DaemonConfig> Parse(const std::string& text,
                                    const std::vector<std::string>& overrides = {}) {
@@ -236,6 +237,29 @@ TEST(DaemonConfigTest, NamesWhatADaemonThatRunsCannotChange) {
   EXPECT_THAT(
       keys(tcp, "listen: [\"0.0.0.0:9463\"]\ntls: {certificate: /c, key: /k, client_ca: /a}"),
       ElementsAre("tls.client_ca", "tokens_file"));
+}
+
+TEST(JobRootsTest, WhereNoneAreNamedItMattersWhoCanReachTheDaemon) {
+  const DaemonConfig config;
+  EXPECT_THAT(*JobRoots(config, /*shared=*/false), IsEmpty());
+  EXPECT_THAT(*JobRoots(config, /*shared=*/true), ElementsAre("/srv/megatrain"));
+}
+
+TEST(JobRootsTest, NamedOnesHold) {
+  DaemonConfig config;
+  config.roots = {"/a", "/b"};
+  for (const bool shared : {false, true}) {
+    EXPECT_THAT(*JobRoots(config, shared), ElementsAre("/a", "/b"));
+  }
+}
+
+TEST(JobRootsTest, OnlyAPrivateDaemonCanBeToldToHaveNone) {
+  DaemonConfig config;
+  config.roots.emplace();
+  EXPECT_THAT(*JobRoots(config, /*shared=*/false), IsEmpty());
+  const absl::Status status = JobRoots(config, /*shared=*/true).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("roots: "));
 }
 
 }  // namespace

@@ -280,8 +280,8 @@ TEST_F(AccessTest, ListsShowOnesOwn) {
 }
 
 TEST_F(AccessTest, TheNodeIsSeenToBeBusyNotWithWhat) {
-  node_.active_jobs = 1;
-  node_.queued_jobs = 2;
+  node_.mutable_jobs()->set_running(1);
+  node_.mutable_jobs()->set_queued(2);
   const std::string id = Create("anna", "annas-secret");
   v1::GetNodeRequest request;
   request.set_name("nodes/local");

@@ -349,7 +349,7 @@ TEST_F(JobManagerTest, CheckpointNeedsARunningJobAndARunner) {
   EXPECT_EQ(Refusal(manager_->Checkpoint(kAnna, id).status()),
             "FAILED_PRECONDITION ILLEGAL_TRANSITION");
   Move(id, {S::kPreparing, S::kRunning});
-  asked_ = WithReason(absl::UnavailableError("the daemon is starting"), "STARTING");
+  asked_ = WithReason(absl::UnavailableError("the daemon is starting"), v1::STARTING);
   EXPECT_EQ(Refusal(manager_->Checkpoint(kAnna, id).status()), "UNAVAILABLE STARTING");
   asked_ = absl::OkStatus();
   EXPECT_TRUE(manager_->Checkpoint(kAnna, id).ok());
@@ -398,7 +398,7 @@ TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
             "INVALID_ARGUMENT INVALID_FIELD");
   EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, "", nothing).status()),
             "INVALID_ARGUMENT INVALID_FIELD");
-  asked_ = WithReason(absl::UnavailableError("the daemon is starting"), "STARTING");
+  asked_ = WithReason(absl::UnavailableError("the daemon is starting"), v1::STARTING);
   EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, directory_ / "out", nothing).status()),
             "UNAVAILABLE STARTING");
 }

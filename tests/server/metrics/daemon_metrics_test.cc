@@ -315,5 +315,41 @@ TEST(DaemonMetricsTest, ReadWhileItIsWritten) {
   EXPECT_EQ(PageSamples(metrics.Page(TestNode())).at("megatrain_tokens_total"), "500000");
 }
 
+TEST(DaemonMetricsTest, ARunIsOnThePage) {
+  int described = 0;
+  DaemonMetrics metrics("1.2.3", "cpu", {}, [&](const RunRequest& run) {
+    ++described;
+    MeasuredJob job = TestMeasuredJob("");
+    job.model_family = run.spec.name;
+    return job;
+  });
+  RunRequest run;
+  run.job_id = "a1";
+  run.spec.name = "qwen2";
+  const auto samples = [&] { return PageSamples(metrics.Page(TestNode())); };
+  const std::string info = "megatrain_job_info{job=\"a1\",model=\"qwen2\"}";
+
+  metrics.Tell(run, StepsBegin{1, 10});
+  EXPECT_EQ(samples().count(info), 1u);
+  metrics.Tell(run, TestStep(1));
+  metrics.Tell(run, CheckpointSaved{1, "", 2.5});
+  EXPECT_EQ(samples().at("megatrain_step"), "1");
+  EXPECT_EQ(samples().at("megatrain_checkpoint_duration_seconds"), "2.5");
+  metrics.Tell(run, TrainingPause());
+  EXPECT_EQ(samples().count(info), 0u);
+  metrics.Tell(run, StepsBegin{2, 10});
+  EXPECT_EQ(samples().count(info), 1u);
+  EXPECT_EQ(described, 2);
+
+  RunEnd end;
+  end.status = absl::AbortedError("loss is NaN");
+  metrics.Tell(run, end);
+  EXPECT_EQ(samples().count(info), 0u);
+  EXPECT_EQ(samples().at("megatrain_nonfinite_steps_total"), "1");
+  end.status = absl::InternalError("it failed");
+  metrics.Tell(run, end);
+  EXPECT_EQ(samples().at("megatrain_nonfinite_steps_total"), "1");
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -71,21 +71,19 @@ class FakeRunner : public JobRunner {
     runs_[id] = {std::move(request), true};
     return absl::OkStatus();
   }
-  absl::Status Pause(const std::string& id, bool release_host) override {
-    return Ask(release_host ? "release " : "pause ", id);
-  }
-  absl::Status Resume(const std::string& id) override {
-    const absl::Status status = Ask("resume ", id);
-    if (!status.ok()) return status;
-    if (OtherActive(id, request(id).devices)) {
-      return absl::FailedPreconditionError("another is active");
+  absl::Status Ask(const std::string& id, RunWish wish) override {
+    static constexpr const char* kWishes[] = {"pause ",  "release ",    "resume ",
+                                              "cancel ", "checkpoint ", "stop "};
+    asked_.push_back(kWishes[static_cast<int>(wish)] + id);
+    if (!Has(id)) return absl::NotFoundError("has ended");
+    if (wish == RunWish::kResume) {
+      if (OtherActive(id, request(id).devices)) {
+        return absl::FailedPreconditionError("another is active");
+      }
+      runs_.at(id).active = true;
     }
-    runs_.at(id).active = true;
     return absl::OkStatus();
   }
-  absl::Status Cancel(const std::string& id) override { return Ask("cancel ", id); }
-  absl::Status Checkpoint(const std::string& id) override { return Ask("checkpoint ", id); }
-  absl::Status Stop(const std::string& id) override { return Ask("stop ", id); }
 
  private:
   struct Run {
@@ -95,10 +93,6 @@ class FakeRunner : public JobRunner {
 
   void Tell(const std::string& id, const JobRunEvent& event) {
     observer_->Tell(runs_.at(id).request, event);
-  }
-  absl::Status Ask(const std::string& what, const std::string& id) {
-    asked_.push_back(what + id);
-    return Has(id) ? absl::OkStatus() : absl::NotFoundError("has ended");
   }
   bool OtherActive(const std::string& id, const std::vector<int>& devices) const {
     for (const auto& [other, run] : runs_) {

@@ -63,9 +63,9 @@ TEST(RunRuleTest, LegalAndAtRestFromAnywhere) {
                 EXPECT_FALSE(now.host_retained && !IsEnded(now.state));
                 break;
               }
-              if (action.kind != Kind::kChange) {
+              if (action.kind == Kind::kAsk) {
                 EXPECT_NE(facts_now.phase, Phase::kEnded) << "nobody is there to be asked";
-                NoteAsked(action.kind, &facts_now);
+                NoteAsked(action.wish, &facts_now);
                 continue;
               }
               if (action.change.to.has_value()) {

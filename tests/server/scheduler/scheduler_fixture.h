@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "server/manager/job_manager.h"
 #include "server/scheduler/scheduler.h"
-#include "server/store/recorded_step.h"
 #include "tests/server/jobs/test_job.h"
 #include "tests/server/scheduler/fake_runner.h"
 
@@ -39,7 +38,7 @@ class SchedulerTest : public ::testing::Test {
     auto ledger = JobLedger::Open(
         *std::move(store),
         {.state_directory = state,
-         .reached_step = [this](const std::string& id) { return RecordedStep(records_.get(), id); },
+         .reached_step = [this](const std::string& id) { return records_->LastStep(id); },
          .now = [this] { return now_; }});
     ASSERT_TRUE(ledger.ok()) << ledger.status();
     ledger_ = *std::move(ledger);
@@ -52,7 +51,8 @@ class SchedulerTest : public ::testing::Test {
                 [this](const JobSpec&, FileSystem*) {
                   return absl::StatusOr<PlanReport>(TestPlan(true, job_pool_bytes_));
                 },
-            .checkpoint = [this](const std::string& id) { return runner_->Checkpoint(id); }});
+            .checkpoint =
+                [this](const std::string& id) { return runner_->Ask(id, RunWish::kCheckpoint); }});
     mailbox_ = std::make_unique<RunMailbox>();
     runner_ = std::make_unique<FakeRunner>(mailbox_.get());
     scheduler_ = std::make_unique<Scheduler>(

@@ -13,7 +13,6 @@
 
 #include "server/manager/job_manager.h"
 #include "server/scheduler/scheduler.h"
-#include "server/store/recorded_step.h"
 #include "tests/server/jobs/test_job.h"
 #include "tests/server/scheduler/threaded_runner.h"
 
@@ -37,14 +36,15 @@ class Daemon {
     ledger_ = *JobLedger::Open(
         *std::move(store),
         {.state_directory = directory,
-         .reached_step = [this](const std::string& id) { return RecordedStep(&records_, id); },
+         .reached_step = [this](const std::string& id) { return records_.LastStep(id); },
          .now = absl::Now});
     manager_ = std::make_unique<JobManager>(
         ledger_.get(),
         JobManager::Options{
             .plan = [](const JobSpec&,
                        FileSystem*) { return absl::StatusOr<PlanReport>(TestPlan(true, 10)); },
-            .checkpoint = [this](const std::string& id) { return runner_->Checkpoint(id); }});
+            .checkpoint =
+                [this](const std::string& id) { return runner_->Ask(id, RunWish::kCheckpoint); }});
     runner_ = std::make_unique<ThreadedRunner>(steps, checkpoints, &mailbox_);
     scheduler_ = std::make_unique<Scheduler>(
         ledger_.get(), runner_.get(), &mailbox_, &records_,

@@ -42,52 +42,35 @@ absl::Status ThreadedRunner::Start(RunRequest request) {
   return absl::OkStatus();
 }
 
-absl::Status ThreadedRunner::Ask(const std::string& id,
-                                 const std::function<absl::Status(Run*)>& ask) {
+absl::Status ThreadedRunner::Ask(const std::string& id, RunWish wish) {
   MutexLock lock(&mutex_);
-  const auto run = runs_.find(id);
-  if (run == runs_.end()) return absl::NotFoundError(id);
-  absl::Status status = ask(run->second.get());
+  const auto found = runs_.find(id);
+  if (found == runs_.end()) return absl::NotFoundError(id);
+  Run& run = *found->second;
+  switch (wish) {
+    case RunWish::kPause:
+      run.pause = true;
+      break;
+    case RunWish::kRelease:
+      run.pause = run.release = true;
+      break;
+    case RunWish::kResume:
+      if (OtherActive(run.request)) return absl::FailedPreconditionError("another job is active");
+      run.pause = false;
+      run.active = run.resumed = true;
+      break;
+    case RunWish::kCancel:
+      run.cancel = true;
+      break;
+    case RunWish::kCheckpoint:
+      run.save = true;
+      break;
+    case RunWish::kStop:
+      run.stop = true;
+      break;
+  }
   changed_.NotifyAll();
-  return status;
-}
-
-absl::Status ThreadedRunner::Pause(const std::string& id, bool release_host) {
-  return Ask(id, [&](Run* run) {
-    run->pause = true;
-    run->release = run->release || release_host;
-    return absl::OkStatus();
-  });
-}
-
-absl::Status ThreadedRunner::Resume(const std::string& id) {
-  return Ask(id, [&](Run* run) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    if (OtherActive(run->request)) return absl::FailedPreconditionError("another job is active");
-    run->pause = false;
-    run->active = run->resumed = true;
-    return absl::OkStatus();
-  });
-}
-
-absl::Status ThreadedRunner::Cancel(const std::string& id) {
-  return Ask(id, [](Run* run) {
-    run->cancel = true;
-    return absl::OkStatus();
-  });
-}
-
-absl::Status ThreadedRunner::Checkpoint(const std::string& id) {
-  return Ask(id, [](Run* run) {
-    run->save = true;
-    return absl::OkStatus();
-  });
-}
-
-absl::Status ThreadedRunner::Stop(const std::string& id) {
-  return Ask(id, [](Run* run) {
-    run->stop = true;
-    return absl::OkStatus();
-  });
+  return absl::OkStatus();
 }
 
 bool ThreadedRunner::Obey(Run* run, int64_t done, RunEnd::Kind* end) {

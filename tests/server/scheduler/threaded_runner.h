@@ -23,11 +23,7 @@ class ThreadedRunner : public JobRunner {
   ~ThreadedRunner() override;
 
   absl::Status Start(RunRequest request) override;
-  absl::Status Pause(const std::string& id, bool release_host) override;
-  absl::Status Resume(const std::string& id) override;
-  absl::Status Cancel(const std::string& id) override;
-  absl::Status Checkpoint(const std::string& id) override;
-  absl::Status Stop(const std::string& id) override;
+  absl::Status Ask(const std::string& id, RunWish wish) override;
 
  private:
   struct Run {
@@ -41,7 +37,6 @@ class ThreadedRunner : public JobRunner {
   // Carries out what was asked; true: go on with the next step.
   bool Obey(Run* run, int64_t done, RunEnd::Kind* end);
   bool OtherActive(const RunRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Ask(const std::string& id, const std::function<absl::Status(Run*)>& ask);
 
   const int64_t steps_;
   RunObserver* const observer_;

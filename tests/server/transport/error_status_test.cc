@@ -26,7 +26,7 @@ TEST(ErrorStatusTest, OkIsOk) { EXPECT_TRUE(ToGrpcStatus(absl::OkStatus()).ok())
 
 TEST(ErrorStatusTest, CarriesCodeMessageReasonAndMetadata) {
   const grpc::Status status =
-      ToGrpcStatus(WithReason(absl::NotFoundError("no job x"), "JOB_NOT_FOUND", {{"job", "x"}}));
+      ToGrpcStatus(WithReason(absl::NotFoundError("no job x"), v1::JOB_NOT_FOUND, {{"job", "x"}}));
   EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(status.error_message(), "no job x");
   const google::rpc::ErrorInfo info = InfoOf(status);

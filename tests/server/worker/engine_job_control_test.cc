@@ -19,14 +19,14 @@ using ::testing::HasSubstr;
 class EngineJobControlTest : public EngineJobRunnerTest {};
 
 TEST_F(EngineJobControlTest, RefusesWhatDoesNotFitTheState) {
-  EXPECT_EQ(runner_->Pause("a", false).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(runner_->Resume("a").code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(runner_->Cancel("a").code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(runner_->Checkpoint("a").code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(runner_->Stop("a").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(runner_->Ask("a", RunWish::kPause).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(runner_->Ask("a", RunWish::kResume).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(runner_->Ask("a", RunWish::kCancel).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(runner_->Ask("a", RunWish::kCheckpoint).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(runner_->Ask("a", RunWish::kStop).code(), absl::StatusCode::kNotFound);
   const JobSpec spec = Spec("active"), other_spec = Spec("other_active");
   ObservedJob job("a"), other("b"), third("c");
-  job.on_running = [&](int64_t) { ASSERT_TRUE(runner_->Pause("a", false).ok()); };
+  job.on_running = [&](int64_t) { ASSERT_TRUE(runner_->Ask("a", RunWish::kPause).ok()); };
   ASSERT_TRUE(Start(job, spec).ok());
   EXPECT_EQ(Start(job, spec).code(), absl::StatusCode::kAlreadyExists);
   job.WaitFor("paused");
@@ -34,17 +34,17 @@ TEST_F(EngineJobControlTest, RefusesWhatDoesNotFitTheState) {
   // Beside the paused one another may run, and then the paused one may not be resumed.
   other.on_running = [&](int64_t first_step) {
     if (first_step != 1) return;
-    EXPECT_EQ(runner_->Resume("a").code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(runner_->Ask("a", RunWish::kResume).code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(Start(third, other_spec).code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_TRUE(third.Events().empty()) << "a start that is refused is told to nobody";
   };
   EXPECT_EQ(Run(other, other_spec).kind, RunEnd::Kind::kFinished);
   job.on_running = nullptr;
-  EXPECT_TRUE(runner_->Resume("a").ok());
+  EXPECT_TRUE(runner_->Ask("a", RunWish::kResume).ok());
   EXPECT_EQ(job.End().kind, RunEnd::Kind::kFinished);
   EXPECT_EQ(job.Losses(), other.Losses());
   EXPECT_TRUE(CheckpointTensorFiles(spec) == CheckpointTensorFiles(other_spec));
-  EXPECT_EQ(runner_->Pause("a", false).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(runner_->Ask("a", RunWish::kPause).code(), absl::StatusCode::kNotFound);
   ExpectPoolWhole();
 }
 
@@ -73,16 +73,16 @@ TEST_F(EngineJobControlTest, EveryRequestAtEveryPoint) {
       bool asked = false;
       const auto reached = [&](const std::string& now) {
         if (point == "paused" && now == "step 1") {
-          EXPECT_TRUE(runner_->Pause(job.id(), false).ok());
+          EXPECT_TRUE(runner_->Ask(job.id(), RunWish::kPause).ok());
         }
         if (now != point || asked) return;
         asked = true;
         absl::Status status;
-        if (request == "pause") status = runner_->Pause(job.id(), false);
-        if (request == "release") status = runner_->Pause(job.id(), true);
-        if (request == "cancel") status = runner_->Cancel(job.id());
-        if (request == "checkpoint") status = runner_->Checkpoint(job.id());
-        if (request == "stop") status = runner_->Stop(job.id());
+        if (request == "pause") status = runner_->Ask(job.id(), RunWish::kPause);
+        if (request == "release") status = runner_->Ask(job.id(), RunWish::kRelease);
+        if (request == "cancel") status = runner_->Ask(job.id(), RunWish::kCancel);
+        if (request == "checkpoint") status = runner_->Ask(job.id(), RunWish::kCheckpoint);
+        if (request == "stop") status = runner_->Ask(job.id(), RunWish::kStop);
         EXPECT_TRUE(status.ok()) << status;
       };
       job.on_preparing = reached;
@@ -92,7 +92,7 @@ TEST_F(EngineJobControlTest, EveryRequestAtEveryPoint) {
         EXPECT_TRUE(pause.status.ok()) << pause.status;
         reached("paused");
         if (request == "pause" || request == "checkpoint") {
-          EXPECT_TRUE(runner_->Resume(job.id()).ok());
+          EXPECT_TRUE(runner_->Ask(job.id(), RunWish::kResume).ok());
         }
       };
       const RunEnd end = Run(job, spec);
@@ -152,9 +152,9 @@ TEST_F(EngineJobControlTest, RequestsFromManyThreadsAtAnyTime) {
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
       while (!over) {
-        if (t == 0) runner_->Pause("a", false).IgnoreError();
-        if (t == 1) runner_->Checkpoint("a").IgnoreError();
-        runner_->Resume("a").IgnoreError();
+        if (t == 0) runner_->Ask("a", RunWish::kPause).IgnoreError();
+        if (t == 1) runner_->Ask("a", RunWish::kCheckpoint).IgnoreError();
+        runner_->Ask("a", RunWish::kResume).IgnoreError();
         std::this_thread::yield();
       }
     });

@@ -97,12 +97,13 @@ TEST(EngineJobDevicesTest, APausedJobGoesOnWhereItWas) {
   ObservedJob paused("paused"), beside("beside"), there("there");
   paused.on_step = [&](int64_t step) {
     if (step != 2) return;
-    EXPECT_TRUE(engine.runner->Pause("paused", false).ok());
+    EXPECT_TRUE(engine.runner->Ask("paused", RunWish::kPause).ok());
   };
   beside.on_running = [&](int64_t) { there.WaitFor("ended"); };
   there.on_step = [&](int64_t step) {
     if (step != 1) return;
-    EXPECT_EQ(engine.runner->Resume("paused").code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(engine.runner->Ask("paused", RunWish::kResume).code(),
+              absl::StatusCode::kFailedPrecondition);
   };
   ASSERT_TRUE(engine.Start(paused, Spec("paused"), {1}).ok());
   ASSERT_TRUE(engine.Start(beside, Spec("beside"), {0}).ok());
@@ -110,7 +111,7 @@ TEST(EngineJobDevicesTest, APausedJobGoesOnWhereItWas) {
   ASSERT_TRUE(engine.Start(there, Spec("there"), {1}).ok());
   EXPECT_EQ(there.End().kind, RunEnd::Kind::kFinished) << there.End().status;
   // Device 0 may be at work still.
-  ASSERT_TRUE(engine.runner->Resume("paused").ok());
+  ASSERT_TRUE(engine.runner->Ask("paused", RunWish::kResume).ok());
   for (ObservedJob* const job : {&paused, &beside, &there}) {
     EXPECT_EQ(job->End().kind, RunEnd::Kind::kFinished) << job->End().status;
     EXPECT_EQ(job->Losses(), losses);

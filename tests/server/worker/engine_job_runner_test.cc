@@ -48,7 +48,7 @@ TEST_F(EngineJobRunnerTest, RecordsAfterTheCheckpointAreSuperseded) {
   ObservedJob job("a");
   job.on_step = [&](int64_t step) {
     if (step == 3) {
-      EXPECT_TRUE(runner_->Cancel("a").ok());
+      EXPECT_TRUE(runner_->Ask("a", RunWish::kCancel).ok());
     }  // as lost as by kill -9
   };
   EXPECT_EQ(Run(job, spec).kind, RunEnd::Kind::kCancelled);
@@ -81,7 +81,7 @@ TEST_F(EngineJobRunnerTest, AJobWhoseSubmittersFilesCannotBeHadFails) {
   ASSERT_TRUE(Start(runner, job, Spec("gone")).ok());
   const RunEnd end = job.End();
   EXPECT_EQ(end.kind, RunEnd::Kind::kFailed);
-  EXPECT_EQ(FailureOf(end.status), RunFailure::kInvalidInput);
+  EXPECT_EQ(FailureOf(end.status), JobReason::kInvalidInput);
   EXPECT_EQ(end.status.message(), "there is no account");
 }
 
@@ -93,11 +93,11 @@ TEST_F(EngineJobRunnerTest, AFullDiskPausesWithItsReason) {
   job.on_paused = [&](const TrainingPause& pause) { why = pause; };
   ASSERT_TRUE(Start(job, spec).ok());
   job.WaitFor("paused itself");
-  EXPECT_EQ(FailureOf(why.status), RunFailure::kDiskFull);
+  EXPECT_EQ(FailureOf(why.status), JobReason::kDiskFull);
   EXPECT_EQ(why.directory, spec.checkpoint.directory);
   EXPECT_GT(why.disk_bytes, 0);
   disk_.MakeRoom();
-  EXPECT_TRUE(runner_->Resume("a").ok());
+  EXPECT_TRUE(runner_->Ask("a", RunWish::kResume).ok());
   EXPECT_EQ(job.End().kind, RunEnd::Kind::kFinished);
 }
 
@@ -107,13 +107,13 @@ TEST_F(EngineJobRunnerTest, AStopThatCannotSaveSaysSo) {
   job.on_step = [&](int64_t step) {
     if (step == 1) {
       disk_.FillAfter(0);
-      EXPECT_TRUE(runner_->Stop("a").ok());
+      EXPECT_TRUE(runner_->Ask("a", RunWish::kStop).ok());
     }
   };
   const RunEnd end = Run(job, spec);
   disk_.MakeRoom();
   EXPECT_EQ(end.kind, RunEnd::Kind::kStopped);
-  EXPECT_EQ(FailureOf(end.status), RunFailure::kDiskFull);
+  EXPECT_EQ(FailureOf(end.status), JobReason::kDiskFull);
 }
 
 TEST_F(EngineJobRunnerTest, SaysWhyARunFailed) {
@@ -129,25 +129,25 @@ TEST_F(EngineJobRunnerTest, SaysWhyARunFailed) {
     return FailureOf(end.status);
   };
   EXPECT_EQ(failure("model", [](JobSpec& s) { s.model.path = "/nowhere"; }),
-            RunFailure::kInvalidInput);
+            JobReason::kInvalidInput);
   EXPECT_EQ(failure("data", [](JobSpec& s) { s.data.train[0].path = "/nowhere.bin"; }),
-            RunFailure::kInvalidInput);
+            JobReason::kInvalidInput);
   EXPECT_EQ(failure("device", [](JobSpec& s) { s.engine.device = "cuda:3"; }),
-            RunFailure::kInvalidInput);
+            JobReason::kInvalidInput);
   EXPECT_EQ(failure("large", [](JobSpec& s) { s.engine.host_memory = 4096; }),
-            RunFailure::kDoesNotFit);
+            JobReason::kDoesNotFit);
   EXPECT_EQ(failure("wild",
                     [](JobSpec& s) {
                       s.optimizer.learning_rate = 1e30;
                       s.training.precision = Precision::kFp32;
                     }),
-            RunFailure::kNonFinite);
+            JobReason::kNonFinite);
   EXPECT_EQ(
       failure("damaged",
               [](JobSpec& s) {
                 std::filesystem::create_directories(s.checkpoint.directory + "/step-00000001");
               }),
-      RunFailure::kCheckpointDamaged);
+      JobReason::kCheckpointDamaged);
   // None of these is in the way of the next.
   ObservedJob job("sound");
   EXPECT_EQ(Run(job, Spec("sound")).kind, RunEnd::Kind::kFinished);
@@ -168,14 +168,14 @@ TEST_F(EngineJobRunnerTest, AJobThatPausedJobsLeaveNoRoomForSaysSo) {
   ObservedJob holder("a"), waiter("b"), again("b");
   holder.on_running = [&](int64_t first_step) {
     if (first_step == 1) {
-      EXPECT_TRUE(runner.Pause("a", false).ok());
+      EXPECT_TRUE(runner.Ask("a", RunWish::kPause).ok());
     }
   };
   ASSERT_TRUE(Start(runner, holder, spec).ok());
   holder.WaitFor("paused");
   ASSERT_TRUE(Start(runner, waiter, other_spec).ok());
-  EXPECT_EQ(FailureOf(waiter.End().status), RunFailure::kPoolBusy);
-  EXPECT_TRUE(runner.Pause("a", true).ok());
+  EXPECT_TRUE(IsPoolBusy(waiter.End().status));
+  EXPECT_TRUE(runner.Ask("a", RunWish::kRelease).ok());
   EXPECT_EQ(holder.End().kind, RunEnd::Kind::kReleased);
   ASSERT_TRUE(Start(runner, again, other_spec).ok());
   EXPECT_EQ(again.End().kind, RunEnd::Kind::kFinished);
@@ -183,7 +183,7 @@ TEST_F(EngineJobRunnerTest, AJobThatPausedJobsLeaveNoRoomForSaysSo) {
 
 TEST_F(EngineJobRunnerTest, ItsEndCancelsWhatRunsAndWhatIsPaused) {
   ObservedJob paused("a"), running("b");
-  paused.on_running = [&](int64_t) { EXPECT_TRUE(runner_->Pause("a", false).ok()); };
+  paused.on_running = [&](int64_t) { EXPECT_TRUE(runner_->Ask("a", RunWish::kPause).ok()); };
   ASSERT_TRUE(Start(paused, Spec("end_paused")).ok());
   paused.WaitFor("paused");
   ASSERT_TRUE(Start(running, Spec("end_running")).ok());
@@ -248,12 +248,12 @@ TEST_F(EngineJobRunnerTest, TheWatchdogIsToldWhatTheEngineDoes) {
     if (step != 2) return;
     now = now + 3600;
     while (stalls == 0) std::this_thread::yield();
-    EXPECT_TRUE(runner.Pause("a", false).ok());
+    EXPECT_TRUE(runner.Ask("a", RunWish::kPause).ok());
   };
   ASSERT_TRUE(Start(runner, job, Spec("watched")).ok());
   job.WaitFor("paused");
   now = now + 1e9;  // a pause may last
-  EXPECT_TRUE(runner.Resume("a").ok());
+  EXPECT_TRUE(runner.Ask("a", RunWish::kResume).ok());
   EXPECT_EQ(job.End().kind, RunEnd::Kind::kFinished);
   EXPECT_EQ(stalls, 1);
 }

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -159,6 +160,29 @@ TEST(JobRecordsDirectoryTest, SharesWhatIsOpenAndClosesWhatIsNot) {
   a = directory.Open("a");
   ASSERT_TRUE(a.ok()) << a.status();
   EXPECT_THAT(Lines(**a), ElementsAre("kept"));
+}
+
+TEST(JobRecordsDirectoryTest, TheLastStepIsThatOfTheNewestRecord) {
+  const std::string directory = FreshDirectory("last_step");
+  {
+    JobRecordsDirectory records(directory);
+    EXPECT_EQ(records.LastStep("a"), 0);
+    const auto job = records.Open("a");
+    ASSERT_TRUE(job.ok()) << job.status();
+    for (int64_t step = 1; step <= 57; ++step) ASSERT_TRUE((*job)->AddStep(Step(step)).ok());
+    EXPECT_EQ(records.LastStep("a"), 57);
+  }
+  JobRecordsDirectory records(directory);
+  EXPECT_EQ(records.LastStep("a"), 57) << "after a restart";
+  ASSERT_TRUE((*records.Open("a"))->FallBack(40).ok());
+  EXPECT_EQ(records.LastStep("a"), 40);
+}
+
+TEST(JobRecordsDirectoryTest, RecordsThatCannotBeReadHaveNoLastStep) {
+  const std::string directory = FreshDirectory("unreadable");
+  std::ofstream(directory + "/a") << "a file where the directory should be";
+  JobRecordsDirectory records(directory);
+  EXPECT_EQ(records.LastStep("a"), 0);
 }
 
 }  // namespace

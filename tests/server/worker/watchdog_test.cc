@@ -41,17 +41,17 @@ class WatchdogTest : public ::testing::Test {
 TEST_F(WatchdogTest, ExpectsNothingWhileIdle) {
   EXPECT_LT(watchdog_.limit_seconds(), 0);
   After(1e9);
-  watchdog_.Enter(Watchdog::Phase::kStepping);
+  watchdog_.Enter(TrainingPhase::kRunning);
   watchdog_.Step(1, 3);
-  watchdog_.Enter(Watchdog::Phase::kIdle);
+  watchdog_.Enter(TrainingPhase::kPaused);
   After(1e9);
   EXPECT_THAT(told_, IsEmpty());
 }
 
 TEST_F(WatchdogTest, EachPhaseHasItsOwnLimit) {
-  const std::vector<std::pair<Watchdog::Phase, double>> limits = {{Watchdog::Phase::kPreparing, 50},
-                                                                  {Watchdog::Phase::kStepping, 100},
-                                                                  {Watchdog::Phase::kSaving, 60}};
+  const std::vector<std::pair<TrainingPhase, double>> limits = {{TrainingPhase::kPreparing, 50},
+                                                                {TrainingPhase::kRunning, 100},
+                                                                {TrainingPhase::kSaving, 60}};
   for (const auto& [phase, limit] : limits) {
     told_.clear();
     watchdog_.Enter(phase);
@@ -67,7 +67,7 @@ TEST_F(WatchdogTest, EachPhaseHasItsOwnLimit) {
 }
 
 TEST_F(WatchdogTest, SignsOfLifeAreEnoughForever) {
-  watchdog_.Enter(Watchdog::Phase::kSaving);
+  watchdog_.Enter(TrainingPhase::kSaving);
   for (int i = 0; i < 100; ++i) {
     After(59);
     watchdog_.Alive();
@@ -81,7 +81,7 @@ TEST_F(WatchdogTest, SignsOfLifeAreEnoughForever) {
 }
 
 TEST_F(WatchdogTest, LearnsFromTheStepsSeen) {
-  watchdog_.Enter(Watchdog::Phase::kStepping);
+  watchdog_.Enter(TrainingPhase::kRunning);
   EXPECT_EQ(watchdog_.limit_seconds(), 100);
   watchdog_.Step(1, 0.001);
   EXPECT_EQ(watchdog_.limit_seconds(), 10) << "not less than the least";
@@ -95,8 +95,8 @@ TEST_F(WatchdogTest, LearnsFromTheStepsSeen) {
   EXPECT_THAT(told_, ElementsAre(HasSubstr("training has not advanced for 20 s (at most 20 s are "
                                            "expected) after step 18")));
   // The times stay known over a save and a pause.
-  watchdog_.Enter(Watchdog::Phase::kSaving);
-  watchdog_.Enter(Watchdog::Phase::kStepping);
+  watchdog_.Enter(TrainingPhase::kSaving);
+  watchdog_.Enter(TrainingPhase::kRunning);
   EXPECT_EQ(watchdog_.limit_seconds(), 20);
 }
 
@@ -107,7 +107,7 @@ TEST(WatchdogThreadTest, LooksByItself) {
   options.poll_seconds = 0.001;
   options.now = [&now] { return now.load(); };
   Watchdog watchdog(options, [&told](const std::string&) { told = true; });
-  watchdog.Enter(Watchdog::Phase::kPreparing);
+  watchdog.Enter(TrainingPhase::kPreparing);
   now = options.preparing_seconds + 1;
   EXPECT_TRUE(WaitUntil([&told] { return told.load(); }));
 }

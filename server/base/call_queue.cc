@@ -1,4 +1,4 @@
-#include "server/transport/call_queue.h"
+#include "server/base/call_queue.h"
 
 #include <utility>
 
@@ -7,8 +7,9 @@
 #include "server/base/error_reason.h"
 
 namespace megatrain {
-CallQueue::CallQueue(int threads, size_t waiting_max, size_t waiting_bytes_max)
-    : waiting_max_(waiting_max), waiting_bytes_max_(waiting_bytes_max) {
+
+CallQueue::CallQueue(std::string name, int threads, size_t waiting_max, size_t waiting_bytes_max)
+    : name_(std::move(name)), waiting_max_(waiting_max), waiting_bytes_max_(waiting_bytes_max) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
@@ -42,7 +43,7 @@ void CallQueue::Stop() {
 }
 
 void CallQueue::Run() {
-  NameThisThread("calls");
+  NameThisThread(name_.c_str());
   for (;;) {
     Call call;
     bool stopping = false;

@@ -1,4 +1,4 @@
-#include "server/transport/call_queue.h"
+#include "server/base/call_queue.h"
 
 #include <atomic>
 #include <future>
@@ -12,14 +12,14 @@ namespace {
 
 TEST(CallQueueTest, RunsWhatIsAdded) {
   std::promise<absl::Status> ran;
-  CallQueue queue(2, 10, 1000);
+  CallQueue queue("test", 2, 10, 1000);
   ASSERT_TRUE(queue.Add(1, [&ran](const absl::Status& status) { ran.set_value(status); }).ok());
   EXPECT_TRUE(ran.get_future().get().ok());
 }
 
 TEST(CallQueueTest, RefusesMoreThanItMayHoldAndEndsWhatWaits) {
   std::promise<void> entered, leave;
-  CallQueue queue(1, 2, 1000);  // ends before what its calls use
+  CallQueue queue("test", 1, 2, 1000);  // ends before what its calls use
   ASSERT_TRUE(queue
                   .Add(1,
                        [&](const absl::Status&) {
@@ -48,7 +48,7 @@ TEST(CallQueueTest, RefusesMoreThanItMayHoldAndEndsWhatWaits) {
 
 TEST(CallQueueTest, RefusesMoreBytesThanItMayHold) {
   std::promise<void> entered, leave;
-  CallQueue queue(1, 10, 1000);
+  CallQueue queue("test", 1, 10, 1000);
   const auto ignore = [](const absl::Status&) {};
   const auto block = [&](const absl::Status&) {
     entered.set_value();

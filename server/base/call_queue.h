@@ -1,14 +1,14 @@
-// CallQueue runs calls that wait for a disk on a few threads, so that gRPC's own threads stay free
-// for calls that do not. The number of threads and the number and bytes of waiting calls are
-// bounded.
+// CallQueue runs calls that wait for a disk on a few threads, so that the threads that add them
+// stay free. The number of threads and the number and bytes of waiting calls are bounded.
 //
 // Thread safety: all methods may be called from any thread.
-#ifndef MEGATRAIN_SERVER_TRANSPORT_CALL_QUEUE_H_
-#define MEGATRAIN_SERVER_TRANSPORT_CALL_QUEUE_H_
+#ifndef MEGATRAIN_SERVER_BASE_CALL_QUEUE_H_
+#define MEGATRAIN_SERVER_BASE_CALL_QUEUE_H_
 
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -19,8 +19,9 @@ namespace megatrain {
 
 class CallQueue {
  public:
-  // At most `waiting_max` calls wait, and they hold at most `waiting_bytes_max` bytes.
-  CallQueue(int threads, size_t waiting_max, size_t waiting_bytes_max);
+  // At most `waiting_max` calls wait, and they hold at most `waiting_bytes_max` bytes. `name` is
+  // that of the threads.
+  CallQueue(std::string name, int threads, size_t waiting_max, size_t waiting_bytes_max);
   // Stops, as Stop does.
   ~CallQueue();
   CallQueue(const CallQueue&) = delete;
@@ -45,6 +46,7 @@ class CallQueue {
 
   void Run();
 
+  const std::string name_;
   const size_t waiting_max_;
   const size_t waiting_bytes_max_;
   Mutex mutex_;
@@ -57,4 +59,4 @@ class CallQueue {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_SERVER_TRANSPORT_CALL_QUEUE_H_
+#endif  // MEGATRAIN_SERVER_BASE_CALL_QUEUE_H_
