@@ -111,23 +111,26 @@ absl::StatusOr<std::map<std::string, ChatProgramText>> ReadChatPrograms(
 
 absl::StatusOr<std::map<std::string, std::string>> ReadSpecialTokens(const std::string& directory,
                                                                      FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const Json config, ReadObject(directory, kConfig, files));
+  Json map;
+  // A configuration that says this is complete. Otherwise the map goes before.
+  if (!config.is_object() || !config.contains("added_tokens_decoder")) {
+    MT_ASSIGN_OR_RETURN(map, ReadObject(directory, "special_tokens_map.json", files));
+  }
   std::map<std::string, std::string> tokens;
-  for (const char* name : {kConfig, "special_tokens_map.json"}) {
-    MT_ASSIGN_OR_RETURN(const Json json, ReadObject(directory, name, files));
-    if (!json.is_object()) continue;
-    const bool complete = json.contains("added_tokens_decoder");
+  for (const Json* const json : {&map, &config}) {
+    if (!json->is_object()) continue;
     const auto add = [&tokens](const std::string& key, const Json& value) {
       std::optional<std::string> text = TokenText(value);
       if (text.has_value()) tokens.try_emplace(key, *std::move(text));
     };
-    for (const auto& [key, value] : json.items()) {
+    for (const auto& [key, value] : json->items()) {
       if (absl::EndsWith(key, "_token")) add(key, value);
     }
-    const auto extra = json.find("extra_special_tokens");
-    if (extra != json.end() && extra->is_object()) {
+    const auto extra = json->find("extra_special_tokens");
+    if (extra != json->end() && extra->is_object()) {
       for (const auto& [key, value] : extra->items()) add(key, value);
     }
-    if (complete) break;
   }
   return tokens;
 }

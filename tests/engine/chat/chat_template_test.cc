@@ -274,7 +274,7 @@ TEST_F(ChosenTemplate, SpecialTokensAreThoseOfTheFiles) {
   directory_.Write("special_tokens_map.json", R"({"unk_token": "<u>", "sep_token": "<sep>"})");
   directory_.Write("tokenizer_config.json", R"({"unk_token": "<unk>", "add_bos_token": true,
       "image_token": "<img>", "extra_special_tokens": {"audio_token": "<audio>"}})");
-  EXPECT_EQ(Rendered("auto"), "<unk>|<img>|<sep>|<audio>");
+  EXPECT_EQ(Rendered("auto"), "<u>|<img>|<sep>|<audio>") << "as in transformers";
   // A file with added_tokens_decoder stands alone.
   directory_.Write("tokenizer_config.json",
                    R"({"unk_token": "<unk>", "added_tokens_decoder": {}})");
