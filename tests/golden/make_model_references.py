@@ -447,7 +447,6 @@ CHOICES = {
     # dimension, or do not with two.
     "decay_gpt_oss": ("gpt_oss", [], [("*", None, 100.0)]),
     "decay_qwen3_next": ("qwen3_next", [], [("*", None, 100.0)]),
-    "decay_gemma4": ("gemma4", [], [("*", None, 100.0)]),
 }
 
 

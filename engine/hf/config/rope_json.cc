@@ -112,6 +112,25 @@ const json* ObjectOfLayers(JsonFields& root, const json* object, bool older,
   return found == object->end() || found->is_null() ? nullptr : &*found;
 }
 
+// Reads how sequences have become longer. `original` goes before the object's own number of
+// original positions if it is above 0. `scaled` says that the type needs a factor.
+void ReadScaling(JsonFields& fields, const ModelDescription& model, int64_t original, bool scaled,
+                 RopeConfig& rope) {
+  const int64_t own = fields.Integer("original_max_position_embeddings", 1, kPositionsMax, 0);
+  rope.original_positions = original > 0 ? original : own > 0 ? own : model.max_positions;
+  // Longrope's factor is by default how much longer sequences have become.
+  const bool has_factor = fields.Find("factor") != nullptr;
+  const bool longrope = rope.type == RopeType::kLongrope;
+  if (scaled && !longrope && rope.type != RopeType::kProportional && !has_factor) {
+    fields.Refuse("factor", "is missing");
+  }
+  rope.factor = fields.Number("factor", 1.0, 1e6, 1.0);
+  if (longrope && !has_factor) {
+    rope.factor =
+        static_cast<double>(model.max_positions) / static_cast<double>(rope.original_positions);
+  }
+}
+
 }  // namespace
 
 int64_t TurningPairs(double fraction, int64_t head_dim) {
@@ -190,24 +209,8 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
   }
   fields.Find("finetuned");                // bookkeeping
   fields.Find("max_position_embeddings");  // of the whole model
-  const int64_t own_original =
-      fields.Integer("original_max_position_embeddings", 1, kPositionsMax, 0);
   // transformers lets the value outside of the object win.
-  rope.original_positions = original > 0                      ? original
-                            : defaults.original_positions > 0 ? defaults.original_positions
-                            : own_original > 0                ? own_original
-                                                              : model.max_positions;
-  // Longrope's factor is by default how much longer sequences have become.
-  const bool has_factor = fields.Find("factor") != nullptr;
-  const bool longrope = rope.type == RopeType::kLongrope;
-  if (scaled && !longrope && !proportional && !has_factor) {
-    fields.Refuse("factor", "is missing");
-  }
-  rope.factor = fields.Number("factor", 1.0, 1e6, 1.0);
-  if (longrope && !has_factor) {
-    rope.factor =
-        static_cast<double>(model.max_positions) / static_cast<double>(rope.original_positions);
-  }
+  ReadScaling(fields, model, original > 0 ? original : defaults.original_positions, scaled, rope);
   rope.attention_factor = fields.Number("attention_factor", 1e-6, 1e6, 0.0);
   ReadLlama3(fields, rope);
   ReadYarn(fields, scaled, rope);

@@ -124,6 +124,11 @@ int EmulatedCuda::Called(const std::string& method) {
   return failure->second.error;
 }
 
+int EmulatedCuda::CalledAlone(const std::string& method) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return Called(method);
+}
+
 bool EmulatedCuda::Within(const std::map<const char*, int64_t>& blocks, const void* memory,
                           int64_t bytes) const {
   const char* const start = static_cast<const char*>(memory);
@@ -230,10 +235,7 @@ int EmulatedCuda::StreamCreate(void** stream) {
 }
 
 int EmulatedCuda::StreamSynchronize(void* stream) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (const int error = Called("StreamSynchronize"); error != 0) return error;
-  }
+  if (const int error = CalledAlone("StreamSynchronize"); error != 0) return error;
   std::promise<void> passed;
   StreamOf(stream).Enqueue([&passed] { passed.set_value(); });
   passed.get_future().wait();
@@ -263,10 +265,7 @@ int EmulatedCuda::EventDestroy(void* event) {
 }
 
 int EmulatedCuda::EventRecord(void* event, void* stream) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (const int error = Called("EventRecord"); error != 0) return error;
-  }
+  if (const int error = CalledAlone("EventRecord"); error != 0) return error;
   const std::shared_ptr<EmulatedEvent> e = EventOf(event);
   int64_t number = 0;
   {
@@ -283,10 +282,7 @@ int EmulatedCuda::EventRecord(void* event, void* stream) {
 }
 
 int EmulatedCuda::StreamWaitEvent(void* stream, void* event) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (const int error = Called("StreamWaitEvent"); error != 0) return error;
-  }
+  if (const int error = CalledAlone("StreamWaitEvent"); error != 0) return error;
   const std::shared_ptr<EmulatedEvent> e = EventOf(event);
   int64_t number = 0;
   {
@@ -299,10 +295,7 @@ int EmulatedCuda::StreamWaitEvent(void* stream, void* event) {
 }
 
 int EmulatedCuda::EventSynchronize(void* event) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (const int error = Called("EventSynchronize"); error != 0) return error;
-  }
+  if (const int error = CalledAlone("EventSynchronize"); error != 0) return error;
   EmulatedEvent& e = *EventOf(event);
   int64_t number = 0;
   {
@@ -314,20 +307,14 @@ int EmulatedCuda::EventSynchronize(void* event) {
 }
 
 int EmulatedCuda::EventQuery(void* event) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (const int error = Called("EventQuery"); error != 0) return error;
-  }
+  if (const int error = CalledAlone("EventQuery"); error != 0) return error;
   EmulatedEvent& e = *EventOf(event);
   std::lock_guard<std::mutex> lock(e.mutex);
   return e.passed < e.recorded ? kCudaNotReady : kCudaSuccess;
 }
 
 int EmulatedCuda::EventElapsed(void* start, void* end, float* milliseconds) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (const int error = Called("EventElapsed"); error != 0) return error;
-  }
+  if (const int error = CalledAlone("EventElapsed"); error != 0) return error;
   EmulatedEvent &from = *EventOf(start), &to = *EventOf(end);
   std::scoped_lock lock(from.mutex, to.mutex);
   if (from.passed < from.recorded || to.passed < to.recorded) return kCudaNotReady;

@@ -114,6 +114,7 @@ class EmulatedCuda : public CudaApi {
 
   // The error that this call is to give, or 0.
   int Called(const std::string& method);
+  int CalledAlone(const std::string& method);  // takes mutex_
   // Whether [memory, memory + bytes) lies within one block of `blocks`.
   bool Within(const std::map<const char*, int64_t>& blocks, const void* memory,
               int64_t bytes) const;
