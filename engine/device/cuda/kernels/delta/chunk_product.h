@@ -3,7 +3,7 @@
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_CHUNK_PRODUCT_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_CHUNK_PRODUCT_H_
 
-#include "engine/device/cuda/kernels/delta/delta_sizes.h"
+#include "engine/device/cuda/kernels/delta/delta_parts.h"
 #include "engine/device/cuda/kernels/primitives.h"
 
 namespace megatrain::cuda {

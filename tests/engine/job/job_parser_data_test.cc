@@ -38,7 +38,7 @@ std::string DataRefusal(const std::string& entry) {
   return std::string(Parse(text).status().message());
 }
 
-TEST(JobDataTest, DataMayBeMixedAndItsKeysHaveWords) {
+TEST(JobParserDataTest, DataMayBeMixedAndItsKeysHaveWords) {
   const auto spec = Parse(
       "model: {path: m}\ndata:\n  add_bos: true\n  on_bad_record: skip\n  train:\n"
       "    - {path: dir/, format: tokens, weight: 0.25}\n"
@@ -57,7 +57,7 @@ TEST(JobDataTest, DataMayBeMixedAndItsKeysHaveWords) {
       HasSubstr("data.add_bos: expects auto, true or false"));
 }
 
-TEST(JobDataTest, DataEntries) {
+TEST(JobParserDataTest, DataEntries) {
   EXPECT_EQ(
       DataRefusal("{path: a}"),
       "job.yaml:4: data.train[0].format: is missing; there are text, tokens, alpaca, sharegpt, "
@@ -84,7 +84,7 @@ TEST(JobDataTest, DataEntries) {
               HasSubstr("is for format tokens"));
 }
 
-TEST(JobDataTest, TheLossOfChatsIsSaidOnce) {
+TEST(JobParserDataTest, TheLossOfChatsIsSaidOnce) {
   const auto data = [](const std::string& keys) {
     return Parse("model: {path: m}\ndata: {train: [{path: t, format: text}]" + keys + "}\n");
   };
@@ -106,7 +106,7 @@ TEST(JobDataTest, TheLossOfChatsIsSaidOnce) {
               HasSubstr("expects assistant, last or all"));
 }
 
-TEST(JobDataTest, TheDayOfTemplatesIsADay) {
+TEST(JobParserDataTest, TheDayOfTemplatesIsADay) {
   EXPECT_EQ(Refusal("", {"data.template_date=2024-02-29"}), "accepted");
   EXPECT_EQ(Refusal("", {"data.template_date="}), "accepted");
   for (const char* day : {"2023-02-29", "2024-2-9", "today", "2024-02-29T00"}) {
