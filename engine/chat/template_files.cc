@@ -118,7 +118,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadSpecialTokens(const std::
     MT_ASSIGN_OR_RETURN(map, ReadObject(directory, "special_tokens_map.json", files));
   }
   std::map<std::string, std::string> tokens;
-  for (const Json* const json : {&map, &config}) {
+  for (const Json* const json : {&std::as_const(map), &config}) {
     if (!json->is_object()) continue;
     const auto add = [&tokens](const std::string& key, const Json& value) {
       std::optional<std::string> text = TokenText(value);
