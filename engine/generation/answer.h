@@ -12,8 +12,8 @@
 
 namespace megatrain {
 
-// What ends an answer before it has its greatest length: one of these tokens, or one of these texts
-// in what is written. The answer does not include it.
+// The rules that end an answer before it has its greatest length: it ends at one of these tokens,
+// or at one of these texts in what is written. The answer does not include it.
 struct StopRules {
   std::vector<int32_t> ids;
   std::vector<std::string> texts;  // none of them empty

@@ -21,8 +21,8 @@ struct ChosenDevice {
   std::string why_cpu;  // why `auto` chose the cpu; empty otherwise
 };
 
-// Which GPUs a process has: `count` of them from number N + `process` on, where N is the number
-// that its device names, or else 0.
+// The GPUs of a process: `count` of them from number N + `process` on, where N is the number that
+// its device names, or else 0.
 struct GpuChoice {
   int count = 1;  // 0 = all
   // The number of this process among the processes of a job on this machine, which have a GPU each.

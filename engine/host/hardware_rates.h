@@ -32,8 +32,8 @@ struct HardwareRates {
   // cpu device.
   double h2d_beside_d2h_bytes_per_second = 0;
   double d2h_beside_h2d_bytes_per_second = 0;
-  // What a device receives from others while it sends as much. If it is not known (0), predictions
-  // take the link's rate, and plans do not choose by it.
+  // The rate at which a device receives from others while it sends as much. If it is not known (0),
+  // predictions take the link's rate, and plans do not choose by it.
   double collective_bytes_per_second = 0;
   double launch_seconds = 0;  // time from one short kernel to the next; 0 on the cpu device
   int threads = 0;            // threads used for the measurement

@@ -13,12 +13,11 @@ namespace {
 // TLS). Its C API asks for them at each connection.
 class TlsCredentials : public grpc::ServerCredentials {
  public:
-  explicit TlsCredentials(TlsFileWatch* material) : material_(material) {
+  explicit TlsCredentials(TlsFileWatch* watch) : watch_(watch) {
     credentials_ = grpc_ssl_server_credentials_create_with_options(
         grpc_ssl_server_credentials_create_options_using_config_fetcher(
-            material->asks_for_client_certificates()
-                ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY
-                : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE,
+            watch->asks_for_client_certificates() ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY
+                                                  : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE,
             &TlsCredentials::Fetch, this));
   }
   ~TlsCredentials() override { grpc_server_credentials_release(credentials_); }
@@ -35,7 +34,7 @@ class TlsCredentials : public grpc::ServerCredentials {
   static grpc_ssl_certificate_config_reload_status Fetch(
       void* self, grpc_ssl_server_certificate_config** config) {
     auto* const credentials = static_cast<TlsCredentials*>(self);
-    std::shared_ptr<const TlsFiles> files = credentials->material_->Current();
+    std::shared_ptr<const TlsFiles> files = credentials->watch_->Current();
     if (files == credentials->served_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {files->key.c_str(), files->certificate.c_str()};
     // gRPC 1.51 wants an authority even where no client is asked for a certificate; it is not used.
@@ -45,15 +44,15 @@ class TlsCredentials : public grpc::ServerCredentials {
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
   }
 
-  TlsFileWatch* const material_;
+  TlsFileWatch* const watch_;
   grpc_server_credentials* credentials_ = nullptr;
   std::shared_ptr<const TlsFiles> served_;
 };
 
 }  // namespace
 
-std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(TlsFileWatch* material) {
-  return std::make_shared<TlsCredentials>(material);
+std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(TlsFileWatch* watch) {
+  return std::make_shared<TlsCredentials>(watch);
 }
 
 }  // namespace megatrain

@@ -12,9 +12,9 @@
 namespace megatrain {
 
 // Returns credentials for one listener; each needs its own, because they remember the files that
-// gRPC has. If `material` has a client_ca, clients are asked for a certificate. They may have none,
-// since a token is enough, but one that they send must be good. `material` must outlive the server.
-std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(TlsFileWatch* material);
+// gRPC has. If `watch` has a client_ca, clients are asked for a certificate. They may have none,
+// since a token is enough, but one that they send must be good. `watch` must outlive the server.
+std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(TlsFileWatch* watch);
 
 }  // namespace megatrain
 

@@ -9,11 +9,11 @@ namespace megatrain {
 
 absl::StatusOr<std::unique_ptr<TlsFileWatch>> TlsFileWatch::Open(const TlsPaths& paths,
                                                                  Options options) {
-  std::unique_ptr<TlsFileWatch> material(new TlsFileWatch(paths, std::move(options)));
-  MutexLock lock(&material->mutex_);
-  material->looked_ = material->options_.now();
-  MT_RETURN_IF_ERROR(material->Read(paths));
-  return material;
+  std::unique_ptr<TlsFileWatch> watch(new TlsFileWatch(paths, std::move(options)));
+  MutexLock lock(&watch->mutex_);
+  watch->looked_ = watch->options_.now();
+  MT_RETURN_IF_ERROR(watch->Read(paths));
+  return watch;
 }
 
 TlsFileWatch::Looks TlsFileWatch::Look(const TlsPaths& paths) const {

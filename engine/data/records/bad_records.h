@@ -1,4 +1,4 @@
-// What is told of the records that were left out because they cannot be read
+// BadRecords counts and names the records that were left out because they cannot be read
 // (data.on_bad_record: skip).
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_BAD_RECORDS_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_BAD_RECORDS_H_

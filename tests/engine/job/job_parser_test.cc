@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/engine/job/job_texts.h"
 
 namespace megatrain {
 namespace {
@@ -14,24 +15,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-constexpr char kMinimal[] =
-    "model: {path: models/tiny}\n"
-    "data:\n"
-    "  train:\n"
-    "    - {path: train.txt, format: text}\n";
-
-absl::StatusOr<JobSpec> Parse(const std::string& text, std::vector<std::string> overrides = {}) {
-  return ParseJobText(text, "job.yaml", "/jobs", overrides);
-}
-
-// The message of the refusal of `kMinimal` followed by `text`.
-std::string Refusal(const std::string& text, std::vector<std::string> overrides = {}) {
-  absl::StatusOr<JobSpec> spec = Parse(kMinimal + text, std::move(overrides));
-  if (spec.ok()) return "accepted";
-  EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(spec.status().message());
-}
 
 TEST(JobParserTest, DefaultsAreThoseOfTheSpec) {
   absl::StatusOr<JobSpec> spec = Parse(kMinimal);

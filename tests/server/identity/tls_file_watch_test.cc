@@ -29,10 +29,10 @@ class TlsFileWatchTest : public testing::Test {
     TlsFileWatch::Options options;
     options.log = [this](const std::string& line) { log_.push_back(line); };
     options.now = [this] { return now_; };
-    auto material = TlsFileWatch::Open(
+    auto watch = TlsFileWatch::Open(
         {directory_ + "/server.pem", directory_ + "/server.key", directory_ + "/ca.pem"}, options);
-    ASSERT_TRUE(material.ok()) << material.status();
-    material_ = *std::move(material);
+    ASSERT_TRUE(watch.ok()) << watch.status();
+    watch_ = *std::move(watch);
   }
 
   // As programs that renew certificates do: another file in its place.
@@ -50,7 +50,7 @@ class TlsFileWatchTest : public testing::Test {
   }
   std::shared_ptr<const TlsFiles> Look() {
     now_ += TlsFileWatch::kLookInterval;
-    return material_->Current();
+    return watch_->Current();
   }
 
   const TestAuthority authority_;
@@ -58,23 +58,23 @@ class TlsFileWatchTest : public testing::Test {
   const TestDirectory own_;
   const std::string directory_ = own_.path();
   std::vector<std::string> log_;
-  std::unique_ptr<TlsFileWatch> material_;
+  std::unique_ptr<TlsFileWatch> watch_;
 };
 
 TEST_F(TlsFileWatchTest, WhatStaysIsNotReadAgain) {
-  const auto first = material_->Current();
+  const auto first = watch_->Current();
   EXPECT_EQ(Look(), first);
   EXPECT_EQ(Look(), first);
   EXPECT_THAT(log_, IsEmpty());
-  EXPECT_TRUE(material_->asks_for_client_certificates());
+  EXPECT_TRUE(watch_->asks_for_client_certificates());
   EXPECT_GT(first->expires, now_ + absl::Hours(24 * 29));
   EXPECT_LT(first->expires, now_ + absl::Hours(24 * 31));
 }
 
 TEST_F(TlsFileWatchTest, WhatIsRenewedIsReadWithinASecond) {
-  const auto first = material_->Current();
+  const auto first = watch_->Current();
   const TestCertificate renewed = Renew(/*days=*/90);
-  EXPECT_EQ(material_->Current(), first) << "looked at no more often";
+  EXPECT_EQ(watch_->Current(), first) << "looked at no more often";
   const auto second = Look();
   EXPECT_EQ(second->certificate, renewed.certificate);
   EXPECT_EQ(second->key, renewed.key);
@@ -88,11 +88,11 @@ TEST_F(TlsFileWatchTest, WhatIsRenewedIsReadWithinASecond) {
   // A clock that was set back.
   Renew();
   now_ -= absl::Hours(1);
-  EXPECT_NE(material_->Current()->certificate, renewed.certificate);
+  EXPECT_NE(watch_->Current()->certificate, renewed.certificate);
 }
 
 TEST_F(TlsFileWatchTest, FilesThatAreNotGoodChangeNothing) {
-  const auto first = material_->Current();
+  const auto first = watch_->Current();
   std::filesystem::remove(directory_ + "/server.key");
   EXPECT_EQ(Look(), first);
   EXPECT_THAT(log_, IsEmpty()) << "it may be about to be replaced";
@@ -114,7 +114,7 @@ TEST_F(TlsFileWatchTest, FilesThatAreNotGoodChangeNothing) {
 }
 
 TEST_F(TlsFileWatchTest, ARenewalCaughtHalfwayIsNotTold) {
-  const auto first = material_->Current();
+  const auto first = watch_->Current();
   const TestCertificate renewed = authority_.Issue("server", "DNS:localhost");
   Write("server.pem", renewed.certificate);
   EXPECT_EQ(Look(), first);
@@ -124,27 +124,27 @@ TEST_F(TlsFileWatchTest, ARenewalCaughtHalfwayIsNotTold) {
 }
 
 TEST_F(TlsFileWatchTest, AReloadTakesOtherFilesAtOnceOrNone) {
-  const auto first = material_->Current();
+  const auto first = watch_->Current();
   const TlsPaths others = {directory_ + "/other.pem", directory_ + "/other.key", ""};
-  EXPECT_FALSE(material_->Reload(others).ok());
+  EXPECT_FALSE(watch_->Reload(others).ok());
   EXPECT_EQ(Look(), first);
   const TestCertificate other = authority_.Issue("other", "DNS:localhost");
   Write("other.pem", other.certificate);
-  EXPECT_FALSE(material_->Reload(others).ok()) << "its key is not there";
+  EXPECT_FALSE(watch_->Reload(others).ok()) << "its key is not there";
   EXPECT_EQ(Look(), first);
   Write("other.key", other.key);
-  ASSERT_TRUE(material_->Reload(others).ok());
-  EXPECT_EQ(material_->Current()->certificate, other.certificate);
+  ASSERT_TRUE(watch_->Reload(others).ok());
+  EXPECT_EQ(watch_->Current()->certificate, other.certificate);
   Renew();
   EXPECT_EQ(Look()->certificate, other.certificate) << "those before do not matter any more";
 }
 
 TEST_F(TlsFileWatchTest, AReloadThatFailedLeavesTheFilesToLaterLooks) {
-  const auto first = material_->Current();
+  const auto first = watch_->Current();
   Write("server.key", "nothing");
   const TlsPaths same = {directory_ + "/server.pem", directory_ + "/server.key",
                          directory_ + "/ca.pem"};
-  EXPECT_FALSE(material_->Reload(same).ok());
+  EXPECT_FALSE(watch_->Reload(same).ok());
   EXPECT_EQ(Look(), first);
   EXPECT_EQ(Look(), first);
   EXPECT_THAT(log_, ElementsAre(HasSubstr("the files read before")));

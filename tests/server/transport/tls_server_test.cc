@@ -37,12 +37,12 @@ class TlsServerTest : public ServiceTest {
       MutexLock lock(&mutex_);
       return now_;
     };
-    auto material = TlsFileWatch::Open(
+    auto watch = TlsFileWatch::Open(
         {directory_.path() + "/server.pem", directory_.path() + "/server.key", ""}, options);
-    ASSERT_TRUE(material.ok()) << material.status();
-    material_ = *std::move(material);
+    ASSERT_TRUE(watch.ok()) << watch.status();
+    watch_ = *std::move(watch);
     options_.listen = {"unix:" + directory_.path() + "/m.sock", "127.0.0.1:0", "127.0.0.1:0"};
-    options_.tcp_credentials = [this] { return MakeTlsCredentials(material_.get()); };
+    options_.tcp_credentials = [this] { return MakeTlsCredentials(watch_.get()); };
     StartDaemon();
   }
   void TearDown() override { StopDaemon(); }
@@ -81,7 +81,7 @@ class TlsServerTest : public ServiceTest {
   const TestAuthority authority_, next_authority_{"the next authority"};
   Mutex mutex_;
   absl::Time now_ ABSL_GUARDED_BY(mutex_) = absl::Now();
-  std::unique_ptr<TlsFileWatch> material_;
+  std::unique_ptr<TlsFileWatch> watch_;
 };
 
 TEST_F(TlsServerTest, ARenewedCertificateIsServedOnEveryListener) {

@@ -8,8 +8,8 @@
 
 namespace megatrain {
 
-// What the first sweep over a document keeps for the second one, of some value heads, which `head`
-// counts from 0.
+// The memory in which the first sweep over a document keeps values of some value heads for the
+// second one. `head` counts these heads from 0.
 struct KeptForBackward {
   float* u(int64_t head) const { return memory + head * head_floats; }  // [tokens, value_stride]
   // The transposed state [value_stride, key_stride] at the start of the chunk that begins at token

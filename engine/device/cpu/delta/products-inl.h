@@ -29,8 +29,8 @@ struct Left {
   Left From(size_t i, size_t l) const { return {data + i * row + l * column, row, column}; }
 };
 
-// What a result keeps: factors[i * step] times its old row i, to which row i of the product is
-// added. Null factors keep nothing.
+// The part of its old content that a result keeps: row i is multiplied by factors[i * step] before
+// row i of the product is added. Null factors keep nothing.
 struct Kept {
   const float* factors = nullptr;
   size_t step = 0;
