@@ -11,8 +11,8 @@
 #include "engine/tokenizer/added_tokens.h"
 #include "engine/tokenizer/decoder.h"
 #include "engine/tokenizer/model/token_model.h"
+#include "engine/tokenizer/normalizer/normalizer.h"
 #include "engine/tokenizer/split/pre_tokenizer.h"
-#include "engine/tokenizer/text/normalizer.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace megatrain {

@@ -9,8 +9,8 @@
 #include "engine/base/thread_pool.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
 #include "engine/tokenizer/hf_tokenizer.h"
+#include "engine/tokenizer/normalizer/precompiled_charsmap.h"
 #include "engine/tokenizer/parallel_encode.h"
-#include "engine/tokenizer/text/precompiled_charsmap.h"
 #include "engine/tokenizer/text/utf8.h"
 
 namespace {

@@ -45,7 +45,7 @@ class WordCache {
   }
 
  private:
-  static constexpr int kSlotBits = 15;  // 2 MiB
+  static constexpr int kSlotBits = 16;  // 4 MiB
   static constexpr int32_t kNone = -1;
   struct Key {
     Key(std::string_view text, bool whole);

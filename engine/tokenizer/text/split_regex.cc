@@ -1,129 +1,32 @@
 #include "engine/tokenizer/text/split_regex.h"
 
-#include <mutex>
-
-#include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/tokenizer/text/match_follower.h"
-#include "engine/tokenizer/text/text_map.h"
+#include "engine/tokenizer/text/match_program.h"
+#include "engine/tokenizer/text/pcre_pattern.h"
 #include "engine/tokenizer/text/utf8.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 namespace megatrain {
-namespace {
 
-// Enough for a backtracking group to step over this much of one word; known patterns backtrack over
-// single characters only, which needs no stack.
-constexpr size_t kJitStackBytesMax = size_t{64} << 20;
-
-std::string ErrorText(int error) {
-  PCRE2_UCHAR buffer[256];
-  if (pcre2_get_error_message(error, buffer, sizeof(buffer)) < 0) return "unknown error";
-  return reinterpret_cast<const char*>(buffer);
-}
-
-// Returns true if a ^ in `pattern` may stand for the beginning of a line.
-bool HasLineBegin(std::string_view pattern) {
-  for (size_t at = pattern.find('^'); at != std::string_view::npos;
-       at = pattern.find('^', at + 1)) {
-    if (at == 0 || (pattern[at - 1] != '[' && pattern[at - 1] != '\\')) return true;
-  }
-  return false;
-}
-
-// The memory of one call of ForEachMatch.
-class Workspace {
- public:
-  explicit Workspace(const pcre2_code* code)
-      : data_(pcre2_match_data_create_from_pattern(code, nullptr)) {}
-  ~Workspace() {
-    pcre2_match_data_free(data_);
-    pcre2_match_context_free(context_);
-    pcre2_jit_stack_free(stack_);
-  }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-
-  pcre2_match_data* data() { return data_; }
-  pcre2_match_context* context() { return context_; }
-
-  // Replaces JIT's default 32 KiB of stack; false if that was done before.
-  bool GrowStack() {
-    if (stack_ != nullptr) return false;
-    stack_ = pcre2_jit_stack_create(size_t{1} << 16, kJitStackBytesMax, nullptr);
-    context_ = pcre2_match_context_create(nullptr);
-    if (stack_ == nullptr || context_ == nullptr) return false;
-    pcre2_jit_stack_assign(context_, nullptr, stack_);
-    return true;
-  }
-
- private:
-  pcre2_match_data* data_;
-  pcre2_match_context* context_ = nullptr;
-  pcre2_jit_stack* stack_ = nullptr;
-};
-
-}  // namespace
-
-struct SplitRegex::State {
-  ~State() { pcre2_code_free(code); }
-  pcre2_code* code = nullptr;
-  std::string pattern;
-  std::string translated;
-  bool looks_back = false;  // a match depends on what is before it, or may be empty
-  std::once_flag program_once;
-  std::unique_ptr<const MatchProgram> program;
-};
-
-SplitRegex::SplitRegex(std::unique_ptr<State> state) : state_(std::move(state)) {}
+SplitRegex::SplitRegex(std::string_view pattern, std::unique_ptr<const PcrePattern> pcre)
+    : pattern_(pattern), pcre_(std::move(pcre)) {}
 SplitRegex::~SplitRegex() = default;
 
 absl::StatusOr<std::unique_ptr<SplitRegex>> SplitRegex::Compile(std::string_view pattern) {
   MT_ASSIGN_OR_RETURN(const std::string translated, TranslateRegex(pattern));
-  return CompileTranslated(pattern, translated);
+  MT_ASSIGN_OR_RETURN(auto pcre, PcrePattern::Compile(translated, pattern));
+  return std::unique_ptr<SplitRegex>(new SplitRegex(pattern, std::move(pcre)));
 }
 
 std::unique_ptr<SplitRegex> SplitRegex::CompilePcre(std::string_view pattern) {
-  return *CompileTranslated(pattern, pattern);
+  return std::unique_ptr<SplitRegex>(
+      new SplitRegex(pattern, *PcrePattern::Compile(pattern, pattern)));
 }
-
-absl::StatusOr<std::unique_ptr<SplitRegex>> SplitRegex::CompileTranslated(
-    std::string_view pattern, std::string_view translated) {
-  auto state = std::make_unique<State>();
-  state->pattern = pattern;
-  state->translated = translated;
-  pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
-  if (context == nullptr) return absl::ResourceExhaustedError("no memory for PCRE2");
-  pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-  pcre2_set_parens_nest_limit(context, 100);
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  state->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
-                              &error, &offset, context);
-  pcre2_compile_context_free(context);
-  if (state->code == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("the regular expression \"", ToAbsl(pattern),
-                                                   "\" cannot be compiled: ", ErrorText(error)));
-  }
-  uint32_t lookbehind = 0, empty = 0;  // the translator lets no \b, \B, \G or \K through
-  pcre2_pattern_info(state->code, PCRE2_INFO_MAXLOOKBEHIND, &lookbehind);
-  pcre2_pattern_info(state->code, PCRE2_INFO_MATCHEMPTY, &empty);
-  state->looks_back = lookbehind > 0 || empty != 0 || HasLineBegin(translated);
-  // A processor or a policy without JIT leaves the interpreter: slower, the same matches.
-  pcre2_jit_compile(state->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
-  return std::unique_ptr<SplitRegex>(new SplitRegex(std::move(state)));
-}
-
-std::string_view SplitRegex::pattern() const { return state_->pattern; }
 
 const MatchProgram* SplitRegex::program() const {
-  std::call_once(state_->program_once, [this] {
-    if (!state_->looks_back) state_->program = MatchProgram::Make(state_->translated);
+  std::call_once(program_once_, [this] {
+    if (!pcre_->looks_back()) program_ = MatchProgram::Make(pcre_->pattern());
   });
-  return state_->program.get();
+  return program_.get();
 }
 
 absl::Status SplitRegex::ForEachMatch(
@@ -135,47 +38,35 @@ absl::Status SplitRegex::ForEachSettledMatch(
     std::string_view text, absl::FunctionRef<void(size_t begin, size_t end)> match,
     size_t* known) const {
   *known = 0;
-  return state_->looks_back ? absl::OkStatus() : Run(text, match, known);
+  return pcre_->looks_back() ? absl::OkStatus() : Run(text, match, known);
 }
 
 absl::Status SplitRegex::Run(std::string_view text,
                              absl::FunctionRef<void(size_t begin, size_t end)> match,
                              size_t* known) const {
-  Workspace workspace(state_->code);
-  if (workspace.data() == nullptr) return absl::ResourceExhaustedError("no memory for PCRE2");
-  // With PARTIAL_HARD a match counts only if matching never looked at the end of the text.
-  const uint32_t options = PCRE2_NO_UTF_CHECK | (known != nullptr ? PCRE2_PARTIAL_HARD : 0);
   size_t from = 0;
-  size_t last_end = std::string_view::npos;
-  if (known != nullptr) *known = text.size();
-  while (from <= text.size()) {
-    const int found =
-        pcre2_match(state_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
-                    options, workspace.data(), workspace.context());
-    if (found == PCRE2_ERROR_NOMATCH) break;
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT && workspace.GrowStack()) continue;
-    const PCRE2_SIZE* ovector = pcre2_get_ovector_pointer(workspace.data());
-    if (found == PCRE2_ERROR_PARTIAL && known != nullptr) {
-      *known = ovector[0];
-      break;
+  if (const MatchProgram* const program = this->program(); program != nullptr) {
+    if (known != nullptr) *known = text.size();
+    while (from < text.size()) {
+      MatchProgram::Attempt attempt = program->Follow(text, from);
+      if (attempt.state == MatchProgram::kGaveUp) break;
+      if (attempt.state != MatchProgram::kDone) {
+        if (known != nullptr) {
+          *known = from;
+          return absl::OkStatus();
+        }
+        attempt.end = program->EndAt(text.size(), attempt);
+      }
+      if (attempt.end == MatchProgram::kNoMatch) {
+        from += Utf8Length(static_cast<unsigned char>(text[from]));
+        continue;
+      }
+      match(from, attempt.end);
+      from = attempt.end;
     }
-    if (found < 0) {
-      return absl::ResourceExhaustedError(absl::StrCat("the regular expression \"", state_->pattern,
-                                                       "\" gave up at byte ", from, ": ",
-                                                       ErrorText(found)));
-    }
-    const size_t begin = ovector[0];
-    const size_t end = ovector[1];
-    if (begin == end && begin == last_end) {
-      if (from >= text.size()) break;
-      from += Utf8Length(static_cast<unsigned char>(text[from]));
-      continue;
-    }
-    match(begin, end);
-    from = end;
-    last_end = end;
+    if (from == text.size()) return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return pcre_->ForEachMatch(text, from, match, known);
 }
 
 }  // namespace megatrain

@@ -1,9 +1,10 @@
 // Regular expressions of pre-tokenizers. They match as Oniguruma (Ruby syntax, UTF-8) does in
-// `tokenizers`. PCRE2 runs them.
+// `tokenizers`.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_SPLIT_REGEX_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_SPLIT_REGEX_H_
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -13,7 +14,8 @@
 
 namespace megatrain {
 
-class MatchProgram;  // match_follower.h
+class MatchProgram;  // match_program.h
+class PcrePattern;   // pcre_pattern.h
 
 // Translates a pattern of Oniguruma's syntax to a PCRE2 pattern (for UTF, UCP and MULTILINE) that
 // matches the same. Returns Unimplemented, naming the construct, if Oniguruma and PCRE2 read it
@@ -23,7 +25,8 @@ absl::StatusOr<std::string> TranslateRegex(std::string_view pattern);
 // Returns `text` with all characters escaped that have a meaning in regular expressions.
 std::string EscapeRegex(std::string_view text);
 
-// A compiled pattern. Thread safety: const methods may be called from several threads.
+// A compiled pattern. A MatchProgram runs it if it can, else PCRE2. Thread safety: const methods
+// may be called from several threads.
 class SplitRegex {
  public:
   // `pattern` is in Oniguruma's syntax. Returns the errors of TranslateRegex, and InvalidArgument
@@ -49,22 +52,23 @@ class SplitRegex {
                                    absl::FunctionRef<void(size_t begin, size_t end)> match,
                                    size_t* known) const;
 
-  // Returns the pattern for following a match that reaches the end of a text which goes on. Returns
-  // null if the pattern cannot be followed, looks at the text before its match, or can match the
+  // Returns the program that runs the pattern. Returns null if there is none: the pattern is
+  // nothing that MatchProgram::Make takes, looks at the text before its match, or can match the
   // empty text. The first call makes it. Valid as long as this object.
   const MatchProgram* program() const;
 
   // Returns the pattern as it was given. Valid as long as this object.
-  std::string_view pattern() const;
+  std::string_view pattern() const { return pattern_; }
 
  private:
-  struct State;
-  static absl::StatusOr<std::unique_ptr<SplitRegex>> CompileTranslated(std::string_view pattern,
-                                                                       std::string_view translated);
+  SplitRegex(std::string_view pattern, std::unique_ptr<const PcrePattern> pcre);
   absl::Status Run(std::string_view text, absl::FunctionRef<void(size_t begin, size_t end)> match,
                    size_t* known) const;
-  explicit SplitRegex(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+
+  const std::string pattern_;
+  const std::unique_ptr<const PcrePattern> pcre_;
+  mutable std::once_flag program_once_;
+  mutable std::unique_ptr<const MatchProgram> program_;
 };
 
 }  // namespace megatrain

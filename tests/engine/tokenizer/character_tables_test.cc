@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/tokenizer/normalizer/normalizer.h"
 #include "engine/tokenizer/split/pre_tokenizer.h"
 #include "engine/tokenizer/text/character_maps.h"
-#include "engine/tokenizer/text/normalizer.h"
 #include "engine/tokenizer/text/utf8.h"
 #include "engine/tokenizer/tokenizer_json.h"
 

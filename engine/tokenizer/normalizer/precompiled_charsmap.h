@@ -1,7 +1,7 @@
 // SentencePiece's table of character replacements (precompiled_charsmap), as `tokenizers` applies
 // it.
-#ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_PRECOMPILED_CHARSMAP_H_
-#define MEGATRAIN_ENGINE_TOKENIZER_TEXT_PRECOMPILED_CHARSMAP_H_
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_NORMALIZER_PRECOMPILED_CHARSMAP_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_NORMALIZER_PRECOMPILED_CHARSMAP_H_
 
 #include <cstdint>
 #include <optional>
@@ -44,4 +44,4 @@ bool ClusterEndsBetween(char32_t before, char32_t after);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_TOKENIZER_TEXT_PRECOMPILED_CHARSMAP_H_
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_NORMALIZER_PRECOMPILED_CHARSMAP_H_

@@ -1,4 +1,4 @@
-#include "engine/tokenizer/text/precompiled_charsmap.h"
+#include "engine/tokenizer/normalizer/precompiled_charsmap.h"
 
 #include <unicode/uchar.h>
 

@@ -1,19 +1,18 @@
-#include "engine/tokenizer/text/match_follower.h"
-
+// Compiles a pattern to the instructions of a MatchProgram.
 #include <cctype>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "engine/tokenizer/text/match_program.h"
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
 namespace {
 
-constexpr uint32_t kKnown = uint32_t{1} << 31;
 constexpr size_t kAtomsMax = 31;
 constexpr size_t kInstructionsMax = 4096;
-constexpr size_t kListsMax = 1024;  // different ones that are met; an expression has few
-constexpr uint32_t kCodePoints = 0x110000;
 constexpr int kUnbounded = -1;
 
 }  // namespace
@@ -252,7 +251,7 @@ class MatchCompiler {
       if (out_->atoms_[i]->pattern() == text) return static_cast<int32_t>(i);
     }
     if (out_->atoms_.size() == kAtomsMax) return std::nullopt;
-    out_->atoms_.push_back(SplitRegex::CompilePcre(text));
+    out_->atoms_.push_back(*PcrePattern::Compile(text, text));
     return static_cast<int32_t>(out_->atoms_.size() - 1);
   }
 
@@ -273,103 +272,9 @@ class MatchCompiler {
 };
 
 std::unique_ptr<const MatchProgram> MatchProgram::Make(std::string_view pattern) {
-  auto program = std::make_unique<MatchProgram>();
-  if (!MatchCompiler(pattern, program.get()).Run()) return nullptr;
-  program->known_.reset(static_cast<uint32_t*>(std::calloc(kCodePoints, sizeof(uint32_t))));
-  if (program->known_ == nullptr) return nullptr;
+  auto program = std::unique_ptr<MatchProgram>(new MatchProgram());
+  if (!MatchCompiler(pattern, program.get()).Run() || !program->Begin()) return nullptr;
   return program;
-}
-
-uint32_t MatchProgram::Atoms(char32_t c) const {
-  const std::atomic_ref<uint32_t> known(known_[c]);
-  uint32_t atoms = known.load(std::memory_order_relaxed);
-  if (atoms != 0) return atoms;
-  std::string text;
-  AppendUtf8(c, &text);
-  atoms = kKnown;
-  for (size_t i = 0; i < atoms_.size(); ++i) {
-    const absl::Status status =
-        atoms_[i]->ForEachMatch(text, [&](size_t, size_t) { atoms |= uint32_t{1} << i; });
-    if (!status.ok()) return atoms;  // out of memory: seen as no match, and asked again
-  }
-  known.store(atoms, std::memory_order_relaxed);
-  return atoms;
-}
-
-MatchFollower::MatchFollower(const MatchProgram* program, std::string_view text, size_t begin)
-    : program_(program), text_(text), begin_(begin) {
-  Number({});
-  whole_ = Follow(begin);
-}
-
-int32_t MatchFollower::Number(std::vector<int32_t> list) {
-  const auto [found, is_new] = numbers_.emplace(list, static_cast<int32_t>(lists_.size()));
-  if (is_new) lists_.push_back(std::move(list));
-  return found->second;
-}
-
-MatchFollower::State MatchFollower::Follow(size_t place) {
-  State state = {Number({0}), std::string_view::npos};
-  // The same step is taken for most characters of a long match.
-  int32_t last_list = -1;
-  uint32_t last_atoms = 0;
-  Step step = {};
-  while (place < text_.size() && state.list != 0) {
-    if (lists_.size() > kListsMax) return {0, std::string_view::npos};  // not followed
-    const uint32_t atoms = program_->Atoms(Utf8At(text_, place));
-    if (state.list != last_list || atoms != last_atoms) {
-      last_list = state.list;
-      last_atoms = atoms;
-      step = Next(state.list, atoms);
-    }
-    if (step.match) state.end = place;
-    state.list = step.list;
-    place += Utf8Length(static_cast<unsigned char>(text_[place]));
-  }
-  return state;
-}
-
-MatchFollower::Step MatchFollower::Next(int32_t list, uint32_t atoms) {
-  const auto known = steps_.find({list, atoms});
-  if (known != steps_.end()) return known->second;
-  using Instruction = MatchProgram::Instruction;
-  const std::vector<Instruction>& code = program_->code_;
-  std::vector<int32_t> next;
-  std::vector<bool> seen(code.size());
-  bool match = false;
-  const auto has = [&](int32_t atom) { return (atoms >> atom & 1) != 0; };
-  // Ways are followed in their order; those behind a match are given up.
-  std::vector<int32_t> open(lists_[static_cast<size_t>(list)].rbegin(),
-                            lists_[static_cast<size_t>(list)].rend());
-  while (!open.empty() && !match) {
-    const int32_t at = open.back();
-    open.pop_back();
-    if (seen[static_cast<size_t>(at)]) continue;
-    seen[static_cast<size_t>(at)] = true;
-    const Instruction& here = code[static_cast<size_t>(at)];
-    switch (here.kind) {
-      case Instruction::kAtom:
-        if (has(here.atom)) next.push_back(at + 1);
-        break;
-      case Instruction::kSplit:
-        open.push_back(here.or_to);
-        open.push_back(here.to);
-        break;
-      case Instruction::kJump:
-        open.push_back(here.to);
-        break;
-      case Instruction::kNextIs:
-      case Instruction::kNextIsNot:
-        if (has(here.atom) == (here.kind == Instruction::kNextIs)) open.push_back(at + 1);
-        break;
-      case Instruction::kMatch:
-        match = true;
-        break;
-    }
-  }
-  const Step step = {Number(std::move(next)), match};
-  steps_.emplace(std::make_pair(list, atoms), step);
-  return step;
 }
 
 }  // namespace megatrain

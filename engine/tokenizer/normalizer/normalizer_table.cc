@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "engine/base/status.h"
-#include "engine/tokenizer/text/normalizer.h"
+#include "engine/tokenizer/normalizer/normalizer.h"
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {

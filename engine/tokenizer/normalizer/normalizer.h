@@ -1,6 +1,6 @@
 // The normalizers of `tokenizers`, which rewrite a text before it is cut into words.
-#ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_NORMALIZER_H_
-#define MEGATRAIN_ENGINE_TOKENIZER_TEXT_NORMALIZER_H_
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_NORMALIZER_NORMALIZER_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_NORMALIZER_NORMALIZER_H_
 
 #include <memory>
 #include <optional>
@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/tokenizer/normalizer/precompiled_charsmap.h"
+#include "engine/tokenizer/normalizer/unicode_form.h"
 #include "engine/tokenizer/text/character_table.h"
 #include "engine/tokenizer/text/offset_runs.h"
-#include "engine/tokenizer/text/precompiled_charsmap.h"
 #include "engine/tokenizer/text/split_regex.h"
-#include "engine/tokenizer/text/unicode_form.h"
 
 namespace megatrain {
 
@@ -123,4 +123,4 @@ class Normalizer {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_TOKENIZER_TEXT_NORMALIZER_H_
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_NORMALIZER_NORMALIZER_H_

@@ -1,4 +1,4 @@
-#include "engine/tokenizer/text/unicode_form.h"
+#include "engine/tokenizer/normalizer/unicode_form.h"
 
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>

@@ -1,4 +1,4 @@
-#include "engine/tokenizer/text/normalizer.h"
+#include "engine/tokenizer/normalizer/normalizer.h"
 
 #include <limits>
 

@@ -1,0 +1,128 @@
+// A regular expression that is matched in time linear in its match, by an automaton.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_MATCH_PROGRAM_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_TEXT_MATCH_PROGRAM_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/mutex.h"
+#include "engine/tokenizer/text/pcre_pattern.h"
+#include "engine/tokenizer/text/utf8.h"
+
+namespace megatrain {
+
+// A backtracking matcher tries ways through the pattern in their order, and the first that succeeds
+// is the match. A program follows all of them at once, character by character, as an ordered list
+// of places in the pattern (Pike's algorithm; Cox, "Regular Expression Matching: the Virtual
+// Machine Approach"). A pattern meets few such lists. Each is a state, and the step from one to the
+// next by a character is worked out once. The end of a match depends only on the state, on where
+// the best way so far ended, and on what follows.
+//
+// Thread safety: const methods may be called from several threads.
+class MatchProgram {
+ public:
+  // `pattern` is in PCRE2's syntax, as TranslateRegex writes it. Returns null if the pattern is too
+  // large or has something that is not followed: anchors, lookbehinds, lookaheads of more than one
+  // character, atomic groups of more than one character, repeated groups that may be empty.
+  // REQUIRES: PCRE2 can compile it.
+  static std::unique_ptr<const MatchProgram> Make(std::string_view pattern);
+
+  using State = uint16_t;
+  static constexpr State kDone = 0;    // no way is left
+  static constexpr State kGaveUp = 1;  // the pattern has too many states, or memory is short
+  static constexpr size_t kNoMatch = std::string_view::npos;
+
+  // How far an attempt to match has come.
+  struct Attempt {
+    State state;
+    size_t end;  // of the best match so far, or kNoMatch
+    bool operator==(const Attempt&) const = default;
+  };
+
+  // Follows an attempt that begins at the byte `place`, until nothing that follows can change its
+  // match (kDone), or up to the end of the text. REQUIRES: `text` is well-formed UTF-8, and a
+  // character begins at `place` or it is the end.
+  Attempt Follow(std::string_view text, size_t place) const {
+    Attempt attempt = {kBegin, kNoMatch};
+    while (place < text.size()) {
+      const char32_t c = Utf8At(text, place);
+      Class at = std::atomic_ref(classes_[c]).load(std::memory_order_relaxed);
+      if (at == kUnknown) at = Classify(c);
+      const uint16_t step = StepFrom(attempt.state, at);
+      if ((step & kMatches) != 0) attempt.end = place;
+      attempt.state = step & kStateMask;
+      if (attempt.state < kBegin) break;
+      place += Utf8Length(static_cast<unsigned char>(text[place]));
+    }
+    return attempt;
+  }
+
+  // Returns where the match of an attempt ends, or kNoMatch, if the text ends at `size`, up to
+  // which it was followed.
+  size_t EndAt(size_t size, const Attempt& attempt) const {
+    return (StepFrom(attempt.state, kEndOfText) & kMatches) != 0 ? size : attempt.end;
+  }
+
+  // Returns true if every match is one character, whatever is around it.
+  bool is_one_character() const {
+    return code_.size() == 3 && code_[0].kind == Instruction::kJump &&
+           code_[1].kind == Instruction::kAtom;
+  }
+
+ private:
+  friend class MatchCompiler;
+  struct Instruction {
+    enum Kind { kAtom, kSplit, kJump, kNextIs, kNextIsNot, kMatch } kind;
+    int32_t atom = 0;   // of kAtom, kNextIs and kNextIsNot
+    int32_t to = 0;     // of kSplit (the way that is tried first) and kJump
+    int32_t or_to = 0;  // of kSplit
+  };
+  // Characters that the same atoms match.
+  using Class = uint8_t;
+  static constexpr Class kUnknown = 0;    // of a character that was not met yet
+  static constexpr Class kEndOfText = 1;  // which no atom matches
+  static constexpr Class kTooMany = 63;
+  static constexpr size_t kClasses = 64;
+  static constexpr State kBegin = 2;
+  static constexpr size_t kStates = 1024;
+  // A step: the state it leads to, whether a match ends before the character, and whether it was
+  // worked out.
+  static constexpr uint16_t kStateMask = kStates - 1;
+  static constexpr uint16_t kMatches = 1 << 14;
+  static constexpr uint16_t kWorkedOut = 1 << 15;
+  template <typename T>
+  using Zeros = std::unique_ptr<T[], decltype(&std::free)>;  // untouched pages take no memory
+
+  MatchProgram() = default;
+  // Makes the automaton's tables, when the instructions are there. False: no memory.
+  bool Begin();
+  uint16_t StepFrom(State state, Class at) const {
+    const uint16_t step =
+        std::atomic_ref(steps_[state * kClasses + at]).load(std::memory_order_relaxed);
+    return step != 0 ? step : WorkOut(state, at);
+  }
+  Class Classify(char32_t c) const;  // with its neighbours
+  uint16_t WorkOut(State state, Class at) const;
+
+  std::vector<Instruction> code_;
+  std::vector<std::unique_ptr<const PcrePattern>> atoms_;  // of one character each
+
+  // Entries are written once, under the mutex, and read without it: what an entry says is all there
+  // is to it.
+  Zeros<Class> classes_{nullptr, &std::free};   // of characters
+  Zeros<uint16_t> steps_{nullptr, &std::free};  // [state][class]; 0: not worked out
+  mutable Mutex mutex_;
+  mutable std::vector<uint32_t> class_atoms_ ABSL_GUARDED_BY(mutex_);       // as bits, by class
+  mutable std::vector<std::vector<int32_t>> ways_ ABSL_GUARDED_BY(mutex_);  // of a state
+  mutable std::map<std::vector<int32_t>, State> states_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_TEXT_MATCH_PROGRAM_H_
