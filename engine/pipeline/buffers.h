@@ -19,7 +19,7 @@
 #include "engine/model/layer/decoder_layer.h"
 #include "engine/model/model_layout.h"
 #include "engine/model/tile.h"
-#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/schedule/schedule.h"
 
 namespace megatrain {
 

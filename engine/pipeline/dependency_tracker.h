@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "absl/container/flat_hash_map.h"
-#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/schedule/schedule.h"
 
 namespace megatrain {
 

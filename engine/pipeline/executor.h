@@ -26,7 +26,7 @@
 #include "engine/base/mutex.h"
 #include "engine/device/device.h"
 #include "engine/pipeline/dependency_tracker.h"
-#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/schedule/schedule.h"
 #include "engine/trace/step_record.h"
 
 namespace megatrain {

@@ -14,7 +14,7 @@
 #include "engine/model/head/language_head.h"
 #include "engine/model/tile.h"
 #include "engine/pipeline/executor.h"
-#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/schedule/schedule.h"
 
 namespace megatrain {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/pipeline/dependency_tracker.h"
-#include "engine/pipeline/lane.h"
-#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/schedule/lane.h"
+#include "engine/pipeline/schedule/schedule.h"
 
 namespace megatrain {
 

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <vector>
 
-#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/schedule/schedule.h"
 #include "engine/plan/simulated_executor.h"
 
 namespace megatrain {

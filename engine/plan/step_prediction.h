@@ -6,7 +6,7 @@
 
 #include "engine/host/hardware_rates.h"
 #include "engine/pipeline/buffers.h"
-#include "engine/pipeline/lane.h"
+#include "engine/pipeline/schedule/lane.h"
 #include "engine/plan/simulated_executor.h"
 #include "engine/trace/step_record.h"
 

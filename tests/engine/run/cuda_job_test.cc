@@ -12,7 +12,7 @@
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/device_lost.h"
 #include "engine/host/measure_hardware.h"
-#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/schedule/schedule.h"
 #include "tests/engine/run/cuda_job_fixture.h"
 
 namespace megatrain {

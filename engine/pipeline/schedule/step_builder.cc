@@ -1,7 +1,7 @@
 // The order of a step: BuildTrainingStep, BuildEvaluation and BuildPrediction. Clipping changes it:
 // with clipping all updates wait for the last gradient and follow it (Train, and
 // UpdateBuilder::ClipAndUpdate); without it each follows its own gradient (EndGradient).
-#include "engine/pipeline/step_builder.h"
+#include "engine/pipeline/schedule/step_builder.h"
 
 #include <algorithm>
 #include <utility>

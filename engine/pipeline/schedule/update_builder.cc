@@ -1,4 +1,4 @@
-#include "engine/pipeline/update_builder.h"
+#include "engine/pipeline/schedule/update_builder.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "engine/pipeline/weight_uses.h"
+#include "engine/pipeline/schedule/weight_uses.h"
 
 #include <algorithm>
 #include <limits>

@@ -36,8 +36,8 @@
 //   ranks. A fold has an accumulator until it is joined.
 // - Steps go on during a checkpoint. The io lane writes a tile between two of its updates, and the
 //   later update waits for the write. For an evaluation the trainer first waits for all steps.
-#ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
-#define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
+#ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_SCHEDULE_H_
+#define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_SCHEDULE_H_
 
 #include <algorithm>
 #include <array>
@@ -48,7 +48,7 @@
 
 #include "engine/device/kernel_args.h"
 #include "engine/model/cost/layer_work.h"
-#include "engine/pipeline/operation.h"
+#include "engine/pipeline/schedule/operation.h"
 
 namespace megatrain {
 
@@ -350,4 +350,4 @@ Schedule BuildCheckpointEnd();
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
+#endif  // MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_SCHEDULE_H_

@@ -1,4 +1,4 @@
-#include "tests/engine/pipeline/schedule_replay.h"
+#include "tests/engine/pipeline/schedule/schedule_replay.h"
 
 #include <algorithm>
 #include <variant>

@@ -2,17 +2,17 @@
 // BuildEvaluation and BuildPrediction (schedule.h). The order of a step is in step_builder.cc, its
 // forward pass in step_forward.cc, its backward pass and gradients in step_backward.cc, and its
 // updates in update_builder.h.
-#ifndef MEGATRAIN_ENGINE_PIPELINE_STEP_BUILDER_H_
-#define MEGATRAIN_ENGINE_PIPELINE_STEP_BUILDER_H_
+#ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_STEP_BUILDER_H_
+#define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_STEP_BUILDER_H_
 
 #include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "engine/pipeline/schedule.h"
-#include "engine/pipeline/update_builder.h"
-#include "engine/pipeline/weight_uses.h"
+#include "engine/pipeline/schedule/schedule.h"
+#include "engine/pipeline/schedule/update_builder.h"
+#include "engine/pipeline/schedule/weight_uses.h"
 
 namespace megatrain {
 
@@ -168,4 +168,4 @@ class StepBuilder {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_PIPELINE_STEP_BUILDER_H_
+#endif  // MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_STEP_BUILDER_H_

@@ -1,5 +1,5 @@
 // StepBuilder's forward pass.
-#include "engine/pipeline/step_builder.h"
+#include "engine/pipeline/schedule/step_builder.h"
 
 namespace megatrain {
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/pipeline/schedule.h"
-#include "tests/engine/pipeline/schedule_replay.h"
+#include "engine/pipeline/schedule/schedule.h"
+#include "tests/engine/pipeline/schedule/schedule_replay.h"
 
 namespace megatrain {
 namespace {

@@ -1,6 +1,6 @@
 // The lanes of a step: in-order queues of operations that run beside each other.
-#ifndef MEGATRAIN_ENGINE_PIPELINE_LANE_H_
-#define MEGATRAIN_ENGINE_PIPELINE_LANE_H_
+#ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_LANE_H_
+#define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_LANE_H_
 
 namespace megatrain {
 
@@ -43,4 +43,4 @@ constexpr const char* LaneName(Lane lane) {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_PIPELINE_LANE_H_
+#endif  // MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_LANE_H_

@@ -1,4 +1,4 @@
-#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/schedule/schedule.h"
 
 namespace megatrain {
 

@@ -13,13 +13,13 @@
 // updated and copied back. Two lanes do this, so that one loads while the other stores. The
 // gradient of a piece is copied from the slab, unless it is still in the accumulator: without
 // clipping, and for tile 1.
-#ifndef MEGATRAIN_ENGINE_PIPELINE_UPDATE_BUILDER_H_
-#define MEGATRAIN_ENGINE_PIPELINE_UPDATE_BUILDER_H_
+#ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_UPDATE_BUILDER_H_
+#define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_UPDATE_BUILDER_H_
 
 #include <cstdint>
 #include <optional>
 
-#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/schedule/schedule.h"
 
 namespace megatrain {
 
@@ -62,4 +62,4 @@ class UpdateBuilder {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_PIPELINE_UPDATE_BUILDER_H_
+#endif  // MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_UPDATE_BUILDER_H_

@@ -1,4 +1,4 @@
-#include "tests/engine/pipeline/op_access.h"
+#include "tests/engine/pipeline/schedule/op_access.h"
 
 #include <algorithm>
 #include <variant>

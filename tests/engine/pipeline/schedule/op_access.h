@@ -2,14 +2,14 @@
 // (engine/pipeline/step_runner.cc, step_updates.cc). It is written apart from the builders, whose
 // declarations are held to it: a wait is derived from a declaration, and one that is missing shows
 // as a race on some machines only.
-#ifndef MEGATRAIN_TESTS_ENGINE_PIPELINE_OP_ACCESS_H_
-#define MEGATRAIN_TESTS_ENGINE_PIPELINE_OP_ACCESS_H_
+#ifndef MEGATRAIN_TESTS_ENGINE_PIPELINE_SCHEDULE_OP_ACCESS_H_
+#define MEGATRAIN_TESTS_ENGINE_PIPELINE_SCHEDULE_OP_ACCESS_H_
 
 #include <cstddef>
 #include <set>
 #include <utility>
 
-#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/schedule/schedule.h"
 
 namespace megatrain {
 
@@ -30,4 +30,4 @@ OpAccess AccessOf(const Schedule& schedule, size_t at, const PipelineShape& shap
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_TESTS_ENGINE_PIPELINE_OP_ACCESS_H_
+#endif  // MEGATRAIN_TESTS_ENGINE_PIPELINE_SCHEDULE_OP_ACCESS_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/pipeline/step_builder.h"
+#include "engine/pipeline/schedule/step_builder.h"
 
 namespace megatrain {
 

@@ -1,6 +1,6 @@
 // Replays schedules in the order given, against a model of what each buffer holds.
-#ifndef MEGATRAIN_TESTS_ENGINE_PIPELINE_SCHEDULE_REPLAY_H_
-#define MEGATRAIN_TESTS_ENGINE_PIPELINE_SCHEDULE_REPLAY_H_
+#ifndef MEGATRAIN_TESTS_ENGINE_PIPELINE_SCHEDULE_SCHEDULE_REPLAY_H_
+#define MEGATRAIN_TESTS_ENGINE_PIPELINE_SCHEDULE_SCHEDULE_REPLAY_H_
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/schedule/schedule.h"
 
 namespace megatrain {
 
@@ -135,4 +135,4 @@ class ScheduleReplay {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_TESTS_ENGINE_PIPELINE_SCHEDULE_REPLAY_H_
+#endif  // MEGATRAIN_TESTS_ENGINE_PIPELINE_SCHEDULE_SCHEDULE_REPLAY_H_

@@ -1,7 +1,7 @@
 // Assigns tiles to weight buffers for the uses of a step. A new tile replaces the one that is used
 // again the latest (Belady 1966).
-#ifndef MEGATRAIN_ENGINE_PIPELINE_WEIGHT_USES_H_
-#define MEGATRAIN_ENGINE_PIPELINE_WEIGHT_USES_H_
+#ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_WEIGHT_USES_H_
+#define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_WEIGHT_USES_H_
 
 #include <cstddef>
 #include <vector>
@@ -50,4 +50,4 @@ class WeightUses {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_PIPELINE_WEIGHT_USES_H_
+#endif  // MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_WEIGHT_USES_H_

@@ -1,6 +1,6 @@
 // Properties that hold for every schedule, over a grid of shapes and several steps: the schedule is
 // replayed in the order given, against a model of what each buffer holds.
-#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/schedule/schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@
 
 #include "absl/types/span.h"
 #include "engine/pipeline/dependency_tracker.h"
-#include "tests/engine/pipeline/op_access.h"
-#include "tests/engine/pipeline/schedule_replay.h"
+#include "tests/engine/pipeline/schedule/op_access.h"
+#include "tests/engine/pipeline/schedule/schedule_replay.h"
 
 namespace megatrain {
 namespace {

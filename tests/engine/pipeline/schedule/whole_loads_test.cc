@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "engine/pipeline/dependency_tracker.h"
-#include "engine/pipeline/schedule.h"
-#include "tests/engine/pipeline/schedule_replay.h"
+#include "engine/pipeline/schedule/schedule.h"
+#include "tests/engine/pipeline/schedule/schedule_replay.h"
 
 namespace megatrain {
 namespace {

@@ -4,8 +4,8 @@
 // In these structs `tile`, `stage` (ModelLayout::stages), `weight_buffer`, `accumulator` and `slab`
 // are indices, `micro_batch` counts in the step and `sweep_index` in the sweep. `input_slot` and
 // `output_slot` are slots of hidden states on the device. [begin, end) are elements of the tile.
-#ifndef MEGATRAIN_ENGINE_PIPELINE_OPERATION_H_
-#define MEGATRAIN_ENGINE_PIPELINE_OPERATION_H_
+#ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_OPERATION_H_
+#define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_OPERATION_H_
 
 #include <cstdint>
 #include <optional>
@@ -14,7 +14,7 @@
 #include "absl/container/inlined_vector.h"
 #include "engine/model/cost/layer_work.h"
 #include "engine/model/layer/activations.h"
-#include "engine/pipeline/lane.h"
+#include "engine/pipeline/schedule/lane.h"
 
 namespace megatrain {
 
@@ -346,4 +346,4 @@ struct Op {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_PIPELINE_OPERATION_H_
+#endif  // MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_OPERATION_H_
