@@ -93,8 +93,8 @@ std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor);
 // are null: a frozen one has weights alone. A buffer's weight_dtype is FP32.
 Tile PlaceOf(const Tile& tile, const TensorSpec& tensor);
 
-// Sets what belongs to no tensor to zero, in every section that is not null. Frozen tensors have no
-// part in the state.
+// Sets what belongs to no tensor to zero, in every section that is not null; in the sections of the
+// state also the elements of frozen tensors.
 void ZeroPadding(const Tile& tile);
 
 }  // namespace megatrain
