@@ -3,8 +3,9 @@
 // A token goes to `chosen` of `experts` experts. An assignment is a pair of token and expert: the
 // j-th choice of token t is assignment t * chosen + j. The assignments in the order of their
 // experts, and of their tokens for one expert, are the rows. SortAssignments computes this order,
-// and experts work on ranges of rows [first, first + rows) that it makes contiguous. Sums over a
-// token's experts are left folds in the order of rows, so that no cut of the rows changes a bit.
+// and experts work on ranges of rows [first, first + rows) that it makes contiguous. A token's sum
+// over its experts is added up in the order of rows, one after another, so that no cut of the rows
+// changes a bit.
 #ifndef MEGATRAIN_ENGINE_DEVICE_EXPERT_ARGS_H_
 #define MEGATRAIN_ENGINE_DEVICE_EXPERT_ARGS_H_
 
