@@ -29,8 +29,9 @@ enum class RouterScores {
 //   weight = s of the chosen expert, for kSoftmaxOfChosen softmax over the chosen logits; with
 //   `normalized` divided by the sum over the chosen (plus 1e-20 for kSigmoid); times `scale`, and
 //   times the chosen expert's element of expert_scales.
-// The lower index goes first among equals, of groups too. A logit that is not a number is taken for
-// the lowest, so that the choice is a choice; the token's weights are then not numbers.
+// The lower index goes first among equals, of groups too. A c that is not a number is taken for the
+// lowest, so that the choice is valid. If a logit of a token is not a number, none of the token's
+// weights is.
 // Shazeer 2017; DeepSeek-V3 2024.
 struct RouteArgs {
   int64_t tokens = 0, experts = 0, chosen = 0;

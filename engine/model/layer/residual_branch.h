@@ -18,7 +18,7 @@ namespace megatrain {
 struct ResidualBranch {
   int64_t weight = 0;      // [hidden, in]
   int64_t in = 0;          // the width of the product's input
-  double scale = 1.0;      // of the product; of the halves residual_scale
+  double scale = 1.0;      // of the product; for the two halves residual_scale
   int64_t bias = -1;       // [hidden]
   int64_t post_norm = -1;  // [hidden]
   // The activations of LayerActivations; null without post_norm.
