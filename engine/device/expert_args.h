@@ -3,8 +3,9 @@
 // A token goes to `chosen` of `experts` experts. An assignment is a pair of token and expert: the
 // j-th choice of token t is assignment t * chosen + j. The assignments in the order of their
 // experts, and of their tokens for one expert, are the rows. SortAssignments computes this order,
-// and experts work on ranges of rows [first, first + rows) that it makes contiguous. Sums over a
-// token's experts are left folds in the order of rows, so that no cut of the rows changes a bit.
+// and experts work on ranges of rows [first, first + rows) that it makes contiguous. A token's sum
+// over its experts is added up in the order of rows, one after another, so that no cut of the rows
+// changes a bit.
 #ifndef MEGATRAIN_ENGINE_DEVICE_EXPERT_ARGS_H_
 #define MEGATRAIN_ENGINE_DEVICE_EXPERT_ARGS_H_
 
@@ -28,8 +29,9 @@ enum class RouterScores {
 //   weight = s of the chosen expert, for kSoftmaxOfChosen softmax over the chosen logits; with
 //   `normalized` divided by the sum over the chosen (plus 1e-20 for kSigmoid); times `scale`, and
 //   times the chosen expert's element of expert_scales.
-// The lower index goes first among equals, of groups too. A logit that is not a number is taken for
-// the lowest, so that the choice is a choice; the token's weights are then not numbers.
+// The lower index goes first among equals, of groups too. A c that is not a number is taken for the
+// lowest, so that the choice is valid. If a logit of a token is not a number, none of the token's
+// weights is.
 // Shazeer 2017; DeepSeek-V3 2024.
 struct RouteArgs {
   int64_t tokens = 0, experts = 0, chosen = 0;

@@ -149,6 +149,7 @@ struct AttentionArgs {
   float* lse = nullptr;
 };
 
+// Computes the gradients by q, k, v and sinks. `forward` has the inputs and results of Attention.
 struct AttentionBackwardArgs {
   AttentionArgs forward;
   const void* dout = nullptr;  // [tokens, heads, value_dim], contiguous
@@ -263,6 +264,7 @@ struct SigmoidGateBackwardArgs {
   int64_t dgate_stride = 0, dgate_head_stride = 0;
 };
 
+// out[t] = scale * table[ids[t]]
 struct EmbeddingArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, hidden = 0, vocabulary = 0;
@@ -272,6 +274,7 @@ struct EmbeddingArgs {
   float scale = 1;               // a factor of every row
 };
 
+// dtable[id] (+)= scale * the sum of dout's rows of this id
 struct EmbeddingBackwardArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, hidden = 0, vocabulary = 0;

@@ -41,9 +41,10 @@ class Kernels : public KernelSizes {
   // Writes the keys and values of the tokens to their rows of the cache, first_rows + positions.
   // Reads neither `q` nor `heads`, and leaves `out` alone.
   virtual absl::Status StoreInCache(Stream& stream, const CachedAttentionArgs& args) = 0;
-  // Attention of each token over the rows first_rows to first_rows + positions of the cache, which
-  // are stored already: of the tokens before it and itself. `k` and `v` are not read. The output of
-  // a token of no sequence is 0. A token's bits depend on no other token of the call.
+  // Attention of each token over the rows first_rows to first_rows + positions of the cache, or the
+  // last `window` of them: those of the tokens before it and its own. They are stored already, and
+  // `k` and `v` are not read. The output of a token of no sequence is 0. A token's bits depend on
+  // no other token of the call.
   virtual absl::Status CachedAttention(Stream& stream, const CachedAttentionArgs& args) = 0;
   virtual absl::Status Glu(Stream& stream, const GluArgs& args) = 0;
   virtual absl::Status GluBackward(Stream& stream, const GluBackwardArgs& args) = 0;

@@ -7,9 +7,9 @@
 
 namespace megatrain {
 
-// Returns InvalidArgument, naming the layer and what does not go together in it. Every description
-// that comes from a config.json is checked (ParseModelDescription), so that a family's reader need
-// not know what the templates cannot do.
+// Returns InvalidArgument, naming the first such layer and what does not go together in it. Every
+// description that comes from a config.json is checked (ParseModelDescription), so that a family's
+// reader need not know what the templates cannot do.
 absl::Status CheckModel(const ModelDescription& model);
 
 }  // namespace megatrain

@@ -21,7 +21,7 @@ const char* RopeTypeName(RopeType type);
 // The settings of rotary embeddings, as in transformers' modeling_rope_utils.
 struct RopeConfig {
   RopeType type = RopeType::kDefault;
-  int64_t rotary_dim = 0;    // the first elements of a head, which are rotated; even
+  int64_t rotary_dim = 0;    // the first (of latents the last) elements of a head, rotated; even
   bool interleaved = false;  // pairs are (2 i, 2 i + 1), not (i, i + rotary_dim / 2)
   double theta = 10000.0;
   double factor = 1.0;                 // linear, llama3, yarn, longrope, proportional
@@ -41,7 +41,7 @@ struct RopeConfig {
   // data.sequence_length in training and that of the longest prompt with its answer in generation.
   // transformers looks at the longest document of each batch.
   std::vector<double> short_factors, long_factors;
-  // > 0: the rotated vector at position p is multiplied by 1 + position_scale * ln(1 + floor(p /
+  // > 0: the rotated elements at position p are multiplied by 1 + position_scale * ln(1 + floor(p /
   // original_positions)) (Ministral 3's queries).
   double position_scale = 0.0;
 
@@ -51,7 +51,7 @@ struct RopeConfig {
 enum class QkNorm {
   kNone,
   kHead,  // each head of queries and keys is normed, with one weight [head_dim]
-  kFull,  // all heads together, with a weight [heads head_dim]
+  kFull,  // all heads together, with weights [heads head_dim] and [kv_heads head_dim]
 };
 
 // Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2): queries, and keys with values, are
@@ -285,15 +285,15 @@ struct LayerDescription {
   int64_t projected_width() const {
     return delta_net.key_heads > 0 ? delta_net.projected_width() : attention.projected_width();
   }
-  // The elements of a token that the gradient by the projected ones takes while it is computed.
-  // Softmax attention has columns for keys and for values even if values are keys, or if the layer
-  // projects neither.
+  // The elements of a token that the gradient by `projected` takes. Softmax attention has room for
+  // separate gradients of keys and values in it, even if values are keys or the layer projects
+  // neither.
   int64_t projected_gradient_width() const {
     if (attention_kind() != AttentionKind::kSoftmax) return projected_width();
     return attention.q_width() + attention.gate_width() + attention.cache_width();
   }
-  // The elements of a token in the gradients by queries, keys and values that are expanded from
-  // latents; 0 without latents.
+  // The elements of a token's queries, whole keys and values, of which latent attention computes
+  // the gradients; 0 without latents.
   int64_t expanded_gradient_width() const {
     return attention.latent.is_there() ? attention.q_width() + attention.cache_width() : 0;
   }
@@ -320,7 +320,8 @@ struct WrapperDescription {
   int64_t carried_tensors = 0, carried_bytes = 0;  // in the directory that was read
 
   bool is_there() const { return !family.empty(); }
-  // Returns the name on disk of a text model's tensor: of "model.layers.0.mlp.up_proj.weight".
+  // Returns the name on disk of a text model's tensor: in Gemma 4's wrapper of "model.norm.weight"
+  // "model.language_model.norm.weight".
   std::string OnDisk(const std::string& name) const;
   // Returns true if the name is of a tensor that is carried through.
   bool Carries(const std::string& name_on_disk) const;
@@ -361,7 +362,8 @@ struct UniformShape {
 // Returns Llama's description of this shape, from which other families' differ.
 ModelDescription UniformModel(const UniformShape& shape);
 
-// Returns the number of parameters of the whole model; a tied matrix counts once.
+// Returns the number of parameters of the whole model; a tied matrix counts once. REQUIRES, here
+// and below: CheckModel accepts the model.
 int64_t ParameterCount(const ModelDescription& model);
 
 // Returns the number of parameters that one token uses: of the experts the chosen ones, of a
@@ -369,10 +371,10 @@ int64_t ParameterCount(const ModelDescription& model);
 int64_t ActiveParameterCount(const ModelDescription& model);
 
 // Returns the attention of the first layer that has softmax attention; without one, the first
-// layer's.
+// layer's. The result lives as long as `model`. REQUIRES: there are layers.
 const AttentionDescription& FirstAttention(const ModelDescription& model);
 
-// Returns the experts of the layer that has the most; 0 if no layer has any.
+// Returns the largest number of experts of a layer; 0 if no layer has any.
 int64_t MostExperts(const ModelDescription& model);
 
 // Return the layer that makes a set of keys and values, and the last one that uses it. REQUIRES:
@@ -383,8 +385,8 @@ int LastUserOfKeys(const ModelDescription& model, int key_set);
 // Returns the layers, ascending, whose attention or delta net differs from all before.
 std::vector<int> LayersOfDifferentAttention(const ModelDescription& model);
 
-// Returns the description for people: the ends of the model, then each run or alternation of equal
-// layers as lines of parts.
+// Returns the description for people, in lines: the embedding, the ropes, each kind of layer with
+// the numbers of its layers, and the head.
 std::string DescribeModel(const ModelDescription& model);
 
 }  // namespace megatrain

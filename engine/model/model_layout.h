@@ -36,12 +36,12 @@ inline constexpr char kPerLayerTableTensorName[] = "model.embed_tokens_per_layer
 // BF16, whole cache lines.
 inline constexpr int64_t kTensorAlignmentElements = 128;
 
-// How the rows of a tensor lie on disk where its tile has them in another order. On disk there are
-// `groups` groups, and each has the parts, one after another. In the tile the first part of all
-// groups comes first, then the second of all.
+// The order of a tensor's rows on disk, where the tile has another. On disk there are `groups`
+// groups, each with part_rows[0] rows of the first part, then part_rows[1] of the second, and so
+// on. In the tile the first part of every group comes first, then the second part of every group.
 struct RowGroups {
   int64_t groups = 1;
-  std::vector<int64_t> part_rows;  // the rows of each part of a group; empty: the same order
+  std::vector<int64_t> part_rows;  // empty: the same order
 };
 
 // What a tensor is before any training.
@@ -61,7 +61,8 @@ struct TensorSpec {
   int64_t offset = 0;          // in elements from the start of the tile's section
   int64_t elements = 0;
   RowGroups rows;
-  // > 0: the part is these many columns of a matrix, the first of which is source_begin.
+  // > 0: the part is this many columns of a matrix, from column source_begin on, and each of its
+  // rows in the tile has `columns` elements.
   int64_t columns = 0;
   bool decays = false;  // has weight decay: as in transformers' Trainer all but norms and biases
   Initial initial = Initial::kNormal;
@@ -105,10 +106,11 @@ struct TensorRun {
   int64_t place = 0;   // the first one in the tile, from the tensor's offset on
   int64_t elements = 0;
 };
-// Returns the runs of a tensor in the order of the whole tensor; one for most.
+// Returns the runs of what the tile has of a tensor, in the order of the whole tensor; one for
+// most.
 std::vector<TensorRun> RunsOf(const TensorSpec& tensor);
-// Returns those of elements [part.begin, part.end) of what the tile has of the tensor. REQUIRES:
-// `part` is all of it, or whole rows of a tensor with columns.
+// Returns the runs of a part only. `part` counts elements of the tile from the tensor's offset on.
+// REQUIRES: `part` is all that the tile has of the tensor, or whole rows of a tensor with columns.
 std::vector<TensorRun> RunsOf(const TensorSpec& tensor, ElementRange part);
 
 // kLayer is a whole dense layer. A layer with experts has kAttention, kRouter, kExperts, and kJoin
@@ -159,7 +161,8 @@ struct LayerOffsets {
   int64_t per_layer_gate = -1;              // [width, hidden]
   int64_t per_layer_out = -1;               // [hidden, width]
   int64_t per_layer_norm = -1;              // [hidden]
-  // kRouter, where gate_up and down are those of the shared expert.
+  // kRouter, where feed_forward_norm is the norm before the experts, and gate_up and down are the
+  // shared expert's.
   int64_t router = -1;                // [experts, hidden]
   int64_t router_bias = -1;           // [experts]
   int64_t router_correction = -1;     // [experts], a buffer
@@ -188,7 +191,7 @@ struct TileLayout {
   // The last elements, which have neither gradient nor state; a multiple of
   // kTensorAlignmentElements.
   int64_t stateless_elements = 0;
-  int64_t parameters = 0;           // without padding
+  int64_t parameters = 0;           // without padding, buffers and constants
   std::vector<TensorSpec> tensors;  // ordered by offset
 
   // Returns the elements of the gradient and of every section of the state but the weights.
@@ -211,6 +214,7 @@ struct Stage {
   int expert_tiles = 0;  // which follow that one
   bool joins = false;    // a kJoin tile follows those
 
+  // REQUIRES: joins.
   int join_tile() const { return tile + expert_tiles + 1; }
 };
 
@@ -221,7 +225,7 @@ struct ModelLayout {
   int64_t embedding_offset = 0;        // in tiles[0]: [vocabulary, hidden]
   int64_t final_norm_offset = 0;       // in tiles[head_tile]: [hidden]
   int64_t head_offset = 0;             // in tiles[head_tile]: [vocabulary, hidden]
-  int64_t per_layer_norm_offset = -1;  // in tiles[0]: [width], if layers have PerLayerInputs
+  int64_t per_layer_norm_offset = -1;  // in tiles[0]: [width], if layers have per-layer inputs
   int head_tile = 0;                   // 0 if tied, else the last
   int64_t parameters = 0;              // a tied matrix counted once
   int64_t trained_parameters = 0;      // those of tensors that are not frozen

@@ -20,7 +20,8 @@ std::vector<float> RopeInverseFrequencies(const RopeConfig& rope, int64_t sequen
 // and sqrt(1 + ln(factor) / ln(original_positions)) for longrope.
 float RopeAttentionFactor(const RopeConfig& rope);
 
-// Fills `cosine` and `sine`, each [end - begin, rotary_dim / 2], for positions [begin, end).
+// Fills `cosine` and `sine`, each [end - begin, rotary_dim / 2], for positions [begin, end). Both
+// are multiplied by RopeAttentionFactor and by the factor of RopeConfig::position_scale.
 void RopeTables(const RopeConfig& rope, int64_t sequence_length, int64_t begin, int64_t end,
                 float* cosine, float* sine);
 

@@ -89,12 +89,13 @@ ElementRange HeldOf(const TileLayout& layout, ElementRange held, const TensorSpe
 std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor);
 
 // Returns the tensor's part of `tile`, as a tile whose elements are counted from the tensor's first
-// and which holds HeldOf. Its layout stays that of `tile`. Sections that the tensor has no part in
-// are null: a frozen one has weights alone. A buffer's weight_dtype is FP32.
+// and which holds HeldOf. Its layout stays that of `tile`, so weight_bytes is not that of the part.
+// Sections that the tensor has no part in are null: a frozen one has weights alone. A buffer's
+// weight_dtype is FP32.
 Tile PlaceOf(const Tile& tile, const TensorSpec& tensor);
 
-// Sets what belongs to no tensor to zero, in every section that is not null. Frozen tensors have no
-// part in the state.
+// Sets what belongs to no tensor to zero, in every section that is not null; in the sections of the
+// state also the elements of frozen tensors.
 void ZeroPadding(const Tile& tile);
 
 }  // namespace megatrain

@@ -11,10 +11,11 @@
 
 namespace megatrain {
 
-// A bias is initialised to 0; transformers initialises that of a router like a matrix. A plain norm
-// multiplies by its weight in every model. kDecay and kTimeStep are a delta net's A_log and
-// dt_bias. Scales decay as matrices do, as in transformers' Trainer; kConstant is one that is never
-// trained.
+// What a tensor is. It decides the tensor's Initial, and whether it has weight decay and is trained
+// at all. A bias is initialised to 0; transformers initialises that of a router like a matrix. A
+// plain norm multiplies by its weight in every model. kDecay and kTimeStep are a delta net's A_log
+// and dt_bias. Matrices, scales and kDecay have weight decay, as in transformers' Trainer. kBuffer
+// and kConstant are TensorSpec::is_buffer and is_constant.
 enum class Role {
   kMatrix,
   kNorm,
@@ -47,12 +48,13 @@ struct TensorGroup {
 
 using TraitsOf = absl::FunctionRef<TensorTraits(const std::string& name)>;
 
-// Lays out the groups in their order, those whose tensors are all frozen behind the others, and
-// writes their offsets.
+// Lays out the groups in an empty `tile`, in their order but those whose tensors are all frozen
+// behind the others. Writes the groups' offsets.
 void PlaceGroups(std::vector<TensorGroup> groups, TraitsOf traits, bool one_plus_norms,
                  TileLayout& tile);
 
 // Returns the layout of a tile of a decoder layer. `first_expert` and `experts` are for kExperts.
+// REQUIRES: a `kind` of tiles of layers.
 TileLayout LayerTileLayout(const ModelDescription& model, int layer, TileKind kind, TraitsOf traits,
                            int64_t first_expert = 0, int64_t experts = 0);
 

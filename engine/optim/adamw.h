@@ -41,8 +41,8 @@ struct AdamWRun {
   bool decays = false;
   int rates = 0;  // TensorSpec::rates
 };
-// Returns the parts of `range` that are neither padding nor frozen, in order. They depend on the
-// layout alone.
+// Returns the parts of `range` that are neither padding nor frozen, in order. Neighbours of the
+// same traits are one part.
 std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range);
 
 // Cuts runs into blocks that threads take one after another. Blocks have block_elements at most and

@@ -4,8 +4,8 @@
 //
 // A tuner tries the values in turn, round after round, on updates that are made anyway. It chooses
 // the distance first, then the block, then the threads. A host's memory rate changes from one
-// moment to the next. Therefore each value is compared with the default within a round, and the
-// median of these ratios decides.
+// moment to the next. Therefore each value is compared within a round with the one in use so far,
+// and the median of these ratios decides.
 //
 // Thread safety: one thread at a time.
 #ifndef MEGATRAIN_ENGINE_OPTIM_ADAMW_TUNER_H_
@@ -20,8 +20,8 @@ namespace megatrain {
 
 class AdamWTuner {
  public:
-  // `threads` is the size of the pool. From four on, half of them are tried too, because two
-  // threads of one core have no more memory bandwidth than one.
+  // `threads` is the size of the pool. From four on, half of them (rounded up) are tried too,
+  // because two threads of one core have no more memory bandwidth than one.
   explicit AdamWTuner(int threads);
 
   bool done() const { return stage_ == kStages; }

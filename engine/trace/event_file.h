@@ -13,7 +13,8 @@ namespace megatrain {
 
 // Returns the CRC-32C (Castagnoli, reflected polynomial 0x82f63b78) of `bytes`.
 uint32_t Crc32c(std::string_view bytes);
-// Returns the CRC-32C rotated right by 15 bits, plus 0xa282ead8: a record may hold CRCs itself.
+// Returns the CRC-32C rotated right by 15 bits, plus 0xa282ead8, because a record may hold CRCs
+// itself.
 uint32_t MaskedCrc32c(std::string_view bytes);
 
 // Returns the frame of `record`, to be appended to a file.

@@ -40,7 +40,8 @@ class Progress {
 
   // Must be called before the first Step, and may be called again after a pause.
   void Started(int64_t first_step, int64_t total_steps);
-  // Draws the bar, or writes a plain line if one is due.
+  // Draws the bar, under a line for an evaluation if the record has one; or writes a plain line if
+  // one is due.
   void Step(const StepRecord& record);
   // Writes a line of its own, above the bar.
   void Message(const std::string& line);

@@ -13,9 +13,9 @@
 
 namespace megatrain {
 
-// Busy seconds of each lane; with several devices those of the longest. `device_update` is AdamW on
-// the device with the copies of its state, both lanes together. `collective` is the exchange with
-// other devices.
+// Busy seconds of each lane; with several devices the largest of that lane. `device_update` is
+// AdamW on the device with the copies of its state, both lanes together. `collective` is the
+// exchange with other devices.
 struct LaneSeconds {
   double h2d = 0, compute = 0, d2h = 0, update = 0, io = 0, device_update = 0, collective = 0;
 };
@@ -32,11 +32,12 @@ struct Rewards {
 // How the tokens of a step were spread over experts, before the update. No token is ever dropped.
 struct RouterReport {
   std::vector<double> load;  // by expert, the part of all choices in all layers; the sum is 1
-  // The most that an expert of any layer was chosen, over an even share.
+  // The largest number of choices that an expert of one layer got, divided by an even share; 1 if
+  // the spread is even.
   double busiest = 0;
   double entropy = 0;  // mean of RouteArgs::entropy, in nats
-  // Without its coefficient. If the spread is even, it is the number of experts that a token
-  // chooses.
+  // Without its coefficient; missing if the job has none. If the spread is even, it is the number
+  // of experts that a token chooses.
   std::optional<double> auxiliary_loss;
 };
 
@@ -49,9 +50,9 @@ struct StepRecord {
   int64_t input_tokens = 0;  // tokens without padding
   int64_t total_tokens = 0;  // input tokens since step 1
   double step_seconds = 0;   // from the end of the step before, or from its start if that is later
-  double tokens_per_second = 0;       // of input tokens
-  double model_flops_per_second = 0;  // 6 * parameters that a token uses * tokens_per_second
-  int64_t h2d_bytes = 0, d2h_bytes = 0;
+  double tokens_per_second = 0;          // of input tokens
+  double model_flops_per_second = 0;     // 6 * parameters that a token uses * tokens_per_second
+  int64_t h2d_bytes = 0, d2h_bytes = 0;  // of this step, all devices together
   LaneSeconds lane_busy_seconds;
   // The rank that computed longest, of a job of several processes.
   std::optional<int64_t> slowest_rank;
@@ -76,7 +77,7 @@ std::string StepRecordJson(const StepRecord& record);
 
 // Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or
 // missing becomes NaN, and a missing whole number 0. forward_seconds and the lanes' device_update
-// and collective, which early versions did not write, become 0 if they are missing. Returns
+// and collective become 0 if they are missing; without lane_busy_seconds all lanes are 0. Returns
 // DataLoss if `json` is not an object with a whole `step` and a `loss`.
 absl::StatusOr<StepRecord> ParseStepRecord(std::string_view json);
 

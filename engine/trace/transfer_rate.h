@@ -15,9 +15,9 @@ namespace megatrain {
 class TransferRate {
  public:
   // Takes the bytes that are done and the bytes in all; call it often. About once a second and at
-  // the end it returns a text for people: ": 12.3 MB/s, 5 minutes left", or "" in the first three
-  // seconds, when nothing can be said yet. The rate is that of the last minute. Returns nullopt at
-  // all other times.
+  // the end it returns a text for people: ": 12.3 MB/s, 5 minutes left". It returns "" in the first
+  // three seconds, and if no byte was done in the last minute. The rate is that of the last minute.
+  // Returns nullopt at all other times.
   std::optional<std::string> Pace(absl::Time now, int64_t done, int64_t total);
 
  private:

@@ -1,5 +1,5 @@
-// The cpu device. Its device memory is an arena in host memory. Copies are memcpy, optionally
-// throttled like a link. Work is done when the call that queues it returns.
+// The cpu device. Its device memory is host memory. Copies are memcpy; CopyToDevice and CopyToHost
+// may be throttled like a link. Work is done when the call that queues it returns.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CPU_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_CPU_DEVICE_H_
 

@@ -24,8 +24,10 @@ struct SoftmaxStepArgs {
   int64_t stride = 0;
   void* p = nullptr;  // [rows, columns]; each row may start at the first byte of its scores
   int64_t p_stride = 0;
-  const int32_t* first = nullptr;  // [rows]: columns [first, last) of a row are visible.
-  const int32_t* last = nullptr;   // It may be empty or exceed the block, which clamps it.
+  // [rows]: columns [first, last) of a row are visible. This range may be empty, or exceed the
+  // block and is then clamped.
+  const int32_t* first = nullptr;
+  const int32_t* last = nullptr;
   // [rows]: the largest scaled score and the sum of exp(score - largest) so far. They are -inf and
   // 0 at first or, with a sink, the sink and 1.
   float* largest = nullptr;

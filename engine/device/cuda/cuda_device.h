@@ -2,8 +2,8 @@
 // and pinned host memory.
 //
 // Error messages name the call of CUDA that failed. Some errors, such as an illegal address or a
-// device that is gone, come again from every later call. IsDeviceLost is true for those, and the
-// process must be restarted.
+// device that is gone, come again from every later call. IsDeviceLost (device_lost.h) is true for
+// those, and the process must be restarted.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_
 
@@ -28,8 +28,9 @@ inline constexpr int kCudaCapabilityMajorMin = 8;
 // - Other failures of CUDA give the errors of CudaStatus.
 absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal);
 
-// Opens GPU `ordinal`, with the fast paths that the environment allows (cuda_switches.h). Returns
-// the errors of FindCudaDevice, ReadCudaSwitches, CublasLt::Load (Unavailable) and CudaStatus.
+// Opens GPU `ordinal`, with the fast paths that the environment allows (cuda_switches.h). Uses
+// every kernel once (warm_up.h) if the GPU has memory of its own. Returns the errors of
+// FindCudaDevice, ReadCudaSwitches, CublasLt::Load (Unavailable) and CudaStatus.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api, int ordinal);
 
 }  // namespace megatrain

@@ -8,9 +8,9 @@
 namespace megatrain {
 
 // Returns OK for 0, ResourceExhausted for lack of memory, and else Internal. The message is "cuda:
-// CALL: NAME (NUMBER): TEXT". IsDeviceLost is true for an error that every later call returns too,
-// such as an illegal address, or after which the device cannot be trusted, such as a memory error
-// that was not corrected.
+// CALL: " and CudaApi::Describe. IsDeviceLost (device_lost.h) is true for an error that every later
+// call returns too, such as an illegal address, or after which the device cannot be trusted, such
+// as a memory error that was not corrected.
 absl::Status CudaStatus(const CudaApi& api, int error, const char* call);
 
 }  // namespace megatrain

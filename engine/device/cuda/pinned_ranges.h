@@ -1,5 +1,5 @@
 // Keeps track of the host memory that is pinned for copies. Large ranges are pinned in pieces,
-// because one call for 512 GiB fails on recent drivers, and a copy must not straddle two pieces.
+// because one call for 512 GiB fails on recent drivers. A copy must not straddle two pieces.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_PINNED_RANGES_H_

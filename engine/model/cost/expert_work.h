@@ -1,6 +1,7 @@
 // Counts the work of the functions of expert_half.h and expert_join.h, as layer_work.h does for the
 // other templates. It mirrors the kernel calls of their sources and must change with them. Tokens
-// are taken to choose all experts equally often.
+// are taken to choose all experts equally often. `first` and the work of weight gradients are as in
+// layer_work.h.
 #ifndef MEGATRAIN_ENGINE_MODEL_COST_EXPERT_WORK_H_
 #define MEGATRAIN_ENGINE_MODEL_COST_EXPERT_WORK_H_
 
@@ -8,7 +9,8 @@
 
 namespace megatrain {
 
-// Each function returns the work of one micro-batch in layer shape.layer.
+// Each function returns the work of one micro-batch in layer shape.layer. `backward` means the
+// routing that the backward pass does again, without the shared unit.
 LayerWork RouteWork(const WorkShape& shape, bool backward);
 LayerWork RouterBackwardWork(const WorkShape& shape, bool first);
 LayerWork RouterWeightGradientWork(const WorkShape& shape);

@@ -1,6 +1,6 @@
 // Counts the work of one call of each layer template, in the units for which devices have rates
-// (hardware_rates.h). It mirrors the kernel calls of decoder_layer.cc and language_head.cc and must
-// change with them.
+// (engine/host/hardware_rates.h). It mirrors the kernel calls of decoder_layer.cc and
+// language_head.cc and must change with them.
 #ifndef MEGATRAIN_ENGINE_MODEL_COST_LAYER_WORK_H_
 #define MEGATRAIN_ENGINE_MODEL_COST_LAYER_WORK_H_
 
@@ -14,7 +14,7 @@ namespace megatrain {
 
 struct LayerWork {
   double product_flops = 0;  // matrix products; a multiply-add counts as 2
-  // Causal attention; masked pairs are not counted.
+  // Causal attention, whose masked pairs are not counted, or the gated delta rule.
   double attention_forward_flops = 0;
   double attention_backward_flops = 0;
   // Bytes of device memory that other kernels read and write. Operands and results of products and
@@ -40,8 +40,8 @@ struct WorkShape {
   int64_t head_chunk_tokens = 0;
 };
 
-// Each function below returns the work of one micro-batch, or of one tile. Those of decoder layers
-// count only the half with attention of a layer with experts.
+// Each function below returns the work of one micro-batch, or of one tile. Of a layer with experts,
+// those of decoder layers count the half with attention only.
 LayerWork EmbeddingForwardWork(const WorkShape& shape);
 // `first` means that gradients are written and not added to sums, as in the layer templates.
 LayerWork EmbeddingBackwardWork(const WorkShape& shape, bool first);
@@ -50,7 +50,7 @@ LayerWork DecoderLayerForwardWork(const WorkShape& shape);
 LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level);
 // The backward pass without recomputation.
 LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first);
-// The parts of the backward passes that compute the gradients of weights.
+// The parts of the backward passes that compute the gradients of matrices, added to sums.
 LayerWork DecoderLayerWeightGradientWork(const WorkShape& shape);
 LayerWork HeadWeightGradientWork(const WorkShape& shape);
 LayerWork HeadForwardBackwardWork(const WorkShape& shape, bool first);

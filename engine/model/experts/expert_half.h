@@ -22,11 +22,12 @@
 
 namespace megatrain {
 
-// What RouteTokens computes for RouterTotals besides the routing: r.entropy_sum, and r.probability.
+// What RouteTokens computes besides the routing (for engine/pipeline/router_totals.h):
+// r.entropy_sum and r.probability.
 enum class RoutingTotals { kNone, kEntropy, kEntropyAndProbability };
 
-// Routes the tokens of x [tokens, hidden], and sets r.sum to what the shared unit returns, or to 0
-// in a `backward` pass and without such a unit.
+// Routes the tokens of x [tokens, hidden]. Sets r.sum to what the shared unit returns, or to 0 in a
+// `backward` pass or without such a unit. The caller then sets r.offsets.
 absl::Status RouteTokens(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
                          const RoutedTokens& r, bool backward, RoutingTotals totals);
@@ -40,17 +41,17 @@ absl::Status ExpertsForward(const LayerContext& context, const void* weights,
 absl::Status FinishExperts(const LayerContext& context, const MicroBatchView& batch, const void* x,
                            const RoutedTokens& r, void* y);
 
-// `dy` [tokens, hidden] is the gradient by y, or r.dsum. Adds the gradient by `normed` to r.sum and
-// writes r.dweights of the tile's experts. Weight gradients are added to `gradient` (FP32, in the
-// tile's layout; null if all of the tile is frozen). With `first` they replace its content instead,
-// also those of experts without rows; padding is not written.
+// `dy` [tokens, hidden] is the gradient by y, or r.dsum with a JoinDescription. Adds the gradient
+// by r.normed to r.sum and writes r.dweights of the tile's experts. Weight gradients are added to
+// `gradient` (FP32, in the tile's layout; null if all of the tile is frozen). With `first` they
+// replace its content, also those of experts without rows; padding is not written.
 absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
                              const MicroBatchView& batch, const ExpertScratch& scratch,
                              const RoutedTokens& r, const void* dy, float* gradient, bool first);
 
-// `dh` [tokens, hidden] has the gradient by y on entry and by x on return; weight gradients go to
-// `gradient` as in DecoderLayerBackward. Overwrites r.normed. `dprobabilities` is that of
-// RouteBackwardArgs.
+// `dh` [tokens, hidden] has the gradient by y, or the result of JoinBackward, on entry and that by
+// x on return. `gradient`, `first` and `input_gradient` are as in DecoderLayerBackward. Overwrites
+// r.normed. `dprobabilities` is that of RouteBackwardArgs.
 absl::Status RouterBackward(const LayerContext& context, const void* weights,
                             const MicroBatchView& batch, const void* x,
                             const ExpertScratch& scratch, const RoutedTokens& r, void* dh,

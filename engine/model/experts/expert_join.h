@@ -1,9 +1,10 @@
 // Computes the end of a half of a layer with a dense unit beside the experts (JoinDescription): the
 // dense unit, the norms of both results and of their sum, and the residual connection
 //   y = scale * (x + post_norm(dense_post_norm(mlp(norm(x))) + experts_post_norm(sum))),
-// where `sum` is what the experts of expert_half.h return. Its weights have a tile of their own
-// (TileKind::kJoin), which `weights` and context.tile name. The functions queue work on the
-// context's stream and return the errors of its kernels.
+// where `sum` is what the experts of expert_half.h return, and `scale` is the layer_scalar with an
+// output_scale, else 1. The weights have a tile of their own (TileKind::kJoin), which `weights` and
+// context.tile name. The functions queue work on the context's stream and return the errors of its
+// kernels.
 //
 //   forward:  RouteTokens, ExpertsForward of each tile, JoinForward
 //   backward: RouteTokens, ExpertsForward of each tile, JoinBackward, ExpertsBackward of each tile,

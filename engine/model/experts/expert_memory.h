@@ -11,10 +11,10 @@
 namespace megatrain {
 
 // The tokens of one micro-batch on their way through the experts of a layer: t tokens, each of
-// which goes to k of E experts. Device memory except for `offsets`.
+// which goes to k of E experts. Device memory except for the last, `offsets`.
 struct RoutedTokens {
   void* normed = nullptr;  // T [t, hidden], the experts' input
-  float* rstd = nullptr;   // [t]
+  float* rstd = nullptr;   // [t], of the norm that gives `normed`
   // [t, hidden]: in forward the sum of what a token's experts return, in backward the sum of the
   // gradients by `normed`.
   float* sum = nullptr;
@@ -51,8 +51,9 @@ int64_t RoutedBytes(const ModelDescription& model, DType dtype, int64_t tokens);
 RoutedTokens PlaceRouted(const ModelDescription& model, DType dtype, int64_t tokens, void* block);
 
 // Memory that the functions of expert_half.h, shared_expert.h and expert_join.h use in turn. n is
-// the tokens of a chunk (LayerChunkTokens), and the most rows that experts take at a time. There is
-// room for kWholeRowsMax more rows where LayerContext::whole_rows fills up a product.
+// the tokens of a chunk (LayerChunkTokens), and the most rows that experts take at a time. Tensors
+// of experts' rows have room for kWholeRowsMax more, with which LayerContext::whole_rows fills up a
+// product.
 struct ExpertScratch {
   float* logits = nullptr;  // [n, E]
   void* dlogits = nullptr;  // T [n, E]

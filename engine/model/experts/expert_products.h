@@ -12,7 +12,8 @@
 
 namespace megatrain {
 
-// A layer without the activations of its first half, which the second one does without.
+// A BoundLayer for the half with experts, which uses no LayerActivations. The arguments must
+// outlive it.
 struct BoundExperts {
   BoundExperts(const LayerContext& context, const void* weights, const MicroBatchView& batch)
       : layer(context, weights, batch, none) {}
@@ -20,13 +21,14 @@ struct BoundExperts {
   BoundLayer layer;
 };
 
-// The gated unit of `rows` rows, an expert's or the shared one: s.activated = glu(s.gate_up).
+// s.activated[rows, width] = glu(s.gate_up): the gated unit of experts or the shared one. `width`
+// is the unit's intermediate width.
 absl::Status Glu(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width);
 // Overwrites s.gate_up by its gradient. s.dactivated has the gradient by the unit's output on
 // entry, and the output on return.
 absl::Status GluBackward(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width);
 
-// Rows [first, first + rows) of the sorted assignments, which fit into the scratch.
+// Rows [first, first + rows) of the sorted assignments (expert_args.h), which fit into the scratch.
 struct Pack {
   int64_t first = 0, rows = 0;
 };
@@ -45,13 +47,14 @@ absl::Status Gather(const BoundLayer& l, const RoutedTokens& r, const Pack& pack
 absl::Status AddRows(const BoundLayer& l, const RoutedTokens& r, const Pack& pack, const void* x,
                      const float* weights);
 
-// One of an expert's two matrices.
+// One of an expert's two matrices, and its bias. `index` counts experts from the tile's first.
 struct ExpertMatrix {
-  int64_t weight = 0;  // of the tile's first expert
-  int64_t bias = -1;
+  int64_t weight = 0;  // the first expert's offset in the tile
+  int64_t bias = -1;   // the same of the bias; -1: there is none
   int64_t in = 0, out = 0;
   bool transposed = false;
 
+  // Return the offsets of one expert's.
   int64_t weight_of(int64_t index) const { return weight + index * in * out; }
   int64_t bias_of(int64_t index) const { return bias < 0 ? -1 : bias + index * out; }
 };
@@ -66,12 +69,13 @@ absl::Status Products(const BoundLayer& l, const RoutedTokens& r, const Pack& pa
 // dx[pack's rows, in] = dy[pack's rows, out] W
 absl::Status InputGradients(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
                             const ExpertMatrix& m, const void* dy, void* dx);
-// dW (+)= dy^T x and dbias (+)= the sum of dy's rows, for each expert. With `first` an expert's
-// first rows are written and not added.
+// dW (+)= dy^T x and dbias (+)= the sum of dy's rows, for each expert, in `gradient` (FP32, in the
+// tile's layout; null: does nothing). With `first` an expert's first rows are written and not
+// added.
 absl::Status WeightGradients(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
                              const ExpertMatrix& m, const void* x, const void* dy, float* gradient,
                              bool first);
-// Sets the gradients of experts without rows to 0.
+// Sets the gradients of experts without rows to 0, except for those of frozen tensors.
 absl::Status ZeroGradientsWithoutRows(const BoundLayer& l, const RoutedTokens& r,
                                       const ExpertMatrix& m, float* gradient);
 

@@ -1,7 +1,8 @@
-// The unit of a layer with experts that every token goes through, and its gate: normed x is taken
-// to sigmoid(w normed) * unit(normed). A gate is a router that has one expert, so that its weights,
-// gradients and rows come from the kernels of routers. The router's tile is bound in `l`. Each
-// function queues work on the stream of `l` and returns the errors of its kernels.
+// The unit of a layer with experts that every token goes through, and its gate. Its result is
+// sigmoid(w n) * unit(n) with n = r.normed; without a gate it is unit(n). A gate is a router that
+// has one expert, so that its weights, gradients and rows come from the kernels of routers. The
+// router's tile is bound in `l`. Each function queues work on the stream of `l` and returns the
+// errors of its kernels.
 #ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_SHARED_EXPERT_H_
 #define MEGATRAIN_ENGINE_MODEL_EXPERTS_SHARED_EXPERT_H_
 
@@ -18,11 +19,12 @@ absl::Status NumberSharedRows(const BoundLayer& l, const RoutedTokens& r);
 absl::Status GateShared(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
                         const RoutedTokens& r);
 
-// Writes the unit's results of the chunk to r.sum; those of a gated unit are added.
+// Writes the unit's results of the chunk to r.sum; those of a gated unit are added. REQUIRES: with
+// a gate, GateShared of the chunk.
 absl::Status SharedForward(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
                            const RoutedTokens& r);
-// Adds the gradient by the chunk's rows of r.normed to r.sum. `dy` has the chunk's rows of the
-// gradient by the results.
+// Adds the gradient by the chunk's rows of r.normed to r.sum, and the weight gradients to
+// `gradient`. `dy` has the chunk's rows of the gradient by the results. REQUIRES: as SharedForward.
 absl::Status SharedBackward(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
                             const RoutedTokens& r, const void* dy, const TileGradient& gradient);
 

@@ -15,9 +15,9 @@
 
 namespace megatrain {
 
-// Returns the tokens of a chunk of logits: a power of two, or the whole micro-batch if that is
-// less. It depends on the shapes and the kind of device only, so that bits do not depend on free
-// memory.
+// Returns the tokens of a chunk of logits: a power of two within `max` (KernelSizes::HeadChunk),
+// but at least 64, or the whole micro-batch if that is less. It depends on the shapes and the kind
+// of device only, so that bits do not depend on free memory.
 int64_t HeadChunkTokens(const ModelDescription& config, int64_t micro_batch_tokens,
                         const HeadChunkMax& max);
 
@@ -40,18 +40,21 @@ HeadScratch PlaceHeadScratch(const ModelDescription& config, DType dtype, int64_
 absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
                               const MicroBatchView& batch, void* x);
 // Adds the gradient of the embedding, and of the norm in SharedRows, to `gradient` (FP32, in the
-// layout of tile 0). With `first`, the first micro-batch, they replace the content, as in
-// DecoderLayerBackward, but for a tied matrix, where the head's gradient is. dh is [tokens,
-// hidden].
+// layout of tile 0). With `first`, which marks the first micro-batch, they replace the content. The
+// gradient of a tied matrix is always added, because the head's is there already. dh [tokens,
+// hidden] is the gradient by x.
 absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView& batch,
                                const void* dh, float* gradient, bool first);
 
-// Computes the loss of each prediction (`losses`, FP32 [tokens] on the device) and the gradients of
-// the sum of losses times `scale` and times `loss_weights` (FP32 [tokens], null: 1). The gradient
-// by x is written to dh [tokens, hidden], which may be x itself. The gradient by the weights is
-// added to `gradient` (FP32, in the layout of the head's tile); with `first` it replaces the
-// content, as in DecoderLayerBackward. Frozen tensors have no gradient, and `input_gradient` is as
-// there.
+// In the functions below `weights` is the head's tile, and x [tokens, hidden] is the last layer's
+// output of the whole micro-batch.
+
+// Computes the loss of each prediction, `losses` (FP32 [tokens] on the device), and the gradients
+// of the sum of scale * loss_weights[i] * losses[i]. `loss_weights` is FP32 [tokens]; null: all are
+// 1. The gradient by x is written to dh [tokens, hidden], which may be x itself; without
+// `input_gradient` dh is undefined on return. The gradient by the weights is added to `gradient`
+// (FP32, in the layout of the head's tile), or with `first` replaces its content. Frozen tensors
+// are not written.
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x, float scale,
                                  const HeadScratch& scratch, float* losses, void* dh,
@@ -63,9 +66,9 @@ absl::Status HeadLoss(const LayerContext& context, const void* weights, const Mi
                       const void* x, const HeadScratch& scratch, float* losses);
 
 // Computes the losses as HeadLoss does, and from them the results [pairs] of the batch's pairs of
-// answers. `loss_weights` [tokens] receives the weights with which HeadForwardBackward, at a scale
-// of 1, gives the gradient of the sum of the pairs' losses times `scale`; null if there will be
-// none. The coefficient of a pair depends on all of its tokens, so the logits are computed twice.
+// answers. `loss_weights` [tokens], unless null, receives the weights with which
+// HeadForwardBackward, at a scale of 1, gives the gradient of the sum of the pairs' losses times
+// `scale`. The weights of a pair depend on all of its tokens, so the logits are computed twice.
 absl::Status HeadPreference(const LayerContext& context, const void* weights,
                             const MicroBatchView& batch, const void* x,
                             const PreferenceObjective& objective, double scale,
@@ -73,10 +76,10 @@ absl::Status HeadPreference(const LayerContext& context, const void* weights,
                             float* loss_weights);
 
 // Computes the logits of tokens [begin, end) in chunks and calls sink(first, tokens, logits) for
-// each, with a device pointer to [tokens, vocabulary]; without the softcap, which is CapLogits'.
-// `first` counts from the micro-batch's start. When `sink` is called, the logits may still be
-// queued on the stream. Work that `sink` queues on the stream may read them. Stops at the first
-// error of `sink` and returns it.
+// each, with a device pointer to FP32 [tokens, vocabulary]. The logits do not have the softcap;
+// CapLogits applies it. `first` counts from the micro-batch's start. When `sink` is called, the
+// logits may still be queued on the stream. Work that `sink` queues on the stream may read them.
+// Stops at the first error of `sink` and returns it.
 absl::Status HeadLogits(
     const LayerContext& context, const void* weights, const void* x, int64_t begin, int64_t end,
     const HeadScratch& scratch,

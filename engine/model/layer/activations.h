@@ -8,8 +8,8 @@
 // There are three levels. kNothing keeps the layer's input only. kCheapRecomputed keeps the results
 // of matrix products, attention and the delta rule. The outputs of norms, of gates and of
 // convolutions, (with a QkNorm) the rotated queries and keys, and what is expanded from latents are
-// computed again. kEverything keeps all tensors that the backward pass reads. The output of the
-// gated unit is not kept at any level, because its backward kernel recomputes it.
+// computed again. kEverything keeps all tensors that the backward pass reads, except for the output
+// of the gated unit, which its backward kernel computes again.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_
 
@@ -24,8 +24,8 @@ enum class KeepLevel { kNothing, kCheapRecomputed, kEverything };
 
 // Cuts a block of device memory into tensors. If `base` is null it only counts bytes.
 struct TensorCursor {
-  static constexpr int64_t kAlignment =
-      256;  // in bytes; suffices for vectorised access on all devices
+  // In bytes. It suffices for vectorised access on all devices.
+  static constexpr int64_t kAlignment = 256;
 
   char* base = nullptr;
   int64_t offset = 0;
@@ -46,21 +46,19 @@ struct SoftmaxActivations {
   float* qk_rstd = nullptr;     // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]
   float* value_rstd = nullptr;  // [t, kv_heads]; with a value_norm only
   float* lse = nullptr;         // [heads, t]
-  void* attended = nullptr;     // T [t, heads, head_dim]: attention's result before a gate, if any
+  void* attended = nullptr;     // T [t, heads, head_dim]: before the gate; with an output_gate only
   // Kept at kEverything.
-  // T [t, heads + kv_heads, head_dim]; with a QkNorm only. A value_norm puts the normed values
-  // beside them: [t, heads + 2 kv_heads, head_dim].
-  void* qk_rotated = nullptr;
+  void* qk_rotated = nullptr;  // T [t, AttentionDescription::rotated_width]; with a QkNorm only
 };
 
 // The activations of LatentAttention.
 struct LatentActivations {
   // Kept from kCheapRecomputed on.
-  float* query_rstd = nullptr;      // [t]; of the norms of the latents
-  float* key_value_rstd = nullptr;  // [t]
+  float* query_rstd = nullptr;      // [t]; of the norm of the queries' latent, null without one
+  float* key_value_rstd = nullptr;  // [t]; of the norm of the other latent
   float* lse = nullptr;             // [heads, t]
   // Kept at kEverything: what is many times as large as the latents.
-  void* query_normed = nullptr;      // T [t, query_rank]
+  void* query_normed = nullptr;      // T [t, query_rank]; null as query_rstd
   void* key_value_normed = nullptr;  // T [t, key_value_rank]
   void* queries = nullptr;           // T [t, heads, head_dim], rotated
   void* keys = nullptr;              // T [t, heads, head_dim], rotated

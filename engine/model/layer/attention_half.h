@@ -20,24 +20,26 @@ absl::Status AttentionForward(const BoundLayer& l, const void* x);
 // REQUIRES: AttentionForward.
 absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void* x, void* y);
 
-// Recomputes the activations that the functions below read and that were not kept. REQUIRES: it is
-// called before them, unless everything was kept.
+// Recomputes the activations that the functions below read and that were not kept. Call it before
+// them.
 absl::Status RecomputeAttention(const BoundLayer& l, const void* x);
 
 // Returns true if the backward pass must go through attention: for the gradient by the layer's
 // input, or for a weight before attention. If false, only AttentionOutputBackward is called.
 bool NeedsAttentionGradient(const BoundLayer& l, const TileGradient& gradient);
-// Computes the chunk's rows of scratch.dmixed from `dh`, the chunk's rows of the gradient by
-// AttentionOutput's result.
+// Takes `dh`, the chunk's rows of the gradient by AttentionOutput's result. Computes the gradients
+// of the output projection and of the norm after it and, if NeedsAttentionGradient, the chunk's
+// rows of scratch.dmixed.
 absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, const void* dh,
                                      const LayerBackwardScratch& scratch,
                                      const TileGradient& gradient);
-// Computes scratch.dprojected from scratch.dmixed.
+// Does as AttentionPart::MixBackward.
 absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                          const TileGradient& gradient);
-// Computes the gradient by the chunk's rows of x from scratch.dprojected and adds it to those rows
-// of `dh` [all tokens, hidden]. Leaves it out if neither the layers before nor the norm's weight
-// need it. Overwrites the chunk's rows of scratch.dprojected and of the normed input.
+// Computes the gradient by the chunk's rows of x from the result of MixBackward and adds it to
+// those rows of `dh` [all tokens, hidden]. Leaves it out if neither the layers before nor the
+// norm's weight need it. Overwrites the chunk's rows of scratch.dprojected, of scratch.dexpanded
+// and of the normed input.
 absl::Status AttentionInputBackward(const BoundLayer& l, const Chunk& chunk, const void* x,
                                     const LayerBackwardScratch& scratch, void* dh,
                                     const TileGradient& gradient);

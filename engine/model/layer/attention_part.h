@@ -1,7 +1,8 @@
 // AttentionPart: what the first half of a layer does between its two products. The half
-// (attention_half.h) projects the normed input to `projected` with one product, the part makes
-// `mixed` of it, in which a token has something of the tokens before it, and the half projects that
-// back to the residual stream. There is one implementation for each AttentionKind.
+// (attention_half.h) projects the normed input to a.projected with one product. The part makes
+// a.mixed of it, in which a token has something of the tokens before it. The half projects that
+// back to the residual stream. `a` is BoundLayer::a. There is one implementation for each
+// AttentionKind.
 //
 // Functions with a chunk compute its rows, the others the whole micro-batch. They queue work on the
 // stream of `l` and return the errors of its kernels. Weight gradients go to `gradient`.
@@ -18,7 +19,8 @@ namespace megatrain {
 
 class AttentionPart {
  public:
-  // Computes from the chunk's rows of a.projected those that Mix reads.
+  // Computes the chunk's rows of what Mix reads (rotated queries and keys, say) from those of
+  // a.projected.
   virtual absl::Status Prepare(const BoundLayer& l, const Chunk& chunk) const = 0;
   // Computes a.mixed. REQUIRES: Prepare of all chunks.
   virtual absl::Status Mix(const BoundLayer& l) const = 0;
@@ -28,11 +30,14 @@ class AttentionPart {
 
   // Returns true if any weight of the part itself is trained.
   virtual bool Trains(const BoundLayer& l) const = 0;
-  // Computes the gradient by what Mix read from scratch.dmixed, into scratch.dprojected or, with
-  // latents, scratch.dexpanded.
+  // Takes scratch.dmixed, the gradient by a.mixed. Computes the gradient by what Mix read, in
+  // scratch.dprojected or, with latents, in scratch.dexpanded. Overwrites a.mixed, scratch.dmixed
+  // and, of a delta net, a.delta.out. REQUIRES: the activations are there, after Recompute if they
+  // were not kept.
   virtual absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient) const = 0;
-  // Computes from that the gradient by the chunk's rows of a.projected, into scratch.dprojected.
+  // Computes the gradient by the chunk's rows of a.projected, in scratch.dprojected, from the
+  // result of MixBackward.
   virtual absl::Status PrepareBackward(const BoundLayer& l, const Chunk& chunk,
                                        const LayerBackwardScratch& scratch,
                                        const TileGradient& gradient) const = 0;
@@ -43,11 +48,11 @@ class AttentionPart {
   virtual int64_t WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
                                  int64_t sequence, const KernelSizes& sizes) const;
   // Returns the device bytes of LayerCache::data for a layer. By default they are those of keys and
-  // values of every token.
+  // values of every token, or 0 if the layer uses another's.
   virtual int64_t CacheBytes(const LayerDescription& layer, DType dtype,
                              const CacheSize& size) const;
   // Announces the calls of Mix and MixBackward to the kernels, so that they can be prepared in
-  // advance. Only the values of addresses count; nothing is read from them.
+  // advance. Of the pointers only batch.document_starts is read, during the call.
   virtual void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const = 0;
 
  protected:

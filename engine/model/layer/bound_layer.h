@@ -51,14 +51,16 @@ struct BoundLayer {
   // Calls `run` for all chunks in the order of their tokens. Returns the first error.
   absl::Status ForChunks(absl::FunctionRef<absl::Status(const Chunk&)> run) const;
 
-  // y[rows, out] = scale * x[rows, in] W^T (+ bias) (+ addend), and dx[rows, in] = scale * dy[rows,
-  // out] W (+ addend), which has no bias.
+  // `weight` and `bias` are offsets in the tile, here and below.
+  //
+  // y[rows, out] = scale * x[rows, in] W^T (+ bias) (+ addend)
   absl::Status Product(const void* x, int64_t weight, const ProductShape& shape, void* y,
                        const ProductOptions& options = {}) const;
+  // dx[rows, in] = scale * dy[rows, out] W (+ addend). REQUIRES: options.bias is -1.
   absl::Status ProductGradient(const void* dy, int64_t weight, const ProductShape& shape, void* dx,
                                const ProductOptions& options = {}) const;
-  // y[tokens, out] = scale * x[tokens, in] W^T (+ bias) (+ addend). `weight` and `bias` are offsets
-  // in the tile, here and below. Without a bias `bias` is -1; without an addend `addend` is null.
+  // y[tokens, out] = scale * x[tokens, in] W^T (+ bias) (+ addend). Without a bias `bias` is -1;
+  // without an addend `addend` is null.
   absl::Status Linear(const Chunk& chunk, const void* x, int64_t in, int64_t weight, int64_t out,
                       void* y, int64_t bias = -1, const void* addend = nullptr,
                       double scale = 1.0) const;
@@ -70,14 +72,15 @@ struct BoundLayer {
   absl::Status LinearInputGradient(const Chunk& chunk, const void* dy, int64_t out, int64_t weight,
                                    int64_t in, void* dx, double scale = 1.0,
                                    const void* addend = nullptr) const;
-  // dbias[n] (+)= the sum of the rows of dy[tokens, n], for the tensors that are not frozen
+  // dbias[n] (+)= the sum of the rows of dy[tokens, n], for the tensors that are not frozen.
+  // REQUIRES: bias >= 0.
   absl::Status BiasGradient(const Chunk& chunk, const void* dy, int64_t n, int64_t bias,
                             const TileGradient& gradient) const;
   // x[tokens, hidden] *= the layer's output_scale, if it has one: the last step of the layer, and
   // the first of its gradient.
   absl::Status ScaleOutput(const Chunk& chunk, void* x) const;
-  // Returns the arguments for the norm of rows of the residual stream. Without a weight `weight` is
-  // -1, here and below.
+  // Returns the arguments for the norm of rows of the residual stream. The kernel writes `y` and
+  // `rstd` [tokens]. Without a weight `weight` is -1, here and below.
   RmsNormArgs NormArgs(const Chunk& chunk, const void* x, int64_t weight, void* y,
                        float* rstd) const;
   // Returns the arguments for dh += the gradient by x, where `dy` is the gradient by the norm of x.
@@ -87,13 +90,15 @@ struct BoundLayer {
                                        const TileGradient& gradient) const;
 
   // Rotates `heads` heads of head_dim elements in the chunk's rows, the first at `x`, unless `rope`
-  // (an index in ModelDescription::ropes) is -1.
+  // (an index in ModelDescription::ropes) is -1. Rows are `stride` elements apart. `inverse` is as
+  // in RopeArgs.
   absl::Status RotateHeads(const Chunk& chunk, void* x, int64_t stride, int64_t heads, int rope,
                            bool inverse) const;
   // Returns the arguments of attention over the micro-batch, except for the addresses of operands.
   AttentionArgs AttentionCall() const;
-  // Queues attention. With a cache it stores the layer's own keys and values, and attends to them
-  // and to those before.
+  // Queues attention. With a cache the layer's own keys and values are stored there first. With
+  // LayerCache::attend each token then attends to its sequence's rows of the cache, else inside its
+  // document as without a cache.
   absl::Status Attend(const AttentionArgs& args) const;
 
   // Returns true if any of elements [offset, offset + elements) of the tile is trained.
@@ -124,15 +129,16 @@ struct BoundLayer {
 
   const LayerContext& context;
   const ModelDescription& model;
-  const LayerDescription& d;
-  const TileLayout& tile;
-  const LayerOffsets& o;
+  const LayerDescription& d;  // of context.layer
+  const TileLayout& tile;     // of context.tile
+  const LayerOffsets& o;      // the tile's
   Kernels& kernels;
   Stream& stream;
-  const char* const weights;
+  const char* const weights;  // the tile's, on the device
   const MicroBatchView& batch;
   const LayerActivations& a;
-  const bool keeps_products, keeps_all;
+  const bool keeps_products;  // the level is not KeepLevel::kNothing
+  const bool keeps_all;       // the level is KeepLevel::kEverything
   const int64_t hidden, projected_width, mixed_width;
 };
 

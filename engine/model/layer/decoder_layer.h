@@ -39,21 +39,25 @@ int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int6
 // Returns the device bytes of the layer's LayerCache::data.
 int64_t LayerCacheBytes(const LayerDescription& layer, DType dtype, const CacheSize& size);
 
-// The elements per token of LayerBackwardScratch's tensors that suffice for any one of the layers.
+// The elements a token of dmixed, dprojected (or dper_layer) and dexpanded in LayerBackwardScratch
+// that suffice for any one of the layers.
 struct LayerBackwardWidths {
   int64_t mixed = 0, projected = 0, expanded = 0;
 };
 LayerBackwardWidths BackwardWidths(const ModelDescription& model);
 
-// Recomputes the activations that were not kept, then computes the gradients, of the first half
-// alone if the layer has experts. `dh` [tokens, hidden] holds the gradient of the loss by y on
-// entry and by x on return. Weight gradients are added to `gradient` (FP32, in the tile's layout)
-// chunk by chunk, in token order. With `first` they replace its content instead; padding between
-// tensors and frozen tensors are not written. The activations are overwritten. Without
-// `input_gradient`, which means that nothing before this layer is trained, only what the layer's
-// own weight gradients need is computed, and `dh` is undefined on return. Gradients in batch.shared
-// are written by the last layer that has some and added to by those before, so that a micro-batch
-// goes through the layers from the last one down.
+// Recomputes the activations that were not kept, then computes the gradients; of a layer with
+// experts those of the first half only. The activations are overwritten.
+//
+// `dh` [tokens, hidden] holds the gradient of the loss by y on entry and by x on return. Without
+// `input_gradient`, when nothing before this layer is trained, only what the layer's own weight
+// gradients need is computed, and `dh` is undefined on return.
+//
+// Weight gradients are added to `gradient` (FP32, in the tile's layout) chunk by chunk, in token
+// order. With `first` they replace its content. Padding and frozen tensors are not written.
+//
+// REQUIRES: a micro-batch goes through the layers from the last one down. The last layer that has
+// gradients in batch.shared writes them, and those before add to them.
 absl::Status DecoderLayerBackward(const LayerContext& context, const void* weights,
                                   const MicroBatchView& batch, const void* x,
                                   const LayerActivations& activations,

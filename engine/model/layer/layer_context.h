@@ -72,11 +72,12 @@ struct LayerContext {
   LayerCache cache;                   // of that layer
   // Products of experts have this many rows at least, so that what a token gets does not depend on
   // how many others chose its expert; 0 if that does not matter. Else it is the batch's number of
-  // tokens, at most kWholeRowsMax.
+  // tokens, which is then at most kWholeRowsMax.
   int64_t whole_rows = 0;
 };
 
-// Returns a factor of embeddings as the model applies it.
+// Returns `scale`, a factor of embeddings, as the model applies it: in FP32, or rounded to the
+// activations' type with rounds_embedding_scale.
 inline float EmbeddingScale(const LayerContext& context, double scale) {
   const float factor = static_cast<float>(scale);
   if (!context.layout->model.rounds_embedding_scale || context.dtype != DType::kBF16) return factor;

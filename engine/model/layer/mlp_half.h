@@ -13,8 +13,9 @@ namespace megatrain {
 // chunk's Middle is computed (AttentionOutput).
 absl::Status MlpForward(const BoundLayer& l, const Chunk& chunk, void* y);
 
-// Recomputes the activations that MlpBackward reads and that were not kept, and also the chunk's
-// rows `y` of the result unless that is null. REQUIRES: the chunk's Middle is kept or computed.
+// Recomputes the activations that MlpBackward reads and that were not kept. Computes also the
+// chunk's rows `y` of the result, unless `y` is null or products were kept. REQUIRES: the chunk's
+// Middle is kept or computed.
 absl::Status RecomputeMlp(const BoundLayer& l, const Chunk& chunk, void* y = nullptr);
 
 // `dh`, the chunk's rows, has the gradient by y on entry and by Middle on return. Weight gradients

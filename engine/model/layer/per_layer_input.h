@@ -17,25 +17,28 @@ namespace megatrain {
 
 inline bool HasPerLayerInput(const BoundLayer& l) { return l.d.per_layer_input.width > 0; }
 
-// Returns the chunk's rows of x if they are kept or computed again, where PerLayerInputBackward
-// reads them.
+// Returns the place from which the backward pass reads the chunk's rows of x. The caller fills it:
+// in the forward pass if products are kept, else in the backward pass, before
+// RecomputePerLayerInput.
 void* PerLayerStream(const BoundLayer& l, const Chunk& chunk);
 
 // Computes the chunk's rows `y` from its rows `x`, which may be y.
 absl::Status AddPerLayerInput(const BoundLayer& l, const Chunk& chunk, const void* x, void* y);
 
-// Recomputes what PerLayerInputBackward reads. Not needed if products were kept. REQUIRES:
-// PerLayerStream has the chunk's rows of x.
+// Recomputes what PerLayerInputBackward reads, from PerLayerStream. Not needed if products were
+// kept.
 absl::Status RecomputePerLayerInput(const BoundLayer& l, const Chunk& chunk);
 
-// `dh`, the chunk's rows, has the gradient by y on entry and by x on return. Writes the chunk's
-// rows of scratch.dper_layer, the gradient by the rows of the table, and adds to the gradients in
-// SharedRows.
+// `dh`, the chunk's rows, holds the gradient by y on entry and by x on return. The chunk's rows of
+// scratch.dper_layer receive the gradient by the rows of the table. The last layer of the model
+// writes the gradients in SharedRows, and the others add to them; that by x_0 is left out without
+// gradient.input. Overwrites PerLayerActivations.
 absl::Status PerLayerInputBackward(const BoundLayer& l, const Chunk& chunk, void* dh,
                                    const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient);
 
-// Adds the gradient of the table. REQUIRES: PerLayerInputBackward of all chunks.
+// Adds the gradient of the table to `gradient`, unless the table is frozen. REQUIRES:
+// PerLayerInputBackward of all chunks.
 absl::Status PerLayerTableBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient);
 

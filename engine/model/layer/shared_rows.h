@@ -2,9 +2,9 @@
 // micro-batch. It lies on the device from the forward pass to the backward pass, because it is used
 // throughout both.
 //
-// The embeddings of the tokens are read by layers with a PerLayerInputDescription, and so is the
-// weight of a norm that these have in common. The gradients by embeddings are summed likewise, and
-// added to that by the first layer's input.
+// Layers with a PerLayerInputDescription read the embeddings of the tokens, and the weight of the
+// one norm that they share. Their gradients by the embeddings are summed in FP32. The sum is added
+// to the gradient by the first layer's input.
 //
 // A set of keys and values (AttentionDescription::key_set) is made by one layer and read by the
 // layers behind it. Their gradients are summed in FP32, in the order of the backward pass, and then
@@ -27,9 +27,10 @@ struct SharedRows {
     float* gradient = nullptr;  // [t, 2, kv_width]; null without a backward pass
   };
   absl::InlinedVector<KeySet, 2> key_sets;  // by AttentionDescription::key_set
-  void* embedding = nullptr;                // T [t, hidden]
-  float* embedding_gradient = nullptr;      // [t, hidden]; null without a backward pass
-  void* per_layer_norm = nullptr;           // T [PerLayerInputDescription::width]
+  // These are null if no layer has a PerLayerInputDescription.
+  void* embedding = nullptr;            // T [t, hidden]
+  float* embedding_gradient = nullptr;  // [t, hidden]; null without a backward pass
+  void* per_layer_norm = nullptr;       // T [PerLayerInputDescription::width]
   // [width], null if it is not wanted. It is not in the block of PlaceSharedRows but the caller's,
   // because it waits for the backward pass of the embedding, which may follow other micro-batches.
   float* per_layer_norm_gradient = nullptr;
@@ -37,7 +38,8 @@ struct SharedRows {
 
 // Returns the bytes of the block for PlaceSharedRows; 0 if the layers share nothing.
 int64_t SharedRowsBytes(const ModelDescription& model, DType dtype, int64_t tokens, bool training);
-// Returns pointers into `block`, with gradients if `training`. per_layer_norm_gradient is null.
+// Returns pointers into `block`, which has SharedRowsBytes and must outlive the result. There are
+// gradients if `training`, but per_layer_norm_gradient is null.
 SharedRows PlaceSharedRows(const ModelDescription& model, DType dtype, int64_t tokens,
                            bool training, void* block);
 

@@ -1,6 +1,6 @@
 // SoftmaxAttention: a.projected has queries, gates, keys and values side by side. Heads are normed
-// and rotated; then comes causal attention inside documents, whose result is gated. Norms and gates
-// are those that the description has. Keys and values may be those of an earlier layer
+// and rotated; then comes causal attention inside documents, whose result is gated. There are the
+// norms and gates of the AttentionDescription. Keys and values may be those of an earlier layer
 // (shared_rows.h).
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_

@@ -20,8 +20,9 @@ struct KeptForBackward {
   }
 
   float* memory = nullptr;
-  int64_t tokens = 0, key_stride = 0, value_stride = 0;
-  int64_t head_floats = 0;
+  int64_t tokens = 0;                        // of the micro-batch
+  int64_t key_stride = 0, value_stride = 0;  // key_dim and value_dim, padded (products-inl.h)
+  int64_t head_floats = 0;                   // of one value head
 };
 
 // The gradients by a_log and dt_bias of a value head, summed over a document.

@@ -8,6 +8,7 @@
 
 namespace megatrain {
 
+// Both compute tokens [begin, end). Several threads may compute different ranges at once.
 void GatedNormTokens(const GatedNormArgs& args, int64_t begin, int64_t end);
 // Overwrites dweight_part [head_dim] with the sum over the range.
 void GatedNormBackwardTokens(const GatedNormBackwardArgs& args, int64_t begin, int64_t end,

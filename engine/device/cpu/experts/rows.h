@@ -1,4 +1,5 @@
-// Rows of tokens that go to experts, and come back (see ExpertRows and the arguments).
+// Rows of tokens that go to experts, and come back (see ExpertRows and the arguments,
+// engine/device/expert_args.h).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROWS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROWS_H_
 

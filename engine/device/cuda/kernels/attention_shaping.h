@@ -1,8 +1,5 @@
 // The shape of attention and AttentionShaping on the device: the sizes of heads, which tokens see
 // each other, and the sinks of heads.
-//
-// StepRunner::PrepareBatch fills document_bounds. It derives the bounds from the batch's document
-// starts, which come from engine/data/sequences/batch.cc.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_SHAPING_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_SHAPING_H_
 

@@ -40,6 +40,7 @@ class CublasLt {
   static absl::StatusOr<std::unique_ptr<CublasLt>> Load(bool split_sums);
   virtual ~CublasLt() = default;
 
+  // Returns the library's name, version and file.
   virtual CudaLibrary Library() const = 0;
   // Does as CudaApi::Product, but returns a cublasStatus_t, 0 for success. The algorithm is the
   // library's first choice for SearchedProduct or, if that does not take the product, for the

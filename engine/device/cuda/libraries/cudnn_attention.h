@@ -13,8 +13,8 @@
 // document does not fit even with the heads of one key and value, it is computed by blocks of
 // queries and keys, whose parts are added up (cudnn_blocks.h); this too needs packed documents.
 //
-// Windows are passed as bounds of the diagonal band. Calls with softcaps or sinks are not taken,
-// nor those with values wider than keys, and with a window no document is computed by blocks.
+// Windows are passed as bounds of the diagonal band; with one no document is computed by blocks.
+// Calls with softcaps or sinks are not taken, nor those with values wider than keys.
 //
 // The choice of the calls and their cuts depends on shapes, documents' lengths among them, and on
 // the alignment of operands alone (cudnn_choice.h).
@@ -38,6 +38,7 @@ class CudnnAttention {
   static absl::StatusOr<std::unique_ptr<CudnnAttention>> Load();
   virtual ~CudnnAttention() = default;
 
+  // Returns cuDNN's name, version and file, and what cuDNN refused so far.
   virtual CudaLibrary Library() const = 0;
   // Do as CudaApi::Attention and CudaApi::AttentionBackward. They return 0 for success, kNotTaken,
   // a number of kAttentionFailed or above for an error of cuDNN, or a cudaError_t.

@@ -11,9 +11,9 @@
 // cuDNN 9.19 gives deterministic parts in BF16 only: for dQ in FP32 it adds by atomics, and it
 // refuses dK and dV in FP32 if query heads share them. The parts are added in FP32 and rounded
 // once: dQ's over ascending blocks of keys, dK's and dV's over ascending blocks of queries. A
-// single call rounds the sum only. Here each part is rounded too, by at most 2^-9 of it; if parts
-// do not cancel, that is as much in the norm as the last rounding. The dK and dV of a single call
-// are sums of BF16 parts as well if query heads share them.
+// single call rounds the sum only. Here each part is rounded too, by at most 2^-9 of it. If parts
+// do not cancel, the norm of that error is about that of the last rounding. The dK and dV of a
+// single call are sums of BF16 parts as well if query heads share them.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_BLOCKS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_BLOCKS_H_
 

@@ -26,9 +26,12 @@ enum CudnnOperand : int64_t {
   kDQ,
   kDK,
   kDV,
-  kLengthsOfQ,
-  kLengthsOfK,
-  kOffsets,  // the offsets of the first PackedTensor; see OffsetsOf
+  // With packed documents only:
+  kLengthsOfQ,  // int32 [documents], in tokens
+  kLengthsOfK,  // as kLengthsOfQ
+  // int64 [documents + 1] of the first PackedTensor: where each document begins and the last one
+  // ends, in elements. Those of the other tensors follow (OffsetsOf).
+  kOffsets,
 };
 // The tensors that have offsets of their own, because the distance between tokens may differ. The
 // gradient of the output shares the offsets of the output.
@@ -43,6 +46,7 @@ enum PackedTensor : int {
   kPackedDV,
   kPackedTensors,
 };
+// Returns the number of the operand that has the offsets of a PackedTensor.
 constexpr int64_t OffsetsOf(int tensor) { return int64_t{kOffsets} + tensor; }
 
 // The shape for which a graph is built. Operands are BF16, statistics FP32.
@@ -79,9 +83,10 @@ using CudnnAddresses = std::unordered_map<int64_t, void*>;
 // Thread safety: one thread at a time may call Make, and one Run. They may run at the same time.
 class CudnnGraphs {
  public:
-  // Opens cuDNN for the calling thread's current device. Returns Unavailable if cuDNN or a library
-  // that it needs is not found (listing the places that were searched), too old, built for another
-  // CUDA version, or cannot be set up.
+  // Opens cuDNN for the calling thread's current device. Returns Unavailable if cuDNN or the CUDA
+  // runtime is not found (listing the places that were searched), cuDNN is too old or built for
+  // another CUDA version, or cannot be set up. A missing NVRTC is no error here, but Make fails for
+  // graphs that must be compiled; Library tells of it.
   static absl::StatusOr<std::unique_ptr<CudnnGraphs>> Open();
   // Opens cuDNN for a GPU with these properties, as cuDNN writes them in JSON. `capability` is 10 *
   // major + minor. The graphs can be inspected but not run. Returns the errors of Open, and
@@ -90,6 +95,7 @@ class CudnnGraphs {
                                                               int32_t capability);
   virtual ~CudnnGraphs() = default;
 
+  // Returns cuDNN's name, version and file, and whether NVRTC is missing.
   virtual CudaLibrary Library() const = 0;
   // Builds a graph with the first engine that cuDNN's heuristics name and that can be built.
   // Engines are not timed. Returns Unimplemented, with cuDNN's message, if there is no such engine.

@@ -3,7 +3,7 @@
 //
 // The places are searched in this order, and the first library that can be loaded is taken:
 //   1. by name, as the loader searches: LD_LIBRARY_PATH, the system's own list (ldconfig);
-//   2. the toolkit's directories: /usr/local/cuda, /usr/local/cuda-13* (the newest first) and
+//   2. the toolkit's directories: /usr/local/cuda, /usr/local/cuda-13* (the last name first) and
 //      /usr/local/nvidia;
 //   3. the Python packages nvidia-* of $VIRTUAL_ENV, of the python3 on PATH, of /usr/local, of
 //      /usr, and of the user. No Python is run.
