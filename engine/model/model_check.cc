@@ -116,6 +116,9 @@ std::string CheckLayer(const ModelDescription& model, const LayerDescription& la
                    "a clamped activation of a dense unit"},
                   // The factor would be within the norm.
                   {post_norms && layer.residual_scale != 1.0, "a residual_scale beside post_norms"},
+                  // The bias is added unscaled.
+                  {layer.attention.output_bias && layer.residual_scale != 1.0,
+                   "a residual_scale beside an output_bias"},
                   // The layers' tables are columns of one matrix, and their norm is one.
                   {layer.per_layer_input != model.layers.front().per_layer_input,
                    "a per-layer input that differs from that of layer 0"}});
@@ -126,6 +129,7 @@ std::string CheckLayer(const ModelDescription& model, const LayerDescription& la
 }  // namespace
 
 absl::Status CheckModel(const ModelDescription& model) {
+  if (model.layers.empty()) return absl::InvalidArgumentError("the model has no layers");
   for (int64_t i = 0; i < model.layer_count(); ++i) {
     const std::string wrong = CheckLayer(model, model.layers[static_cast<size_t>(i)]);
     if (wrong.empty()) continue;

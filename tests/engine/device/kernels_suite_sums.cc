@@ -15,7 +15,7 @@ TEST_P(KernelsSuite, BiasBackward) {
     int64_t rows, n, padding;
   };
   for (const Case& c : {Case{700, 1, 2}, Case{700, 45, 2}, Case{700, 130, 2}, Case{1, 8, 0},
-                        Case{700, 264, 8}, Case{3000, 1152, 0}}) {
+                        Case{700, 264, 8}, Case{3000, 1152, 0}, Case{0, 8, 0}}) {
     const int64_t rows = SizeIsTested(c.rows * c.n) ? c.rows : 40, n = c.n, stride = n + c.padding;
     SCOPED_TRACE(testing::Message() << rows << "x" << n << ", stride " << stride);
     Operands operands(static_cast<uint64_t>(n));

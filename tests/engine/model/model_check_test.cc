@@ -45,6 +45,11 @@ const Case kCases[] = {
      [](LayerDescription& l) { l.per_layer_input = {.width = 4, .vocabulary = 11}; }},
     {kSparse, "residual_scale", [](LayerDescription& l) { l.residual_scale = 0.5; }},
     {kJoined, "residual_scale", [](LayerDescription& l) { l.residual_scale = 0.5; }},
+    {kDense, "beside an output_bias",
+     [](LayerDescription& l) {
+       l.residual_scale = 0.5;
+       l.attention.output_bias = true;
+     }},
     {kSparse, "post_norm", [](LayerDescription& l) { l.feed_forward_norms.post_norm = "b"; }},
     {kSparse, "without a norm", [](LayerDescription& l) { l.feed_forward_norms.norm = ""; }},
     {kJoined, "all of its norms", [](LayerDescription& l) { l.join.experts.post_norm = ""; }},
@@ -96,6 +101,12 @@ TEST(ModelCheckTest, WhatWouldBeComputedWronglyIsRefused) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << one.what;
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr(one.what));
   }
+}
+
+TEST(ModelCheckTest, AModelHasLayers) {
+  ModelDescription model = Model();
+  model.layers.clear();
+  EXPECT_EQ(CheckModel(model).message(), "the model has no layers");
 }
 
 TEST(ModelCheckTest, PerLayerInputsStandInEveryLayerAndBesideNoExperts) {

@@ -372,9 +372,12 @@ int RmsNorm(const Queue& queue, const RmsNormArgs& args) {
 }
 
 int RmsNormBackward(const Queue& queue, const RmsNormBackwardArgs& args, void* scratch) {
-  if (args.rows * args.groups == 0) return 0;
   if (args.rows * args.groups > kThreadsMax) return kInvalidValue;
   float* const partial = static_cast<float*>(scratch);
+  if (args.rows * args.groups == 0) {
+    if (args.dweight == nullptr) return 0;
+    return AddPartialSums(queue, partial, 0, args.width, args.add_dweight, args.dweight);
+  }
   return args.dtype == DType::kF32 ? RmsNormBackwardOf<float>(queue, args, partial)
                                    : RmsNormBackwardOf<Bf16>(queue, args, partial);
 }

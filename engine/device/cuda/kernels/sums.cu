@@ -203,7 +203,8 @@ int ScaleOf(const Queue& queue, T* x, int64_t n, const T* factor) {
 
 int BiasBackward(const Queue& queue, DType dtype, int64_t rows, int64_t n, const void* dy,
                  int64_t stride, float* dbias, bool add, void* scratch) {
-  if (rows * n == 0) return 0;
+  if (n == 0) return 0;
+  if (rows == 0) return AddPartialSums(queue, static_cast<float*>(scratch), 0, n, add, dbias);
   return dtype == DType::kF32
              ? BiasBackwardOf<float>(queue, rows, n, dy, stride, dbias, add, scratch)
              : BiasBackwardOf<Bf16>(queue, rows, n, dy, stride, dbias, add, scratch);

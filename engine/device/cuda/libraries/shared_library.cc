@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <glob.h>
+#include <string.h>
 #include <link.h>
 
 #include <algorithm>
@@ -97,8 +98,11 @@ std::vector<std::string> FindLibraryFiles(const std::string& name,
   for (const std::string& place : places) {
     glob_t found = {};
     if (glob(absl::StrCat(place, "/", name).c_str(), GLOB_BRACE, nullptr, &found) == 0) {
-      for (size_t i = found.gl_pathc; i > 0; --i) {
-        const std::string file = found.gl_pathv[i - 1];
+      std::vector<std::string> here(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+      std::sort(here.begin(), here.end(), [](const std::string& a, const std::string& b) {
+        return strverscmp(a.c_str(), b.c_str()) > 0;
+      });
+      for (const std::string& file : here) {
         if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
       }
     }

@@ -44,7 +44,7 @@ struct LibraryEnvironment {
 std::vector<std::string> LibraryPlaces(const LibraryEnvironment& environment);
 
 // Returns the files in `places` that match `name`, which may be a pattern, in the order of the
-// places. Within a pattern the order is reverse alphabetical.
+// places. Within a pattern newer versions come first: cuda-13.10 before cuda-13.9.
 std::vector<std::string> FindLibraryFiles(const std::string& name,
                                           const std::vector<std::string>& places);
 

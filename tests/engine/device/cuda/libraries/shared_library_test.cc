@@ -79,7 +79,7 @@ TEST_F(SharedLibraryTest, EveryPlaceIsToldWhereThereIsNone) {
 
 TEST_F(SharedLibraryTest, ToolkitsComeBeforePythonsAndNewerOnesFirst) {
   for (const char* directory :
-       {"/usr/local/cuda-13.0/lib64", "/usr/local/cuda-13.2/lib64", "/usr/local/cuda-12.9/lib64",
+       {"/usr/local/cuda-13.9/lib64", "/usr/local/cuda-13.10/lib64", "/usr/local/cuda-12.9/lib64",
         "/usr/lib/python3/dist-packages/nvidia/cudnn/lib",
         "/usr/local/lib/python3.12/dist-packages/nvidia/cu13/lib",
         "/venv/lib/python3.11/site-packages/nvidia/cu13/lib"}) {
@@ -90,7 +90,7 @@ TEST_F(SharedLibraryTest, ToolkitsComeBeforePythonsAndNewerOnesFirst) {
        FindLibraryFiles(kName, LibraryPlaces({.root = root_, .virtual_env = "/venv"}))) {
     files.push_back(fs::path(file.substr(root_.size())).parent_path());
   }
-  EXPECT_THAT(files, ElementsAre("/usr/local/cuda-13.2/lib64", "/usr/local/cuda-13.0/lib64",
+  EXPECT_THAT(files, ElementsAre("/usr/local/cuda-13.10/lib64", "/usr/local/cuda-13.9/lib64",
                                  "/venv/lib/python3.11/site-packages/nvidia/cu13/lib",
                                  "/usr/local/lib/python3.12/dist-packages/nvidia/cu13/lib",
                                  "/usr/lib/python3/dist-packages/nvidia/cudnn/lib"));

@@ -1,0 +1,89 @@
+// The description of what a layer does with each token alone: a dense unit, or experts.
+#ifndef MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
+#define MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
+
+#include <cstdint>
+#include <string>
+
+#include "engine/device/expert_args.h"
+#include "engine/device/kernel_args.h"
+
+namespace megatrain {
+
+// down(activation(gate(x)) * up(x))
+struct FeedForwardDescription {
+  int64_t intermediate = 0;
+  GluActivation activation = GluActivation::kSilu;
+  bool fused_gate_up = false;  // on disk mlp.gate_up_proj, else gate_proj and up_proj
+
+  friend bool operator==(const FeedForwardDescription&, const FeedForwardDescription&) = default;
+};
+
+// How a router chooses experts for a token from its logits, one an expert, in FP32. Ties go to the
+// lower index. RouteArgs (engine/device/expert_args.h) has the formulas.
+struct RouterDescription {
+  RouterScores scores = RouterScores::kSoftmax;
+  bool normalized = true;         // the weights of the chosen are divided by their sum
+  double scale = 1.0;             // a factor of the weights
+  int64_t groups = 1;             // the experts are in so many groups of equal size
+  int64_t chosen_groups = 1;      // the experts of a token are of this many groups at most
+  bool bias = false;              // of the logits
+  bool correction = false;        // a value an expert that changes the choice but not the weights
+  std::string name = "mlp.gate";  // on disk
+  // Names on disk, empty if the tensor is not there:
+  // [hidden]. The logits are hidden^-1/2 W (input_scale * norm(x)), where x is the stream and its
+  // norm has no weight. Without it the router takes what the experts take.
+  std::string input_scale;
+  std::string expert_scales;  // [experts], further factors of the weights of the chosen
+
+  friend bool operator==(const RouterDescription&, const RouterDescription&) = default;
+};
+
+// How the experts' matrices lie on disk. E experts, I intermediate, H hidden.
+enum class ExpertTensors {
+  kApart,    // experts.E.gate_proj [I, H], up_proj [I, H], down_proj [H, I]
+  kStacked,  // experts.gate_up_proj [E, 2 I, H] (gate, then up), experts.down_proj [E, H, I]
+  // experts.gate_up_proj [E, H, 2 I] (gate and up in turn), experts.down_proj [E, I, H] (gpt-oss)
+  kTransposed,
+};
+
+// A mixture of experts: each token goes to `chosen` of `count` experts, which are gated units of
+// their own, and the results are summed with the router's weights.
+struct ExpertsDescription {
+  int64_t count = 0;  // 0: the layer has a FeedForwardDescription's unit instead
+  int64_t chosen = 0;
+  int64_t intermediate = 0;
+  GluActivation activation = GluActivation::kSilu;
+  double limit = 0.0, slope = 0.0;  // for kClampedSilu
+  bool bias = false;                // both products have biases
+  ExpertTensors tensors = ExpertTensors::kApart;
+  std::string name = "mlp.experts";  // on disk, the prefix of the experts' names
+  // On disk, the names of an expert's matrices where they lie apart.
+  std::string gate_name = "gate_proj", up_name = "up_proj", down_name = "down_proj";
+  RouterDescription router;
+  // A unit that every token goes through beside the experts; 0: none.
+  int64_t shared_intermediate = 0;
+  std::string shared_name = "mlp.shared_experts";
+  // The unit's result is multiplied by sigmoid(w x), with w [1, H] on disk as shared_name +
+  // "_gate".
+  bool shared_gate = false;
+  // The experts whose weights are streamed as one tile (model_layout.h). No result depends on it.
+  int64_t experts_per_tile = 0;
+  double auxiliary_loss = 0.0;  // its coefficient where a job does not say; 0: none
+
+  bool transposed() const { return tensors == ExpertTensors::kTransposed; }
+  int64_t tiles() const {
+    return count == 0 ? 0 : (count + experts_per_tile - 1) / experts_per_tile;
+  }
+  friend bool operator==(const ExpertsDescription&, const ExpertsDescription&) = default;
+};
+
+// The most elements of a tile's experts together, unless one expert has more: 256 MiB of BF16.
+inline constexpr int64_t kExpertTileElements = int64_t{128} << 20;
+// Returns the experts of a tile: as many as kExpertTileElements allows, and one at least, spread
+// evenly over the tiles.
+int64_t ExpertsPerTile(int64_t experts, int64_t hidden, int64_t intermediate);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
