@@ -48,10 +48,10 @@ class JobStore {
   JobStore& operator=(const JobStore&) = delete;
 
   // Adds a job with its first event. AlreadyExists if the id, the number, or the user's request_id
-  // is taken.
+  // is taken. REQUIRES, as Update does: job.file is not null.
   absl::Status Insert(const Job& job, const JobEvent& event);
-  // Replaces the job and appends the events. Removes its oldest events beyond kJobEventsKept.
-  // NotFound if there is no such job.
+  // Replaces the job and appends the events, which ascend by sequence. Removes its oldest events
+  // beyond kJobEventsKept. NotFound if there is no such job.
   absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
   // Marks a job that is to be removed. Its request_id is free for another job. NotFound if there is
   // no such job.
