@@ -119,8 +119,8 @@ struct Job {
 
   // True in PAUSING or PAUSED while the host memory is still to be given back.
   bool release_host = false;
-  // True in PAUSED, and in QUEUED after it, if the host memory is kept, so that going on takes
-  // seconds.
+  // True in PAUSED, and after it until the job runs or ends, if the host memory is kept, so that
+  // going on takes seconds.
   bool host_retained = false;
 
   // The number of deaths in a row that count (restart_rule.h), and the job's step and
