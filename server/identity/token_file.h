@@ -28,7 +28,7 @@ inline constexpr char kBearerTokenPrefix[] = "mt_";
 
 struct StoredToken {
   std::string id;
-  std::string hash;  // of the secret, 32 bytes
+  std::string hash;  // SHA-256 of the secret's text, 32 bytes
   std::string user;
   absl::Time created;
   absl::Time expires = absl::InfiniteFuture();
@@ -47,7 +47,7 @@ absl::StatusOr<NewToken> MakeToken(const std::string& user, absl::Time created, 
 
 struct TokenParts {
   std::string id;
-  std::string hash;  // of the secret, 32 bytes
+  std::string hash;  // as StoredToken::hash
 };
 // Reads the text of a token. Returns InvalidArgument if it is not of the form "mt_ID_SECRET".
 absl::StatusOr<TokenParts> ParseToken(std::string_view text);
