@@ -83,9 +83,9 @@ class Connection {
   // one. May fetch a token, as CallToken::Get does.
   absl::StatusOr<std::string> Authorization();
 
-  // Returns true if the server has ever answered. Before the first answer a failed call means that
-  // the server is not there; after it, that the connection was lost. Call records answers itself;
-  // readers of streams must call NoteAnswer.
+  // Returns true if the server has ever answered a call with OK or sent a message of a stream.
+  // Before the first answer a failed call means that the server is not there; after it, that the
+  // connection was lost. Call records answers itself; readers of streams must call NoteAnswer.
   bool has_answered() const { return has_answered_; }
   void NoteAnswer() { has_answered_ = true; }
 

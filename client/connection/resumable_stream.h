@@ -37,8 +37,8 @@ class ResumableStream {
     std::function<void(const absl::Status& status, absl::Duration pause)> lost;
     // The connection is back, and the first message since has come. It is passed to `message` next.
     std::function<void()> restored;
-    // The server's series is now shorter than the part already seen, as after a power cut. The next
-    // message is the first of the series.
+    // The server's series is shorter than the part already seen, as after a power cut, or does not
+    // reach Run's `start_sequence`. The next message is the first of the series.
     std::function<void()> restarted;
   };
 

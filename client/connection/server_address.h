@@ -25,8 +25,8 @@ struct ServerAddress {
 absl::StatusOr<ServerAddress> ParseServerAddress(const std::string& text);
 
 // Returns why a Unix socket does not answer, which it finds by connecting: PermissionDenied if this
-// user may not connect, else Unavailable. The message is `otherwise` if connecting works. REQUIRES:
-// address.local().
+// user may not connect, else Unavailable. The message tells `otherwise` if connecting works.
+// REQUIRES: address.local().
 absl::Status WhyUnreachable(const ServerAddress& address, const std::string& otherwise);
 
 // Returns Unavailable, with advice, for a TCP server at `address` that does not answer. The cause

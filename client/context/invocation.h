@@ -50,7 +50,7 @@ class Invocation {
   // Set by the command line.
   std::string server;  // empty: not given
   std::string output = "table";
-  bool quiet = false;  // names only
+  bool quiet = false;  // print names only
 
   const Environment& environment() const { return environment_; }
   // Returns the format that `output` names, and kTable for any other text.
@@ -73,7 +73,7 @@ class Invocation {
 
   // Writes to standard output, and flushes it.
   void Print(const std::string& text) const;
-  // Writes a line to standard error.
+  // Writes a line to standard error, with "megatrain: " before it.
   void Note(const std::string& line) const;
   // Prints an object as JSON or YAML. REQUIRES: format() is not kTable.
   void PrintObject(const nlohmann::ordered_json& object) const;

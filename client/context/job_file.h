@@ -13,8 +13,8 @@ namespace megatrain::client {
 
 // Reads `path` ("-" means standard input) unchanged; the server checks the content. `overrides` are
 // texts KEY=VALUE, which the server applies. For a local server, relative paths in the file start
-// at the file's directory; a remote server refuses them. Returns InvalidArgument if the file cannot
-// be read or has more than 1 MiB.
+// at the file's directory, or the working directory for "-"; a remote server refuses them. Returns
+// InvalidArgument if the file cannot be read or has more than 1 MiB.
 absl::StatusOr<v1::JobFile> ReadJobFile(const std::string& path,
                                         const std::vector<std::string>& overrides,
                                         const ServerAddress& server);

@@ -26,8 +26,8 @@ std::string FormatLoss(double loss);
 // Returns "2026-11-21 12:00:03" in `zone`; empty for InfinitePast and InfiniteFuture.
 std::string FormatLocalTime(absl::Time time, absl::TimeZone zone);
 
-// Replaces control characters, bidirectional overrides and invalid UTF-8 by '?', and a tab by a
-// space.
+// Replaces control characters, line separators, bidirectional overrides and invalid UTF-8 by '?',
+// and a tab by a space.
 std::string Printable(absl::string_view text);
 
 // Returns the columns that printable text takes on a terminal. Wide characters take two and

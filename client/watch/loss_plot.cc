@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kRowsMin = 3;  // two of the curve, one of labels
 constexpr int kCellsMin = 8;
+constexpr int kLabelWidthMin = 6;
 
 // Dots of a cell: 2 by 4 in braille.
 struct Grid {
@@ -52,31 +53,29 @@ std::vector<std::string> PlotLoss(const std::vector<LossPoint>& points, int colu
   const auto finite = [](const LossPoint& point) { return std::isfinite(point.loss); };
   if (rows < kRowsMin || std::count_if(points.begin(), points.end(), finite) < 2) return {};
   const bool braille = charset == Charset::kUtf8;
-  const int dots_per_cell = braille ? 2 : 1;
-
-  // The labels' width depends on the values, which depend on the grid's width only a little: the
-  // labels of the raw extremes are as wide as those of the means.
-  double low = std::numeric_limits<double>::infinity(), high = -low;
-  for (const LossPoint& point : points) {
-    if (!finite(point)) continue;
-    low = std::min(low, point.loss);
-    high = std::max(high, point.loss);
-  }
   const auto label = [](double value) { return absl::StrFormat("%.4g", value); };
-  int label_width = static_cast<int>(
-      std::max({label(low).size(), label(high).size(), label((low + high) / 2).size()}));
-  label_width = std::max(label_width, 6);
-  const Grid grid = {columns - label_width - 2, rows - 1,
-                     (columns - label_width - 2) * dots_per_cell, (rows - 1) * (braille ? 4 : 1)};
-  if (grid.cells_wide < kCellsMin) return {};
 
-  const std::vector<double> means = ColumnMeans(points, grid.dots_wide);
-  low = std::numeric_limits<double>::infinity();
-  high = -low;
-  for (const double mean : means) {
-    if (std::isnan(mean)) continue;
-    low = std::min(low, mean);
-    high = std::max(high, mean);
+  // The labels are those of means, which depend on the width that the labels leave. So the labels'
+  // width grows until they fit.
+  int label_width = kLabelWidthMin;
+  Grid grid = {};
+  std::vector<double> means;
+  double low = 0, high = 0;
+  for (;;) {
+    const int cells_wide = columns - label_width - 2;
+    if (cells_wide < kCellsMin) return {};
+    grid = {cells_wide, rows - 1, cells_wide * (braille ? 2 : 1), (rows - 1) * (braille ? 4 : 1)};
+    means = ColumnMeans(points, grid.dots_wide);
+    low = std::numeric_limits<double>::infinity();
+    high = -low;
+    for (const double mean : means) {
+      if (std::isnan(mean)) continue;
+      low = std::min(low, mean);
+      high = std::max(high, mean);
+    }
+    const int needed = static_cast<int>(std::max(label(low).size(), label(high).size()));
+    if (needed <= label_width) break;
+    label_width = needed;
   }
   const double span = high > low ? high - low : 1;
 
@@ -132,7 +131,8 @@ std::vector<std::string> PlotLoss(const std::vector<LossPoint>& points, int colu
   const std::string first = absl::StrCat("step ", points.front().step);
   const std::string last = absl::StrCat(points.back().step);
   const int gap = grid.cells_wide - static_cast<int>(first.size() + last.size());
-  lines.push_back(absl::StrCat(std::string(label_width + 2, ' '), first,
+  lines.push_back(absl::StrCat(std::string(label_width + 2, ' '),
+                               Ellipsize(first, grid.cells_wide, charset),
                                gap > 0 ? absl::StrCat(std::string(gap, ' '), last) : ""));
   return lines;
 }

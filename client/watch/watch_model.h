@@ -23,6 +23,7 @@ struct LossPoint {
   bool operator==(const LossPoint&) const = default;
 };
 
+// Texts are as the server sent them: not made printable (text.h).
 struct WatchState {
   std::optional<v1::Job> job;
   // The metrics of the newest step, and the losses by ascending step. When the job falls back to a
@@ -32,7 +33,7 @@ struct WatchState {
   std::vector<LossPoint> evaluations;
   std::deque<std::string> log;  // the newest lines, the oldest first
   std::optional<v1::Node> node;
-  // The number of records of step metrics that were rotated away before they could be read.
+  // The number of records of step metrics that the server no longer had.
   int64_t missed_records = 0;
   // Set while the job's stream has no connection.
   std::optional<StreamLost> lost;

@@ -26,7 +26,10 @@ std::vector<std::string> DrawWatch(const WatchState& state, const ViewSize& size
 // is the job's name.
 std::string ClosingLine(const v1::Job& job);
 
-// Returns why the job does not run, or what it is doing now. Empty if there is nothing to say.
+// Returns why a job waits, is paused, has failed or was cancelled; of a queued job also its place
+// in the queue and its predicted start, seen from `now`. Empty if the job is prepared, runs or has
+// succeeded, or if there is nothing to say. The text comes from the server and is not made
+// printable (text.h).
 std::string SituationText(const v1::Job& job, absl::Time now);
 
 }  // namespace megatrain::client

@@ -1,5 +1,5 @@
 // Converts the daemon's values to messages of the API, and a job file back. Texts are made valid
-// UTF-8 on the way out.
+// UTF-8 on the way out. REQUIRES: messages to fill are empty.
 #ifndef MEGATRAIN_SERVER_API_CONVERSION_H_
 #define MEGATRAIN_SERVER_API_CONVERSION_H_
 

@@ -43,7 +43,7 @@ std::unique_ptr<StreamSource<v1::StreamLogsResponse>> NewLogSource(
     std::unique_ptr<RecordCursor> cursor);
 
 // Streams one message, `exported`, when `ended` holds OK, and ends; or ends with the error that it
-// holds. Until then only heartbeats are sent.
+// holds. Until then only heartbeats are sent. Whoever sets `ended` must wake the stream.
 std::unique_ptr<StreamSource<v1::ExportJobResponse>> NewExportSource(
     v1::ExportedModel exported, std::future<absl::Status> ended);
 

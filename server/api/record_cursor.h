@@ -18,7 +18,8 @@ namespace megatrain {
 struct RecordsRequest {
   std::shared_ptr<JobRecords> records;
   int64_t start_sequence = 1;  // 0 is 1
-  bool follow = false;         // false: only the records that are there at Open
+  // False: ends after the records that are there at Open, and perhaps a few that come meanwhile.
+  bool follow = false;
   // Returns true if nothing will be recorded any more. Advance calls it and returns its error, for
   // instance that the job was deleted.
   std::function<absl::StatusOr<bool>()> ended;
@@ -61,7 +62,7 @@ class RecordCursor {
 
   const RecordsRequest request_;  // keeps the log open
   const RecordLog* const log_;
-  const int64_t stop_;  // without follow: the first record that is not wanted
+  const int64_t stop_;  // without follow: the first record that need not be given
   const std::unique_ptr<RecordLog::Subscription> subscription_;
   const std::unique_ptr<RecordLog::Reader> reader_;
   int64_t next_;

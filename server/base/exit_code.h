@@ -8,7 +8,7 @@ namespace megatrain {
 
 enum ExitCode : int {
   kExitDone = 0,
-  kExitFailed = 1,
+  kExitFailed = 1,       // any other error
   kExitUsage = 2,        // usage, invalid spec or input
   kExitDoesNotFit = 3,   // the plan needs more memory or disk than there is
   kExitInterrupted = 7,  // stopped from outside, resumable

@@ -1,3 +1,4 @@
+// The version of megatraind and megatrain.
 #ifndef MEGATRAIN_SERVER_BASE_VERSION_H_
 #define MEGATRAIN_SERVER_BASE_VERSION_H_
 

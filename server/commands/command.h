@@ -9,7 +9,7 @@
 
 namespace megatrain {
 
-// Prints an error on standard error. Returns the exit code of `status`.
+// Prints an error on standard error, and nothing for OK. Returns the exit code of `status`.
 int Report(const absl::Status& status);
 
 void AddRunCommand(CLI::App* app, int* exit_code);

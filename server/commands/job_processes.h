@@ -32,15 +32,16 @@ class JobProcesses {
   bool stands_by() const { return of_torchrun() && launched_.rank > 0; }
   // Returns true in the process that shows progress and writes files of its own.
   bool leads() const { return launched_.rank == 0; }
-  // Returns true in the process that tells people of `error`: the one that leads or, before Join
-  // has succeeded, one of each machine. Where the one that leads is missing, those tell who found
-  // out.
+  // Returns true in the process that tells people of `error`: the one that leads or, before the
+  // processes have met, one of each machine. If `error` is that the one that leads is missing, all
+  // that found out tell.
   bool Tells(const absl::Status& error) const;
 
-  // Meets the other processes, if there are any. Later one of which nothing is heard for `timeout`
-  // counts as gone. Ends this process if the others do not all start within ten times that. Errors:
+  // Meets the other processes, if there are any. Ends this process if they do not all start within
+  // ten times `timeout`. A process of which nothing is heard for `timeout` later counts as gone.
+  // Errors:
   // - Unimplemented, Unavailable: there is no MPI.
-  // - FailedPrecondition: the launcher has started the processes without it, or another process
+  // - FailedPrecondition: the launcher has started the processes without MPI, or another process
   //   runs another program.
   absl::Status Join(absl::Duration timeout);
   // Returns null for a process alone. REQUIRES: Join succeeded.
@@ -48,8 +49,8 @@ class JobProcesses {
   // Ends the operations of all processes with `error` of this one, and returns the first one that
   // ended them.
   absl::Status EndAll(const absl::Status& error);
-  // Sets `devices` (engine.devices) where the launcher decides it. Returns InvalidArgument if the
-  // job file says otherwise.
+  // Sets `devices` (engine.devices, 1 by default) if torchrun decides it. Returns InvalidArgument
+  // if the job file says otherwise.
   absl::Status TakeDevices(int64_t& devices) const;
   // Divides the machine among the processes of the job that are on it: host memory, processors and
   // GPUs. REQUIRES: Join succeeded.

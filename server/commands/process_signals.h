@@ -13,7 +13,7 @@ namespace megatrain {
 
 // Installs the handlers for a foreground run. The first signal makes the run finish its step and
 // save. SIGHUP does so too, and SIGUSR1 asks for a checkpoint. `control` must live as long as the
-// process. `says`: people are told.
+// process. With `says` the first signal is answered on standard error.
 void InstallTrainingSignals(TrainingControl* control, bool says = true);
 
 // Installs the handlers for the daemon. SIGHUP asks it to read its configuration again, and never

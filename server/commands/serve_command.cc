@@ -71,9 +71,9 @@ absl::Status Serve(const ServeArguments& arguments) {
   hooks.log = [&log](const std::string& line) { log.Write(line); };
   hooks.warn = [&log](const std::string& line) { log.Write(LogPriority::kWarning, line, nullptr); };
   hooks.run_observer = &run_log;
+  hooks.open_gpu = OpenCudaDevice;
   // The store is on stable storage after every change; a hanging thread would hold up any other
   // way out.
-  hooks.open_gpu = OpenCudaDevice;
   hooks.end_process = [] { _exit(kExitFailed); };
   std::atomic<bool> restart{false};
   hooks.restart = [&restart] {

@@ -8,7 +8,8 @@
 namespace megatrain {
 
 // Returns the keys in the order of the documentation, bound to `config`, which must outlive the
-// result. Defaults are those of DaemonConfig. A reload (SIGHUP) takes over those that may_change.
+// result. The defaults are the values that `config` has during the call. A reload (SIGHUP) takes
+// over the keys that may_change.
 ConfigTable DaemonKeys(DaemonConfig* config);
 
 }  // namespace megatrain

@@ -41,8 +41,9 @@ class Access {
 
   // Replaces the administrators, the TLS files and the tokens file by those of `config`. Whether
   // listeners look at client certificates and at tokens stays as it was at Prepare. Errors as
-  // Prepare's, for these three. On an error nothing has changed, with one exception: if the tokens
-  // file turns bad meanwhile, the TLS files are the new ones, and no token is good until it is.
+  // Prepare's, for these three; also if `config` no longer names a file that listeners look at. On
+  // an error nothing has changed, with one exception: if the tokens file turns bad meanwhile, the
+  // TLS files are the new ones, and no token is good until it is.
   absl::Status Reload(const DaemonConfig& config);
 
   const Authenticator& authenticator() const { return *authenticator_; }

@@ -59,9 +59,10 @@ struct DaemonHooks {
   // Ends the process, and must not return. Called when a job hangs, which no thread can end, and
   // when the device is lost to this process. The caller is a thread of the job's.
   std::function<void()> end_process;
-  // The same where there are several devices: asks for a Stop, which saves the jobs on others, and
-  // for an end of the process behind it with which it is started again. Returns, and may be called
-  // more than once. The Daemon must not be destroyed then: a thread of it may hang.
+  // Called in place of end_process where there are several devices. Asks for a Stop, which saves
+  // the jobs on the other devices, and then for an end of the process after which it is started
+  // again. Returns, and may be called more than once. The Daemon must not be destroyed after it,
+  // because a thread of it may hang.
   std::function<void()> restart;
 };
 

@@ -39,7 +39,8 @@ class DaemonLog {
   void SetLevel(LogPriority level) { level_ = level; }
 
   void Write(const std::string& line) const { Write(LogPriority::kInfo, line, nullptr); }
-  // Writes an entry. `run` is the run of the job that the entry is about; null: none.
+  // Writes an entry. `run` is the run of the job that the entry is about, whose id and name come
+  // before `line`; null: none.
   void Write(LogPriority priority, const std::string& line, const RunRequest* run) const;
 
  private:

@@ -11,7 +11,7 @@
 //
 // EXTEND_TIMEOUT_USEC= makes the manager end the process for silence, not for duration. It asks for
 // at least extension_seconds in every message while starting and stopping. While stopping it asks
-// for at least twice what the running job's last checkpoint took, if this process saved one.
+// for at least twice the time of the longest of the jobs' last checkpoints that this process saved.
 //
 // Thread safety: all methods may be called from any thread. None waits for the manager; the
 // destructor does, until the last message is sent.

@@ -1,5 +1,5 @@
-// Remembers the kind of device, cpu or cuda, that a daemon's jobs run on from one run of the daemon
-// to the next. On another kind a job computes other bits, and one that was begun on a GPU takes a
+// Remembers, from one run of the daemon to the next, the kind of device (cpu or cuda) that its jobs
+// run on. On another kind a job computes other bits, and one that was begun on a GPU takes a
 // hundred times as long on a cpu. A driver that is not loaded after a restart must not cause that
 // silently.
 #ifndef MEGATRAIN_SERVER_DAEMON_SETTLE_DEVICE_H_

@@ -40,10 +40,11 @@ class JobFiles {
 
   // Returns the file system that OpenFiles describes. Looks up the account anew. PermissionDenied
   // if the daemon may not act for it; NotFound if there is no such account; Unavailable if the
-  // account database cannot be read. The file system may outlive this object.
+  // account database cannot be read; RootDirectory::Open's errors for the job's own directory,
+  // which may be missing. The file system may outlive this object.
   absl::StatusOr<std::shared_ptr<FileSystem>> Of(int64_t uid, const std::string& job_id) const;
   // Does the same as Of, and before that makes the job's own directory if it is missing.
-  // FileError's codes if that fails.
+  // FileError's codes if that fails. REQUIRES: `job_id` is not empty.
   absl::StatusOr<std::shared_ptr<FileSystem>> ForRun(int64_t uid, const std::string& job_id) const;
 
  private:

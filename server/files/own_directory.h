@@ -29,10 +29,10 @@ absl::StatusOr<bool> OwnDirectoryHas(const std::string& state_directory, const s
                                      std::string_view prefix);
 
 // Removes the job's own directory: its content with its owner's rights, then the empty directory
-// with the daemon's. Fine if it is not there. What the owner cannot remove (another account's
-// files, a directory closed to its owner) stays, and an error is returned: PermissionDenied and
-// other codes of FileError. Cancelled once `cancelled` returns true, because its owner may fill the
-// directory without end.
+// with the daemon's. Fine if no directory is there; a file or link of that name stays. What the
+// owner cannot remove (another account's files, a directory closed to its owner) stays, and an
+// error is returned: PermissionDenied and other codes of FileError. Cancelled once `cancelled`
+// returns true, because its owner may fill the directory without end.
 absl::Status RemoveOwnDirectory(const std::string& state_directory, const std::string& job_id,
                                 const std::function<bool()>& cancelled = {});
 

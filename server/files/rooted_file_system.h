@@ -8,6 +8,7 @@
 // resolved beneath a root first, so that a symbolic link put in its place leads nowhere else. A
 // path outside the roots, by its text, by a link or by `..`, is PermissionDenied; the message does
 // not depend on what is there. PermissionDenied too if the process may not act for the account.
+// CreateDirectories makes at most 64 directories; NotFound if more are missing.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_FILES_ROOTED_FILE_SYSTEM_H_

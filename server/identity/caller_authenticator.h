@@ -4,7 +4,8 @@
 // | transport                  | who calls                                                        |
 // |----------------------------|------------------------------------------------------------------|
 // | private Unix socket        | the daemon's user: only this user and root can connect           |
-// | shared Unix socket         | the uid of a LocalTokens token, which its companion socket mints |
+// | shared Unix socket         | the uid of a LocalTokens token, which its companion socket gives |
+// |                            | (peer_credential_server.h)                                       |
 // | TCP with TLS               | the user of a BearerTokens token; without one, the account that  |
 // |                            | the client certificate's subject names in its CN                 |
 //

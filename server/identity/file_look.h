@@ -25,6 +25,7 @@ struct FileLook {
   bool operator==(const FileLook&) const = default;
 };
 
+// Returns the look of a file that stat(2) or fstat(2) has examined.
 inline FileLook LookOf(const struct stat& info) {
   FileLook look;
   look.device = info.st_dev;

@@ -28,7 +28,7 @@ inline constexpr char kBearerTokenPrefix[] = "mt_";
 
 struct StoredToken {
   std::string id;
-  std::string hash;  // of the secret, 32 bytes
+  std::string hash;  // SHA-256 of the secret's text, 32 bytes
   std::string user;
   absl::Time created;
   absl::Time expires = absl::InfiniteFuture();
@@ -47,7 +47,7 @@ absl::StatusOr<NewToken> MakeToken(const std::string& user, absl::Time created, 
 
 struct TokenParts {
   std::string id;
-  std::string hash;  // of the secret, 32 bytes
+  std::string hash;  // as StoredToken::hash
 };
 // Reads the text of a token. Returns InvalidArgument if it is not of the form "mt_ID_SECRET".
 absl::StatusOr<TokenParts> ParseToken(std::string_view text);
@@ -66,7 +66,8 @@ std::string FormatTokenFile(const std::vector<StoredToken>& tokens);
 absl::StatusOr<std::vector<StoredToken>> ReadTokenFile(const std::string& path,
                                                        struct stat* info = nullptr);
 
-// Replaces the tokens of `path` by what `edit` makes of them. A missing file has no tokens. Waits
+// Replaces the tokens of `path` by what `edit` makes of them, and drops the file's comments. A
+// missing file has no tokens. Waits
 // until nobody else edits a file of the directory. Returns the error of `edit`, or one of
 // ReadTokenFile or FileError. The file is unchanged then, unless only the sync of its directory
 // failed. When root edits, the file keeps its owner, or a new one gets the owner of its directory.

@@ -47,7 +47,7 @@ enum class WaitingReason {
   kBehindOthers = v1::QueueStatus::BEHIND_OTHERS,    // other jobs come first
   kHostMemory = v1::QueueStatus::HOST_MEMORY,        // paused jobs hold host memory that it needs
   kDiskFull = v1::QueueStatus::DISK_FULL,            // no room on the disk that it writes to
-  kUserLimit = v1::QueueStatus::USER_LIMIT,          // its user's other jobs have all one may have
+  kUserLimit = v1::QueueStatus::USER_LIMIT,          // its user's limits leave no room for it
   kShuttingDown = v1::QueueStatus::SHUTTING_DOWN,    // the daemon is stopping
 };
 
@@ -119,12 +119,12 @@ struct Job {
 
   // True in PAUSING or PAUSED while the host memory is still to be given back.
   bool release_host = false;
-  // True in PAUSED, and in QUEUED after it, if the host memory is kept, so that going on takes
-  // seconds.
+  // True in PAUSED, and after it until the job runs or ends, if the host memory is kept, so that
+  // going on takes seconds.
   bool host_retained = false;
 
-  // The deaths of the process in a row at which the job had got no further than at the death
-  // before, and its step and checkpoint_step at the last death.
+  // The number of deaths in a row that count (restart_rule.h), and the job's step and
+  // checkpoint_step at the last death.
   int deaths = 0;
   int64_t death_step = 0;
   int64_t death_checkpoint_step = 0;

@@ -1,6 +1,7 @@
 // JobDisk knows how many bytes jobs hold beneath the state directory: checkpoints, prepared data,
-// metrics, logs. The bytes are those of each job's last measurement: at the daemon's start, after
-// its checkpoints and at its end. Nothing is measured while a caller waits for an answer.
+// metrics, logs. The bytes are those of each job's last measurement: at the daemon's start, when
+// its data is prepared, after its checkpoints and at its end. Nothing is measured while a caller
+// waits for an answer.
 //
 // Thread safety: all methods may be called from any thread; only Measure waits for the disk.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_DISK_H_
@@ -59,7 +60,7 @@ class JobDisk {
 };
 
 // Returns the bytes that a job's checkpoints will take in its own directory: those it keeps, and
-// one that is being written. 0 if they are elsewhere.
+// one that is being written. 0 if they are elsewhere, or if Job::spec is null.
 int64_t OwnCheckpointBytes(const Job& job);
 
 }  // namespace megatrain

@@ -147,7 +147,10 @@ absl::StatusOr<JobPtr> JobLedger::Apply(const Job& job, const JobChange& change)
     if (next.state == JobState::kRunning && next.started == absl::InfinitePast()) {
       next.started = next.updated;
     }
-    if (IsEnded(next.state)) next.ended = next.updated;
+    if (IsEnded(next.state)) {
+      next.ended = next.updated;
+      next.host_retained = next.release_host = false;
+    }
   }
   if (change.edit) change.edit(&next);
   std::vector<JobEvent> events;

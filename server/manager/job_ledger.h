@@ -65,8 +65,8 @@ class JobLedger {
 
   // Deletes a job that has ended: readers do not find it any more, also after a restart. Its files,
   // and its row in the store, stay until Forget. FailedPrecondition (ILLEGAL_TRANSITION) if it has
-  // not ended, NotFound if it is not there; an error of `check` is returned. On an error nothing
-  // has changed.
+  // not ended, NotFound if it is not there; an error of `check`, which is called first, or of the
+  // store is returned. On an error nothing has changed.
   absl::Status Delete(const std::string& id,
                       const std::function<absl::Status(const Job& job)>& check);
   // Returns the jobs that were deleted, by this process or one before, and not forgotten yet.

@@ -104,9 +104,10 @@ class JobManager {
   void SetLimits(const UserLimits& limits);
 
   // Adds a job and returns it. A second call with the same request_id, file and priority returns
-  // the job of the first, whatever became of it. With another file or priority, or with a section
-  // of allow_change that the job may not change, it is REQUEST_ID_REUSED. With validate_only
-  // everything is checked, nothing is added, and the job is returned as it would be, without an id.
+  // the job of the first, whatever became of it, until it is deleted. With another file or
+  // priority, or with a section of allow_change that the job may not change, it is
+  // REQUEST_ID_REUSED. With validate_only everything is checked, nothing is added, and the job is
+  // returned as it would be, without an id.
   absl::StatusOr<JobPtr> Create(const Caller& caller, const CreateJobOptions& options);
   // Plans a job and adds nothing. It is no error if the job does not fit. Its paths are not checked
   // as Create checks them.
@@ -137,8 +138,8 @@ class JobManager {
   // removed soon after. Directories that its file names are left alone.
   absl::Status Delete(const Caller& caller, const std::string& id);
 
-  // Returns the job's checkpoints, the newest first. Their directories are read with the
-  // rights of the job's submitter.
+  // Returns the job's checkpoints, the newest first; none if Job::spec is null. Their directories
+  // are read with the rights of the job's submitter.
   absl::StatusOr<std::vector<JobCheckpoint>> ListCheckpoints(const Caller& caller,
                                                              const std::string& id) const;
   // Begins to write a HF directory from the job's checkpoint of `step` (0: the newest), and returns

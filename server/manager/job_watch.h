@@ -29,7 +29,7 @@ class JobWatch {
  public:
   struct Update {
     JobPtr job;  // null: unchanged since the last poll
-    // Numbers of events before these that are not kept any more; 0: none.
+    // The first and last number of the events before these that are not kept any more; 0: none.
     int64_t missed_first = 0, missed_last = 0;
     std::vector<JobEvent> events;  // in order, the next ones
     bool more_events = false;      // poll again at once

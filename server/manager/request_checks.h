@@ -12,12 +12,13 @@
 
 namespace megatrain {
 
-// Returns ILLEGAL_TRANSITION: the job is in its state and cannot be `operation`, with `advice`.
+// Returns FailedPrecondition (ILLEGAL_TRANSITION): "job ID is STATE and cannot be OPERATION" with
+// `advice` behind it.
 absl::Status NotInThisState(const Job& job, const std::string& operation,
                             const std::string& advice);
 
-// Check a field of a new job. INVALID_FIELD, or NOT_PERMITTED for a priority that only
-// administrators give.
+// Check a field of a new job. A request_id has at most 64 letters, digits, and - _ . Errors are
+// INVALID_FIELD, or NOT_PERMITTED for a priority that only administrators give.
 absl::Status CheckRequestId(const std::string& request_id);
 absl::Status CheckPriority(const Caller& caller, int priority);
 

@@ -72,8 +72,8 @@ class DaemonMetrics : public RunObserver {
   // time its steps begin: at its start and after each pause. Must not block long.
   using Describe = std::function<MeasuredJob(const RunRequest& run)>;
 
-  // `device` is HostDevices::first, or "missing". `devices` are the names of several. `describe` is
-  // empty where no run is told of.
+  // `device` is HostDevices::first, or "missing". `devices` are the devices' names if there are
+  // several, else empty. `describe` may be empty if Tell is not called.
   DaemonMetrics(std::string version, std::string device, std::vector<std::string> devices = {},
                 Describe describe = {});
 
@@ -84,14 +84,15 @@ class DaemonMetrics : public RunObserver {
   // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint of
   // its first device if they are another job's.
   void JobHasDevices(const MeasuredJob& job);
-  // Says that the job has paused or ended. Without effect if another job has its devices.
+  // Says that the job has paused or ended. Without effect if its steps have not begun, or if
+  // another job's have begun on its first device since.
   void JobLeftDevices(const std::string& id);
   // Adds a step of a job. REQUIRES: JobHasDevices was called for that job.
   void StepDone(const std::string& id, const StepRecord& record);
   // Counts a step whose loss, gradient or weights were not finite. It has no record.
   void StepNotFinite();
   // Adds a checkpoint of a job, which took `seconds` from the first byte to its verified end.
-  // Without effect if another job has its devices.
+  // Without effect where JobLeftDevices has none.
   void CheckpointDone(const std::string& id, absl::Time time, double seconds);
 
   // Records that the device is of another kind than before, and that jobs that had begun go on with

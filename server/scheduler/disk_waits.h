@@ -50,8 +50,8 @@ class DiskWaits {
   // Forgets a job that has ended.
   void Forget(const std::string& id) { waits_.erase(id); }
 
-  // Returns true if the job does not wait, if there is room for it, or if the free bytes cannot be
-  // read. Returns false before its time to look has come.
+  // Returns true if the job does not wait, or if there is room for it; false before its time to
+  // look has come. A disk whose free bytes cannot be read counts as one with room.
   bool HasRoom(const Job& job, absl::Time now);
   // Returns what is missing, for people; "" if the job has never waited.
   std::string Text(const std::string& id) const;

@@ -2,8 +2,8 @@
 // from a snapshot, and has no side effects.
 //
 // - Higher priorities go first. At equal priority the user with the least use of the device goes
-//   first (recent use, and what the jobs before in this very queue will add), so that users take
-//   turns; a user's jobs go in the order of submission.
+//   first (recent use, and what active jobs and the jobs before in the queue will add), so that
+//   users take turns; a user's jobs go in the order of submission.
 // - A job that cannot start for a reason of its own (its disk is full, paused jobs hold the memory
 //   it needs, its user has all that one user may have) does not hold up those behind it.
 // - A job that waits for active ones to end (for devices, or for the memory they hold) keeps its
@@ -57,7 +57,7 @@ struct QueueSnapshot {
   std::vector<ActiveJob> active;
   int64_t pool_bytes = 0;                        // all there is; 0 = not known, everything fits
   std::map<int64_t, int64_t> pool_paused_bytes;  // held by jobs that are paused, by uid
-  std::set<int> paused_devices;                  // that paused jobs will go on on
+  std::set<int> paused_devices;                  // on which paused jobs will go on
   std::map<int64_t, double> use_seconds;         // of a device, recent, by uid
   UserLimits limits = {};                        // running_jobs, devices and host_bytes matter here
 };
@@ -74,10 +74,11 @@ struct QueueDecision {
   std::map<std::string, QueuePlace> places;
 };
 
-// A job whose length is not known is taken to add this to its user's use, of each device.
+// A job whose length is not known is taken to add this to its user's use, for each device.
 inline constexpr double kUnknownJobSeconds = 3600;
 
-// Returns the jobs to start now, and the place of every queued job.
+// Returns the jobs to start now, and the place of every queued job. REQUIRES: there is a device,
+// and the numbers of devices are below devices.count.
 QueueDecision DecideQueue(const QueueSnapshot& snapshot);
 
 }  // namespace megatrain

@@ -34,7 +34,7 @@ class RunMailbox : public RunObserver {
   // Posts an event. Messages, activities, and the begin and failure of checkpoints are dropped: the
   // scheduler needs none of them.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
-  // Ends a Wait, because something else has changed.
+  // Ends the Wait under way, or else the next one, because something else has changed.
   void Wake();
 
   // Returns everything that was posted since the last call. Does not wait.

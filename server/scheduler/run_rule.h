@@ -1,7 +1,7 @@
 // Decides what is to be done next about a job that the runner has. The decision follows from the
 // job's state and from what the runner told, and has no side effects. Applied again and again until
-// there is nothing to do, it brings both together whatever happened in between. So no request and
-// no answer needs to be remembered.
+// there is nothing to do, it brings job and run together whatever happened in between. So no
+// request and no answer needs to be remembered.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_RULE_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_RULE_H_
 

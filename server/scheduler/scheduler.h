@@ -6,8 +6,8 @@
 // ledger, or a request to the runner. A change that cannot be stored (a full disk) is tried again
 // in a later round; until then nobody is told of it.
 //
-// Thread safety: all methods may be called from any thread, but RunRound and Start ... Shutdown
-// exclude each other.
+// Thread safety: all methods may be called from any thread, Start and Shutdown by one at a time.
+// RunRound must not be called between Start and the end of Shutdown.
 // Invariants: state changes of jobs that the runner has are made by one thread.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_SCHEDULER_H_
 #define MEGATRAIN_SERVER_SCHEDULER_SCHEDULER_H_
@@ -70,7 +70,7 @@ class Scheduler {
   void BeginShutdown();
   // Has every run saved and ended, stores that, and returns when it is done. Jobs that ran are
   // QUEUED then and go on when the daemon is started again. A change that cannot be stored is made
-  // at the next start, as after a death of the process.
+  // at the next start, as after a death of the process. Does nothing unless Start was called.
   void Shutdown();
 
   // Replaces Options::limits, from the next look at the queue on, which is soon.

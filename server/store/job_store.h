@@ -3,10 +3,10 @@
 // Durability: a write is on stable storage when its method returns (write-ahead log,
 // synchronous=FULL). Each method is one transaction: after a crash all of it is there or nothing.
 //
-// Errors name the file and say what to do: ResourceExhausted (disk full; the write is undone and
-// the store can be used on), DataLoss (the file is damaged), FailedPrecondition (a newer version
-// wrote it, another program's database, or another process holds it), Internal (the rest). Open may
-// return any of FileError's codes besides.
+// Errors name the file: ResourceExhausted (disk full; the write is undone and the store can be used
+// on), DataLoss (the file is damaged), FailedPrecondition (a newer version wrote it, another
+// program's database, or another process holds it), Internal (the rest). Those of DataLoss and
+// FailedPrecondition say what to do. Open may return any of FileError's codes besides.
 //
 // Thread safety: all methods may be called from any thread; they are carried out one at a time.
 #ifndef MEGATRAIN_SERVER_STORE_JOB_STORE_H_
@@ -48,10 +48,10 @@ class JobStore {
   JobStore& operator=(const JobStore&) = delete;
 
   // Adds a job with its first event. AlreadyExists if the id, the number, or the user's request_id
-  // is taken.
+  // is taken. REQUIRES, as Update does: job.file is not null.
   absl::Status Insert(const Job& job, const JobEvent& event);
-  // Replaces the job and appends the events. Removes its oldest events beyond kJobEventsKept.
-  // NotFound if there is no such job.
+  // Replaces the job and appends the events, which ascend by sequence. Removes its oldest events
+  // beyond kJobEventsKept. NotFound if there is no such job.
   absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
   // Marks a job that is to be removed. Its request_id is free for another job. NotFound if there is
   // no such job.

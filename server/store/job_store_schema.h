@@ -1,4 +1,4 @@
-// The job store's tables, and how they came to be.
+// The job store's tables, and the steps that bring each older version to the next.
 #ifndef MEGATRAIN_SERVER_STORE_JOB_STORE_SCHEMA_H_
 #define MEGATRAIN_SERVER_STORE_JOB_STORE_SCHEMA_H_
 
@@ -9,15 +9,14 @@ namespace megatrain {
 // A number in the database's header that tells a job store from other programs' databases: "MgTr".
 inline constexpr int64_t kJobStoreApplicationId = 0x4d675472;
 
-// Entry i brings version i to version i + 1; the version is the header's user_version, 0 for a new
-// file. Entries are added, never changed: files of every version are out there.
+// Entry i brings version i to version i + 1. The version is the header's user_version; that of a
+// new file is 0. Entries are added and never changed, because there are files of every version.
 //
 // Times are microseconds since 1970, NULL = not yet.
 //
-// The file does not shrink when jobs are deleted: SQLite uses their pages for the next ones, so it
-// is as large as it was at its fullest: a few KiB a job, of which the ended ones are bounded, and
-// at most kJobEventsKept events each. Giving pages back would take a VACUUM of files that are out
-// there, which copies the whole store.
+// The file does not shrink when jobs are deleted, but SQLite uses their pages for the next ones. A
+// job takes a few KiB, and has at most kJobEventsKept events. To give pages back would take a
+// VACUUM, which copies the whole store.
 inline constexpr const char* kJobStoreMigrations[] = {
     R"sql(
 CREATE TABLE jobs (

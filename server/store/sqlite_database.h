@@ -1,7 +1,8 @@
 // Wraps SQLite, with Status in place of error codes, as far as the job store needs it.
 //
-// Errors begin with the file's name: ResourceExhausted (no room on the disk), DataLoss (damaged, or
-// no database), AlreadyExists (a value that must be unique is taken), else Internal.
+// Errors begin with the file's name: ResourceExhausted (no room on the disk, or no memory to open
+// it), DataLoss (damaged, or no database), AlreadyExists (a value that must be unique is taken),
+// else Internal.
 //
 // Thread safety: a database and its statements are for one thread at a time.
 #ifndef MEGATRAIN_SERVER_STORE_SQLITE_DATABASE_H_

@@ -66,8 +66,8 @@ class CallGate {
   // server must be destroyed before the gate.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> NewInterceptors();
 
-  // Ends open watches of health and calls of reflection as UNAVAILABLE (STOPPING), and later ones
-  // as soon as they begin.
+  // Ends open watches of health and calls of reflection as UNAVAILABLE, and later ones as soon as
+  // they begin.
   void Stop();
 
  private:

@@ -46,7 +46,7 @@ class ConnectionListener {
   // The address given to Listen, with the port that the system chose in place of 0.
   const std::string& address() const { return address_; }
 
-  // Returns how many of the `files_max` descriptors of a process connections must leave.
+  // Returns how many of the `files_max` descriptors of a process connections must leave to files.
   static int64_t FilesKept(int64_t files_max);
 
  private:

@@ -1,9 +1,9 @@
 // StreamCall is one call of a server-streaming RPC. It writes the messages of its source one at a
-// time, and heartbeats in between.
+// time. It writes a heartbeat when it has first sent all there is, and whenever there is no news
+// for StreamOptions::heartbeat.
 //
 // A stream keeps itself alive until gRPC is done with it (OnDone). gRPC's threads only note what
-// happened and wake the stream; its turns (TurnScheduler) decide what is done. REQUIRES: `Message`
-// has a v1::Heartbeat `heartbeat`.
+// happened and wake the stream; its turns (TurnScheduler) decide what is done.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_STREAM_CALL_H_
 #define MEGATRAIN_SERVER_TRANSPORT_STREAM_CALL_H_
 
@@ -33,7 +33,7 @@
 
 namespace megatrain {
 
-// `Message` has a v1::Heartbeat `heartbeat`.
+// REQUIRES: `Message` has a v1::Heartbeat `heartbeat`.
 template <class Request, class Message>
 class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnScheduler::Stream {
  public:

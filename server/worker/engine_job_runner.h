@@ -1,4 +1,4 @@
-// JobRunner on the real engine.
+// EngineJobRunner is the JobRunner that runs jobs on the engine, in this process.
 #ifndef MEGATRAIN_SERVER_WORKER_ENGINE_JOB_RUNNER_H_
 #define MEGATRAIN_SERVER_WORKER_ENGINE_JOB_RUNNER_H_
 

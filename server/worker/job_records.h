@@ -40,9 +40,10 @@ class JobRecords {
 
   // Adds a record. If the disk is full (IsDiskFull), the record waits in memory, with at most
   // kWaitingBytesMax of others. The first call that finds room writes the waiting records in their
-  // order. Until then every call returns that the disk is full. A record that cannot be written for
-  // another reason, or for which memory has no room, is lost. Only the first such failure of a
-  // series is returned. The log tells how many records are missing when it can be written again.
+  // order. Until then every call returns that the disk is full. A record for which memory has no
+  // room is lost, and so is one that cannot be written for another reason; of a series of such
+  // failures only the first is returned. The log tells how many records are missing when it can be
+  // written again. A line is cut after 128 KiB; its `step` is the last one that is done.
   absl::Status AddStep(const StepRecord& record);
   absl::Status AddLine(int64_t step, const std::string& text);
   // Records that the job goes on after `step`, which supersedes the metrics of later steps. Errors
@@ -88,7 +89,7 @@ class JobRecords {
 };
 
 // JobRecordsDirectory opens the records of all jobs, beneath one directory. All users of a job
-// share one JobRecords. Those that nobody uses are closed when the next job's are opened.
+// share one JobRecords. Those that nobody uses are destroyed when the next job's are opened.
 class JobRecordsDirectory {
  public:
   explicit JobRecordsDirectory(std::string directory) : directory_(std::move(directory)) {}
@@ -99,8 +100,8 @@ class JobRecordsDirectory {
   // Returns the step of the job's newest record of step metrics; 0 if there is none or it cannot be
   // read.
   int64_t LastStep(const std::string& job_id);
-  // Closes the records of a deleted job, whose directory is about to be removed. Readers that
-  // follow them end, and Open returns NotFound from now on.
+  // Closes (JobRecords::Close) the records of a deleted job, whose directory is about to be
+  // removed. Open returns NotFound from now on.
   void Remove(const std::string& job_id);
 
  private:

@@ -1,9 +1,9 @@
 // JobRunner runs jobs on the engine, as the scheduler says. Requests only note what is wanted and
 // return at once; observers are told what comes of them.
 //
-// At most one job is active on a device, that is prepares, trains or saves. A job that is paused in
-// place keeps its host memory and its thread but not its devices, so that another may be started
-// there if the pool has room. It goes on on the same devices.
+// At most one job is active (prepares, trains or saves) on a device. A job that is paused in place
+// keeps its host memory and its thread but not its devices, so that another may be started there if
+// the pool has room. It goes on on the same devices.
 //
 // The events of a job, in order:
 //   TrainingActivity*  StepsBegin  (StepRecord | BeforeCheckpoint | CheckpointSaved |
@@ -43,7 +43,8 @@ struct RunRequest {
 // Returns the reason for which a run failed or paused by itself, from the status of its RunEnd or
 // TrainingPause, whose message tells people more; kTrainingError for what has no other.
 JobReason FailureOf(const absl::Status& status);
-// Returns true for a run that fits an empty pool, where what paused jobs hold leaves too little.
+// Returns true if the status is that of a run that fits an empty pool, but not beside what paused
+// jobs hold of it.
 bool IsPoolBusy(const absl::Status& status);
 
 struct RunEnd {
@@ -91,7 +92,7 @@ enum class RunWish {
   // If it still prepares, that is abandoned at once.
   kRelease,
   // Gives the devices again to a job that is paused in place, or about to be; then StepsBegin is
-  // told. FailedPrecondition while another job is active there.
+  // told. FailedPrecondition while another job is active on one of them.
   kResume,
   // Ends the job as kCancelled within one step, or within seconds if it prepares, is paused or
   // saves.
@@ -108,7 +109,8 @@ class JobRunner {
   // Ends all jobs as kCancel does and waits for them.
   virtual ~JobRunner() = default;
 
-  // Starts the job on a thread of its own. FailedPrecondition while another job is active there;
+  // Starts the job on a thread of its own. FailedPrecondition while another job is active on one of
+  // its devices;
   // AlreadyExists if this job has not ended. Errors of the job itself come as RunEnd.
   virtual absl::Status Start(RunRequest request) = 0;
 

@@ -2,9 +2,9 @@
 // its log lines. Records are appended one at a time. Any number of readers read from any sequence
 // number, also in a later process. record_format.h has the format.
 //
-// Plain files, and not SQLite as in server/store: with 500 followers a record read costs 2 us of
-// CPU, not 4.5 (13 with a connection each), a sync beside a busy disk costs the same, and a hash
-// notices a damaged record.
+// These are plain files, and not SQLite as in server/store. With 500 followers a record read costs
+// 2 us of CPU, not 4.5 (13 with a connection each). A sync beside a busy disk costs the same. A
+// hash notices a damaged record.
 //
 // A log whose last segment is full begins a new one, and removes the oldest if there are more than
 // `segments_max`. Opening a log cuts its last segment back to the last whole record.
@@ -48,8 +48,8 @@ class RecordLog {
  public:
   static constexpr int64_t kTextBytesMax = int64_t{1} << 20;
 
-  // Opens the log in `directory`, which is made if it is missing. Appends to *notes a line for each
-  // segment with torn or damaged records. FailedPrecondition if another RecordLog is open on the
+  // Opens the log in `directory`, which is made if it is missing. Appends lines to *notes that tell
+  // of torn and damaged records. FailedPrecondition if another RecordLog is open on the
   // directory; FileError's codes otherwise.
   static absl::StatusOr<std::unique_ptr<RecordLog>> Open(const std::string& directory,
                                                          const RecordLogOptions& options,
@@ -136,7 +136,7 @@ class RecordLog::Reader {
   // Appends to *records the records that follow, `records_max` at most, or none if there is nothing
   // yet. Never waits for a record. Sets `superseded` to what is known now. Records that were
   // rotated away or damaged are left out: a gap in the sequence numbers, or before next_sequence(),
-  // shows them.
+  // shows them. FileError's codes.
   absl::Status Next(int64_t records_max, std::vector<LogRecord>* records);
   // The sequence number of the first record that the next call may give.
   int64_t next_sequence() const { return next_; }

@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 std::vector<LossPoint> Falling(int steps) {
   std::vector<LossPoint> points;
@@ -39,6 +40,22 @@ TEST(LossPlotTest, OfManyStepsTheMeanIsDrawn) {
   for (int i = 1; i <= 100000; ++i) points.push_back({i, i % 2 == 0 ? 1.0 : 3.0});
   const std::vector<std::string> lines = PlotLoss(points, 40, 8, Charset::kAscii);
   ASSERT_EQ(lines.size(), 8u);
+  for (const std::string& line : lines) EXPECT_LE(DisplayWidth(line), 40);
+}
+
+TEST(LossPlotTest, TheLineOfStepsIsCutInANarrowTerminal) {
+  EXPECT_THAT(PlotLoss({{100000, 2}, {100001, 1}}, 16, 3, Charset::kAscii),
+              ElementsAre("     2 |*****",     //
+                          "     1 |    ****",  //
+                          "        step 10~"));
+}
+
+TEST(LossPlotTest, LabelsOfMeansThatAreWiderThanThoseOfLosses) {
+  // The means at the ends are 0.02 and 0.012345.
+  const std::vector<std::string> lines =
+      PlotLoss({{1, -1}, {2, 1.04}, {999, -1}, {1000, 1.02469}}, 40, 3, Charset::kAscii);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_THAT(lines[1], StartsWith("0.0123"));
   for (const std::string& line : lines) EXPECT_LE(DisplayWidth(line), 40);
 }
 

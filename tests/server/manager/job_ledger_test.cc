@@ -285,6 +285,22 @@ TEST(JobLedgerTest, ProgressIsShownAndStoredWithTheNextChange) {
   EXPECT_EQ(OpenLedger(directory.path())->table().Find(id)->step, 7);
 }
 
+TEST(JobLedgerTest, AnEndedJobKeepsNoHostMemory) {
+  const TestDirectory directory;
+  const auto ledger = OpenLedger(directory.path());
+  const std::string id = AddJob(ledger.get())->id;
+  for (const JobState state : {JobState::kPreparing, JobState::kRunning, JobState::kPausing}) {
+    ASSERT_TRUE(Move(ledger.get(), id, state).ok());
+  }
+  const auto keep = [](Job* job) { job->host_retained = job->release_host = true; };
+  ASSERT_TRUE(Move(ledger.get(), id, JobState::kPaused, keep).ok());
+  ASSERT_TRUE(Move(ledger.get(), id, JobState::kCancelling).ok());
+  EXPECT_TRUE(ledger->table().Find(id)->host_retained);
+  ASSERT_TRUE(Move(ledger.get(), id, JobState::kCancelled).ok());
+  EXPECT_FALSE(ledger->table().Find(id)->host_retained);
+  EXPECT_FALSE(ledger->table().Find(id)->release_host);
+}
+
 TEST(JobLedgerTest, QueuePlacesAreForTheQueued) {
   const TestDirectory directory;
   const auto ledger = OpenLedger(directory.path());
