@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/device/delta_args.h"
 #include "engine/hf/config/config_readers.h"
 #include "engine/hf/config/model_family.h"
 

@@ -2,8 +2,8 @@
 
 #include <dlfcn.h>
 #include <glob.h>
-#include <string.h>
 #include <link.h>
+#include <string.h>
 
 #include <algorithm>
 #include <cstdlib>
