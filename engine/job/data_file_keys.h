@@ -12,7 +12,7 @@
 
 namespace megatrain {
 
-// Return the values of data.train and data.eval, bound to `files`, which must outlive the result.
+// Return the types of data.train and data.eval, bound to `files`, which must outlive the result.
 ConfigValue TrainFiles(std::vector<DataFile>* files);
 ConfigValue EvalFiles(std::vector<DataFile>* files);
 
