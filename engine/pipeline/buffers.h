@@ -40,7 +40,7 @@ struct PipelineDimensions {
   bool training = true;            // false: forward only (generate, evaluate)
   // The tokens of all sequences whose keys and values are kept for generation; 0 if none are.
   int64_t cache_rows = 0;
-  // At most micro_batches: a wave has a micro-batch of prompt for each sequence.
+  // The sequences in the cache. At most micro_batches: each one's prompt is a micro-batch.
   int64_t cache_sequences = 0;
   // Device memory is reserved for updates on the device. Must be true if the device makes any.
   bool device_updates = false;

@@ -213,6 +213,7 @@ struct PipelineShape {
     }
     return elements;
   }
+  // Returns true if a tensor of the stage is trained.
   bool trains(const StageShape& stage) const {
     for (int tile = stage.tile; tile <= stage.last_tile(); ++tile) {
       if (state_elements(tile) > 0) return true;

@@ -1,5 +1,5 @@
-// Assigns tiles to weight buffers for the uses of a step. A new tile replaces the one that is used
-// again the latest (Belady 1966).
+// Assigns tiles to weight buffers for the uses of a step. A new tile replaces the one whose next
+// use is farthest away (Belady 1966).
 #ifndef MEGATRAIN_ENGINE_PIPELINE_WEIGHT_USES_H_
 #define MEGATRAIN_ENGINE_PIPELINE_WEIGHT_USES_H_
 
