@@ -37,9 +37,9 @@ struct EngineHostOptions {
   std::string device = "auto";        // auto, cpu, cuda or cuda:N, as in a job
   std::string device_key = "device";  // the configuration key of `device`, for messages
   GpuOpener open_gpu = nullptr;       // null if the program has no GPU support
-  // The devices that jobs may have. GPUs are that one and those of the numbers after it, so that
-  // cuda:K means GPUs K to K + devices - 1; 0 means all from there on. The cpu is divided into so
-  // many; 0 means 1.
+  // The number of devices that jobs may have. GPUs begin with the one that `device` names: cuda:K
+  // means GPUs K to K + devices - 1, and 0 all from K on. The cpu is divided into so many; 0 means
+  // 1.
   int devices = 1;
   NcclLoader load_nccl = nullptr;  // for jobs on several GPUs; null if the program has no NCCL
   // The most threads of a job, which a job that asks for none gets. 0 means no limit; a job that
