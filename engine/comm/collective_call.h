@@ -42,8 +42,9 @@ absl::Status CheckSameCall(int rank, const CollectiveCall& call, int other_rank,
 // Returns "rank 3" or "ranks 1, 3".
 std::string RankList(const std::vector<int>& ranks);
 
-// Make the causes of aborts that communicators find themselves. Rank `rank` waited for `missing` in
-// `call` until the deadline.
+// The next four make the causes of aborts that communicators find themselves.
+//
+// Rank `rank` waited for `missing` in `call` until the deadline.
 absl::Status MissingRanksError(int rank, const CollectiveCall& call,
                                const std::vector<int>& missing, absl::Duration deadline);
 // Rank `rank` heard nothing of `missing` for so long.

@@ -33,7 +33,8 @@ namespace megatrain {
 // UTF-8 is the record's defect. Rows are numbered from 1.
 //
 // Next returns InvalidArgument for a file that is no Parquet, is damaged or encrypted, whose sizes
-// contradict each other, or that takes more memory than kParquetBytesMax at a time.
+// contradict each other, that takes more memory than kParquetBytesMax at a time, or that has a row
+// longer than kRecordBytesMax. No call may follow an error.
 class ParquetRecordReader : public RecordReader {
  public:
   // Starts the program. If the file has a column `column`, only that is read; "" means all. `file`
