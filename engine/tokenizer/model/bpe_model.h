@@ -25,7 +25,8 @@ struct BpeSettings {
   bool ignore_merges = false;  // a word that is a token is not merged
   bool fuse_unknown = false;   // neighbouring unknown characters become one token
   std::optional<int32_t> unknown_id;  // without one, unknown characters are left out
-  // The vocabulary has these before every character of a word but the first, and behind its last.
+  // The vocabulary writes the prefix before every character of a word but the first, and the suffix
+  // behind the last.
   std::string continuing_prefix;
   std::string end_suffix;
 };
