@@ -137,8 +137,8 @@ class EngineHost {
   // device's free memory.
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
                                          bool without_others = false) const;
-  // Describes, for people, GPUs that have unequal memory free, of which a plan uses the least.
-  // Returns "" if they differ by a tenth at most, or the errors of reading it.
+  // Returns a sentence for people if the GPUs have unequal memory free, because a plan uses the
+  // least on all. Returns "" if they differ by a tenth at most, or the errors of reading it.
   absl::StatusOr<std::string> DescribeUnequalMemory(const std::vector<int>& on) const;
   // Returns FailedPrecondition if this program or machine has no NCCL that can be used.
   absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() const;

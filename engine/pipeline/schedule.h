@@ -323,12 +323,11 @@ struct PipelineState {
 
 inline constexpr int kStepSlots = 2;
 
-// Builds a training step over micro-batches with these numbers of tokens. All ranks together have
-// `step_micro_batches`, of which a rank may have none; 0 means that each has as many as this one.
-// Changes `state` to what the next schedule finds. The same arguments and the same `state` give the
-// same schedule. REQUIRES: schedules built with one `state` run in the order in which they were
-// built; each micro-batch has at most the tokens of the plan; the rank's part is that of
-// PartOfBatch.
+// Builds a training step over micro-batches with these numbers of tokens; a rank may have none. All
+// ranks together have `step_micro_batches`; 0 means that each has as many as this one. Changes
+// `state` to what the next schedule finds. The same arguments and the same `state` give the same
+// schedule. REQUIRES: schedules built with one `state` run in the order in which they were built;
+// each micro-batch has at most the tokens of the plan; the rank's part is that of PartOfBatch.
 Schedule BuildTrainingStep(const PipelineShape& shape,
                            const std::vector<int64_t>& micro_batch_tokens, PipelineState& state,
                            int step_micro_batches = 0);

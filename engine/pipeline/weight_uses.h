@@ -37,7 +37,7 @@ class WeightUses {
   int NextUse(int tile);
 
   std::vector<int>& buffer_tile_;
-  // The uses of a tile, ascending, of which the first `done` are before the present one.
+  // The uses of a tile, ascending. The first `done` are before the present one.
   struct TileUses {
     std::vector<int> at;
     size_t done = 0;
