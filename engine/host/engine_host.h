@@ -42,11 +42,11 @@ struct EngineHostOptions {
   // 1.
   int devices = 1;
   NcclLoader load_nccl = nullptr;  // for jobs on several GPUs; null if the program has no NCCL
-  // The most threads of a job, which a job that asks for none gets. 0 means no limit; a job that
+  // The most threads of a job. A job that asks for none gets as many. 0 means no limit; a job that
   // asks for none then gets as many as there are processors for this process. A job on some of
   // several devices has their part of these.
   int threads = 0;
-  // The processes of a job on this machine, among which its host memory is divided evenly.
+  // The processes of a job on this machine. They share its host memory evenly.
   int sharers = 1;
   // The number of this process among them, which decides its GPU (GpuChoice::process).
   int process = 0;

@@ -28,8 +28,8 @@
 //   operations in the same order on the lane collective, whatever their micro-batches are.
 // - Ranks of one process may load whole tiles instead (whole_loads), from the host memory that they
 //   share. The first load after an update waits until all ranks have updated the tile. No later
-//   load has to: the next update follows the reduction of the tile's gradient, in which all ranks
-//   take part, and which each enters when its own loads are done.
+//   load has to: the next update follows the reduction of the tile's gradient, and a rank enters
+//   that reduction only when its own loads are done.
 // - The gradient may be a sum of several left folds, over consecutive micro-batches, joined as a
 //   pairwise tree. One device may take them in two sweeps of half of them each. Ranks have the same
 //   number of them each, so that the tree, and with it the bits, do not depend on the number of

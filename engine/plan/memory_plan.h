@@ -95,11 +95,14 @@ absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& si
 // `sizes` is used during the call only. With the same arguments but for `processes.number` the
 // plans have the same decisions and bytes.
 //
-// Returns the errors of CheckHeadSizes, and InvalidArgument for a sequence longer than the model's
-// positions, for more than kMicroBatchTokensMax or kStepLayerPassesMax, if devices or
-// training.gradient_shards cannot share the micro-batches, if engine.micro_batches_per_sweep makes
-// more than PipelineShape::sweeps_max sweeps, if clipping cannot work with engine.gradient_slabs,
-// for several processes with engine.loads: whole, and for a router_auxiliary_loss without experts.
+// Returns the errors of CheckHeadSizes, and InvalidArgument if
+// - a sequence is longer than the model's positions;
+// - kMicroBatchTokensMax, kStepLayerPassesMax or, by engine.micro_batches_per_sweep,
+//   PipelineShape::sweeps_max is exceeded;
+// - devices or training.gradient_shards cannot share the micro-batches;
+// - clipping cannot work with engine.gradient_slabs;
+// - there are several processes and engine.loads is `whole`;
+// - there is a router_auxiliary_loss but the model has no experts.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {},

@@ -21,9 +21,9 @@ namespace megatrain {
 // threads have equal parts of it, of at least kTextPieceBytesMin each.
 inline constexpr size_t kTextPieceBytes = size_t{2} << 20;
 inline constexpr size_t kTextPieceBytesMin = size_t{64} << 10;
-// A plain text of which this much is held, because nothing shows where its tokens end, is refused.
-// engine/data/README.md says which texts get there. Encoding takes up to some 50 bytes of memory
-// for each byte that is held.
+// The encoder holds text while nothing shows where its tokens end. It refuses a plain text of which
+// it would hold this many bytes. engine/data/README.md says which texts get there. Encoding takes
+// up to some 50 bytes of memory for each byte that is held.
 inline constexpr size_t kTextHeldBytesMax = size_t{4} << 20;
 
 // Returns the ids that go around a text: those of the tokenizer's post-processor, with the
