@@ -9,8 +9,8 @@
 // Keys that would change what a template renders, and are not among these (functions, tool_choice
 // and so on), are refused unless they are empty. All other keys of the record are passed over.
 //
-// Keys of a message are kept for the template, which may refuse them (chat_template.h). A key with
-// null is left out, as transformers leaves it out.
+// Keys of a message of `messages` are kept for the template, which may refuse them
+// (chat_template.h). A key with null is left out, as transformers leaves it out.
 #ifndef MEGATRAIN_ENGINE_CHAT_CONVERSATION_RECORD_H_
 #define MEGATRAIN_ENGINE_CHAT_CONVERSATION_RECORD_H_
 
@@ -42,7 +42,7 @@ absl::Status ReadMessages(simdjson::dom::object record, Conversation* conversati
 //                            {"name", "arguments"} or a list of them
 //   observation, tool, function   tool
 // A tool without a "function" key is wrapped as {"type": "function", "function": tool}, which
-// templates expect. `weight` is as in messages.
+// templates expect. `weight` is as in messages. Other keys of a turn are refused unless null.
 // REQUIRES: the record has `conversations`.
 absl::Status ReadShareGpt(simdjson::dom::object record, Conversation* conversation);
 

@@ -28,8 +28,8 @@ bool IsJsonEmpty(simdjson::dom::element value);
 // Returns the string, or InvalidArgument if the value is not one.
 absl::StatusOr<std::string> JsonString(simdjson::dom::element value, const std::string& name);
 
-// Sets `*target` to the string. Returns InvalidArgument if it is set already, because readers
-// differ in which of two fields of the same name counts, or if the value is not a string.
+// Sets `*target` to the string. Returns InvalidArgument if the value is not a string, or if
+// `*target` is set already: readers differ in which of two fields of the same name counts.
 absl::Status SetJsonString(const std::string& name, simdjson::dom::element value,
                            std::optional<std::string>* target);
 

@@ -27,8 +27,8 @@ absl::StatusOr<std::map<std::string, ChatProgramText>> ReadChatPrograms(
 
 // Returns the texts of the special tokens by the names of their variables: bos_token, eos_token and
 // all other keys that end in _token, and those within `extra_special_tokens`. They are from
-// tokenizer_config.json. If that has no added_tokens_decoder, those of special_tokens_map.json go
-// before. Returns InvalidArgument for a malformed file, and the errors of reading.
+// tokenizer_config.json. If that has no added_tokens_decoder, those of special_tokens_map.json take
+// precedence. Returns InvalidArgument for a malformed file, and the errors of reading.
 absl::StatusOr<std::map<std::string, std::string>> ReadSpecialTokens(const std::string& directory,
                                                                      FileSystem* files);
 

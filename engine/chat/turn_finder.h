@@ -19,8 +19,8 @@
 //   where its prompt has <think>.
 // - F lacks one piece of T, but has the end of the turn, with some of the message's text before the
 //   end-of-turn mark. The turn is then what F has of it. An example is Qwen3's program, which drops
-//   the reasoning of earlier turns. The search begins behind the turn before if T begins with that
-//   turn's T, so that several turns may each lack a piece.
+//   the reasoning of earlier turns. If T begins with the T of the turn before, the search begins
+//   behind that turn. So several turns may each lack a piece.
 // - F ends the turn otherwise than T, for example because a mark is written after the last turn
 //   only. The turn is then the message's text, where F has that after P.
 //

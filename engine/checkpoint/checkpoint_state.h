@@ -64,7 +64,7 @@ std::string ModelFingerprint(const ModelLayout& layout);
 std::string NewRunName();
 
 // Returns state.run. If that is empty, returns a hash of the fields that a resumed run may not
-// change, which is the same in all checkpoints of such a run.
+// change. All checkpoints of such a run have the same hash.
 std::string RunName(const CheckpointState& state);
 
 }  // namespace megatrain

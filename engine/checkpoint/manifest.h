@@ -11,9 +11,9 @@
 //     "xxh3_128": "<32 hex digits>"
 //   }
 //
-// The files of tiles have a hash for each block too, so that a process that holds a part of a tile
-// reads the blocks of this part alone and yet trusts nothing that it has not verified itself.
-// Earlier versions wrote none: their files are read and verified whole.
+// The files of tiles have a hash for each block too. A process that holds a part of a tile reads
+// and verifies the blocks of this part alone. Files of earlier versions have none; they are read
+// and verified whole.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_MANIFEST_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_MANIFEST_H_
 

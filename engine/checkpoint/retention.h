@@ -17,7 +17,7 @@ struct Retention {
   int64_t keep = 1;  // checkpoints to keep, the new one included
   // Steps whose checkpoints were found damaged when the run looked for one to resume from. They do
   // not count for `keep`. Once the run has saved a later checkpoint, it removes those that are its
-  // own. One whose manifest cannot be read is not known to be, and stays.
+  // own. One whose manifest cannot be read is not known to be its own, and stays.
   std::vector<int64_t> damaged;
   // Steps, of any run, that are newer than the checkpoint from which the run resumed. The first
   // checkpoint that the run saves replaces them (CheckpointWriter::Finish).

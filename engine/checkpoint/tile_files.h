@@ -64,7 +64,7 @@ struct TileFile {
   int64_t header_bytes() const { return static_cast<int64_t>(header.size()); }
 };
 // Returns the layout of the weights file of tile `index` if `weights`, else of its optimizer file.
-// It points to `layout`.
+// It points to `layout`. Returns the errors of MakeSafetensorsHeader.
 absl::StatusOr<TileFile> LayTileFile(const ModelLayout& layout, int index, bool weights,
                                      DType weight_dtype);
 // Returns what a tile with the elements `held` has of the file, in the order of the file. Tensors

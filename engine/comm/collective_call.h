@@ -42,11 +42,14 @@ absl::Status CheckSameCall(int rank, const CollectiveCall& call, int other_rank,
 // Returns "rank 3" or "ranks 1, 3".
 std::string RankList(const std::vector<int>& ranks);
 
-// The causes of aborts that communicators find themselves: ranks that did not come in time, and a
-// rank that is gone for good.
+// The next four make the causes of aborts that communicators find themselves.
+//
+// Rank `rank` waited for `missing` in `call` until the deadline.
 absl::Status MissingRanksError(int rank, const CollectiveCall& call,
                                const std::vector<int>& missing, absl::Duration deadline);
+// Rank `rank` heard nothing of `missing` for so long.
 absl::Status SilentRanksError(int rank, const std::vector<int>& missing, absl::Duration deadline);
+// Rank `rank` has destroyed its communicator, and others wait for it in `call`.
 absl::Status RankLeftError(int rank, const CollectiveCall& call);
 // `error` is what became of a message between `rank` and `lost`.
 absl::Status LostRankError(int rank, int lost, const absl::Status& error);

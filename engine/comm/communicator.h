@@ -44,8 +44,8 @@ class Communicator {
 
   // Operations on memory of the rank's device. They are queued on `stream`, as kernels are; on the
   // cpu device they are done on return. `cuts` has ranks() + 1 ascending numbers: part r of `data`
-  // is [cuts[r], cuts[r + 1]), and may be empty. Other cuts are InvalidArgument, of which the other
-  // ranks are not told.
+  // is [cuts[r], cuts[r + 1]), and may be empty. Other cuts are InvalidArgument; the other ranks
+  // are not told.
   //
   // Fills the other ranks' parts from those ranks. Part rank() is this rank's. Cuts are in bytes.
   virtual absl::Status AllGather(Stream& stream, void* data, absl::Span<const int64_t> cuts) = 0;

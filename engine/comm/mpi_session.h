@@ -1,10 +1,10 @@
 // This process's membership in an MPI job: the library, its start and end, and the first error of
 // the job, which the processes tell each other on a communicator of its own.
 //
-// MPI moves data only during calls, and waits for a process that is gone for ever. Whoever waits
+// MPI moves data only during calls, and waits for ever for a process that is gone. Whoever waits
 // here therefore calls it again and again, and looks for errors of the others meanwhile. A thread
-// tells the others now and then that this process is alive: they wait as long as it takes for one
-// that is slow, and give up one that was not heard of for the deadline.
+// tells the others now and then that this process is alive. They wait as long as it takes for a
+// slow process, and give up one that they have not heard of for the deadline.
 //
 // Thread safety: any thread may call all methods.
 #ifndef MEGATRAIN_ENGINE_COMM_MPI_SESSION_H_
@@ -45,9 +45,9 @@ class MpiSession {
   static absl::StatusOr<std::shared_ptr<MpiSession>> Open(const std::string& path,
                                                           absl::Duration deadline);
   // Tells the others that this rank takes no part any more, waits until they say the same or are
-  // gone, and finalises MPI. After an error it waits for a moment only, so that all have heard of
-  // it before a launcher ends them, and MPI is not finalised, because that would wait for processes
-  // that are gone: this process must end then.
+  // gone, and finalises MPI. After an error it waits only for a moment, so that all hear of the
+  // error before a launcher ends them. MPI is then not finalised, because that would wait for
+  // processes that are gone; this process must end.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;

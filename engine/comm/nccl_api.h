@@ -61,7 +61,7 @@ class NcclApi {
 };
 
 // Loads libnccl.so.2, from the places of shared_library.h. Returns Unavailable, with those places,
-// if it cannot be loaded, and Unimplemented from a build without NCCL's headers.
+// if it cannot be loaded or is too old, and Unimplemented from a build without NCCL's headers.
 absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl();
 
 // The function type by which a program gives the engine access to NCCL. Each call returns an api

@@ -22,10 +22,10 @@
 
 namespace megatrain {
 
-// Makes a communicator of the ranks of `bootstrap`, which all must call this, and which carries the
-// operations on host memory. `api` (LoadNccl) and `device` must outlive the communicator, and so
-// must `scratch`, device memory for ReduceScatter that has the same size on all ranks. NCCL takes
-// device memory of its own besides. Errors reach the other ranks too:
+// Makes a communicator of the ranks of `bootstrap`, which carries the operations on host memory.
+// All these ranks must call this. `api` (LoadNccl), `device` and `scratch` must outlive the
+// communicator. `scratch` is device memory for ReduceScatter and has the same size on all ranks.
+// NCCL takes device memory of its own besides. Errors reach the other ranks too:
 // - InvalidArgument: the scratch is smaller than NcclScratchBytesMin.
 // - FailedPrecondition: two ranks have the same GPU, or scratch of different sizes.
 // - DeadlineExceeded: other ranks did not come.

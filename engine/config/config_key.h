@@ -43,8 +43,8 @@ struct ConfigKey {
   // without a default, an example.
   std::string shown = "";
   bool has_default = true;
-  // If set, the key must be given. The text ends the error message for a missing key: "; list the
-  // training files".
+  // If set, the key must be given, and a list must not be empty. The text ends the error message
+  // for a missing key: "; list the training files".
   std::optional<std::string> missing = std::nullopt;
 };
 

@@ -35,8 +35,8 @@ absl::StatusOr<GivenKeys> ReadConfig(const ConfigTable& table, std::string_view 
 // for ReadConfig to refuse a longer file.
 absl::StatusOr<std::string> ReadConfigText(const std::string& path);
 
-// Reads `node`, a map that is an entry of a list, into the fields of `keys`. Returns the first
-// error, whose path is the key's, or nullopt.
+// Reads `node`, an entry of a list, into the fields of `keys`. Returns the first error, whose path
+// is the key's, or nullopt. Its path is empty if the node is not a map.
 std::optional<ValueError> ReadEntry(const YamlNode& node, const std::vector<ConfigKey>& keys);
 
 // Returns a description of an entry by the keys that it must have: "{path: ..., format: ...}".

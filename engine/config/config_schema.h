@@ -16,7 +16,7 @@ namespace megatrain {
 nlohmann::ordered_json JsonSchema(const ConfigTable& table);
 
 // Returns the schema of a map with these keys. Keys with may_change are marked with `change_mark`
-// unless it is "".
+// unless it is "". REQUIRES: the same as JsonSchema.
 nlohmann::ordered_json MapSchema(const std::vector<ConfigKey>& keys,
                                  const std::string& change_mark = "");
 

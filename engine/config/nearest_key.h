@@ -12,9 +12,9 @@ namespace megatrain {
 // into `b` (optimal string alignment). Only their first 128 bytes are compared.
 int EditDistance(std::string_view a, std::string_view b);
 
-// Returns the element of `known` with the smallest edit distance to `key`, the earliest of several,
-// or "" if `known` is empty. A key that differs in its section only is near: `steps` finds
-// `training.steps`.
+// Returns the element of `known` that is nearest to `key`, the earliest of several, or "" if
+// `known` is empty. The distance is EditDistance of the keys or, if less, that of their last words
+// plus 1: `steps` finds `training.steps`.
 std::string NearestKey(std::string_view key, const std::vector<std::string>& known);
 
 }  // namespace megatrain

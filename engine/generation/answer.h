@@ -27,8 +27,8 @@ class Answer {
          int64_t tokens_max);
 
   // Adds a token. Returns the text that is certain now and was not returned before, in whole UTF-8
-  // characters. A text that may turn out to be the beginning of a stop is not certain. REQUIRES:
-  // !ended().
+  // characters. A text that may turn out to be the beginning of a stop is not certain. Special
+  // tokens have no text. REQUIRES: !ended().
   std::string Take(int32_t token);
 
   bool ended() const { return ended_; }
@@ -36,8 +36,10 @@ class Answer {
   bool stopped() const { return stopped_; }
   // Returns all text that Take returned.
   const std::string& text() const { return text_; }
-  // Returns the prompt and the answer's tokens, without one that stopped it.
+  // Returns the tokens of the prompt and of the answer. A token of StopRules::ids is not among
+  // them, but those of a text that stopped the answer are.
   const std::vector<int32_t>& ids() const { return ids_; }
+  // Returns the number of the answer's tokens in ids().
   int64_t tokens() const { return static_cast<int64_t>(ids_.size() - prompt_tokens_); }
 
  private:

@@ -34,8 +34,8 @@ constexpr int64_t PromptMicroBatchTokens(int64_t prompt_tokens, int64_t tokens_m
   return std::min(filled, tokens_max);
 }
 
-// A sequence whose keys and values are kept from row `first_row` of the cache on, and whose states
-// are kept in row `state_row`.
+// A sequence. The cache keeps its keys and values from row `first_row` on, and its states in row
+// `state_row`.
 struct CachedSequence {
   absl::Span<const int32_t> ids;  // not empty
   int32_t first_row = 0;

@@ -22,14 +22,14 @@ namespace megatrain {
 struct PromptEncoderOptions {
   const Tokenizer* tokenizer = nullptr;
   std::string model_directory;
-  bool chat = false;  // texts are a user's turn
+  bool chat = false;  // a text is the user's turn of a conversation
   std::string chat_template = "auto";
   std::string template_date = "";  // as data.template_date; empty means today
   AddBos add_bos = AddBos::kAuto;
-  int64_t vocabulary = 0;  // the model's
-  int64_t max_tokens = 0;  // of prompt and answer together
-  std::string limit = "";  // where that comes from, for messages: "the model's positions"
-  int64_t answer_tokens = 0;
+  int64_t vocabulary = 0;     // the model's
+  int64_t max_tokens = 0;     // of prompt and answer together
+  std::string limit = "";     // where that comes from, for messages: "the model's positions"
+  int64_t answer_tokens = 0;  // the most that an answer takes; they must fit beside the prompt
   FileSystem* files = PosixFileSystem();
 };
 
@@ -46,8 +46,9 @@ class PromptEncoder {
 
   // Returns the tokens of a prompt. `place` begins messages. Opens the chat template for the first
   // conversation. Returns InvalidArgument for a record that is malformed, a conversation that the
-  // template refuses, a prompt without tokens, one that is too long, and one with a token that the
-  // model does not have; and the errors of ChatTemplate::Create.
+  // template refuses, a prompt without tokens, one that is too long, one with a token that the
+  // model does not have, and options that the tokenizer or the template does not take (add_bos,
+  // template_date). Returns the errors of ChatTemplate::Create.
   absl::StatusOr<EncodedPrompt> Encode(const Prompt& prompt, const std::string& place);
 
  private:

@@ -117,8 +117,8 @@ struct HfSideFiles {
       : directory(std::move(directory)), chat_template(std::move(chat_template)) {}
   HfSideFiles(const char* directory) : HfSideFiles(std::string(directory)) {}
   std::string directory;
-  // A Jinja program that takes the place of all chat templates of the directory; "" for none. (The
-  // one in tokenizer_config.json stays, and chat_template.jinja goes before it.)
+  // A Jinja program that takes the place of all chat templates of the directory; "" for none. The
+  // one in tokenizer_config.json stays, because chat_template.jinja takes precedence over it.
   std::string chat_template;
   // The digest that the tensors which a wrapper carries must have (CarriedTensors); "" for any.
   std::string carried_digest;

@@ -16,9 +16,9 @@ namespace megatrain {
 // (Wichura's algorithm AS 241, 1988). REQUIRES: 0 < p < 1.
 float InverseNormal(double p);
 
-// Sets out[0, elements) to elements [begin, begin + elements) of the whole tensor, of which
-// `tensor` may be a part, as Initial (model_layout.h) says. The row config.padding_id of embedding
-// tables is 0. If `pool` is null, it runs on the calling thread.
+// Sets out[0, elements) to elements [begin, begin + elements) of the whole tensor, as Initial
+// (model_layout.h) says. `tensor` may be a part of that tensor. The row config.padding_id of
+// embedding tables is 0. If `pool` is null, it runs on the calling thread.
 void FillRandomWeights(const ModelDescription& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool);
 

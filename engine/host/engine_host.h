@@ -37,16 +37,16 @@ struct EngineHostOptions {
   std::string device = "auto";        // auto, cpu, cuda or cuda:N, as in a job
   std::string device_key = "device";  // the configuration key of `device`, for messages
   GpuOpener open_gpu = nullptr;       // null if the program has no GPU support
-  // The devices that jobs may have. GPUs are that one and those of the numbers after it, so that
-  // cuda:K means GPUs K to K + devices - 1; 0 means all from there on. The cpu is divided into so
-  // many; 0 means 1.
+  // The number of devices that jobs may have. GPUs begin with the one that `device` names: cuda:K
+  // means GPUs K to K + devices - 1, and 0 all from K on. The cpu is divided into so many; 0 means
+  // 1.
   int devices = 1;
   NcclLoader load_nccl = nullptr;  // for jobs on several GPUs; null if the program has no NCCL
-  // The most threads of a job, which a job that asks for none gets. 0 means no limit; a job that
+  // The most threads of a job. A job that asks for none gets as many. 0 means no limit; a job that
   // asks for none then gets as many as there are processors for this process. A job on some of
   // several devices has their part of these.
   int threads = 0;
-  // The processes of a job on this machine, among which its host memory is divided evenly.
+  // The processes of a job on this machine. They share its host memory evenly.
   int sharers = 1;
   // The number of this process among them, which decides its GPU (GpuChoice::process).
   int process = 0;
@@ -137,8 +137,8 @@ class EngineHost {
   // device's free memory.
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
                                          bool without_others = false) const;
-  // Describes, for people, GPUs that have unequal memory free, of which a plan uses the least.
-  // Returns "" if they differ by a tenth at most, or the errors of reading it.
+  // Returns a sentence for people if the GPUs have unequal memory free, because a plan uses the
+  // least on all. Returns "" if they differ by a tenth at most, or the errors of reading it.
   absl::StatusOr<std::string> DescribeUnequalMemory(const std::vector<int>& on) const;
   // Returns FailedPrecondition if this program or machine has no NCCL that can be used.
   absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() const;

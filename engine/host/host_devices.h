@@ -16,7 +16,7 @@ inline constexpr int kUnknownDevices = 0;
 // The devices of a host, numbered from 0, which jobs have one by one or several together: GPUs, or
 // equal parts of the cpu's threads.
 struct HostDevices {
-  std::string first = kCpuDeviceId;  // "cpu", or "cuda:0", the first GPU
+  std::string first = kCpuDeviceId;  // "cpu", or the first GPU, as "cuda:0"
   int count = 1;                     // or kUnknownDevices
 
   // Returns "cuda:N".
@@ -28,7 +28,7 @@ struct HostDevices {
 // DeviceClaim says which of a host's devices a job wants.
 struct DeviceClaim {
   int count = 1;
-  int first = -1;  // those from this number on; -1 = any
+  int first = -1;  // those from this number of the host's on; -1 = any
 };
 
 // Returns the claim of a job with these engine.device and engine.devices (0 = all). A job that asks

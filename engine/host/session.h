@@ -18,10 +18,10 @@
 namespace megatrain {
 
 struct SessionSettings {
-  std::string device = kCpuDeviceId;
-  int devices = 1;            // that many GPUs, or parts of the cpu
-  std::vector<int> on = {0};  // the numbers of the host's devices that it has, ascending
-  int threads = 1;            // all threads, including update_threads
+  std::string device = kCpuDeviceId;  // HostDevices::first
+  int devices = 1;                    // that many GPUs, or parts of the cpu
+  std::vector<int> on = {0};          // the numbers of the host's devices that it has, ascending
+  int threads = 1;                    // all threads, including update_threads
   // The threads of a device of the host, each of which has processors of its own.
   int device_threads = 1;
   int update_threads = 0;  // threads for the optimizer alone; 0 if it shares the others
@@ -58,8 +58,8 @@ struct Session {
 // the job may have if `on` is empty. The host limits jobs to `threads_max` threads (0 = no limit),
 // of which each of its devices has an equal part. A job that asks for more threads gets the limit.
 // Returns the errors of ClaimDevices, and InvalidArgument for settings of the cpu device on another
-// one, or thread counts that contradict each other. REQUIRES: there are as many devices in `on` as
-// the job claims.
+// one, for more than 64 cpu devices, or for thread counts that contradict each other. REQUIRES:
+// there are as many devices in `on` as the job claims.
 absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                               const HostDevices& host, int threads_max,
                                               const std::vector<int>& on = {});

@@ -13,7 +13,7 @@ namespace megatrain {
 // config.json and the tokenizer files. ExportHfDirectory says when an existing `directory` is
 // replaced. Verifies checksums while it reads, and takes memory for the weights of the largest
 // tile. Returns ResourceExhausted without that memory, and the errors of ReadManifest,
-// ReadModelDescription, LoadCheckpointTile and ExportHfDirectory.
+// ReadModelDescription, VerifyBeforeLoading, LoadCheckpointTile and ExportHfDirectory.
 absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
                               FileSystem* files = PosixFileSystem());
 

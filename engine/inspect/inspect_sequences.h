@@ -38,7 +38,7 @@ std::string DatasetWarnings(const DatasetReport& report);
 // Guesses the format of a data file that no job file describes. A .npy file is tokens, the keys of
 // the first record decide for files of records, and any other file is text. Returns InvalidArgument
 // for .bin, whose element type cannot be guessed, for an empty file of records, and for records of
-// no known format. Returns the errors of reading.
+// no known format. Returns the errors of CheckReadable and of reading.
 absl::StatusOr<DataFile> GuessDataFile(const std::string& path);
 
 }  // namespace megatrain

@@ -29,7 +29,7 @@ enum class Compression { kNone, kGzip, kZstd };
 struct FileKind {
   FileContent content = FileContent::kText;
   Compression compression = Compression::kNone;
-  bool known = false;  // the name ends as KindOfFile says
+  bool known = false;  // the name ends in a way that KindOfFile lists
 };
 
 // Returns the kind of a file by the end of its name, in upper or lower case: .txt, .jsonl, .json,
@@ -37,7 +37,7 @@ struct FileKind {
 FileKind KindOfFile(std::string_view path);
 
 // Returns true if files of `kind` may hold data of `format`. Files of ids hold `tokens`, and only
-// they do. A file whose name is not known may hold any other format.
+// they do. Files of text hold `text` alone. A file of unknown kind may hold all but `tokens`.
 bool MayHold(const FileKind& kind, DataFormat format);
 
 // Returns an error, with what to do, for a file that cannot be read by its name: Unimplemented for

@@ -23,8 +23,8 @@ inline constexpr int64_t kDataPathsMax = 2000000;
 //   a glob        what matches: `*`, `?` and `[...]` within a name, and `**` for any number of
 //                 directories. A directory that matches stands for the files in it. The path of an
 //                 existing file is taken literally, whatever its characters
-// Files are sorted by path, byte by byte. Names that begin with a dot are passed over, except where
-// a glob's own part begins with one. Symbolic links are followed.
+// Files are sorted by path, byte by byte, each once. Names that begin with a dot are passed over,
+// except where a glob's own part begins with one. Symbolic links are followed.
 //
 // Returns InvalidArgument, naming the path, for a directory without data, a file in a directory
 // that does not go with the format, a glob that nothing matches, and for more than kDataPathsMax

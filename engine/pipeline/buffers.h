@@ -40,7 +40,7 @@ struct PipelineDimensions {
   bool training = true;            // false: forward only (generate, evaluate)
   // The tokens of all sequences whose keys and values are kept for generation; 0 if none are.
   int64_t cache_rows = 0;
-  // At most micro_batches: a wave has a micro-batch of prompt for each sequence.
+  // The sequences in the cache. At most micro_batches: each one's prompt is a micro-batch.
   int64_t cache_sequences = 0;
   // Device memory is reserved for updates on the device. Must be true if the device makes any.
   bool device_updates = false;
@@ -194,9 +194,9 @@ struct HostBuffers {
 // Returns, by HostKind, the bytes of the pool that one LeaseTiles and the LeaseHostBuffers of all
 // ranks of a process take. They are the same in all processes.
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d);
-// Lease host memory from `pool`, which must outlive the result: LeaseTiles the tiles' blocks, which
-// the ranks of a process share, LeaseHostBuffers the other buffers of one rank. Return
-// ResourceExhausted if there is no room; nothing is leased then.
+// Lease host memory from `pool`, which must outlive the result. LeaseTiles leases the tiles'
+// blocks, which the ranks of a process share. LeaseHostBuffers leases the other buffers of one
+// rank. Both return ResourceExhausted if there is no room; nothing is leased then.
 absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d, HostPool& pool);
 absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool);
 

@@ -79,10 +79,10 @@ class Executor {
   // Makes AwaitDone call `interrupted`.
   void Interrupt();
   // Prevents the ticket from starting any further operation and returns true. Settle must then be
-  // called in place of Wait. Returns false, and the ticket must be waited for, if an operation that
-  // changes the model has started, or the backward pass of a layer unless `during_backward`, or
-  // after an error. REQUIRES: no ticket submitted later needs the results of this one, unless it is
-  // withdrawn too.
+  // called in place of Wait. Returns false, with no effect, after an error, or if the ticket has
+  // started an operation that changes the model or, unless `during_backward`, one of the backward
+  // pass of a layer. Wait must then be called. REQUIRES: no ticket submitted later needs the
+  // results of this one, unless it is withdrawn too.
   bool Withdraw(const std::shared_ptr<Ticket>& ticket, bool during_backward);
   // Blocks until those operations of a withdrawn ticket that had started are done. Returns the
   // executor's first error. REQUIRES: as Wait.

@@ -23,8 +23,8 @@ namespace megatrain {
 class RouterTotals {
  public:
   RouterTotals() = default;
-  // Begins a step of `step_tokens` tokens, of which this rank has micro-batches with these numbers
-  // of tokens.
+  // Begins a step of `step_tokens` tokens on all ranks. This rank has micro-batches with these
+  // numbers of tokens.
   RouterTotals(const ModelLayout& layout, const std::vector<int64_t>& micro_batch_tokens,
                int64_t step_tokens);
 

@@ -19,9 +19,10 @@ int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes);
 
 // Sets in `d` the sweep size of `sweep` micro-batches, the place of the stash, the gradient slabs
 // that these need, and as many kept activations as fit into `limit` bytes of device memory besides
-// the rest. With `profile` it keeps those activations that save the most seconds of recomputation.
-// Without it, as many pairs of layer and micro-batch as possible keep all but the cheap ones.
-// Returns true if everything fits into `limit`; `d` is set in both cases.
+// the rest, unless engine.recompute fixes them. As many pairs of layer and micro-batch as possible
+// keep all but the cheap ones, then as many of these as possible keep all. With `profile` the other
+// order is tried too, and the one that saves more seconds of recomputation is taken. Returns true
+// if everything fits into `limit`; `d` is set in both cases.
 bool FitDevice(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep,
                bool on_host, PipelineDimensions& d, const HardwareProfile* profile = nullptr);
 

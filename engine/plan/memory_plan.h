@@ -33,9 +33,9 @@ inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
 // schedules have an entry for each pair; this many take 200 MiB and a second. The limit protects
 // the daemon, which plans job files of any origin before it queues them.
 inline constexpr int64_t kStepLayerPassesMax = int64_t{1} << 20;
-// The most tokens of a micro-batch. Batches and kernels number them in 32 bits. The limit also
-// keeps the sizes of a micro-batch's buffers below 2^63 bytes for every model that
-// ParseModelDescription takes.
+// The most tokens of a micro-batch; with experts, the most choices of experts by its tokens.
+// Batches and kernels number them in 32 bits. The limit also keeps the sizes of a micro-batch's
+// buffers below 2^63 bytes for every model that ParseModelDescription takes.
 inline constexpr int64_t kMicroBatchTokensMax = std::numeric_limits<int32_t>::max();
 
 struct MemoryPlan {
@@ -91,13 +91,18 @@ struct ProcessOfJob {
 absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& sizes);
 
 // Plans a training job. If the rates of `machine` are not measured, FitDeviceByRule (device_fit.h)
-// decides. A job that does not fit gives a plan with fits == false. Returns InvalidArgument for a
-// sequence longer than the model's positions, for more than kMicroBatchTokensMax or
-// kStepLayerPassesMax, if devices or training.gradient_shards cannot share the micro-batches, if
-// clipping cannot work with engine.gradient_slabs, for several processes with engine.loads: whole,
-// for a router_auxiliary_loss without experts, and the errors of CheckHeadSizes. `layout` must
-// outlive the plan; `sizes` is used during the call only. With the same arguments but for
-// `processes.number` the plans have the same decisions and bytes.
+// decides. A job that does not fit gives a plan with fits == false. `layout` must outlive the plan;
+// `sizes` is used during the call only. With the same arguments but for `processes.number` the
+// plans have the same decisions and bytes.
+//
+// Returns the errors of CheckHeadSizes, and InvalidArgument if
+// - a sequence is longer than the model's positions;
+// - kMicroBatchTokensMax, kStepLayerPassesMax or, by engine.micro_batches_per_sweep,
+//   PipelineShape::sweeps_max is exceeded;
+// - devices or training.gradient_shards cannot share the micro-batches;
+// - clipping cannot work with engine.gradient_slabs;
+// - there are several processes and engine.loads is `whole`;
+// - there is a router_auxiliary_loss but the model has no experts.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {},
@@ -112,11 +117,12 @@ struct GenerationNeed {
   std::vector<int64_t> prompt_tokens;  // of each prompt, in their order
   int64_t answer_tokens = 0;           // of each answer at most
 };
-// Plans the answers to prompts (generation_batch.h) with weights in `dtype`. The plan has the
-// largest waves of consecutive prompts that fit, dimensions.micro_batches of them, and as many
-// weight buffers as fit then. On a device that shares the host's memory it has kWeightBuffersMin of
-// them unless engine.device_memory is given. Lifetimes and `fits` are as for PlanMemory. REQUIRES:
-// there are prompts, and CheckHeadSizes returned OK.
+// Plans the answers to prompts (generation_batch.h) with weights in `dtype`. A wave is a number of
+// consecutive prompts that are answered together. The plan has the largest waves that fit, of
+// dimensions.micro_batches prompts each, and as many weight buffers as fit then. On a device that
+// shares the host's memory it has kWeightBuffersMin buffers unless engine.device_memory is given.
+// Lifetimes and `fits` are as for PlanMemory. REQUIRES: there are prompts, and CheckHeadSizes
+// returned OK.
 MemoryPlan PlanGeneration(const JobSpec::Engine& engine, const ModelLayout& layout, DType dtype,
                           const GenerationNeed& need, const KernelSizes& sizes,
                           const MemoryBudget& budget);

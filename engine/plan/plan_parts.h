@@ -12,7 +12,8 @@ namespace megatrain {
 // Returns the model's shape, with the decisions left open.
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype);
 
-// Returns InvalidArgument, as PlanMemory does, for sizes of a batch that no machine can have.
+// Returns InvalidArgument, as PlanMemory does, for sizes of a batch that no machine can have, or
+// that the devices of the job's `processes` cannot share.
 absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout, int processes = 1);
 // Sets the ranks and the sizes of their batches in `d`.
 void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes& sizes,

@@ -22,6 +22,7 @@ struct StepResources {
 struct StepPrediction {
   double step_seconds = 0;       // for a step among others, in the steady state
   double tokens_per_second = 0;  // for sequences without padding
+  // Copies count for h2d and d2h, whichever lane makes them. device_update is 0.
   LaneSeconds lane_busy_seconds;
   // The busiest of kH2D, kCompute, kD2H, kUpdate and kCollective. Device updates and io are not
   // compared.

@@ -48,9 +48,9 @@ class CheckpointSaver {
   // training here. Returns Aborted if a training step failed. A failure of a save is reported, and
   // the result is OK. REQUIRES: `step` is the step submitted last, and !MustWait(step).
   absl::Status Begin(int64_t step);
-  // Begins to save the state after `step`, whose evaluation is the best so far, if the job keeps
-  // the best, no save of it is under way, and it is not the last step. Returns what Begin returns.
-  // REQUIRES: no step is in flight, and the record of `step` is not reported yet.
+  // If the job keeps the best, begins to save the state after `step`, unless a save of it is under
+  // way or it is the last step. Returns what Begin returns, or OK. REQUIRES: the evaluation of
+  // `step` is the best so far, no step is in flight, and the record of `step` is not reported yet.
   absl::Status SaveBest(int64_t step);
   // Must be called after each record is reported. Commits the save of the last collected step, and
   // ends a committed save that is written, without waiting. Returns what Begin returns.

@@ -14,11 +14,12 @@
 
 namespace megatrain {
 
-// Returns the losses of all evaluation sequences of `dataset`, by set. `read` returns evaluation
-// sequence `index`. Calls go_on() before each batch, which has the sizes of the job's batches, and
-// returns its error. Adds the rewards of pairs to `*rewards`, if it is given. Returns
-// InvalidArgument if a set with a name, or all sets together, hold no prediction, and the errors of
-// reading and of Trainer::EvaluateLossSum. REQUIRES: trainer.in_flight() == 0.
+// Returns the losses of all evaluation sequences of `dataset`, by set: `all` and `sets` of the
+// report. `read` returns evaluation sequence `index`. Calls go_on() before each batch, which has
+// the sizes of the job's batches, and returns its error. Adds the rewards of pairs to `*rewards`,
+// if it is given. Returns InvalidArgument if a set with a name, or all sets together, hold no
+// prediction, and the errors of reading and of Trainer::EvaluateLossSum. REQUIRES:
+// trainer.in_flight() == 0.
 absl::StatusOr<EvaluationReport> EvaluateDataset(
     const Dataset& dataset, absl::FunctionRef<absl::StatusOr<Sequence>(int64_t index)> read,
     const JobSpec& spec, Trainer& trainer, absl::FunctionRef<absl::Status()> go_on,

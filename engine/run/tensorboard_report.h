@@ -1,6 +1,6 @@
 // TensorBoardReport writes a run's metrics as TensorBoard event files into report.tensorboard.
 //
-// Each run that makes steps writes a file of its own: the job's settings as a text, then the
+// Each run that has been prepared writes a file of its own: the job's settings as a text, then the
 // scalars of every step and, as texts, the answers to sample prompts. The file begins with a
 // session log that names the run's first step. TensorBoard then drops this step and later ones of
 // earlier files, as a resumed run makes them again.

@@ -14,7 +14,7 @@
 namespace megatrain {
 
 struct TokenizerConfig {
-  // The tokens as `transformers` resolves them: special_tokens_map.json goes before
+  // The tokens as `transformers` resolves them. special_tokens_map.json takes precedence over
   // tokenizer_config.json if the latter has no added_tokens_decoder, and is not read otherwise.
   std::optional<std::string> bos_token, eos_token, pad_token, unk_token;
   std::vector<AddedToken> added_tokens;  // added_tokens_decoder, with ascending ids

@@ -46,13 +46,13 @@ absl::StatusOr<std::unique_ptr<SplitRegex>> GetPattern(const nlohmann::json& com
                                                        std::string_view where);
 // Calls read(item) for `component`. For a Sequence, calls it instead for every component of the
 // list at the key `list`, and so on for Sequences in that. Does nothing for null. Returns
-// Unimplemented for many more components than known files have, InvalidArgument for a component
-// without "type" or a Sequence without a list, and the errors of `read`.
+// Unimplemented for many more components or nested Sequences than known files have, InvalidArgument
+// for a component without "type" or a Sequence without a list, and the errors of `read`.
 absl::Status ForEachComponent(const nlohmann::json& component, std::string_view where,
                               const char* list,
                               absl::FunctionRef<absl::Status(const nlohmann::json&)> read);
 
-// The relations between the components.
+// What the reader of the model must know of the pre-tokenizer.
 struct ComponentKinds {
   bool byte_level = false;  // the pre-tokenizer makes bytes of words
 };

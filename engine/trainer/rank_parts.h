@@ -1,4 +1,4 @@
-// RankParts: what a rank works with, its device and what it exchanges data with other ranks by.
+// RankParts: a rank's device, its AdamW, and its communicators with other ranks.
 #ifndef MEGATRAIN_ENGINE_TRAINER_RANK_PARTS_H_
 #define MEGATRAIN_ENGINE_TRAINER_RANK_PARTS_H_
 
@@ -33,9 +33,9 @@ struct RankParts {
   void Abort(const absl::Status& cause) const;
 };
 
-// Returns an NCCL for each rank of this process. It is empty where ranks do not exchange by NCCL:
-// on the cpu device, and for a rank alone. `processes` are the communicators of a job's processes,
-// null for a process alone. Returns the errors of EngineHost::LoadNccl.
+// Returns an NCCL for each rank of this process. The list is empty where ranks do not exchange by
+// NCCL: on the cpu device, and for a rank alone. `processes` are the communicators of a job's
+// processes, null for a process alone. Returns the errors of EngineHost::LoadNccl.
 absl::StatusOr<std::vector<std::unique_ptr<NcclApi>>> LoadNcclForRanks(
     const EngineHost& host, const Session& session, const CommunicatorSet* processes);
 

@@ -1,7 +1,7 @@
 // RankPipeline runs the schedules of one rank: a device with its memory, the rank's buffers on the
 // host, and the lanes. Trainer drives all ranks of the process; with one device there is one.
 //
-// Thread safety: Interrupt may be called from any thread, all other methods from one thread.
+// Thread safety: Abort may be called from any thread, all other methods from one thread.
 #ifndef MEGATRAIN_ENGINE_TRAINER_RANK_PIPELINE_H_
 #define MEGATRAIN_ENGINE_TRAINER_RANK_PIPELINE_H_
 

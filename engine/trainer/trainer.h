@@ -43,7 +43,7 @@ namespace megatrain {
 // Returns the means. REQUIRES: there are pairs.
 Rewards RewardsOf(const RewardSums& sums);
 
-// Returns the coefficient of the auxiliary loss: the job's, else the model's.
+// Returns the coefficient of the auxiliary loss: the job's, else the largest of the model's layers.
 double RouterAuxiliaryLoss(const JobSpec& spec, const ModelDescription& model);
 
 class Trainer {
@@ -64,7 +64,7 @@ class Trainer {
   // Waits for operations that run. Those that have not started are dropped.
   ~Trainer();
 
-  int ranks() const { return plan_.dimensions.shape.ranks; }
+  int ranks() const { return plan_.dimensions.shape.ranks; }  // of all processes
 
   const PipelineDimensions& dimensions() const { return plan_.dimensions; }
   // Returns the model's state, by tile. It is uninitialised until the caller fills it. It may be
@@ -80,10 +80,10 @@ class Trainer {
                       absl::Span<const double> group_rates = {});
   int in_flight() const { return static_cast<int>(pending_.size()); }
   // Takes back the step submitted last, and returns true. Its results are lost, and it may be
-  // submitted again once SettleWithdrawn has returned. Returns false, and the step stays, if it has
-  // started to change the model, or the backward pass of a layer unless `during_backward`, or after
-  // an error; with several ranks always, as they could not give up the same operations. REQUIRES:
-  // in_flight() > 0, and no save of this step is in flight.
+  // submitted again once SettleWithdrawn has returned. Returns false, and the step stays, after an
+  // error, if it has started to change the model or, unless `during_backward`, to go backward
+  // through a layer. With several ranks it always returns false, because they could not give up the
+  // same operations. REQUIRES: in_flight() > 0, and no save of this step is in flight.
   bool Withdraw(bool during_backward);
   // Blocks until the running operations of all steps taken back are done. Returns the error of a
   // step. REQUIRES: in_flight() == 0.
@@ -95,34 +95,35 @@ class Trainer {
   bool AwaitStep(absl::FunctionRef<bool()> interrupted);
   // Makes AwaitStep call `interrupted`.
   void Interrupt();
-  // Returns the step that failed before it changed anything, 0 if there is none, or other processes
-  // may have changed something. The tiles then hold the state after the step before. REQUIRES: a
+  // Returns the step that failed before it changed anything. The tiles then hold the state after
+  // the step before. Returns 0 if there is none, and always with several processes. REQUIRES: a
   // step has failed.
   int64_t failed_unchanged_step() const;
   // Waits for the oldest step, including its updates. Returns Aborted, naming the step and the
   // tile, if a value is not finite, and other errors of the step. The record lacks total_tokens,
-  // eval_loss and time; seconds of lanes are those of the rank that took longest. REQUIRES:
+  // time and the results of an evaluation. Each lane's seconds are the most of any rank. REQUIRES:
   // in_flight() > 0.
   absl::StatusOr<StepRecord> Collect();
 
   // Returns the sum of the losses of the batch's predictions or pairs, or the errors of Submit.
-  // Sets `*rewards`, if it is given, for a batch of pairs. REQUIRES: in_flight() == 0.
+  // Sets `*rewards`, if it is given, for a batch of pairs. REQUIRES, as the next two functions with
+  // a batch: in_flight() == 0, and the device is held.
   absl::StatusOr<double> EvaluateLossSum(const Batch& batch, RewardSums* rewards = nullptr);
   // Returns the log-probability of each answer of the batch's pairs, [pairs, 2], or the errors of
-  // Submit. REQUIRES: in_flight() == 0, and the batch is one of pairs.
+  // Submit. REQUIRES also: the batch is one of pairs.
   absl::StatusOr<std::vector<double>> AnswerLogps(const Batch& batch);
   // Says that the caller has changed the tiles since weights were loaded to the device. REQUIRES:
   // in_flight() == 0.
   void ForgetLoaded();
-  // Returns the logits [tokens, vocabulary] of these tokens of each micro-batch, or the errors of
-  // Submit. Micro-batches beyond the list give none. Tokens with a row of the key-value cache
-  // (Batch::first_rows) are kept there, until ReleaseDevice. REQUIRES: in_flight() == 0; the rows
-  // are among the plan's cache_rows.
+  // Returns the logits [all these tokens, vocabulary] of the tokens tokens[i] of each micro-batch
+  // i, or the errors of Submit. Micro-batches beyond the list give none. If the batch has rows of
+  // the key-value cache (Batch::first_rows), keys and values are kept there until ReleaseDevice.
+  // REQUIRES also: the rows are among the plan's cache_rows.
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch,
                                             const std::vector<TokenRange>& tokens);
-  // Returns a tile's gradient in the last step before clipping, in the tile's layout: the shards of
-  // this process's ranks. REQUIRES: clipping is on, gradients cross the link as FP32, in_flight()
-  // == 0; for tile 1 also that the host updates all of it.
+  // Returns a tile's gradient of the last step, before clipping, in the tile's layout: the shards
+  // of this process's ranks. REQUIRES: clipping is on, gradients cross the link as FP32,
+  // in_flight() == 0; for tile 1 also that the host updates all of it.
   std::vector<float> HeldGradient(int tile) const;
 
   // Passes every tile to `calls.take_tile`, on the io lane, as it is after the last submitted step.

@@ -86,7 +86,8 @@ class Namespace : public Object {
 class AttributePath {
  public:
   // None is the empty path, which gives the item itself. With `fold`, Get returns text in lower
-  // case. If `otherwise` is given and not None, it takes the place of an undefined step.
+  // case. If `otherwise` is given and not None, it takes the place of an undefined step. Returns
+  // OutOfRange for an index beyond 64 bits.
   static absl::StatusOr<AttributePath> Parse(const JinjaValue& attribute, bool fold,
                                              std::optional<JinjaValue> otherwise = std::nullopt);
   // Parses a text of paths separated by commas. Anything else is one path.

@@ -38,7 +38,7 @@ enum class SequenceKind { kList, kTuple, kRange, kKeys, kValues, kItems };
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   int depth = 1;         // levels of containers, with this one
-  bool hashable = true;  // true if all items are; stored, because tuples may share items many times
+  bool hashable = true;  // of a tuple: all items are; stored, because tuples may share items
   std::vector<JinjaValue> items;
   std::string range_text;  // what a range prints as: "range(0, 3)"
   // True for a tuple of the filter groupby, whose items have the names grouper and list.

@@ -48,7 +48,7 @@ struct JinjaLimits {
   int64_t bytes_max = 256 << 20;
   int64_t output_bytes_max = 64 << 20;
   // Nested evaluations: expressions, statements, macros and recursive loops within one another. It
-  // bounds the stack, of which a level takes up to about 1 KiB.
+  // bounds the stack: a level takes up to about 1 KiB.
   int depth_max = 800;
 };
 

@@ -62,7 +62,7 @@ class JinjaValue {
   // True for a list only, not for a tuple, range or view of a dict.
   bool is_list() const;
 
-  // True for None, the undefined value, "", and a list or dict without items.
+  // True for None, the undefined value, "", and a sequence or dict without items.
   bool is_empty() const;
 
   // REQUIRES: the value is of that kind.

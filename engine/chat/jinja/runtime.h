@@ -62,7 +62,8 @@ class Runtime {
   // Makes an undefined value.
   Result MakeMissing(std::string message);
 
-  // Adds or replaces an entry. Returns InvalidArgument for a key that Python cannot hash.
+  // Adds or replaces an entry. Returns InvalidArgument for a key that Python cannot hash. Here and
+  // in FindEntry, ResourceExhausted is returned beyond a limit.
   absl::Status SetEntry(Dict* dict, JinjaValue key, JinjaValue value);
   // Returns the value of `key`, valid until an entry is added, or nullptr. Returns InvalidArgument
   // for a key that Python cannot hash.
@@ -88,7 +89,8 @@ class Cursor {
  public:
   // Returns InvalidArgument for a value that is not iterable.
   static absl::StatusOr<Cursor> Over(JinjaValue value);
-  // Sets `item` and returns true, or returns false at the end.
+  // Sets `item` and returns true, or returns false at the end. Returns ResourceExhausted beyond a
+  // limit, and the errors of an iterator.
   absl::StatusOr<bool> Next(Runtime& runtime, JinjaValue* item);
 
  private:

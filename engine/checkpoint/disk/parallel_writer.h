@@ -1,8 +1,8 @@
 // Writes files whose content lies in memory, with several requests at the disk at a time.
 //
 // Each of up to kTransferThreads threads copies the next block of the files under way and writes
-// it. The caller's memory is free again when its last block was copied, not when it was written, so
-// that the disk always has requests while the caller goes on to the next files.
+// it. The caller's memory is free again when its last block was copied, before it is written. So
+// the disk always has requests while the caller goes on to the next files.
 //
 // Thread safety: one thread at a time may call methods.
 // Invariants: an error ends all files under way; every later call returns it.

@@ -1,10 +1,10 @@
 // SharedPages divides the bytes of files among the ranks that write them. Where the bytes of two
-// ranks meet within a page, one of them must write the page, since direct I/O writes whole pages,
-// and since two nodes that write parts of one page overwrite each other's on some shared file
-// systems. A page is written by the rank that has its first byte; the others send it theirs.
+// ranks meet within a page, one of them must write the whole page: direct I/O writes whole pages,
+// and on some shared file systems, two nodes that write parts of one page overwrite each other's.
+// The rank that has the first byte of a page writes it; the others send it their bytes.
 //
-// It keeps copies of the bytes of such pages, some pages for each run of a tile's elements that lie
-// together in a file, until they are exchanged.
+// It keeps copies of the bytes of these pages until they are exchanged: some pages for each run of
+// a tile's elements that lie together in a file.
 //
 // Thread safety: one thread at a time may call methods.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_DISK_SHARED_PAGES_H_

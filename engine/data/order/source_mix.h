@@ -19,10 +19,10 @@ inline constexpr size_t kMixSourcesMax = 1024;
 // less than n * w + 1 of the first n positions, for every n. The order within the period is that of
 // R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980).
 //
-// Weights become whole numbers of positions in a period. They are exact if they are whole numbers,
-// or decimals of up to six places, whose sum is at most kMixPeriodMax when they are written as
-// whole numbers without a common factor. Others are rounded to parts of kMixPeriodMax, at least one
-// each, and the bounds above hold for the rounded weights.
+// Weights become whole numbers of positions in a period. Whole numbers and decimals of up to six
+// places are exact if, written as whole numbers without a common factor, their sum is at most
+// kMixPeriodMax. Others are rounded to parts of kMixPeriodMax, at least one each, and the bounds
+// above hold for the rounded weights.
 //
 // Thread safety: const methods may be called from several threads.
 class SourceMix {

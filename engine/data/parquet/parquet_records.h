@@ -32,8 +32,9 @@ namespace megatrain {
 // become texts. Bytes become a text if they are UTF-8, and else are left out. A text that is not
 // UTF-8 is the record's defect. Rows are numbered from 1.
 //
-// Next returns InvalidArgument for a file that is no Parquet, is damaged or encrypted, whose sizes
-// contradict each other, or that takes more memory than kParquetBytesMax at a time.
+// Next returns InvalidArgument if the file is no Parquet, is damaged or encrypted, has sizes that
+// contradict each other, takes more memory than kParquetBytesMax at a time, or has a row longer
+// than kRecordBytesMax. No call may follow an error.
 class ParquetRecordReader : public RecordReader {
  public:
   // Starts the program. If the file has a column `column`, only that is read; "" means all. `file`

@@ -27,7 +27,7 @@ struct BadRecords {
     ++count;
     if (named.size() < kNamedMax) named.push_back(std::move(name));
   }
-  // Adds those of a later part of the data. `path` goes before each name.
+  // Adds those of a later part of the data, with `path` before each name.
   void Add(const BadRecords& part, const std::string& path = "") {
     count += part.count;
     for (const std::string& name : part.named) {

@@ -94,7 +94,7 @@ using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t byte
 //
 // Returns InvalidArgument, naming the file and the place in it, for malformed data and for an id
 // that is not below `model_vocabulary`. Returns InvalidArgument also if the data makes no sequence.
-// Returns the errors of TokenStream::Open and ChatTemplate::Create.
+// Returns the errors of ExpandDataFile, PrepareEncoder and DataSide::Open.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
     const JobSpec& spec, std::shared_ptr<const Tokenizer> tokenizer,
     const std::string& model_directory, int64_t model_vocabulary,

@@ -21,9 +21,9 @@ namespace megatrain {
 // threads have equal parts of it, of at least kTextPieceBytesMin each.
 inline constexpr size_t kTextPieceBytes = size_t{2} << 20;
 inline constexpr size_t kTextPieceBytesMin = size_t{64} << 10;
-// A plain text of which this much is held, because nothing shows where its tokens end, is refused.
-// engine/data/README.md says which texts get there. Encoding takes up to some 50 bytes of memory
-// for each byte that is held.
+// The encoder holds text while nothing shows where its tokens end. It refuses a plain text of which
+// it would hold this many bytes. engine/data/README.md says which texts get there. Encoding takes
+// up to some 50 bytes of memory for each byte that is held.
 inline constexpr size_t kTextHeldBytesMax = size_t{4} << 20;
 
 // Returns the ids that go around a text: those of the tokenizer's post-processor, with the
@@ -50,9 +50,10 @@ class DocumentEncoder {
   explicit DocumentEncoder(const DocumentEncoderOptions& options) : options_(options) {}
 
   // Appends the example's words: of a pair of answers those of two documents. Returns
-  // InvalidArgument if the chat template refuses the example, and OutOfRange if a token id is not
-  // below the vocabulary. REQUIRES: `chat_template` was given if the example is a chat, and
-  // `eos_id` if it is a text.
+  // InvalidArgument if the chat template refuses the example, or if `chat_template` or `eos_id` is
+  // missing for a pair, and OutOfRange if a token id is not below the vocabulary. After an error
+  // some words may have been appended. REQUIRES: `chat_template` was given if the example is a
+  // chat, and `eos_id` if it is a text.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
   // Encodes a text document piece by piece. `text` is the beginning of what is left of it, and all
@@ -69,8 +70,8 @@ class DocumentEncoder {
 
   // Returns the largest id encoded since Restart, or -1 if there is none.
   int64_t largest_id() const { return largest_id_; }
-  // Returns the number of assistant's turns since Restart without loss, because their place in the
-  // text is uncertain.
+  // Returns the number of the assistant's turns since Restart that have no loss because their place
+  // in the text is uncertain.
   int64_t turns_left_out() const { return turns_left_out_; }
   // Forgets what was counted, and a text that was given up.
   void Restart();

@@ -21,20 +21,21 @@ namespace megatrain {
 // the model will do. `tokenizer` may be null.
 int32_t PadId(const Tokenizer* tokenizer, int64_t vocabulary);
 
-// Returns the options of the chat template that the data names, as of data.template_date, or of
-// today if it names no day. They point to `files`. Returns InvalidArgument if that is not a day.
+// Returns the options of the chat template that the data names, as of the day data.template_date,
+// or today if that is empty. They point to `files`. Returns InvalidArgument if that is not a day.
 absl::StatusOr<ChatTemplateOptions> TemplateOptions(const JobSpec::Data& data,
                                                     const std::string& model_directory,
                                                     FileSystem* files);
 
 // Sets the tokenizer and special ids of `encoder`. If some data is chat data, also makes
-// `chat_template`, to which `encoder` then points. `tokenizer`, which must outlive `encoder`, may
-// be null if all data has format `tokens`. `files` is used during the call only. REQUIRES:
-// `encoder` has its vocabulary, and `chat_template` is null.
+// `chat_template`, to which `encoder` then points. `tokenizer` must outlive `encoder`; it may be
+// null if all data has format `tokens`. `files` is used during the call only. REQUIRES: `encoder`
+// has its vocabulary, and `chat_template` is null.
 //
-// Returns InvalidArgument, naming the entry, if a tokenizer is missing, if nothing says which token
-// ends a text, or if a token that goes around texts is not the model's. Returns the errors of
-// ChatTemplate::Create and IdsAroundText.
+// Returns InvalidArgument if a tokenizer is missing, if nothing says which token ends a text, or if
+// that token or one around texts is not the model's. Returns the errors of ChatTemplate::Create and
+// IdsAroundText. Preference data may lack the end token or, with data.chat_template "auto", the
+// template: DocumentEncoder refuses the records that need it.
 absl::Status PrepareEncoder(const JobSpec::Data& data, const Tokenizer* tokenizer,
                             const std::string& model_directory, FileSystem* files,
                             DocumentEncoderOptions& encoder,

@@ -59,9 +59,9 @@ class FileWordMaker {
   //
   // Returns InvalidArgument, naming the file and the place, for data that cannot be read and for a
   // file without a record. If bad records are skipped, a record that cannot be read is counted
-  // instead; a plain text, which is not a record, still is an error. Returns OutOfRange if an id is
-  // not below the vocabulary, and Aborted if the content is not that of `hash`. After an error
-  // nothing of what was appended may be used.
+  // instead; a plain text that cannot be read still is an error. Returns OutOfRange if an id is not
+  // below the vocabulary, and Aborted if the content is not that of `hash`. After an error nothing
+  // of what was appended may be used.
   absl::StatusOr<FileWordsMeta> Make(const DataFile& file, const DataFileReader& reader,
                                      const std::string& hash, CacheFileWriter* writer,
                                      const ByteProgress& progress);

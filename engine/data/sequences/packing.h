@@ -6,8 +6,8 @@
 //             not fit into the rest of the open sequence begins a new one.
 //   unpacked  Every document begins a sequence. Long text continues in further ones.
 //   pairs     Every two documents are a chosen and a rejected answer. They stay together, and each
-//             keeps its first sequence_length / 2 tokens, so that a pair always fits. One of which
-//             either answer has no prediction left is left out. Otherwise they are packed as chat
+//             keeps its first sequence_length / 2 tokens, so that a pair always fits. A pair is
+//             left out if either answer has no prediction left. Otherwise pairs are packed as chat
 //             examples are.
 // Packed or not, a chat example longer than a sequence keeps its first sequence_length tokens, and
 // one without a prediction to learn from is left out. Text is kept whole.

@@ -9,9 +9,9 @@ namespace megatrain {
 
 inline constexpr int32_t kMaskedLabel = -100;
 
-// All vectors have sequence_length elements. As in transformers with labels=input_ids, labels[t] is
-// the token at t or kMaskedLabel. The prediction for labels[t + 1] is made at t, and only if both
-// are in one document.
+// All vectors but reference_logps have sequence_length elements. As in transformers with
+// labels=input_ids, labels[t] is the token at t or kMaskedLabel. The prediction for labels[t + 1]
+// is made at t, and only if both are in one document.
 struct Sequence {
   std::vector<int32_t> input_ids;
   std::vector<int32_t> labels;

@@ -145,7 +145,7 @@ struct JoinBackwardOp {  // input_slot, routed tokens, hidden gradient -> routed
   std::optional<int> accumulator;  // none if all of the tile is frozen
   int input_slot;
   bool first;
-  bool input_gradient;  // something before the tile is trained
+  bool input_gradient;  // something before the stage is trained
 };
 struct HeadOp {  // input_slot -> losses, hidden gradient, accumulator
   static constexpr char kName[] = "head";
@@ -238,7 +238,7 @@ struct ShareResultsOp {  // replaces the losses or norms of a rank by those of a
   static constexpr char kName[] = "share results";
   bool losses, norms;
 };
-struct CheckLossesOp {  // fails if a loss is not finite, before any update
+struct CheckLossesOp {  // fails if a loss is not finite, before any update on the host
   static constexpr char kName[] = "check losses";
 };
 struct ClipOp {  // computes the norm and the step's clipping coefficient

@@ -28,8 +28,8 @@
 //   operations in the same order on the lane collective, whatever their micro-batches are.
 // - Ranks of one process may load whole tiles instead (whole_loads), from the host memory that they
 //   share. The first load after an update waits until all ranks have updated the tile. No later
-//   load has to: the next update follows the reduction of the tile's gradient, in which all ranks
-//   take part, and which each enters when its own loads are done.
+//   load has to: the next update follows the reduction of the tile's gradient, and a rank enters
+//   that reduction only when its own loads are done.
 // - The gradient may be a sum of several left folds, over consecutive micro-batches, joined as a
 //   pairwise tree. One device may take them in two sweeps of half of them each. Ranks have the same
 //   number of them each, so that the tree, and with it the bits, do not depend on the number of
@@ -213,6 +213,7 @@ struct PipelineShape {
     }
     return elements;
   }
+  // Returns true if a tensor of the stage is trained.
   bool trains(const StageShape& stage) const {
     for (int tile = stage.tile; tile <= stage.last_tile(); ++tile) {
       if (state_elements(tile) > 0) return true;
@@ -322,12 +323,11 @@ struct PipelineState {
 
 inline constexpr int kStepSlots = 2;
 
-// Builds a training step over micro-batches with these numbers of tokens. All ranks together have
-// `step_micro_batches`, of which a rank may have none; 0 means that each has as many as this one.
-// Changes `state` to what the next schedule finds. The same arguments and the same `state` give the
-// same schedule. REQUIRES: schedules built with one `state` run in the order in which they were
-// built; each micro-batch has at most the tokens of the plan; the rank's part is that of
-// PartOfBatch.
+// Builds a training step over micro-batches with these numbers of tokens; a rank may have none. All
+// ranks together have `step_micro_batches`; 0 means that each has as many as this one. Changes
+// `state` to what the next schedule finds. The same arguments and the same `state` give the same
+// schedule. REQUIRES: schedules built with one `state` run in the order in which they were built;
+// each micro-batch has at most the tokens of the plan; the rank's part is that of PartOfBatch.
 Schedule BuildTrainingStep(const PipelineShape& shape,
                            const std::vector<int64_t>& micro_batch_tokens, PipelineState& state,
                            int step_micro_batches = 0);

@@ -1,5 +1,5 @@
-// Assigns tiles to weight buffers for the uses of a step. A new tile replaces the one that is used
-// again the latest (Belady 1966).
+// Assigns tiles to weight buffers for the uses of a step. A new tile replaces the one whose next
+// use is farthest away (Belady 1966).
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_WEIGHT_USES_H_
 #define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_WEIGHT_USES_H_
 
@@ -37,7 +37,7 @@ class WeightUses {
   int NextUse(int tile);
 
   std::vector<int>& buffer_tile_;
-  // The uses of a tile, ascending, of which the first `done` are before the present one.
+  // The uses of a tile, ascending. The first `done` are before the present one.
   struct TileUses {
     std::vector<int> at;
     size_t done = 0;

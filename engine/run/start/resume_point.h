@@ -30,14 +30,14 @@ struct ResumePoint {
   std::optional<std::string> checkpoint;       // a step directory; nullopt if the run begins anew
   int64_t step = 0;                            // the checkpoint's step; 0 if the run begins anew
   int64_t data_position = 0;                   // in the training order, of the next sequence
-  int64_t steps_total = 0;                     // the run's when the checkpoint was written
+  int64_t steps_total = 0;                     // of the run when the checkpoint was written
   int64_t input_tokens = 0;                    // tokens trained on up to that step
   std::string reference;                       // CheckpointState::reference
   std::string run_name;                        // CheckpointState::run
   Evaluations evaluations;                     // up to that step
   std::vector<AllowedChange> allowed_changes;  // of the run so far
   Retention retention;                         // for the checkpoints that the run will save
-  std::vector<DamagedCheckpoint> damaged;      // those that were found so, the first one first
+  std::vector<DamagedCheckpoint> damaged;      // in the order in which they were found
 };
 
 // Locks checkpoint.directory, removes what a dead process left there (RemoveLeftovers), and chooses

@@ -40,8 +40,8 @@ class RunContext {
   const JobSpec& spec() const { return spec_; }
   const TrainingOptions& options() const { return options_; }
   TrainingControl& control() { return control_; }
-  // Returns TrainingOptions::processes, of which the trainer takes `tiles` and `values`. Null for a
-  // process alone, as is between().
+  // Returns TrainingOptions::processes. The trainer takes `tiles` and `values` out of it. Null for
+  // a process alone, as is between().
   CommunicatorSet* processes() const { return options_.processes; }
   // Returns the communicator of the processes' training threads.
   Communicator* between() const {

@@ -25,7 +25,8 @@ struct BpeSettings {
   bool ignore_merges = false;  // a word that is a token is not merged
   bool fuse_unknown = false;   // neighbouring unknown characters become one token
   std::optional<int32_t> unknown_id;  // without one, unknown characters are left out
-  // The vocabulary has these before every character of a word but the first, and behind its last.
+  // The vocabulary writes the prefix before every character of a word but the first, and the suffix
+  // behind the last.
   std::string continuing_prefix;
   std::string end_suffix;
 };
@@ -62,23 +63,23 @@ class BpeModel : public TokenModel {
   size_t MergeSettled(const Word& word, size_t begin, size_t end,
                       absl::FunctionRef<bool(size_t)> may_cut, ModelBuffers* buffers) const;
   // Returns the places in [begin, end] at which the next token may begin when [begin, end) is cut
-  // into tokens and the word goes on behind it. More than these do no harm.
+  // into tokens and the word goes on behind it. It may return other places too, which do no harm.
   std::vector<size_t> NextBegins(const Word& word, size_t begin, size_t end) const;
-  // Returns true if tokens end at tokens[token].begin whatever follows, given NextBegins. `tokens`
-  // are those of the part of the word that ends where the last of `next` is.
+  // Returns true if tokens end at tokens[token].begin whatever follows. `tokens` are those of a
+  // part of the word, and `next` is NextBegins of that part, whose order may change.
   bool IsSettled(const Word& word, const std::vector<TokenAt>& tokens, size_t token,
                  std::vector<size_t>* next, std::vector<TokenAt>* symbols) const;
   // Returns true if the symbol at `at` becomes one token with unknown ones around it.
   bool FusesAt(const Word& word, size_t at) const;
   size_t UnknownEnd(const Word& word) const;  // of the run of such symbols at the beginning
-  // Does as EncodeOpen for a word that ends with such symbols, of which it may be cut in the run.
+  // Does as EncodeOpen for a word that ends with a run of such symbols, within which it is cut.
   size_t CutUnknown(const Word& word, absl::FunctionRef<bool(size_t)> may_cut, WordState* state,
                     ModelBuffers* buffers) const;
   // Returns true if no unknown symbol may reach across the place.
   bool Separates(const Word& word, size_t place) const;
   size_t SymbolBefore(std::string_view text, size_t at) const;  // where the one before `at` begins
   bool IsKnown(const Word& word, size_t at) const;              // the symbol at `at` has a token
-  // Returns true if a token is `text`, as tokens are written, and more behind it.
+  // Returns true if a token, as the vocabulary writes it, begins with `text` and is longer.
   bool BeginsLongerToken(std::string_view text) const;
   // Append the symbols of these bytes, before any rule is applied.
   void AddBytes(std::string_view word, size_t begin, size_t end,

@@ -17,7 +17,7 @@ namespace megatrain {
 // Viterbi's search with FP64 sums of log probabilities from left to right, as `tokenizers` does it.
 // If sums are equal, the one whose last token is longest wins. A character that is no token scores
 // 10 less than the rarest token. Neighbouring unknown characters become one unknown token, or with
-// `byte_fallback` the tokens of their bytes.
+// `byte_fallback` the tokens of their bytes if each of these bytes has one.
 class UnigramModel : public TokenModel {
  public:
   // `pieces` are (token, log probability) by id. Without `unknown_id`, Encode returns

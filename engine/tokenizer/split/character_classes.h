@@ -21,7 +21,7 @@ class CharacterClasses {
   using Class = uint8_t;
   static constexpr Class kRemoved = 0;   // characters that belong to no word
   static constexpr Class kIsolated = 1;  // each is a word
-  static constexpr Class kRun = 2;       // this one and those above: a run of neighbours is a word
+  static constexpr Class kRun = 2;  // this one and higher ones: a run of one such class is a word
 
   // Every character has the class kRun.
   CharacterClasses() : classes_(kCodePoints, kRun) {}
@@ -35,6 +35,7 @@ class CharacterClasses {
   // false, with no change, if there would be more classes than Class can count.
   bool Append(const CharacterClasses& next);
 
+  // Returns the class of the character that begins at byte `offset`.
   Class At(std::string_view text, size_t offset) const { return classes_[Utf8At(text, offset)]; }
 
  private:

@@ -21,7 +21,8 @@ absl::StatusOr<std::optional<int64_t>> ParseInt(std::string_view text, int base)
 std::optional<double> ParseFloat(std::string_view text);
 
 // round(value, digits) of a float: to the nearest, halves to even. It is correctly rounded in
-// decimal if `digits` is not negative. Else the quotient by the power of ten is rounded first.
+// decimal if `digits` is not negative. Otherwise value / 10**-digits is rounded and multiplied
+// back.
 double RoundFloat(double value, int64_t digits);
 
 // One field of a format string: [[fill]align][sign][#][0][width][grouping][.precision][type], the

@@ -30,8 +30,8 @@ class Parser {
   static constexpr int kHeightMax = 250;
 
   // Returns InvalidArgument "line 3: ..." for what is not in the grammar, names an unknown filter
-  // or test, or is nested too deep. The arguments are used during the call only. REQUIRES:
-  // `program` is well-formed UTF-8.
+  // or test outside of a conditional, or is nested too deep. The arguments are used during the call
+  // only. REQUIRES: `program` is well-formed UTF-8.
   static absl::StatusOr<Syntax> Parse(std::string_view program, const KnownNames& known);
 
  private:
