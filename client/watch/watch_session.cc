@@ -43,7 +43,8 @@ class WatchSession {
   absl::Status Run(EventQueue* queue) {
     while (true) {
       pollfd ready[] = {{queue->fd(), POLLIN, 0}, {signals_->fd(), POLLIN, 0}};
-      poll(ready, 2, PollMilliseconds());
+      // Without a descriptor for the queue nothing wakes poll(2).
+      poll(ready, 2, queue->fd() < 0 ? 100 : PollMilliseconds());
       while (const std::optional<int> signal = signals_->Take()) {
         if (IsLeaving(*signal)) return absl::CancelledError("detached; the job goes on");
       }

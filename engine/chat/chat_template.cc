@@ -162,9 +162,9 @@ absl::StatusOr<std::string> ChatTemplate::RenderPrompt(const Conversation& conve
 
 absl::Status ChatTemplate::Render(const Conversation& conversation, const Tokenizer& tokenizer,
                                   std::vector<int32_t>* ids, std::vector<uint8_t>* target,
-                                  int64_t* turns_left_out) const {
+                                  int64_t* turns_without_loss) const {
   MT_ASSIGN_OR_RETURN(const RenderedChat rendered, RenderText(conversation));
-  *turns_left_out += rendered.turns_left_out;
+  *turns_without_loss += rendered.turns_without_loss;
   const size_t first = ids->size();
   std::vector<size_t> offsets;
   MT_RETURN_IF_ERROR(tokenizer.EncodeWithOffsets(rendered.text, ids, &offsets));

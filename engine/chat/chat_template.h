@@ -77,12 +77,12 @@ class ChatTemplate {
 
   // Appends the token ids of RenderText's text to `ids`, and for each id to `target` 1 if the loss
   // is computed on it, else 0. A token that straddles the start or the end of a range belongs to
-  // it. Adds the number of turns left out to `*turns_left_out`. Returns the errors of RenderText
-  // and of the tokenizer, which must be the one given to Create. After an error the vectors may
-  // have a part of the ids.
+  // it. Adds the number of turns left out to `*turns_without_loss`. Returns the errors of
+  // RenderText and of the tokenizer, which must be the one given to Create. After an error the
+  // vectors may have a part of the ids.
   absl::Status Render(const Conversation& conversation, const Tokenizer& tokenizer,
                       std::vector<int32_t>* ids, std::vector<uint8_t>* target,
-                      int64_t* turns_left_out) const;
+                      int64_t* turns_without_loss) const;
 
   // Returns true if a program uses strftime_now, so that its text may depend on the day.
   bool uses_day() const;

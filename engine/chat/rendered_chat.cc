@@ -261,7 +261,7 @@ absl::Status Renderer::MarkGenerated(const std::vector<size_t>& wanted) {
   std::vector<TextRange> ranges;
   if (wanted.size() == assistants_.size()) {
     ranges = generated_;
-    out_.turns_left_out =
+    out_.turns_without_loss =
         static_cast<int64_t>(assistants_.size() - std::min(assistants_.size(), ranges.size()));
   } else {
     LimitSearch(wanted.size());
@@ -278,7 +278,7 @@ absl::Status Renderer::MarkGenerated(const std::vector<size_t>& wanted) {
         end = before.has_value() && after.has_value() ? after->generation.size() : begin;
       }
       end = std::min(end, generated_.size());
-      if (begin >= end) ++out_.turns_left_out;
+      if (begin >= end) ++out_.turns_without_loss;
       for (; begin < end; ++begin) ranges.push_back(generated_[begin]);
     }
   }
@@ -340,7 +340,7 @@ absl::Status Renderer::MarkFound(const std::vector<size_t>& wanted) {
     if (range.has_value()) {
       out_.target.push_back(*range);
     } else {
-      ++out_.turns_left_out;
+      ++out_.turns_without_loss;
     }
   }
   return absl::OkStatus();

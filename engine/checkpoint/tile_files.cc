@@ -96,8 +96,8 @@ void AppendRuns(const TilePiece& piece, const TileLayout& layout, ElementRange h
   }
 }
 
-absl::StatusOr<TileFile> LayTileFile(const ModelLayout& layout, int index, bool weights,
-                                     DType weight_dtype) {
+absl::StatusOr<TileFile> LayOutTileFile(const ModelLayout& layout, int index, bool weights,
+                                        DType weight_dtype) {
   const TileLayout& tile = layout.tiles[index];
   TileFile file;
   file.name = weights ? WeightsFileName(index, layout.tile_count())

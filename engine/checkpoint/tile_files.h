@@ -65,8 +65,8 @@ struct TileFile {
 };
 // Returns the layout of the weights file of tile `index` if `weights`, else of its optimizer file.
 // It points to `layout`. Returns the errors of MakeSafetensorsHeader.
-absl::StatusOr<TileFile> LayTileFile(const ModelLayout& layout, int index, bool weights,
-                                     DType weight_dtype);
+absl::StatusOr<TileFile> LayOutTileFile(const ModelLayout& layout, int index, bool weights,
+                                        DType weight_dtype);
 // Returns what a tile with the elements `held` has of the file, in the order of the file. Tensors
 // without state are left out unless `stateless`. The result points into `file`.
 std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, ElementRange held,

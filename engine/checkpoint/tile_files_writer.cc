@@ -37,7 +37,7 @@ TileFilesWriter::TileFilesWriter(const std::string& directory, const ModelLayout
       writer_(files) {}
 
 absl::StatusOr<TileFile> TileFilesWriter::FileAt(int number) const {
-  return LayTileFile(layout_, number / 2, number % 2 == 0, weight_dtype_);
+  return LayOutTileFile(layout_, number / 2, number % 2 == 0, weight_dtype_);
 }
 
 absl::Status TileFilesWriter::WriteTile(int index, const Tile& tile) {

@@ -160,8 +160,8 @@ std::string DatasetWarnings(const DatasetReport& report) {
     absl::StrAppend(&text, FormatCount(report.examples_without_target),
                     " examples have no token that the loss is on and were passed over\n");
   }
-  if (report.turns_left_out > 0) {
-    absl::StrAppend(&text, FormatCount(report.turns_left_out),
+  if (report.turns_without_loss > 0) {
+    absl::StrAppend(&text, FormatCount(report.turns_without_loss),
                     " turns of the assistant have no loss, because the chat template writes them "
                     "otherwise when further messages follow\n");
   }

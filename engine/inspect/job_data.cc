@@ -38,7 +38,7 @@ absl::StatusOr<JobData> OpenJobData(const JobSpec& spec, bool verify_data) {
   return data;
 }
 
-absl::StatusOr<JobData> OpenLooseData(const LooseData& loose) {
+absl::StatusOr<JobData> OpenStandaloneDataFile(const StandaloneDataFile& loose) {
   JobSpec spec;
   spec.model.path = loose.model_directory;
   spec.data.train = {loose.file};

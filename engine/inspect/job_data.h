@@ -24,7 +24,7 @@ struct JobData {
 absl::StatusOr<JobData> OpenJobData(const JobSpec& spec, bool verify_data = false);
 
 // A data file without a job file.
-struct LooseData {
+struct StandaloneDataFile {
   DataFile file;                       // with an absolute path
   std::string model_directory;         // has the tokenizer; "": the bytes tokenizer
   std::string chat_template = "auto";  // the directory's; chatml if there is no directory
@@ -33,7 +33,7 @@ struct LooseData {
 };
 // Opens the file without shuffling its sequences. Returns the errors of OpenTokenizer and
 // OpenDataset.
-absl::StatusOr<JobData> OpenLooseData(const LooseData& data);
+absl::StatusOr<JobData> OpenStandaloneDataFile(const StandaloneDataFile& data);
 
 }  // namespace megatrain
 

@@ -74,7 +74,7 @@ absl::Status CheckpointSaver::Begin(int64_t step) {
   const absl::Status status = Start(step);
   if (status.code() == absl::StatusCode::kAborted) return status;
   // A save that cannot begin leaves the last good checkpoint untouched.
-  if (!status.ok()) NoteFailure(step, status);
+  if (!status.ok()) ReportFailure(step, status);
   return absl::OkStatus();
 }
 
@@ -179,11 +179,11 @@ std::string CheckpointSaver::SaveAfterFailedStep() {
   run_.Report(TrainingPhase::kSaving, "saving what is good");
   if (save_ != nullptr && save_->step <= progress_.done) {
     const int64_t step = save_->step;
-    if (const absl::Status status = FinishInterrupted(); !status.ok()) NoteFailure(step, status);
+    if (const absl::Status status = FinishInterrupted(); !status.ok()) ReportFailure(step, status);
   }
   const int64_t done = progress_.done;
   if (trainer_.failed_unchanged_step() == done + 1 && done > saved_.step) {
-    if (const absl::Status status = SaveTiles(); !status.ok()) NoteFailure(done, status);
+    if (const absl::Status status = SaveTiles(); !status.ok()) ReportFailure(done, status);
   }
   if (saved_.step == 0) return "no step before it was saved";
   return absl::StrCat("the run can go on from ", saved_.directory);
@@ -193,7 +193,7 @@ absl::Status CheckpointSaver::EndAndTell() {
   const int64_t step = save_->step;
   const absl::Status status = End();
   if (status.code() == absl::StatusCode::kAborted) return status;
-  if (!status.ok()) NoteFailure(step, status);
+  if (!status.ok()) ReportFailure(step, status);
   return absl::OkStatus();
 }
 
@@ -207,7 +207,7 @@ void CheckpointSaver::EndCommitted() {
   if (save_ == nullptr || !save_->committed) return;
   const int64_t step = save_->step;
   const absl::Status status = End();
-  if (!status.ok()) NoteFailure(step, status);
+  if (!status.ok()) ReportFailure(step, status);
 }
 
 absl::Status CheckpointSaver::SaveNow() {
@@ -215,7 +215,7 @@ absl::Status CheckpointSaver::SaveNow() {
     const int64_t step = save_->step;
     const absl::Status status = End();
     if (!status.ok() && step == progress_.done) return status;
-    if (!status.ok()) NoteFailure(step, status);
+    if (!status.ok()) ReportFailure(step, status);
   }
   if (saved_.step == progress_.done) return absl::OkStatus();
   MT_RETURN_IF_ERROR(Start(progress_.done));
@@ -225,7 +225,7 @@ absl::Status CheckpointSaver::SaveNow() {
 
 void CheckpointSaver::TrySave() {
   const absl::Status status = SaveNow();
-  if (!status.ok()) NoteFailure(progress_.done, status);
+  if (!status.ok()) ReportFailure(progress_.done, status);
 }
 
 void CheckpointSaver::AnswerRequest() {
@@ -239,7 +239,7 @@ void CheckpointSaver::AnswerRequest() {
   }
 }
 
-void CheckpointSaver::NoteFailure(int64_t step, const absl::Status& status) {
+void CheckpointSaver::ReportFailure(int64_t step, const absl::Status& status) {
   if (run_.control().cancel_requested()) return;
   run_.Say(absl::StrCat("checkpoint of step ", step,
                         " failed, the one before is kept: ", status.message()));

@@ -69,7 +69,7 @@ class CheckpointSaver {
   bool TakeRetry() { return std::exchange(retry_, false); }
   // Reports that the checkpoint of `step` could not be written. Asks for a pause and a retry if the
   // disk is full and the options say so. Does nothing once the run is cancelled.
-  void NoteFailure(int64_t step, const absl::Status& status);
+  void ReportFailure(int64_t step, const absl::Status& status);
 
   // Saves what can be saved after a step has failed: finishes a save under way and, if the step has
   // changed nothing, saves the state before it. Reports failures. Returns a sentence for people

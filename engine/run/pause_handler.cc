@@ -20,7 +20,7 @@ absl::StatusOr<Ending> PauseHandler::Honour() {
       if (status.ok()) return Ending(TrainingOutcome::kReleased);
       // The memory is all that holds the state: it is kept.
       control.TakeRelease();
-      saver_.NoteFailure(progress_.done, status);
+      saver_.ReportFailure(progress_.done, status);
       run_.PauseFor(saver_.PauseForCheckpoint(status));
     } else if (control.TakeCheckpoint()) {
       saver_.AnswerRequest();
@@ -29,7 +29,7 @@ absl::StatusOr<Ending> PauseHandler::Honour() {
     } else if (saver_.TakeRetry()) {
       saver_.TrySave();
     } else {
-      MT_RETURN_IF_ERROR(GoOn());
+      MT_RETURN_IF_ERROR(RetakeDevice());
       if (!control.pause_requested()) return Ending();
     }
   }
@@ -42,10 +42,10 @@ absl::Status PauseHandler::HonourAmidStep() {
   while (paused()) {
     StandStill(/*wake_for_checkpoint=*/false);
     if (!run_.control().pause_requested() && !run_.AskedToEnd().has_value()) {
-      MT_RETURN_IF_ERROR(GoOn());
+      MT_RETURN_IF_ERROR(RetakeDevice());
     }
   }
-  MT_RETURN_IF_ERROR(run_.GoOn());
+  MT_RETURN_IF_ERROR(run_.CheckNotAbandoned());
   // Stop and Release wait for the step's record, which needs the device.
   return trainer_.holds_device() ? absl::OkStatus() : trainer_.TakeDevice();
 }
@@ -77,7 +77,7 @@ void PauseHandler::StandStill(bool wake_for_checkpoint) {
   run_.control().WaitWhilePaused(wake_for_checkpoint);
 }
 
-absl::Status PauseHandler::GoOn() {
+absl::Status PauseHandler::RetakeDevice() {
   if (!trainer_.holds_device()) {
     const absl::Status status = trainer_.TakeDevice();
     if (IsDeviceLost(status)) return status;  // waiting does not bring it back

@@ -55,7 +55,7 @@ class PauseHandler {
   // Gives the device back and waits until the pause ends or there is another request.
   void StandStill(bool wake_for_checkpoint);
   // Takes the device, or asks for a pause if that fails. Returns an error if the device is lost.
-  absl::Status GoOn();
+  absl::Status RetakeDevice();
 
   RunContext& run_;
   const RunProgress& progress_;

@@ -122,7 +122,7 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& giv
     return first;
   }
   // A run that was told to end has not failed.
-  if (!outcome.ok() && !run.GoOn().ok()) return *run.AskedToEnd();
+  if (!outcome.ok() && !run.CheckNotAbandoned().ok()) return *run.AskedToEnd();
   return outcome;
 }
 

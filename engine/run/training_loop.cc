@@ -190,7 +190,7 @@ absl::Status TrainingLoop::AnswerSamplePrompts(int64_t step) {
     MT_RETURN_IF_ERROR(p_.pause.HonourAmidStep());
     bool ending = false;  // a run that is told to stop needs no answers
     const auto go_on = [&]() -> absl::Status {
-      MT_RETURN_IF_ERROR(p_.run.GoOn());
+      MT_RETURN_IF_ERROR(p_.run.CheckNotAbandoned());
       ending = p_.run.AskedToEnd().has_value();
       return ending ? absl::CancelledError("asked to end") : absl::OkStatus();
     };

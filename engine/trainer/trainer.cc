@@ -143,7 +143,7 @@ void Trainer::ReleaseDevice() {
   for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->ReleaseDevice();
 }
 
-void Trainer::ForgetLoaded() {
+void Trainer::InvalidateDeviceWeights() {
   for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->state() = {};
 }
 

@@ -114,7 +114,7 @@ class Trainer {
   absl::StatusOr<std::vector<double>> AnswerLogps(const Batch& batch);
   // Says that the caller has changed the tiles since weights were loaded to the device. REQUIRES:
   // in_flight() == 0.
-  void ForgetLoaded();
+  void InvalidateDeviceWeights();
   // Returns the logits [all these tokens, vocabulary] of the tokens tokens[i] of each micro-batch
   // i, or the errors of Submit. Micro-batches beyond the list give none. If the batch has rows of
   // the key-value cache (Batch::first_rows), keys and values are kept there until ReleaseDevice.

@@ -115,8 +115,8 @@ UnaryReactor* JobService::PlanJob(CallContext* context, const v1::PlanJobRequest
         MT_RETURN_IF_ERROR(CheckFile("file", request->has_file(), request->file()));
         MT_ASSIGN_OR_RETURN(const JobPlan plan, manager_->Plan(caller, FromProto(request->file())));
         response->set_jobs_ahead(plan.jobs_ahead);
-        if (!plan.user_limits.ok()) {
-          ToProto(plan.user_limits, response->mutable_user_limit());
+        if (!plan.limit_refusal.ok()) {
+          ToProto(plan.limit_refusal, response->mutable_user_limit());
         }
         ToProto(plan.report, response->mutable_plan());
         return absl::OkStatus();

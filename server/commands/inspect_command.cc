@@ -67,7 +67,7 @@ nlohmann::ordered_json ReportJson(const DatasetReport& report) {
   json["truncated_examples"] = report.truncated_examples;
   json["dropped_tokens"] = report.dropped_tokens;
   json["examples_without_target"] = report.examples_without_target;
-  json["turns_left_out"] = report.turns_left_out;
+  json["turns_without_loss"] = report.turns_without_loss;
   json["bad_records"] = report.bad_records.count;
   json["named_bad_records"] = report.bad_records.named;
   return json;
@@ -107,7 +107,7 @@ absl::StatusOr<std::string> InspectJob(const InspectArguments& arguments) {
 }
 
 absl::StatusOr<std::string> InspectDataFile(const InspectArguments& arguments) {
-  LooseData loose;
+  StandaloneDataFile loose;
   if (arguments.format.empty()) {
     MT_ASSIGN_OR_RETURN(loose.file, GuessDataFile(arguments.path));
   } else {
@@ -121,7 +121,7 @@ absl::StatusOr<std::string> InspectDataFile(const InspectArguments& arguments) {
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> cache,
                       TemporaryDirectory::Create());
   loose.cache_directory = cache->path();
-  MT_ASSIGN_OR_RETURN(const JobData data, OpenLooseData(loose));
+  MT_ASSIGN_OR_RETURN(const JobData data, OpenStandaloneDataFile(loose));
   return InspectData(data, arguments);
 }
 

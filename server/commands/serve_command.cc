@@ -86,7 +86,7 @@ absl::Status Serve(const ServeArguments& arguments) {
   if (absl::IsCancelled(opened.status())) return absl::OkStatus();
   if (!opened.ok()) return MayPass(opened.status());
   const std::unique_ptr<Daemon> daemon = *std::move(opened);
-  const absl::Status pinned = daemon->PinPool(StopRequested);
+  const absl::Status pinned = daemon->BeginJobs(StopRequested);
   if (!pinned.ok() && !StopRequested()) return MayPass(pinned);
   while (WaitForSignal() == DaemonSignal::kReload) Reload(arguments, &log, daemon.get());
   daemon->Stop();

@@ -43,6 +43,15 @@ TlsPaths TlsPathsOf(const DaemonConfig& config) {
 }  // namespace
 
 absl::Status Access::Reload(const DaemonConfig& config) {
+  // A listener keeps what it began with.
+  for (const auto& [is_used, path, key] :
+       {std::tuple(bearer_tokens_ != nullptr, &config.tokens_file, "tokens_file"),
+        std::tuple(tls_ != nullptr, &config.tls_certificate, "tls.certificate")}) {
+    if (is_used && path->empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          key, " is no longer set, and the daemon listens with it: restart the daemon"));
+    }
+  }
   MT_ASSIGN_OR_RETURN(std::set<uid_t> administrators,
                       FindAdministrators(config.administrators, accounts_));
   // What may fail comes before what takes effect; the tokens are read once more for that.

@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
       daemon->monitoring_,
       Monitoring::Start(config, daemon->host_.get(), daemon->ledger_.get(), daemon->monitor_.get(),
                         daemon->FilesOfJobs(), daemon->access_->tls(), hooks.log));
-  if (daemon->device_changed_) daemon->monitoring_->DeviceChanged();
+  if (daemon->device_changed_) daemon->monitoring_->NoteDeviceChanged();
   GrpcServerOptions server;
   server.listen = config.listen;
   server.tcp_credentials = [access = daemon->access_.get()] {
@@ -205,7 +205,7 @@ void Daemon::SaveOthersAndRestart() {
   hooks_.restart();
 }
 
-absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
+absl::Status Daemon::BeginJobs(const std::function<bool()>& cancelled) {
   MeasureRates();
   int64_t bytes = config_.host_memory;
   if (bytes == 0) {

@@ -1,9 +1,9 @@
 // Daemon is `megatraind serve`: the store, the engine and the API of one state directory, put
 // together.
 //
-// Open reads the store and begins to answer calls. PinPool reserves the host pool and begins to run
-// jobs. Stop saves running jobs and ends the server. If the process dies at any point in between,
-// nothing that was announced is lost, and the next process goes on.
+// Open reads the store and begins to answer calls. BeginJobs reserves the host pool and begins to
+// run jobs. Stop saves running jobs and ends the server. If the process dies at any point in
+// between, nothing that was announced is lost, and the next process goes on.
 //
 // Thread safety: one thread at a time calls the methods. gRPC's threads answer the API.
 #ifndef MEGATRAIN_SERVER_DAEMON_DAEMON_H_
@@ -92,7 +92,7 @@ class Daemon {
   // OK, jobs are listed and wait, and calls that need the engine (create, plan, checkpoint, export)
   // fail as Unavailable (STARTING). Cancelled if `cancelled` returned true; ResourceExhausted if
   // there is not enough memory. To be called once, after Open.
-  absl::Status PinPool(const std::function<bool()>& cancelled);
+  absl::Status BeginJobs(const std::function<bool()>& cancelled);
 
   // Takes over what can change while jobs run: limits, the number of ended jobs kept,
   // administrators, the TLS files and the tokens file. The log names other keys that differ, which
@@ -123,7 +123,7 @@ class Daemon {
   const DaemonHooks hooks_;
   bool stopped_ = false;
   bool device_changed_ = false;  // at this start
-  // PinPool has made the runner and the scheduler.
+  // BeginJobs has made the runner and the scheduler.
   std::atomic<bool> started_{false};
 
   // The members are in the order in which they are made; each uses those before it.

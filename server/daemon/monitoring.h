@@ -49,7 +49,7 @@ class Monitoring {
   RefusalObserver refusal_observer();
   std::vector<RunObserver*> run_observers() { return {&metrics_, &service_manager_}; }
   // Records that the device is of another kind than when the daemon ran before.
-  void DeviceChanged() { metrics_.DeviceChanged(absl::Now()); }
+  void NoteDeviceChanged() { metrics_.NoteDeviceChanged(absl::Now()); }
   ServiceManager& service_manager() { return service_manager_; }
 
  private:

@@ -17,7 +17,7 @@ void LoseHostMemory(Job* job) {
 
 }  // namespace
 
-JobChange ChangeOfLost(const Job& job, const std::string& what) {
+JobChange ChangeAfterLoss(const Job& job, const std::string& what) {
   const bool further = job.step > job.death_step || job.checkpoint_step > job.death_checkpoint_step;
   const int deaths = further ? 0 : job.deaths + 1;
   JobChange change;
@@ -49,7 +49,7 @@ std::optional<JobChange> ChangeAfterRestart(const Job& job) {
   switch (job.state) {
     case JobState::kPreparing:
     case JobState::kRunning:
-      return ChangeOfLost(job, "the process died");
+      return ChangeAfterLoss(job, "the process died");
     case JobState::kPausing:
     case JobState::kCancelling:
       // What was asked for is done by the death, and for the reason it was asked for.

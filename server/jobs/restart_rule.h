@@ -27,7 +27,7 @@ std::optional<JobChange> ChangeAfterRestart(const Job& job);
 
 // Returns the change to a job at work for whose sake the process ends, because of `what` ("its
 // device was lost"). It is that of a death. REQUIRES: the job is PREPARING or RUNNING.
-JobChange ChangeOfLost(const Job& job, const std::string& what);
+JobChange ChangeAfterLoss(const Job& job, const std::string& what);
 
 }  // namespace megatrain
 

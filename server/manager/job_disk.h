@@ -40,10 +40,10 @@ class JobDisk {
   int64_t UserReservedBytes(int64_t uid, const JobTable& table) const;
   // Returns "; job ID holds directories ...", for messages that tell UserBytes; empty if no job of
   // the user has directories that are too deep.
-  std::string TooDeep(int64_t uid) const;
+  std::string WhyTooDeep(int64_t uid) const;
   // Returns why, for people, the job's next checkpoint would take its user over the limit; empty if
   // it would not, or if the job writes its checkpoints elsewhere.
-  std::string OverLimit(const Job& job) const;
+  std::string WhyOverLimit(const Job& job) const;
 
  private:
   struct Held {

@@ -215,7 +215,7 @@ std::vector<JobPtr> JobLedger::Deleted() const {
   return jobs;
 }
 
-absl::Status JobLedger::Forget(const std::string& id) {
+absl::Status JobLedger::RemoveRow(const std::string& id) {
   MutexLock lock(&change_mutex_);
   MT_RETURN_IF_ERROR(NoteStored(store_->Remove(id)));
   {

@@ -64,16 +64,16 @@ class JobLedger {
   absl::StatusOr<JobPtr> Change(const std::string& id, const Decide& decide);
 
   // Deletes a job that has ended: readers do not find it any more, also after a restart. Its files,
-  // and its row in the store, stay until Forget. FailedPrecondition (ILLEGAL_TRANSITION) if it has
-  // not ended, NotFound if it is not there; an error of `check`, which is called first, or of the
-  // store is returned. On an error nothing has changed.
+  // and its row in the store, stay until RemoveRow. FailedPrecondition (ILLEGAL_TRANSITION) if it
+  // has not ended, NotFound if it is not there; an error of `check`, which is called first, or of
+  // the store is returned. On an error nothing has changed.
   absl::Status Delete(const std::string& id,
                       const std::function<absl::Status(const Job& job)>& check);
   // Returns the jobs that were deleted, by this process or one before, and not forgotten yet.
   std::vector<JobPtr> Deleted() const;
   // Removes the row of a deleted job whose files are removed, and calls the listeners: there is
   // more room. The store's errors.
-  absl::Status Forget(const std::string& id);
+  absl::Status RemoveRow(const std::string& id);
 
   // Sets the job's last step. Readers see it at once; it is stored with the job's next change.
   // Without effect if there is no such job.

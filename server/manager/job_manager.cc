@@ -156,7 +156,7 @@ absl::StatusOr<JobPlan> JobManager::Plan(const Caller& caller, const JobFile& fi
   plan.report = *std::move(report);
   if (plan.report.fits) {
     SetPlanned(plan.report, std::move(spec), &job);
-    plan.user_limits = CheckLimits(job);
+    plan.limit_refusal = CheckLimits(job);
   }
   for (const JobPtr& job : ledger_->table().All()) {
     if (IsActive(job->state) || (job->state == JobState::kQueued && job->priority >= 0)) {

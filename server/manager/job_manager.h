@@ -72,7 +72,7 @@ struct JobPlan {
   int jobs_ahead = 0;  // active jobs, and queued ones of priority 0 and above
   // The error with which Create would refuse a job that fits: the caller's limits. OK: it would
   // not.
-  absl::Status user_limits;
+  absl::Status limit_refusal;
 };
 
 class JobManager {

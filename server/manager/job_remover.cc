@@ -138,7 +138,7 @@ bool JobRemover::Remove(const Job& job, const std::function<bool()>& interrupted
       RemoveJobFiles(ledger_->state_directory(), job.id, options_.files, interrupted);
   if (absl::IsCancelled(status)) return false;
   if (status.ok() && options_.disk != nullptr) options_.disk->Forget(job.id);
-  if (status.ok()) status = ledger_->Forget(job.id);
+  if (status.ok()) status = ledger_->RemoveRow(job.id);
   if (status.ok()) {
     failed_.erase(job.id);
   } else if (failed_.insert(job.id).second && options_.log) {

@@ -176,7 +176,7 @@ void DaemonMetrics::CheckpointDone(const std::string& id, absl::Time time, doubl
   run->checkpoint_seconds = seconds;
 }
 
-void DaemonMetrics::DeviceChanged(absl::Time time) {
+void DaemonMetrics::NoteDeviceChanged(absl::Time time) {
   MutexLock lock(&mutex_);
   device_changed_ = time;
 }

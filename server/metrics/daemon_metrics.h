@@ -97,7 +97,7 @@ class DaemonMetrics : public RunObserver {
 
   // Records that the device is of another kind than before, and that jobs that had begun go on with
   // other bits.
-  void DeviceChanged(absl::Time time);
+  void NoteDeviceChanged(absl::Time time);
 
   // Counts an answered call. `method` is gRPC's, "/megatrain.v1.JobService/GetJob", and `code`
   // gRPC's. Methods of other services (health, reflection) are counted together. REQUIRES: the

@@ -52,7 +52,7 @@ void DiskWaits::Remove(const std::string& id) {
   if (found != waits_.end()) found->second.waiting = false;
 }
 
-bool DiskWaits::HasRoom(const Job& job, absl::Time now) {
+bool DiskWaits::MayGoOn(const Job& job, absl::Time now) {
   const auto found = waits_.find(job.id);
   if (found == waits_.end() || !found->second.waiting) return true;
   Wait& wait = found->second;

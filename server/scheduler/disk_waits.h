@@ -52,7 +52,7 @@ class DiskWaits {
 
   // Returns true if the job does not wait, or if there is room for it; false before its time to
   // look has come. A disk whose free bytes cannot be read counts as one with room.
-  bool HasRoom(const Job& job, absl::Time now);
+  bool MayGoOn(const Job& job, absl::Time now);
   // Returns what is missing, for people; "" if the job has never waited.
   std::string Text(const std::string& id) const;
   // Returns when to look next; nullopt if no job waits.

@@ -25,7 +25,7 @@ void Apply(const JobRunEvent& event, RunFacts* facts) {
                           facts->phase = RunFacts::Phase::kTraining;
                           facts->first_step = begin.first_step;
                           facts->total_steps = begin.total_steps;
-                          facts->steps_told = true;
+                          facts->steps_unstored = true;
                           facts->step = begin.first_step - 1;
                           facts->pause = TrainingPause{};
                           facts->pause_asked = facts->resume_asked = false;

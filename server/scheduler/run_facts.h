@@ -18,9 +18,9 @@ struct RunFacts {
   };
   Phase phase = Phase::kPreparing;
 
-  // The values of the last StepsBegin. `steps_told` is true until they are stored.
+  // The values of the last StepsBegin. `steps_unstored` is true until they are stored.
   int64_t first_step = 0, total_steps = 0;
-  bool steps_told = false;
+  bool steps_unstored = false;
   int64_t step = 0;             // the last one that is done
   int64_t checkpoint_step = 0;  // newest verified
   TrainingPause pause;          // kPaused

@@ -128,7 +128,7 @@ RunAction DecideEnded(const Job& job, const RunEnd& end) {
                     ForgetHostMemory);
     case RunEnd::Kind::kLost:
       if (job.state == JobState::kPreparing || job.state == JobState::kRunning) {
-        return {Kind::kChange, ChangeOfLost(job, Message(end.status))};
+        return {Kind::kChange, ChangeAfterLoss(job, Message(end.status))};
       }
       return DecideLetGo(job, end);
     case RunEnd::Kind::kReleased:
@@ -215,8 +215,8 @@ RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping) {
     return Note(JobReason::kNone, "",
                 [step = facts.checkpoint_step](Job* edited) { edited->checkpoint_step = step; });
   }
-  if (facts.steps_told && job.state == JobState::kPreparing) return Running(job, facts);
-  if (facts.steps_told && job.state == JobState::kRunning) {  // after a pause that was withdrawn
+  if (facts.steps_unstored && job.state == JobState::kPreparing) return Running(job, facts);
+  if (facts.steps_unstored && job.state == JobState::kRunning) {  // after a pause that was withdrawn
     return Note(JobReason::kNone, "", [facts](Job* edited) {
       edited->step = facts.step;
       edited->total_steps = facts.total_steps;
@@ -270,7 +270,7 @@ void NoteAsked(RunWish wish, RunFacts* facts) {
 }
 
 void NoteChanged(JobState state, RunFacts* facts) {
-  if (state == JobState::kRunning) facts->steps_told = false;
+  if (state == JobState::kRunning) facts->steps_unstored = false;
   if (state == JobState::kPaused) facts->release_failed = facts->resume_failed = false;
 }
 

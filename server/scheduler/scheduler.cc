@@ -97,7 +97,7 @@ void Scheduler::TakeMail() {
     const int64_t checkpoint_step = run->second.facts.checkpoint_step;
     Apply(report.event, &run->second.facts);
     // When it has read its data, and written a checkpoint.
-    if (run->second.facts.steps_told || run->second.facts.checkpoint_step != checkpoint_step) {
+    if (run->second.facts.steps_unstored || run->second.facts.checkpoint_step != checkpoint_step) {
       MeasureDisk(report.job_id);
     }
   }

@@ -25,7 +25,7 @@ void Scheduler::SettleDiskWaits() {
     }
     // Paused before the process was started.
     if (!disk_waits_.Waits(job->id)) disk_waits_.Add(*job, DiskNeedsOf(*job), now);
-    if (stopping_ || !disk_waits_.HasRoom(*job, now)) continue;
+    if (stopping_ || !disk_waits_.MayGoOn(*job, now)) continue;
     const absl::StatusOr<JobPtr> resumed =
         Change(job->id, JobState::kPaused,
                {JobState::kQueued, JobReason::kDiskFull, "there is room on the disk again", {}});
@@ -45,7 +45,7 @@ void Scheduler::SettleDiskLimit() {
     // One that has made its last step is about to end.
     const bool runs = job->state == JobState::kRunning && job->step < job->total_steps;
     if (!paused && !runs) continue;
-    std::string over = options_.disk->OverLimit(*job);
+    std::string over = options_.disk->WhyOverLimit(*job);
     // Those that fail are tried again in the next round.
     if (runs && !over.empty() && !stopping_) {
       Change(job->id, JobState::kRunning,

@@ -80,7 +80,7 @@ QueuedJob Scheduler::Describe(const Job& job) {
   if (!queued.hold_text.empty()) queued.hold = WaitingReason::kBehindOthers;
   const absl::Time now = ledger_->Now();
   if (disk_waits_.Waits(job.id)) {
-    if (disk_waits_.HasRoom(job, now)) {
+    if (disk_waits_.MayGoOn(job, now)) {
       disk_waits_.Remove(job.id);
     } else {
       queued.hold = WaitingReason::kDiskFull;
@@ -88,7 +88,7 @@ QueuedJob Scheduler::Describe(const Job& job) {
     }
   }
   if (options_.disk != nullptr && queued.hold == WaitingReason::kNone) {
-    queued.hold_text = options_.disk->OverLimit(job);
+    queued.hold_text = options_.disk->WhyOverLimit(job);
     if (!queued.hold_text.empty()) queued.hold = WaitingReason::kUserLimit;
   }
   const auto wait = start_waits_.find(job.id);

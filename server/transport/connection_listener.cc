@@ -57,7 +57,7 @@ int64_t FilesMax() {
 
 }  // namespace
 
-int64_t ConnectionListener::FilesKept(int64_t files_max) {
+int64_t ConnectionListener::DescriptorsKeptForFiles(int64_t files_max) {
   // A stream reads a file, a checkpoint writes some, the store has three; beyond a quarter they
   // would leave too little for connections.
   return std::min<int64_t>(512, files_max / 4);
@@ -176,7 +176,7 @@ void ConnectionListener::Accept(Take take, std::function<void()> turned_away) {
 void ConnectionListener::Run() {
   NameThisThread("listener");
   const int64_t files_max = FilesMax();
-  const int64_t connections_end = files_max - FilesKept(files_max);
+  const int64_t connections_end = files_max - DescriptorsKeptForFiles(files_max);
   std::vector<pollfd> polled = {{stop_fd_, POLLIN, 0}};
   for (const int fd : listening_) polled.push_back({fd, POLLIN, 0});
   for (;;) {

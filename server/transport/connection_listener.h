@@ -4,8 +4,8 @@
 // descriptors, and goes on.
 //
 // Thread safety: one thread at a time.
-// Invariants: connections that stay open leave FilesKept() of the process' descriptors to its
-// files.
+// Invariants: connections that stay open leave DescriptorsKeptForFiles() of the process'
+// descriptors to its files.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_CONNECTION_LISTENER_H_
 #define MEGATRAIN_SERVER_TRANSPORT_CONNECTION_LISTENER_H_
 
@@ -47,7 +47,7 @@ class ConnectionListener {
   const std::string& address() const { return address_; }
 
   // Returns how many of the `files_max` descriptors of a process connections must leave to files.
-  static int64_t FilesKept(int64_t files_max);
+  static int64_t DescriptorsKeptForFiles(int64_t files_max);
 
  private:
   explicit ConnectionListener(std::string address) : address_(std::move(address)) {}

@@ -135,6 +135,8 @@ def train(kind, groups, vocabulary):
   trained = json.loads(tokenizer.to_str())
   # The trainer gave the added tokens new ids.
   tokens = trained["model"]["vocab"]
+  if model["type"] == "Unigram":  # the trainer may make a special token a second time, from the text
+    tokens[:] = [t for i, t in enumerate(tokens) if i < len(specials) or t[0] not in specials]
   ids = {token: i for i, (token, _) in enumerate(tokens)} if isinstance(tokens, list) else tokens
   trained["added_tokens"] = sorted(({**t, "id": ids[t["content"]]} for t in golden["added_tokens"]), key=lambda t: t["id"])
   if kind == "gemma_replace":  # runs of spaces and line feeds, as this family has them

@@ -44,7 +44,7 @@ absl::Status DataSide::AddDocuments(absl::Span<const DataFile> files,
                           progress, options_.stream.files, options_.stream.verify));
   const PackingCounts& counts = run.index->counts();
   report_.documents += run.stream->documents();
-  report_.turns_left_out += run.stream->turns_left_out();
+  report_.turns_without_loss += run.stream->turns_without_loss();
   report_.tokens += counts.tokens;
   report_.sequences += counts.sequences;
   report_.truncated_examples += counts.truncated_examples;

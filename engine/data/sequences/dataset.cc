@@ -196,7 +196,7 @@ void Add(const DatasetReport& part, DatasetReport* all) {
   all->truncated_examples += part.truncated_examples;
   all->dropped_tokens += part.dropped_tokens;
   all->examples_without_target += part.examples_without_target;
-  all->turns_left_out += part.turns_left_out;
+  all->turns_without_loss += part.turns_without_loss;
   all->bad_records.Add(part.bad_records);
 }
 

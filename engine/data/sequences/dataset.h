@@ -35,7 +35,7 @@ struct DatasetReport {
   int64_t dropped_tokens = 0;           // `tokens` format: less than a sequence at the end
   int64_t examples_without_target = 0;  // left out: the loss is on none of their tokens
   // Turns of the assistant without loss, because their place in the rendered text is uncertain.
-  int64_t turns_left_out = 0;
+  int64_t turns_without_loss = 0;
   BadRecords bad_records;
   std::vector<MixedSource> mix;  // empty without weights
 };

@@ -147,14 +147,14 @@ absl::Status DocumentEncoder::EncodeChat(const Conversation& conversation,
                                          std::vector<uint32_t>* words) {
   ids_.clear();
   target_.clear();
-  int64_t turns_left_out = 0;
+  int64_t turns_without_loss = 0;
   MT_RETURN_IF_ERROR(options_.chat_template->Render(conversation, *options_.tokenizer, &ids_,
-                                                    &target_, &turns_left_out));
+                                                    &target_, &turns_without_loss));
   if (ids_.empty() || ids_.size() != target_.size()) {
     return absl::InvalidArgumentError("the chat template makes no token of the example");
   }
   MT_RETURN_IF_ERROR(CheckIds());
-  turns_left_out_ += turns_left_out;
+  turns_left_out_ += turns_without_loss;
   const bool all = options_.chat_template->train_on() == TrainOn::kAll;
   AppendWhole(
       options_.around_chats && BeginWith(kDocumentBit | kWholeBit, all ? kTargetBit : 0, words),

@@ -72,7 +72,7 @@ class DocumentEncoder {
   int64_t largest_id() const { return largest_id_; }
   // Returns the number of the assistant's turns since Restart that have no loss because their place
   // in the text is uncertain.
-  int64_t turns_left_out() const { return turns_left_out_; }
+  int64_t turns_without_loss() const { return turns_left_out_; }
   // Forgets what was counted, and a text that was given up.
   void Restart();
 

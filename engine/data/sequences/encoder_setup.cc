@@ -35,14 +35,14 @@ bool IsChat(const DataFile& file) {
          file.format == DataFormat::kMessages;
 }
 
-// The id that closes text documents.
+// The id that closes text documents. -1 if nothing says it and it is not `required`.
 absl::StatusOr<int32_t> EosId(const Tokenizer& tokenizer, const std::string& model_directory,
-                              int64_t vocabulary, FileSystem* files) {
+                              int64_t vocabulary, bool required, FileSystem* files) {
   int32_t eos = tokenizer.eos_id();
   if (eos < 0) {
     MT_ASSIGN_OR_RETURN(eos, EosOfConfig(model_directory, files));
   }
-  if (eos < 0) {
+  if (eos < 0 && required) {
     return absl::InvalidArgumentError(absl::StrCat(
         model_directory,
         ": neither tokenizer_config.json's eos_token nor config.json's eos_token_id says which "
@@ -108,10 +108,8 @@ absl::Status PrepareEncoder(const JobSpec::Data& data, const Tokenizer* tokenize
     // Its records may be texts or conversations: what one needs may be missing for the other.
     const bool is_either = file.format == DataFormat::kPreference;
     if ((file.format == DataFormat::kText || is_either) && encoder.eos_id < 0) {
-      const absl::StatusOr<int32_t> eos =
-          EosId(*tokenizer, model_directory, encoder.vocabulary, files);
-      if (!eos.ok() && !is_either) return eos.status();
-      encoder.eos_id = eos.value_or(-1);
+      MT_ASSIGN_OR_RETURN(encoder.eos_id, EosId(*tokenizer, model_directory, encoder.vocabulary,
+                                                /*required=*/!is_either, files));
     }
     if ((IsChat(file) || is_either) && chat_template == nullptr) {
       MT_ASSIGN_OR_RETURN(const ChatTemplateOptions options,

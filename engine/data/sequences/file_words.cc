@@ -42,7 +42,7 @@ bool HoldsRecords(const DataFile& file) {
 std::string FileWordsMeta::ToText() const {
   return nlohmann::json{{"documents", documents},
                         {"largest_id", largest_id},
-                        {"turns_left_out", turns_left_out},
+                        {"turns_without_loss", turns_without_loss},
                         {"bad_records", bad.count},
                         {"named", bad.named}}
       .dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
@@ -54,7 +54,7 @@ FileWordsMeta FileWordsMeta::FromText(const std::string& text) {
   if (!json.is_object()) return meta;
   meta.documents = json.value("documents", int64_t{0});
   meta.largest_id = json.value("largest_id", int64_t{0});
-  meta.turns_left_out = json.value("turns_left_out", int64_t{0});
+  meta.turns_without_loss = json.value("turns_without_loss", int64_t{0});
   meta.bad.count = json.value("bad_records", int64_t{0});
   meta.bad.named = json.value("named", std::vector<std::string>());
   return meta;
@@ -92,7 +92,7 @@ absl::StatusOr<FileWordsMeta> FileWordMaker::Make(const DataFile& file,
   }
   for (const Block& block : blocks_) {
     current.meta.largest_id = std::max(current.meta.largest_id, block.encoder.largest_id());
-    current.meta.turns_left_out += block.encoder.turns_left_out();
+    current.meta.turns_without_loss += block.encoder.turns_without_loss();
   }
   return std::move(current.meta);
 }

@@ -31,8 +31,8 @@ bool HoldsRecords(const DataFile& file);
 struct FileWordsMeta {
   int64_t documents = 0;
   int64_t largest_id = -1;
-  int64_t turns_left_out = 0;  // as DocumentEncoder counts them
-  BadRecords bad;              // their names lack the file's path
+  int64_t turns_without_loss = 0;  // as DocumentEncoder counts them
+  BadRecords bad;                  // their names lack the file's path
 
   std::string ToText() const;
   // `text` comes from ToText.

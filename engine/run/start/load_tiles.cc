@@ -29,7 +29,7 @@ absl::Status LoadTiles(RunContext& run, const char* activity, const ModelLayout&
       tiles, kTransferThreads,
       [&](int done) {
         run.Report(TrainingPhase::kPreparing, activity, static_cast<double>(done) / tiles);
-        return run.GoOn();
+        return run.CheckNotAbandoned();
       },
       [&](int i) { return load(order[i]); });
 }
@@ -58,7 +58,7 @@ absl::Status InitialModel::Fill(const std::vector<Tile>& tiles) const {
                      [&](int index) { return Load(index, tiles[index]); });
   }
   for (int index = 0; index < std::ssize(tiles); ++index) {
-    MT_RETURN_IF_ERROR(run_.GoOn());
+    MT_RETURN_IF_ERROR(run_.CheckNotAbandoned());
     run_.Report(TrainingPhase::kPreparing, "making random weights",
                 static_cast<double>(index) / static_cast<double>(tiles.size()));
     MT_RETURN_IF_ERROR(Load(index, tiles[index]));

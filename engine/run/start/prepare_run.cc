@@ -46,7 +46,7 @@ std::string DescribeData(const char* what, const DatasetReport& report, bool pai
       " pairs had an answer longer than half a sequence, which was truncated");
   add(pairs ? 0 : report.truncated_examples, " examples longer than a sequence were truncated");
   add(report.examples_without_target, " examples had no token to learn and were left out");
-  add(report.turns_left_out,
+  add(report.turns_without_loss,
       " turns of the assistant are without loss, because the chat template writes them otherwise "
       "when further messages follow");
   add(report.dropped_tokens, " tokens at the end fill no sequence and were dropped");
@@ -223,7 +223,7 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   const auto progress = [&](int64_t bytes_done, int64_t bytes_total) {
     const absl::Time now = absl::Now();
     const std::optional<std::string> pace = rate.Pace(now, bytes_done, bytes_total);
-    if (!pace.has_value()) return run.GoOn();
+    if (!pace.has_value()) return run.CheckNotAbandoned();
     const double fraction =
         static_cast<double>(bytes_done) / static_cast<double>(std::max<int64_t>(1, bytes_total));
     run.Report(TrainingPhase::kPreparing, absl::StrCat(kActivity, *pace), fraction);
@@ -231,7 +231,7 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
       run.Say(absl::StrFormat("%s: %.1f%%%s", kActivity, 100 * fraction, *pace));
       said = now;
     }
-    return run.GoOn();
+    return run.CheckNotAbandoned();
   };
   absl::StatusOr<std::unique_ptr<Dataset>> dataset =
       OpenDataset(spec, tokenizer, spec.model.path, prepared.layout.model.vocabulary,
@@ -297,7 +297,7 @@ absl::Status FillTiles(RunContext& run, PreparedRun& prepared, Trainer& trainer)
     MT_RETURN_IF_ERROR(FallBack(run, prepared.StateAt(run.spec(), 0, 0), status, prepared.start));
     MT_RETURN_IF_ERROR(GoOnFromStart(run, prepared));
   }
-  return run.GoOn();
+  return run.CheckNotAbandoned();
 }
 
 }  // namespace
@@ -358,7 +358,7 @@ CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
 
 absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
   auto prepared = std::make_unique<PreparedRun>();
-  MT_RETURN_IF_ERROR(run.GoOn());
+  MT_RETURN_IF_ERROR(run.CheckNotAbandoned());
   MT_RETURN_IF_ERROR(CheckSameInAll(run, "job file", WithoutPaths(SpecValues(run.spec())),
                                     "give all processes of a job the same one"));
   const std::string& directory = run.spec().report.tensorboard;
@@ -402,8 +402,9 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
 
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared) {
   if (!run.host().has_pool()) run.Report(TrainingPhase::kPreparing, "reserving host memory");
-  MT_ASSIGN_OR_RETURN(HostPool* const pool, run.host().Pool(prepared.plan.pool_bytes, nullptr,
-                                                            [&run] { return !run.GoOn().ok(); }));
+  MT_ASSIGN_OR_RETURN(HostPool* const pool,
+                      run.host().Pool(prepared.plan.pool_bytes, nullptr,
+                                      [&run] { return !run.CheckNotAbandoned().ok(); }));
   MT_ASSIGN_OR_RETURN(std::vector<RankParts> ranks, MakeRankParts(*prepared.session, prepared.plan,
                                                                   prepared.nccl, run.processes()));
   absl::StatusOr<std::unique_ptr<Trainer>> created =

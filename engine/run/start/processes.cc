@@ -71,11 +71,12 @@ absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, HardwareRates& r
   struct Memory {
     const char* name;
     int64_t* bytes;
+    bool is_need = false;  // the most of all counts, not the least
   };
   const Memory memory[] = {{"host memory", &budget.host_bytes},
                            {"host pool", &budget.pool_bytes},
                            {"device memory", &budget.device_bytes},
-                           {"device reserve", &budget.device_reserve_bytes}};
+                           {"device reserve", &budget.device_reserve_bytes, /*is_need=*/true}};
   std::vector<double> own;
   for (const Memory& one : memory) own.push_back(static_cast<double>(*one.bytes));
   MT_ASSIGN_OR_RETURN(const std::vector<double> all, run.between()->GatherValues(own));
@@ -87,12 +88,13 @@ absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, HardwareRates& r
     }
     // Free host memory differs a little between any two processes.
     if (most > 1.1 * least && least > 0) {
-      run.Say(absl::StrCat("the processes have unequal ", memory[i].name, ", ",
-                           FormatBytesShort(static_cast<int64_t>(least)), " to ",
-                           FormatBytesShort(static_cast<int64_t>(most)),
-                           ": the least is planned with"));
+      run.Say(absl::StrCat(
+          "the processes have unequal ", memory[i].name, ", ",
+          FormatBytesShort(static_cast<int64_t>(least)), " to ",
+          FormatBytesShort(static_cast<int64_t>(most)),
+          memory[i].is_need ? ": the most is planned with" : ": the least is planned with"));
     }
-    *memory[i].bytes = static_cast<int64_t>(least);
+    *memory[i].bytes = static_cast<int64_t>(memory[i].is_need ? most : least);
   }
   return run.between()->Broadcast(&rates, sizeof(rates), /*root=*/0);
 }

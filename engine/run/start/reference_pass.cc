@@ -104,7 +104,7 @@ absl::StatusOr<std::vector<std::vector<double>>> ComputePart(RunContext& run,
   const ReferenceLogps& reference = *prepared.reference;
   std::vector<std::vector<double>> logps;
   for (int64_t begin = reference.part_begin(part); begin < reference.part_end(part);) {
-    MT_RETURN_IF_ERROR(run.GoOn());
+    MT_RETURN_IF_ERROR(run.CheckNotAbandoned());
     run.Report(TrainingPhase::kPreparing, kActivity,
                static_cast<double>(begin) / static_cast<double>(reference.sequences()));
     const int64_t end = std::min(begin + training.global_batch, reference.part_end(part));
@@ -175,7 +175,7 @@ absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Tr
     }));
     ++made;
   }
-  trainer.ForgetLoaded();
+  trainer.InvalidateDeviceWeights();
   run.Say(absl::StrCat("reference: the log-probabilities of the answers of ",
                        FormatCount(prepared.reference->sequences()), " sequences ",
                        made > 0 ? "were computed" : "were in the cache"));

@@ -7,7 +7,7 @@
 
 namespace megatrain {
 
-absl::Status RunContext::GoOn() const {
+absl::Status RunContext::CheckNotAbandoned() const {
   if (options_.alive) options_.alive();
   if (control_.cancel_requested() || (preparing_ && AskedToEnd().has_value())) {
     return absl::CancelledError("abandoned");

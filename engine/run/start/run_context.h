@@ -3,8 +3,8 @@
 // Several processes of a job honour the same requests at the same points: those that one of them
 // had when all called ShareRequests.
 //
-// Thread safety: GoOn may be called from any thread, all other methods by the training thread only.
-// Invariant: every event of a run goes through Tell.
+// Thread safety: CheckNotAbandoned may be called from any thread, all other methods by the training
+// thread only. Invariant: every event of a run goes through Tell.
 #ifndef MEGATRAIN_ENGINE_RUN_START_RUN_CONTEXT_H_
 #define MEGATRAIN_ENGINE_RUN_START_RUN_CONTEXT_H_
 
@@ -33,8 +33,8 @@ class RunContext {
         own_control_(control),
         control_(options.processes == nullptr ? control : shared_control_),
         tell_(tell),
-        files_(options.files != nullptr ? options.files : host.files(), [this] { return GoOn(); }) {
-  }
+        files_(options.files != nullptr ? options.files : host.files(),
+               [this] { return CheckNotAbandoned(); }) {}
 
   EngineHost& host() { return host_; }
   const JobSpec& spec() const { return spec_; }
@@ -53,13 +53,14 @@ class RunContext {
   // shared: on several processes they have no effect, but for Release while preparing. Returns the
   // errors of the communicator.
   absl::Status ShareRequests();
-  // Returns the run's file system. Reading and writing through it fails with GoOn's error.
+  // Returns the run's file system. Reading and writing through it fails with CheckNotAbandoned's
+  // error.
   FileSystem* files() { return &files_; }
 
   // Returns Cancelled if the work under way must be abandoned: after Cancel, and until EndPreparing
   // after Stop and Release too. Calls TrainingOptions::alive.
-  absl::Status GoOn() const;
-  // Ends the preparation. From now on Stop and Release no longer make GoOn fail.
+  absl::Status CheckNotAbandoned() const;
+  // Ends the preparation. From now on Stop and Release no longer make CheckNotAbandoned fail.
   void EndPreparing() { preparing_ = false; }
   // Returns how the run was told to end. Cancel precedes Stop, and Stop precedes Release.
   Ending AskedToEnd() const;

@@ -90,12 +90,12 @@ TEST_P(ChatGolden, RenderedAsTheTemplateDoes) {
     ++rendered_count;
     ASSERT_TRUE(rendered.ok()) << rendered.status() << item;
     EXPECT_EQ(rendered->text, item["text"].get<std::string>());
-    EXPECT_EQ(rendered->turns_left_out, 0) << item;
+    EXPECT_EQ(rendered->turns_without_loss, 0) << item;
     EXPECT_EQ(rendered->target, found[index].get<std::vector<TextRange>>()) << item;
     std::vector<int32_t> ids;
     std::vector<uint8_t> target;
-    int64_t turns_left_out = 0;
-    ASSERT_TRUE((*chat)->Render(conversation, *tokenizer, &ids, &target, &turns_left_out).ok());
+    int64_t turns_without_loss = 0;
+    ASSERT_TRUE((*chat)->Render(conversation, *tokenizer, &ids, &target, &turns_without_loss).ok());
     EXPECT_EQ(ids, item["ids"].get<std::vector<int32_t>>()) << item["text"];
     ASSERT_EQ(target.size(), ids.size());
   }
@@ -126,7 +126,7 @@ TEST_P(BuiltInGolden, RenderedAsTheFormatSays) {
     EXPECT_EQ(rendered->text, item["text"].get<std::string>());
     std::vector<TextRange> target = item["target"].get<std::vector<TextRange>>();
     EXPECT_EQ(rendered->target, target);
-    EXPECT_EQ(rendered->turns_left_out, 0);
+    EXPECT_EQ(rendered->turns_without_loss, 0);
   }
   EXPECT_GE(rendered_count, 9u);
 }
@@ -138,9 +138,9 @@ INSTANTIATE_TEST_SUITE_P(All, BuiltInGolden,
 std::string TargetOf(const ChatTemplate& chat, const Tokenizer& tokenizer, const Json& messages) {
   std::vector<int32_t> ids, chosen;
   std::vector<uint8_t> target;
-  int64_t turns_left_out = 0;
+  int64_t turns_without_loss = 0;
   EXPECT_TRUE(
-      chat.Render(ConversationOf(messages), tokenizer, &ids, &target, &turns_left_out).ok());
+      chat.Render(ConversationOf(messages), tokenizer, &ids, &target, &turns_without_loss).ok());
   for (size_t i = 0; i < ids.size(); ++i) {
     if (target[i] != 0) chosen.push_back(ids[i]);
   }

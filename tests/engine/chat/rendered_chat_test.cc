@@ -34,11 +34,11 @@ std::string TextWith(const std::string& program, const std::string& record) {
 
 std::vector<std::string> TargetsWith(const std::string& program, const std::string& record,
                                      TrainOn train_on = TrainOn::kAssistant,
-                                     int64_t turns_left_out = 0) {
+                                     int64_t turns_without_loss = 0) {
   const auto rendered = RenderWith(program, record, train_on);
   EXPECT_TRUE(rendered.ok()) << rendered.status();
   if (!rendered.ok()) return {};
-  EXPECT_EQ(rendered->turns_left_out, turns_left_out) << rendered->text;
+  EXPECT_EQ(rendered->turns_without_loss, turns_without_loss) << rendered->text;
   return TargetTexts(*rendered);
 }
 

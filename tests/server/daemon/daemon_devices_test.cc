@@ -57,7 +57,7 @@ class DaemonDevicesTest : public ::testing::Test {
     auto daemon = Daemon::Open(config_, hooks);
     EXPECT_TRUE(daemon.ok()) << daemon.status();
     if (!daemon.ok()) return nullptr;
-    const absl::Status pinned = (*daemon)->PinPool(nullptr);
+    const absl::Status pinned = (*daemon)->BeginJobs(nullptr);
     EXPECT_TRUE(pinned.ok()) << pinned;
     return *std::move(daemon);
   }

@@ -78,13 +78,14 @@ TEST(JobDiskTest, TheNextCheckpointDecides) {
   Job job = OfUser(1, 1);
   Write(directory / "jobs/job1/x", 900);
   disk.Measure(job);
-  EXPECT_EQ(disk.OverLimit(job), "");
+  EXPECT_EQ(disk.WhyOverLimit(job), "");
   Write(directory / "jobs/job1/y", 1);
   disk.Measure(job);
-  EXPECT_THAT(disk.OverLimit(job), HasSubstr("hold 901 bytes"));
-  EXPECT_THAT(disk.OverLimit(job), HasSubstr("a user may have 1000 bytes (limits.disk_per_user)"));
+  EXPECT_THAT(disk.WhyOverLimit(job), HasSubstr("hold 901 bytes"));
+  EXPECT_THAT(disk.WhyOverLimit(job),
+              HasSubstr("a user may have 1000 bytes (limits.disk_per_user)"));
   job.own_checkpoints = false;
-  EXPECT_EQ(disk.OverLimit(job), "");
+  EXPECT_EQ(disk.WhyOverLimit(job), "");
   JobDisk unlimited(directory.path(), 0);
   unlimited.Measure(job);
   EXPECT_EQ(unlimited.UserBytes(1), 0) << "nobody looks";
@@ -105,13 +106,13 @@ TEST(JobDiskTest, AJobWithDirectoriesTooDeepCountsAsAllThatAUserMayHave) {
   }
   for (const Job& job : {deep, other, deep}) disk.Measure(job);
   EXPECT_EQ(disk.UserBytes(1), 1003);
-  EXPECT_THAT(disk.OverLimit(other), HasSubstr("job job1 holds directories 32 levels deep or "
-                                               "more, which are not measured, and counts as all "
-                                               "of limits.disk_per_user"));
+  EXPECT_THAT(disk.WhyOverLimit(other), HasSubstr("job job1 holds directories 32 levels deep or "
+                                                  "more, which are not measured, and counts as all "
+                                                  "of limits.disk_per_user"));
   ASSERT_TRUE(PosixFileSystem()->RemoveTree(top + "/d").ok());
   disk.Measure(deep);
   EXPECT_EQ(disk.UserBytes(1), 13);
-  EXPECT_EQ(disk.TooDeep(1), "");
+  EXPECT_EQ(disk.WhyTooDeep(1), "");
 }
 
 }  // namespace

@@ -105,8 +105,8 @@ TEST_F(JobLimitsTest, AJobLargerThanAUsersMemoryIsRefused) {
   const auto plan = manager_->Plan(kAnna, File());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->report.fits);
-  EXPECT_EQ(Refusal(plan->user_limits), "FAILED_PRECONDITION EXCEEDS_USER_LIMIT");
-  EXPECT_EQ(plan->user_limits.message(), refused.message());
+  EXPECT_EQ(Refusal(plan->limit_refusal), "FAILED_PRECONDITION EXCEEDS_USER_LIMIT");
+  EXPECT_EQ(plan->limit_refusal.message(), refused.message());
   // Any number of jobs that fit one by one; the queue holds them apart.
   plan_ = TestPlan(true, 999);
   EXPECT_TRUE(Try(kAnna).ok());
@@ -129,8 +129,8 @@ TEST_F(JobLimitsTest, CheckpointsInTheStateDirectoryAreBounded) {
   EXPECT_EQ(Refusal(refused), "RESOURCE_EXHAUSTED LIMIT_REACHED");
   EXPECT_THAT(std::string(refused.message()), HasSubstr("hold 0 bytes there and will take 462"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("megatrain delete JOB"));
-  EXPECT_EQ(manager_->Plan(kAnna, File())->user_limits.message(), refused.message());
-  EXPECT_TRUE(manager_->Plan(kBert, File())->user_limits.ok());
+  EXPECT_EQ(manager_->Plan(kAnna, File())->limit_refusal.message(), refused.message());
+  EXPECT_TRUE(manager_->Plan(kBert, File())->limit_refusal.ok());
   EXPECT_TRUE(Try(kBert, /*validate_only=*/true).ok());
   CreateJobOptions elsewhere = Options();
   elsewhere.file.overrides.push_back("checkpoint.directory=/big/disk");

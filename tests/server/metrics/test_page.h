@@ -87,7 +87,7 @@ inline void FillMetrics(DaemonMetrics* metrics) {
   metrics->StepDone("id2", first);
   metrics->StepDone("id2", TestStep(2));
   metrics->CheckpointDone("id2", absl::FromUnixSeconds(1699999000), 12.5);
-  metrics->DeviceChanged(absl::FromUnixSeconds(1699998000));
+  metrics->NoteDeviceChanged(absl::FromUnixSeconds(1699998000));
   metrics->RequestDone("/megatrain.v1.JobService/GetJob", 0);
   metrics->RequestDone("/megatrain.v1.JobService/GetJob", 0);
   metrics->RequestDone("/megatrain.v1.JobService/GetJob", 5);

@@ -21,20 +21,20 @@ TEST(DiskWaitsTest, WaitsUntilThereIsRoom) {
   });
   const Job job = TestJob(1);
   EXPECT_FALSE(waits.Waits(job.id));
-  EXPECT_TRUE(waits.HasRoom(job, TestTime(0))) << "who does not wait";
+  EXPECT_TRUE(waits.MayGoOn(job, TestTime(0))) << "who does not wait";
   EXPECT_EQ(waits.NextLook(), std::nullopt);
   waits.Add(job, {{"/big", 100}}, TestTime(0));
   EXPECT_TRUE(waits.Waits(job.id));
   EXPECT_EQ(waits.NextLook(), TestTime(10));
-  EXPECT_FALSE(waits.HasRoom(job, TestTime(9)));
+  EXPECT_FALSE(waits.MayGoOn(job, TestTime(9)));
   EXPECT_EQ(asked, "") << "not before its time";
-  EXPECT_FALSE(waits.HasRoom(job, TestTime(10)));
+  EXPECT_FALSE(waits.MayGoOn(job, TestTime(10)));
   EXPECT_EQ(asked, "/big");
   EXPECT_EQ(asked_for, job.uid);
   EXPECT_THAT(waits.Text(job.id), HasSubstr("the disk of /big is full: 100 bytes are needed, 99"));
   free = 100;
-  EXPECT_FALSE(waits.HasRoom(job, TestTime(19)));
-  EXPECT_TRUE(waits.HasRoom(job, TestTime(20)));
+  EXPECT_FALSE(waits.MayGoOn(job, TestTime(19)));
+  EXPECT_TRUE(waits.MayGoOn(job, TestTime(20)));
   waits.Remove(job.id);
   EXPECT_FALSE(waits.Waits(job.id));
 }
@@ -46,10 +46,10 @@ TEST(DiskWaitsTest, EveryNeedMustBeMet) {
   });
   const Job job = TestJob(1);
   waits.Add(job, {{"/a", 10}, {"/b", 10}}, TestTime(0));
-  EXPECT_FALSE(waits.HasRoom(job, TestTime(10)));
+  EXPECT_FALSE(waits.MayGoOn(job, TestTime(10)));
   EXPECT_THAT(waits.Text(job.id), HasSubstr("/b"));
   free["/b"] = 10;
-  EXPECT_TRUE(waits.HasRoom(job, TestTime(20)));
+  EXPECT_TRUE(waits.MayGoOn(job, TestTime(20)));
 }
 
 TEST(DiskWaitsTest, WithoutProgressTheWaitGrows) {
@@ -64,7 +64,7 @@ TEST(DiskWaitsTest, WithoutProgressTheWaitGrows) {
     EXPECT_EQ(wait, std::min(kDiskWaitMin * (1 << i), kDiskWaitMax));
     longest = wait;
     now += wait;
-    EXPECT_TRUE(waits.HasRoom(job, now));
+    EXPECT_TRUE(waits.MayGoOn(job, now));
     waits.Remove(job.id);
   }
   EXPECT_EQ(longest, kDiskWaitMax);
@@ -79,7 +79,7 @@ TEST(DiskWaitsTest, ADirectoryThatCannotBeAskedIsTried) {
   });
   const Job job = TestJob(1);
   waits.Add(job, {{"/a", 10}}, TestTime(0));
-  EXPECT_TRUE(waits.HasRoom(job, TestTime(10)));
+  EXPECT_TRUE(waits.MayGoOn(job, TestTime(10)));
 }
 
 TEST(DiskWaitsTest, NeedsOfAJob) {

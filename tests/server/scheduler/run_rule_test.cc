@@ -38,7 +38,7 @@ TEST(RunRuleTest, LegalAndAtRestFromAnywhere) {
           facts.resume_asked = bit(4);
           facts.cancel_asked = bit(5);
           facts.stop_asked = bit(6);
-          facts.steps_told = bit(7);
+          facts.steps_unstored = bit(7);
           facts.release_failed = bit(8);
           facts.resume_failed = bit(8);
           facts.checkpoint_step = bit(9) ? 5 : 0;

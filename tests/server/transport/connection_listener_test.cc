@@ -89,9 +89,9 @@ TEST_F(ConnectionListenerTest, PassesConnectionsOnAndRemovesItsSocket) {
 TEST_F(ConnectionListenerTest, KeepsDescriptorsForFilesAndGoesOn) {
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const auto end =
-      static_cast<int>(before.rlim_cur) -
-      static_cast<int>(ConnectionListener::FilesKept(static_cast<int64_t>(before.rlim_cur)));
+  const auto end = static_cast<int>(before.rlim_cur) -
+                   static_cast<int>(ConnectionListener::DescriptorsKeptForFiles(
+                       static_cast<int64_t>(before.rlim_cur)));
   const int client = Connect();
   WaitForTaken(1);
   // All that connections may have are taken, by this one file.
@@ -155,8 +155,8 @@ TEST(ConnectionListenerTcpTest, SaysWhichPortItHasAndKeepsItToItself) {
 }
 
 TEST(ConnectionListenerFilesTest, LeavesMostForConnections) {
-  EXPECT_EQ(ConnectionListener::FilesKept(1024), 256);
-  EXPECT_EQ(ConnectionListener::FilesKept(20000), 512);
+  EXPECT_EQ(ConnectionListener::DescriptorsKeptForFiles(1024), 256);
+  EXPECT_EQ(ConnectionListener::DescriptorsKeptForFiles(20000), 512);
 }
 
 }  // namespace

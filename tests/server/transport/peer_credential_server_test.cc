@@ -72,7 +72,7 @@ TEST_F(PeerCredentialServerTest, AnswersWhileConnectionsHaveAllDescriptorsOfThei
   rlimit limit = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
   const auto files_max = static_cast<int64_t>(limit.rlim_cur);
-  const int64_t end = files_max - ConnectionListener::FilesKept(files_max);
+  const int64_t end = files_max - ConnectionListener::DescriptorsKeptForFiles(files_max);
   const int one = Connect();
   std::vector<int> files;
   for (int fd = 0; fd < end;) files.push_back(fd = dup(one));

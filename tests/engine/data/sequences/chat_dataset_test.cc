@@ -78,11 +78,11 @@ TEST(ChatDatasetTest, TurnsWithoutACertainPlaceAreCounted) {
   for (int round = 0; round < 2; ++round) {  // made, and found in the cache
     const auto dataset = OpenWithBytes(spec, directory);
     ASSERT_TRUE(dataset.ok()) << dataset.status();
-    EXPECT_EQ((*dataset)->train_report().turns_left_out, 2);
+    EXPECT_EQ((*dataset)->train_report().turns_without_loss, 2);
     EXPECT_EQ(TextOf(*(*dataset)->TrainSequence(0)), "p;A;q;b;");
   }
   spec.data.train_on = "last";
-  EXPECT_EQ((*OpenWithBytes(spec, directory))->train_report().turns_left_out, 0);
+  EXPECT_EQ((*OpenWithBytes(spec, directory))->train_report().turns_without_loss, 0);
 }
 
 TEST(ChatDatasetTest, WhatATemplateRaisesNamesTheRecord) {
