@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/chat/turn_finder.h"
+#include "engine/chat/unread_keys.h"
 
 namespace megatrain {
 namespace {
@@ -20,13 +21,11 @@ constexpr int64_t kSearchStepsMax = 400'000'000;
 constexpr size_t kUnknownRolesMax = 16;
 constexpr char kMarker[] = "\ue0c4turn\ue0c4";  // characters for private use
 
-constexpr const char* kReasoning[] = {"reasoning_content", "thinking", "reasoning"};
-
 // Returns the message as the program sees it.
 JinjaValue ValueOf(const ChatMessage& message, bool takes_parts) {
   JinjaValue::Entries entries;
   const JinjaValue* reasoning = nullptr;
-  for (const char* key : kReasoning) {
+  for (const char* key : kReasoningKeys) {
     if (reasoning == nullptr) reasoning = message.Find(key);
   }
   if (reasoning != nullptr) entries.emplace_back("thinking", *reasoning);
@@ -42,43 +41,6 @@ bool SaysNothing(const ChatMessage& message) {
   return std::all_of(message.fields.begin(), message.fields.end(), [](const auto& field) {
     return field.first == "role" || field.second.is_empty();
   });
-}
-
-absl::Status Unread(const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      what,
-      ", which the chat template does not read; remove it, or choose another template with "
-      "data.chat_template"));
-}
-
-// Checks that the program mentions everything in the conversation that could change its text. What
-// is empty holds nothing that could be lost.
-absl::Status CheckRead(const JinjaProgram& program, const Conversation& conversation) {
-  if (!conversation.tools.is_empty() && !program.mentions("tools")) {
-    return Unread("the record has tools");
-  }
-  if (!conversation.documents.is_empty() && !program.mentions("documents")) {
-    return Unread("the record has documents");
-  }
-  for (const auto& [key, value] : conversation.kwargs) {
-    if (!value.is_empty() && !program.mentions(key)) {
-      return Unread(absl::StrCat("the record has chat_template_kwargs.", key));
-    }
-  }
-  const bool reads_reasoning =
-      std::any_of(std::begin(kReasoning), std::end(kReasoning),
-                  [&program](const char* key) { return program.reads_key(key); });
-  for (size_t i = 0; i < conversation.messages.size(); ++i) {
-    for (const auto& [key, value] : conversation.messages[i].fields) {
-      if (key == "role" || key == "content" || key == "name" || key == "tool_call_id") continue;
-      if (value.is_empty()) continue;
-      const bool is_reasoning =
-          std::find(std::begin(kReasoning), std::end(kReasoning), key) != std::end(kReasoning);
-      if (is_reasoning ? reads_reasoning : program.reads_key(key)) continue;
-      return Unread(absl::StrCat("messages[", i, "] has ", key));
-    }
-  }
-  return absl::OkStatus();
 }
 
 // One conversation and its program.

@@ -34,6 +34,7 @@
 #include "engine/checkpoint/checkpoint_reader.h"     // IWYU pragma: export
 #include "engine/checkpoint/checkpoint_state.h"      // IWYU pragma: export
 #include "engine/checkpoint/checkpoint_writer.h"     // IWYU pragma: export
+#include "engine/checkpoint/newest_checkpoint.h"     // IWYU pragma: export
 #include "engine/checkpoint/resume_check.h"          // IWYU pragma: export
 #include "engine/checkpoint/retention.h"             // IWYU pragma: export
 

@@ -1,4 +1,4 @@
-// Names, lists, finds and removes the checkpoints in a directory. A directory may hold
+// Names, lists and removes the checkpoints in a directory. A directory may hold
 //   step-00000100            a whole checkpoint; the number has more digits if eight do not suffice
 //   step-00000100.tmp        a checkpoint being written or removed, or left so by a process that
 //                            died
@@ -45,28 +45,6 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& directory,
 // first. They are not verified. Empty if `directory` does not exist.
 absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& directory,
                                                          FileSystem* files = PosixFileSystem());
-
-// Returns the value of a job key (CheckpointState::spec) in the newest checkpoint in `directory`
-// whose manifest can be read, or "" if there is none.
-std::string NewestSpecValue(const std::string& directory, const std::string& key,
-                            FileSystem* files = PosixFileSystem());
-
-struct DamagedCheckpoint {
-  int64_t step = 0;
-  std::string what;  // a text that names the file and the defect
-};
-
-// Returns the path of the newest checkpoint in `directory` that passes VerifyBeforeLoading, or
-// nullopt if there is none. The steps in `*damaged` are passed over. Newer checkpoints that are
-// found to be damaged are added to it, newest first. A caller whose LoadCheckpointTile finds damage
-// adds that step too and calls again. A caller that gets nullopt and damaged checkpoints should not
-// start anew in that directory unless the user asked for it.
-//
-// A checkpoint that cannot be read (an I/O error, no permission, no descriptor left) or that
-// another version wrote is not damaged. Its error is returned, and older checkpoints are not tried.
-absl::StatusOr<std::optional<std::string>> FindNewestToLoad(const std::string& directory,
-                                                            std::vector<DamagedCheckpoint>* damaged,
-                                                            FileSystem* files = PosixFileSystem());
 
 // Cleans up after a process that died. Call it before a directory is searched. Unfinished
 // checkpoints are removed. A checkpoint that was moved aside gets its name back if its successor

@@ -11,7 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/status.h"
-#include "engine/config/nearest_key.h"
+#include "engine/config/unknown_key.h"
 
 namespace megatrain {
 namespace {
@@ -30,14 +30,14 @@ bool IsSection(const std::vector<ConfigKey>& keys, const std::string& path) {
   return false;
 }
 
-std::string UnknownKey(const std::vector<ConfigKey>& keys, const std::string& path) {
-  std::vector<std::string> known;
+std::string UnknownKeyOf(const std::vector<ConfigKey>& keys, const std::string& path) {
+  std::vector<std::string> known;  // sections too
   for (const ConfigKey& key : keys) {
     const size_t dot = key.path.find('.');
     if (dot != std::string::npos) known.push_back(key.path.substr(0, dot));
   }
   for (const ConfigKey& key : keys) known.push_back(key.path);
-  return absl::StrCat("unknown key; did you mean ", NearestKey(path, known), "?");
+  return UnknownKey(path, known);
 }
 
 // ---- Overrides ----
@@ -108,7 +108,7 @@ absl::Status ApplyOverride(const ConfigTable& table, const std::string& text, Ya
   if (table.Find(path) == nullptr && !IsInList(table.keys, path)) {
     return KeyError(where, path,
                     IsSection(table.keys, path) ? "is a section; name one of its keys"
-                                                : UnknownKey(table.keys, path));
+                                                : UnknownKeyOf(table.keys, path));
   }
   YamlNode node;
   if (!value.empty() && std::strchr("[{\"'", value[0]) != nullptr) {
@@ -148,7 +148,7 @@ std::optional<ValueError> ReadMap(const YamlNode& map, const std::string& prefix
       }
       (*given)[path] = node.where;
     } else if (!IsSection(keys, path)) {
-      return ValueError{UnknownKey(keys, path), path, node.where};
+      return ValueError{UnknownKeyOf(keys, path), path, node.where};
     } else if (node.kind == YamlNode::Kind::kMap) {
       if (auto error = ReadMap(node, path, keys, given)) return error;
     } else if (node.kind != YamlNode::Kind::kNull) {  // a section without keys is empty

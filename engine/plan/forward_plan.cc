@@ -7,6 +7,7 @@
 #include "engine/generation/generation_batch.h"
 #include "engine/model/head/language_head.h"
 #include "engine/plan/memory_plan.h"
+#include "engine/plan/plan_bytes.h"
 #include "engine/plan/plan_choice.h"
 #include "engine/plan/plan_parts.h"
 

@@ -15,6 +15,7 @@
 #include "engine/model/cost/expert_work.h"
 #include "engine/model/cost/layer_work.h"
 #include "engine/plan/device_fit.h"
+#include "engine/plan/plan_bytes.h"
 #include "engine/plan/plan_choice.h"
 #include "engine/plan/plan_parts.h"
 

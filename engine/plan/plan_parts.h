@@ -19,13 +19,6 @@ absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout, int proc
 void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes& sizes,
               PipelineDimensions& d, int processes = 1);
 
-// Returns the host bytes beside the pool, without kernels' scratch, schedules and exchange.
-int64_t ProcessBytes(const PipelineDimensions& d);
-
-// Counts the bytes of plan.dimensions, and sets whether they fit into the plan's limits. REQUIRES:
-// the plan was not finished before, because bytes are added.
-void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan);
-
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_ENGINE_PLAN_PLAN_PARTS_H_

@@ -1,4 +1,4 @@
-#include "engine/config/nearest_key.h"
+#include "engine/config/unknown_key.h"
 
 #include <algorithm>
 #include <limits>
@@ -49,6 +49,10 @@ std::string NearestKey(std::string_view key, const std::vector<std::string>& kno
     }
   }
   return best;
+}
+
+std::string UnknownKey(std::string_view key, const std::vector<std::string>& known) {
+  return "unknown key; did you mean " + NearestKey(key, known) + "?";
 }
 
 }  // namespace megatrain

@@ -1,6 +1,6 @@
-// Finds the known key that is nearest to a misspelt one.
-#ifndef MEGATRAIN_ENGINE_CONFIG_NEAREST_KEY_H_
-#define MEGATRAIN_ENGINE_CONFIG_NEAREST_KEY_H_
+// Refuses a key that is not known, and names the one that was probably meant.
+#ifndef MEGATRAIN_ENGINE_CONFIG_UNKNOWN_KEY_H_
+#define MEGATRAIN_ENGINE_CONFIG_UNKNOWN_KEY_H_
 
 #include <string>
 #include <string_view>
@@ -17,6 +17,9 @@ int EditDistance(std::string_view a, std::string_view b);
 // plus 1: `steps` finds `training.steps`.
 std::string NearestKey(std::string_view key, const std::vector<std::string>& known);
 
+// Returns the refusal: "unknown key; did you mean NEAREST?". REQUIRES: `known` is not empty.
+std::string UnknownKey(std::string_view key, const std::vector<std::string>& known);
+
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_CONFIG_NEAREST_KEY_H_
+#endif  // MEGATRAIN_ENGINE_CONFIG_UNKNOWN_KEY_H_

@@ -1,4 +1,4 @@
-#include "engine/config/nearest_key.h"
+#include "engine/config/unknown_key.h"
 
 #include <string>
 

@@ -1,0 +1,20 @@
+// Counts the bytes of a plan: what a job takes of the device's memory, the host's and the disk.
+#ifndef MEGATRAIN_ENGINE_PLAN_PLAN_BYTES_H_
+#define MEGATRAIN_ENGINE_PLAN_PLAN_BYTES_H_
+
+#include <cstdint>
+
+#include "engine/plan/memory_plan.h"
+
+namespace megatrain {
+
+// Returns the host bytes beside the pool, without kernels' scratch, schedules and exchange.
+int64_t ProcessBytes(const PipelineDimensions& d);
+
+// Counts the bytes of plan.dimensions, and sets whether they fit into the plan's limits. REQUIRES:
+// the plan was not finished before, because bytes are added.
+void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_PLAN_PLAN_BYTES_H_
