@@ -1,12 +1,14 @@
 // TrainingControl: requests from outside to a run. They are honoured between steps. Pauses are also
 // honoured between the batches of an evaluation, and Cancel within a step.
 //
-// A request waits for the step under way. The training thread takes back the step that is queued
-// behind it, unless that step has begun to change the model or a save reads it. Pause, Release and
-// Stop also give up the step under way while it is in its first forward pass: it has changed
-// nothing, and a third of a step at most is lost. That step is made again later and is not given up
-// a second time. Stop lets the run's first step finish, so that there is something to save. Cancel
-// waits for running operations only.
+// A request waits for the step under way, with these exceptions:
+// - Cancel waits for running operations only.
+// - Pause, Release and Stop give up the step under way while it is in its first forward pass. It
+//   has changed nothing, and a third of a step at most is lost. That step is made again later and
+//   is not given up a second time. Stop lets the run's first step finish, so that there is
+//   something to save.
+// A step that is queued behind the one under way is taken back, unless it has begun to change the
+// model or a save reads it.
 //
 // Thread safety: all methods may be called from any thread, and Stop and Checkpoint also from
 // signal handlers, because they only change atomics. The Take methods and WaitWhilePaused are for
@@ -27,7 +29,8 @@ class TrainingControl {
   // Asks the run to save and to end as kInterrupted. While preparing, the run ends at once. Returns
   // true if Stop was called before.
   bool Stop();
-  // Asks the run to save a checkpoint after the step under way, or at once while paused.
+  // Asks the run to save a checkpoint after the step under way. A run that is paused between steps
+  // saves at once, one that is paused in an evaluation after it.
   void Checkpoint();
   // Wakes a run that is paused, so that it sees requests. Stop and Checkpoint do not wake it,
   // because signal handlers may call them; every other caller of them must call Wake too.

@@ -11,22 +11,19 @@
 
 namespace megatrain {
 
-// What a tensor is. It decides the tensor's Initial, and whether it has weight decay and is trained
-// at all. A bias is initialised to 0; transformers initialises that of a router like a matrix. A
-// plain norm multiplies by its weight in every model. kDecay and kTimeStep are a delta net's A_log
-// and dt_bias. Matrices, scales and kDecay have weight decay, as in transformers' Trainer. kBuffer
-// and kConstant are TensorSpec::is_buffer and is_constant.
+// What a tensor is. It decides the tensor's Initial, whether it has weight decay (as in
+// transformers' Trainer), and whether it is trained at all.
 enum class Role {
-  kMatrix,
-  kNorm,
-  kPlainNorm,
-  kBias,
-  kRouterBias,
-  kScale,
-  kDecay,
-  kTimeStep,
-  kBuffer,
-  kConstant
+  kMatrix,      // kNormal; has weight decay
+  kNorm,        // kOne, or kZero with one_plus_norms
+  kPlainNorm,   // kOne; multiplies by its weight in every model
+  kBias,        // kZero
+  kRouterBias,  // kNormal, as in transformers
+  kScale,       // kOne; has weight decay
+  kDecay,       // kLogUniform; a delta net's A_log; has weight decay
+  kTimeStep,    // kOne; a delta net's dt_bias
+  kBuffer,      // kZero; TensorSpec::is_buffer
+  kConstant,    // kOne; TensorSpec::is_constant
 };
 
 // A tensor of a group, or the part of it that lies in this tile.
@@ -48,8 +45,9 @@ struct TensorGroup {
 
 using TraitsOf = absl::FunctionRef<TensorTraits(const std::string& name)>;
 
-// Lays out the groups in an empty `tile`, in their order but those whose tensors are all frozen
-// behind the others. Writes the groups' offsets.
+// Lays out the groups in an empty `tile` and writes their offsets. Groups whose tensors are all
+// frozen come last; otherwise the order is kept. `traits` is called with the names of tensors that
+// can be trained. `one_plus_norms` is the model's (ModelDescription).
 void PlaceGroups(std::vector<TensorGroup> groups, TraitsOf traits, bool one_plus_norms,
                  TileLayout& tile);
 

@@ -9,12 +9,14 @@ namespace megatrain {
 enum ExitCode : int {
   kExitDone = 0,
   kExitFailed = 1,       // any other error
-  kExitUsage = 2,        // usage, invalid spec or input
-  kExitDoesNotFit = 3,   // the plan needs more memory or disk than there is
+  kExitUsage = 2,        // usage, invalid spec or input, or not possible as things are
+  kExitDoesNotFit = 3,   // memory or disk does not suffice, by the plan or on the way
   kExitInterrupted = 7,  // stopped from outside, resumable
 };
 
-// Returns the exit code of a command that ended with `status`.
+// Returns the exit code of a command that ended with `status`: kExitUsage for InvalidArgument,
+// NotFound, FailedPrecondition, OutOfRange and Unimplemented, kExitDoesNotFit for
+// ResourceExhausted, kExitInterrupted for Cancelled, and kExitFailed for other errors.
 ExitCode ExitCodeOf(const absl::Status& status);
 
 }  // namespace megatrain

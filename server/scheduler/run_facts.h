@@ -24,11 +24,13 @@ struct RunFacts {
   int64_t step = 0;             // the last one that is done
   int64_t checkpoint_step = 0;  // newest verified
   TrainingPause pause;          // kPaused
-  bool release_failed = false;  // the last release failed; `pause` says why
-  bool resume_failed = false;   // the last resumption failed; `pause` says why
-  RunEnd end;                   // for kEnded
+  // The release or the resumption failed, and the ledger does not have the job as PAUSED yet.
+  // `pause` says why.
+  bool release_failed = false, resume_failed = false;
+  RunEnd end;  // for kEnded
 
-  // The runner was asked for these and has not answered yet.
+  // The runner was asked for these (NoteAsked sets them) and has not answered yet. The last two
+  // stay set until the run has ended.
   bool pause_asked = false, release_asked = false, resume_asked = false;
   bool cancel_asked = false, stop_asked = false;
 

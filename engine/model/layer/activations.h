@@ -2,8 +2,8 @@
 // backward pass. Of a layer with experts these are the tensors of the half with attention; those of
 // the other half (expert_half.h) are not kept.
 //
-// Everything in a layer except attention runs in chunks of tokens. So a tensor that attention does
-// not use is held for one chunk only, unless it is kept.
+// Everything in a layer except attention runs in chunks of tokens. So a large tensor that attention
+// does not use is held for one chunk only, unless it is kept.
 //
 // There are three levels. kNothing keeps the layer's input only. kCheapRecomputed keeps the results
 // of matrix products, attention and the delta rule. The outputs of norms, of gates and of
@@ -116,17 +116,19 @@ struct LayerActivations {
   PerLayerActivations per_layer;
   // Never kept.
   void* activated = nullptr;        // T [n, intermediate]
-  void* branch_gradient = nullptr;  // T [n, hidden]; by any branch
+  void* branch_gradient = nullptr;  // T [n, hidden]; by any branch; null if no branch has a norm
 };
 
 // Device memory that the backward pass needs besides the activations.
 struct LayerBackwardScratch {
   void* dmixed = nullptr;  // T [t, mixed_width]
-  // T [t, projected_width], with what the part that mixes tokens needs behind it, so that there are
-  // projected_gradient_width elements a token
+  // T [t, projected_width]. Behind all rows is the room that the part that mixes tokens needs.
+  // Together they have t * projected_gradient_width elements.
   void* dprojected = nullptr;
   void* dper_layer = nullptr;  // T [t, PerLayerInputDescription::width]; may be dprojected
-  void* dexpanded = nullptr;   // T [t, expanded_gradient_width]; null if that is 0 in all layers
+  // T: the gradients by queries, keys and values, one after another. Together they have t *
+  // expanded_gradient_width elements; null if that is 0 in all layers.
+  void* dexpanded = nullptr;
   // Has AttentionWorkspaceBytes. It may be the memory of a chunk's activations, which are not in
   // use when the gradient passes through the part that mixes tokens.
   void* workspace = nullptr;

@@ -20,8 +20,7 @@ absl::Status AttentionForward(const BoundLayer& l, const void* x);
 // REQUIRES: AttentionForward.
 absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void* x, void* y);
 
-// Recomputes the activations that the functions below read and that were not kept. Call it before
-// them.
+// Recomputes the activations up to a.mixed that were not kept. Call it before the functions below.
 absl::Status RecomputeAttention(const BoundLayer& l, const void* x);
 
 // Returns true if the backward pass must go through attention: for the gradient by the layer's
@@ -29,7 +28,8 @@ absl::Status RecomputeAttention(const BoundLayer& l, const void* x);
 bool NeedsAttentionGradient(const BoundLayer& l, const TileGradient& gradient);
 // Takes `dh`, the chunk's rows of the gradient by AttentionOutput's result. Computes the gradients
 // of the output projection and of the norm after it and, if NeedsAttentionGradient, the chunk's
-// rows of scratch.dmixed.
+// rows of scratch.dmixed. REQUIRES: RecomputeAttention. If there is a norm after attention and
+// products were not kept, AttentionOutput was called for this chunk, and since then for no other.
 absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, const void* dh,
                                      const LayerBackwardScratch& scratch,
                                      const TileGradient& gradient);

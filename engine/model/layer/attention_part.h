@@ -22,7 +22,9 @@ class AttentionPart {
   // Computes the chunk's rows of what Mix reads (rotated queries and keys, say) from those of
   // a.projected.
   virtual absl::Status Prepare(const BoundLayer& l, const Chunk& chunk) const = 0;
-  // Computes a.mixed. REQUIRES: Prepare of all chunks.
+  // Computes a.mixed. Writes the keys and values of a key_set that the layer makes to batch.shared.
+  // With a cache it stores the tokens' keys and values there, or moves a delta net's states on.
+  // REQUIRES: Prepare of all chunks.
   virtual absl::Status Mix(const BoundLayer& l) const = 0;
   // Computes again, for the backward pass, what is not kept, a.mixed included. REQUIRES: the
   // activations of KeepLevel::kCheapRecomputed are there.
@@ -32,8 +34,9 @@ class AttentionPart {
   virtual bool Trains(const BoundLayer& l) const = 0;
   // Takes scratch.dmixed, the gradient by a.mixed. Computes the gradient by what Mix read, in
   // scratch.dprojected or, with latents, in scratch.dexpanded. Overwrites a.mixed, scratch.dmixed
-  // and, of a delta net, a.delta.out. REQUIRES: the activations are there, after Recompute if they
-  // were not kept.
+  // and, of a delta net, a.delta.out. In a layer with a key_set, the gradients by keys and values
+  // are summed in batch.shared. REQUIRES: the activations are there, after Recompute if they were
+  // not kept; later layers came before.
   virtual absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient) const = 0;
   // Computes the gradient by the chunk's rows of a.projected, in scratch.dprojected, from the

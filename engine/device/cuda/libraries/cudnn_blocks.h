@@ -26,7 +26,8 @@
 
 namespace megatrain {
 
-// The division of a call's workspace in device memory.
+// The division of a call's workspace in device memory, for one head of keys and values at a time.
+// `tokens` and `length` are the run's. `group` is the number of heads of queries for that head.
 struct CudnnBlockWorkspace {
   // REQUIRES: run.in_blocks().
   CudnnBlockWorkspace(const AttentionBackwardArgs& args, const DocumentRun& run);
@@ -47,8 +48,9 @@ using RunCudnnGraph = std::function<int(const CudnnGraphKey& key, CudnnAddresses
                                         void* workspace, int64_t workspace_bytes)>;
 
 // Queues the gradients of all heads of the run's document, one head of keys and values after
-// another. Returns 0 or the first error. `run_graph` is used during the call only. REQUIRES:
-// run.in_blocks(), and the graphs of KeysOfRun exist and need at most rest_bytes.
+// another. Returns 0 or the first error, one of `run_graph` or a cudaError_t. `run_graph` is used
+// during the call only. REQUIRES: run.in_blocks(), and the graphs of KeysOfRun exist and need at
+// most rest_bytes.
 int CudnnBackwardByBlocks(void* stream, const AttentionBackwardArgs& args, const DocumentRun& run,
                           const RunCudnnGraph& run_graph);
 

@@ -40,23 +40,25 @@ CudnnGraphKey UniformKeyOf(const AttentionArgs& args);
 // passed as packed documents.
 std::optional<CudnnGraphKey> UniformKeyOf(const AttentionBackwardArgs& args);
 
-// Cut packed documents into runs. They return an empty list if cuDNN does not take the call.
-// `takes_packed` says that packed documents may be used on this device. For the gradient, a
-// document that is too long for one call becomes a run in blocks of BlockLengthOf (cudnn_blocks.h).
+// Cut packed documents into runs. They return an empty list if the documents cannot be cut so that
+// cuDNN takes them. REQUIRES: CudnnTakes(args). `takes_packed` says that packed documents may be
+// used on this device. For the gradient, a document that is too long for one call becomes a run in
+// blocks of BlockLengthOf (cudnn_blocks.h).
 std::vector<DocumentRun> RunsOf(const AttentionArgs& args, int64_t workspace_bytes,
                                 bool takes_packed);
 std::vector<DocumentRun> RunsOf(const AttentionBackwardArgs& args, bool takes_packed);
-// Returns the longest block, shorter than the document of `tokens`, that fits the workspace with
-// one head of keys and values. Returns 0 if none fits, if blocks would be so short that adding up
-// their parts takes too long, or with a window, for which our own kernels skip blocks.
+// Returns the longest block for the document of `tokens` that fits the workspace with one head of
+// keys and values. It is a CudnnLengthBucket and shorter than the document. Returns 0 if none fits,
+// if blocks would be so short that adding up their parts takes too long, or with a window, for
+// which our own kernels skip blocks.
 int64_t BlockLengthOf(const AttentionBackwardArgs& args, int64_t tokens);
 // Return the graphs of a run: one or, for a run in blocks, the one on the diagonal and the one
 // below it.
 std::vector<CudnnGraphKey> KeysOfRun(const AttentionArgs& args, const DocumentRun& run);
 std::vector<CudnnGraphKey> KeysOfRun(const AttentionBackwardArgs& args, const DocumentRun& run);
 
-// Returns the graphs of both directions of a call, or those of the forward pass alone if the
-// gradient has no workspace. `workspace_bytes` is that of the forward pass.
+// Returns the graphs of both directions of a call. A direction that cuDNN does not take has none,
+// and the gradient has none without a workspace. `workspace_bytes` is that of the forward pass.
 std::vector<CudnnGraphKey> GraphsOf(const AttentionBackwardArgs& args, int64_t workspace_bytes,
                                     bool takes_packed);
 
