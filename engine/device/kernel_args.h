@@ -342,7 +342,7 @@ struct AdamWArgs {
   bool decays = false;  // true: the masters are multiplied by constants.decay
   DType gradient_dtype = DType::kF32;
   AdamWSpan span;
-  int32_t* untrusted = nullptr;  // set to 1 if AdamWUpdateSpan would return false
+  int32_t* untrusted = nullptr;  // set to 1 if AdamWUpdateSpan would return false, else unchanged
 };
 
 }  // namespace megatrain

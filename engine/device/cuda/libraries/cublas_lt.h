@@ -12,11 +12,13 @@
 
 namespace megatrain {
 
-// Returns the product for which the algorithm of `product` is searched: `product` with its number
-// of tokens rounded up to one of eight numbers between two powers of two. That number is n unless b
-// is transposed, else k unless a is transposed too. It may be any, because an expert gets any
-// number of tokens; all other sizes are those of weights. Rounding makes searches few, which take a
-// tenth of a millisecond each. Rounding up makes the algorithm's workspace suffice.
+// Returns the product for which the algorithm of `product` is searched: the same with its number of
+// tokens rounded up to one of eight numbers between two powers of two. The number of tokens is n,
+// or k if b is transposed and a is not; if both are, there is none. All other sizes are those of
+// weights.
+//
+// A search takes a tenth of a millisecond, and an expert may get any number of tokens. With
+// rounding there are few searches. It is upwards, so that the algorithm's workspace suffices.
 constexpr CudaProduct SearchedProduct(CudaProduct product) {
   const auto round_up = [](int64_t count) {
     const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count)));

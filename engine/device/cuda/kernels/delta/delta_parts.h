@@ -101,9 +101,9 @@ struct DeltaKept {
   }
 };
 
-// Queue the two sweeps of the backward pass and return a cudaError_t. The first writes kept.u and
-// kept.states. The second writes kept.du, kept.dstates and args.dv. REQUIRES, for the second: the
-// first.
+// Queue the two sweeps of the backward pass and return a cudaError_t. KeepStates writes kept.u and
+// kept.states. KeepStateGradients writes kept.du, kept.dstates and the heads' part of args.dv.
+// Neither reads what the other writes.
 int KeepStates(const Queue& queue, const GatedDeltaArgs& args, const DeltaKept& kept);
 int KeepStateGradients(const Queue& queue, const GatedDeltaBackwardArgs& args,
                        const DeltaKept& kept);
