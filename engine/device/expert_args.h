@@ -25,9 +25,9 @@ enum class RouterScores {
 //
 // The scores s are softmax(logits), sigmoid(logits) or, for kSoftmaxOfChosen, the logits. The
 // choice goes by c = s + correction:
-//   1. With chosen_groups < groups, only the experts of the chosen_groups best groups remain.
-//   Groups are experts / groups neighbours. The best have the largest sum of their two largest c
-//   (or the largest single c).
+//   1. With chosen_groups < groups, only the experts of the chosen_groups best groups remain. A
+//   group has experts / groups neighbours. The best groups have the largest sum of their two
+//   largest c (or of the single c).
 //   2. Of the experts that remain, the `chosen` ones with the largest c are chosen. At least as
 //   many must remain.
 // Among equal experts or groups the lower index goes first. A c that is not a number counts as the

@@ -38,7 +38,8 @@ void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batc
 int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int64_t tokens,
                                 int64_t sequence, const KernelSizes& sizes);
 
-// Returns the device bytes of the layer's LayerCache::data.
+// Returns the device bytes of the layer's LayerCache::data; 0 for a layer that uses the keys of
+// another.
 int64_t LayerCacheBytes(const LayerDescription& layer, DType dtype, const CacheSize& size);
 
 // The elements a token of dmixed, dprojected (or dper_layer) and dexpanded in LayerBackwardScratch
