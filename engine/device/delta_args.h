@@ -2,7 +2,7 @@
 // of one size per head (Yang et al. 2024, "Gated Delta Networks"; Qwen3-Next, Qwen3.5). The
 // conventions are those of kernel_args.h. Documents are given as in AttentionArgs, and nothing
 // passes from one to the next. Rows, sums and chunks are counted from a document's start, so that
-// its bits do not depend on what it is packed with.
+// a document's bits do not depend on what it is packed with.
 //
 // States are for generation: what a sequence's later tokens take from its earlier ones. A document
 // begins with the state of its row in `initial_states`, and its last state is written to the same
@@ -22,9 +22,9 @@ struct DeltaDocuments {
   int64_t documents = 0;
   const int32_t* starts = nullptr;  // HOST memory, AttentionArgs::document_starts
   const int32_t* bounds = nullptr;  // [tokens, 2], AttentionArgs::document_bounds
-  // [tokens]: the row of the state of a token's sequence, the same for all tokens of a document and
-  // no two documents' the same. Negative: the document begins with zeros, and nothing is written.
-  // Null: there are no states.
+  // [tokens]: the row of the state of a token's sequence. All tokens of a document have one row,
+  // and no two documents have the same. Negative: the document begins with zeros, and no state is
+  // written. Null: there are no states.
   const int32_t* state_rows = nullptr;
 };
 
@@ -89,7 +89,7 @@ struct GatedDeltaArgs {
   float* final_states = nullptr;  // as initial_states; null: not wanted
 };
 
-// The tokens of a chunk, at whose starts the backward pass keeps states.
+// The tokens of a chunk. The backward pass keeps the states at the starts of chunks.
 inline constexpr int64_t kDeltaChunk = 64;
 
 // `forward` has the inputs; `out` and states are not used. dq, dk and dv are overwritten, and those

@@ -21,18 +21,23 @@ enum class RouterScores {
   kSigmoid,          // of each logit
 };
 
-// Chooses the experts of each token. With scores s = softmax(logits), sigmoid(logits) or, for
-// kSoftmaxOfChosen, the logits themselves, and c = s + correction:
-//   With chosen_groups < groups, a group of experts / groups neighbours has the sum of its two
-//   largest c (or its one), and the chosen_groups groups with the largest sums remain.
-//   The `chosen` experts with the largest c of those that remain are chosen, the largest first.
-//   weight = s of the chosen expert, for kSoftmaxOfChosen softmax over the chosen logits; with
-//   `normalized` divided by the sum over the chosen (plus 1e-20 for kSigmoid); times `scale`, and
-//   times the chosen expert's element of expert_scales.
-// The lower index goes first among equals, of groups too. A c that is not a number is taken for the
-// lowest, so that the choice is valid. If a logit of a token is not a number, none of the token's
-// weights is.
-// Shazeer 2017; DeepSeek-V3 2024.
+// Chooses the experts of each token and computes their weights (Shazeer 2017; DeepSeek-V3 2024).
+//
+// The scores s are softmax(logits), sigmoid(logits) or, for kSoftmaxOfChosen, the logits. The
+// choice goes by c = s + correction:
+//   1. With chosen_groups < groups, only the experts of the chosen_groups best groups remain. A
+//   group has experts / groups neighbours. The best groups have the largest sum of their two
+//   largest c (or of the single c).
+//   2. Of the experts that remain, the `chosen` ones with the largest c are chosen. At least as
+//   many must remain.
+// Among equal experts or groups the lower index goes first. A c that is not a number counts as the
+// lowest, so that the choice is always valid.
+//
+// The weight of a chosen expert is
+//   1. s, or for kSoftmaxOfChosen the softmax over the chosen logits;
+//   2. with `normalized` divided by the sum over the chosen (plus 1e-20 for kSigmoid);
+//   3. times `scale`, and times the expert's element of expert_scales.
+// If a logit of a token is not a number, none of the token's weights is.
 struct RouteArgs {
   int64_t tokens = 0, experts = 0, chosen = 0;
   RouterScores scores = RouterScores::kSoftmax;

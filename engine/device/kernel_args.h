@@ -290,11 +290,14 @@ struct EmbeddingBackwardArgs {
   int64_t padding_id = -1;  // an id whose row gets no gradient, as torch's padding_idx; -1: none
 };
 
-// Computes for each row loss = logsumexp(l) - l[label], with l = logits. With a softcap c (Gemma 2)
-// l = c * tanh(logits / c). Rows with label < 0 have loss 0 and a zero gradient. The gradient by
-// the logits, dlogits = (softmax(l) - onehot(label)) * scale * dl, with dl = 1 or, with a softcap,
-// 1 - (l / c)^2, is of type T and overwrites the logits. Row r of dlogits starts at the first byte
-// of row r of the logits, so its stride in elements of T is logits_stride * 4 / sizeof(T).
+// Computes for each row, with l = logits or, with a softcap c (Gemma 2), l = c * tanh(logits / c):
+//   loss = logsumexp(l) - l[label]
+//   dlogits = (softmax(l) - onehot(label)) * scale * weight * dl
+// where dl = 1 or, with a softcap, 1 - (l / c)^2. Rows with label < 0 have loss 0 and zero dlogits.
+//
+// dlogits, the gradient by the logits, is of type T and overwrites them. Row r of dlogits starts at
+// the first byte of row r of the logits, so its stride in elements of T is logits_stride * 4 /
+// sizeof(T).
 struct CrossEntropyArgs {
   DType dtype = DType::kF32;  // the type of dlogits
   int64_t tokens = 0, vocabulary = 0;
@@ -303,7 +306,7 @@ struct CrossEntropyArgs {
   const int32_t* labels = nullptr;  // [tokens], already shifted; < 0: masked
   // 1 / unmasked tokens of the step; 1 if `weights` are those of PreferenceLossArgs, which hold it.
   float scale = 0;
-  // [tokens], a factor of each row's gradient beside `scale`; null: all are 1.
+  // [tokens], the weight of each row; null: all are 1.
   const float* weights = nullptr;
   bool loss_only = false;   // evaluation: logits are left undefined
   float* losses = nullptr;  // [tokens], each row's loss, 0 where masked
@@ -339,7 +342,7 @@ struct AdamWArgs {
   bool decays = false;  // true: the masters are multiplied by constants.decay
   DType gradient_dtype = DType::kF32;
   AdamWSpan span;
-  int32_t* untrusted = nullptr;  // set to 1 if AdamWUpdateSpan would return false
+  int32_t* untrusted = nullptr;  // set to 1 if AdamWUpdateSpan would return false, else unchanged
 };
 
 }  // namespace megatrain

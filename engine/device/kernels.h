@@ -30,7 +30,7 @@ class Kernels : public KernelSizes {
   virtual absl::Status CopyHeads(Stream& stream, const CopyHeadsArgs& args) = 0;
   virtual absl::Status SumHeads(Stream& stream, const SumHeadsArgs& args) = 0;
   // Both return FailedPrecondition if AttentionChoice::kLibrary is chosen and the library does not
-  // take the call. A device without a library ignores the choice (Device::CheckAttention).
+  // take the call. The cpu, which has no library, ignores the choice (Device::CheckAttention).
   virtual absl::Status Attention(Stream& stream, const AttentionArgs& args) = 0;
   virtual absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) = 0;
   // Announces that both attention calls will follow with these shapes, perhaps in some seconds, so

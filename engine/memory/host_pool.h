@@ -38,7 +38,7 @@ const char* HostKindName(HostKind kind);
 
 class HostPool;
 
-// A block of the pool, returned when the lease is destroyed. Its content is undefined when it is
+// A block of the pool, given back when the lease is destroyed. Its content is undefined when it is
 // granted. REQUIRES: the pool outlives the lease.
 class HostLease {
  public:
@@ -53,7 +53,7 @@ class HostLease {
   int64_t bytes() const { return bytes_; }  // as requested
   HostKind kind() const { return kind_; }
   explicit operator bool() const { return pool_ != nullptr; }
-  // Returns the block now; the lease is empty then.
+  // Gives the block back to the pool now; the lease is empty then.
   void Release();
 
  private:

@@ -28,10 +28,11 @@ struct RopeConfig {
   bool truncate = true;       // yarn: round the corrected range to whole dimensions
   int64_t turning_pairs = 0;  // proportional: the first pairs; the angles of the others are 0
   // A factor of attention's scores (DeepSeek-V3): (0.1 mscale_all_dim ln(factor) + 1)^2, or 1.
+  // AttentionDescription::score_scale includes it.
   double score_factor = 1.0;
-  // longrope, [rotary_dim / 2]: frequencies are divided by the first list where sequences have up
-  // to original_positions tokens, by the second where they may be longer. The length that counts is
-  // data.sequence_length in training and that of the longest prompt with its answer in generation.
+  // longrope, [rotary_dim / 2]: frequencies are divided by short_factors if sequences have up to
+  // original_positions tokens, and by long_factors if they may be longer. The length that counts is
+  // data.sequence_length in training, and in generation that of the longest prompt with its answer.
   // transformers looks at the longest document of each batch.
   std::vector<double> short_factors, long_factors;
   // > 0: the rotated elements at position p are multiplied by 1 + position_scale * ln(1 + floor(p /
@@ -84,11 +85,11 @@ struct AttentionDescription {
   // Indices in ModelDescription::ropes; -1: not rotated.
   int query_rope = 0;
   int key_rope = 0;
-  // The number of the set of keys and values that this layer makes for later layers or, if it
-  // projects none, uses. Sets are counted from 0 in the order of the layers that make them. -1: the
-  // layer's keys and values are for itself alone.
+  // The number of a set of keys and values that layers share. If projects_keys, this layer makes
+  // the set for later layers, otherwise it uses the set. Sets are counted from 0 in the order of
+  // the layers that make them. -1: the layer's keys and values are for itself alone.
   int key_set = -1;
-  bool projects_keys = true;  // false: it has queries only
+  bool projects_keys = true;  // false: the layer projects queries only and needs a key_set
 
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }

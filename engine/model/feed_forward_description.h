@@ -41,7 +41,7 @@ struct RouterDescription {
 
 // How the experts' matrices lie on disk. E experts, I intermediate, H hidden.
 enum class ExpertTensors {
-  kApart,    // experts.E.gate_proj [I, H], up_proj [I, H], down_proj [H, I]
+  kApart,    // of expert 0: experts.0.gate_proj [I, H], up_proj [I, H], down_proj [H, I]
   kStacked,  // experts.gate_up_proj [E, 2 I, H] (gate, then up), experts.down_proj [E, H, I]
   // experts.gate_up_proj [E, H, 2 I] (gate and up in turn), experts.down_proj [E, I, H] (gpt-oss)
   kTransposed,

@@ -1,4 +1,4 @@
-// Refuses descriptions that the layer templates would compute differently from what they say.
+// Refuses descriptions that the layer templates would not compute as described.
 #ifndef MEGATRAIN_ENGINE_MODEL_MODEL_CHECK_H_
 #define MEGATRAIN_ENGINE_MODEL_MODEL_CHECK_H_
 
@@ -7,9 +7,9 @@
 
 namespace megatrain {
 
-// Returns InvalidArgument, naming the first such layer and what does not go together in it. Every
-// description that comes from a config.json is checked (ParseModelDescription), so that a family's
-// reader need not know what the templates cannot do.
+// Returns InvalidArgument for such a description, naming the first such layer and what does not go
+// together in it. ParseModelDescription checks every description that comes from a config.json, so
+// that a family's reader need not know what the templates cannot do.
 absl::Status CheckModel(const ModelDescription& model);
 
 }  // namespace megatrain

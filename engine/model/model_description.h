@@ -71,8 +71,8 @@ struct LayerDescription {
     if (delta_net.key_heads > 0) return AttentionKind::kDeltaNet;
     return attention.latent.is_there() ? AttentionKind::kLatent : AttentionKind::kSoftmax;
   }
-  // The elements of a token that the first half projects from its input: queries, keys and values
-  // or their latents. mixed_width() has those that it projects back: attention's result.
+  // The elements of a token that the first half projects from its input: queries, gates, keys and
+  // values, or their latents, or what a delta net takes.
   int64_t projected_width() const {
     return delta_net.key_heads > 0 ? delta_net.projected_width() : attention.projected_width();
   }
@@ -92,6 +92,7 @@ struct LayerDescription {
   bool gates_result() const {
     return attention_kind() == AttentionKind::kDeltaNet || attention.output_gate;
   }
+  // The elements of a token's result of attention or the delta net, which is projected to hidden.
   int64_t mixed_width() const {
     return delta_net.key_heads > 0 ? delta_net.values_width()
                                    : attention.heads * attention.value_dim();
@@ -150,7 +151,7 @@ struct UniformShape {
   int64_t intermediate = 0;
   int64_t max_positions = 0;
 };
-// Returns Llama's description of this shape, from which other families' differ.
+// Returns the description of a Llama model of this shape, with one rope over whole heads.
 ModelDescription UniformModel(const UniformShape& shape);
 
 // Returns the number of parameters of the whole model; a tied matrix counts once. REQUIRES, here
@@ -168,12 +169,14 @@ const AttentionDescription& FirstAttention(const ModelDescription& model);
 // Returns the largest number of experts of a layer; 0 if no layer has any.
 int64_t MostExperts(const ModelDescription& model);
 
-// Return the layer that makes a set of keys and values, and the last one that uses it. REQUIRES:
-// there is such a set.
+// Return the index of the layer that makes a set of keys and values
+// (AttentionDescription::key_set), and of the last layer that uses it. REQUIRES: there is such a
+// set.
 int MakerOfKeys(const ModelDescription& model, int key_set);
 int LastUserOfKeys(const ModelDescription& model, int key_set);
 
-// Returns the layers, ascending, whose attention or delta net differs from all before.
+// Returns the indices of the layers, ascending, whose attention or delta net differs from those of
+// all layers before.
 std::vector<int> LayersOfDifferentAttention(const ModelDescription& model);
 
 // Returns the description for people, in lines: the embedding, the ropes, each kind of layer with

@@ -46,7 +46,7 @@ struct RowGroups {
 
 // What a tensor is before any training.
 enum class Initial {
-  kNormal,      // of the deviation ModelDescription::initializer_range
+  kNormal,      // mean 0, standard deviation ModelDescription::initializer_range
   kZero,        // also the weights of norms that multiply by 1 + weight
   kOne,         // the weights of other norms
   kLogUniform,  // log(u), u uniform in (0.01, 16): the decays of a delta net
@@ -69,11 +69,11 @@ struct TensorSpec {
   bool frozen = false;  // not trained
   // A factor that is never trained. It has the weights' type.
   bool is_constant = false;
-  // Values that are never trained and need FP32 in every precision (a router's correction). They
-  // lie in the weights as FP32, from a multiple of 128 elements on, so that they take twice
-  // `elements` of a BF16 tile; that much is reserved in every tile.
+  // Values that are never trained and need FP32 in every precision (a router's correction). In the
+  // weights they lie as FP32, from a multiple of 128 elements on. So they take 2 * `elements` of a
+  // BF16 tile. As many are reserved in an FP32 tile, where the second half is padding.
   bool is_buffer = false;
-  int rates = 0;  // > 0: it has those of AdamWStep::groups[rates - 1]; 0: the step's
+  int rates = 0;  // > 0: its rates are AdamWStep::groups[rates - 1]; 0: those of the step
 
   bool is_never_trained() const { return is_buffer || is_constant; }
   const std::string& name_on_disk() const { return wrapped_name.empty() ? name : wrapped_name; }
@@ -109,21 +109,20 @@ struct TensorRun {
 // Returns the runs of what the tile has of a tensor, in the order of the whole tensor; one for
 // most.
 std::vector<TensorRun> RunsOf(const TensorSpec& tensor);
-// Returns the runs of a part only. `part` counts elements of the tile from the tensor's offset on.
-// REQUIRES: `part` is all that the tile has of the tensor, or whole rows of a tensor with columns.
+// Returns the runs of `part` only, whose elements are counted from the tensor's offset on.
+// REQUIRES: `part` is [0, tensor.elements), or whole rows of a tensor with columns.
 std::vector<TensorRun> RunsOf(const TensorSpec& tensor, ElementRange part);
 
-// kLayer is a whole dense layer. A layer with experts has kAttention, kRouter, kExperts, and kJoin
-// if there is a dense unit beside the experts.
 enum class TileKind {
   kEmbedding,
-  kLayer,
-  kAttention,
-  kRouter,
-  kExperts,
-  kJoin,
-  kHead,
-  kTiedEmbedding
+  kLayer,  // a whole dense layer
+  // The four kinds of a layer with experts:
+  kAttention,      // its first half
+  kRouter,         // the norm, the router and a shared expert
+  kExperts,        // some of the experts
+  kJoin,           // a dense unit beside the experts, and the norms of both results
+  kHead,           // the final norm and the LM head
+  kTiedEmbedding,  // the embedding, which is the LM head too, and the final norm
 };
 
 // Offsets, in elements, of the groups of tensors in a tile of a decoder layer; -1 if absent. The
@@ -243,12 +242,14 @@ struct TensorTraits {
 // Returns the layout of a model whose tensors are all trained alike. The same configuration gives
 // the same layout. REQUIRES, here and below: CheckModel accepts the model.
 ModelLayout BuildModelLayout(const ModelDescription& model);
-// Returns the layout of a model whose tensors have the traits that `traits` returns for their
-// names.
+// Returns the layout of a model whose tensors have the traits that `traits` returns for their names
+// (TensorSpec::name). It is not called for tensors that are never trained; they are frozen.
 ModelLayout BuildModelLayout(const ModelDescription& model,
                              absl::FunctionRef<TensorTraits(const std::string& name)> traits);
 
-// Calls `visit` for every tensor of the model in forward order.
+// Calls `visit` for every TensorSpec of the model in forward order. `tile` is an index in
+// layout.tiles. A tensor that stacks the experts of a layer comes once for each tile of them, a
+// tied matrix once.
 void ForEachTensor(const ModelLayout& layout,
                    absl::FunctionRef<void(int tile, const TensorSpec& tensor)> visit);
 

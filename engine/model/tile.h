@@ -7,9 +7,9 @@
 // either precision this is 12 bytes for a parameter with state, and that of the weight alone for
 // one without (a frozen tensor's).
 //
-// Where the processes of a job share the state, a process has a part of each tile: every section
-// has the elements `held` of those with state, one after another, and the weights have all elements
-// without state behind them.
+// Where the processes of a job share the state, a process has a part of each tile. Each of its
+// sections has only the elements Tile::held, one after another. Behind them the weights have all
+// elements without state.
 #ifndef MEGATRAIN_ENGINE_MODEL_TILE_H_
 #define MEGATRAIN_ENGINE_MODEL_TILE_H_
 
@@ -28,6 +28,7 @@ constexpr int64_t TileBytes(int64_t elements, DType weight_dtype, int64_t statel
   return elements * DTypeBytes(weight_dtype) +
          (elements - stateless_elements) * (remainder + 4 + 4);
 }
+// Returns the same of a tile with the elements `held` and all elements without state.
 inline int64_t TileBytes(const TileLayout& layout, DType weight_dtype, ElementRange held) {
   const int64_t stateless = layout.stateless_elements;
   return TileBytes(held.elements() + stateless, weight_dtype, stateless);
@@ -46,13 +47,15 @@ struct Tile {
   float* exp_avg = nullptr;
   float* exp_avg_sq = nullptr;
 
-  // Return where an element of the tile is. REQUIRES: the tile holds it.
+  // Returns where the weight of an element of the whole tile is. REQUIRES: the tile has it.
   void* WeightsAt(int64_t element) const {
     const int64_t index = element <= held.end
                               ? element - held.begin
                               : element - layout->state_elements() + held.elements();
     return static_cast<char*>(weights) + index * DTypeBytes(weight_dtype);
   }
+  // Return the same in the other sections, or null if a section is null. REQUIRES: the element is
+  // in `held`.
   int16_t* RemainderAt(int64_t element) const { return At(remainder, element); }
   float* ExpAvgAt(int64_t element) const { return At(exp_avg, element); }
   float* ExpAvgSqAt(int64_t element) const { return At(exp_avg_sq, element); }
@@ -74,7 +77,8 @@ Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block, Element
 inline Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block) {
   return MakeTile(layout, weight_dtype, block, {0, layout->state_elements()});
 }
-// Returns a whole tile of weights alone, which begin at `weights`.
+// Returns a whole tile whose weights begin at `weights` and whose other sections are null. `layout`
+// and `weights` must outlive the result.
 Tile MakeWeightsTile(const TileLayout* layout, DType weight_dtype, void* weights);
 
 // Returns the type that the tensor's weights have in a tile or a file of `dtype`: buffers are FP32.
@@ -82,20 +86,21 @@ inline DType WeightDType(const TensorSpec& tensor, DType dtype) {
   return tensor.is_buffer ? DType::kF32 : dtype;
 }
 
-// Return the elements of the tensor, counted from its first, that a tile with the elements `held`
-// has: all of a tensor without state. The second returns the runs of these elements, in the order
-// of the whole tensor.
+// Returns the elements of the tensor that a tile with the elements `held` has, counted from the
+// tensor's offset on. Of a tensor behind the elements with state these are all.
 ElementRange HeldOf(const TileLayout& layout, ElementRange held, const TensorSpec& tensor);
+// Returns the runs of those elements, in the order of the whole tensor.
 std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor);
 
-// Returns the tensor's part of `tile`, as a tile whose elements are counted from the tensor's first
-// and which holds HeldOf. Its layout stays that of `tile`, so weight_bytes is not that of the part.
-// Sections that the tensor has no part in are null: a frozen one has weights alone. A buffer's
-// weight_dtype is FP32.
+// Returns the tensor's part of `tile`, as a tile that holds HeldOf.
+// - Elements are counted from the tensor's offset on.
+// - A frozen tensor has weights alone; its other sections are null.
+// - The weight_dtype of a buffer is FP32.
+// - The layout stays that of `tile`, so weight_bytes() is not that of the part.
 Tile PlaceOf(const Tile& tile, const TensorSpec& tensor);
 
-// Sets what belongs to no tensor to zero, in every section that is not null; in the sections of the
-// state also the elements of frozen tensors.
+// Sets to zero what belongs to no tensor, in every section that is not null. In the remainder and
+// the moments the elements of frozen tensors become zero too.
 void ZeroPadding(const Tile& tile);
 
 }  // namespace megatrain

@@ -52,7 +52,7 @@ std::vector<AdamWRun> AdamWBlocks(absl::Span<const AdamWRun> runs, int64_t block
                                   int threads);
 
 // Returns the operands for elements [begin, begin + elements) of the tile. `gradient` is the whole
-// tile's, of gradient_dtype.
+// tile's, of gradient_dtype. REQUIRES: the tile holds these elements.
 AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dtype, int64_t begin,
                       int64_t elements);
 
@@ -66,8 +66,8 @@ AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dty
 //
 // `nodes` gives the NUMA nodes of the tile's memory, so that threads can take near blocks first. It
 // affects the time only, and so does `tuning`. Denormals count as zero, as in every loop of a
-// ThreadPool. REQUIRES: the tile holds `ranges`; step.step >= 1, betas in [0, 1), epsilon >= 0; the
-// tile's sections and the gradient do not overlap.
+// ThreadPool. REQUIRES: the tile holds `ranges`; step.step >= 1, betas in [0, 1), epsilon >= 0;
+// step.groups has the rates of every tensor; the tile's sections and the gradient do not overlap.
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, absl::Span<const ElementRange> ranges,
                  const MemoryNodes& nodes = {}, const AdamWTuning& tuning = {});
@@ -76,7 +76,7 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes = {},
                  const AdamWTuning& tuning = {});
 
-// The plain reference for tests, scalar and single-threaded. It gives the same bits if the calling
+// Updates all that the tile holds by plain loops, for tests. It gives the same bits if the calling
 // thread flushes denormals.
 bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,
                           const Tile& tile);

@@ -56,7 +56,8 @@ struct StepRecord {
   LaneSeconds lane_busy_seconds;
   // The rank that computed longest, of a job of several processes.
   std::optional<int64_t> slowest_rank;
-  double matmul_seconds = 0;  // the part of compute that is matrix products
+  // The part of compute that is matrix products; 0 where it is not measured (GPUs).
+  double matmul_seconds = 0;
   // The part of compute that is the pass through the layers before the loss. With exact clipping,
   // the previous step's updates can overlap with this part only.
   double forward_seconds = 0;

@@ -14,10 +14,10 @@ namespace megatrain {
 // Not thread-safe.
 class TransferRate {
  public:
-  // Takes the bytes that are done and the bytes in all; call it often. About once a second and at
-  // the end it returns a text for people: ": 12.3 MB/s, 5 minutes left". It returns "" in the first
-  // three seconds, and if no byte was done in the last minute. The rate is that of the last minute.
-  // Returns nullopt at all other times.
+  // Takes the bytes that are done and the bytes in all; call it often. Returns a text for people at
+  // the first call, about once a second and at the end, otherwise nullopt. The text goes by the
+  // rate of the last minute: ": 12.3 MB/s, 5 minutes left". It is "" in the first three seconds,
+  // and if no byte was done in the last minute.
   std::optional<std::string> Pace(absl::Time now, int64_t done, int64_t total);
 
  private:

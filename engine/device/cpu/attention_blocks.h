@@ -45,7 +45,7 @@ struct HeadRows {
 };
 
 // Selects how blocks are computed: in BF16, or widened to FP32 on a processor without BF16
-// products.
+// products. Scores and Add return the errors of Workspace::Multiply.
 struct BlockMath {
   BlockMath(const AttentionArgs& args, bool native_bf16);
 

@@ -14,7 +14,7 @@ double SumOf(const float* x, int64_t n);
 // out[i] += sum over rows of x[row, i] for n columns, in the order of the rows.
 void AddUpRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride, float* out);
 
-// Computes elements [begin, end) of the matrix, counted row by row.
+// Computes elements [begin, end) of y (see AddArgs), counted row by row.
 void AddElements(const AddArgs& args, int64_t begin, int64_t end);
 
 // Computes out[i] = scale * x[i] for n elements of dtype. `out` may be `x`.

@@ -9,8 +9,8 @@ namespace megatrain {
 // Computes rows [begin, end).
 void RmsNormRows(const RmsNormArgs& args, int64_t begin, int64_t end);
 
-// Computes dx of rows [begin, end), and writes their contribution to dweight to dweight_part
-// [width].
+// Computes dx of rows [begin, end), and overwrites dweight_part [width] with their contribution to
+// dweight. args.dweight is not written.
 void RmsNormBackwardRows(const RmsNormBackwardArgs& args, int64_t begin, int64_t end,
                          float* dweight_part);
 

@@ -32,7 +32,9 @@ struct SoftmaxStepArgs {
   // 0 at first or, with a sink, the sink and 1.
   float* largest = nullptr;
   float* sum = nullptr;
-  float* accumulator = nullptr;  // [rows, dim], contiguous, 0 at first; rescaled to `largest`
+  // [rows, dim], contiguous, 0 at first. It is rescaled to `largest`. Then the caller adds to it
+  // the product of p with the values.
+  float* accumulator = nullptr;
   int64_t dim = 0;
 };
 // Writes p and updates largest, sum and accumulator.

@@ -28,9 +28,12 @@ inline constexpr int kCudaCapabilityMajorMin = 8;
 // - Other failures of CUDA give the errors of CudaStatus.
 absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal);
 
-// Opens GPU `ordinal`, with the fast paths that the environment allows (cuda_switches.h). Uses
-// every kernel once (warm_up.h) if the GPU has memory of its own. Returns the errors of
-// FindCudaDevice, ReadCudaSwitches, CublasLt::Load (Unavailable) and CudaStatus.
+// Opens GPU `ordinal`, with the fast paths that the environment allows (cuda_switches.h). Returns
+// the errors of FindCudaDevice, ReadCudaSwitches, CublasLt::Load (Unavailable) and CudaStatus, and
+// ResourceExhausted for lack of host memory.
+//
+// Uses every kernel once (warm_up.h) if the GPU has memory of its own. If that fails and the device
+// is not lost, the device is returned all the same, and Describe tells why.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api, int ordinal);
 
 }  // namespace megatrain

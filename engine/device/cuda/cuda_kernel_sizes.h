@@ -27,8 +27,8 @@ class CudaKernelSizes : public KernelSizes {
   // Includes room for cuDNN's gradient even if cuDNN is absent, so that a plan does not depend on
   // the machine on which it is made. The room suffices for one document of the greatest length, or
   // for several shorter ones. A document that needs more than kCudnnWorkspaceBytesMax is cut by
-  // heads and then into blocks (cudnn_choice.h). Calls that cuDNN never takes get none: those with
-  // softcaps or sinks.
+  // heads and then into blocks (cudnn_choice.h). Calls that cuDNN never takes get none: those in
+  // FP32, with other sizes of heads (CudnnTakesHeads), with softcaps or with sinks.
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& s) const override {
     const int64_t own = cuda::AttentionBackwardWorkspaceBytes(s.tokens, s.heads);
     if (s.dtype != DType::kBF16 || !CudnnTakesHeads(s.head_dim, s.value_dim) || s.softcap > 0 ||
@@ -46,7 +46,8 @@ class CudaKernelSizes : public KernelSizes {
   int64_t DeltaKeyDimMax() const override { return cuda::kDeltaKeyDimMax; }
   // A GPU does about 200 operations in BF16 in the time in which it moves a byte. For each element
   // of the head's gradient, a chunk moves 8 bytes and does 2 operations per token. So from about
-  // 1024 tokens on the operations take longer than the moves.
+  // 800 tokens on the operations take longer than the moves. 1280 MiB have room for 2048 tokens
+  // with a vocabulary of up to 163,840.
   HeadChunkMax HeadChunk() const override { return {2048, int64_t{1280} << 20}; }
   // Returns 48 MiB, for products and for the partial sums of reductions.
   int64_t StreamWorkspaceBytes() const override {

@@ -36,8 +36,8 @@ class PinnedRanges {
   void Share(void* host, int64_t bytes);
 
   // Calls `copy(offset, bytes)` for each part of [host, host + bytes) that lies in one piece, and
-  // stops at the first error, which it returns. Returns FailedPrecondition if the memory is not all
-  // pinned.
+  // stops at the first error, which it returns. Returns FailedPrecondition unless all of it is in
+  // one range that was pinned or shared.
   absl::Status ForEachPiece(
       const void* host, int64_t bytes,
       const std::function<absl::Status(int64_t offset, int64_t bytes)>& copy) const;

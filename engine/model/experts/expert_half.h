@@ -22,12 +22,19 @@
 
 namespace megatrain {
 
-// What RouteTokens computes besides the routing (for engine/pipeline/router_totals.h):
-// r.entropy_sum and r.probability.
-enum class RoutingTotals { kNone, kEntropy, kEntropyAndProbability };
+// What RouteTokens computes besides the routing (for engine/pipeline/router_totals.h).
+enum class RoutingTotals {
+  kNone,
+  kEntropy,                // r.entropy and r.entropy_sum
+  kEntropyAndProbability,  // r.probability too
+};
 
-// Routes the tokens of x [tokens, hidden]. Sets r.sum to what the shared unit returns, or to 0 in a
-// `backward` pass or without such a unit. The caller then sets r.offsets.
+// Routes the tokens of x [tokens, hidden]. Writes all device memory of `r` but dweights, dsum,
+// dprobabilities, shared.dweights and what `totals` leaves out. r.sum becomes what the shared unit
+// returns, or 0 in a `backward` pass or without such a unit.
+//
+// ExpertsForward and ExpertsBackward read r.offsets. Before them, and when the work queued here is
+// done, the caller copies r.device_offsets to the host and sets r.offsets to the copy.
 absl::Status RouteTokens(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
                          const RoutedTokens& r, bool backward, RoutingTotals totals);
@@ -44,14 +51,16 @@ absl::Status FinishExperts(const LayerContext& context, const MicroBatchView& ba
 // `dy` [tokens, hidden] is the gradient by y, or r.dsum with a JoinDescription. Adds the gradient
 // by r.normed to r.sum and writes r.dweights of the tile's experts. Weight gradients are added to
 // `gradient` (FP32, in the tile's layout; null if all of the tile is frozen). With `first` they
-// replace its content, also those of experts without rows; padding is not written.
+// replace its content; those of experts without rows become 0. Padding and frozen tensors are not
+// written.
 absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
                              const MicroBatchView& batch, const ExpertScratch& scratch,
                              const RoutedTokens& r, const void* dy, float* gradient, bool first);
 
 // `dh` [tokens, hidden] has the gradient by y, or the result of JoinBackward, on entry and that by
-// x on return. `gradient`, `first` and `input_gradient` are as in DecoderLayerBackward. Overwrites
-// r.normed. `dprobabilities` is that of RouteBackwardArgs.
+// x on return. `gradient`, `first` and `input_gradient` are as in DecoderLayerBackward.
+// `dprobabilities` is that of RouteBackwardArgs, or null. Overwrites r.normed and r.sum. REQUIRES:
+// ExpertsBackward of all tiles.
 absl::Status RouterBackward(const LayerContext& context, const void* weights,
                             const MicroBatchView& batch, const void* x,
                             const ExpertScratch& scratch, const RoutedTokens& r, void* dh,

@@ -28,7 +28,8 @@ absl::Status Glu(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int6
 // entry, and the output on return.
 absl::Status GluBackward(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width);
 
-// Rows [first, first + rows) of the sorted assignments (expert_args.h), which fit into the scratch.
+// Rows [first, first + rows) of the sorted assignments (expert_args.h), at most
+// LayerContext::chunk_tokens.
 struct Pack {
   int64_t first = 0, rows = 0;
 };

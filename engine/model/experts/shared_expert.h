@@ -12,10 +12,10 @@
 
 namespace megatrain {
 
-// Writes the rows of r.shared: all tokens in their order. REQUIRES: the unit has a gate, here and
-// in GateShared.
+// Sets r.shared.choice to 0, and writes the rows of r.shared: all tokens in their order. REQUIRES:
+// the unit has a gate, here and in GateShared.
 absl::Status NumberSharedRows(const BoundLayer& l, const RoutedTokens& r);
-// Computes r.shared.weights of the chunk.
+// Computes r.shared.weights of the chunk. Overwrites s.logits. REQUIRES: NumberSharedRows.
 absl::Status GateShared(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
                         const RoutedTokens& r);
 
@@ -24,7 +24,8 @@ absl::Status GateShared(const BoundLayer& l, const Chunk& chunk, const ExpertScr
 absl::Status SharedForward(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
                            const RoutedTokens& r);
 // Adds the gradient by the chunk's rows of r.normed to r.sum, and the weight gradients to
-// `gradient`. `dy` has the chunk's rows of the gradient by the results. REQUIRES: as SharedForward.
+// `gradient`. `dy` has the chunk's rows of the gradient by the results. With a gate it writes
+// r.shared.dweights and overwrites s.logits. REQUIRES: as SharedForward.
 absl::Status SharedBackward(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
                             const RoutedTokens& r, const void* dy, const TileGradient& gradient);
 

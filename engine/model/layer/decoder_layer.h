@@ -13,13 +13,15 @@
 namespace megatrain {
 
 // Computes y = layer(x), and the activations. `weights` is the layer's tile in its weight buffer. x
-// and y are [tokens, hidden] of context.dtype and must not overlap.
+// and y are [tokens, hidden] of context.dtype and must not overlap. A layer that makes a key_set
+// writes it to batch.shared. With context.cache the tokens' keys and values are stored there, or a
+// delta net's states are advanced. REQUIRES: the layer is dense.
 absl::Status DecoderLayerForward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x,
                                  const LayerActivations& activations, void* y);
 
-// The same for the first half of a layer with experts: y = x + attention. The second half is in
-// expert_half.h.
+// Does the same for the first half of a layer with experts: y = x + attention. The second half is
+// in expert_half.h.
 absl::Status AttentionStageForward(const LayerContext& context, const void* weights,
                                    const MicroBatchView& batch, const void* x,
                                    const LayerActivations& activations, void* y);
@@ -36,7 +38,8 @@ void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batc
 int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int64_t tokens,
                                 int64_t sequence, const KernelSizes& sizes);
 
-// Returns the device bytes of the layer's LayerCache::data.
+// Returns the device bytes of the layer's LayerCache::data; 0 for a layer that uses the keys of
+// another.
 int64_t LayerCacheBytes(const LayerDescription& layer, DType dtype, const CacheSize& size);
 
 // The elements a token of dmixed, dprojected (or dper_layer) and dexpanded in LayerBackwardScratch
@@ -46,15 +49,17 @@ struct LayerBackwardWidths {
 };
 LayerBackwardWidths BackwardWidths(const ModelDescription& model);
 
-// Recomputes the activations that were not kept, then computes the gradients; of a layer with
-// experts those of the first half only. The activations are overwritten.
+// Recomputes the activations that the forward pass did not keep (activations.keep), then computes
+// the gradients; of a layer with experts those of the first half only. `x` is that of the forward
+// pass. The activations are overwritten.
 //
 // `dh` [tokens, hidden] holds the gradient of the loss by y on entry and by x on return. Without
 // `input_gradient`, when nothing before this layer is trained, only what the layer's own weight
 // gradients need is computed, and `dh` is undefined on return.
 //
-// Weight gradients are added to `gradient` (FP32, in the tile's layout) chunk by chunk, in token
-// order. With `first` they replace its content. Padding and frozen tensors are not written.
+// Weight gradients are added to `gradient` (FP32, in the tile's layout; null if all of the tile is
+// frozen) chunk by chunk, in token order. With `first` they replace its content. Padding and frozen
+// tensors are not written.
 //
 // REQUIRES: a micro-batch goes through the layers from the last one down. The last layer that has
 // gradients in batch.shared writes them, and those before add to them.

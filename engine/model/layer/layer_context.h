@@ -16,9 +16,10 @@ namespace megatrain {
 // AttentionPart lays it out: the keys and values of every token, or states of one size for each
 // sequence. Does not own memory.
 struct LayerCache {
-  void* data = nullptr;   // AttentionPart::CacheBytes; null if there is none. Of a layer without
-                          // keys of its own it is that of the layer whose keys it uses.
-  int64_t sequences = 0;  // for which it has states
+  // Has LayerCacheBytes; null: no cache. A layer without keys of its own has the memory of the
+  // layer whose keys it uses.
+  void* data = nullptr;
+  int64_t sequences = 0;  // of a delta net: the sequences whose states it holds
   // The tokens go on from the cache. If false, they are only stored there, and documents begin
   // anew.
   bool attend = false;

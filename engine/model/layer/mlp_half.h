@@ -19,11 +19,9 @@ absl::Status MlpForward(const BoundLayer& l, const Chunk& chunk, void* y);
 absl::Status RecomputeMlp(const BoundLayer& l, const Chunk& chunk, void* y = nullptr);
 
 // `dh`, the chunk's rows, has the gradient by y on entry and by Middle on return. Weight gradients
-// go to `gradient`. REQUIRES: RecomputeMlp was called for this chunk, unless everything was kept.
-//
-// Works in place: the gradient of `gate_up` overwrites `gate_up`. `activated` holds its own
-// gradient and then the recomputed output of the gated unit. The gradient of the
-// normed input overwrites it after gate_up's weight gradient is computed.
+// go to `gradient`. The gradients by a.gate_up and a.feed_forward_normed overwrite these;
+// a.activated is overwritten too. REQUIRES: RecomputeMlp of this chunk, and since then of no other,
+// unless everything was kept.
 absl::Status MlpBackward(const BoundLayer& l, const Chunk& chunk, void* dh,
                          const TileGradient& gradient);
 

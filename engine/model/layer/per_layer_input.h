@@ -31,8 +31,9 @@ absl::Status RecomputePerLayerInput(const BoundLayer& l, const Chunk& chunk);
 
 // `dh`, the chunk's rows, holds the gradient by y on entry and by x on return. The chunk's rows of
 // scratch.dper_layer receive the gradient by the rows of the table. The last layer of the model
-// writes the gradients in SharedRows, and the others add to them; that by x_0 is left out without
-// gradient.input. Overwrites PerLayerActivations.
+// writes the gradients by x_0 and by the shared weight in SharedRows, and the others add to them.
+// Without gradient.input the one by x_0 is left out. Overwrites PerLayerActivations. REQUIRES:
+// RecomputePerLayerInput of this chunk, and since then of no other, unless products were kept.
 absl::Status PerLayerInputBackward(const BoundLayer& l, const Chunk& chunk, void* dh,
                                    const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient);
@@ -43,7 +44,7 @@ absl::Status PerLayerTableBackward(const BoundLayer& l, const LayerBackwardScrat
                                    const TileGradient& gradient);
 
 // Adds the layers' gradients by x_0 to `dh` [all tokens, hidden], the gradient by the first layer's
-// input. REQUIRES: the backward pass of the first layer.
+// input. REQUIRES: PerLayerInputBackward of all chunks of all layers, with gradient.input.
 absl::Status AddEmbeddingGradient(const BoundLayer& l, void* dh);
 
 }  // namespace megatrain

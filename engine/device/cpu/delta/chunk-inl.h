@@ -90,7 +90,8 @@ HWY_INLINE void ScaleRow(const float* from, float factor, size_t stride, float* 
   for (size_t i = 0; i < stride; i += hn::Lanes(DF())) Store(hn::Mul(by, Load(from + i)), to + i);
 }
 
-// A key head's normalised rows and their products, which its value heads share.
+// A key head's normalised rows and their products, which its value heads share. `memory` has
+// FloatsFor floats.
 struct KeyChunk {
   static size_t FloatsFor(const HeadSizes& sizes) {
     return 3 * kChunk * sizes.key_stride + 2 * kChunk * kChunk + 2 * kChunk;
@@ -104,6 +105,7 @@ struct KeyChunk {
         q_inverse(memory->Take(kChunk)),
         k_inverse(memory->Take(kChunk)) {}
 
+  // Computes all members for tokens [first, first + count). REQUIRES: 1 <= count <= kDeltaChunk.
   template <typename T>
   void Read(const GatedDeltaArgs& args, const HeadSizes& sizes, int64_t key_head, int64_t first,
             size_t count) {
@@ -144,7 +146,8 @@ HWY_INLINE hn::Mask<DF> ColumnsBefore(size_t i, size_t j) {
   return hn::FirstN(DF(), i > j ? i - j : 0);
 }
 
-// The matrices that one value head's gates make of its key head's products.
+// The matrices that one value head's gates make of its key head's products. `memory` has FloatsFor
+// floats.
 struct GateMatrices {
   static size_t FloatsFor() { return 3 * kChunk * kChunk; }
   explicit GateMatrices(Floats* memory)
@@ -152,6 +155,7 @@ struct GateMatrices {
         corrections(memory->Take(kChunk * kChunk)),
         attention(memory->Take(kChunk * kChunk)) {}
 
+  // Computes all members. REQUIRES: `keys` and `gates` are of the same tokens.
   void Compute(const KeyChunk& keys, const ChunkGates& gates) {
     const DF df;
     const size_t lanes = hn::Lanes(df), columns = Padded(keys.rows);

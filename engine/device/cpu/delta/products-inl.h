@@ -40,7 +40,8 @@ struct Kept {
 inline constexpr float kOne = 1.0f;
 inline constexpr Kept kAdd = {&kOne, 0};
 
-// GCC keeps the sums in registers if it unrolls these loops early.
+// Multiply for kRows rows and kVectors vectors of columns. GCC keeps the sums in registers if it
+// unrolls these loops early.
 template <int kRows, int kVectors>
 HWY_INLINE void ProductTile(const Left& a, const float* HWY_RESTRICT b, size_t b_stride, size_t k,
                             const Kept& kept, float* HWY_RESTRICT c, size_t c_stride) {
@@ -81,9 +82,10 @@ HWY_INLINE void ProductTile(const Left& a, const float* HWY_RESTRICT b, size_t b
   }
 }
 
-// The rows of a tile.
+// The most rows of a tile.
 inline constexpr size_t kTileRows = 6;
 
+// Multiply for kVectors vectors of columns.
 template <int kVectors>
 HWY_INLINE void ProductColumns(size_t m, size_t k, const Left& a, const float* b, size_t b_stride,
                                const Kept& kept, float* c, size_t c_stride) {

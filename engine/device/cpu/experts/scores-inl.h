@@ -22,6 +22,7 @@ HWY_INLINE VF Counted(VF v, size_t count) {
   return v;
 }
 
+// Returns the largest of x[n]. REQUIRES: n > 0.
 HWY_INLINE float LargestOf(const float* x, size_t n) {
   VF largest = hn::Set(DF(), x[0]);
   ForVectors(n, [&]<bool kTail>(size_t i, size_t count) HWY_ATTR {

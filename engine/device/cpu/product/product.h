@@ -42,7 +42,7 @@ std::string ProductLibrary();
 // Several objects of one shape share oneDNN's generated code, so each thread can have its own.
 class Product {
  public:
-  // Returns Internal if oneDNN cannot make such a product.
+  // Calls UseOneOpenMpThread. Returns Internal if oneDNN cannot make such a product.
   static absl::StatusOr<std::unique_ptr<Product>> Create(const ProductShape& shape);
   ~Product();
 
@@ -50,7 +50,7 @@ class Product {
   size_t scratch_bytes() const;
   // Returns when the product is done; Internal if oneDNN fails. `scratch` must have
   // scratch_bytes(), aligned to 64 bytes, and is used during the call only. `bias` is null unless
-  // shape.bias.
+  // shape.bias. REQUIRES: the calling thread has called UseOneOpenMpThread.
   absl::Status Run(const void* a, const void* b, void* out, const void* bias, void* scratch);
 
  private:

@@ -64,7 +64,8 @@ class WorkspacePool {
   };
 
   // Leases a workspace, preferably the one returned last, whose memory is still in the cache. Makes
-  // a new one if all are leased. The pool must outlive the lease.
+  // a new one if all are leased. Calls UseOneOpenMpThread (product.h). The pool must outlive the
+  // lease.
   Lease Take();
 
  private:

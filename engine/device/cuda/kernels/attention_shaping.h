@@ -17,8 +17,9 @@ int64_t LargestDim(const Args& args) {
   return args.head_dim > args.value_dim ? args.head_dim : args.value_dim;
 }
 
-// Return the first token that `token` sees, and the token after the last one that sees it: those of
-// its document or, with a window, of the window in it. Neither ever falls from a token to the next.
+// SightStart returns the first token that `token` sees, SightEnd the token after the last one that
+// sees `token`. Tokens see each other inside a document only and, with a window, inside the window.
+// From a token to the next neither result falls.
 __device__ inline int64_t SightStart(const AttentionArgs& args, int64_t token) {
   const int64_t start = args.document_bounds[2 * token];
   const int64_t window = args.shaping.window;

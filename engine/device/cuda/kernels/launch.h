@@ -20,6 +20,7 @@ namespace megatrain::cuda {
 // The shared memory that a block may use without a request to CUDA.
 inline constexpr int kDefaultSharedBytes = 48 << 10;
 
+// Returns the block's dynamic shared memory, aligned to 16 bytes.
 template <typename T>
 __device__ T* SharedMemory() {
   extern __shared__ __align__(16) unsigned char shared_memory[];
@@ -54,6 +55,7 @@ __device__ void LoadWords(const void* from, bool there, uint32_t (&to)[kWords]) 
                  : "memory");
   }
 }
+// Stores the words that LoadWords loads.
 template <int kWords>
 __device__ void StoreWords(const uint32_t (&from)[kWords], void* to) {
   if constexpr (kWords == 4) {

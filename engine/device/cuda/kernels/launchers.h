@@ -1,6 +1,7 @@
 // The host functions that launch the kernels of the cuda device. Each queues its work on a stream
 // and returns a cudaError_t, 0 if the work was queued, kInvalidValue (primitives.h) if the kernel
-// does not take the sizes. Arguments are those of kernel_args.h, expert_args.h and delta_args.h.
+// does not take the sizes. Arguments are those of kernel_args.h, expert_args.h, delta_args.h and
+// Kernels.
 //
 // `stream` is a cudaStream_t. `scratch` is device memory of kScratchBytes that belongs to the
 // stream.
@@ -50,7 +51,7 @@ int GluBackward(const Queue& queue, const GluBackwardArgs& args);
 int SigmoidGate(const Queue& queue, const SigmoidGateArgs& args);
 int SigmoidGateBackward(const Queue& queue, const SigmoidGateBackwardArgs& args);
 int Embedding(const Queue& queue, const EmbeddingArgs& args);
-// Adds to dtable whatever args.add is.
+// Adds to dtable. args.add is not read: without it the caller zeroes dtable first.
 int EmbeddingBackward(const Queue& queue, const EmbeddingBackwardArgs& args, void* scratch);
 int CrossEntropy(const Queue& queue, const CrossEntropyArgs& args);
 int PreferenceLoss(const Queue& queue, const PreferenceLossArgs& args);

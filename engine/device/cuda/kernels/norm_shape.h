@@ -28,7 +28,8 @@ struct NormShape {
   static constexpr int kSharedFloats = kRows * kNormThreads / kWarp;
 };
 
-// Calls f with the shape for rows of so many packs and returns its result. Few threads idle, and
+// Calls f.template operator()<Shape>() with the shape for rows of so many packs, and returns its
+// result. kPacks is false if packs are single elements. The shape is such that few threads idle and
 // each holds about four packs.
 template <bool kPacks, typename F>
 int WithNormShape(int64_t packs, F f) {
@@ -44,15 +45,15 @@ int WithNormShape(int64_t packs, F f) {
   return f.template operator()<NormShape<kNormThreads, 4, 1>>();
 }
 
-// Returns where row `item` of rows * groups begins.
+// Returns the offset, in elements, of part `item` of the rows * groups parts of rows.
 template <typename Args>
 __device__ int64_t RowOffset(const Args& args, uint32_t item, int64_t stride) {
   const uint32_t groups = static_cast<uint32_t>(args.groups), row = item / groups;
   return row * stride + (item - row * groups) * args.width;
 }
 
-// Computes the weights of a pack of columns in FP32. Without a weight the pack is zeros, and 1 is
-// added to each.
+// Converts a pack of weights to FP32 and adds 1 to each if `plus_one` (AddsOne). Of a norm without
+// weight the pack is zeros.
 template <typename T, int kCount>
 __device__ void WidenWeights(const Pack<T, kCount>& pack, bool plus_one, float (&to)[kCount]) {
   Widen(pack, to);
@@ -60,7 +61,7 @@ __device__ void WidenWeights(const Pack<T, kCount>& pack, bool plus_one, float (
   for (int j = 0; j < kCount; ++j) to[j] = plus_one ? to[j] + 1.0f : to[j];
 }
 
-// Returns true if 1 is added to each weight that was loaded.
+// Returns true if 1 is added to each weight: with one_plus_weight, or without a weight.
 template <typename Args>
 __device__ bool AddsOne(const Args& args) {
   return args.one_plus_weight || args.weight == nullptr;

@@ -15,7 +15,8 @@ namespace megatrain::cuda {
 // kScratchBytes.
 int64_t PartialSumBlocks(const Queue& queue, int64_t items, int64_t n);
 
-// Adds the rows of `partial` [blocks, n] to `sums` [n], or overwrites `sums` unless `add`.
+// Queues the kernel that adds the rows of `partial` [blocks, n] to `sums` [n]. Without `add` it
+// overwrites `sums`. Returns a cudaError_t.
 int AddPartialSums(const Queue& queue, const float* partial, int64_t blocks, int64_t n, bool add,
                    float* sums);
 
@@ -23,10 +24,11 @@ int AddPartialSums(const Queue& queue, const float* partial, int64_t blocks, int
 template <int kCount, int kWarps>
 inline constexpr int kColumnSumsFloats = kCount* kWarps* kWarp;
 
-// Sums kCount columns for each lane over `rows` rows that begin at `x`. Only the block's first warp
-// receives the result. Each warp takes every kWarps-th row, in packs, and loads several rows before
-// it adds the first. All threads of the block must call it. `there` is false for a lane without
-// columns.
+// Sums kCount columns for each lane over `rows` rows. `x` points to the lane's first column in the
+// first row; rows are `stride` elements apart. `there` is false for a lane without columns. Only
+// the block's first warp receives the sums. All kWarps warps of the block must call it; `shared`
+// has kColumnSumsFloats. Each warp takes every kWarps-th row, in packs, and loads several rows
+// before it adds the first.
 template <int kWarps, typename T, int kCount>
 __device__ void ColumnSums(const T* x, int64_t rows, int64_t stride, bool there, float* shared,
                            float (&sums)[kCount]) {

@@ -22,9 +22,9 @@ inline constexpr int kWarpRows = 16;
 inline constexpr float kLog2OfE = 1.44269504088896341f;
 inline constexpr float kLnOf2 = 0.693147180559945309f;
 
-// The tiles of queries and keys, or of values and outputs. kDim is the largest head size (columns
-// beyond a smaller one are zeros), kTile the number of rows of a tile, which a kernel's two shapes
-// have in common.
+// The shape of tiles. A kernel has two: one for queries and keys, one for values and outputs. kDim
+// is the largest head size; columns beyond a smaller one are zeros. kTile is the number of rows of
+// a tile, the same in both shapes.
 template <int kDimMax, int kTileRows>
 struct TensorShape {
   static constexpr int kDim = kDimMax;
@@ -154,8 +154,9 @@ __device__ void ScoresByTile(const typename Shape::Scores& scores, const Bf16* b
   }
 }
 
-// Sets to -infinity the scores of a tile whose column (counted from `first`) is outside [from, to)
-// for their rows g and g + 8.
+// Sets to -infinity the scores of a tile whose column is outside [from, to). The tile's columns are
+// counted from `first`. from[0] and to[0] are those of row g, from[1] and to[1] those of row g + 8
+// (tensor_core.h).
 template <typename Shape>
 __device__ void Mask(int64_t first, const int64_t (&from)[2], const int64_t (&to)[2],
                      typename Shape::Scores& s) {

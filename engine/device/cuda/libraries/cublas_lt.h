@@ -12,11 +12,13 @@
 
 namespace megatrain {
 
-// Returns the product for which the algorithm of `product` is searched. One size is rounded up to
-// one of eight numbers between two powers of two: the columns of an operand that is not transposed
-// (the rows of kernel_args.h), which are as many as an expert happens to get. All other sizes are
-// those of weights. So few searches are made, which take a tenth of a millisecond each. The size is
-// rounded up so that the algorithm's workspace suffices.
+// Returns the product for which the algorithm of `product` is searched: the same with its number of
+// tokens rounded up to one of eight numbers between two powers of two. The number of tokens is n,
+// or k if b is transposed and a is not; if both are, there is none. All other sizes are those of
+// weights.
+//
+// A search takes a tenth of a millisecond, and an expert may get any number of tokens. With
+// rounding there are few searches. It is upwards, so that the algorithm's workspace suffices.
 constexpr CudaProduct SearchedProduct(CudaProduct product) {
   const auto round_up = [](int64_t count) {
     const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count)));
@@ -43,8 +45,8 @@ class CublasLt {
   // Returns the library's name, version and file.
   virtual CudaLibrary Library() const = 0;
   // Does as CudaApi::Product, but returns a cublasStatus_t, 0 for success. The algorithm is the
-  // library's first choice for SearchedProduct or, if that does not take the product, for the
-  // product itself.
+  // library's first choice for SearchedProduct. If that algorithm does not take `product`, it is
+  // the first choice for `product` itself.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
 };

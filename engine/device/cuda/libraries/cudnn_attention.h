@@ -13,8 +13,9 @@
 // document does not fit even with the heads of one key and value, it is computed by blocks of
 // queries and keys, whose parts are added up (cudnn_blocks.h); this too needs packed documents.
 //
-// Windows are passed as bounds of the diagonal band; with one no document is computed by blocks.
-// Calls with softcaps or sinks are not taken, nor those with values wider than keys.
+// Windows are passed as bounds of the diagonal band. If any document is longer than the window,
+// none is computed by blocks. Calls with softcaps or sinks are not taken, nor those with values
+// wider than keys.
 //
 // The choice of the calls and their cuts depends on shapes, documents' lengths among them, and on
 // the alignment of operands alone (cudnn_choice.h).

@@ -29,8 +29,9 @@ enum CudnnOperand : int64_t {
   // With packed documents only:
   kLengthsOfQ,  // int32 [documents], in tokens
   kLengthsOfK,  // as kLengthsOfQ
-  // int64 [documents + 1] of the first PackedTensor: where each document begins and the last one
-  // ends, in elements. Those of the other tensors follow (OffsetsOf).
+  // The offsets of the first PackedTensor: int64 [documents + 1], where each document begins and
+  // where the last one ends, in elements. The numbers from here on are the offsets of the other
+  // tensors (OffsetsOf).
   kOffsets,
 };
 // The tensors that have offsets of their own, because the distance between tokens may differ. The

@@ -16,10 +16,11 @@
 namespace megatrain {
 
 struct DocumentRun {
-  int64_t first = 0, documents = 0;  // the number is a power of two
-  int64_t tokens = 0;                // of all documents together
-  int64_t length = 0;                // CudnnLengthBucket of the longest, or of a block
-  int64_t kv_heads = 0;              // computed at once; divides the number of all
+  // The number of documents is a power of two, at most cuda::kPackedDocumentsMax.
+  int64_t first = 0, documents = 0;
+  int64_t tokens = 0;    // of all documents together
+  int64_t length = 0;    // CudnnLengthBucket of the longest, or of a block
+  int64_t kv_heads = 0;  // computed at once; divides the number of all
 
   // Returns true for one document that is computed by blocks of `length` tokens.
   bool in_blocks() const { return tokens > documents * length; }

@@ -50,9 +50,10 @@ struct ProductStage {
   float *left, *right;
 };
 
-// tile += a[kChunk, depth] b[depth, kChunk]; a(row, l) and b(l, column) give elements, and zeros
-// where there are none. With kLeftByDepth (kRightByDepth) neighbouring threads read neighbours in
-// l, else in rows (columns). All threads of the block must call it.
+// tile += a[kChunk, depth] b[depth, kChunk]. The functions a(row, l) and b(l, column) return the
+// elements, with l < depth, and zeros for rows and columns that are not there. Neighbouring threads
+// call `a` for neighbouring l with kLeftByDepth, else for neighbouring rows; `b` for neighbouring l
+// with kRightByDepth, else for neighbouring columns. All threads of the block must call it.
 template <bool kLeftByDepth, bool kRightByDepth, typename A, typename B>
 __device__ void AddProduct(const ProductStage& s, int depth, const A& a, const B& b, Tile& tile) {
   const int thread = static_cast<int>(threadIdx.x);

@@ -21,8 +21,8 @@ struct TokenList {
 static_assert(sizeof(TokenList) + sizeof(GatedDeltaBackwardArgs) + 256 <= 4096,
               "a kernel's arguments");
 
-// Calls launch(list) for lists of the first token of each document or, if step > 0, of every
-// step-th token of it from the first on. Returns the first error.
+// Calls launch(list) for lists of tokens of all documents: of each its first token or, if step > 0,
+// every step-th token from the first on. Stops at the first error (not 0), which it returns.
 template <typename F>
 int ForTokenLists(const DeltaDocuments& documents, int64_t step, const F& launch) {
   TokenList list;
@@ -56,7 +56,7 @@ __device__ DeltaGates GatesOf(const GatedDeltaArgs& args, int64_t token, int64_t
   return {DeltaSigmoid(b), rate * softplus, rate * DeltaSigmoid(input)};
 }
 
-// A key head's q or k of a token.
+// Returns the row of a token's key head in `x`, which is q or k.
 template <typename T>
 __device__ const T* KeyRow(const void* x, int64_t stride, int64_t token, int64_t key_head,
                            int64_t key_dim) {
@@ -71,7 +71,8 @@ __device__ float InverseLength(const T* row, int n, int lane) {
   return 1.0f / sqrtf(TeamSum<kWarp>(sum, nullptr) + 1e-6f);
 }
 
-// What the backward pass keeps of some key heads and their value heads, from `first_key_head` on.
+// What the backward pass keeps of key heads [first_key_head, first_key_head + key_heads) and their
+// value heads.
 struct DeltaKept {
   // FP32 [value heads, tokens / chunk, key_dim, value_dim], for the start of each chunk that is not
   // its document's first: the state, and the gradient by it of the tokens from there on. StateOf
@@ -79,8 +80,9 @@ struct DeltaKept {
   float *states = nullptr, *dstates = nullptr;
   float *u = nullptr, *du = nullptr;   // [value heads, tokens, value_dim]
   float *dq = nullptr, *dk = nullptr;  // [key heads, tokens, key_dim]
-  float* gate_sums = nullptr;  // [tokens, all value heads, 2], in the row of a chunk's first token:
-                               // its sums for a_log and dt_bias
+  // [tokens, all value heads, 2]: the row of a chunk's first token has the chunk's sums for a_log
+  // and dt_bias.
+  float* gate_sums = nullptr;
   int64_t first_key_head = 0, key_heads = 0;
 
   // The place of value head `head` among those that are kept.
@@ -99,8 +101,9 @@ struct DeltaKept {
   }
 };
 
-// The first sweep of the backward pass keeps u and states; the second keeps du and dstates and
-// writes dv.
+// Queue the two sweeps of the backward pass and return a cudaError_t. KeepStates writes kept.u and
+// kept.states. KeepStateGradients writes kept.du, kept.dstates and the heads' part of args.dv.
+// Neither reads what the other writes.
 int KeepStates(const Queue& queue, const GatedDeltaArgs& args, const DeltaKept& kept);
 int KeepStateGradients(const Queue& queue, const GatedDeltaBackwardArgs& args,
                        const DeltaKept& kept);
