@@ -40,9 +40,10 @@ class MetricPage;
 
 // A job that is given devices.
 struct MeasuredJob {
-  std::string id;                    // opaque
-  std::vector<std::string> devices;  // their names; empty if there is one alone
-  std::string model_family;          // "llama"
+  std::string id;  // opaque
+  // Their names, which were given to DaemonMetrics; empty if the daemon has one device alone.
+  std::vector<std::string> devices;
+  std::string model_family;  // "llama"
   // Bytes of the memory of each of its devices, by their purpose.
   std::vector<std::pair<std::string, int64_t>> device_bytes;
   // Its devices' rate of matrix products at the job's precision, as measured at start. The MFU is
@@ -81,8 +82,8 @@ class DaemonMetrics : public RunObserver {
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
 
   // ---- Jobs that have devices ----
-  // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint of
-  // its first device if they are another job's.
+  // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint: of
+  // its first device if they are another job's, and of another device if they are this job's.
   void JobHasDevices(const MeasuredJob& job);
   // Says that the job has paused or ended. Without effect if its steps have not begun, or if
   // another job's have begun on its first device since.
