@@ -70,8 +70,8 @@ struct QueueStart {
 };
 
 struct QueueDecision {
-  std::vector<QueueStart> start;  // now, in this order
-  std::map<std::string, QueuePlace> places;
+  std::vector<QueueStart> start;             // now, in this order
+  std::map<std::string, QueuePlace> places;  // of all queued jobs, by id
 };
 
 // A job whose length is not known is taken to add this to its user's use, for each device.
