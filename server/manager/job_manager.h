@@ -11,9 +11,9 @@
 // CORRUPT_DATA (DataLoss), INTERNAL_ERROR. An error of a control call means that nothing has
 // changed.
 //
-// Thread safety: all methods may be called from any thread. Get, List and Watch wait
-// neither for the disk nor for the engine. Create, Plan, ListCheckpoints and Export read files.
-// Changes wait for the store.
+// Thread safety: all methods may be called from any thread. Get, List and Watch wait neither for
+// the disk nor for the engine. Create, Plan, ListCheckpoints and Export read files. Changes wait
+// for the store.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_MANAGER_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_MANAGER_H_
 
@@ -121,8 +121,8 @@ class JobManager {
   // other states.
   absl::StatusOr<JobPtr> Pause(const Caller& caller, const std::string& id, bool release_host);
   // Puts a PAUSED job in the queue, and withdraws the pause of a PAUSING one. QUEUED, PREPARING and
-  // RUNNING stay as they are. ILLEGAL_TRANSITION if the job has ended or is being cancelled, or if
-  // its memory is already being saved for release. Adds `allow_change` to the sections that the job
+  // RUNNING stay as they are. ILLEGAL_TRANSITION if the job has ended or is being cancelled, or is
+  // PAUSING to give its memory back. Adds `allow_change` to the sections that the job
   // may change, unless it is PREPARING or RUNNING. INVALID_FIELD for one that no job may change.
   absl::StatusOr<JobPtr> Resume(const Caller& caller, const std::string& id,
                                 const std::vector<std::string>& allow_change = {});
