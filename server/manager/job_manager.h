@@ -3,13 +3,18 @@
 // and returns. The effect is the scheduler's work and is seen in the job. A job of another user is
 // NotFound, as if it did not exist; administrators see all.
 //
-// Errors carry a reason (error_reason.h): JOB_NOT_FOUND, ILLEGAL_TRANSITION (FailedPrecondition),
-// INVALID_FIELD, INVALID_JOB_FILE (InvalidArgument), DOES_NOT_FIT (FailedPrecondition, the message
-// is the plan's table), EXCEEDS_USER_LIMIT, LIMIT_REACHED (admission.h), REQUEST_ID_REUSED
-// (AlreadyExists), NOT_PERMITTED (PermissionDenied), CHECKPOINT_NOT_FOUND, OUTPUT_EXISTS
-// (FailedPrecondition), STARTING (Unavailable); of the store DISK_FULL (ResourceExhausted),
-// CORRUPT_DATA (DataLoss), INTERNAL_ERROR. An error of a control call means that nothing has
-// changed.
+// Errors carry a reason (error_reason.h):
+// - NotFound: JOB_NOT_FOUND, CHECKPOINT_NOT_FOUND.
+// - InvalidArgument: INVALID_FIELD, INVALID_JOB_FILE.
+// - FailedPrecondition: ILLEGAL_TRANSITION, OUTPUT_EXISTS, EXCEEDS_USER_LIMIT (admission.h),
+//   DOES_NOT_FIT (the message is the plan's table).
+// - ResourceExhausted: LIMIT_REACHED (admission.h), DISK_FULL of the store.
+// - AlreadyExists: REQUEST_ID_REUSED.
+// - PermissionDenied: NOT_PERMITTED.
+// - Unavailable: STARTING, STOPPING.
+// - DataLoss: CORRUPT_DATA of the store.
+// - Any code: INTERNAL_ERROR of the store.
+// An error of a control call means that nothing has changed.
 //
 // Thread safety: all methods may be called from any thread. Get, List and Watch wait neither for
 // the disk nor for the engine. Create, Plan, ListCheckpoints and Export read files. Changes wait

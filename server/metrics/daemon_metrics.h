@@ -7,8 +7,8 @@
 // job's end until another job's steps begin on its first device, so that a short job's are not lost
 // between two readings.
 //
-// Where there are several devices, what is one job's has the label `device`, the first one that the
-// job has, and so have the durations of steps. Other counters are of all.
+// Where there are several devices, the measures of one job and the durations of steps have the
+// label `device`, which is the job's first device. Other counters are sums over all jobs.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: every metric is on every page, at least with its HELP and TYPE; counters only grow.

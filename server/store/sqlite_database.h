@@ -23,6 +23,7 @@ struct sqlite3_stmt;
 
 namespace megatrain {
 
+// A statement with parameters. Its values are bound in order, and then it is run once.
 class SqliteStatement {
  public:
   SqliteStatement(SqliteStatement&& other) noexcept;
