@@ -44,8 +44,8 @@ enum class WaitingReason {
   kNone = v1::QueueStatus::WAITING_UNSPECIFIED,      // is not waiting
   kNotConsidered = v1::QueueStatus::NOT_CONSIDERED,  // not looked at yet, as while starting
   kDeviceBusy = v1::QueueStatus::DEVICE_BUSY,        // next; others have devices or memory it needs
-  kBehindOthers = v1::QueueStatus::BEHIND_OTHERS,    // other jobs come first
-  kHostMemory = v1::QueueStatus::HOST_MEMORY,        // paused jobs hold host memory that it needs
+  kBehindOthers = v1::QueueStatus::BEHIND_OTHERS,    // others come first, or one has its directory
+  kHostMemory = v1::QueueStatus::HOST_MEMORY,        // host memory that it needs is not free yet
   kDiskFull = v1::QueueStatus::DISK_FULL,            // no room on the disk that it writes to
   kUserLimit = v1::QueueStatus::USER_LIMIT,          // its user's limits leave no room for it
   kShuttingDown = v1::QueueStatus::SHUTTING_DOWN,    // the daemon is stopping

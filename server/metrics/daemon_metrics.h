@@ -92,7 +92,7 @@ class DaemonMetrics : public RunObserver {
   void StepDone(const std::string& id, const StepRecord& record);
   // Counts a step whose loss, gradient or weights were not finite. It has no record.
   void StepNotFinite();
-  // Adds a checkpoint of a job, which took `seconds` from the first byte to its verified end.
+  // Adds a checkpoint of a job. It was verified at `time`, `seconds` after its first byte.
   // Without effect where JobLeftDevices has none.
   void CheckpointDone(const std::string& id, absl::Time time, double seconds);
 

@@ -56,7 +56,7 @@ bool IsPoolBusy(const absl::Status& status);
 
 struct RunEnd {
   enum class Kind {
-    kFinished,  // the last step is done and saved, the output written
+    kFinished,  // the last step is done, or `early` says why not; saved, the output written
     kReleased,  // RunWish::kRelease: saved (if a step was made), all memory given back
     // RunWish::kStop: the job is to be started again. It is saved if a step was made. If `status`
     // is an error it is not saved, and goes on from the checkpoint before.
@@ -67,7 +67,7 @@ struct RunEnd {
   };
   Kind kind = Kind::kFailed;
   absl::Status status;     // why kFailed or kLost, or kStopped without being saved; else OK
-  std::string early = "";  // kFinished: why before the last step; empty if after it
+  std::string early = "";  // kFinished: why training ended before its last step; else ""
 };
 
 // JobRunEvent has the alternatives of the engine's RunEvent, and RunEnd.
