@@ -94,8 +94,8 @@ class JobLedger {
 
   // Calls `listener` after each stored change, on the thread that made it and with a lock held. It
   // must return soon, and call nothing of the ledger but its table. Each `owner` has one listener;
-  // a second takes the place of the first. Once RemoveListener has returned the listener is not
-  // called any more.
+  // a second takes the place of the first. RemoveListener waits for a call that is under way;
+  // there is none later.
   void AddListener(const void* owner, std::function<void()> listener);
   void RemoveListener(const void* owner);
 

@@ -118,7 +118,9 @@ class JobManager {
   // as Create checks them.
   absl::StatusOr<JobPlan> Plan(const Caller& caller, const JobFile& file);
 
+  // Returns the job as it is now.
   absl::StatusOr<JobPtr> Get(const Caller& caller, const std::string& id) const;
+  // Returns a page of the jobs that the caller may see. INVALID_FIELD unless page_size > 0.
   absl::StatusOr<JobPage> List(const Caller& caller, const ListJobsOptions& options) const;
 
   // Pauses a RUNNING job. PAUSING and PAUSED stay as they are, with two changes: a pause by the

@@ -18,6 +18,7 @@
 
 namespace megatrain {
 
+// The first wait of a job, and the longest.
 inline constexpr absl::Duration kDiskWaitMin = absl::Seconds(10);
 inline constexpr absl::Duration kDiskWaitMax = absl::Minutes(10);
 // Bytes that must be free beside what is about to be written: for logs, metrics, and the store.
