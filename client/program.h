@@ -10,7 +10,8 @@
 namespace megatrain::client {
 
 // Runs the command named by `arguments`, which lack the program's name, and returns the exit code.
-// Commands that wait block SIGINT, SIGTERM and SIGHUP in the calling thread meanwhile.
+// Commands that wait block SIGINT, SIGTERM and SIGHUP in the calling thread meanwhile; those with a
+// live view also SIGWINCH and SIGTSTP.
 int RunProgram(std::vector<std::string> arguments, const Environment& environment);
 
 }  // namespace megatrain::client

@@ -26,9 +26,10 @@ class CallToken {
   // most.
   std::string Get();
   // Call it when the server has refused `token`, which may be empty. Returns true if Get now
-  // returns another token, and always false on TCP. May fetch a token, as Get does.
+  // returns a token that is another one and not empty, and always false on TCP. May fetch a token,
+  // as Get does.
   bool Renew(const std::string& token);
-  // Returns Unauthenticated with the daemon's reason if the last fetch was refused, else OK.
+  // Returns Unauthenticated with the daemon's words if the last fetch was refused, else OK.
   absl::Status problem() const;
 
  private:

@@ -14,7 +14,7 @@
 
 namespace megatrain::client {
 
-// Returns `status` as an absl::Status with the same code, message and ErrorInfo.
+// Returns `status` as an absl::Status with the same code and message, and the server's ErrorInfo.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
 // Returns a Status with `message` and the code and ErrorInfo of `status`.
@@ -26,10 +26,19 @@ std::string ReasonOf(const absl::Status& status);
 std::string MetadataOf(const absl::Status& status, const std::string& key);
 
 // Returns true if a stream that ended with `status` should be opened again: the connection was
-// lost, or the server is starting, stopping or overloaded.
+// lost, or the server is starting, stopping or overloaded. These are Unavailable, and without an
+// ErrorInfo also Cancelled, Unknown and Internal.
 bool IsConnectionLoss(const absl::Status& status);
 
-// Returns the exit code of a command that ended with `status`.
+// Returns the exit code of a command that ended with `status`:
+// - kExitDoesNotFit: DOES_NOT_FIT and EXCEEDS_USER_LIMIT.
+// - kExitNotPermitted: LIMIT_REACHED, PermissionDenied, Unauthenticated.
+// - kExitUsage: InvalidArgument, FailedPrecondition, AlreadyExists, OutOfRange, Unimplemented.
+// - kExitNotFound: NotFound.
+// - kExitUnreachable: Unavailable, DeadlineExceeded.
+// - kExitInterrupted: Cancelled.
+// - kExitFailed: any other.
+// The reasons (ReasonOf) decide before the codes.
 ExitCode ExitCodeOf(const absl::Status& status);
 
 // Returns a sentence that tells the user what to do about the error; empty if there is no advice.

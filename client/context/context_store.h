@@ -38,7 +38,7 @@ absl::StatusOr<Contexts> ReadContexts(const std::string& path);
 // unchanged.
 absl::Status WriteContexts(const std::string& path, const Contexts& contexts);
 
-// Adds a context unless an equal one has the name. The first context becomes the current one.
+// Adds a context unless an equal one has the name. It becomes the current one if there is none.
 // Relative paths of files start at the working directory. Returns InvalidArgument for an invalid
 // name or address, for files with a Unix socket, and for the errors of ReadCredentials. Returns
 // AlreadyExists if a different context has the name.

@@ -18,7 +18,8 @@ struct ViewSize {
 };
 
 // Returns at most `size.rows` lines of at most `size.columns` columns, without line ends. If they
-// do not all fit, the log is left out first, then the lanes' bars, then the curve.
+// do not all fit, the log is left out first. Then the lanes' bars become words, and then the curve
+// is left out. At last the lines at the end are.
 std::vector<std::string> DrawWatch(const WatchState& state, const ViewSize& size, absl::Time now,
                                    Charset charset);
 

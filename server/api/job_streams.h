@@ -22,11 +22,12 @@ namespace megatrain {
 inline constexpr int kBatchRecordsMax = 100;
 inline constexpr size_t kBatchBytesMax = size_t{64} << 10;
 
-// Streams a job and its events from `start_sequence` on, with which `watch` begins. The first
-// message is the job as it is, in `view`. The range of missed events follows, if some are not kept
-// any more, and then the kept events. Later events come as they happen, each group followed by the
-// job as it is then (JOB_VIEW_BASIC). Changes without an event, as of its progress, come as the job
-// alone. The stream ends when the job has ended and all its events are sent, and with NotFound
+// Streams a job and its events from `start_sequence` on, where `watch` begins too:
+// - First the job as it is, in `view`.
+// - Then the range of events that are not kept any more, if there are such, and the kept events.
+// - Then events as they happen, each group followed by the job as it is then (JOB_VIEW_BASIC). A
+//   change without an event, such as progress, comes as the job alone.
+// The stream ends when the job has ended and all its events are sent, and with NotFound
 // (JOB_NOT_FOUND) when the job is deleted.
 std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::string& job_id,
                                                                    std::unique_ptr<JobWatch> watch,

@@ -1,5 +1,6 @@
-// The commands of megatraind. Add...Command declares a command's options on `app`, and a callback
-// that runs it while `app` parses and sets *exit_code, which must outlive the parsing.
+// The commands of megatraind. Each Add...Command declares a command's options on `app` and a
+// callback. CLI11 runs the callback while `app` parses; the callback carries the command out and
+// sets *exit_code, which must outlive the parsing.
 #ifndef MEGATRAIN_SERVER_COMMANDS_COMMAND_H_
 #define MEGATRAIN_SERVER_COMMANDS_COMMAND_H_
 

@@ -46,14 +46,15 @@ class JobProcesses {
   absl::Status Join(absl::Duration timeout);
   // Returns null for a process alone. REQUIRES: Join succeeded.
   CommunicatorSet* communicators() { return set_.has_value() ? &*set_ : nullptr; }
-  // Ends the operations of all processes with `error` of this one, and returns the first one that
-  // ended them.
+  // Ends the operations of all processes with `error` of this one. Returns the error that ended
+  // them first, which is `error` for a process alone.
   absl::Status EndAll(const absl::Status& error);
   // Sets `devices` (engine.devices, 1 by default) if torchrun decides it. Returns InvalidArgument
   // if the job file says otherwise.
   absl::Status TakeDevices(int64_t& devices) const;
-  // Divides the machine among the processes of the job that are on it: host memory, processors and
-  // GPUs. REQUIRES: Join succeeded.
+  // Divides the machine among the processes of the job that are on it: sets `sharers`, `process`
+  // and `threads` of `options`. Nothing changes for a process alone. All processes must call it.
+  // Errors are those of ExchangeBytes. REQUIRES: Join succeeded.
   absl::Status ShareMachine(EngineHostOptions& options);
 
  private:

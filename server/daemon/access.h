@@ -29,7 +29,9 @@ class Access {
  public:
   // Checks the directories of the Unix sockets and removes sockets that nobody listens on. Begins
   // to hand out tokens beside shared sockets. Reads the files that the configuration names. To be
-  // called before the daemon listens. Both functions are copied; `warn` is called from any thread.
+  // called before the daemon listens. Both functions are copied. `log` is called by
+  // ShareSockets. `warn` is called from any thread, when the TLS files or the tokens file have
+  // changed or turned bad.
   //
   // Errors are those of AccountCache::Find for administrators, of PrepareUnixSocket and
   // ConnectionListener::Listen for sockets, and of ReadTlsFiles and ReadTokenFile for files. The
@@ -41,9 +43,9 @@ class Access {
 
   // Replaces the administrators, the TLS files and the tokens file by those of `config`. Whether
   // listeners look at client certificates and at tokens stays as it was at Prepare. Errors as
-  // Prepare's, for these three; also if `config` no longer names a file that listeners look at. On
-  // an error nothing has changed, with one exception: if the tokens file turns bad meanwhile, the
-  // TLS files are the new ones, and no token is good until it is.
+  // Prepare's, for these three; FailedPrecondition if `config` no longer names a file that
+  // listeners look at. On an error nothing has changed, with one exception: if the tokens file
+  // turns bad meanwhile, the TLS files are the new ones, and no token is good until it is.
   absl::Status Reload(const DaemonConfig& config);
 
   const Authenticator& authenticator() const { return *authenticator_; }

@@ -71,9 +71,10 @@ class Daemon {
   // Opens the store and the device, and begins to answer calls. REQUIRES: `log`, `warn`,
   // `end_process` and `restart` of `hooks` are set.
   //
-  // InvalidArgument if the configuration is wrong; DataLoss if the store is damaged; Cancelled if
-  // `cancelled` returned true while Open waited for a device. Trying again later may help after
-  // these:
+  // InvalidArgument if the configuration is wrong; DataLoss if the store or the file of
+  // settle_device.h is damaged; Unimplemented if the kernel cannot keep paths beneath the roots;
+  // Cancelled if `cancelled` returned true while Open waited for a device; FileError's codes.
+  // Trying again later may help after these:
   // - FailedPrecondition: another daemon has the state directory or a socket. A store of a newer
   //   version has this code too, and stays.
   // - NotFound: a root, a file that the configuration names, or an administrator's account is
@@ -95,9 +96,9 @@ class Daemon {
   absl::Status BeginJobs(const std::function<bool()>& cancelled);
 
   // Takes over what can change while jobs run: limits, the number of ended jobs kept,
-  // administrators, the TLS files and the tokens file. The log names other keys that differ, which
-  // need a restart. Errors are those of Access::Reload; limits and the number of jobs kept are then
-  // unchanged.
+  // administrators, the TLS files and the tokens file. (The level of the log is the caller's.) The
+  // log names other keys that differ, which need a restart. Errors are those of Access::Reload;
+  // limits and the number of jobs kept are then unchanged.
   absl::Status Reload(const DaemonConfig& config);
 
   // Saves running jobs, which go on when the daemon is started again. Abandons exports, and stops

@@ -35,8 +35,8 @@ std::string MissingCapabilities();
 // everyone may, and no more. Other threads, and descriptors that are open already, are not touched.
 //
 // Only system calls on the account's files may be made while it lives: other work of this thread
-// would be done with the wrong rights. If the thread's own identity cannot be restored the process
-// ends.
+// would be done with the wrong rights. It must be destroyed on the thread that made it. If the
+// thread's own identity cannot be restored the process ends.
 class ScopedIdentity {
  public:
   // Assumes `identity`, which is not kept. Null: the thread stays what it is.

@@ -43,8 +43,9 @@ class JobFiles {
   // account database cannot be read; RootDirectory::Open's errors for the job's own directory,
   // which may be missing. The file system may outlive this object.
   absl::StatusOr<std::shared_ptr<FileSystem>> Of(int64_t uid, const std::string& job_id) const;
-  // Does the same as Of, and before that makes the job's own directory if it is missing.
-  // FileError's codes if that fails. REQUIRES: `job_id` is not empty.
+  // Does the same as Of. Before that it makes the job's own directory if it is missing, gives it to
+  // the account, and lets others pass through the directories above it. FileError's codes if that
+  // fails. REQUIRES: `job_id` is not empty.
   absl::StatusOr<std::shared_ptr<FileSystem>> ForRun(int64_t uid, const std::string& job_id) const;
 
  private:

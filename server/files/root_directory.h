@@ -31,9 +31,10 @@ class RootDirectory {
   // without symbolic links.
   std::optional<std::string> Beneath(const std::string& path) const;
 
-  // Opens `relative` as open(2) does, with O_CLOEXEC. Returns a descriptor that the caller closes,
-  // or -1 and errno. EXDEV: a link or `..` leads out. EAGAIN: others renamed directories during
-  // each of 100 tries. Links within are followed; absolute ones lead out even if they come back.
+  // Opens `relative` as open(2) does, with O_CLOEXEC. `mode` is 0 unless `flags` have O_CREAT.
+  // Returns a descriptor that the caller closes, or -1 and errno. EXDEV: a link or `..` leads out.
+  // EAGAIN: others renamed directories during each of 100 tries. Links within are followed;
+  // absolute ones lead out even if they come back.
   int OpenBeneath(const std::string& relative, int flags, mode_t mode = 0) const;
 
   const std::string& path() const { return path_; }

@@ -5,10 +5,14 @@
 // umask.
 //
 // Names are changed (rename, remove, mkdir) through the descriptor of their directory, which is
-// resolved beneath a root first, so that a symbolic link put in its place leads nowhere else. A
-// path outside the roots, by its text, by a link or by `..`, is PermissionDenied; the message does
-// not depend on what is there. PermissionDenied too if the process may not act for the account.
-// CreateDirectories makes at most 64 directories; NotFound if more are missing.
+// resolved beneath a root first, so that a symbolic link put in its place leads nowhere else.
+//
+// Errors beside those of FileSystem:
+// - PermissionDenied: a path leads out of the roots, by its text, by a link or by `..`, and the
+//   message does not depend on what is there; or the process may not act for the account.
+// - InvalidArgument: a path holds a zero byte, or a name that is to be changed is a root, "." or
+//   "..".
+// - NotFound, from CreateDirectories: more than 64 directories are missing.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_FILES_ROOTED_FILE_SYSTEM_H_

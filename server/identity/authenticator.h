@@ -25,15 +25,17 @@ class Authenticator {
   virtual absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const = 0;
 
   // Returns what Authenticate would return, without waiting. Returns nullopt if the account must be
-  // looked up in the database.
+  // looked up in the database. The default calls Authenticate, for classes whose Authenticate does
+  // not wait.
   virtual std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
       const grpc::ServerContextBase& context) const {
     return Authenticate(context);
   }
 
   // Returns a function that checks whether the caller of an open stream is still let in. An error
-  // of the function must end the stream. Returns null if the caller need not be checked again. The
-  // function may outlive the call, but not the authenticator, and may wait as Authenticate may.
+  // of the function must end the stream. Returns null, as the default does, if the caller need not
+  // be checked again. The function may outlive the call, but not the authenticator, and may wait as
+  // Authenticate may.
   virtual std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const {
     return nullptr;
   }

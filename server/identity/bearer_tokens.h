@@ -1,9 +1,8 @@
 // BearerTokens checks tokens against a tokens file. It reads the file again when it has changed, so
 // that a token that is added or revoked counts within a second, without a restart.
 //
-// While the file is unreadable or malformed no token is good, since any may have been revoked.
-// `log` is called, on the thread that verifies a token, when that begins or its cause changes, and
-// when the file is good again.
+// While the file is unreadable or malformed no token is good, since any may have been revoked. The
+// log says so when that begins or its cause changes, and when the file is good again.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_IDENTITY_BEARER_TOKENS_H_
@@ -29,6 +28,7 @@ namespace megatrain {
 class BearerTokens {
  public:
   struct Options {
+    // Called by Verify, with a lock held: it must not call this object.
     std::function<void(const std::string& line)> log = [](const std::string&) {};
     std::function<absl::Time()> now = absl::Now;
   };
@@ -40,9 +40,9 @@ class BearerTokens {
   static absl::StatusOr<std::unique_ptr<BearerTokens>> Open(const std::string& path,
                                                             Options options);
 
-  // Reads `path` and takes its tokens in place of those before. Errors as Open's. The file is read
-  // twice. An error of the first reading changes nothing. After an error of the second no token is
-  // good until the file is.
+  // Reads `path` and takes its tokens in place of those before. Errors as Open's, and then nothing
+  // has changed. But the file is read twice: if it turns bad in between, no token is good until the
+  // file is.
   absl::Status Reload(const std::string& path);
 
   // Returns the token's user. Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED) if it is not good.

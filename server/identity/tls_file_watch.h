@@ -31,6 +31,7 @@ namespace megatrain {
 class TlsFileWatch {
  public:
   struct Options {
+    // Called by the methods, with a lock held: it must not call this object.
     std::function<void(const std::string& line)> log = [](const std::string&) {};
     std::function<absl::Time()> now = absl::Now;
   };

@@ -67,10 +67,10 @@ absl::StatusOr<std::vector<StoredToken>> ReadTokenFile(const std::string& path,
                                                        struct stat* info = nullptr);
 
 // Replaces the tokens of `path` by what `edit` makes of them, and drops the file's comments. A
-// missing file has no tokens. Waits
-// until nobody else edits a file of the directory. Returns the error of `edit`, or one of
-// ReadTokenFile or FileError. The file is unchanged then, unless only the sync of its directory
-// failed. When root edits, the file keeps its owner, or a new one gets the owner of its directory.
+// missing file has no tokens. Waits until nobody else edits a file of the directory. Returns the
+// error of `edit`, or one of ReadTokenFile or FileError. The file is unchanged then, unless only
+// the sync of its directory failed. When root edits, the file keeps its owner, or a new one gets
+// the owner of its directory.
 absl::Status EditTokenFile(
     const std::string& path,
     const std::function<absl::Status(std::vector<StoredToken>* tokens)>& edit);

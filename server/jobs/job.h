@@ -22,7 +22,7 @@ namespace megatrain {
 enum class JobReason {
   kNone = v1::Job::REASON_UNSPECIFIED,
   kUserRequest = v1::Job::USER_REQUEST,              // a user asked for it
-  kDiskFull = v1::Job::DISK_FULL,                    // paused by the daemon until there is room
+  kDiskFull = v1::Job::DISK_FULL,                    // paused or queued until there is room
   kProcessRestart = v1::Job::PROCESS_RESTART,        // the process died and was started again
   kShutdown = v1::Job::SHUTDOWN,                     // the process was asked to stop
   kRepeatedDeaths = v1::Job::REPEATED_DEATHS,        // deaths in a row that got the job no further
@@ -30,11 +30,11 @@ enum class JobReason {
   kInvalidInput = v1::Job::INVALID_INPUT,            // model, data or checkpoint missing or wrong
   kDoesNotFit = v1::Job::DOES_NOT_FIT,               // needs more memory than there is
   kNonFinite = v1::Job::NON_FINITE,                  // loss, gradient or weight is not finite
-  kCheckpointDamaged = v1::Job::CHECKPOINT_DAMAGED,  // every checkpoint is damaged
-  kDiskLimit = v1::Job::DISK_LIMIT,  // paused by the daemon until its user's jobs hold less
+  kCheckpointDamaged = v1::Job::CHECKPOINT_DAMAGED,  // every checkpoint, or a data file, is damaged
+  kDiskLimit = v1::Job::DISK_LIMIT,                  // paused until its user's jobs hold less
 };
 
-// Returns the API's name, "DISK_FULL", which the store uses too, or "NONE".
+// Returns the API's name, as "DISK_FULL"; "NONE" for kNone. The store uses these names too.
 const std::string& JobReasonName(JobReason reason);
 // Returns nullopt for a text that is no such name.
 std::optional<JobReason> ParseJobReason(const std::string& name);
@@ -44,8 +44,8 @@ enum class WaitingReason {
   kNone = v1::QueueStatus::WAITING_UNSPECIFIED,      // is not waiting
   kNotConsidered = v1::QueueStatus::NOT_CONSIDERED,  // not looked at yet, as while starting
   kDeviceBusy = v1::QueueStatus::DEVICE_BUSY,        // next; others have devices or memory it needs
-  kBehindOthers = v1::QueueStatus::BEHIND_OTHERS,    // other jobs come first
-  kHostMemory = v1::QueueStatus::HOST_MEMORY,        // paused jobs hold host memory that it needs
+  kBehindOthers = v1::QueueStatus::BEHIND_OTHERS,    // others come first, or one has its directory
+  kHostMemory = v1::QueueStatus::HOST_MEMORY,        // host memory that it needs is not free yet
   kDiskFull = v1::QueueStatus::DISK_FULL,            // no room on the disk that it writes to
   kUserLimit = v1::QueueStatus::USER_LIMIT,          // its user's limits leave no room for it
   kShuttingDown = v1::QueueStatus::SHUTTING_DOWN,    // the daemon is stopping
@@ -56,7 +56,8 @@ struct QueuePlace {
   int position = 0;  // from 1 = next; counts other users' jobs too; 0 = not queued
   WaitingReason waiting = WaitingReason::kNone;
   std::string text;  // `waiting` in words; names no other user's job
-  // nullopt when a job ahead has not yet run long enough to tell, or is paused.
+  // nullopt if it is not known how long a job ahead will run, or if the job waits for something of
+  // its own.
   std::optional<absl::Time> predicted_start;
 
   bool operator==(const QueuePlace&) const = default;

@@ -26,7 +26,7 @@ enum class JobState {
   kPausing = v1::Job::PAUSING,        // was asked to pause; the step under way ends first
   kPaused = v1::Job::PAUSED,          // holds no device; holds host memory unless it was released
   kCancelling = v1::Job::CANCELLING,  // was asked to stop; the step under way ends first
-  kSucceeded = v1::Job::SUCCEEDED,    // all steps done; checkpoint and output are on disk
+  kSucceeded = v1::Job::SUCCEEDED,    // all steps done, or stopped by stop_after_worse; all saved
   kFailed = v1::Job::FAILED,          // stopped by an error; the reason says which
   kCancelled = v1::Job::CANCELLED,    // stopped by a user
 };

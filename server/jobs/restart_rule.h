@@ -5,10 +5,10 @@
 // from its newest checkpoint.
 //
 // Deaths during preparation and training are counted, so that a job that kills the daemon again and
-// again does not go on for ever. A death counts if the job had made neither a step nor a checkpoint
-// more than at the death before, or than at its beginning if it is the first. After kDeathsMax such
-// deaths in a row the job fails. A death counts for all jobs that were at work side by side,
-// because nobody knows whose it was.
+// again does not go on for ever. A death counts if the job got no further than at the death before:
+// neither its step nor its checkpoint_step is higher. (The first one is compared with 0.) After
+// kDeathsMax such deaths in a row the job fails. A death counts for all jobs that were at work side
+// by side, because nobody knows whose it was.
 #ifndef MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_
 #define MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_
 

@@ -43,18 +43,19 @@ class JobLedger {
     std::function<absl::Time()> now = absl::Now;
   };
 
-  // Reads the store, and changes jobs that a dead process left active as restart_rule.h says, with
-  // an event for each. The store's errors.
+  // Reads the store, and changes jobs that a dead process left as restart_rule.h says, with an
+  // event for each. The store's errors.
   static absl::StatusOr<std::unique_ptr<JobLedger>> Open(std::unique_ptr<JobStore> store,
                                                          Options options);
 
   // Returns a random id that no job of table() has, for a job that is about to be added.
   std::string NewId() const;
 
-  // Adds a QUEUED job, fills in its number and times, and returns it. If its user has a job of its
-  // request_id already, returns that one and adds nothing. `admit`, if it is given, is called under
-  // the lock, so that two jobs that are added at the same time do not both take the last place. Its
-  // error is returned and nothing is added. Other errors are the store's.
+  // Adds a QUEUED job, fills in its number, times and reason, and returns it. `text` is the reason
+  // in words. If its user has a job of its request_id already, returns that one and adds nothing.
+  // `admit`, if it is given, is called first, with a lock held as for Decide, so that two jobs that
+  // are added at the same time do not both take the last place. Its error is returned and nothing
+  // is added. Other errors are the store's. REQUIRES: job.id is one of NewId; job.file is not null.
   absl::StatusOr<JobPtr> Add(Job job, const std::string& text,
                              const std::function<absl::Status()>& admit = {});
 
@@ -65,11 +66,12 @@ class JobLedger {
 
   // Deletes a job that has ended: readers do not find it any more, also after a restart. Its files,
   // and its row in the store, stay until RemoveRow. FailedPrecondition (ILLEGAL_TRANSITION) if it
-  // has not ended, NotFound if it is not there; an error of `check`, which is called first, or of
-  // the store is returned. On an error nothing has changed.
+  // has not ended, NotFound if it is not there; an error of `check` or of the store is returned. On
+  // an error nothing has changed. `check` is called first, with a lock held as for Decide.
   absl::Status Delete(const std::string& id,
                       const std::function<absl::Status(const Job& job)>& check);
-  // Returns the jobs that were deleted, by this process or one before, and not forgotten yet.
+  // Returns the jobs that were deleted, by this process or one before, and whose rows are not
+  // removed yet.
   std::vector<JobPtr> Deleted() const;
   // Removes the row of a deleted job whose files are removed, and calls the listeners: there is
   // more room. The store's errors.
@@ -92,8 +94,8 @@ class JobLedger {
 
   // Calls `listener` after each stored change, on the thread that made it and with a lock held. It
   // must return soon, and call nothing of the ledger but its table. Each `owner` has one listener;
-  // a second takes the place of the first. Once RemoveListener has returned the listener is not
-  // called any more.
+  // a second takes the place of the first. RemoveListener waits for a call that is under way;
+  // there is none later.
   void AddListener(const void* owner, std::function<void()> listener);
   void RemoveListener(const void* owner);
 

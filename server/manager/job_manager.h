@@ -3,17 +3,22 @@
 // and returns. The effect is the scheduler's work and is seen in the job. A job of another user is
 // NotFound, as if it did not exist; administrators see all.
 //
-// Errors carry a reason (error_reason.h): JOB_NOT_FOUND, ILLEGAL_TRANSITION (FailedPrecondition),
-// INVALID_FIELD, INVALID_JOB_FILE (InvalidArgument), DOES_NOT_FIT (FailedPrecondition, the message
-// is the plan's table), EXCEEDS_USER_LIMIT, LIMIT_REACHED (admission.h), REQUEST_ID_REUSED
-// (AlreadyExists), NOT_PERMITTED (PermissionDenied), CHECKPOINT_NOT_FOUND, OUTPUT_EXISTS
-// (FailedPrecondition), STARTING (Unavailable); of the store DISK_FULL (ResourceExhausted),
-// CORRUPT_DATA (DataLoss), INTERNAL_ERROR. An error of a control call means that nothing has
-// changed.
+// Errors carry a reason (error_reason.h):
+// - NotFound: JOB_NOT_FOUND, CHECKPOINT_NOT_FOUND.
+// - InvalidArgument: INVALID_FIELD, INVALID_JOB_FILE.
+// - FailedPrecondition: ILLEGAL_TRANSITION, OUTPUT_EXISTS, EXCEEDS_USER_LIMIT (admission.h),
+//   DOES_NOT_FIT (the message is the plan's table).
+// - ResourceExhausted: LIMIT_REACHED (admission.h), DISK_FULL of the store.
+// - AlreadyExists: REQUEST_ID_REUSED.
+// - PermissionDenied: NOT_PERMITTED.
+// - Unavailable: STARTING, STOPPING.
+// - DataLoss: CORRUPT_DATA of the store.
+// - Any code: INTERNAL_ERROR of the store.
+// An error of a control call means that nothing has changed.
 //
-// Thread safety: all methods may be called from any thread. Get, List and Watch wait
-// neither for the disk nor for the engine. Create, Plan, ListCheckpoints and Export read files.
-// Changes wait for the store.
+// Thread safety: all methods may be called from any thread. Get, List and Watch wait neither for
+// the disk nor for the engine. Create, Plan, ListCheckpoints and Export read files. Changes wait
+// for the store.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_MANAGER_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_MANAGER_H_
 
@@ -113,7 +118,9 @@ class JobManager {
   // as Create checks them.
   absl::StatusOr<JobPlan> Plan(const Caller& caller, const JobFile& file);
 
+  // Returns the job as it is now.
   absl::StatusOr<JobPtr> Get(const Caller& caller, const std::string& id) const;
+  // Returns a page of the jobs that the caller may see. INVALID_FIELD unless page_size > 0.
   absl::StatusOr<JobPage> List(const Caller& caller, const ListJobsOptions& options) const;
 
   // Pauses a RUNNING job. PAUSING and PAUSED stay as they are, with two changes: a pause by the
@@ -121,8 +128,8 @@ class JobManager {
   // other states.
   absl::StatusOr<JobPtr> Pause(const Caller& caller, const std::string& id, bool release_host);
   // Puts a PAUSED job in the queue, and withdraws the pause of a PAUSING one. QUEUED, PREPARING and
-  // RUNNING stay as they are. ILLEGAL_TRANSITION if the job has ended or is being cancelled, or if
-  // its memory is already being saved for release. Adds `allow_change` to the sections that the job
+  // RUNNING stay as they are. ILLEGAL_TRANSITION if the job has ended or is being cancelled, or is
+  // PAUSING to give its memory back. Adds `allow_change` to the sections that the job
   // may change, unless it is PREPARING or RUNNING. INVALID_FIELD for one that no job may change.
   absl::StatusOr<JobPtr> Resume(const Caller& caller, const std::string& id,
                                 const std::vector<std::string>& allow_change = {});

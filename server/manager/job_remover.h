@@ -1,6 +1,7 @@
 // JobRemover removes the files of deleted jobs, and deletes ended jobs that are kept no longer
-// (retention_rule.h). It removes STATE/jobs/ID. Directories that the job's file names (checkpoints,
-// output, cache) stay.
+// (retention_rule.h). It keeps an ended job whose own directory holds a checkpoint that the ledger
+// does not know of. Of a deleted job it removes STATE/jobs/ID. Directories that the job's file
+// names (checkpoints, output, cache) stay.
 //
 // Readers do not find a job any more once the ledger has deleted it. Removing its files may take
 // long; a process that dies meanwhile goes on at its next start, because the store remembers the

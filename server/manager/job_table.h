@@ -38,8 +38,8 @@ class JobTable {
   JobTable(const JobTable&) = delete;
   JobTable& operator=(const JobTable&) = delete;
 
-  // Adds a job or replaces it, and appends `events`. Calls on_ready of its watches, on this thread
-  // and without the table's lock, as Erase does.
+  // Adds a job or replaces it, and appends `events`, whose numbers continue the job's. Calls
+  // on_ready of its watches, on this thread and without the table's lock, as Erase does.
   void Put(Job job, std::vector<JobEvent> events);
   // Removes a job, and calls on_ready of its watches. Fine if there is none.
   void Erase(const std::string& id);

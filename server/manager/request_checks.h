@@ -27,8 +27,9 @@ absl::Status CheckPriority(const Caller& caller, int priority);
 absl::StatusOr<std::vector<std::string>> WithSections(std::vector<std::string> sections,
                                                       const std::vector<std::string>& more);
 
-// Returns the error of a plan as callers get it. A plan fails for what the job names
-// (INVALID_JOB_FILE); the daemon's own faults keep their codes.
+// Returns the error of a plan as callers get it. InvalidArgument, NotFound, FailedPrecondition,
+// OutOfRange, Unimplemented and DataLoss come from what the job names, and become InvalidArgument
+// (INVALID_JOB_FILE). Others are the daemon's own faults, and are returned unchanged.
 absl::Status PlanError(const absl::Status& status);
 
 }  // namespace megatrain

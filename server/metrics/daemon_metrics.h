@@ -7,8 +7,8 @@
 // job's end until another job's steps begin on its first device, so that a short job's are not lost
 // between two readings.
 //
-// Where there are several devices, what is one job's has the label `device`, the first one that the
-// job has, and so have the durations of steps. Other counters are of all.
+// Where there are several devices, the measures of one job and the durations of steps have the
+// label `device`, which is the job's first device. Other counters are sums over all jobs.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: every metric is on every page, at least with its HELP and TYPE; counters only grow.
@@ -40,9 +40,10 @@ class MetricPage;
 
 // A job that is given devices.
 struct MeasuredJob {
-  std::string id;                    // opaque
-  std::vector<std::string> devices;  // their names; empty if there is one alone
-  std::string model_family;          // "llama"
+  std::string id;  // opaque
+  // Their names, which were given to DaemonMetrics; empty if the daemon has one device alone.
+  std::vector<std::string> devices;
+  std::string model_family;  // "llama"
   // Bytes of the memory of each of its devices, by their purpose.
   std::vector<std::pair<std::string, int64_t>> device_bytes;
   // Its devices' rate of matrix products at the job's precision, as measured at start. The MFU is
@@ -81,8 +82,8 @@ class DaemonMetrics : public RunObserver {
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
 
   // ---- Jobs that have devices ----
-  // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint of
-  // its first device if they are another job's.
+  // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint: of
+  // its first device if they are another job's, and of another device if they are this job's.
   void JobHasDevices(const MeasuredJob& job);
   // Says that the job has paused or ended. Without effect if its steps have not begun, or if
   // another job's have begun on its first device since.
@@ -91,7 +92,7 @@ class DaemonMetrics : public RunObserver {
   void StepDone(const std::string& id, const StepRecord& record);
   // Counts a step whose loss, gradient or weights were not finite. It has no record.
   void StepNotFinite();
-  // Adds a checkpoint of a job, which took `seconds` from the first byte to its verified end.
+  // Adds a checkpoint of a job. It was verified at `time`, `seconds` after its first byte.
   // Without effect where JobLeftDevices has none.
   void CheckpointDone(const std::string& id, absl::Time time, double seconds);
 

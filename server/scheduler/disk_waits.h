@@ -18,6 +18,7 @@
 
 namespace megatrain {
 
+// The first wait of a job, and the longest.
 inline constexpr absl::Duration kDiskWaitMin = absl::Seconds(10);
 inline constexpr absl::Duration kDiskWaitMax = absl::Minutes(10);
 // Bytes that must be free beside what is about to be written: for logs, metrics, and the store.
@@ -50,10 +51,12 @@ class DiskWaits {
   // Forgets a job that has ended.
   void Forget(const std::string& id) { waits_.erase(id); }
 
-  // Returns true if the job does not wait, or if there is room for it; false before its time to
-  // look has come. A disk whose free bytes cannot be read counts as one with room.
+  // Returns true if the job does not wait, or if there is room for it. A job's disks are looked at
+  // only once its time has come (NextLook); before that, returns false. A look sets the time of the
+  // next one. It does not end the wait: see Remove. A disk whose free bytes cannot be read counts
+  // as one with room.
   bool MayGoOn(const Job& job, absl::Time now);
-  // Returns what is missing, for people; "" if the job has never waited.
+  // Returns what is missing, for people, by the last look; "" if the job has never waited.
   std::string Text(const std::string& id) const;
   // Returns when to look next; nullopt if no job waits.
   std::optional<absl::Time> NextLook() const;

@@ -1,9 +1,9 @@
 // Decides which queued jobs start next, and what each of the others is told. The decision follows
 // from a snapshot, and has no side effects.
 //
-// - Higher priorities go first. At equal priority the user with the least use of the device goes
-//   first (recent use, and what active jobs and the jobs before in the queue will add), so that
-//   users take turns; a user's jobs go in the order of submission.
+// - Higher priorities go first. At equal priority the user with the least use of devices goes
+//   first, so that users take turns. Use is the recent use, and what active jobs and the jobs
+//   before in the queue will add. A user's jobs go in the order of submission.
 // - A job that cannot start for a reason of its own (its disk is full, paused jobs hold the memory
 //   it needs, its user has all that one user may have) does not hold up those behind it.
 // - A job that waits for active ones to end (for devices, or for the memory they hold) keeps its
@@ -70,8 +70,8 @@ struct QueueStart {
 };
 
 struct QueueDecision {
-  std::vector<QueueStart> start;  // now, in this order
-  std::map<std::string, QueuePlace> places;
+  std::vector<QueueStart> start;             // now, in this order
+  std::map<std::string, QueuePlace> places;  // of all queued jobs, by id
 };
 
 // A job whose length is not known is taken to add this to its user's use, for each device.

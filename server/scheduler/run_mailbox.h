@@ -34,13 +34,14 @@ class RunMailbox : public RunObserver {
   // Posts an event. Messages, activities, and the begin and failure of checkpoints are dropped: the
   // scheduler needs none of them.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
-  // Ends the Wait under way, or else the next one, because something else has changed.
+  // Makes Wait return at once, because something else has changed: the one under way, and later
+  // ones until the next Take.
   void Wake();
 
   // Returns everything that was posted since the last call. Does not wait.
   Mail Take();
-  // Waits until there is a report or a wake, or `seconds` have passed. If there are only steps, it
-  // waits until `step_seconds` have passed.
+  // Waits until there is a report or a wake that was not taken, or `seconds` have passed. If there
+  // are only steps, it waits until `step_seconds` have passed.
   void Wait(double seconds, double step_seconds);
 
  private:

@@ -8,7 +8,7 @@
 //
 // Thread safety: all methods may be called from any thread, Start and Shutdown by one at a time.
 // RunRound must not be called between Start and the end of Shutdown.
-// Invariants: state changes of jobs that the runner has are made by one thread.
+// Invariants: one thread makes all changes of state but those that users ask for.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_SCHEDULER_H_
 #define MEGATRAIN_SERVER_SCHEDULER_SCHEDULER_H_
 
@@ -47,7 +47,7 @@ class Scheduler {
     int64_t pool_bytes = 0;  // the host pool's capacity; 0 = not known
     UserLimits limits = {};
     JobDisk* disk = nullptr;  // measured as jobs write; null, or outlives the scheduler
-    DiskWaits::FreeBytes free_disk_bytes;
+    DiskWaits::FreeBytes free_disk_bytes;  // must be set; called on the scheduler's thread
     // Returns an estimate of the seconds of a step for a job that has not run; 0 = not known.
     // Called once for each job, on the scheduler's thread. May read the job's model configuration.
     // May be empty. REQUIRES: the job's spec is not null.

@@ -23,6 +23,7 @@ struct sqlite3_stmt;
 
 namespace megatrain {
 
+// A statement with parameters. Its values are bound in order, and then it is run once.
 class SqliteStatement {
  public:
   SqliteStatement(SqliteStatement&& other) noexcept;
@@ -88,7 +89,7 @@ class SqliteDatabase {
   // Returns how many rows the last INSERT, UPDATE or DELETE touched.
   int64_t ChangedRows() const;
 
-  // Returns an error of SQLite as a Status: "PATH: ...".
+  // Returns the error of the last call of SQLite, whose result was `code`. It begins with the path.
   absl::Status Error(int code) const;
 
  private:

@@ -2,7 +2,7 @@
 //
 // | call                        | who is let in                              | open at a time |
 // |-----------------------------|--------------------------------------------|----------------|
-// | of the API                  | whom the Authenticator knows               | by their kinds |
+// | of the API                  | whom the Authenticator knows               | see GrpcServer |
 // | grpc.health.v1 Check        | everyone                                   | any number     |
 // | grpc.health.v1 Watch        | everyone                                   | 64             |
 // | reflection                  | everyone on Unix sockets, on TCP those     | 64             |

@@ -41,9 +41,10 @@ struct ServiceContext {
 
 // The thread on which a call is answered.
 enum class AnswerOn {
-  kCallback,  // gRPC's thread, for calls that do not wait; kQueue if the caller is not known at
-              // once
-  kQueue,     // a thread of the CallQueue: for calls that wait for a disk
+  // For calls that do not wait: gRPC's thread, or the one that made room for the answer
+  // (UnsentAnswers). kQueue if the caller is not known at once.
+  kCallback,
+  kQueue,  // a thread of the CallQueue: for calls that wait for a disk
 };
 
 // Returns a pointer that identifies the connection of the call. It may only be compared, and is

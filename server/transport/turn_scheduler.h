@@ -6,8 +6,8 @@
 // nobody.
 //
 // Thread safety: all methods may be called from any thread; turns are taken on the scheduler's
-// thread. Invariants: a stream's turns never overlap; a Wake during a turn is followed by another
-// turn.
+// thread.
+// Invariants: a stream's turns never overlap; a Wake during a turn is followed by another turn.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_TURN_SCHEDULER_H_
 #define MEGATRAIN_SERVER_TRANSPORT_TURN_SCHEDULER_H_
 
@@ -59,7 +59,8 @@ class TurnScheduler {
   // Keeps the stream alive until it is removed, and gives it its first turn soon. ResourceExhausted
   // (LIMIT_REACHED) if `streams_max` streams are there; then the stream is not kept.
   absl::Status Add(std::shared_ptr<Stream> stream);
-  // Gives the stream a turn soon. Without effect if it was not added or is removed.
+  // Gives the stream a turn soon. Without effect if it was not added or is removed. REQUIRES, as
+  // Remove does: the stream is alive.
   void Wake(Stream* stream);
   // Gives the stream no more turns; one may be under way. The stream may be destroyed by this call.
   void Remove(Stream* stream);

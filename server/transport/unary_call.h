@@ -29,9 +29,9 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   // Fills in the response of the call that it was made for.
   using Answer = std::function<absl::Status(const Caller&)>;
 
-  // Begins the call. `answer` runs once at most: for kQueue on a thread of the queue, for kCallback
-  // on gRPC's thread or, if it had to wait for room, on the thread that made room. `services` must
-  // outlive the call. `context`, `request` and `response` are gRPC's and live as long as the call.
+  // Begins the call. `answer` runs once at most, on the thread that `answer_on` says. `services`
+  // must outlive the call. `context`, `request` and `response` are gRPC's and live as long as the
+  // call.
   UnaryCall(const ServiceContext& services, std::string method, AnswerOn answer_on, Answer answer,
             CallContext* context, const Request* request, Response* response)
       : services_(services),

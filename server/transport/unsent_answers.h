@@ -8,9 +8,9 @@
 // A caller with too many unsent bytes is not answered until some have gone: a call waits before it
 // is acted on, a stream before its next message. Waiting calls are bounded in number and bytes;
 // those beyond are refused. A client that reads answers as they come is refused nothing, however
-// slow its line and however many calls it sends ahead. A client that leaves answers unread until
-// another call of the same connection is answered may wait for that answer to its deadline: several
-// threads take calls, and later ones may have used up the room.
+// slow its line and however many calls it sends ahead. A client that reads nothing until one of its
+// calls is answered may wait for that until the call's deadline: calls that were sent later may be
+// taken first, and use up the room.
 //
 // Thread safety: all methods may be called from any thread, an AnswerShare's by one at a time.
 // Invariants: unsent bytes exceed a bound by no more than the bytes by which answers are longer
@@ -98,7 +98,8 @@ class AnswerShare {
   // it must wait: `go_on` is called once, on any thread, when the bytes are counted and the call
   // may be answered. That may be before Take returns. `request_bytes` is what the call holds while
   // it waits. ResourceExhausted (ANSWERS_UNREAD) if too many calls wait; `go_on` is then not
-  // called. REQUIRES: nothing is counted.
+  // called. REQUIRES: nothing is counted. After false, the share lives and Set is not called until
+  // `go_on` is.
   absl::StatusOr<bool> Take(size_t request_bytes, std::function<void()> go_on);
 
   // Counts `bytes` in place of those before. If they are fewer, the `go_on` of other calls may be

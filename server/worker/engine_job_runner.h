@@ -26,7 +26,8 @@ struct EngineJobRunnerOptions {
   OpenFiles files = FilesOfProcess();
   // Called on the watchdog's thread when the job hangs, and again only if it advanced in between. A
   // process cannot end a thread that hangs in a device or a disk. So the function ends the process,
-  // and the next one starts the job again. May be empty.
+  // or has it ended, and the next one starts the job again. If the function returns, the job stays
+  // active, and the runner's destructor waits for it. May be empty.
   std::function<void(const std::string& job_id, const std::string& why)> stalled;
   // Called on the job's thread when the device is lost to this process. The job has left the engine
   // by then. If the function returns, the job ends as kLost. May be empty.

@@ -29,8 +29,8 @@ class ExportQueue {
   void Add(const std::string& checkpoint, const std::string& directory,
            std::shared_ptr<FileSystem> files, std::function<void(const absl::Status& status)> done);
 
-  // Abandons the export that runs and those that wait: their `done` is called with Cancelled, or
-  // with OK if an export was finished by then. Returns when all are called.
+  // Abandons the export that runs and those that wait: their `done` is called with Cancelled. The
+  // one that runs may still end with OK or an error of its own. Returns when all are called.
   void Stop();
 
  private:

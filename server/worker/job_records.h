@@ -31,6 +31,7 @@ inline constexpr RecordLogOptions kLogLinesOptions = {int64_t{4} << 20, 4};
 
 class JobRecords {
  public:
+  // The most bytes of records that wait in memory for a full disk.
   static constexpr size_t kWaitingBytesMax = size_t{4} << 20;
 
   // Opens the records in `directory`, which is made if it is missing. Damaged records that are
@@ -38,12 +39,14 @@ class JobRecords {
   // see JobRecordsDirectory. FileError's codes otherwise.
   static absl::StatusOr<std::unique_ptr<JobRecords>> Open(const std::string& directory);
 
-  // Adds a record. If the disk is full (IsDiskFull), the record waits in memory, with at most
-  // kWaitingBytesMax of others. The first call that finds room writes the waiting records in their
-  // order. Until then every call returns that the disk is full. A record for which memory has no
-  // room is lost, and so is one that cannot be written for another reason; of a series of such
-  // failures only the first is returned. The log tells how many records are missing when it can be
-  // written again. A line is cut after 128 KiB; its `step` is the last one that is done.
+  // Add a record. A record that cannot be written has one of these fates:
+  // - If the disk is full (IsDiskFull) it waits in memory. The first call that finds room writes
+  //   the waiting records in their order. Until then every call returns that the disk is full.
+  // - If kWaitingBytesMax are exceeded it is lost, and the call returns the same.
+  // - After another error it is lost. Of a series of such errors only the first is returned.
+  // As soon as the log can be written again it says how many records are missing.
+  //
+  // A line is cut after 128 KiB; its `step` is the last one that is done.
   absl::Status AddStep(const StepRecord& record);
   absl::Status AddLine(int64_t step, const std::string& text);
   // Records that the job goes on after `step`, which supersedes the metrics of later steps. Errors
@@ -97,8 +100,8 @@ class JobRecordsDirectory {
   // Returns the records in `directory`/JOB_ID, and opens them if they are not open. NotFound after
   // Remove; errors of JobRecords::Open otherwise. REQUIRES: job_id is one path component.
   absl::StatusOr<std::shared_ptr<JobRecords>> Open(const std::string& job_id);
-  // Returns the step of the job's newest record of step metrics; 0 if there is none or it cannot be
-  // read.
+  // Returns the step of the job's newest record of step metrics, which may be a fall-back; 0 if
+  // there is none or it cannot be read. Opens the job's records, as Open does.
   int64_t LastStep(const std::string& job_id);
   // Closes (JobRecords::Close) the records of a deleted job, whose directory is about to be
   // removed. Open returns NotFound from now on.

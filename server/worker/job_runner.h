@@ -40,8 +40,15 @@ struct RunRequest {
   std::vector<int> devices = {0};              // as TrainingOptions::devices, and not empty
 };
 
-// Returns the reason for which a run failed or paused by itself, from the status of its RunEnd or
-// TrainingPause, whose message tells people more; kTrainingError for what has no other.
+// Returns the reason for which a run failed or paused by itself. `status` is that of its RunEnd or
+// TrainingPause, and its message tells people more.
+// - kDiskFull: IsDiskFull.
+// - kInvalidInput: InvalidArgument, NotFound, FailedPrecondition, OutOfRange, Unimplemented,
+//   PermissionDenied.
+// - kDoesNotFit: ResourceExhausted, Unavailable.
+// - kNonFinite: Aborted.
+// - kCheckpointDamaged: DataLoss.
+// - kTrainingError: any other.
 JobReason FailureOf(const absl::Status& status);
 // Returns true if the status is that of a run that fits an empty pool, but not beside what paused
 // jobs hold of it.
@@ -49,18 +56,18 @@ bool IsPoolBusy(const absl::Status& status);
 
 struct RunEnd {
   enum class Kind {
-    kFinished,  // the last step is done and saved, the output written
+    kFinished,  // the last step is done, or `early` says why not; saved, the output written
     kReleased,  // RunWish::kRelease: saved (if a step was made), all memory given back
-    // RunWish::kStop: the job is to be started again. It is saved if a step was made, unless
-    // `status` says why that failed. It then goes on from the checkpoint before.
+    // RunWish::kStop: the job is to be started again. It is saved if a step was made. If `status`
+    // is an error it is not saved, and goes on from the checkpoint before.
     kStopped,
     kLost,       // not saved, and only a new process can go on: `status` says why
     kCancelled,  // nothing was saved; older checkpoints are untouched
     kFailed,
   };
   Kind kind = Kind::kFailed;
-  absl::Status status;     // why kFailed or kLost; why kStopped could not be saved; else OK
-  std::string early = "";  // kFinished: why before the last step; empty if after it
+  absl::Status status;     // why kFailed or kLost, or kStopped without being saved; else OK
+  std::string early = "";  // kFinished: why training ended before its last step; else ""
 };
 
 // JobRunEvent has the alternatives of the engine's RunEvent, and RunEnd.
@@ -97,8 +104,8 @@ enum class RunWish {
   // Ends the job as kCancelled within one step, or within seconds if it prepares, is paused or
   // saves.
   kCancel,
-  // Saves the job after the step that runs, or at once if it is paused; then CheckpointSaved or
-  // CheckpointFailed is told.
+  // Saves the job after the step that runs, or at once if it is paused between two steps; then
+  // CheckpointSaved or CheckpointFailed is told.
   kCheckpoint,
   // Finishes the step, saves, and ends the job as kStopped. For the end of the process.
   kStop,
@@ -110,8 +117,7 @@ class JobRunner {
   virtual ~JobRunner() = default;
 
   // Starts the job on a thread of its own. FailedPrecondition while another job is active on one of
-  // its devices;
-  // AlreadyExists if this job has not ended. Errors of the job itself come as RunEnd.
+  // its devices; AlreadyExists if this job has not ended. Errors of the job itself come as RunEnd.
   virtual absl::Status Start(RunRequest request) = 0;
 
   // Returns NotFound if the job has not been started or has ended: its RunEnd was told or is about

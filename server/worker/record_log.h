@@ -160,7 +160,8 @@ class RecordLog::Reader {
 
 class RecordLog::Subscription {
  public:
-  // Waits for a call of `changed` that is under way.
+  // Waits for a call of `changed` that is under way. REQUIRES: the caller holds no lock that
+  // `changed` takes.
   ~Subscription();
   Subscription(const Subscription&) = delete;
   Subscription& operator=(const Subscription&) = delete;
