@@ -17,8 +17,8 @@ namespace megatrain {
 class MetricsWriter {
  public:
   // Creates the file, or opens an existing one to be continued. Returns InvalidArgument for an
-  // existing file that is not empty and does not begin with a step's record, so that data named by
-  // mistake is not lost.
+  // existing file that is not empty and does not begin with a step's record, whole or torn, so that
+  // data named by mistake is not lost.
   static absl::StatusOr<std::unique_ptr<MetricsWriter>> Open(const std::string& path);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
