@@ -35,7 +35,7 @@ struct Batch {
   // Generation only. [tokens]: the row of the key-value cache at which the token's sequence begins,
   // or -1 if the token is not kept. Empty if no token is.
   std::vector<int32_t> first_rows;
-  // With first_rows: the number of the token's sequence among those of the cache, or -1.
+  // With first_rows: the row of the cache for the states of the token's sequence, or -1.
   std::vector<int32_t> state_rows;
   // The tokens attend to the cache, and not to their documents.
   bool continues = false;

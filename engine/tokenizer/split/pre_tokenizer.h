@@ -95,10 +95,9 @@ class PreTokenizer {
   // or a space may be put before it. `in_word` says that `text` begins with the rest of a word that
   // was cut.
   //
-  // If `open`, the text may go on, and only words that are the same whatever follows are given. The
-  // last word is given, with Word::open, only if it is known to begin there whatever follows. An
-  // open word without text is no word but a place at which the text can be cut. All other words
-  // have text.
+  // If `open`, the text may go on. Words are given that are the same whatever follows. The last
+  // word is also given, with Word::open, if it begins there whatever follows. An open word without
+  // text is no word but a place at which the text can be cut. All other words have text.
   //
   // Memory does not grow with the number of words if all splits have kIsolated or kRemoved. Returns
   // the errors of SplitRegex and of `give`. REQUIRES: `text` is well-formed UTF-8.
