@@ -30,9 +30,9 @@ struct FileHash {
 
 class FileHashes {
  public:
-  // Reads `directory`/hashes.cache. Nothing is remembered if that file is missing or damaged.
-  // Nothing is remembered either with `forget`, but Save still keeps the hashes in that file of the
-  // data files that were not hashed anew. `files` must outlive this object.
+  // Reads `directory`/hashes.cache. Nothing is remembered if that file is missing or damaged, or
+  // with `forget`. Save replaces the hashes in that file of the data files that were hashed anew,
+  // and keeps the others, even with `forget`. `files` must outlive this object.
   FileHashes(std::string directory, bool forget, FileSystem* files);
 
   // Returns what is remembered of a file that has not changed since, or nullopt.

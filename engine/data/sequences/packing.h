@@ -87,9 +87,10 @@ using WordReader = absl::FunctionRef<absl::Status(int64_t first, int64_t count, 
 
 // Makes the sequence that begins at word `begin`. `end` is the word where the next one begins, or
 // the end of the stream. The rest of the sequence is padded with `pad_id`. The label of a
-// document's first token is masked, because nothing predicts it; the first label of a sequence
-// without pairs may stay, and no prediction uses it. Leaves reference_logps as it is. Returns the
-// error of `read`, or Internal if `begin` does not fit the stream. REQUIRES: `*sequence` is new.
+// document's first token is masked, because nothing predicts it. The first label of a sequence
+// without pairs is not masked, but no prediction uses it. Leaves reference_logps as it is. Returns
+// the error of `read`, or Internal if `begin` does not fit the stream. REQUIRES: `*sequence` is
+// new.
 absl::Status FillPackedSequence(const PackingOptions& options, WordReader read, int64_t begin,
                                 int64_t end, int32_t pad_id, Sequence* sequence);
 
