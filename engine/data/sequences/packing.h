@@ -88,7 +88,7 @@ using WordReader = absl::FunctionRef<absl::Status(int64_t first, int64_t count, 
 // Makes the sequence that begins at word `begin`. `end` is the word where the next one begins, or
 // the end of the stream. The rest of the sequence is padded with `pad_id`. The label of a
 // document's first token is masked, because nothing predicts it. The first label of a sequence
-// without pairs is not masked, but no prediction uses it. Leaves reference_logps as it is. Returns
+// without pairs may stay, but no prediction uses it. Leaves reference_logps as it is. Returns
 // the error of `read`, or Internal if `begin` does not fit the stream. REQUIRES: `*sequence` is
 // new.
 absl::Status FillPackedSequence(const PackingOptions& options, WordReader read, int64_t begin,
