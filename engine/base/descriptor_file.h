@@ -23,8 +23,9 @@ namespace megatrain {
 
 // Returns a file that appends at the present position of `fd`. REQUIRES: `fd` is open for writing.
 std::unique_ptr<WritableFile> WriteThrough(const std::string& path, int fd);
-// Returns a file of `bytes` bytes. Reserves room for it if the file system can do that. Returns
-// ResourceExhausted (IsDiskFull) if there is not that much. REQUIRES: `fd` is open for writing.
+// Returns a file for `bytes` bytes, written directly. Reserves room for them if the file system can
+// do that. Returns ResourceExhausted (IsDiskFull) if there is not that much. REQUIRES: `fd` is open
+// for writing.
 absl::StatusOr<std::unique_ptr<BlockFile>> WriteBlocksThrough(const std::string& path, int fd,
                                                               int64_t bytes);
 // Returns InvalidArgument unless `fd` is a regular file. With `direct` reads go past the page cache

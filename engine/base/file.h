@@ -124,7 +124,7 @@ class FileSystem {
     return OpenForReading(path);
   }
 
-  // Renames atomically. An existing file `to` is replaced, and so is an empty directory `to`.
+  // Renames atomically. A file replaces an existing file `to`, a directory an empty directory `to`.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
   // Makes the names in the directory `path` durable after files in it were created, renamed or
   // removed.
@@ -136,7 +136,7 @@ class FileSystem {
   // Removes `path` and everything beneath it, at any depth; succeeds if there is nothing. Symbolic
   // links at `path` and beneath are removed and not followed, even if another process creates them
   // meanwhile. An entry that cannot be removed does not stop the removal of the others; the first
-  // error is returned.
+  // error is returned. A path without a name of its own ("/", "a/..") is InvalidArgument.
   virtual absl::Status RemoveTree(const std::string& path) = 0;
 
   // Returns the names in the directory, sorted, without "." and "..".

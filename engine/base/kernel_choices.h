@@ -4,10 +4,12 @@
 
 namespace megatrain {
 
-// The attention kernels that a device uses. kOwn takes the device's own kernels for every call.
-// kLibrary takes a library's (cuDNN's), and calls that they do not support fail. kAuto takes the
-// library's for the calls that they support and the device's own for the rest.
-enum class AttentionChoice { kAuto, kLibrary, kOwn };
+// The attention kernels that a device uses: its own or those of a library (cuDNN).
+enum class AttentionChoice {
+  kAuto,     // the library's for calls that it supports, the device's own for the rest
+  kLibrary,  // the library's; calls that it does not support fail
+  kOwn,      // the device's own for every call
+};
 
 // The objective of training.objective: dpo. engine/device/preference_term.h has the formulas.
 enum class PreferenceLossKind { kSigmoid, kRobust, kHinge, kIpo };

@@ -44,7 +44,7 @@ class ThreadPool {
 
   // Does as ParallelFor, but a thread claims the blocks of its own NUMA node first and those of
   // other nodes afterwards. `node_of` returns a block's node, or a negative number if it has none.
-  // It is called on the calling thread, before the loop begins.
+  // It is called on the calling thread, before the loop begins, and only if on_several_nodes().
   void ParallelForNear(int64_t blocks, absl::FunctionRef<int(int64_t block)> node_of,
                        absl::FunctionRef<void(int64_t block)> fn, int threads_max = 0);
   // Returns true if the constructor's `processors` are on several nodes, so that ParallelForNear

@@ -26,7 +26,9 @@ struct RenderedChat {
   std::string text;
   // The byte ranges of `text` that the loss is computed on, in ascending order, without overlap.
   std::vector<TextRange> target;
-  int64_t turns_without_loss = 0;  // turns whose place is uncertain, so that no loss is on them
+  // Turns of the assistant that no loss is on, because their place is uncertain or no
+  // {% generation %} block wrote them.
+  int64_t turns_without_loss = 0;
 };
 
 // Renders the conversation. A program without {% generation %} renders a conversation whose last

@@ -71,8 +71,9 @@ class TurnFinder {
                                             std::string_view turn, std::string_view message);
 
   // Finds a turn by F and T with `marker`, which is in neither of the real ones, in place of the
-  // message's text. P must end with what stands before the message, and F may differ from the
-  // marked F in the message only.
+  // message's text. Returns nullopt if F and the marked F differ in more than the message, or if
+  // what stands before the message does not end with the last character of P and the white space
+  // behind that.
   static std::optional<TextRange> FindMarked(std::string_view whole, std::string_view prompt,
                                              std::string_view marked_whole,
                                              std::string_view marked_turn, std::string_view message,

@@ -1,8 +1,8 @@
 // Reads YAML and command-line overrides into the fields that a table's keys are bound to.
 //
 // Errors are InvalidArgument with the message "FILE:LINE: KEY: defect, and what is expected". For
-// an override, "--set KEY=VALUE" takes the place of FILE:LINE. For an unknown key the nearest known
-// one is named.
+// an override, "--set KEY=VALUE" takes the place of FILE:LINE, for a missing key FILE does. For an
+// unknown key the nearest known one is named.
 #ifndef MEGATRAIN_ENGINE_CONFIG_CONFIG_READER_H_
 #define MEGATRAIN_ENGINE_CONFIG_CONFIG_READER_H_
 

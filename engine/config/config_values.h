@@ -62,7 +62,8 @@ ConfigValue Texts(std::vector<std::string>* field, const std::string& expects,
 ConfigValue Wholes(std::vector<int64_t>* field, int64_t min, int64_t max);
 
 // One of `words`. `set` receives the index of the word read, `get` returns the index of the present
-// one. Their captures must outlive the result.
+// one. If `get` returns no index of a word, the text is empty. What they refer to must outlive the
+// result.
 ConfigValue OneOf(const std::vector<std::string>& words, std::function<void(size_t)> set,
                   std::function<size_t()> get);
 
@@ -104,8 +105,9 @@ ConfigValue Optional(std::optional<T>* field, const Make& make) {
 // `text` are left empty.
 ConfigValue ListType(const std::vector<ConfigKey>& entry_keys);
 
-// A list of maps. `entry_keys` binds the keys of an entry to a T, `check` returns an error of the
-// entry as a whole or nullopt, and `text` returns the canonical text of the list.
+// A list of maps; null is the empty list. `entry_keys` binds the keys of an entry to a T, `check`
+// returns an error of the entry as a whole or nullopt, and `text` returns the canonical text of the
+// list.
 template <typename T>
 ConfigValue ListOf(std::vector<T>* field, std::vector<ConfigKey> (*entry_keys)(T*),
                    std::optional<ValueError> (*check)(const T&),

@@ -48,7 +48,7 @@ class PromptEncoder {
   // conversation. Returns InvalidArgument for a record that is malformed, a conversation that the
   // template refuses, a prompt without tokens, one that is too long, one with a token that the
   // model does not have, and options that the tokenizer or the template does not take (add_bos,
-  // template_date). Returns the errors of ChatTemplate::Create.
+  // template_date). Returns the errors of ChatTemplate::Create and of the tokenizer.
   absl::StatusOr<EncodedPrompt> Encode(const Prompt& prompt, const std::string& place);
 
  private:

@@ -17,8 +17,8 @@
 
 namespace megatrain {
 
-// Gives `sink` whole rows of the columns that `tensor` has of a matrix (TensorSpec::columns): its
-// elements `part`, as EmitTensor does.
+// Gives `sink` the elements `part` of `tensor`, which has some columns of a matrix
+// (TensorSpec::columns). `part` is whole rows of these columns. They are given as EmitTensor says.
 using GiveColumns =
     std::function<absl::Status(const TensorSpec& tensor, ElementRange part, TensorSink sink)>;
 

@@ -87,12 +87,13 @@ absl::StatusOr<HfWeightMap> ParseHfIndex(std::string_view json, const std::strin
 // index names.
 struct HfWeightFiles {
   std::vector<std::string> paths;
-  std::string index;  // the path of the index that was read; "" if none was
-  HfWeightMap weight_map;
+  std::string index;       // the path of the index that was read; "" if none was
+  HfWeightMap weight_map;  // of the index; empty if none was read
 };
-// Finds the files; reads an index but opens no weights, which may be missing. Returns NotFound,
-// naming what was looked for, OutOfRange for an index longer than kHfIndexBytesMax, and the errors
-// of ParseHfIndex.
+// Finds the files; reads an index but opens no weights. Files that the index names may be missing.
+// Returns NotFound, naming what was looked for, if there is neither model.safetensors nor an index,
+// OutOfRange for an index longer than kHfIndexBytesMax, and the errors of reading and of
+// ParseHfIndex.
 absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::string& directory);
 // Returns OK if the files of the weights are there, NotFound, naming a missing one, if they are
 // not, and the errors of FindHfWeightFiles.
@@ -106,8 +107,8 @@ absl::StatusOr<std::set<std::string>> ReadHfTensorNames(FileSystem* files,
 // Changes the text of a config.json to describe weights of `weight_dtype`. Sets `dtype` and
 // `torch_dtype`, also in text_config, where they are there; adds torch_dtype if neither is. Removes
 // quantization_config. Sets the family's IgnoredTensors::count_key, if it is there, to 0. Keeps all
-// other keys and their order. Returns InvalidArgument, beginning with `path`, if `json` is not an
-// object.
+// other keys and their order. Returns InvalidArgument, beginning with `path`, if `json` is not a
+// JSON object.
 absl::StatusOr<std::string> RewriteConfigDType(std::string_view json, DType weight_dtype,
                                                const std::string& path);
 

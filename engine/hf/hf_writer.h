@@ -30,9 +30,9 @@ using EmitTensor = absl::FunctionRef<absl::Status(int tile, const TensorSpec& te
                                                   ElementRange part, TensorSink sink)>;
 
 // Writes every tensor of `layout` as `dtype` (buffers as FP32) into `directory`, in files of at
-// most `shard_bytes`. A single tensor that is larger gets a file of its own. Syncs each file but
-// not the directory. Returns the errors of `emit` and of writing, and Internal if `emit` gave too
-// few bytes.
+// most `shard_bytes`. A single tensor that is larger gets a file of its own. One file is named
+// model.safetensors; several have an index. Syncs each file but not the directory. Returns the
+// errors of `emit` and of writing, and Internal if `emit` gave too few bytes.
 //
 // Calls `emit` on the calling thread, tile by tile in forward order, once for each tensor of a
 // tile. In a file whole tensors follow one another, buffers first, so that every tensor is aligned
@@ -58,6 +58,8 @@ absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
 // old one is at `directory`.previous. A crash between steps 2 and 3 leaves it there too. After a
 // later error `directory` is the new one. What earlier calls left under the two other names is
 // removed if it holds only files of a model. If it holds others, FailedPrecondition is returned.
+// Missing parents of `directory` are created. REQUIRES: what is at `directory` may be lost, and the
+// path does not end with '/'.
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 

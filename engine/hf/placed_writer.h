@@ -30,8 +30,8 @@ class PlacedWriter {
                                                               int64_t bytes);
 
   // Writes the piece that begins at `offset`; `data` is copied. REQUIRES: it lies within the file,
-  // and no other piece overlaps it. After an error the file is incomplete, and only the destructor
-  // may follow.
+  // and no other piece overlaps it. Returns ResourceExhausted if memory is missing, and the errors
+  // of BlockFile. After an error the file is incomplete, and only the destructor may follow.
   absl::Status Write(int64_t offset, const void* data, int64_t bytes);
   // Returns the bytes that were not given yet.
   int64_t missing() const { return missing_; }

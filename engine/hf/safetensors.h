@@ -93,7 +93,7 @@ absl::StatusOr<std::string> MakeSafetensorsHeader(
 class SafetensorsWriter {
  public:
   // Creates or empties the file and writes its header. Returns the errors of MakeSafetensorsHeader.
-  // `files` must live as long as FileWriter::Create says.
+  // `files` must outlive the writer.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       FileSystem* files, const std::string& path,
       const std::vector<SafetensorsDeclaration>& tensors);

@@ -22,7 +22,8 @@ absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word);
 // All words, for error messages.
 inline constexpr char kDataFormatNames[] = "text, tokens, alpaca, sharegpt, messages or preference";
 
-// The content of a file, as the end of its name tells it: kText if it tells nothing.
+// The content of a file, as the end of its name tells it: kText if it tells nothing. kIds are the
+// token ids of .npy and .bin.
 enum class FileContent { kText, kJson, kCsv, kParquet, kIds };
 enum class Compression { kNone, kGzip, kZstd };
 

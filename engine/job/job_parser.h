@@ -27,7 +27,7 @@ absl::StatusOr<JobSpec> ParseJobText(std::string_view text, const std::string& n
                                      const std::string& base_directory,
                                      const std::vector<std::string>& overrides);
 
-// Parses a job that another process sent as ParseJobText does, with two differences: if
+// Parses the text of a job that another process sent. Differs from ParseJobText in two points: if
 // `base_directory` is empty, relative paths are refused; an empty checkpoint.directory stays empty.
 absl::StatusOr<JobSpec> ParseSubmittedJob(std::string_view text, const std::string& name,
                                           const std::string& base_directory,

@@ -10,7 +10,8 @@
 namespace megatrain {
 
 // A list of texts and of maps with the key `messages`, bound to `prompts`, which must outlive the
-// result. Maps are kept as JSON. A scalar in them becomes a number, a boolean or null if it reads
+// result. A map may also have `system`, `tools`, `documents` and `chat_template_kwargs`. Maps are
+// kept as JSON. A scalar in them becomes a number, a boolean or null if it reads
 // as that in JSON and is not in quotes, else a text.
 ConfigValue Prompts(std::vector<Prompt>* prompts);
 

@@ -32,7 +32,8 @@ class Decoder {
   void AddStrip(std::string_view content, size_t start, size_t stop);
   // Replace: replaces the matches of `from` in each token.
   void AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to);
-  // Metaspace: replaces each `mark` by a space. In the first token it is removed if `prepends`.
+  // Metaspace: replaces each `mark` by a space. With `prepends` it removes those of the first
+  // token.
   void AddMetaspace(std::string_view mark, bool prepends);
   // WordPiece: puts a space before each token but the first, or removes its `prefix`. With
   // `cleanup` spaces before punctuation and English contractions are removed.

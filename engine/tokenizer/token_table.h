@@ -22,23 +22,22 @@ namespace megatrain {
 class TokenTable {
  public:
   struct Decoded {
-    std::string text;
-    bool special = false;
+    std::string text;      // of an added token with AddedToken::normalized, the normalized one
+    bool special = false;  // may be left out of decoded text
   };
 
   // Reads the tokens of `parts`, which is from `file`, and adds those of `config`. Call it once,
-  // first. `parts.model` must outlive this. Returns InvalidArgument, naming the file, if files give
-  // a token another id than `tokenizers` does, or surround texts with an id that no token has, and
-  // the errors of Normalizer::Normalize.
+  // first. `parts.model` must outlive this object. Returns InvalidArgument, naming the file, if
+  // files give a token another id than `tokenizers` does, or surround texts with an id that no
+  // token has, and the errors of Normalizer::Normalize.
   absl::Status Initialize(const TokenizerJson& parts, std::string_view file,
                           const TokenizerConfig& config);
 
   // Returns nullopt if no token has this text.
   std::optional<int32_t> TokenId(std::string_view token) const;
-  // Returns null if no token has the id. Valid as long as this.
+  // Returns null if no token has the id. Valid as long as this object.
   const Decoded* Find(int32_t id) const;
-  // Returns the added tokens by their ids. In texts, search for Find(id)->text, which is normalized
-  // if the token is.
+  // Returns the added tokens by their ids. In texts, search for Find(id)->text.
   const std::map<int32_t, AddedToken>& added() const { return added_; }
 
   int64_t vocabulary() const { return vocabulary_; }  // the highest id plus one

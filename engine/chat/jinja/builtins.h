@@ -27,7 +27,8 @@ struct Call {
   // Returns the argument, or the default if it is absent; TrueOr returns its truth.
   JinjaValue Or(size_t i, JinjaValue otherwise) const { return arguments[i].value_or(otherwise); }
   bool TrueOr(size_t i, bool otherwise) const;
-  // Return InvalidArgument for an argument of another type. IntOr and TextOr treat None as absent.
+  // Return InvalidArgument for an argument of another type. IntOr and TextOr treat None as absent;
+  // for an absent argument TextOr returns nullopt.
   // The texts are valid as long as this object. TextAt REQUIRES has(i).
   absl::StatusOr<int64_t> IntOr(size_t i, int64_t otherwise) const;
   absl::StatusOr<std::string_view> TextAt(size_t i) const;

@@ -62,11 +62,12 @@ class Runtime {
   // Makes an undefined value.
   Result MakeMissing(std::string message);
 
-  // Adds or replaces an entry. Returns InvalidArgument for a key that Python cannot hash. Here and
-  // in FindEntry, ResourceExhausted is returned beyond a limit.
+  // Adds or replaces an entry. Returns InvalidArgument for a key that Python cannot hash, and
+  // ResourceExhausted beyond a limit.
   absl::Status SetEntry(Dict* dict, JinjaValue key, JinjaValue value);
   // Returns the value of `key`, valid until an entry is added, or nullptr. Returns InvalidArgument
-  // for a key that Python cannot hash.
+  // for a key that Python cannot hash, and the error of budget(). Never fails for a text: its steps
+  // are counted, and the caller looks at budget().
   absl::StatusOr<const JinjaValue*> FindEntry(const Dict& dict, const JinjaValue& key);
 
   // Calls `release` when this is destroyed. A value that may refer to itself, such as a namespace,

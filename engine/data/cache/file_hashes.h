@@ -30,19 +30,19 @@ struct FileHash {
 
 class FileHashes {
  public:
-  // Reads `directory`/hashes.cache. Nothing is remembered if the file is missing or damaged, or
-  // with `forget`; Save then replaces the file's hashes of the data files that were hashed anew.
-  // `files` must outlive this.
+  // Reads `directory`/hashes.cache. Nothing is remembered if that file is missing or damaged, or
+  // with `forget`. Save replaces the hashes in that file of the data files that were hashed anew,
+  // and keeps the others, even with `forget`. `files` must outlive this object.
   FileHashes(std::string directory, bool forget, FileSystem* files);
 
   // Returns what is remembered of a file that has not changed since, or nullopt.
   std::optional<FileHash> Find(const FileInfo& info) const;
   // Remembers the hash of a file that was examined before it was read. `now` is the time at which
-  // reading began.
+  // reading began. Does nothing for a file that was changed shortly before `now`.
   void Remember(const FileInfo& info, const FileHash& hash, absl::Time now);
-  // Writes the file if anything new was learnt. If `seldom`, does nothing within ten seconds of the
-  // last time. Hashes that another process has remembered meanwhile are kept. Returns the errors of
-  // writing.
+  // Writes the file if anything new was learnt, and creates the directory. If `seldom`, does
+  // nothing within ten seconds of the last time, or of the construction. Hashes that another
+  // process has remembered meanwhile are kept. Returns the errors of writing.
   absl::Status Save(bool seldom);
 
  private:

@@ -44,10 +44,11 @@ static_assert(sizeof(CacheTrailer) == 80);
 // Writes one cache file. Not thread-safe.
 class CacheFileWriter {
  public:
-  // Begins to write `directory`/`name`, creating the directory if need be. If another process is
-  // writing the same file, waits until it has finished and returns null: the file can then be read.
-  // Takes over a NAME.tmp that a killed process left. `progress` is called with 0 bytes while it
-  // waits, and its error ends the wait. `files` must outlive the writer.
+  // Begins to write `directory`/`name`, creating the directory if need be. If another writer is
+  // making the same file, waits for it. Returns null if that has made it: the file can then be
+  // read. Takes over a NAME.tmp that a killed process left. `progress` is called with 0 bytes while
+  // it waits, and its error ends the wait. Returns the errors of writing. `files` must outlive the
+  // writer. REQUIRES: element_bytes divides kCacheBlockBytes.
   static absl::StatusOr<std::unique_ptr<CacheFileWriter>> Create(
       const std::string& directory, const std::string& name, const std::string& key,
       size_t element_bytes, const ByteProgress& progress = {},
@@ -75,9 +76,9 @@ class CacheFileWriter {
 class CacheFile {
  public:
   // Returns NotFound if there is no such file, and DataLoss if it is damaged or does not match
-  // `key` and `element_bytes`; in both cases it must be made again. With `verify` it reads every
-  // block and checks it; `progress` is then called with 0 bytes while it reads, and its error is
-  // returned. `files` must outlive the result.
+  // `key` and `element_bytes`; in both cases it must be made again. Returns other errors of
+  // reading. With `verify` it reads every block and checks it; `progress` is then called with 0
+  // bytes while it reads, and its error is returned. `files` must outlive the result.
   static absl::StatusOr<std::unique_ptr<CacheFile>> Open(
       const std::string& directory, const std::string& name, const std::string& key,
       size_t element_bytes, const ByteProgress& progress = {},

@@ -27,10 +27,10 @@
 namespace megatrain {
 
 // A record is an object of the row's columns. A null counts as missing, and so does a number that
-// is not finite. Texts, numbers, truth values, lists and structs become those of JSON. A map with
-// texts for keys becomes an object, any other a list of {"key", "value"}. Days, times and decimals
-// become texts. Bytes become a text if they are UTF-8, and else are left out. A text that is not
-// UTF-8 is the record's defect. Rows are numbered from 1.
+// is not finite; in a list, what is missing is null. Texts, numbers, truth values, lists and
+// structs become those of JSON. A map with texts for keys becomes an object, any other a list of
+// {"key", "value"}. Days, times and decimals become texts. Bytes become a text if they are UTF-8,
+// and else are missing. A text that is not UTF-8 is the record's defect. Rows are numbered from 1.
 //
 // Next returns InvalidArgument if the file is no Parquet, is damaged or encrypted, has sizes that
 // contradict each other, takes more memory than kParquetBytesMax at a time, or has a row longer

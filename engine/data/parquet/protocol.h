@@ -1,15 +1,8 @@
 // The messages between ParquetRecordReader and the program megatrain-parquet, over a socket pair.
 // Both are of one build, so nothing in them has a version.
 //
-// The program sends messages, and the reader answers each kRead. Behind a header follow `bytes`
-// bytes:
-//   kRead     none. The program asks for `bytes` bytes of the file at offset `at`, at most
-//             kParquetReadBytesMax. The answer is an int64 number of bytes and as many bytes;
-//             fewer only at the end of the file
-//   kRecord   the JSON of row `at`, numbered from 1
-//   kDefect   why row `at` cannot be used
-//   kFailure  why the file cannot be read on; nothing follows
-//   kEnd      none; every row was sent, and nothing follows
+// The program sends messages, and the reader answers each kRead. A message is a ParquetHeader and,
+// where the comment below says so, a text of ParquetHeader::bytes bytes.
 #ifndef MEGATRAIN_ENGINE_DATA_PARQUET_PROTOCOL_H_
 #define MEGATRAIN_ENGINE_DATA_PARQUET_PROTOCOL_H_
 
@@ -17,7 +10,15 @@
 
 namespace megatrain {
 
-enum class ParquetMessage : uint64_t { kRead = 1, kRecord, kDefect, kFailure, kEnd };
+enum class ParquetMessage : uint64_t {
+  // No text. Asks for `bytes` bytes of the file at offset `at`, at most kParquetReadBytesMax. The
+  // answer is an int64 number of bytes and as many bytes: fewer only at the end of the file.
+  kRead = 1,
+  kRecord,   // the text is the JSON of row `at`, numbered from 1
+  kDefect,   // the text says why row `at` cannot be used
+  kFailure,  // the text says why the file cannot be read on; the last message
+  kEnd,      // no text; every row was sent; the last message
+};
 
 struct ParquetHeader {
   ParquetMessage message;

@@ -26,7 +26,8 @@ class JsonRecordReader : public RecordReader {
                             size_t chunk_bytes = kRecordChunkBytes,
                             size_t record_bytes_max = kRecordBytesMax);
 
-  // Returns InvalidArgument if the array is malformed or cut short or a record is too long.
+  // Returns InvalidArgument if the array is malformed or cut short or has an element that is no
+  // object, and if a record is too long.
   absl::StatusOr<bool> Next(Record* record) override;
   std::string Place(const Record& record) const override;
 

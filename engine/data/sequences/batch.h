@@ -21,7 +21,7 @@ struct Batch {
   int64_t input_tokens = 0;        // tokens without padding
   int64_t pairs = 0;               // pairs of answers, if that is what the sequences hold
   int64_t step_tokens = 0;         // tokens with padding; in a part of a batch those of the whole
-  int step_micro_batches = 0;      // micro-batches, counted in the same way
+  int step_micro_batches = 0;      // micro-batches; in a part of a batch those of the whole
   std::vector<int32_t> ids;        // [tokens]
   std::vector<int32_t> positions;  // [tokens], from 0 in each document
   std::vector<int32_t> targets;    // [tokens], PredictionTargets
@@ -35,7 +35,7 @@ struct Batch {
   // Generation only. [tokens]: the row of the key-value cache at which the token's sequence begins,
   // or -1 if the token is not kept. Empty if no token is.
   std::vector<int32_t> first_rows;
-  // With first_rows: the number of the token's sequence among those of the cache, or -1.
+  // With first_rows: the row of the cache for the states of the token's sequence, or -1.
   std::vector<int32_t> state_rows;
   // The tokens attend to the cache, and not to their documents.
   bool continues = false;
@@ -56,8 +56,8 @@ Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
                 int64_t sequences_per_micro_batch);
 
 // Returns the part of a batch that is rank `rank`'s of `ranks`: micro-batches [n * rank / ranks, n
-// * (rank + 1) / ranks) of n, possibly none. Numbers of the whole step stay as they are. REQUIRES:
-// the batch is one of MakeBatch.
+// * (rank + 1) / ranks) of n, possibly none. The scalar fields stay those of the whole batch.
+// REQUIRES: the batch is one of MakeBatch, and 0 <= rank < ranks.
 Batch PartOfBatch(const Batch& batch, int rank, int ranks);
 
 // Returns InvalidArgument, naming the token and its place, for the first token or unmasked target

@@ -66,7 +66,10 @@ class Dataset {
   // Returns the index for TrainSequence at `position` (from 0) of the training order, which
   // continues through the epochs. Takes constant time. In a mix the position decides the source
   // (source_mix.h), and each source is gone through again and again, in a new order each time.
+  // REQUIRES: position >= 0, and train_sequences() > 0.
   virtual int64_t TrainingOrder(int64_t position) const = 0;
+  // If evaluation sequences are split off the training data, only `sequences` is counted for each.
+  // The other counts of both are in train_report().
   virtual const DatasetReport& train_report() const = 0;
   virtual const DatasetReport& eval_report() const = 0;
   // Returns the XXH3-128 (32 hex digits) of the files' contents and all settings that affect the
@@ -106,7 +109,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
 int64_t EpochPositions(const JobSpec& spec, int64_t epoch_sequences);
 
 // Returns the number of steps that the spec asks for: `training.steps`, or ceil(epochs *
-// epoch_sequences / global_batch). InvalidArgument if the spec gives neither.
+// epoch_sequences / global_batch). Returns InvalidArgument if the spec gives neither, or if the
+// quotient is below 1 or beyond 9e15.
 absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t epoch_sequences);
 
 }  // namespace megatrain

@@ -51,24 +51,25 @@ class DocumentEncoder {
 
   // Appends the example's words: of a pair of answers those of two documents. Returns
   // InvalidArgument if the chat template refuses the example, or if `chat_template` or `eos_id` is
-  // missing for a pair, and OutOfRange if a token id is not below the vocabulary. After an error
-  // some words may have been appended. REQUIRES: `chat_template` was given if the example is a
-  // chat, and `eos_id` if it is a text.
+  // missing for a pair, and OutOfRange if a token id is not below the vocabulary. Returns the
+  // errors of the tokenizer. After an error some words may have been appended. REQUIRES:
+  // `chat_template` was given if the example is a chat, and `eos_id` if it is a text.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
   // Encodes a text document piece by piece. `text` is the beginning of what is left of it, and all
   // of that if `last`. Appends the words of as much as Tokenizer::EncodePiece can encode, and
   // returns the number of its bytes: 0 if more of the text is needed. Call EndText after the last
-  // piece, or Restart if the text is given up. Returns InvalidArgument for invalid UTF-8, and
+  // piece, or Restart if the text is given up. Returns the errors of Tokenizer::EncodePiece, and
   // OutOfRange for an id that is not below the vocabulary. The words do not depend on `pool`, which
   // may be null.
   absl::StatusOr<size_t> TextPiece(std::string_view text, bool last, std::vector<uint32_t>* words,
                                    ThreadPool* pool = nullptr);
   // Ends a text document: appends the ids that go behind it, and the end-of-text token unless they
-  // end with it.
+  // end with it. REQUIRES: `eos_id` was given.
   void EndText(std::vector<uint32_t>* words);
 
-  // Returns the largest id encoded since Restart, or -1 if there is none.
+  // Returns the largest id since Restart, or -1 if there is none. Ids that the options put around a
+  // document may be left out: PrepareEncoder checks them.
   int64_t largest_id() const { return largest_id_; }
   // Returns the number of the assistant's turns since Restart that have no loss because their place
   // in the text is uncertain.

@@ -2,15 +2,11 @@
 //
 // A stream of prepared data has one uint32 word for each token: its id and the bits below. A
 // sequence is identified by the word at which it begins. It ends where the next one begins.
-//   packed    Text fills the open sequence and continues in the next one. A chat example that does
-//             not fit into the rest of the open sequence begins a new one.
-//   unpacked  Every document begins a sequence. Long text continues in further ones.
-//   pairs     Every two documents are a chosen and a rejected answer. They stay together, and each
-//             keeps its first sequence_length / 2 tokens, so that a pair always fits. A pair is
-//             left out if either answer has no prediction left. Otherwise pairs are packed as chat
-//             examples are.
-// Packed or not, a chat example longer than a sequence keeps its first sequence_length tokens, and
-// one without a prediction to learn from is left out. Text is kept whole.
+//
+// A text fills the open sequence and continues in further ones. A chat example is not split: if it
+// does not fit into the rest of the open sequence, it begins a new one. If it is longer than a
+// sequence, it keeps its first sequence_length tokens. If it has no prediction to learn from, it is
+// left out.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
 
@@ -31,8 +27,11 @@ inline constexpr uint32_t kTokenMask = kWholeBit - 1;
 
 struct PackingOptions {
   int64_t sequence_length = 0;  // in tokens, >= 2
-  bool packing = true;
-  bool pairs = false;  // the stream holds pairs of answers
+  bool packing = true;          // false: every document begins a sequence
+  // True if every two documents are a chosen and a rejected answer. Each keeps its first
+  // sequence_length / 2 tokens, so that a pair always fits. A pair is packed as one chat example,
+  // and left out if either answer has no prediction left.
+  bool pairs = false;
 
   // Returns the tokens that a document which must not be split keeps.
   int64_t kept_tokens_max() const { return pairs ? sequence_length / 2 : sequence_length; }
@@ -88,8 +87,10 @@ using WordReader = absl::FunctionRef<absl::Status(int64_t first, int64_t count, 
 
 // Makes the sequence that begins at word `begin`. `end` is the word where the next one begins, or
 // the end of the stream. The rest of the sequence is padded with `pad_id`. The label of a
-// document's first token is masked if another document precedes it, because nothing predicts it.
-// Returns the error of `read`, or Internal if `begin` does not fit the stream.
+// document's first token is masked, because nothing predicts it. The first label of a sequence
+// without pairs may stay, but no prediction uses it. Leaves reference_logps as it is. Returns
+// the error of `read`, or Internal if `begin` does not fit the stream. REQUIRES: `*sequence` is
+// new.
 absl::Status FillPackedSequence(const PackingOptions& options, WordReader read, int64_t begin,
                                 int64_t end, int32_t pad_id, Sequence* sequence);
 

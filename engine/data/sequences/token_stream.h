@@ -42,8 +42,8 @@ class TokenStream {
   // file has format `tokens`.
   //
   // Returns the errors of FileWordMaker for the first bad file, but InvalidArgument for an id that
-  // is not below the vocabulary. If bad records are skipped, a plain text that cannot be read is
-  // counted as one in place of the error.
+  // is not below the vocabulary. Returns the errors of the file system. If bad records are skipped,
+  // a plain text that cannot be read is counted as one in place of the error.
   static absl::StatusOr<std::unique_ptr<TokenStream>> Open(absl::Span<const DataFile> files,
                                                            const TokenStreamOptions& options,
                                                            const ByteProgress& progress);

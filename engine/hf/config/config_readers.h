@@ -38,7 +38,7 @@ inline constexpr int64_t kAllExpertsMax = int64_t{1} << 17;
 
 // The values of transformers' configuration class of a family for keys that are absent.
 struct ModelDefaults {
-  // 0: the key must be there.
+  // 0 in one of these five: the key must be there.
   int64_t vocabulary = 0;
   int64_t hidden = 0;
   int64_t intermediate = 0;
@@ -109,7 +109,7 @@ void SetSlidingLayers(JsonFields& fields, const std::vector<bool>& slides, int64
 
 // The keys of a family's experts, and the values of transformers' class where they are absent.
 struct ExpertsDefaults {
-  // 0: the key must be there.
+  // 0 in one of these three: the key must be there.
   int64_t count = 0;
   int64_t chosen = 0;
   int64_t intermediate = 0;

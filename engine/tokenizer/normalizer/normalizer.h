@@ -36,15 +36,19 @@ struct NormalizedText {
 // A chain of steps. Thread safety: const methods may be called from several threads.
 class Normalizer {
  public:
-  // Each adds a step behind the others.
+  // Each adds the normalizer of that name in `tokenizers` behind the others. character_maps.h
+  // describes Lowercase, StripAccents, Nmt and the parts of BertNormalizer.
   void AddForm(UnicodeForm form);
   void AddLowercase();
   void AddStripAccents();
   void AddNmt();
   void AddBert(const BertNormalization& bert);
+  // Strips white space from the beginning if `left`, and from the end if `right`.
   void AddStrip(bool left, bool right);
+  // Puts `text` before a text that is not empty.
   void AddPrepend(std::string_view text);
-  void AddReplace(std::string_view from, std::string_view to);  // REQUIRES: `from` is not empty
+  // Replace `from`, or each match of it, by `to`. REQUIRES: a `from` that is a text is not empty.
+  void AddReplace(std::string_view from, std::string_view to);
   void AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to);
   void AddPrecompiled(PrecompiledCharsmap charsmap);
 

@@ -18,7 +18,13 @@
 namespace megatrain {
 
 // The treatment of a match by a split, as in SplitDelimiterBehavior of `tokenizers`.
-enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
+enum class SplitBehavior {
+  kIsolated,            // it is a piece
+  kRemoved,             // it belongs to no piece
+  kMergedWithPrevious,  // it is joined to the text before it, unless that is a match
+  kMergedWithNext,      // it is joined to the text behind it, unless that is a match
+  kContiguous,          // it is one piece with the matches next to it
+};
 
 // The rules for putting a mark before a text that does not begin with one. These are the values of
 // prepend_scheme of the pre_tokenizer Metaspace.
@@ -60,18 +66,18 @@ class PreTokenizer {
   // not be cut before it.
   bool MayBegin(char32_t c) const;
 
-  // A match of a split that reaches the end of a text which may go on. A word in it may be cut at a
-  // place from which a match ends where this one will.
+  // A match of a split that reaches the end of a text which may go on. Its end is not known yet. A
+  // word in it may be cut at a place if a match that begins there will end where this one will.
   struct OpenMatch {
     MatchFollower follower;
     OpenMatch* outer;  // of a split before; null: none
   };
-  // A word that Cut found, valid during the call of `give`. `begin` is its offset for `chain`.
+  // A word that Cut found, valid during the call of `give`.
   struct Word {
     std::string_view text;
-    size_t begin;
-    OffsetChain* chain;
-    bool open;  // the text may go on, and this word with it
+    size_t begin;  // chain->Original(begin + i) is where byte i of the word is in the original
+    OffsetChain* chain;  // not null
+    bool open;           // the text may go on, and this word with it
     OpenMatch* matches = nullptr;
 
     // Returns true if the rest of an open word from `offset` on, with what follows it, is cut as in
@@ -89,10 +95,9 @@ class PreTokenizer {
   // or a space may be put before it. `in_word` says that `text` begins with the rest of a word that
   // was cut.
   //
-  // If `open`, the text may go on, and only words that are the same whatever follows are given. The
-  // last word is given, with Word::open, only if it is known to begin there whatever follows. An
-  // open word without text is no word but a place at which the text can be cut. All other words
-  // have text.
+  // If `open`, the text may go on. Words are given that are the same whatever follows. The last
+  // word is also given, with Word::open, if it begins there whatever follows. An open word without
+  // text is no word but a place at which the text can be cut. All other words have text.
   //
   // Memory does not grow with the number of words if all splits have kIsolated or kRemoved. Returns
   // the errors of SplitRegex and of `give`. REQUIRES: `text` is well-formed UTF-8.

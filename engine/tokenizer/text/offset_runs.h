@@ -75,7 +75,8 @@ struct OffsetChain {
     if (runs != nullptr) offset = OriginalOffset(*runs, offset, &hint);
     return next != nullptr ? next->Original(offset) : offset;
   }
-  // Returns the offset in the text that was rewritten from the last one of the chain.
+  // Does as Original, but leaves out the last rewriting: returns the offset in what the `runs` to
+  // the last text map.
   size_t BeforeLast(size_t offset) {
     offset += base;
     if (next == nullptr || next->next == nullptr) return offset;
