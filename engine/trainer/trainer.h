@@ -110,8 +110,7 @@ class Trainer {
   // EvaluateLossSum, AnswerLogps and Logits REQUIRE: in_flight() == 0, and the device is held.
   //
   // Returns the sum of the losses of the batch's predictions or pairs, or the errors of Submit.
-  // Sets
-  // `*rewards`, if it is given; all 0 if the batch is not one of pairs.
+  // Sets `*rewards`, if it is given; all 0 if the batch is not one of pairs.
   absl::StatusOr<double> EvaluateLossSum(const Batch& batch, RewardSums* rewards = nullptr);
   // Returns the log-probability of each answer of the batch's pairs, [pairs, 2], or the errors of
   // Submit. REQUIRES also: the batch is one of pairs.

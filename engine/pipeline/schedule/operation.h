@@ -56,10 +56,10 @@ struct Resource {
 
 // --- Lane h2d.
 
-struct UploadBatchOp {
+struct UploadBatchOp {  // the slot's BatchArrays -> device
   static constexpr char kName[] = "upload batch";
 };
-struct LoadTileOp {
+struct LoadTileOp {  // weights of a tile -> weight_buffer
   static constexpr char kName[] = "load tile";
   int tile, weight_buffer;
   int64_t begin, end;
@@ -172,7 +172,7 @@ struct LayerBackwardOp {  // input_slot, hidden gradient -> hidden gradient, acc
   std::optional<KeptActivations> kept;
   bool input_gradient;  // something before the stage is trained
 };
-struct EmbedBackwardOp {
+struct EmbedBackwardOp {  // hidden gradient -> accumulator
   static constexpr char kName[] = "embedding backward";
   int micro_batch, accumulator;
   Resource hidden_gradient;  // kHiddenGradient or kHidden
@@ -212,23 +212,23 @@ struct StoreStashOp {  // input_slot -> host stash
   static constexpr char kName[] = "store stash";
   int stage, micro_batch, sweep_index, input_slot;
 };
-struct StoreNormOp {
+struct StoreNormOp {  // sums of squares of an accumulator -> host
   static constexpr char kName[] = "store gradient norm";
   int tile, accumulator;
 };
-struct StoreGradientOp {
+struct StoreGradientOp {  // accumulator -> slab: the rank's shard of the whole sum
   static constexpr char kName[] = "store gradient";
   int tile, accumulator, slab;
 };
-struct StorePartialOp {
+struct StorePartialOp {  // accumulator -> slab: the FP32 sum over the sweeps so far
   static constexpr char kName[] = "store partial gradient";
   int tile, accumulator, slab;
 };
-struct StoreHiddenGradientOp {  // -> host stash
+struct StoreHiddenGradientOp {  // hidden gradient -> host stash
   static constexpr char kName[] = "store hidden gradient";
   int micro_batch, sweep_index;
 };
-struct StoreLossesOp {
+struct StoreLossesOp {  // sums of losses, or the results of pairs -> host
   static constexpr char kName[] = "store losses";
 };
 
@@ -277,11 +277,11 @@ struct EndDeviceUpdateOp {  // update flag -> host
 
 // --- Lane io.
 
-struct SaveTileOp {
+struct SaveTileOp {  // calls SaveCalls::take_tile (step_runner.h)
   static constexpr char kName[] = "save tile";
   int tile;
 };
-struct FinishCheckpointOp {
+struct FinishCheckpointOp {  // calls SaveCalls::finish
   static constexpr char kName[] = "finish checkpoint";
 };
 

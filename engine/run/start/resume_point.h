@@ -1,8 +1,7 @@
 // FindResumePoint chooses the checkpoint that a run resumes from, according to ResumeMode:
-// - kAuto takes the newest checkpoint in checkpoint.directory that is not damaged. Damaged newer
-// ones
-//   are named in the log. If there is none at all, the run begins anew. If all are damaged, it is
-//   refused.
+// - kAuto takes the newest checkpoint in checkpoint.directory that is not damaged. Newer ones that
+//   are damaged are named in the log. If there is none at all, the run begins anew. If all are
+//   damaged, it is refused.
 // - kNever begins anew. The run is refused if there is any checkpoint in checkpoint.directory.
 // - kPath takes the checkpoint at the path, or refuses the run if it is damaged. The run is also
 //   refused if checkpoint.directory holds newer ones. With TrainingOptions::discard_newer these are
