@@ -73,7 +73,8 @@ class CheckpointWriter {
   virtual absl::StatusOr<std::string> Finish(const Retention& retention) = 0;
 
   // Returns lines for the log about events that are not errors, such as leftovers removed and
-  // directories that could not be removed. Valid as long as the writer.
+  // directories that could not be removed. Of several processes, rank 0 has them. Valid as long as
+  // the writer.
   virtual const std::vector<std::string>& notes() const = 0;
 
   // Returns the bytes on disk of a checkpoint of this layout without the tokenizer files, accurate
