@@ -6,7 +6,7 @@
 //
 // The ranks of a job may be divided among processes, each with a trainer, whose tiles hold the
 // shards of its ranks alone. All processes call the methods that run or save anything in the same
-// order, with whole batches, and get the same results, but for what is said below.
+// order and with whole batches. They get the same results, except where a method says otherwise.
 //
 // Thread safety: Interrupt may be called from any thread, all other methods from one thread.
 #ifndef MEGATRAIN_ENGINE_TRAINER_TRAINER_H_

@@ -323,6 +323,7 @@ struct PipelineState {
   // By tile: all ranks are known to have updated it (whole_loads). Tiles that are missing are not.
   std::vector<bool> updates_awaited;
   // The previous step updates the rows of this step's batch ahead of others (embedding_from_host).
+  // The caller sets it before it builds a step (StepRunner::OfferRows).
   bool rows_first = true;
 };
 
