@@ -19,7 +19,12 @@
 
 namespace megatrain {
 
-enum class ResumeMode { kAuto, kNever, kPath };
+// Where a run goes on from. FindResumePoint (resume_point.h) says it exactly.
+enum class ResumeMode {
+  kAuto,   // the newest good checkpoint in checkpoint.directory; anew if there is none
+  kNever,  // anew; refused if there is any checkpoint
+  kPath,   // TrainingOptions::resume_path
+};
 
 // The sections of the job file that TrainingOptions::allow_change may name.
 inline constexpr const char* kChangeableSections[] = {"optimizer", "schedule"};
@@ -90,8 +95,8 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
 // without times; FailedPrecondition if the job does not set that. `open_gpu` may be null.
 // `given_rates` replace measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns
 // InvalidArgument for a rate that SetRate refuses, and if there are no measured ones to replace.
-// The job is planned for `nodes` such machines with engine.devices devices each; of each the plan
-// tells the memory. What is between them is the rate `collective`.
+// The job is planned for `nodes` such machines with engine.devices devices each. The plan tells the
+// memory of each. The rate `collective` stands for the network between them.
 //
 // In all three functions a job that does not fit gives a report with fits == false. They return the
 // errors of ReadModelDescription, BuildTrainingLayout, PlanMemory and ChooseSession; this one also
@@ -124,15 +129,15 @@ struct GenerateOptions {
   // Every prompt has random numbers of its own, which begin from this, or from the `seed` of its
   // record.
   uint64_t seed = 42;
-  // End an answer besides the model's own end tokens. A text that is the name of a token is that
-  // token too.
+  // End an answer, besides the model's own end tokens. A text that is the name of a special token
+  // stands for that token too.
   std::vector<std::string> stop_texts;
   std::vector<int64_t> stop_ids;
-  std::string tokenizer = "auto";
+  std::string tokenizer = "auto";  // as data.tokenizer
   AddBos add_bos = AddBos::kAuto;  // as data.add_bos
   // The key-value cache takes what it needs of engine.device_memory; the rest holds weights, which
-  // are then not loaded again for every token. If it is 0, a GPU's free memory is the limit, and on
-  // the cpu device all weights are streamed.
+  // are then not loaded again for every token. If engine.device_memory is 0, a GPU's free memory is
+  // the limit, and on the cpu device all weights are streamed.
   JobSpec::Engine engine = {};
 };
 

@@ -47,11 +47,11 @@ std::string RankList(const std::vector<int>& ranks);
 // DeadlineExceeded: rank `rank` waited for `missing` in `call` until the deadline.
 absl::Status MissingRanksError(int rank, const CollectiveCall& call,
                                const std::vector<int>& missing, absl::Duration deadline);
-// DeadlineExceeded: rank `rank` heard nothing of `missing` for so long.
+// DeadlineExceeded: rank `rank` heard nothing of `missing` for `deadline`.
 absl::Status SilentRanksError(int rank, const std::vector<int>& missing, absl::Duration deadline);
 // Unavailable: rank `rank` has destroyed its communicator, and others wait for it in `call`.
 absl::Status RankLeftError(int rank, const CollectiveCall& call);
-// The code of `error`, which is what became of a message between `rank` and `lost`.
+// The code of `error`: a message between `rank` and `lost` has failed with `error`.
 absl::Status LostRankError(int rank, int lost, const absl::Status& error);
 // Returns true if one of these functions has made `error` in this process and `rank` is among those
 // that are missing. False for a cause that came from another process.

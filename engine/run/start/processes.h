@@ -28,8 +28,8 @@ absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
                             absl::string_view advice);
 
 // Makes all processes plan alike. Replaces `budget` by the least memory that any of them has (and
-// the largest device reserve), and `rates` by those of the first process.
-// Says so if the memory differs by more than a tenth. Returns the errors of the communicator.
+// the largest device reserve), and `rates` by those of the first process. Says so if the memory
+// differs by more than a tenth. Returns the errors of the communicator.
 absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, HardwareRates& rates);
 
 }  // namespace megatrain
