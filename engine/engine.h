@@ -19,7 +19,12 @@
 
 namespace megatrain {
 
-enum class ResumeMode { kAuto, kNever, kPath };
+// Where a run goes on from. FindResumePoint (resume_point.h) says it exactly.
+enum class ResumeMode {
+  kAuto,   // the newest good checkpoint in checkpoint.directory; anew if there is none
+  kNever,  // anew; refused if there is any checkpoint
+  kPath,   // TrainingOptions::resume_path
+};
 
 // The sections of the job file that TrainingOptions::allow_change may name.
 inline constexpr const char* kChangeableSections[] = {"optimizer", "schedule"};
@@ -44,8 +49,9 @@ struct TrainingOptions {
   // The communicators of this process, of a job over several processes. Each process has a rank,
   // which is one device; all of them call RunTraining with the same job. The run uses up the
   // communicators. Of the requests, Stop, Checkpoint and Cancel to any process are honoured by all.
-  // After an error all processes return the first one, and only that with rank 0 reports anything
-  // but StepsBegin. Null for a process alone.
+  // While they prepare, any request to end one ends all with kInterrupted. After an error all
+  // processes return the first one. The process with rank 0 alone reports events; of StepsBegin
+  // each reports its own. Null for a process alone.
   CommunicatorSet* processes = nullptr;
   // The numbers of the host's devices that the run has, ascending: as many as the job claims (see
   // ClaimDevices). Empty means the first ones that it may have.
@@ -75,7 +81,8 @@ enum class TrainingOutcome {
 //   Unavailable         if the job would fit if other jobs held less of the pool
 //   InvalidArgument, NotFound, FailedPrecondition
 //                       if the spec, the input or checkpoint.directory cannot be used
-//   Aborted             if a loss, a gradient or an update is not finite; names the step
+//   Aborted             if a loss, a gradient or an update is not finite; names the step, and the
+//                       checkpoint to go on from, after saving what is good
 //   DataLoss            if the checkpoints are damaged
 // and other errors as they are. IsDiskFull recognises a full disk. IsDeviceLost recognises a device
 // that only another process can use again; the job can be resumed there from its newest checkpoint.
@@ -88,11 +95,12 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
 // without times; FailedPrecondition if the job does not set that. `open_gpu` may be null.
 // `given_rates` replace measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns
 // InvalidArgument for a rate that SetRate refuses, and if there are no measured ones to replace.
-// The job is planned for `nodes` such machines with engine.devices devices each; of each the plan
-// tells the memory. What is between them is the rate `collective`.
+// The job is planned for `nodes` such machines with engine.devices devices each. The plan tells the
+// memory of each. The rate `collective` stands for the network between them.
 //
 // In all three functions a job that does not fit gives a report with fits == false. They return the
-// errors of ReadModelDescription, PlanMemory and ChooseSession; this one also those of the device.
+// errors of ReadModelDescription, BuildTrainingLayout, PlanMemory and ChooseSession; this one also
+// those of the device.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr,
                                         const std::vector<std::string>& given_rates = {},
                                         int nodes = 1);
@@ -103,13 +111,14 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfil
                                         const std::vector<std::string>& given_rates = {},
                                         int nodes = 1);
 // Plans `spec` on a host with this budget on which nothing else runs. A job that does not fit now
-// will never fit there. Reads the model's config.json, from `files`, and no other file.
+// will never fit there. Reads the model's config.json and the names of its tensors, from `files`,
+// and no weights.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
                                         FileSystem* files);
 
 struct GenerateOptions {
   std::vector<Prompt> prompts;
-  std::vector<std::string> prompt_places;  // of each, for messages: "prompts.txt:3"
+  std::vector<std::string> prompt_places;  // of each, for messages: "prompts.txt:3"; may be empty
   // Prompts with a text are a user's turn. A record with `messages` always is a conversation.
   bool chat = false;
   std::string chat_template = "auto";  // as data.chat_template
@@ -120,15 +129,15 @@ struct GenerateOptions {
   // Every prompt has random numbers of its own, which begin from this, or from the `seed` of its
   // record.
   uint64_t seed = 42;
-  // End an answer besides the model's own end tokens. A text that is the name of a token is that
-  // token too.
+  // End an answer, besides the model's own end tokens. A text that is the name of a special token
+  // stands for that token too.
   std::vector<std::string> stop_texts;
   std::vector<int64_t> stop_ids;
-  std::string tokenizer = "auto";
+  std::string tokenizer = "auto";  // as data.tokenizer
   AddBos add_bos = AddBos::kAuto;  // as data.add_bos
   // The key-value cache takes what it needs of engine.device_memory; the rest holds weights, which
-  // are then not loaded again for every token. If it is 0, a GPU's free memory is the limit, and on
-  // the cpu device all weights are streamed.
+  // are then not loaded again for every token. If engine.device_memory is 0, a GPU's free memory is
+  // the limit, and on the cpu device all weights are streamed.
   JobSpec::Engine engine = {};
 };
 
@@ -151,9 +160,12 @@ struct GenerateSink {
 // host's threads, device and pool, and streams tiles as training does: a tile is loaded once for
 // the tokens of all prompts. As many prompts are answered together as the device's memory holds the
 // keys and values of. An answer does not depend on the other prompts. The sink is called on the
-// calling thread. Returns InvalidArgument for a prompt without tokens, one that is too long with
-// options.tokens and one that the chat template refuses, ResourceExhausted, with the bytes, if the
-// model does not fit, and the errors of reading the model.
+// calling thread. Returns
+//   InvalidArgument    if there is no prompt, or if one has no tokens, is too long with
+//                      options.tokens or is refused by the chat template; also for an empty stop
+//                      text and a stop id that the model does not have
+//   ResourceExhausted  if the model does not fit; with the bytes
+// and the errors of reading the model.
 absl::Status Generate(EngineHost& host, const std::string& path, const GenerateOptions& options,
                       const GenerateSink& sink);
 // Reads prompts from a file and appends them with their places: of a .jsonl file its records, of
@@ -176,11 +188,12 @@ struct EvaluationReport {
   int64_t documents = 0, tokens = 0, sequences = 0;
 };
 // Measures the loss over the files of data.eval with the model in spec.model.path, a Hugging Face
-// directory or a checkpoint. The data is read as a run reads it, with `data`, and evaluated as it
-// evaluates it, with the sizes of `training`'s batches and the precision that the weights are
-// stored in. data.train is not read. Tokenised data goes to data.cache_directory, or to
-// `cache_directory` if that is empty. `say` receives lines for people; it may be empty. Returns
-// ResourceExhausted, with the bytes, if it does not fit, and the errors of reading the files.
+// directory or a checkpoint. It uses one device of the host, whatever engine.devices says. The
+// section `data` says how the files are read, and `training` the sizes of batches, as in a run. The
+// precision is that in which the weights are stored. data.train is not read. Tokenised data goes to
+// data.cache_directory, or to `cache_directory` if that is empty. `say` receives lines for people;
+// it may be empty. Returns ResourceExhausted, with the bytes, if it does not fit, InvalidArgument
+// if the files hold no prediction, and the errors of reading the files.
 absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& spec,
                                           const std::string& cache_directory,
                                           const std::function<void(const std::string&)>& say);

@@ -53,7 +53,8 @@ struct CheckpointSaved {
   double seconds = 0;  // from the beginning of its writing, which overlaps steps
 };
 
-// A checkpoint could not be written. The one before is kept.
+// A checkpoint could not be written. The one before is kept. Step 0 answers a request that came
+// before the first step.
 struct CheckpointFailed {
   int64_t step = 0;
   absl::Status status;

@@ -52,11 +52,11 @@ class CheckpointWriter {
       Communicator* communicator = nullptr);
   virtual ~CheckpointWriter() = default;
 
-  // Writes what `tile` holds to the two files of tile `index` (from 0). Each tile must be written
-  // once, in any order, and by each process, also if it holds nothing. Waits for no other process.
-  // `tile` must not change during the call and is not needed afterwards: copies of at most
-  // kTransferBytes (transfer.h) are then still to be written. If that fails, a later call returns
-  // the error.
+  // Writes what `tile` holds to the two files of tile `index` (from 0). Each process must write
+  // each tile once, in any order, also if it holds nothing of it. A second time is Internal, and a
+  // tile that is missing makes Finish return Internal. Waits for no other process. `tile` must not
+  // change during the call and is not needed afterwards: copies of at most kTransferBytes
+  // (transfer.h) are then still to be written. If that fails, a later call returns the error.
   virtual absl::Status WriteTile(int index, const Tile& tile) = 0;
 
   // Replaces the evaluations that Begin was given, because that of the checkpoint's own step may be
@@ -73,7 +73,8 @@ class CheckpointWriter {
   virtual absl::StatusOr<std::string> Finish(const Retention& retention) = 0;
 
   // Returns lines for the log about events that are not errors, such as leftovers removed and
-  // directories that could not be removed. Valid as long as the writer.
+  // directories that could not be removed. Of several processes, rank 0 has them. Valid as long as
+  // the writer.
   virtual const std::vector<std::string>& notes() const = 0;
 
   // Returns the bytes on disk of a checkpoint of this layout without the tokenizer files, accurate

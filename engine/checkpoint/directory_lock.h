@@ -11,9 +11,11 @@
 
 namespace megatrain {
 
-// Creates `directory` if it is missing and locks the file ".lock" in it. The lock is held until the
-// result is destroyed. Does not wait. Returns FailedPrecondition if another process holds the lock,
-// or if the directory or the file cannot be created, and ResourceExhausted if the disk is full.
+// Creates `directory` if it is missing and locks the file ".lock" in it, which stays there. The
+// lock is held until the result is destroyed or the process ends. Does not wait. Returns
+// FailedPrecondition if the lock is held already, or if the directory or the file cannot be
+// created, and ResourceExhausted if the disk is full. Locks nothing where FileSystem::TryLock locks
+// nothing.
 absl::StatusOr<std::unique_ptr<FileLock>> LockDirectory(const std::string& directory,
                                                         FileSystem* files = PosixFileSystem());
 

@@ -62,7 +62,7 @@ struct Manifest {
   std::vector<ManifestFile> files;  // all files but the manifest itself
 
   const ManifestFile* Find(std::string_view name) const;  // null if absent
-  int64_t total_bytes() const;
+  int64_t total_bytes() const;                            // of `files`
 };
 
 // Returns the content of manifest.json, with its own hash as the last member.

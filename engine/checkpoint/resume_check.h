@@ -12,9 +12,9 @@ namespace megatrain {
 
 // Checks that a job whose fresh state would be `wanted` may resume from `saved`. Spec keys of the
 // sections in `allowed` ("optimizer") may differ; the differences are added to `*changes`. Returns
-// FailedPrecondition, naming what differs with both values. The order of comparison is the model,
-// what a wrapper carries, the precision, the spec keys (all that differ are named), the seed and
-// the data. Other fields are not compared.
+// FailedPrecondition, naming what differs. The order of comparison is the model, what a wrapper
+// carries (if `saved` has the digest), the precision, the spec keys (all that differ are named),
+// the seed and the data. Other fields are not compared.
 absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState& wanted,
                             const std::vector<std::string>& allowed = {},
                             std::vector<AllowedChange>* changes = nullptr);

@@ -14,7 +14,7 @@ namespace megatrain {
 
 // The rule for keeping checkpoints after a run has saved a new one.
 struct Retention {
-  int64_t keep = 1;  // checkpoints to keep, the new one included
+  int64_t keep = 1;  // checkpoints of the run to keep, the new one included; at least 1
   // Steps whose checkpoints were found damaged when the run looked for one to resume from. They do
   // not count for `keep`. Once the run has saved a later checkpoint, it removes those that are its
   // own. One whose manifest cannot be read is not known to be its own, and stays.

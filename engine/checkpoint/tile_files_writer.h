@@ -29,8 +29,8 @@ namespace megatrain {
 
 class TileFilesWriter {
  public:
-  // The files lie in `directory`, which exists before WriteTile. `communicator` is null for a rank
-  // alone. All arguments must outlive this.
+  // The files lie in `directory`, which must exist before WriteTile. `communicator` is null for a
+  // rank alone. `layout`, `communicator` and `files` must outlive this.
   TileFilesWriter(const std::string& directory, const ModelLayout& layout, DType weight_dtype,
                   Communicator* communicator, FileSystem* files);
 

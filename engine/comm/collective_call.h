@@ -42,19 +42,19 @@ absl::Status CheckSameCall(int rank, const CollectiveCall& call, int other_rank,
 // Returns "rank 3" or "ranks 1, 3".
 std::string RankList(const std::vector<int>& ranks);
 
-// The next four make the causes of aborts that communicators find themselves.
+// These four functions return the cause with which a communicator ends operations by itself.
 //
-// Rank `rank` waited for `missing` in `call` until the deadline.
+// DeadlineExceeded: rank `rank` waited for `missing` in `call` until the deadline.
 absl::Status MissingRanksError(int rank, const CollectiveCall& call,
                                const std::vector<int>& missing, absl::Duration deadline);
-// Rank `rank` heard nothing of `missing` for so long.
+// DeadlineExceeded: rank `rank` heard nothing of `missing` for `deadline`.
 absl::Status SilentRanksError(int rank, const std::vector<int>& missing, absl::Duration deadline);
-// Rank `rank` has destroyed its communicator, and others wait for it in `call`.
+// Unavailable: rank `rank` has destroyed its communicator, and others wait for it in `call`.
 absl::Status RankLeftError(int rank, const CollectiveCall& call);
-// `error` is what became of a message between `rank` and `lost`.
+// The code of `error`: a message between `rank` and `lost` has failed with `error`.
 absl::Status LostRankError(int rank, int lost, const absl::Status& error);
-// Returns true if `error` is one of these, made in this process, and `rank` is missing. A cause
-// that another process has told of does not say it.
+// Returns true if one of these functions has made `error` in this process and `rank` is among those
+// that are missing. False for a cause that came from another process.
 bool IsMissingRank(const absl::Status& error, int rank);
 
 }  // namespace megatrain

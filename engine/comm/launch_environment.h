@@ -29,7 +29,7 @@ struct LaunchEnvironment {
   int master_port = 0;
 };
 
-// Returns a variable's value, or null if it is not set, as getenv does.
+// A function that returns a variable's value, or null if it is not set, as getenv does.
 using GetEnvironment = absl::FunctionRef<const char*(const char* name)>;
 
 // Reads the environment. Where several launchers have set theirs, mpirun and torchrun are taken

@@ -55,18 +55,21 @@ class MpiSession {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // Makes a communicator of all ranks, who must all call this.
+  // Makes a communicator of all ranks, who must all call this. Returns Internal for an error of
+  // MPI.
   absl::StatusOr<MegatrainMpiHandle> CreateCommunicator();
 
   // Begin a transfer and append it to `transfers`. The memory must stay valid until Wait returns.
-  // REQUIRES: bytes < 2^31.
+  // `communicator` is from CreateCommunicator. A receive matches the sends with its `tag`, in their
+  // order. Return Internal for an error of MPI. REQUIRES: bytes < 2^31.
   absl::Status Send(MegatrainMpiHandle communicator, const void* data, int64_t bytes, int peer,
                     int tag, std::vector<MpiTransfer>* transfers);
   absl::Status Receive(MegatrainMpiHandle communicator, void* data, int64_t bytes, int peer,
                        int tag, std::vector<MpiTransfer>* transfers);
   // Waits until all transfers are done, and empties the list. `call` is the operation that they
-  // belong to. If there is an error, the transfers are ended before it returns, so that MPI does
-  // not touch their memory later, as far as MPI can be told so.
+  // belong to. Returns the first cause if the job has one, also if this call has found it. The
+  // transfers are then ended before it returns, so that MPI does not touch their memory later, as
+  // far as MPI can be told so.
   absl::Status Wait(const CollectiveCall& call, std::vector<MpiTransfer>* transfers);
 
   // Tells all ranks of `cause`, unless there was an earlier one.

@@ -31,7 +31,8 @@ class NcclSession {
  public:
   // Makes a communicator of the ranks of `bootstrap`, which all must call this. The first error of
   // either communicator is kept in `bootstrap`, so that it reaches all ranks. All arguments must
-  // outlive the session. Returns FailedPrecondition if two ranks have the same GPU.
+  // outlive the session. Returns FailedPrecondition if two ranks have the same GPU, Internal for
+  // errors of NCCL, and those of `bootstrap`.
   static absl::StatusOr<std::unique_ptr<NcclSession>> Open(NcclApi* api, Device* device,
                                                            Communicator* bootstrap,
                                                            absl::Duration deadline);
@@ -41,8 +42,9 @@ class NcclSession {
   NcclSession(const NcclSession&) = delete;
   NcclSession& operator=(const NcclSession&) = delete;
 
-  // Queues what `queue` calls of NCCL on the stream, as one group. `call` is the operation that it
-  // belongs to. Returns the first error of the ranks, which may be that of an earlier group.
+  // Calls `queue`, and queues what it calls of NCCL on the stream as one group. `queue` returns an
+  // ncclResult_t. `call` is the operation that the group belongs to. Returns the first error of the
+  // ranks, which may be that of an earlier group.
   absl::Status Group(Stream& stream, const CollectiveCall& call,
                      absl::FunctionRef<int(void* communicator)> queue);
 

@@ -52,7 +52,7 @@ inline constexpr double kUpdateShareOfHostMemory = 0.97;
 // Replaces a measured rate by a given one, "NAME=VALUE". Names and units:
 //   dram                GB/s that the host's processors read and write together; the optimizer gets
 //                       kUpdateShareOfHostMemory of it. Copies over the link do not reduce it.
-//   link                GB/s of each direction while the other is used too
+//   link                GB/s of each direction, alone and while the other is used too
 //   products            TFLOP/s
 //   attention_forward   TFLOP/s
 //   attention_backward  TFLOP/s

@@ -28,7 +28,7 @@ struct HostDevices {
 // DeviceClaim says which of a host's devices a job wants.
 struct DeviceClaim {
   int count = 1;
-  int first = -1;  // those from this number of the host's on; -1 = any
+  int first = -1;  // the number of the first of them on the host; -1 = any
 };
 
 // Returns the claim of a job with these engine.device and engine.devices (0 = all). A job that asks

@@ -15,9 +15,9 @@ namespace megatrain {
 
 // Returns the bytes a second that the slowest GPU receives from the others, while all of them
 // gather `bytes` bytes (HardwareRates::collective_bytes_per_second). Each takes that much device
-// memory meanwhile, and NCCL's own. Returns ResourceExhausted if it is not there, and the errors of
-// `load_nccl` and CreateNcclCommunicator. REQUIRES: there are several GPUs, and nothing else uses
-// them.
+// memory meanwhile, with NcclScratchBytes and NCCL's own. Returns ResourceExhausted if it is not
+// there, and the errors of `load_nccl` and CreateNcclCommunicator. REQUIRES: there are several
+// GPUs, and nothing else uses them.
 absl::StatusOr<double> MeasureExchange(const std::vector<std::shared_ptr<Device>>& gpus,
                                        const NcclLoader& load_nccl, int64_t bytes);
 

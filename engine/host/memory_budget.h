@@ -37,7 +37,7 @@ struct MemoryBudget {
     pool_bytes = bytes;
     host_bytes = bytes + beside;
   }
-  // Leaves what a job on `part` of `of` devices may have of the memory besides the pool.
+  // Divides the memory besides the pool evenly among `of` devices, and leaves the share of `part`.
   void TakePart(int part, int of) {
     const int64_t beside = host_bytes - std::max<int64_t>(0, pool_bytes);
     host_bytes -= beside - beside / of * part;

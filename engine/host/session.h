@@ -21,13 +21,14 @@ struct SessionSettings {
   std::string device = kCpuDeviceId;  // HostDevices::first
   int devices = 1;                    // that many GPUs, or parts of the cpu
   std::vector<int> on = {0};          // the numbers of the host's devices that it has, ascending
-  int threads = 1;                    // all threads, including update_threads
-  // The threads of a device of the host, each of which has processors of its own.
+  int threads = 1;                    // all threads of all ranks, including update_threads
+  // The threads that each of the host's devices may have. Threads of a GPU keep to processors, and
+  // device number n begins with processor n * device_threads.
   int device_threads = 1;
   int update_threads = 0;  // threads for the optimizer alone; 0 if it shares the others
   double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
 
-  // Return the threads of each device.
+  // Return the threads of one rank: all of them, and of these the ones for the optimizer alone.
   int rank_threads() const { return std::max(update_threads > 0 ? 2 : 1, threads / devices); }
   int rank_update_threads() const {
     return update_threads > 0 ? std::max(1, update_threads / devices) : 0;

@@ -23,8 +23,8 @@ struct ModelReport {
 };
 
 // Describes `path`, a directory with config.json or a .safetensors file. Reads headers and no data.
-// Returns the errors of ReadModelDescription, of HfWeights::Open if the weights do not fit their
-// config.json, and of SafetensorsReader::Open.
+// Returns the errors of ReadModelDescription, of FindHfWeightFiles, of HfWeights::Open if the
+// weights do not fit their config.json, and of SafetensorsReader::Open.
 absl::StatusOr<ModelReport> InspectModel(const std::string& path);
 
 }  // namespace megatrain

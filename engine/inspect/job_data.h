@@ -18,9 +18,10 @@ struct JobData {
 };
 
 // Opens the tokenizer, the token cache and the sequences that training would use for `spec`, whose
-// paths must be absolute. Tokenises data that is not in the cache. With `verify_data` it also reads
-// data again that looks unchanged. Returns the errors of ReadModelDescription, OpenTokenizer and
-// OpenDataset.
+// paths must be absolute. If the job leaves data.template_date open, takes that of the newest
+// checkpoint. Tokenises data that is not in the cache, and writes it there. With `verify_data` it
+// also reads data again that looks unchanged. Returns the errors of ReadModelDescription,
+// OpenTokenizer and OpenDataset.
 absl::StatusOr<JobData> OpenJobData(const JobSpec& spec, bool verify_data = false);
 
 // A data file without a job file.
@@ -29,9 +30,10 @@ struct StandaloneDataFile {
   std::string model_directory;         // has the tokenizer; "": the bytes tokenizer
   std::string chat_template = "auto";  // the directory's; chatml if there is no directory
   int64_t sequence_length = 1024;
-  std::string cache_directory;
+  std::string cache_directory;  // tokenised data is kept there
 };
-// Opens the file without shuffling its sequences. Returns the errors of OpenTokenizer and
+// Opens the file without shuffling its sequences. Pairs of answers are read as for
+// training.objective dpo. Returns the errors of OpenTokenizer and
 // OpenDataset.
 absl::StatusOr<JobData> OpenStandaloneDataFile(const StandaloneDataFile& data);
 

@@ -149,7 +149,8 @@ struct DeviceBuffers {
   // [micro_batches][PerLayerInputDescription::width], SharedRows::per_layer_norm_gradient; null if
   // it is not trained.
   float* per_layer_norm_gradient = nullptr;
-  std::vector<void*> cache;       // by layer: LayerCache::data
+  // By layer: LayerCache::data. A layer without keys of its own has that of their maker.
+  std::vector<void*> cache;
   void* layer_scratch = nullptr;  // LayerScratchBytes
   // Memory that operations use in turn: a chunk of a layer, of the head or of experts, or the
   // workspace of attention's gradient. backward.workspace, `head` and `experts` point into it.
@@ -159,10 +160,11 @@ struct DeviceBuffers {
   ExpertScratch experts;
   float* losses = nullptr;                   // [micro_batch_tokens]
   std::array<void*, kStepSlots> batch = {};  // BatchArrays
-  // [micro_batches], sums of losses; with pairs PreferenceResult [micro_batches][pairs_max()].
+  // double [micro_batches], sums of losses; with pairs PreferenceResult
+  // [micro_batches][pairs_max()].
   std::array<char*, kStepSlots> loss_results = {};
   float* loss_weights = nullptr;  // [micro_batch_tokens]; with pairs only
-  double* norms = nullptr;        // [accumulators][folds], squared, of the rank's blocks
+  double* norms = nullptr;        // [accumulators][folds], sums of squares of the rank's blocks
   // For each device update lane: the state of a piece (a Tile without a layout) and, with clipping,
   // its gradient. Null without updates on the device.
   std::array<Tile, kDeviceUpdateLanes> update_state = {};

@@ -72,9 +72,9 @@ class Executor {
   // lane with it.
   absl::StatusOr<Timing> Wait(const std::shared_ptr<Ticket>& ticket);
   // Blocks until all operations of the ticket are done or queued on streams (returns true), or
-  // until `interrupted` returns true (returns false). `interrupted` is called at first and after
-  // every Interrupt and every operation. It is called under the executor's lock and must not call
-  // the executor.
+  // until `interrupted` returns true (returns false). While it has to wait, `interrupted` is called
+  // at first and after every Interrupt and every operation. It is called under the executor's lock
+  // and must not call the executor.
   bool AwaitDone(const std::shared_ptr<Ticket>& ticket, absl::FunctionRef<bool()> interrupted);
   // Makes AwaitDone call `interrupted`.
   void Interrupt();

@@ -28,14 +28,16 @@ class RouterTotals {
   RouterTotals(const ModelLayout& layout, const std::vector<int64_t>& micro_batch_tokens,
                int64_t step_tokens);
 
-  // Adds the routing of a micro-batch in a stage; of one micro-batch the stages in their order.
-  // `offsets` are those of SortAssignmentsArgs and may be followed by more, `entropy` the sum over
-  // tokens, and `probability` that of the softmax by expert; empty without the auxiliary loss.
+  // Adds the routing of a micro-batch in a stage. The stages of one micro-batch must come in their
+  // order. `offsets` are those of SortAssignmentsArgs; more may follow them. `entropy` and
+  // `probability` [experts] are sums over the tokens, of the router's entropy and of the softmax.
+  // `probability` is empty without the auxiliary loss.
   void Add(int stage, int micro_batch, absl::Span<const int32_t> offsets, double entropy,
            absl::Span<const double> probability);
 
-  // Returns the gradient of coefficient * the step's auxiliary loss by the softmax of any token of
-  // the micro-batch in any layer, [experts]. REQUIRES: all stages were added for this micro-batch.
+  // Returns the gradient of coefficient * the step's auxiliary loss by the softmax of a token,
+  // [experts]. It is the same for every token of the micro-batch in every layer. REQUIRES: all
+  // stages were added for this micro-batch.
   std::vector<float> AuxiliaryGradient(int micro_batch, double coefficient) const;
 
   // Appends the micro-batches of the next rank.
@@ -46,7 +48,8 @@ class RouterTotals {
   std::vector<double> ToNumbers() const;
   void AppendNumbers(absl::Span<const double> next);
 
-  // REQUIRES: the model has experts; all stages and micro-batches of the step were added.
+  // Returns the step's report. REQUIRES: the model has experts; all stages and micro-batches of the
+  // step were added.
   RouterReport Report() const;
 
  private:

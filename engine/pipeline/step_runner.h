@@ -1,10 +1,9 @@
 // StepRunner carries out a schedule's operations: it calls the kernels and copies with the memory
 // that they work on. It also holds the batches and results of the steps in flight.
 //
-// Thread safety: the executor's lanes call Run, and the trainer's thread calls everything else. The
-// trainer writes a StepState before it submits the schedule, and reads it after it has waited for
-// the ticket. In between each field is written by one lane, in the order that the schedule's
-// resources give.
+// Thread safety: the executor's lanes call Run, and the trainer's thread calls everything else. A
+// StepState belongs to the trainer until it submits the schedule, and again after it has waited for
+// the ticket. In between it belongs to the lanes, which the schedule's resources keep in order.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_STEP_RUNNER_H_
 #define MEGATRAIN_ENGINE_PIPELINE_STEP_RUNNER_H_
 
@@ -78,8 +77,8 @@ struct StepState {
   bool continues = false;  // and attend to what is there (Batch::continues)
   AdamWStep adamw;
   double max_gradient_norm = 0;
-  LogitsRequest* logits = nullptr;   // for HeadLogitsOp, which without it gives none; must outlive
-                                     // the step
+  // HeadLogitsOp fills it. Null: this rank gives no logits. Must outlive the step.
+  LogitsRequest* logits = nullptr;
   double router_auxiliary_loss = 0;  // its coefficient
   std::vector<ElementRange> rows;    // the elements of tile 0 that the batch looks up, ascending
   // Set during the step.
@@ -129,7 +128,8 @@ class StepRunner : public OpRunner {
   absl::Status PrepareBatch(int slot, const Batch& batch);
   StepState& state(int slot) { return states_[slot]; }
   // Asks the previous step to update the rows that this slot's batch looks up ahead of others.
-  // Returns false if that update has begun. REQUIRES: the slot is prepared for training.
+  // Returns false, with no effect, if that step's UpdateRowsOp has begun. REQUIRES: the slot is
+  // prepared for training.
   bool OfferRows(int slot);
 
   // Sets the functions that SaveTileOp and FinishCheckpointOp call. REQUIRES: no save is in flight.

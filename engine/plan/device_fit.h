@@ -14,21 +14,22 @@
 namespace megatrain {
 
 // Returns the device bytes that these dimensions take, counted by a dry run of ReserveDeviceBuffers
-// (pipeline/buffers.h), with the workspace of the streams.
+// (pipeline/buffers.h), with the workspace of the streams and the scratch for exchange.
 int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes);
 
-// Sets in `d` the sweep size of `sweep` micro-batches, the place of the stash, the gradient slabs
-// that these need, and as many kept activations as fit into `limit` bytes of device memory besides
-// the rest, unless engine.recompute fixes them. As many pairs of layer and micro-batch as possible
-// keep all but the cheap ones, then as many of these as possible keep all. With `profile` the other
-// order is tried too, and the one that saves more seconds of recomputation is taken. Returns true
-// if everything fits into `limit`; `d` is set in both cases.
+// Sets in `d` the sweep size of `sweep` micro-batches, the place of the stash and the gradient
+// slabs that these need. Also sets the kept activations: those that engine.recompute fixes, or as
+// many as fit into `limit` bytes of device memory besides the rest. As many pairs of layer and
+// micro-batch as possible keep all but the cheap ones, then as many of these as possible keep all.
+// With `profile` the other order is tried too, and the one that saves more seconds of recomputation
+// is taken. Returns true if everything fits into `limit`; `d` is set in both cases.
 bool FitDevice(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep,
                bool on_host, PipelineDimensions& d, const HardwareProfile* profile = nullptr);
 
-// Sets in `d` the largest sweep that fits, and for that sweep the stash on the device if it fits
-// there, otherwise on the host. What `spec` fixes is not changed. Returns false if nothing fits;
-// `d` then has the smallest choice, so that the refusal shows the least memory that is needed.
+// Chooses the largest sweep that fits, and for that sweep the stash on the device if it fits there,
+// otherwise on the host. Sets in `d` what FitDevice sets for them. What `spec` fixes is not
+// changed. Returns false if nothing fits; `d` then has the smallest choice, so that the refusal
+// shows the least memory that is needed.
 bool FitDeviceByRule(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
                      PipelineDimensions& d);
 

@@ -45,9 +45,10 @@ struct MemoryPlan {
   };
   PipelineDimensions dimensions;
   int64_t parameters = 0;
-  // The pool by kind, the process, what it holds beside, a device that shares the host.
+  // Of each process: the pool by kind, then what the process takes beside it, then the memory of
+  // devices that share the host's.
   std::vector<Item> host;
-  // The arena by name, the streams' workspace, and the scratch for exchange between GPUs.
+  // Of each device: the arena by name, the streams' workspace, the scratch for exchange with GPUs.
   std::vector<Item> device;
   int64_t pool_bytes = 0;
   // Estimate for program, libraries, kernels' scratch, batches, schedules and transfers of
@@ -60,7 +61,8 @@ struct MemoryPlan {
   MemoryBudget budget;
   int64_t host_limit = 0;  // the smaller of engine.host_memory, if set, and the budget
   // A GPU's limit is the smaller of engine.device_memory, if set, and the budget. The cpu device's
-  // is engine.device_memory, or chosen from the free host memory.
+  // is engine.device_memory if set. Otherwise PlanMemory chooses it from the free host memory, and
+  // other plans have none.
   int64_t device_limit = 0;
   bool fits = true;
   std::string misfit;  // the kinds of memory that do not suffice, in bytes; empty if it fits
@@ -81,10 +83,10 @@ struct MemoryPlan {
   std::string Table() const;
 };
 
-// A process of a job: of how many, each with spec.engine.devices devices, and which one.
+// One of the processes of a job, each of which has spec.engine.devices devices.
 struct ProcessOfJob {
-  int count = 1;
-  int number = 0;
+  int count = 1;   // of the job's processes
+  int number = 0;  // of this one, from 0
 };
 
 // Returns InvalidArgument, naming the layer, if the heads of one are larger than the kernels take.

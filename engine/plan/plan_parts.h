@@ -9,13 +9,15 @@
 
 namespace megatrain {
 
-// Returns the model's shape, with the decisions left open.
+// Returns the model's shape. Decisions have their defaults, but embedding_from_host is true: a
+// caller with several ranks clears it.
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype);
 
 // Returns InvalidArgument, as PlanMemory does, for sizes of a batch that no machine can have, or
 // that the devices of the job's `processes` cannot share.
 absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout, int processes = 1);
-// Sets the ranks and the sizes of their batches in `d`.
+// Sets in `d` the processes, the ranks with their folds, and the sizes of batches and chunks.
+// REQUIRES: CheckBatch has returned OK.
 void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes& sizes,
               PipelineDimensions& d, int processes = 1);
 

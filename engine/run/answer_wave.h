@@ -31,11 +31,12 @@ struct AnswerSettings {
 };
 
 // Answers the first of `prompts`: as many as the rows of the key-value cache and the micro-batches
-// of the trainer's plan suffice for, at least one. Returns their answers. Calls go_on() before each
-// pass over the model and returns its error. `piece` is as in GenerateSink and counts from the
-// first of `prompts`; it may be null. Returns ResourceExhausted if the first prompt and its answer
-// have no room, and the errors of Trainer::Logits. REQUIRES: `prompts` is not empty,
-// trainer.in_flight() == 0.
+// of the trainer's plan suffice for, at least one. Returns their answers, in that order. `pool`
+// runs the sampling. Calls go_on() before each pass over the model and returns its error. `piece`
+// is as in GenerateSink and counts from the first of `prompts`; it may be null.
+//
+// Returns ResourceExhausted if the first prompt and its answer have no room, and the errors of
+// Trainer::Logits. REQUIRES: `prompts` is not empty, trainer.in_flight() == 0, the device is held.
 absl::StatusOr<std::vector<GeneratedText>> AnswerWave(
     Trainer& trainer, ThreadPool& pool, const Tokenizer& tokenizer, const AnswerSettings& settings,
     absl::Span<const EncodedPrompt> prompts, absl::FunctionRef<absl::Status()> go_on,

@@ -52,10 +52,11 @@ class CheckpointSaver {
   // way or it is the last step. Returns what Begin returns, or OK. REQUIRES: the evaluation of
   // `step` is the best so far, no step is in flight, and the record of `step` is not reported yet.
   absl::Status SaveBest(int64_t step);
-  // Must be called after each record is reported. Commits the save of the last collected step, and
-  // ends a committed save that is written, without waiting. Returns what Begin returns.
+  // Must be called after each record is reported, and after each step that is left out. Commits the
+  // save of the last collected step, and ends a committed save that is written, without waiting.
+  // Returns what Begin returns.
   absl::Status AfterStep();
-  // Waits for the save in flight and ends it, if it is committed.
+  // Waits for the save in flight and ends it, if it is committed. Reports its failure.
   void EndCommitted();
   // Ensures that there is a checkpoint of the last collected step, if the run has made any step.
   // Returns the error if it cannot be written. REQUIRES: no step is in flight.

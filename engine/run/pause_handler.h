@@ -7,6 +7,8 @@
 // back. If it cannot save, only the memory holds the state, so the run pauses instead.
 //
 // Invariant: TrainingPause is reported before the run waits, and StepsBegin before the next step.
+//
+// Thread safety: the training thread calls all methods.
 #ifndef MEGATRAIN_ENGINE_RUN_PAUSE_HANDLER_H_
 #define MEGATRAIN_ENGINE_RUN_PAUSE_HANDLER_H_
 
@@ -36,9 +38,9 @@ class PauseHandler {
 
   // All methods REQUIRE that no step is in flight.
   //
-  // Honours all requests and waits while the run is paused. Returns nullopt when steps may go on,
-  // with the device held; otherwise returns how the run ends. Returns the error of saving for Stop,
-  // and of taking the device if it is lost.
+  // Honours all requests and waits while the run is paused. After a pause for a full disk it saves
+  // again. Returns nullopt when steps may go on, with the device held; otherwise returns how the
+  // run ends. Returns the error of saving for Stop, and of taking the device if it is lost.
   absl::StatusOr<Ending> Honour();
   // Honours Pause and Cancel before the record of the last step is reported, as between the batches
   // of its evaluation. The device is held when this returns OK. Returns Cancelled after Cancel, and

@@ -39,14 +39,14 @@ class RankPipeline {
   const PipelineDimensions& dimensions() const { return dimensions_; }
   Executor& executor() { return *executor_; }
   StepRunner& runner() { return *runner_; }
-  PipelineState& state() { return pipeline_state_; }
+  PipelineState& state() { return pipeline_state_; }  // for the schedules that are built
   const HostBuffers& host_buffers() const { return host_buffers_; }
 
   // Does as RankParts::Abort.
   void Abort(const absl::Status& cause) const { parts_.Abort(cause); }
   // Returns the error of operations between ranks, also of one that was only queued.
   absl::Status exchange_status() const { return runner_->exchange_status(); }
-  // Do as Trainer::ReleaseDevice and TakeDevice, for this rank.
+  // Do as Trainer::ReleaseDevice and TakeDevice, for this rank. TakeDevice resets state().
   void ReleaseDevice();
   absl::Status TakeDevice();
   bool holds_device() const { return arena_memory_ != nullptr; }
@@ -55,7 +55,7 @@ class RankPipeline {
   void EndExchange();
 
   Communicator* control() const { return parts_.control; }  // RankParts::control; may be null
-  // Returns the seconds that the device spent in matrix products since the last call.
+  // Returns the seconds that the device spent in matrix products since the last call, or Create.
   double TakeMatMulSeconds();
 
  private:

@@ -1,6 +1,7 @@
 // SaveGate makes one save of the saves of all ranks of a process. Each rank's io lane comes with a
-// tile once its own update of it is done; the last one takes the tile for all of them. The others
-// wait meanwhile, so that their next updates of the tile wait too.
+// tile once its own update of it is done, and all come with the tiles in the same order. The last
+// one takes the tile for all of them. The others wait meanwhile, so that their next updates of the
+// tile wait too.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_ENGINE_TRAINER_SAVE_GATE_H_

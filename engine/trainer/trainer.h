@@ -6,7 +6,7 @@
 //
 // The ranks of a job may be divided among processes, each with a trainer, whose tiles hold the
 // shards of its ranks alone. All processes call the methods that run or save anything in the same
-// order, with whole batches, and get the same results, but for what is said below.
+// order and with whole batches. They get the same results, except where a method says otherwise.
 //
 // Thread safety: Interrupt may be called from any thread, all other methods from one thread.
 #ifndef MEGATRAIN_ENGINE_TRAINER_TRAINER_H_
@@ -66,6 +66,7 @@ class Trainer {
 
   int ranks() const { return plan_.dimensions.shape.ranks; }  // of all processes
 
+  // Returns the plan's, with embedding_from_host only if the device's kernels can read host memory.
   const PipelineDimensions& dimensions() const { return plan_.dimensions; }
   // Returns the model's state, by tile. It is uninitialised until the caller fills it. It may be
   // read and changed while no step is in flight.
@@ -75,7 +76,8 @@ class Trainer {
   // the forward pass of one overlaps the updates of the one before. Returns InvalidArgument and
   // queues nothing if the batch has a token id that the model does not have. Returns the error of
   // an earlier step. `group_rates` has the learning rates of optimizer.groups, in their order.
-  // REQUIRES: in_flight() < 2, steps are submitted in order, the device is held.
+  // REQUIRES: in_flight() < 2, steps are submitted in order, the device is held, and the batch is
+  // no larger than the plan's.
   absl::Status Submit(const Batch& batch, double learning_rate,
                       absl::Span<const double> group_rates = {});
   int in_flight() const { return static_cast<int>(pending_.size()); }
@@ -89,9 +91,9 @@ class Trainer {
   // step. REQUIRES: in_flight() == 0.
   absl::Status SettleWithdrawn();
   // Blocks until the operations of the oldest step are done or queued on the device (returns true)
-  // or until `interrupted` returns true (returns false). `interrupted` is called at first and after
-  // every Interrupt, and possibly more often. It must not call the trainer. REQUIRES: in_flight() >
-  // 0.
+  // or until `interrupted` returns true (returns false). While it has to wait, `interrupted` is
+  // called at first and after every Interrupt, and possibly more often. It must not call the
+  // trainer. REQUIRES: in_flight() > 0.
   bool AwaitStep(absl::FunctionRef<bool()> interrupted);
   // Makes AwaitStep call `interrupted`.
   void Interrupt();
@@ -105,9 +107,10 @@ class Trainer {
   // in_flight() > 0.
   absl::StatusOr<StepRecord> Collect();
 
+  // EvaluateLossSum, AnswerLogps and Logits REQUIRE: in_flight() == 0, and the device is held.
+  //
   // Returns the sum of the losses of the batch's predictions or pairs, or the errors of Submit.
-  // Sets `*rewards`, if it is given, for a batch of pairs. REQUIRES, as the next two functions with
-  // a batch: in_flight() == 0, and the device is held.
+  // Sets `*rewards`, if it is given; all 0 if the batch is not one of pairs.
   absl::StatusOr<double> EvaluateLossSum(const Batch& batch, RewardSums* rewards = nullptr);
   // Returns the log-probability of each answer of the batch's pairs, [pairs, 2], or the errors of
   // Submit. REQUIRES also: the batch is one of pairs.
@@ -115,9 +118,9 @@ class Trainer {
   // Says that the caller has changed the tiles since weights were loaded to the device. REQUIRES:
   // in_flight() == 0.
   void InvalidateDeviceWeights();
-  // Returns the logits [all these tokens, vocabulary] of the tokens tokens[i] of each micro-batch
-  // i, or the errors of Submit. Micro-batches beyond the list give none. If the batch has rows of
-  // the key-value cache (Batch::first_rows), keys and values are kept there until ReleaseDevice.
+  // Returns the logits of the tokens tokens[i] of each micro-batch i, [all of them, vocabulary], or
+  // the errors of Submit. Micro-batches beyond the list give none. If the batch has rows of the
+  // key-value cache (Batch::first_rows), keys and values are kept there until ReleaseDevice.
   // REQUIRES also: the rows are among the plan's cache_rows.
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch,
                                             const std::vector<TokenRange>& tokens);

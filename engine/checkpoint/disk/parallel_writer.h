@@ -31,7 +31,7 @@ class ParallelWriter {
     std::string path;
     std::vector<FilePiece> pieces;  // in the order of the file, and all of it unless it is shared
     // Several processes write the file, which has `bytes` (FileSystem::OpenBlockFile). This one
-    // writes `ranges`, which its pieces cover.
+    // writes `ranges`, which its pieces cover. Without ranges it only hashes the pieces.
     bool shared = false;
     int64_t bytes = 0;
     std::vector<FileRange> ranges = {};

@@ -4,10 +4,16 @@
 
 namespace megatrain {
 
-// kH2D and kD2H copy between host and device, kCompute runs the layers, kUpdate runs AdamW on the
-// host, and kIo writes checkpoints. Updates on the device alternate between two lanes: while one
-// loads its state, the other stores. kCollective exchanges weights and gradients with other ranks.
-enum class Lane { kH2D, kCompute, kD2H, kDeviceUpdate0, kDeviceUpdate1, kCollective, kUpdate, kIo };
+enum class Lane {
+  kH2D,            // copies from the host to the device
+  kCompute,        // runs the layers
+  kD2H,            // copies from the device to the host
+  kDeviceUpdate0,  // AdamW on the device, in turn with the next: one loads while the other stores
+  kDeviceUpdate1,
+  kCollective,  // exchanges weights and gradients with other ranks
+  kUpdate,      // AdamW on the host
+  kIo,          // writes checkpoints
+};
 inline constexpr int kLanes = 8;
 inline constexpr int kDeviceUpdateLanes = 2;
 

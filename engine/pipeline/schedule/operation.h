@@ -33,10 +33,10 @@ enum class ResourceKind {
   kFirstTile,       // device, tile 1's host-updated elements in a buffer (first_tile_in_buffer)
   kAccumulator,     // device, FP32 gradient of one tile, and its sum of squares
   kSlab,            // host, gradient of one tile
-  kHidden,          // device, hidden states of one micro-batch at one boundary
+  kHidden,          // device, hidden states of one micro-batch at one boundary; index: slot
   kHiddenGradient,  // device, index: micro-batch in the sweep
-  kHostStash,       // host, index: stage * sweep + micro-batch in the sweep
-  kKept,            // device, kept activations of one stage and micro-batch
+  kHostStash,       // host, index: stash_slot or embedding_stash_slot
+  kKept,            // device, kept activations of one stage and micro-batch; index: kept slot
   kCache,           // device, LayerCache of one layer for generation; index: stage
   kRouted,          // device, RoutedTokens; index: micro-batch in the sweep
   kScratch,         // device, activations and workspace that operations use in turn
@@ -56,10 +56,10 @@ struct Resource {
 
 // --- Lane h2d.
 
-struct UploadBatchOp {
+struct UploadBatchOp {  // the slot's BatchArrays -> device
   static constexpr char kName[] = "upload batch";
 };
-struct LoadTileOp {
+struct LoadTileOp {  // weights of a tile -> weight_buffer
   static constexpr char kName[] = "load tile";
   int tile, weight_buffer;
   int64_t begin, end;
@@ -115,7 +115,7 @@ struct ExpertsForwardOp {  // routed tokens -> routed tokens; the last one: inpu
                            // tokens -> output_slot
   static constexpr char kName[] = "experts forward";
   int stage, tile, micro_batch, sweep_index, weight_buffer, input_slot, output_slot;
-  bool last;      // of the half
+  bool last;      // of the half; none is where a join follows
   bool backward;  // for the backward pass
 };
 struct ExpertsBackwardOp {  // routed tokens, hidden gradient -> routed tokens, accumulator
@@ -172,7 +172,7 @@ struct LayerBackwardOp {  // input_slot, hidden gradient -> hidden gradient, acc
   std::optional<KeptActivations> kept;
   bool input_gradient;  // something before the stage is trained
 };
-struct EmbedBackwardOp {
+struct EmbedBackwardOp {  // hidden gradient -> accumulator
   static constexpr char kName[] = "embedding backward";
   int micro_batch, accumulator;
   Resource hidden_gradient;  // kHiddenGradient or kHidden
@@ -212,23 +212,23 @@ struct StoreStashOp {  // input_slot -> host stash
   static constexpr char kName[] = "store stash";
   int stage, micro_batch, sweep_index, input_slot;
 };
-struct StoreNormOp {
+struct StoreNormOp {  // sums of squares of an accumulator -> host
   static constexpr char kName[] = "store gradient norm";
   int tile, accumulator;
 };
-struct StoreGradientOp {
+struct StoreGradientOp {  // accumulator -> slab: what of the rank's shard is updated from there
   static constexpr char kName[] = "store gradient";
   int tile, accumulator, slab;
 };
-struct StorePartialOp {
+struct StorePartialOp {  // accumulator -> slab: the FP32 sum over the sweeps so far
   static constexpr char kName[] = "store partial gradient";
   int tile, accumulator, slab;
 };
-struct StoreHiddenGradientOp {  // -> host stash
+struct StoreHiddenGradientOp {  // hidden gradient -> host stash
   static constexpr char kName[] = "store hidden gradient";
   int micro_batch, sweep_index;
 };
-struct StoreLossesOp {
+struct StoreLossesOp {  // sums of losses, or the results of pairs -> host
   static constexpr char kName[] = "store losses";
 };
 
@@ -244,7 +244,9 @@ struct CheckLossesOp {  // fails if a loss is not finite, before any update on t
 struct ClipOp {  // computes the norm and the step's clipping coefficient
   static constexpr char kName[] = "clip";
 };
-struct UpdateRowsOp {  // AdamW for the rows of tile 0 that the next step's batch looks up
+// AdamW for the rows of tile 0 that the next step's batch looks up, or for all of the tile if that
+// batch is not known yet.
+struct UpdateRowsOp {
   static constexpr char kName[] = "update rows";
   int slab;
 };
@@ -277,11 +279,11 @@ struct EndDeviceUpdateOp {  // update flag -> host
 
 // --- Lane io.
 
-struct SaveTileOp {
+struct SaveTileOp {  // calls SaveCalls::take_tile (step_runner.h)
   static constexpr char kName[] = "save tile";
   int tile;
 };
-struct FinishCheckpointOp {
+struct FinishCheckpointOp {  // calls SaveCalls::finish
   static constexpr char kName[] = "finish checkpoint";
 };
 

@@ -71,12 +71,15 @@ inline constexpr int64_t kUpdateAlignment = 128;
 
 // The work of the compute lane for a micro-batch of `micro_batch_tokens` tokens. A smaller one
 // takes a proportional part. All 0 if durations do not matter.
+//
+// `first_bytes` and its like are the device bytes by which the first micro-batch of a gradient
+// differs from the others.
 struct StageStepWork {
   LayerWork forward;                   // for experts, of RouteOp
   LayerWork backward;                  // with everything kept; for experts, of RouterBackwardOp
   LayerWork weights;                   // the part of backward that computes weight gradients
   std::array<LayerWork, 3> recompute;  // the work before backward, by KeepLevel
-  double first_bytes = 0;              // as embed_first_bytes
+  double first_bytes = 0;
   // One tile of experts.
   LayerWork experts_forward, experts_backward, experts_weights;
   double experts_first_bytes = 0;
@@ -90,7 +93,6 @@ struct StepWork {
   std::vector<StageStepWork> stages;  // by stage; empty: nothing is counted
   LayerWork head, head_loss;
   LayerWork head_weights;  // the part of head that computes weight gradients
-  // Device bytes by which the first micro-batch of a gradient differs from the others.
   double embed_first_bytes = 0, head_first_bytes = 0;
 
   const StageStepWork& stage(int index) const {
@@ -130,16 +132,16 @@ struct PipelineShape {
   int64_t weight_element_bytes = 4;    // streamed
   int64_t gradient_element_bytes = 4;  // across the link, final gradient
   int weight_buffers = 2;
-  bool slab_per_tile =
-      true;  // with clipping or several sweeps: slab i is tile i's; else slabs take turns
+  // Slab i is tile i's, as clipping and several sweeps need it. Otherwise slabs take turns.
+  bool slab_per_tile = true;
   int gradient_slabs = 4;
   bool clipping = true;
   bool stash_on_host = false;
   // Micro-batches a sweep at most. REQUIRES: a step has no more than sweeps_max sweeps.
   int sweep_micro_batches = 1;
-  // Pairs (stage without experts, micro-batch in the sweep), counted from the last stage back: the
-  // first `kept_everything` keep all, those up to `kept` recompute the cheap pieces, the rest
-  // recompute the stage. Experts keep nothing.
+  // Pairs (stage without experts, micro-batch in the sweep), counted from the last stage back. The
+  // first `kept_everything` keep all. Those from there to `kept` recompute the cheap pieces. The
+  // rest recompute the stage. Experts keep nothing.
   int kept_everything = 0;
   int kept = 0;
   // AdamW runs on the device for the last `device_update_parts` of kUpdateParts equal parts of
@@ -162,9 +164,12 @@ struct PipelineShape {
   bool pairs = false;
   StepWork work;
 
-  // Several ranks have one sweep, as partial sums would take a slab of a whole tile for each. So do
-  // the folds of a tied tile, which all rest in accumulators until the embedding's gradient. Other
-  // folds have two at most: each has half of them, and one sum rests in between.
+  // Returns the most sweeps of a step:
+  // - one for several ranks, since a partial sum would take a slab of a whole tile for each;
+  // - one for several folds of a tied model, since the tied tile's folds rest in accumulators until
+  //   the embedding's gradient;
+  // - two for several folds of another model, each with half of them: one sum rests in between;
+  // - any number otherwise.
   int sweeps_max() const {
     if (folds > 1) return ranks > 1 || tied ? 1 : 2;
     return ranks > 1 ? 1 : std::numeric_limits<int>::max();
@@ -318,16 +323,19 @@ struct PipelineState {
   // By tile: all ranks are known to have updated it (whole_loads). Tiles that are missing are not.
   std::vector<bool> updates_awaited;
   // The previous step updates the rows of this step's batch ahead of others (embedding_from_host).
+  // The caller sets it before it builds a step (StepRunner::OfferRows).
   bool rows_first = true;
 };
 
+// The most steps in flight. Each has a slot for its batch and its results.
 inline constexpr int kStepSlots = 2;
 
-// Builds a training step over micro-batches with these numbers of tokens; a rank may have none. All
-// ranks together have `step_micro_batches`; 0 means that each has as many as this one. Changes
-// `state` to what the next schedule finds. The same arguments and the same `state` give the same
-// schedule. REQUIRES: schedules built with one `state` run in the order in which they were built;
-// each micro-batch has at most the tokens of the plan; the rank's part is that of PartOfBatch.
+// Builds this rank's part of a training step, over micro-batches with these numbers of tokens; a
+// rank may have none. All ranks together have `step_micro_batches`; 0 means that each has as many
+// as this one. Changes `state` to what the next schedule finds. The same arguments and the same
+// `state` give the same schedule. REQUIRES: schedules built with one `state` run in the order in
+// which they were built; each micro-batch has at most the tokens of the plan; the rank's part is
+// that of PartOfBatch.
 Schedule BuildTrainingStep(const PipelineShape& shape,
                            const std::vector<int64_t>& micro_batch_tokens, PipelineState& state,
                            int step_micro_batches = 0);

@@ -4,10 +4,12 @@
 // Without clipping a tile is updated as soon as its gradient is in a slab.
 //
 // With clipping the device computes the sums of squares, and they go to the host ahead of the
-// gradients. When the last sum is there, the tiles are updated in the order in which the next step
-// loads them. If the forward pass reads the embedding's rows from host memory, the rows that the
-// next batch looks up are updated in the middle of tile 1's update, and the rest of the embedding
-// last. The weights of tile 1 that the device updates then stay there in a weight buffer.
+// gradients. When the last sum is there, tile 1 is updated, then the embedding, then the others in
+// the order in which the next step loads them. If the forward pass reads the embedding's rows from
+// host memory, it is otherwise:
+// - The rows that the next batch looks up are updated in the middle of tile 1's update.
+// - The rest of the embedding is updated last.
+// - The weights of tile 1 that the device updates stay there in a weight buffer.
 //
 // The device updates its part of a tile in pieces. The state of a piece is copied to the device,
 // updated and copied back. Two lanes do this, so that one loads while the other stores. The

@@ -8,8 +8,8 @@
 
 namespace megatrain {
 
-// Returns `rates` together with the threads and the link limit of `settings`. `rates` may be
-// unmeasured.
+// Returns `rates` together with the threads of one rank and the link limit of `settings`. `rates`
+// may be unmeasured.
 inline MachineSpeed SpeedOf(const SessionSettings& settings, const HardwareRates& rates) {
   MachineSpeed machine;
   machine.rates = rates;

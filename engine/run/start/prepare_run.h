@@ -36,7 +36,7 @@ struct PreparedRun {
   std::unique_ptr<Dataset> dataset;
   std::unique_ptr<ReferenceLogps> reference;  // null without one
   std::vector<EncodedPrompt> sample_prompts;  // training.sample_prompts
-  int64_t total_steps = 0;
+  int64_t total_steps = 0;                    // counted from step 1 of the run, not from `start`
   ResumePoint start;
 
   int64_t first_step() const { return start.step + 1; }
@@ -66,7 +66,8 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 // the checkpoint is found damaged, FallBack changes `prepared.start` to an older one, and
 // prepared.total_steps is counted anew. `prepared` and the run's host must outlive the trainer.
 // Returns Unavailable if other jobs hold the memory, ResourceExhausted if there is not enough,
-// Cancelled once the run is asked to end, and the errors of FallBack and of reading the files.
+// Cancelled once the run is asked to end, and the errors of MakeRankParts, PrepareReference,
+// FallBack and of reading the files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
 
 // Returns lines for people about the records that were left out.

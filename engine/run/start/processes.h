@@ -21,13 +21,15 @@ namespace megatrain {
 absl::Status LeaderFirst(RunContext& run, absl::FunctionRef<absl::Status()> work);
 
 // Returns FailedPrecondition, naming the rank, the key and both values, if a process has other
-// values than the first. `what` says what they are of, and `advice` what to do.
+// values than the first. `what` says what they are of, and `advice` what to do. Also returns the
+// errors of the communicator. REQUIRES: no key or value has a zero byte.
 absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
                             const std::map<std::string, std::string>& own,
                             absl::string_view advice);
 
-// Makes all processes plan alike: with the least memory that any has, and the rates of the first.
-// Says so if the memory differs by more than a tenth. Returns the errors of the communicator.
+// Makes all processes plan alike. Replaces `budget` by the least memory that any of them has (and
+// the largest device reserve), and `rates` by those of the first process. Says so if the memory
+// differs by more than a tenth. Returns the errors of the communicator.
 absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, HardwareRates& rates);
 
 }  // namespace megatrain

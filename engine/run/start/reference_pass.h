@@ -18,10 +18,11 @@ namespace megatrain {
 // a reference. Returns true if the tiles were filled with the model that the job begins with.
 // Returns FailedPrecondition if the values must be made again and the model is not the one that the
 // run began with, InvalidArgument for a value that is not finite, Cancelled once the run is asked
-// to end, and the errors of InitialModel, of the trainer, and of reading and writing.
+// to end, and the errors of InitialModel, of the trainer, and of reading and writing. REQUIRES:
+// prepared.start is chosen; no step is in flight.
 absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Trainer& trainer);
 
-// Reads sequence `index` of the evaluation data, with the reference's values if there is a
+// Reads sequence `index` (from 0) of the evaluation data, with the reference's values if there is a
 // reference. Returns the errors of reading.
 absl::StatusOr<Sequence> ReadEvalSequence(const PreparedRun& prepared, int64_t index);
 

@@ -1,9 +1,10 @@
 // FindResumePoint chooses the checkpoint that a run resumes from, according to ResumeMode:
-// - kAuto takes the newest checkpoint that is not damaged. Damaged newer ones are named in the log.
-//   If all are damaged, the run is refused.
-// - kNever refuses the run if there is any checkpoint in its directory.
+// - kAuto takes the newest checkpoint in checkpoint.directory that is not damaged. Newer ones that
+//   are damaged are named in the log. If there is none at all, the run begins anew. If all are
+//   damaged, it is refused.
+// - kNever begins anew. The run is refused if there is any checkpoint in checkpoint.directory.
 // - kPath takes the checkpoint at the path, or refuses the run if it is damaged. The run is also
-//   refused if its directory holds newer ones. With TrainingOptions::discard_newer these are
+//   refused if checkpoint.directory holds newer ones. With TrainingOptions::discard_newer these are
 //   removed instead, when the run has saved its first checkpoint.
 // The tiles' files, nearly all of a checkpoint, are verified while they are loaded. If one is found
 // damaged then, FallBack chooses again.
@@ -26,15 +27,17 @@
 namespace megatrain {
 
 struct ResumePoint {
-  std::unique_ptr<FileLock> lock;              // locks checkpoint.directory while the run lasts
-  std::optional<std::string> checkpoint;       // a step directory; nullopt if the run begins anew
-  int64_t step = 0;                            // the checkpoint's step; 0 if the run begins anew
-  int64_t data_position = 0;                   // in the training order, of the next sequence
-  int64_t steps_total = 0;                     // of the run when the checkpoint was written
-  int64_t input_tokens = 0;                    // tokens trained on up to that step
-  std::string reference;                       // CheckpointState::reference
-  std::string run_name;                        // CheckpointState::run
-  Evaluations evaluations;                     // up to that step
+  // Locks checkpoint.directory while the run lasts. Null in processes that do not lead.
+  std::unique_ptr<FileLock> lock;
+  std::optional<std::string> checkpoint;  // a step directory; nullopt if the run begins anew
+  int64_t step = 0;                       // the checkpoint's step; 0 if the run begins anew
+  int64_t data_position = 0;              // in the training order, of the next sequence
+  int64_t steps_total = 0;                // as planned when it was written; 0 without one
+  int64_t input_tokens = 0;               // tokens trained on up to that step
+  std::string reference;                  // CheckpointState::reference
+  std::string run_name;                   // RunName of the checkpoint; new for a new run
+  // Up to that step. With training.keep_best they begin anew if the best checkpoint is gone.
+  Evaluations evaluations;
   std::vector<AllowedChange> allowed_changes;  // of the run so far
   Retention retention;                         // for the checkpoints that the run will save
   std::vector<DamagedCheckpoint> damaged;      // in the order in which they were found
@@ -47,9 +50,10 @@ struct ResumePoint {
 // of reading them.
 absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointState& wanted);
 
-// Chooses an older checkpoint after loading that of `point` ended with `damage`, and changes
-// `point` to it. Returns `damage` itself if it is no damage (IsDamagedCheckpoint) or the user named
-// the checkpoint, DataLoss if no other is left, and otherwise the errors of FindResumePoint.
+// Chooses an older checkpoint after loading that of `point` ended with `damage`. Changes `point` to
+// it, and adds the damaged one to `damaged` and `retention.damaged`. Returns `damage` itself if it
+// is no damage (IsDamagedCheckpoint) or the user named the checkpoint, DataLoss if no other is
+// left, and otherwise the errors of FindResumePoint.
 absl::Status FallBack(RunContext& run, const CheckpointState& wanted, const absl::Status& damage,
                       ResumePoint& point);
 

@@ -39,6 +39,8 @@ class RunContext {
   EngineHost& host() { return host_; }
   const JobSpec& spec() const { return spec_; }
   const TrainingOptions& options() const { return options_; }
+  // Returns the requests that the run honours: the caller's for a process alone, else those that
+  // ShareRequests has shared.
   TrainingControl& control() { return control_; }
   // Returns TrainingOptions::processes. The trainer takes `tiles` and `values` out of it. Null for
   // a process alone, as is between().
@@ -62,7 +64,8 @@ class RunContext {
   absl::Status CheckNotAbandoned() const;
   // Ends the preparation. From now on Stop and Release no longer make CheckNotAbandoned fail.
   void EndPreparing() { preparing_ = false; }
-  // Returns how the run was told to end. Cancel precedes Stop, and Stop precedes Release.
+  // Returns how the run was told to end. Cancel precedes Stop, and Stop precedes Release. Until
+  // EndPreparing only the requests to this process count.
   Ending AskedToEnd() const;
 
   // Requests a pause that the run itself needs. `why` is kept for TakeOwnPause.
