@@ -24,15 +24,19 @@ absl::StatusOr<ExitCode> Export(const Invocation& invocation, const ExportArgume
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
   MT_ASSIGN_OR_RETURN(*request.mutable_directory(),
                       PathOnServer(arguments.out, connection->address()));
-  const Connection::StreamCall call = connection->NewStream();
-  const auto reader = connection->jobs()->ExportJob(call.context.get(), request);
-  v1::ExportJobResponse response;
   v1::ExportedModel exported;
-  while (reader->Read(&response)) {
-    if (response.has_exported()) exported = response.exported();
+  for (bool renewed = false;; renewed = true) {
+    const Connection::StreamCall call = connection->NewStream();
+    const auto reader = connection->jobs()->ExportJob(call.context.get(), request);
+    v1::ExportJobResponse response;
+    while (reader->Read(&response)) {
+      if (response.has_exported()) exported = response.exported();
+    }
+    const grpc::Status status = reader->Finish();
+    if (status.ok()) break;
+    const absl::Status error = connection->Explain(status);
+    if (renewed || !connection->RenewToken(error, call.token)) return error;
   }
-  const grpc::Status status = reader->Finish();
-  if (!status.ok()) return connection->Explain(status);
   if (invocation.quiet) {
     invocation.Print(exported.directory() + "\n");
   } else if (invocation.format() != OutputFormat::kTable) {

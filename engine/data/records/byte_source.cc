@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -115,6 +116,9 @@ class ZstdSource : public ByteSource {
       // Without input, what did not fit into the last output comes out.
       ZSTD_inBuffer in = {more ? input_.data() : nullptr, more ? input_.size() : 0, 0};
       const size_t left = ZSTD_decompressStream(stream_, &out, &in);
+      if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation) {
+        return absl::ResourceExhaustedError("no memory to decompress zstd");
+      }
       if (ZSTD_isError(left)) {
         return input_.Error(absl::StrCat("is damaged: ", ZSTD_getErrorName(left)));
       }

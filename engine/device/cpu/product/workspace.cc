@@ -1,6 +1,7 @@
 #include "engine/device/cpu/product/workspace.h"
 
 #include <cstdlib>
+#include <new>
 #include <utility>
 
 #include "engine/base/status.h"
@@ -22,6 +23,7 @@ void* Workspace::Buffer(int slot, int64_t bytes) {
     const int64_t rounded = (bytes + 4095) / 4096 * 4096 + 4096;
     buffers_[at].reset();
     buffers_[at].reset(std::aligned_alloc(4096, static_cast<size_t>(rounded)));
+    if (buffers_[at] == nullptr) throw std::bad_alloc();
     bytes_[at] = rounded;
   }
   return buffers_[at].get();
