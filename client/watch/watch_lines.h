@@ -14,7 +14,8 @@ namespace megatrain::client {
 class WatchLines {
  public:
   // Limits the lines of steps to one per `step_interval`, by the times that the steps carry. The
-  // first step received, the job's last, and those with an evaluation always get a line.
+  // first step received, the job's last, and those with an evaluation always get a line. Superseded
+  // steps get none.
   explicit WatchLines(absl::Duration step_interval = absl::Seconds(5))
       : step_interval_(step_interval) {}
 

@@ -27,7 +27,7 @@ struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMap };
   Kind kind = Kind::kNull;
   std::string scalar;              // kScalar
-  bool quoted = false;             // kScalar: it was in quotes, so it is a text even if it is "1"
+  bool quoted = false;             // kScalar: in quotes or a block, so a text even if "1"
   std::string where;               // "job.yaml:12", or "--set a.b=c"
   std::vector<YamlNode> items;     // kSequence
   std::vector<YamlEntry> entries;  // kMap, in file order
@@ -46,8 +46,9 @@ struct YamlEntry {
   YamlNode value;
 };
 
-// Parses one document of YAML 1.2. An empty document is kNull. Errors are InvalidArgument. The
-// message begins with `name`:LINE, or with `name` if the defect is of the whole text.
+// Parses one document of YAML 1.2. An empty document is kNull, with an empty `where`.
+// Errors are InvalidArgument. The message begins with `name`:LINE, or with `name` if the defect is
+// of the whole text.
 absl::StatusOr<YamlNode> ParseYaml(std::string_view text, const std::string& name);
 
 }  // namespace megatrain

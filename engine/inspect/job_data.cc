@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/base/status.h"
-#include "engine/checkpoint/checkpoint_directory.h"
+#include "engine/checkpoint/newest_checkpoint.h"
 #include "engine/hf/config_json.h"
 #include "engine/tokenizer/open_tokenizer.h"
 

@@ -51,7 +51,8 @@ class TrainingLoop {
   // Makes the steps that are left. Returns nullopt when the last one is collected, which may be one
   // that training.stop_after_worse makes the last (RunProgress::stopped_early). Returns the outcome
   // if a request ended the run before that. The last step's checkpoint is left to the caller.
-  // Returns the errors of RunTraining. REQUIRES: it is called once, with the model loaded,
+  // Returns the errors of RunTraining. After a cancel or an error steps may still be in flight; the
+  // trainer's destructor waits for them. REQUIRES: it is called once, with the model loaded,
   // `progress` at prepared.start, and StepsBegin reported.
   absl::StatusOr<Ending> Run();
 

@@ -46,7 +46,9 @@ absl::Status Access::Reload(const DaemonConfig& config) {
   // A listener keeps what it began with.
   for (const auto& [is_used, path, key] :
        {std::tuple(bearer_tokens_ != nullptr, &config.tokens_file, "tokens_file"),
-        std::tuple(tls_ != nullptr, &config.tls_certificate, "tls.certificate")}) {
+        std::tuple(tls_ != nullptr, &config.tls_certificate, "tls.certificate"),
+        std::tuple(tls_ != nullptr && tls_->asks_for_client_certificates(), &config.tls_client_ca,
+                   "tls.client_ca")}) {
     if (is_used && path->empty()) {
       return absl::FailedPreconditionError(absl::StrCat(
           key, " is no longer set, and the daemon listens with it: restart the daemon"));

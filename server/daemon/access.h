@@ -31,7 +31,8 @@ class Access {
   // to hand out tokens beside shared sockets. Reads the files that the configuration names. To be
   // called before the daemon listens. Both functions are copied. `log` is called by
   // ShareSockets. `warn` is called from any thread, when the TLS files or the tokens file have
-  // changed or turned bad.
+  // changed or turned bad, and by Prepare and Reload for certificates that are not valid now. A
+  // lock is held meanwhile: it must not call this object or its authenticator.
   //
   // Errors are those of AccountCache::Find for administrators, of PrepareUnixSocket and
   // ConnectionListener::Listen for sockets, and of ReadTlsFiles and ReadTokenFile for files. The

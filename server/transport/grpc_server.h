@@ -76,9 +76,10 @@ class GrpcServer {
   // Sets the health of service "", the whole daemon: SERVING if jobs can run.
   void SetReady(bool ready);
 
-  // Takes no more calls. Ends streams with STOPPING, for which it waits a second at most. Then lets
-  // other calls end for `grace`, cuts off those that are left, and returns when none is left. Must
-  // not be called by two threads at once.
+  // Takes no more connections. Ends streams with STOPPING, and waits for that a second at most.
+  // Calls on open connections are still taken meanwhile. Then takes no more calls, lets those under
+  // way end for `grace`, cuts off what is left, and returns when none is left. Must not be called
+  // by two threads at once.
   void Stop(std::chrono::milliseconds grace);
 
   size_t streams() const { return turns_.streams(); }

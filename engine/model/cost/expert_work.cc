@@ -80,6 +80,8 @@ LayerWork RouteWork(const WorkShape& shape, bool backward) {
   // The norm, the logits, the sorting with its three launches, and the sum.
   LayerWork work = Pass(2 * s.tokens * s.hidden * s.e, s.chunks) + Logits(s) +
                    Pass(s.tokens * s.chosen * 6 * kF32Bytes, s.chunks + 3);
+  // FinishExperts.
+  if (!backward && !s.layer.joins()) work += Pass(s.tokens * s.hidden * (kF32Bytes + 2 * s.e));
   if (s.shared == 0 || backward) return work + Pass(s.tokens * s.hidden * kF32Bytes);
   return work + GateShared(s) + Products(s.tokens, s.shared_unit(), 2 * s.chunks) +
          Pass(s.tokens * (3 * s.shared * s.e + s.hidden * (kF32Bytes - s.e)), s.chunks);
@@ -122,9 +124,7 @@ LayerWork ExpertsBackwardWork(const WorkShape& shape, bool first) {
   return 3 * Gather(s) + Products(s.rows, 2 * s.hidden * s.intermediate, s.tile_experts) +
          2 * Products(s.rows, s.tile_unit(), 2 * s.tile_experts) +
          Pass(s.rows * (3 + 3 + 6) * s.intermediate * s.e, 3 * s.packs) + AddRows(s) +
-         // The sums are set to zero before the first rows are added.
-         Pass(first ? s.tile_experts * s.tile_unit() * kF32Bytes : 0, 0) +
-         Sums(s.tile_experts * s.tile_unit(), 1, /*first=*/false);
+         Sums(s.tile_experts * s.tile_unit(), 1, first);
 }
 
 LayerWork ExpertsWeightGradientWork(const WorkShape& shape) {

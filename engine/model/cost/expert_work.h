@@ -10,7 +10,10 @@
 namespace megatrain {
 
 // Each function returns the work of one micro-batch in layer shape.layer. `backward` means the
-// routing that the backward pass does again, without the shared unit.
+// routing that the backward pass does again, without the shared unit. REQUIRES: the layer has
+// experts and, for the Join functions, a dense unit beside them.
+//
+// The forward pass includes FinishExperts. RouterSums is left out.
 LayerWork RouteWork(const WorkShape& shape, bool backward);
 LayerWork RouterBackwardWork(const WorkShape& shape, bool first);
 LayerWork RouterWeightGradientWork(const WorkShape& shape);

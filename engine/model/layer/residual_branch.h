@@ -38,13 +38,15 @@ absl::Status AddBranch(const BoundLayer& l, const Chunk& chunk, const ResidualBr
                        const void* in, const void* x, void* y);
 
 // Recomputes what the backward pass reads of a branch with a norm, from the product's input `in`.
-// Not needed if products were kept.
+// Overwrites LayerActivations::branch_gradient. Not needed if products were kept, or without a
+// norm.
 absl::Status RecomputeBranch(const BoundLayer& l, const Chunk& chunk, const ResidualBranch& branch,
                              const void* in);
 
 // Computes the gradient by the product from `dh`, the gradient by y, and adds that of post_norm to
 // `gradient`. Returns the rows of the former: `dh` itself without a post_norm, else
-// LayerActivations::branch_gradient. The factor `scale` is left to the two functions below.
+// LayerActivations::branch_gradient, which holds them until the next call of BranchGradient or
+// RecomputeBranch. The factor `scale` is left to the two functions below.
 absl::StatusOr<const void*> BranchGradient(const BoundLayer& l, const Chunk& chunk,
                                            const ResidualBranch& branch, const void* dh,
                                            const TileGradient& gradient);

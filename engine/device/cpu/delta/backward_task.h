@@ -11,7 +11,8 @@ namespace megatrain {
 // The memory in which the first sweep over a document keeps values of some value heads for the
 // second one. `head` counts these heads from 0.
 struct KeptForBackward {
-  float* u(int64_t head) const { return memory + head * head_floats; }  // [tokens, value_stride]
+  // u of GatedDeltaArgs [tokens, value_stride], by the micro-batch's tokens.
+  float* u(int64_t head) const { return memory + head * head_floats; }
   // The transposed state [value_stride, key_stride] at the start of the chunk that begins at token
   // `first`. REQUIRES: it is not the first chunk of its document. Such chunks begin at least
   // kDeltaChunk tokens apart, so each has a place of its own.
@@ -32,11 +33,11 @@ struct GateSums {
 
 // A task has one document and the value heads of one key head.
 struct BackwardTask {
-  int64_t begin = 0, end = 0;
+  int64_t begin = 0, end = 0;  // the document's tokens
   int64_t key_head = 0;
   KeptForBackward kept;      // of these value heads
-  GateSums* sums = nullptr;  // [value heads of the key head]
-  float* buffer = nullptr;   // BackwardFloats (gated_delta_backward.cc)
+  GateSums* sums = nullptr;  // [value heads of the key head]; added to
+  float* buffer = nullptr;   // scratch, BackwardFloats (gated_delta_backward.cc) floats
 };
 
 }  // namespace megatrain

@@ -46,7 +46,7 @@ class CublasLt {
   virtual CudaLibrary Library() const = 0;
   // Does as CudaApi::Product, but returns a cublasStatus_t, 0 for success. The algorithm is the
   // library's first choice for SearchedProduct. If that algorithm does not take `product`, it is
-  // the first choice for `product` itself.
+  // the first choice for `product` itself. REQUIRES: workspace_bytes is the same in all calls.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
 };
