@@ -28,11 +28,8 @@ bool HasLineBegin(std::string_view pattern) {
     if (c == '^' && !in_class) return true;
     if (c == '\\') {
       ++at;
-    } else if (c == '[' && !in_class) {
-      in_class = true;
-      if (pattern.substr(at + 1).starts_with('^')) ++at;
-    } else if (c == ']') {
-      in_class = false;
+    } else if (c == '[' || c == ']') {
+      in_class = c == '[';
     }
   }
   return false;
