@@ -11,8 +11,8 @@
 
 namespace megatrain {
 
-// What a tensor is. It decides the tensor's Initial, whether it has weight decay (as in
-// transformers' Trainer), and whether it is trained at all.
+// The role of a tensor in its layer decides the tensor's Initial, whether it has weight decay (as
+// in transformers' Trainer), and whether it is trained at all.
 enum class Role {
   kMatrix,      // kNormal; has weight decay
   kNorm,        // kOne, or kZero with one_plus_norms

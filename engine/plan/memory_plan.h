@@ -45,10 +45,11 @@ struct MemoryPlan {
   };
   PipelineDimensions dimensions;
   int64_t parameters = 0;
-  // Of each process: the pool by kind, then what the process takes beside it, then the memory of
-  // devices that share the host's.
+  // The host memory of each process: the pool by kind, then what the process takes beside it, then
+  // the memory of devices that share the host's.
   std::vector<Item> host;
-  // Of each device: the arena by name, the streams' workspace, the scratch for exchange with GPUs.
+  // The memory of each device: the arena by name, the streams' workspace, the scratch for exchange
+  // with GPUs.
   std::vector<Item> device;
   int64_t pool_bytes = 0;
   // Estimate for program, libraries, kernels' scratch, batches, schedules and transfers of

@@ -36,7 +36,7 @@ int64_t RouterBytes(const PipelineDimensions& d) {
          kExpertBytes;
 }
 
-// Of the whole step, and the parts of several ranks.
+// The batches of the whole step, and the parts of several ranks.
 int64_t BatchBytes(const PipelineDimensions& d) {
   const int64_t whole = kBatchesAtOnce * d.shape.ranks;
   const int64_t parts = d.shape.ranks > 1 ? d.local_ranks() : 0;

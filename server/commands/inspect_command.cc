@@ -67,7 +67,7 @@ nlohmann::ordered_json ReportJson(const DatasetReport& report) {
   json["truncated_examples"] = report.truncated_examples;
   json["dropped_tokens"] = report.dropped_tokens;
   json["examples_without_target"] = report.examples_without_target;
-  json["turns_without_loss"] = report.turns_without_loss;
+  json["turns_left_out"] = report.turns_without_loss;
   json["bad_records"] = report.bad_records.count;
   json["named_bad_records"] = report.bad_records.named;
   return json;

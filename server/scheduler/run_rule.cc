@@ -216,7 +216,8 @@ RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping) {
                 [step = facts.checkpoint_step](Job* edited) { edited->checkpoint_step = step; });
   }
   if (facts.steps_unstored && job.state == JobState::kPreparing) return Running(job, facts);
-  if (facts.steps_unstored && job.state == JobState::kRunning) {  // after a pause that was withdrawn
+  // After a pause that was withdrawn.
+  if (facts.steps_unstored && job.state == JobState::kRunning) {
     return Note(JobReason::kNone, "", [facts](Job* edited) {
       edited->step = facts.step;
       edited->total_steps = facts.total_steps;

@@ -88,7 +88,7 @@ void DocumentEncoder::ForgetText() {
 void DocumentEncoder::Restart() {
   ForgetText();
   largest_id_ = -1;
-  turns_left_out_ = 0;
+  turns_without_loss_ = 0;
 }
 
 absl::Status DocumentEncoder::Encode(const Example& example, std::vector<uint32_t>* words) {
@@ -154,7 +154,7 @@ absl::Status DocumentEncoder::EncodeChat(const Conversation& conversation,
     return absl::InvalidArgumentError("the chat template makes no token of the example");
   }
   MT_RETURN_IF_ERROR(CheckIds());
-  turns_left_out_ += turns_without_loss;
+  turns_without_loss_ += turns_without_loss;
   const bool all = options_.chat_template->train_on() == TrainOn::kAll;
   AppendWhole(
       options_.around_chats && BeginWith(kDocumentBit | kWholeBit, all ? kTargetBit : 0, words),

@@ -73,7 +73,7 @@ class DocumentEncoder {
   int64_t largest_id() const { return largest_id_; }
   // Returns the number of the assistant's turns since Restart that have no loss because their place
   // in the text is uncertain.
-  int64_t turns_without_loss() const { return turns_left_out_; }
+  int64_t turns_without_loss() const { return turns_without_loss_; }
   // Forgets what was counted, and a text that was given up.
   void Restart();
 
@@ -99,7 +99,7 @@ class DocumentEncoder {
   PieceState piece_;    // of the text document that is being encoded
   bool begun_ = false;  // it has a token
   int64_t largest_id_ = -1;
-  int64_t turns_left_out_ = 0;
+  int64_t turns_without_loss_ = 0;
 };
 
 }  // namespace megatrain

@@ -39,10 +39,11 @@ bool HoldsRecords(const DataFile& file) {
   return file.format != DataFormat::kText || KindOfFile(file.path).content != FileContent::kText;
 }
 
+// These names are in files: another one would leave what was written before uncounted.
 std::string FileWordsMeta::ToText() const {
   return nlohmann::json{{"documents", documents},
                         {"largest_id", largest_id},
-                        {"turns_without_loss", turns_without_loss},
+                        {"turns_left_out", turns_without_loss},
                         {"bad_records", bad.count},
                         {"named", bad.named}}
       .dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
@@ -54,7 +55,7 @@ FileWordsMeta FileWordsMeta::FromText(const std::string& text) {
   if (!json.is_object()) return meta;
   meta.documents = json.value("documents", int64_t{0});
   meta.largest_id = json.value("largest_id", int64_t{0});
-  meta.turns_without_loss = json.value("turns_without_loss", int64_t{0});
+  meta.turns_without_loss = json.value("turns_left_out", int64_t{0});
   meta.bad.count = json.value("bad_records", int64_t{0});
   meta.bad.named = json.value("named", std::vector<std::string>());
   return meta;

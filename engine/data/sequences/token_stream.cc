@@ -277,7 +277,7 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
     Prepared& prepared = results[i];
     keys += prepared.key;
     stream->documents_ += prepared.meta.documents;
-    stream->turns_left_out_ += prepared.meta.turns_without_loss;
+    stream->turns_without_loss_ += prepared.meta.turns_without_loss;
     stream->bad_records_.Add(prepared.meta.bad, files[i].path);
     const int64_t words = prepared.words->elements();
     if (words > 0) stream->parts_.push_back({stream->words_, std::move(prepared.words)});

@@ -51,7 +51,7 @@ class TokenStream {
   int64_t words() const { return words_; }
   int64_t documents() const { return documents_; }
   // Returns the number of assistant's turns without loss, as DocumentEncoder counts them.
-  int64_t turns_without_loss() const { return turns_left_out_; }
+  int64_t turns_without_loss() const { return turns_without_loss_; }
   const BadRecords& bad_records() const { return bad_records_; }
   // Returns the XXH3-128 (32 hex digits) of the files' contents and everything that affects the
   // words.
@@ -71,7 +71,7 @@ class TokenStream {
   std::vector<Part> parts_;  // those with words
   int64_t words_ = 0;
   int64_t documents_ = 0;
-  int64_t turns_left_out_ = 0;
+  int64_t turns_without_loss_ = 0;
   BadRecords bad_records_;
   std::string key_;
 };

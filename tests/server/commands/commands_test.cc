@@ -248,6 +248,14 @@ TEST_F(CommandsTest, InspectShowsWhatTrainingSees) {
     EXPECT_EQ(json[0][key].size(), 64u) << key;
   }
   EXPECT_EQ(Megatraind("inspect " + Path("job.yaml")).exit_code, 0);
+  result = Megatraind("inspect " + Path("job.yaml") + " -o json");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  // Programs of users read these names.
+  for (const char* key :
+       {"documents", "tokens", "sequences", "truncated_examples", "dropped_tokens",
+        "examples_without_target", "turns_left_out", "bad_records", "named_bad_records"}) {
+    EXPECT_THAT(result.output, HasSubstr(std::string("\"") + key + "\":")) << key;
+  }
   EXPECT_EQ(Megatraind("inspect " + Path("job.yaml") + " --sequences x").exit_code, 2);
   result = Megatraind("inspect " + Path("train.txt"));
   EXPECT_EQ(result.exit_code, 0) << result.output;

@@ -71,8 +71,8 @@ __device__ float InverseLength(const T* row, int n, int lane) {
   return 1.0f / sqrtf(TeamSum<kWarp>(sum, nullptr) + 1e-6f);
 }
 
-// What the backward pass keeps of key heads [first_key_head, first_key_head + key_heads) and their
-// value heads.
+// The memory in which the backward pass keeps values of the key heads [first_key_head,
+// first_key_head + key_heads) and of their value heads.
 struct DeltaKept {
   // FP32 [value heads, tokens / chunk, key_dim, value_dim], for the start of each chunk that is not
   // its document's first: the state, and the gradient by it of the tokens from there on. StateOf
