@@ -96,10 +96,19 @@ trap 'echo "gpu.sh: interrupted; what is known lies in $out" >&2; exit 130' INT 
 . "$here/gpu_steps.sh"
 
 # --- What is tested. ---
-models='Families/TrainerNumericsTest.*'
-some_models='Families/TrainerNumericsTest.*/qwen2_sweeps:Families/TrainerNumericsTest.*/qwen3_whole'
-jobs='Families/GpuJobTest.FollowsTheReferencesLosses/*:Families/GpuJobTest.*/qwen2_*'
-jobs+=':Families/GpuJobTest.*/qwen3_bf16:Families/GpuJobTest.*/llama_fp32'
+models='Families/TrainerNumericsTest.Fp32/*:Families/TrainerNumericsTest.Bf16/*:Families/UpdatePlacesTest.*'
+some_models=Families/UpdatePlacesTest.GiveTheSameBits/qwen3
+for precision in Fp32 Bf16; do
+  for model in qwen2_sweeps_in_chunks qwen3_whole gpt_oss_whole deepseek_v3_micro_batches qwen3_next_whole; do
+    some_models+=:Families/TrainerNumericsTest.$precision/$model
+  done
+done
+# Curves of a family for each kind of layer; single steps are of all families.
+jobs='Families/GpuJobTest.*/qwen2_*:Families/GpuJobTest.*/qwen3_bf16:Families/GpuJobTest.*/llama_fp32'
+for model in llama llama_tied qwen3 phi3 gemma2 gemma4_shared granite gpt_oss mixtral deepseek_v3 qwen3_next; do
+  jobs+=:Families/GpuJobTest.FollowsTheReferencesLosses/${model}_*
+done
+all_filters=$models:$some_models:$jobs
 if $small; then
   models='Families/GpuJobTest.IsLikeTheCpus/qwen2_*'
   some_models='Families/GpuJobTest.IsLikeTheCpus/qwen2_bf16'
@@ -107,7 +116,11 @@ if $small; then
 fi
 kernels='Gpu/KernelsSuite.*'
 attention='Gpu/KernelsSuite.Attention*'
-sanitized="$kernels:$some_models"
+sanitized=$kernels
+for test in Fp32/qwen2_sweeps_in_chunks Bf16/gpt_oss_whole; do
+  sanitized+=:Families/TrainerNumericsTest.$test
+done
+all_filters+=:$kernels:$attention:$sanitized:CudnnTest.*
 if $small; then sanitized='Gpu/KernelsSuite.Rope/*:Gpu/KernelsSuite.GluAndBackward/*'; fi
 # Of each item of the bench the seconds without which it is not begun, and those it may take.
 declare -A least=([limits]=20 [7b]=90 [kernels]=20 [1.5b]=40 [32k]=90)
@@ -151,9 +164,10 @@ check() {
   # What is used where cuDNN or a fast path takes no call.
   try "our own attention" "$attention" 40 "${aside[cuDNN]}"
   own=("${failures[@]}")
-  try "plain attention" "$attention" 40 "${aside[cuDNN]}" "${aside[tensor-core attention]}"
+  try "plain attention" "$attention" 40 "${aside[cuDNN]}" "${aside[tensor-core attention]}" \
+    "${aside[vector loads]}"
   plain=("${failures[@]}")
-  try "kernels without fast paths" "$kernels-$attention:*MatMul*" 60 "${aside[vector loads]}" \
+  try "kernels without fast paths" "$kernels-$attention" 90 "${aside[vector loads]}" \
     "${aside[split sums]}"
   plain+=("${failures[@]}")
   if ((${#as_is[@]} > 0)); then
@@ -175,10 +189,11 @@ tell() {
 # verdict PATH TEST...: which paths can be trusted. The tests, which failed with this path aside or,
 # if it is empty, with none, and whole models are run with each of the others aside too.
 verdict() {
-  local base=$1 filter path limit text seconds=$test_seconds test results
+  local base=$1 filter path limit text seconds=$test_seconds test results models_that_fail
   local -a only_all=() never=() untried=() by_chance=() its_tests=()
   local -a off=() others=()
   local -A heals=() healed=()  # the tests by path; their number of paths by test
+  local -A whole=()            # what became of whole models, by path
   shift
   filter=$(printf '%s\n' "$@" | sort -u | paste -sd :):$some_models
   test_seconds=$(min "$test_seconds" 20)
@@ -196,6 +211,12 @@ verdict() {
     fi
     run_tests verdict "without $path" "$filter" "$limit" env "${off[@]}"
     results=$(named ok "$scratch/results")
+    models_that_fail=$(printf '%s\n' "${failures[@]}" | grep '^Families/' | paste -sd ' ')
+    if [[ -n $models_that_fail ]]; then
+      whole[$path]="whole models fail all the same: $models_that_fail"
+    elif grep -q '^Families/' <<< "$results"; then
+      whole[$path]="whole models pass then"
+    fi
     for test in "$@"; do
       grep -qxF -- "$test" <<< "$results" || continue
       if [[ $path != "all of these" ]]; then
@@ -223,13 +244,13 @@ verdict() {
   for path in "${!heals[@]}"; do
     read -ra its_tests <<< "${heals[$path]}"
     ((${#its_tests[@]} > 0)) || continue
-    tell "${text}do not trust $path: ${aside[$path]} heals ${its_tests[*]}"
+    tell "${text}do not trust $path: ${aside[$path]} heals ${its_tests[*]}${whole[$path]:+; ${whole[$path]}}"
   done
   if ((${#by_chance[@]} > 0)); then
     tell "${text}failed, and did not when run again, whichever path was aside: ${by_chance[*]}"
   fi
   if ((${#only_all[@]} > 0)); then
-    tell "${text}more than one fast path is at fault: ${aside[*]} together heal ${only_all[*]}"
+    tell "${text}more than one fast path is at fault: ${aside[*]} together heal ${only_all[*]}${whole[all of these]:+; ${whole[all of these]}}"
   fi
   if ((${#untried[@]} > 0)); then
     tell "${text}nothing is known of ${untried[*]}: no time was left"
@@ -324,8 +345,21 @@ machine() {
   esac
 }
 
+# A filter that matches no test would leave a hole that nobody sees.
+check_filters() {
+  local pattern names
+  local -a patterns=() unknown=()
+  names=$(cd "$files" && "$gpu_tests" --gtest_list_tests 2>/dev/null | awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }')
+  IFS=: read -ra patterns <<< "$all_filters"
+  for pattern in "${patterns[@]}"; do
+    grep -qx -- "$(sed 's/[.]/\\&/g; s/[*]/.*/g; s/?/./g' <<< "$pattern")" <<< "$names" || unknown+=("$pattern")
+  done
+  ((${#unknown[@]} == 0)) || record info "tests' names" failed 0 "no test is called ${unknown[*]}"
+}
+
 find_driver
 machine
+check_filters
 if $small; then cudnn=false; fi  # the emulated one takes no call
 case $mode in
   all) check; bench; sanitize ;;

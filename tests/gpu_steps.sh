@@ -80,6 +80,7 @@ run_all() {  # FILTER SECONDS RESULTS LOG COMMAND...
     code=$?
     case $code in
       0 | 1 | 5) return 0 ;;  # 5: none is left
+      6) continue ;;  # the GPU is lost to that process alone
       9) echo "tool -" >> "$results"; return 0 ;;
     esac
     last=$(tail -n 1 "$results")

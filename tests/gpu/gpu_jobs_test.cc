@@ -130,6 +130,7 @@ TEST_P(GpuJobTest, GivesTheSameBitsWhateverTheEngineOptions) {
          e.recompute = RecomputeMode::kAll;
        }},
       {"recompute none", [](Engine& e) { e.recompute = RecomputeMode::kNone; }},
+      {"update_device device", [](Engine& e) { e.update_device = UpdateDevice::kDevice; }},
   };
   for (const bool clipped : {false, true}) {
     const JobSpec plain = ShortJob("plain", clipped);

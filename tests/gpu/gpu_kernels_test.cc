@@ -14,7 +14,7 @@ namespace megatrain {
 namespace {
 
 absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeGpuKernels() {
-  std::unique_ptr<CudaApi> api = OpenCudaApi();
+  std::shared_ptr<CudaApi> api = CudaUnderTest();
   MT_RETURN_IF_ERROR(FindCudaDevice(api.get(), 0).status());
   MT_RETURN_IF_ERROR(CudaStatus(*api, api->SetDevice(0), "cudaSetDevice"));
   MT_ASSIGN_OR_RETURN(const CudaSwitches switches, ReadCudaSwitches());
@@ -40,7 +40,7 @@ TEST(CudnnTest, TakesSequencesAndPackedDocuments) {
   std::vector<AttentionCase> cases = {{4, 2, 64, 64, {0, 512, 1024}},
                                       {2, 1, 128, 128, {0, 1024}},
                                       {4, 2, 64, 64, {0, 512, 1024}, /*window=*/200}};
-  const absl::StatusOr<CudaDeviceProperties> card = FindCudaDevice(OpenCudaApi().get(), 0);
+  const absl::StatusOr<CudaDeviceProperties> card = FindCudaDevice(CudaUnderTest().get(), 0);
   ASSERT_TRUE(card.ok()) << card.status();
   constexpr int kHopper = 9;
   if (card->major == kHopper) {
@@ -68,7 +68,7 @@ TEST(CudnnTest, TakesSequencesAndPackedDocuments) {
 // document beside a short one. Held against our own kernels, since the reference would take
 // minutes; both are this far from it.
 TEST(CudnnTest, LongDocumentsAreLikeOurOwn) {
-  const absl::StatusOr<CudaDeviceProperties> card = FindCudaDevice(OpenCudaApi().get(), 0);
+  const absl::StatusOr<CudaDeviceProperties> card = FindCudaDevice(CudaUnderTest().get(), 0);
   ASSERT_TRUE(card.ok()) << card.status();
   constexpr int kHopper = 9;
   const AttentionChoice choice =

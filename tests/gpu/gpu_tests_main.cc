@@ -1,6 +1,7 @@
 // gpu_tests: GoogleTest's program for tests/gpu.sh, which must know what became of each test even
 // when the process does not live to its end. A test that is skipped has failed: whoever starts this
-// program has a GPU. Exit code 5: the filter leaves no test.
+// program has a GPU. Exit code 5: the filter leaves no test. Exit code 6: a test failed, and CUDA
+// refuses all calls of this process since; the tests behind it were not begun.
 //
 //   MEGATRAIN_TEST_RESULTS=FILE  gets lines as they are known: "run NAME", and then "ok NAME",
 //                                "failed NAME", "skipped NAME" or "hung NAME". A test that ended
@@ -19,9 +20,12 @@
 #include <string>
 #include <thread>
 
+#include "tests/gpu/gpu_under_test.h"
+
 namespace {
 
 constexpr int kNoTestCode = 5;
+constexpr int kLostCode = 6;
 constexpr int kHungCode = 124;  // as of timeout(1)
 
 std::string NameOf(const testing::TestInfo& test) {
@@ -52,10 +56,17 @@ class Reporter : public testing::EmptyTestEventListener {
   }
 
   void OnTestEnd(const testing::TestInfo& test) override {
+    const testing::TestResult& result = *test.result();
+    // This calls CUDA, so the watch is left on.
+    const bool lost = result.Failed() && megatrain::GpuUnderTestIsLost();
     std::lock_guard<std::mutex> lock(mutex_);
     running_.clear();
-    const testing::TestResult& result = *test.result();
     Tell(result.Skipped() ? "skipped" : result.Passed() ? "ok" : "failed", NameOf(test));
+    if (lost) {
+      std::fprintf(stderr, "the GPU is lost to this process\n");
+      std::fflush(stdout);
+      _exit(kLostCode);
+    }
     changed_.notify_all();
   }
 

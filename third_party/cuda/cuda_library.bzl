@@ -26,8 +26,10 @@ def cuda_library(name, srcs, hdrs, headers, deps = [], **kwargs):
             srcs = [src] + headers,
             outs = [object],
             cmd = " ".join(
-                [CUDA_HOME + "/bin/nvcc -std=c++20 -O3 -lineinfo -I. -Xcompiler -fPIC,-Wall,-Wextra"] +
-                ["$$(test $(COMPILATION_MODE) = dbg || echo -DNDEBUG)"] +  # as the host's compiler has it
+                [CUDA_HOME + "/bin/nvcc -std=c++20 -O3 -I. -Xcompiler -fPIC,-Wall,-Wextra"] +
+                # Asserts as the host's compiler has them. Line numbers, for profilers and sanitizers, are more than half of
+                # a binary.
+                ["$$(test $(COMPILATION_MODE) = dbg && echo -lineinfo || echo -DNDEBUG)"] +
                 _ARCHITECTURES +
                 ["-c $(location %s) -o $@" % src],
             ),

@@ -76,7 +76,7 @@ CudaEvent& Of(Event& event) { return static_cast<CudaEvent&>(event); }
 
 class CudaDevice : public Device {
  public:
-  CudaDevice(std::unique_ptr<CudaApi> api, int ordinal, CudaDeviceProperties properties, int driver,
+  CudaDevice(std::shared_ptr<CudaApi> api, int ordinal, CudaDeviceProperties properties, int driver,
              const CudaSwitches& switches)
       : api_(std::move(api)),
         ordinal_(ordinal),
@@ -295,7 +295,7 @@ class CudaDevice : public Device {
     return Synchronize(*done);
   }
 
-  const std::unique_ptr<CudaApi> api_;
+  const std::shared_ptr<CudaApi> api_;
   const int ordinal_;
   const CudaDeviceProperties properties_;
   const int driver_;
@@ -351,7 +351,7 @@ absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal) {
   return properties;
 }
 
-absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api,
+absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::shared_ptr<CudaApi> api,
                                                          int ordinal) {
   MT_ASSIGN_OR_RETURN(const CudaSwitches switches, ReadCudaSwitches());
   MT_ASSIGN_OR_RETURN(CudaDeviceProperties properties, FindCudaDevice(api.get(), ordinal));

@@ -32,9 +32,10 @@ absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal);
 // the errors of FindCudaDevice, ReadCudaSwitches, CublasLt::Load (Unavailable) and CudaStatus, and
 // ResourceExhausted for lack of host memory.
 //
-// Uses every kernel once (warm_up.h) if the GPU has memory of its own. If that fails and the device
-// is not lost, the device is returned all the same, and Describe tells why.
-absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api, int ordinal);
+// Several devices may share `api`. Uses every kernel once (warm_up.h) if the GPU has memory of its
+// own. If that fails and the device is not lost, the device is returned all the same, and Describe
+// tells why.
+absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::shared_ptr<CudaApi> api, int ordinal);
 
 }  // namespace megatrain
 

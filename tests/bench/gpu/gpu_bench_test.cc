@@ -11,6 +11,7 @@
 #include "tests/bench/gpu/gpu_kernels.h"
 #include "tests/bench/gpu/gpu_limits.h"
 #include "tests/bench/gpu/gpu_steps.h"
+#include "tests/bench/gpu/host_growth.h"
 #include "tests/engine/device/cuda/emulated_gpu.h"
 #include "tests/support/test_directory.h"
 
@@ -127,6 +128,31 @@ TEST(GpuBenchTest, TheHostsMemoryHasARate) {
   const auto rate = MeasureDramCopy(1 << 20, /*repetitions=*/1, pool);
   ASSERT_TRUE(rate.ok()) << rate.status();
   EXPECT_GT(*rate, 0);
+}
+
+TEST(GpuBenchTest, AMachineGivesMoreMemoryAsItIsUsed) {
+  int64_t total = 20 * kMiB, asked = 0;
+  HostGrowth growth;
+  growth.piece_bytes = 4 * kMiB;
+  growth.margin_bytes = 8 * kMiB;
+  growth.patience = absl::ZeroDuration();
+  // Each question is one more piece that was touched, and the machine gives two for it.
+  growth.free_bytes = [&]() -> absl::StatusOr<int64_t> {
+    return (total += 8 * kMiB) - 4 * kMiB * asked++;
+  };
+  absl::StatusOr<int64_t> free = GrowHostMemory(64 * kMiB, growth);
+  ASSERT_TRUE(free.ok()) << free.status();
+  EXPECT_EQ(asked, 7);  // 28 MiB, then 8 more each time up to 68, and once more at the end
+
+  // One that gives no more is left with its margin.
+  int64_t given = 0;
+  growth.free_bytes = [&]() -> absl::StatusOr<int64_t> { return 20 * kMiB - 4 * kMiB * given++; };
+  ASSERT_TRUE(GrowHostMemory(64 * kMiB, growth).ok());
+  EXPECT_EQ(given, 4 + 1);  // three pieces, until 8 MiB are left
+
+  asked = 0;
+  growth.free_bytes = [&]() -> absl::StatusOr<int64_t> { return ++asked * kMiB; };
+  EXPECT_EQ(*GrowHostMemory(1, growth), 2 * kMiB);  // nothing to do
 }
 
 TEST(GpuBenchTest, ResultsThatAreReplacedAndSteps) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
 #include "engine/base/processors.h"
 #include "engine/base/status.h"
 #include "engine/base/thread_pool.h"
@@ -19,12 +20,16 @@
 #include "tests/bench/gpu/gpu_kernels.h"
 #include "tests/bench/gpu/gpu_limits.h"
 #include "tests/bench/gpu/gpu_steps.h"
+#include "tests/bench/gpu/host_growth.h"
 #include "tests/gpu/gpu_under_test.h"
 
 namespace megatrain {
 namespace {
 
 constexpr int kOrdinal = 0;
+// The largest of these steps plans so much host memory at most (7 billion parameters, several
+// sweeps).
+constexpr int64_t kStepHostBytes = 116 * kGiB;
 constexpr char kLimits[] = "limits", kKernels[] = "kernels", kSteps[] = "steps", kLong[] = "long";
 constexpr char k7B[] = "7b", k1500M[] = "1.5b", k32k[] = "32k";
 constexpr const char* kItems[] = {kLimits, k7B, kKernels, k1500M, k32k, kSteps, kLong};
@@ -100,6 +105,8 @@ absl::StatusOr<std::unique_ptr<EngineHost>> OpenHost(const GpuItemOptions& optio
   host_options.device = absl::StrCat("cuda:", kOrdinal);
   host_options.open_gpu = OpenGpuUnderTest;
   MT_ASSIGN_OR_RETURN(std::unique_ptr<EngineHost> host, EngineHost::Create(host_options));
+  // As before a job: without rates the plan goes by rule.
+  if (!SmallGpuSizes()) MT_RETURN_IF_ERROR(host->MeasureRates());
   if (options.pool_bytes > 0) {
     MT_RETURN_IF_ERROR(host->ReservePool(options.pool_bytes, nullptr, nullptr));
   }
@@ -162,6 +169,9 @@ absl::Status RunGpuItem(const std::string& name, const GpuItemOptions& options,
                         OpenBenchDevice(api.get(), shapes.device_bytes(),
                                         SmallGpuSizes() ? int64_t{1} << 16 : int64_t{64} << 20));
     return BenchGpuKernels(*device, *limits, shapes, results);
+  }
+  if (!SmallGpuSizes()) {
+    MT_RETURN_IF_ERROR(GrowHostMemory(std::max(options.pool_bytes, kStepHostBytes)).status());
   }
   const TemporaryDirectory directory(name);
   if (name == kSteps) return RunOtherSteps(options, *limits, directory.path, results);

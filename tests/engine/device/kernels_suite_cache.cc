@@ -118,7 +118,7 @@ TEST_P(KernelsSuite, CachedAttention) {
     const auto got = RunOn(device(), operands, call);
     const auto want = RunOnReference(operands, call);
     // Rows of no token stay as they are, the others are copies.
-    EXPECT_EQ(got[cache].bytes, want[cache].bytes);
+    ExpectSame(got[cache], want[cache], "the cache, " + NameOf(operands, cache));
     const bool none =
         std::all_of(first_of.begin(), first_of.end(), [](int32_t r) { return r < 0; });
     if (none) {
@@ -126,8 +126,8 @@ TEST_P(KernelsSuite, CachedAttention) {
         ASSERT_EQ(ValueOf(got[out], static_cast<size_t>(i)), 0) << i;
       }
     } else {
-      ExpectClose(got[out], want[out], dtype() == DType::kF32 ? 4e-6 : 3e-3, "out",
-                  &operands.all()[out]);
+      ExpectClose(got[out], want[out], dtype() == DType::kF32 ? 4e-6 : 3e-3,
+                  "out, " + NameOf(operands, out), &operands.all()[out]);
     }
   }
 }
@@ -209,7 +209,8 @@ TEST_P(KernelsSuite, CachedAttentionIsThatOfTheWholeSequence) {
           MT_RETURN_IF_ERROR(kernels.StoreInCache(stream, args));
           return kernels.CachedAttention(stream, args);
         });
-    ExpectClose(got[cached], got[whole], dtype() == DType::kF32 ? 4e-6 : 6e-3, "out");
+    ExpectClose(got[cached], got[whole], dtype() == DType::kF32 ? 4e-6 : 6e-3,
+                "out, " + NameOf(operands, cached));
   }
 }
 
@@ -248,7 +249,7 @@ TEST_P(KernelsSuite, CachedAttentionOfATokenIsItsOwn) {
         }
         return absl::OkStatus();
       });
-  EXPECT_EQ(got[whole].bytes, got[alone].bytes);
+  ExpectSame(got[whole], got[alone], "out, " + NameOf(operands, whole));
 }
 
 }  // namespace megatrain

@@ -127,8 +127,8 @@ TEST_P(KernelsSuite, GatedDeltaGoesOnFromItsStates) {
         args.initial_states = args.final_states = static_cast<float*>(p[states]);
         return kernels.GatedDelta(stream, args);
       });
-  ExpectClose(in_turn[delta.out], at_once[delta.out], dtype() == DType::kF32 ? 4e-6 : 3e-3, "out",
-              &operands.all()[delta.out]);
+  ExpectClose(in_turn[delta.out], at_once[delta.out], dtype() == DType::kF32 ? 4e-6 : 3e-3,
+              "out, " + NameOf(operands, delta.out), &operands.all()[delta.out]);
 }
 
 }  // namespace megatrain

@@ -72,9 +72,9 @@ TEST_P(KernelsSuite, GatherRows) {
         return absl::OkStatus();
       };
       const auto got = RunOn(device(), operands, call), want = RunOnReference(operands, call);
-      EXPECT_TRUE(got[out].bytes == want[out].bytes) << bounds.size() << " bounds";
-      EXPECT_TRUE(got[weighted].bytes == want[weighted].bytes) << bounds.size() << " bounds";
-      EXPECT_TRUE(got[x].bytes == want[x].bytes);
+      ExpectSame(got[out], want[out], "out, " + NameOf(operands, out));
+      ExpectSame(got[weighted], want[weighted], "weighted, " + NameOf(operands, weighted));
+      ExpectSame(got[x], want[x], "x, " + NameOf(operands, x));
     }
   }
 }
@@ -108,8 +108,9 @@ TEST_P(KernelsSuite, AddRows) {
         return absl::OkStatus();
       };
       const auto got = RunOn(device(), operands, call), want = RunOnReference(operands, call);
-      ExpectClose(got[sum], want[sum], 2e-6, "sum");
-      ExpectClose(got[weighted], want[weighted], 2e-6, "weighted sum");
+      ExpectClose(got[sum], want[sum], 2e-6, "sum, " + NameOf(operands, sum));
+      ExpectClose(got[weighted], want[weighted], 2e-6,
+                  "weighted sum, " + NameOf(operands, weighted));
       bits[0].push_back(got[sum].bytes);
       bits[1].push_back(got[weighted].bytes);
     }
@@ -192,9 +193,10 @@ TEST_P(KernelsSuite, WeighRows) {
           return absl::OkStatus();
         };
         const auto got = RunOn(device(), operands, call), want = RunOnReference(operands, call);
-        ExpectClose(got[dweights], want[dweights], 4e-6, "dweights");
-        EXPECT_TRUE(got[dout].bytes == want[dout].bytes) << "dout is rounded once";
-        EXPECT_TRUE(got[out].bytes == want[out].bytes);
+        ExpectClose(got[dweights], want[dweights], 4e-6, "dweights, " + NameOf(operands, dweights));
+        // The reference rounds dout once.
+        ExpectSame(got[dout], want[dout], "dout, " + NameOf(operands, dout));
+        ExpectSame(got[out], want[out], "out, " + NameOf(operands, out));
         if (bits.empty()) bits = got[dweights].bytes;
         EXPECT_TRUE(got[dweights].bytes == bits) << "THE CUT CHANGES BITS";
       }

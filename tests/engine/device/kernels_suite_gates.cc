@@ -91,7 +91,8 @@ TEST_P(KernelsSuite, GluBackwardGivesTheForwardsBits) {
       const size_t dout = operands.Random(dtype(), tokens * width);
       const auto got =
           RunOn(device(), operands, GluCall(kind, dtype(), tokens, width, gate_up, out, dout));
-      EXPECT_EQ(got[dout].bytes, got[out].bytes) << kind.name << " " << width;
+      ExpectSame(got[dout], got[out],
+                 std::string(kind.name) + " in place, " + NameOf(operands, dout));
     }
   }
 }
@@ -123,8 +124,8 @@ TEST_P(KernelsSuite, InterleavedGluIsTheSameUnit) {
                                               dout[1], true)(kernels, stream, p);
                              });
       SCOPED_TRACE(testing::Message() << kind.name << " " << width);
-      EXPECT_EQ(got[out[0]].bytes, got[out[1]].bytes);
-      EXPECT_EQ(got[dout[0]].bytes, got[dout[1]].bytes);
+      ExpectSame(got[out[1]], got[out[0]], "out, " + NameOf(operands, out[1]));
+      ExpectSame(got[dout[1]], got[dout[0]], "dout, " + NameOf(operands, dout[1]));
       for (size_t i = 0; i < apart.size(); ++i) {
         ASSERT_EQ(ValueOf(got[gates[0]], i), ValueOf(got[gates[1]], place(i))) << i;
       }
@@ -177,7 +178,7 @@ TEST_P(KernelsSuite, SigmoidGateAndBackward) {
       };
       ExpectLikeReference(device(), operands, tolerance(), call);
       const auto got = RunOn(device(), operands, call);
-      EXPECT_EQ(got[dout].bytes, got[out].bytes);
+      ExpectSame(got[dout], got[out], "in place, " + NameOf(operands, dout));
     }
   }
 }

@@ -150,7 +150,8 @@ TEST_P(KernelsSuite, CopyHeads) {
                                         .to_stride = to_stride,
                                         .to_head_stride = c.to_head});
     };
-    EXPECT_EQ(RunOn(device(), operands, call)[to].bytes, RunOnReference(operands, call)[to].bytes);
+    ExpectSame(RunOn(device(), operands, call)[to], RunOnReference(operands, call)[to],
+               NameOf(operands, to));
   }
 }
 

@@ -114,11 +114,13 @@ void ExpectCloseOrZero(const Operands::Operand& got, const Operands::Operand& wa
   for (size_t i = 0; i < count; ++i) ASSERT_LE(std::abs(ValueOf(got, i)), 1e-6) << name << " " << i;
 }
 
-void ExpectRouteLike(const std::vector<Operands::Operand>& got,
+void ExpectRouteLike(const Operands& operands, const std::vector<Operands::Operand>& got,
                      const std::vector<Operands::Operand>& want, const RouteOperands& route) {
-  EXPECT_EQ(got[route.choice].bytes, want[route.choice].bytes) << "WRONG: choice";
-  ExpectClose(got[route.weights], want[route.weights], 2e-6, "weights");
-  ExpectCloseOrZero(got[route.entropy], want[route.entropy], 4e-6, "entropy");
+  const auto name = [&](size_t i) { return NameOf(operands, i); };
+  ExpectSame(got[route.choice], want[route.choice], "choice, " + name(route.choice));
+  ExpectClose(got[route.weights], want[route.weights], 2e-6, "weights, " + name(route.weights));
+  ExpectCloseOrZero(got[route.entropy], want[route.entropy], 4e-6,
+                    "entropy, " + name(route.entropy));
 }
 
 // `values` to multiples of `step`, so that many are equal.
@@ -161,7 +163,7 @@ TEST_P(KernelsSuite, RouteAndBackward) {
         return kernels.RouteBackward(stream, backward);
       };
       const auto got = RunOn(device(), operands, call), want = RunOnReference(operands, call);
-      ExpectRouteLike(got, want, route);
+      ExpectRouteLike(operands, got, want, route);
       const double error = dtype() == DType::kF32 ? 5e-6 : 3e-3;
       ExpectCloseOrZero(got[dlogits], want[dlogits], error, "dlogits");
       ExpectCloseOrZero(got[without], want[without], error, "dlogits without dprobabilities");
@@ -184,7 +186,8 @@ TEST_P(KernelsSuite, RouteAmongEquals) {
         const KernelCall call = [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
           return kernels.Route(stream, route.Args(c, kind, p));
         };
-        ExpectRouteLike(RunOn(device(), operands, call), RunOnReference(operands, call), route);
+        ExpectRouteLike(operands, RunOn(device(), operands, call), RunOnReference(operands, call),
+                        route);
       }
     }
   }
@@ -211,7 +214,7 @@ TEST_P(KernelsSuite, RouteShowsLogitsThatAreNotNumbers) {
         return kernels.Route(stream, route.Args(c, kind, p));
       };
       const auto got = RunOn(device(), operands, call), want = RunOnReference(operands, call);
-      EXPECT_EQ(got[route.choice].bytes, want[route.choice].bytes);
+      ExpectSame(got[route.choice], want[route.choice], NameOf(operands, route.choice));
       const auto expect_nan_where = [&](size_t operand, int64_t columns) {
         for (int64_t i = 0; i < c.tokens * columns; ++i) {
           const int64_t t = i / columns;
@@ -238,7 +241,7 @@ TEST_P(KernelsSuite, RouteWithoutEntropy) {
     return kernels.Route(stream, args);
   };
   const auto got = RunOn(device(), operands, call);
-  ExpectRouteLike(got, RunOnReference(operands, call), route);
+  ExpectRouteLike(operands, got, RunOnReference(operands, call), route);
   EXPECT_EQ(got[route.entropy].bytes, operands.all()[route.entropy].bytes);
 }
 

@@ -142,7 +142,7 @@ TEST_P(KernelsSuite, Scale) {
       return kernels.Scale(stream, dtype(), p[x], n, p[factor]);
     };
     const auto got = RunOn(device(), operands, call), want = RunOnReference(operands, call);
-    EXPECT_TRUE(got[x].bytes == want[x].bytes);
+    ExpectSame(got[x], want[x], NameOf(operands, x));
   }
 }
 
@@ -184,7 +184,7 @@ TEST_P(KernelsSuite, Add) {
           };
           const auto got = RunOn(device(), operands, call), want = RunOnReference(operands, call);
           for (size_t i : {a, b, y}) {
-            EXPECT_TRUE(got[i].bytes == want[i].bytes) << "operand " << i;
+            ExpectSame(got[i], want[i], NameOf(operands, i));
           }
         }
       }

@@ -28,14 +28,6 @@ size_t SizeOf(const Operand& operand) {
   return operand.kind == Operand::kBF16 ? 2 : operand.kind == Operand::kRaw ? 1 : 4;
 }
 
-std::string NameOf(const Operands& operands, size_t i) {
-  static constexpr const char* kNames[] = {"fp32", "bf16", "int32", "bytes"};
-  const Operand& operand = operands.all()[i];
-  return "operand " + std::to_string(i) + " (" + kNames[operand.kind] + " [" +
-         std::to_string(operand.bytes.size() / SizeOf(operand)) + "], seed " +
-         std::to_string(operands.seed()) + ")";
-}
-
 std::string TextOf(const Operand& operand, size_t i) {
   char text[32];
   if (operand.kind == Operand::kInts) {
@@ -90,7 +82,24 @@ std::vector<Operand> RunOnce(KernelsUnderTest& device, const Operands& operands,
   return results;
 }
 
+std::vector<size_t> DifferentElements(const Operand& a, const Operand& b) {
+  const size_t size = SizeOf(a), count = a.bytes.size() / size;
+  std::vector<size_t> different;
+  for (size_t j = 0; j < count; ++j) {
+    if (std::memcmp(&a.bytes[size * j], &b.bytes[size * j], size) != 0) different.push_back(j);
+  }
+  return different;
+}
+
 }  // namespace
+
+std::string NameOf(const Operands& operands, size_t i) {
+  static constexpr const char* kNames[] = {"fp32", "bf16", "int32", "bytes"};
+  const Operand& operand = operands.all()[i];
+  return "operand " + std::to_string(i) + " (" + kNames[operand.kind] + " [" +
+         std::to_string(operand.bytes.size() / SizeOf(operand)) + "], seed " +
+         std::to_string(operands.seed()) + ")";
+}
 
 std::vector<float> Normal(std::mt19937_64& random, int64_t n, double deviation) {
   std::normal_distribution<double> distribution(0.0, deviation);
@@ -161,15 +170,9 @@ std::vector<Operands::Operand> RunOn(KernelsUnderTest& device, const Operands& o
   const std::vector<Operands::Operand> again = RunOnce(device, operands, call);
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i].kind == Operands::Operand::kRaw || results[i].bytes == again[i].bytes) continue;
-    const size_t size = SizeOf(results[i]), count = results[i].bytes.size() / size;
-    std::vector<size_t> different;
-    for (size_t j = 0; j < count; ++j) {
-      if (std::memcmp(&results[i].bytes[size * j], &again[i].bytes[size * j], size) != 0) {
-        different.push_back(j);
-      }
-    }
     ADD_FAILURE() << "DIFFERENT FROM RUN TO RUN: " << NameOf(operands, i) << "\n"
-                  << Show(again[i], "then", results[i], "first", different);
+                  << Show(again[i], "then", results[i], "first",
+                          DifferentElements(results[i], again[i]));
   }
   return results;
 }
@@ -226,6 +229,14 @@ void ExpectClose(const Operands::Operand& got, const Operands::Operand& want, do
                 << Show(got, "got", want, "want", wrong);
 }
 
+void ExpectSame(const Operands::Operand& got, const Operands::Operand& want,
+                const std::string& name) {
+  ASSERT_EQ(got.bytes.size(), want.bytes.size()) << name;
+  const std::vector<size_t> different = DifferentElements(got, want);
+  EXPECT_TRUE(different.empty()) << "WRONG: " << name << "\n"
+                                 << Show(got, "got", want, "want", different);
+}
+
 void ExpectLikeReference(KernelsUnderTest& device, const Operands& operands, double tolerance,
                          const KernelCall& call) {
   const std::vector<Operands::Operand> results = RunOn(device, operands, call);
@@ -233,7 +244,7 @@ void ExpectLikeReference(KernelsUnderTest& device, const Operands& operands, dou
   for (size_t i = 0; i < results.size(); ++i) {
     const std::string name = NameOf(operands, i);
     if (results[i].kind == Operands::Operand::kInts) {
-      EXPECT_EQ(results[i].bytes, expected[i].bytes) << "WRONG: " << name;
+      ExpectSame(results[i], expected[i], name);
     } else if (results[i].kind != Operands::Operand::kRaw) {
       ExpectClose(results[i], expected[i], tolerance, name, &operands.all()[i]);
     }

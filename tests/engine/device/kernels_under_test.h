@@ -86,6 +86,13 @@ std::vector<Operands::Operand> RunOnReference(const Operands& operands, const Ke
 void ExpectClose(const Operands::Operand& got, const Operands::Operand& want, double tolerance,
                  const std::string& name, const Operands::Operand* before = nullptr);
 
+// Expects the same bits. A failure shows the first elements that differ with their neighbours.
+void ExpectSame(const Operands::Operand& got, const Operands::Operand& want,
+                const std::string& name);
+
+// Returns the number, type, size and seed of an operand, for messages.
+std::string NameOf(const Operands& operands, size_t i);
+
 // RunOn, and ExpectClose to the reference of every operand of floats; integers are the same.
 void ExpectLikeReference(KernelsUnderTest& device, const Operands& operands, double tolerance,
                          const KernelCall& call);

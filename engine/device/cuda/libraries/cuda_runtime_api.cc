@@ -17,6 +17,7 @@
 #include "engine/device/cuda/libraries/cublas_lt.h"
 #include "engine/device/cuda/libraries/cuda_api.h"
 #include "engine/device/cuda/libraries/cudnn_attention.h"
+#include "engine/device/cuda/libraries/shared_library.h"
 
 namespace megatrain {
 namespace {
@@ -220,6 +221,11 @@ class CudaRuntimeApi : public CudaApi {
 
 }  // namespace
 
-std::unique_ptr<CudaApi> OpenCudaApi() { return std::make_unique<CudaRuntimeApi>(); }
+std::unique_ptr<CudaApi> OpenCudaApi() {
+  // The runtime looks for the driver's library by its name alone, which any loaded library has.
+  static const bool loaded = OpenSharedLibrary("libcuda.so.1").ok();
+  (void)loaded;
+  return std::make_unique<CudaRuntimeApi>();
+}
 
 }  // namespace megatrain

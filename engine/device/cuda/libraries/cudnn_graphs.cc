@@ -269,11 +269,13 @@ std::string OpenCompiler() {
       OpenSharedLibrary(absl::StrCat("libnvrtc.so.", kCudaMajor));
   if (!nvrtc.ok()) return absl::StrCat("; it cannot compile: ", nvrtc.status().message());
   const std::string directory = nvrtc->path.substr(0, nvrtc->path.rfind('/'));
+  std::string why;  // empty if there is no such file: the loader may know it elsewhere
   for (const std::string& file :
        FindLibraryFiles(absl::StrCat("libnvrtc-builtins.so.", kCudaMajor, "*"), {directory})) {
     if (dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return "";
+    absl::StrAppend(&why, "; it may not compile: ", dlerror());
   }
-  return "";  // the loader may know it elsewhere
+  return why;
 }
 
 // Opens cuDNN, and what it and its frontend need beside it.

@@ -16,7 +16,7 @@ namespace megatrain {
 
 class CudaKernelsUnderTest : public KernelsUnderTest {
  public:
-  explicit CudaKernelsUnderTest(std::unique_ptr<CudaApi> api, const cuda::FastPaths& paths = {})
+  explicit CudaKernelsUnderTest(std::shared_ptr<CudaApi> api, const cuda::FastPaths& paths = {})
       : api_(std::move(api)), kernels_(api_.get(), 0, paths) {
     void *stream = nullptr, *workspace = nullptr;
     Check(api_->SetDevice(0));
@@ -74,7 +74,7 @@ class CudaKernelsUnderTest : public KernelsUnderTest {
     Check(api_->EventSynchronize(event_));
   }
 
-  const std::unique_ptr<CudaApi> api_;
+  const std::shared_ptr<CudaApi> api_;
   CudaKernels kernels_;
   std::unique_ptr<CudaStream> stream_;
   void* event_ = nullptr;
