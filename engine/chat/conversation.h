@@ -12,13 +12,18 @@
 namespace megatrain {
 
 struct ChatMessage {
-  // The keys of the message, in its order: role, content, tool_calls and so on. A content is a
-  // string, or a list of parts {"type": "text", "text": "..."}. There are no nulls and no key
-  // twice.
+  // The keys of the message, in its order: role, content, tool_calls and so on, but not weight. A
+  // content is a string, or a list of parts {"type": "text", "text": "..."}. No value is null, and
+  // no key is there twice; values within lists and dicts may be null.
   JinjaValue::Entries fields;
-  bool trained = true;    // false: no loss is on the message, as it has `weight: 0`
-  std::string role;       // the role of `fields`
-  std::string text;       // the content, or ""; of a content in parts, their texts, a line each
+  // Only an assistant's message can have loss, and which ones do is decided by data.train_on. False
+  // excludes the message: its record has `weight: 0`, or it belongs to the prompt of a preference
+  // pair. Ignored for other roles.
+  bool trained = true;
+  std::string role;  // the role of `fields`
+  // The content; "" if there is none. If the content is a list of parts, their texts, joined by
+  // line feeds.
+  std::string text;
   bool in_parts = false;  // the content is a list of parts
 
   // Returns the field, or null if there is none. Valid until `fields` changes.
@@ -42,8 +47,8 @@ struct ChatMessage {
 
 struct Conversation {
   std::vector<ChatMessage> messages;
-  JinjaValue tools = JinjaValue::None();      // a list of dicts
-  JinjaValue documents = JinjaValue::None();  // a list of dicts
+  JinjaValue tools = JinjaValue::None();      // a list of dicts; None if the record has none
+  JinjaValue documents = JinjaValue::None();  // as tools
   JinjaVariables kwargs;  // the record's chat_template_kwargs, for the template alone
   // The fields `instruction` and `input` of an alpaca record, for templates that look at them.
   JinjaVariables alpaca;

@@ -10,10 +10,10 @@
 // cannot be inverted: a tie would need lo = +2^15 half of the time.)
 //
 // Two kinds of pattern must not be encoded, because the BF16 half alone would mean something else:
-//   - finite magnitudes of 0x7f7f8000 (3.3961776e38) and more: the half is an infinity;
+//   - finite magnitudes of 0x7f7f8000 (3.3961775e38) and more: the half is an infinity;
 //   - NaNs 0x7f800001..0x7f807fff (half: infinity) and 0x7fff8000..0x7fffffff (half: zero of the
 //     other sign), both signs: 2 * (32,767 + 32,768) = 131,070 patterns.
-// IsEncodable is false for them and for every other infinity and NaN.
+// IsEncodable is false for them, for both infinities and for every other NaN.
 #ifndef MEGATRAIN_ENGINE_MEMORY_SPLIT_MASTER_H_
 #define MEGATRAIN_ENGINE_MEMORY_SPLIT_MASTER_H_
 

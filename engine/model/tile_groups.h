@@ -11,8 +11,10 @@
 
 namespace megatrain {
 
-// The role of a tensor in its layer decides the tensor's Initial, whether it has weight decay (as
-// in transformers' Trainer), and whether it is trained at all.
+// The role of a tensor in its layer. It decides the tensor's Initial, which each comment names
+// first. It decides whether the tensor has weight decay, as in transformers' Trainer: those have it
+// whose comment says so. And it decides whether the tensor can be trained: all but the last two
+// can.
 enum class Role {
   kMatrix,      // kNormal; has weight decay
   kNorm,        // kOne, or kZero with one_plus_norms
@@ -40,19 +42,24 @@ struct TensorPart {
 struct TensorGroup {
   Role role;
   std::vector<TensorPart> parts;
-  int64_t* offset;  // receives the group's place
+  // Receives the offset of the group's first tensor, in elements from the start of the tile's
+  // section. Must be valid when PlaceGroups is called; it may point into the tile.
+  int64_t* offset;
 };
 
 using TraitsOf = absl::FunctionRef<TensorTraits(const std::string& name)>;
 
-// Lays out the groups in an empty `tile` and writes their offsets. Groups whose tensors are all
-// frozen come last; otherwise the order is kept. `traits` is called with the names of tensors that
-// can be trained. `one_plus_norms` is the model's (ModelDescription).
+// Appends the tensors of the groups to `tile`, which has none yet, and sets its elements,
+// stateless_elements and parameters. Writes the offset of each group to TensorGroup::offset. Groups
+// whose tensors are all frozen come last; otherwise the order is kept. `traits` is called during
+// the call only, with the names of tensors that can be trained. `one_plus_norms` is
+// ModelDescription::one_plus_norms.
 void PlaceGroups(std::vector<TensorGroup> groups, TraitsOf traits, bool one_plus_norms,
                  TileLayout& tile);
 
-// Returns the layout of a tile of a decoder layer. `first_expert` and `experts` are for kExperts.
-// REQUIRES: a `kind` of tiles of layers.
+// Returns the layout of a tile of decoder layer `layer` (from 0). For kExperts the tile has the
+// experts [first_expert, first_expert + experts); other kinds ignore both. REQUIRES: `kind` is
+// kLayer, kAttention, kRouter, kExperts or kJoin.
 TileLayout LayerTileLayout(const ModelDescription& model, int layer, TileKind kind, TraitsOf traits,
                            int64_t first_expert = 0, int64_t experts = 0);
 

@@ -51,14 +51,17 @@ std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range);
 std::vector<AdamWRun> AdamWBlocks(absl::Span<const AdamWRun> runs, int64_t block_elements,
                                   int threads);
 
-// Returns the operands for elements [begin, begin + elements) of the tile. `gradient` is the whole
-// tile's, of gradient_dtype. REQUIRES: the tile holds these elements.
+// Returns the operands for elements [begin, begin + elements) of the tile. They point into the
+// tile's sections and into the gradient. `gradient` is the address of the gradient of element 0, as
+// in AdamWUpdate, in gradient_dtype. REQUIRES: the tile holds these elements.
 AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dtype, int64_t begin,
                       int64_t elements);
 
 // Updates `ranges` of the tile in place, except frozen tensors. They must ascend and not overlap.
-// `gradient` [tile.layout->state_elements()] is in the tile's element order. Padding is neither
-// read nor written. An element's bits do not depend on the ranges. Returns when the update is done.
+// `gradient` is the address of the gradient of the tile's element 0, in the tile's element order.
+// Only the gradients of elements in `ranges` are read; the others need not exist. Padding is
+// neither read nor written. An element's bits do not depend on the ranges. Returns when the update
+// is done.
 //
 // Returns false if an updated master is not finite or (with split masters) would round to infinity
 // in BF16, or if a second moment is not finite. All ranges are updated in that case too, but the
@@ -67,7 +70,8 @@ AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dty
 // `nodes` gives the NUMA nodes of the tile's memory, so that threads can take near blocks first. It
 // affects the time only, and so does `tuning`. Denormals count as zero, as in every loop of a
 // ThreadPool. REQUIRES: the tile holds `ranges`; step.step >= 1, betas in [0, 1), epsilon >= 0;
-// step.groups has the rates of every tensor; the tile's sections and the gradient do not overlap.
+// step.groups has at least as many entries as the largest TensorSpec::rates of the tile (none if
+// all are 0); the tile's sections and the gradient do not overlap.
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, absl::Span<const ElementRange> ranges,
                  const MemoryNodes& nodes = {}, const AdamWTuning& tuning = {});
@@ -76,8 +80,8 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes = {},
                  const AdamWTuning& tuning = {});
 
-// Updates all that the tile holds by plain loops, for tests. It gives the same bits if the calling
-// thread flushes denormals.
+// Does as AdamWUpdate with all that the tile holds, and returns the same, by plain loops on the
+// calling thread; for tests. It gives the same bits if that thread flushes denormals.
 bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,
                           const Tile& tile);
 

@@ -33,9 +33,10 @@ inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
 // schedules have an entry for each pair; this many take 200 MiB and a second. The limit protects
 // the daemon, which plans job files of any origin before it queues them.
 inline constexpr int64_t kStepLayerPassesMax = int64_t{1} << 20;
-// The most tokens of a micro-batch; with experts, the most choices of experts by its tokens.
-// Batches and kernels number them in 32 bits. The limit also keeps the sizes of a micro-batch's
-// buffers below 2^63 bytes for every model that ParseModelDescription takes.
+// The most tokens of a micro-batch. In a model with experts, the tokens times the experts that each
+// of them chooses must not exceed it either. Batches and kernels number both in 32 bits. The limit
+// also keeps the sizes of a micro-batch's buffers below 2^63 bytes for every model that
+// ParseModelDescription takes.
 inline constexpr int64_t kMicroBatchTokensMax = std::numeric_limits<int32_t>::max();
 
 struct MemoryPlan {
@@ -57,13 +58,14 @@ struct MemoryPlan {
   int64_t process_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t device_bytes = 0;  // arena + streams' workspace + scratch for exchange
-  int64_t host_bytes = 0;    // pool + process, + device if it shares the host
-  int64_t checkpoint_bytes = 0;
+  int64_t host_bytes = 0;    // pool + process, + device_bytes of each device that shares the host
+  int64_t checkpoint_bytes = 0;  // on disk, of one checkpoint with the state of all processes
   MemoryBudget budget;
   int64_t host_limit = 0;  // the smaller of engine.host_memory, if set, and the budget
-  // A GPU's limit is the smaller of engine.device_memory, if set, and the budget. The cpu device's
-  // is engine.device_memory if set. Otherwise PlanMemory chooses it from the free host memory, and
-  // other plans have none.
+  // The most bytes of each device. For a GPU it is the smaller of engine.device_memory, if set, and
+  // budget.device_bytes. For the cpu device it is engine.device_memory, or budget.device_bytes if
+  // the job sets none. If both are 0, PlanMemory chooses a limit from the free host memory
+  // (MemoryBudget::device_bytes), and the other plans have kUnlimitedBytes.
   int64_t device_limit = 0;
   bool fits = true;
   std::string misfit;  // the kinds of memory that do not suffice, in bytes; empty if it fits
@@ -95,8 +97,8 @@ absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& si
 
 // Plans a training job. If the rates of `machine` are not measured, FitDeviceByRule (device_fit.h)
 // decides. A job that does not fit gives a plan with fits == false. `layout` must outlive the plan;
-// `sizes` is used during the call only. With the same arguments but for `processes.number` the
-// plans have the same decisions and bytes.
+// `sizes` is used during the call only. Processes that differ in `processes.number` alone get the
+// same decisions and bytes.
 //
 // Returns the errors of CheckHeadSizes, and InvalidArgument if
 // - a sequence is longer than the model's positions;
@@ -111,7 +113,9 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
                                       const MachineSpeed& machine = {},
                                       const ProcessOfJob& processes = {});
 
-// Plans an evaluation of `spec` with weights alone. Lifetimes and errors are as for PlanMemory.
+// Plans an evaluation of `spec` with weights alone. Lifetimes are as for PlanMemory. Returns the
+// errors of CheckHeadSizes, and those of PlanMemory about sequence length, micro-batches and
+// devices.
 absl::StatusOr<MemoryPlan> PlanEvaluation(const JobSpec& spec, const ModelLayout& layout,
                                           const KernelSizes& sizes, const MemoryBudget& budget);
 

@@ -22,19 +22,22 @@ inline constexpr size_t kTokenizerJsonBytesMax = size_t{256} << 20;
 // All ids must be below this. No known vocabulary has a tenth as many.
 inline constexpr int64_t kTokenIdMax = int64_t{1} << 24;
 
-// The parts of a tokenizer, as tokenizer.json has them.
+// The parts of a tokenizer, as tokenizer.json has them. ParseSentencePieceModel makes them too.
 struct TokenizerJson {
   std::unique_ptr<TokenModel> model;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   Decoder decoder;
-  SpecialIds special_ids;                // of the post_processor
-  std::vector<AddedToken> added_tokens;  // in file order; ids of the file, which TokenTable checks
+  SpecialIds special_ids;  // of the post_processor
+  // In the order of the file and with its ids. TokenTable (token_table.h) checks the ids.
+  std::vector<AddedToken> added_tokens;
 };
 
-// Parses a file's content, which is used during the call only. Returns InvalidArgument, naming the
-// part, for broken JSON or a missing or contradictory part. Returns Unimplemented, naming the
-// component or setting, if it is not supported.
+// Parses `text`, the content of a file, which is used during the call only. Returns InvalidArgument
+// if it is longer than kTokenizerJsonBytesMax, is not UTF-8 or is not JSON. Returns InvalidArgument
+// also for a part that is missing or contradicts another; the message names the part or the key.
+// Returns Unimplemented, naming the component or setting, for one that is not supported. Messages
+// do not name the file.
 absl::StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view text);
 
 }  // namespace megatrain

@@ -29,7 +29,9 @@ class MetricsWriter {
   // regular file.
   absl::Status TruncateTo(int64_t step);
 
-  // Appends a line and passes it to the operating system; it is not synced to the disk.
+  // Appends a line and passes it to the operating system; it is not synced to the disk. After an
+  // error a part of the line may be in the file, and a later Write would continue that line. Call
+  // TruncateTo first, or write no more.
   absl::Status Write(const StepRecord& record);
 
  private:

@@ -3,7 +3,7 @@
 //
 // Open reads the store and begins to answer calls. BeginJobs reserves the host pool and begins to
 // run jobs. Stop saves running jobs and ends the server. If the process dies at any point in
-// between, nothing that was announced is lost, and the next process goes on.
+// between, no change that a caller was told of is lost, and the next process goes on with the jobs.
 //
 // Thread safety: one thread at a time calls the methods. gRPC's threads answer the API.
 #ifndef MEGATRAIN_SERVER_DAEMON_DAEMON_H_
@@ -40,8 +40,8 @@ namespace megatrain {
 // Functions and pointers that the daemon calls. The struct is copied; the objects that the
 // functions refer to, and `run_observer`, must outlive the daemon.
 struct DaemonHooks {
-  // Called with lines for the daemon's log, from any thread and by several at once. Lines of `warn`
-  // are those that somebody should look at.
+  // The daemon calls these with lines for its log, from any thread and from several at once. It
+  // calls `warn` with the lines that an operator should look at, and `log` with the others.
   std::function<void(const std::string& line)> log;
   std::function<void(const std::string& line)> warn;
   // Opens a GPU. Null: the program has no GPU support.
@@ -56,13 +56,14 @@ struct DaemonHooks {
   std::function<bool()> cancelled;
   // Told of the events of all runs, after the metrics and before the scheduler. Null: none.
   RunObserver* run_observer = nullptr;
-  // Ends the process, and must not return. Called when a job hangs, which no thread can end, and
-  // when the device is lost to this process. The caller is a thread of the job's.
+  // Ends the process and must not return. The daemon calls it when a job hangs, because no thread
+  // can end another, and when the device no longer works in this process. It is called on the job's
+  // thread or on the thread of the job's watchdog.
   std::function<void()> end_process;
-  // Called in place of end_process where there are several devices. Asks for a Stop, which saves
-  // the jobs on the other devices, and then for an end of the process after which it is started
-  // again. Returns, and may be called more than once. The Daemon must not be destroyed after it,
-  // because a thread of it may hang.
+  // The daemon calls it in place of end_process if it has several devices. It must return at once,
+  // and may be called more than once, on the same threads. It has another thread call Stop, which
+  // saves the jobs on the other devices. Afterwards the process must end without destroying the
+  // Daemon, because a thread of the Daemon may hang. The process is then to be started again.
   std::function<void()> restart;
 };
 
@@ -91,8 +92,12 @@ class Daemon {
 
   // Measures the machine's rates, reserves the host pool, and begins to run jobs. Until it returns
   // OK, jobs are listed and wait, and calls that need the engine (create, plan, checkpoint, export)
-  // fail as Unavailable (STARTING). Cancelled if `cancelled` returned true; ResourceExhausted if
-  // there is not enough memory. To be called once, after Open.
+  // fail as Unavailable (STARTING). To be called once, after Open. `cancelled` may be null, is used
+  // during the call only, and may be called from several threads at once.
+  //
+  // Returns Cancelled if `cancelled` returned true, ResourceExhausted if there is not enough
+  // memory, and the errors of EngineHost::DefaultPoolBytes and ReservePool. After an error no job
+  // runs, and only Stop and the destructor may follow. Rates that cannot be measured are no error.
   absl::Status BeginJobs(const std::function<bool()>& cancelled);
 
   // Takes over what can change while jobs run: limits, the number of ended jobs kept,
@@ -113,8 +118,8 @@ class Daemon {
   absl::Status AwaitDevice(const absl::Status& refused);
   OpenFiles FilesOfJobs() const;
   void MeasureRates();
-  // Starts no more jobs, saves those on other devices than that of a job that only a new process
-  // can go on with, and asks for that.
+  // Called when a job hangs or its device is lost, so that only a new process can go on with it.
+  // Starts no more jobs, begins to save the other jobs, and calls hooks_.restart.
   void SaveOthersAndRestart();
   // Returns Unavailable (STARTING) until the daemon is ready.
   absl::Status CheckStarted() const;

@@ -1,7 +1,7 @@
 // JobDisk knows how many bytes jobs hold beneath the state directory: checkpoints, prepared data,
-// metrics, logs. The bytes are those of each job's last measurement: at the daemon's start, when
-// its data is prepared, after its checkpoints and at its end. Nothing is measured while a caller
-// waits for an answer.
+// metrics, logs. A job's bytes are those of its last measurement. The daemon measures every job at
+// its start. It measures a job when the job's data is prepared, after each of its checkpoints, and
+// at its end. Nothing is measured while a caller waits for an answer.
 //
 // Thread safety: all methods may be called from any thread; only Measure waits for the disk.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_DISK_H_
@@ -27,16 +27,19 @@ class JobDisk {
   // Changes the limit. The caller measures the jobs that are there if the limit was 0 before.
   void SetLimit(int64_t limit) { limit_ = limit; }
 
-  // Looks at every file in the job's directory less than kTreeLevelsMax levels down. A job that
-  // has deeper directories counts as all that a user may have: nobody can hide files there.
+  // Measures the files in the job's directory that are less than kTreeLevelsMax levels down. What
+  // cannot be read counts as empty. A job that has deeper directories counts as at least the limit,
+  // so that files in them do not escape it. Does nothing if the limit is 0.
   void Measure(const Job& job);
   // Drops a job whose files are removed. Fine if it was never measured.
   void Forget(const std::string& job_id);
 
   // Returns the bytes that the user's jobs held when they were measured.
   int64_t UserBytes(int64_t uid) const;
-  // Returns the bytes that the user's jobs in `table` will hold beyond UserBytes when each that has
-  // not ended has all the checkpoints that it keeps.
+  // Returns the bytes that are reserved for checkpoints of the user's jobs in `table` that have not
+  // ended: for each of them OwnCheckpointBytes less all that the job held when it was measured, but
+  // not less than 0. Prepared data, metrics and logs count as held too, so the jobs may come to
+  // hold more than UserBytes and this together.
   int64_t UserReservedBytes(int64_t uid, const JobTable& table) const;
   // Returns "; job ID holds directories ...", for messages that tell UserBytes; empty if no job of
   // the user has directories that are too deep.

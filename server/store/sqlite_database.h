@@ -60,7 +60,8 @@ class SqliteStatement {
 
 class SqliteDatabase {
  public:
-  // Opens the file, which is made if it is missing.
+  // Opens the file, which is made if it is missing. Calls that follow wait up to 5 seconds for
+  // another program that holds a lock on the file, and then return Internal.
   static absl::StatusOr<std::unique_ptr<SqliteDatabase>> Open(const std::string& path);
   ~SqliteDatabase();
   SqliteDatabase(const SqliteDatabase&) = delete;

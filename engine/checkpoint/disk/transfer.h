@@ -56,9 +56,10 @@ void CopyToPieces(const char* block, int64_t offset, int64_t bytes,
                   const std::vector<FilePiece>& pieces);
 
 // Reads the blocks of `file` for which wanted(offset, bytes) is true, by default all, and passes
-// each to `take`, in the order of the file. Returns DataLoss if the file ends before its size, the
-// errors of reading, and the first error of `take`. REQUIRES: `file` is from
-// FileSystem::OpenBlocksForReading.
+// each to `take`, in the order of the file and on the calling thread. Blocks begin at multiples of
+// kTransferBlockBytes, and the last one may be smaller. `block` is valid during that call of `take`
+// only. Returns DataLoss if the file ends before its size, the errors of reading, and the first
+// error of `take`. REQUIRES: `file` is from FileSystem::OpenBlocksForReading.
 absl::Status ReadInBlocks(
     const RandomAccessFile& file,
     absl::FunctionRef<absl::Status(int64_t offset, const char* block, int64_t bytes)> take,

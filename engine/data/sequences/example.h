@@ -19,7 +19,7 @@ struct Example {
   bool is_chat = false;
   std::string text;           // set unless is_chat
   Conversation conversation;  // set if is_chat
-  // Set in place of the others by ParsePair.
+  // ParsePair sets it, and the fields above then mean nothing. Parse clears it.
   std::optional<PreferencePair> pair;
 };
 
@@ -37,18 +37,22 @@ class ExampleParser {
   ExampleParser(const ExampleParser&) = delete;
   ExampleParser& operator=(const ExampleParser&) = delete;
 
-  // Parses `json` into `*example`. Returns InvalidArgument for malformed JSON (with the column, and
-  // the line within the record if it has several), a missing field, a field of another type, or
-  // invalid UTF-8 (with the byte). Messages name neither the file nor the record; callers add them.
+  // Parses `json` into `*example`, which may have been used before. `json` is used during the call
+  // only. Returns InvalidArgument for malformed JSON (with the column, and the line within the
+  // record if it has several), a missing or double field, a field of another type, a key that is
+  // refused, invalid UTF-8 (with the byte), or the formats tokens and preference, which have no
+  // such examples. Messages name neither the file nor the record; callers add them. After an error
+  // `*example` is unspecified.
   absl::Status Parse(DataFormat format, std::string_view json, Example* example);
 
-  // Parses a pair of answers (preference_record.h): of format preference as
-  // PreferenceForm::kPrompt, of the chat formats as the form of the same name. Errors are as for
-  // Parse.
+  // Parses a pair of answers into example->pair (preference_record.h). A record of format
+  // `preference` is read in the form PreferenceForm::kPrompt, and one of a chat format in the form
+  // of that name. Returns the errors of Parse, and InvalidArgument for the formats text and tokens,
+  // which have no pairs.
   absl::Status ParsePair(DataFormat format, std::string_view json, Example* example);
 
-  // Returns the format that the record's keys suggest, or InvalidArgument if they fit none. A
-  // record with `chosen` and `rejected` is one of format preference.
+  // Returns the format that the record's keys suggest. Returns InvalidArgument if they fit none, or
+  // if the JSON is malformed. A record with `chosen` and `rejected` is one of format preference.
   absl::StatusOr<DataFormat> Guess(std::string_view json);
 
  private:

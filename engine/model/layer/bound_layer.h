@@ -34,15 +34,16 @@ struct ProductShape {
 };
 struct ProductOptions {
   int64_t bias = -1;             // offset in the tile; -1: none
-  const void* addend = nullptr;  // as the result; null: none
+  const void* addend = nullptr;  // has the shape and type of the result; null: none
   double scale = 1.0;
-  // Of the result and the addend; nothing: the activations' type.
+  // The type of the result and the addend. Nothing means context.dtype.
   std::optional<DType> out_dtype = std::nullopt;
 };
 
-// In the shapes below, `tokens` is the number of the chunk's tokens, and pointers are to the first
-// row of the chunk. Functions that return a status queue work on `stream` and return the errors of
-// its kernel.
+// In the shapes below, `tokens` is the number of the chunk's tokens. Pointers are to device memory,
+// to the first row of the chunk. Operands have the type of activations, context.dtype, and their
+// rows are contiguous, unless a comment says otherwise. Functions that return a status, except
+// ForChunks, queue work on `stream` and return the errors of the kernels that they queue.
 struct BoundLayer {
   // All arguments must outlive this.
   BoundLayer(const LayerContext& context, const void* weights, const MicroBatchView& batch,
@@ -83,18 +84,20 @@ struct BoundLayer {
   // `rstd` [tokens]. Without a weight `weight` is -1, here and below.
   RmsNormArgs NormArgs(const Chunk& chunk, const void* x, int64_t weight, void* y,
                        float* rstd) const;
-  // Returns the arguments for dh += the gradient by x, where `dy` is the gradient by the norm of x.
-  // Rows are those of the residual stream. The gradient of a frozen weight is left out.
+  // Returns the arguments that add to `dh` the gradient with respect to x. `dy` is the gradient
+  // with respect to the norm of x. `rstd` is what the forward pass wrote. Rows are those of the
+  // residual stream. The gradient of a frozen weight is left out.
   RmsNormBackwardArgs NormBackwardArgs(const Chunk& chunk, const void* x, int64_t weight,
                                        const float* rstd, const void* dy, void* dh,
                                        const TileGradient& gradient) const;
 
   // Rotates `heads` heads of head_dim elements in the chunk's rows, the first at `x`, unless `rope`
-  // (an index in ModelDescription::ropes) is -1. Rows are `stride` elements apart. `inverse` is as
-  // in RopeArgs.
+  // (an index in ModelDescription::ropes) is -1. Rows are `stride` elements apart. `inverse`
+  // rotates back, which gives the gradient.
   absl::Status RotateHeads(const Chunk& chunk, void* x, int64_t stride, int64_t heads, int rope,
                            bool inverse) const;
-  // Returns the arguments of attention over the micro-batch, except for the addresses of operands.
+  // Returns the arguments of attention over the whole micro-batch. The caller sets q, k and v with
+  // their strides, out and lse.
   AttentionArgs AttentionCall() const;
   // Queues attention. With a cache the layer's own keys and values are stored there first. With
   // LayerCache::attend each token then attends to its sequence's rows of the cache, else inside its

@@ -14,8 +14,9 @@ namespace megatrain {
 // FP32, 1 KB of BF16.
 inline constexpr int kAdamWPrefetchElements = 512;
 
-// Updates the span in place. The master is first multiplied by `decay`, which is 1 for tensors
-// without weight decay. Each stream is prefetched `prefetch_elements` ahead; 0 means not at all.
+// Updates the span in place by the formulas of adamw.h. The master is first multiplied by `decay`:
+// constants.decay for tensors with weight decay, 1 for others. constants.decay itself is not read.
+// Each stream is prefetched `prefetch_elements` ahead; 0 means not at all.
 //
 // Returns false if an updated master is not finite or (split masters) has no finite BF16 half, or
 // if a second moment is not finite. The latter happens when (1 - beta2) gradient^2 overflows, with
@@ -23,7 +24,7 @@ inline constexpr int kAdamWPrefetchElements = 512;
 bool AdamWUpdateSpan(const AdamWConstants& constants, float decay, DType gradient_dtype,
                      const AdamWSpan& span, int prefetch_elements = kAdamWPrefetchElements);
 
-// The same by plain loops, for tests. It gives the same bits if the calling thread flushes
+// Does the same by plain loops, for tests. It gives the same bits if the calling thread flushes
 // denormals, as the threads of a pool do.
 bool AdamWUpdateSpanReference(const AdamWConstants& constants, float decay, DType gradient_dtype,
                               const AdamWSpan& span);

@@ -1,5 +1,6 @@
 // Fills the tiles of a run before its first step: with the model that the job begins with, or from
-// a checkpoint. Only the part that a tile holds is read.
+// a checkpoint. Little more than the part that a tile holds is read, except from checkpoints of
+// earlier versions, whose files are read whole.
 #ifndef MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_
 #define MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_
 
@@ -24,7 +25,8 @@ class InitialModel {
 
   // Loads what `tile` holds of tile `index`. Returns the errors of HfWeights::LoadTile.
   absl::Status Load(int index, const Tile& tile) const;
-  // Loads all tiles. Returns the errors of Load, and Cancelled once the run is asked to end.
+  // Loads all tiles of the layout, which `tiles` has in its order. Returns the errors of Load, and
+  // Cancelled once the run is asked to end. After an error the tiles are partly filled.
   absl::Status Fill(const std::vector<Tile>& tiles) const;
 
  private:
@@ -35,8 +37,10 @@ class InitialModel {
   std::unique_ptr<HfWeights> weights_;  // null: random
 };
 
-// Loads all tiles from the checkpoint prepared.start.checkpoint. Returns Cancelled once the run is
-// asked to end, and the errors of ReadManifest and LoadCheckpointTile. REQUIRES: it is set.
+// Loads all tiles from the checkpoint prepared.start.checkpoint. `tiles` are those of the layout,
+// in its order. Returns Cancelled once the run is asked to end, and the errors of ReadManifest and
+// LoadCheckpointTile. After an error the tiles are partly filled. REQUIRES:
+// prepared.start.checkpoint is set.
 absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,
                                 const std::vector<Tile>& tiles);
 
