@@ -12,6 +12,7 @@
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/shared_directory.h"
 #include "engine/hf/hf_format.h"
 
 namespace megatrain {
@@ -162,11 +163,18 @@ absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& dire
   MT_RETURN_IF_ERROR(RestoreReplaced(directory, before, lines, files));
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListIfThere(directory, files));
   for (const std::string& name : names) {
+    const std::string path = JoinPath(directory, name);
+    if (IsOfSharedCheck(name)) {
+      const absl::StatusOr<FileInfo> info = files->Examine(path);
+      if (!info.ok() || !info->is_regular || info->bytes > 0) continue;
+      MT_RETURN_IF_ERROR(files->RemoveFile(path));
+      lines.push_back(absl::StrCat("removed ", path, ", which a check had left"));
+      continue;
+    }
     absl::string_view base = name;
     const bool unfinished =
         absl::ConsumeSuffix(&base, kUnfinishedSuffix) && ParseStepDirectoryName(base).has_value();
     if (!unfinished && !ParseReplacedDirectoryName(name).has_value()) continue;
-    const std::string path = JoinPath(directory, name);
     MT_ASSIGN_OR_RETURN(const bool is_directory, DirectoryIsThere(path, files));
     if (!is_directory) continue;
     MT_ASSIGN_OR_RETURN(const std::string line,

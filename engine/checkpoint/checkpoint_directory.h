@@ -7,6 +7,8 @@
 //   step-00000300.replaced-by-step-00000150
 //                            a discarded checkpoint: it is moved aside before the checkpoint of
 //                            step 150 takes its name, and removed afterwards
+//   shared-0123456789abcdef0123456789abcdef-1
+//                            an empty file of CheckIsShared, or left so by a process that died
 // Everything else in the directory is foreign and is neither read nor removed.
 //
 // `files` is used during a call only. Errors of `files` are returned as they are.
@@ -47,10 +49,10 @@ absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& dire
                                                          FileSystem* files = PosixFileSystem());
 
 // Cleans up after a process that died. Call it before a directory is searched. Unfinished
-// checkpoints are removed. A checkpoint that was moved aside gets its name back if its successor
-// had not been renamed yet, and is removed otherwise. A leftover that holds a directory other
-// than additional_chat_templates is left alone. Returns one line for the log for each. REQUIRES: no
-// other process uses `directory` (see directory_lock.h).
+// checkpoints and the files of CheckIsShared are removed. A checkpoint that was moved aside gets
+// its name back if its successor had not been renamed yet, and is removed otherwise. A leftover
+// that holds a directory other than additional_chat_templates is left alone. Returns one line for
+// the log for each. REQUIRES: no other process uses `directory` (see directory_lock.h).
 absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
                                                          FileSystem* files = PosixFileSystem());
 

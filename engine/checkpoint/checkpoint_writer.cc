@@ -5,14 +5,13 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_directory.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/retention.h"
+#include "engine/checkpoint/shared_directory.h"
 #include "engine/checkpoint/tile_files.h"
 #include "engine/checkpoint/tile_files_writer.h"
 #include "engine/comm/exchange.h"
@@ -47,10 +46,6 @@ absl::Status CheckFreeSpace(const std::string& directory, int64_t needed, FileSy
       "written before an old one is removed, so there must be room for checkpoint.keep + 1)"));
 }
 
-// How long a rank waits to see what rank 0 has made: some shared file systems tell of a new name
-// seconds late.
-constexpr absl::Duration kSharedWait = absl::Seconds(10);
-
 class Writer : public CheckpointWriter {
  public:
   Writer(const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
@@ -72,7 +67,10 @@ class Writer : public CheckpointWriter {
   absl::Status Start(const HfSideFiles& side_files) {
     MT_RETURN_IF_ERROR(
         Agree(communicator_, leads() ? StartDirectory(side_files) : absl::OkStatus()));
-    return communicator_ == nullptr ? absl::OkStatus() : CheckIsShared();
+    // Again in each save: what is mounted there may have changed, and a file system may tell of the
+    // new directory late.
+    return communicator_ == nullptr ? absl::OkStatus()
+                                    : CheckIsShared(path_, *communicator_, files_);
   }
 
   absl::Status WriteTile(int index, const Tile& tile) override {
@@ -130,34 +128,6 @@ class Writer : public CheckpointWriter {
                         CopyHfSideFiles(files_, side_files, manifest_.state.weight_dtype, path_));
     for (const std::string& name : names) MT_RETURN_IF_ERROR(AddFileOnDisk(name));
     return absl::OkStatus();
-  }
-
-  // Checks that all ranks see the file of a random name that rank 0 makes.
-  absl::Status CheckIsShared() {
-    std::string made, name;
-    absl::Status own;
-    if (leads()) {
-      made = absl::StrCat("shared-", NewRunName());
-      own = WriteFileSynced(files_, JoinPath(path_, made), "");
-    }
-    MT_RETURN_IF_ERROR(ExchangeBytes(communicator_, made, [&](int rank, absl::string_view bytes) {
-      if (rank == 0) name = std::string(bytes);
-    }));
-    const std::string token = JoinPath(path_, name);
-    const absl::Time deadline = absl::Now() + kSharedWait;
-    while (own.ok() && !files_->FileExists(token)) {
-      if (absl::Now() < deadline) {
-        absl::SleepFor(absl::Milliseconds(50));
-        continue;
-      }
-      own = absl::FailedPreconditionError(
-          absl::StrCat("checkpoint.directory: ", directory_, " is not shared: ", token,
-                       ", which rank 0 made, is not there. All processes of a job write into one "
-                       "directory: name "
-                       "one on a file system that is mounted at the same path on all nodes"));
-    }
-    MT_RETURN_IF_ERROR(Agree(communicator_, own));
-    return Agree(communicator_, leads() ? files_->RemoveFile(token) : absl::OkStatus());
   }
 
   absl::Status AddFileOnDisk(const std::string& name) {

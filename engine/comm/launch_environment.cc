@@ -1,5 +1,8 @@
 #include "engine/comm/launch_environment.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -122,6 +125,11 @@ absl::Status ReadRanks(const Reader& reader, const Variables& variables,
 }
 
 }  // namespace
+
+std::string HostName() {
+  std::array<char, 256> name = {};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
 
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_environment,
                                                         const std::string& host_name) {

@@ -29,6 +29,9 @@ struct LaunchEnvironment {
   int master_port = 0;
 };
 
+// Returns the name of this machine, or "" if the system does not tell it.
+std::string HostName();
+
 // A function that returns a variable's value, or null if it is not set, as getenv does.
 using GetEnvironment = absl::FunctionRef<const char*(const char* name)>;
 

@@ -1,4 +1,5 @@
-// The values of a spec that a resumed run may not change, as plain text for checkpoints.
+// The values of a spec as plain text: those that a resumed run may not change, for checkpoints, and
+// those that the processes of a job compare.
 #ifndef MEGATRAIN_ENGINE_JOB_SPEC_VALUES_H_
 #define MEGATRAIN_ENGINE_JOB_SPEC_VALUES_H_
 
@@ -15,6 +16,11 @@ std::map<std::string, std::string> SpecValues(const JobSpec& spec);
 // Returns `values`, of SpecValues, without the paths in them. What paths lead to is compared by
 // fingerprints of the contents, so that files may be moved between a run and its resumption.
 std::map<std::string, std::string> WithoutPaths(std::map<std::string, std::string> values);
+
+// Returns the values of the keys that all processes of a job must have alike, by key path. Those
+// are all but the paths, of which the contents are compared, and what a process may have of its
+// own: its device, its threads and its link.
+std::map<std::string, std::string> ValuesOfAllProcesses(const JobSpec& spec);
 
 }  // namespace megatrain
 

@@ -13,6 +13,7 @@
 #include "engine/hf/hf_weights.h"
 #include "engine/host/session.h"
 #include "engine/plan/memory_plan.h"
+#include "engine/run/start/open_data.h"
 #include "engine/run/start/prepare_run.h"
 #include "engine/tokenizer/open_tokenizer.h"
 

@@ -18,7 +18,7 @@ namespace megatrain {
 // report. `read` returns evaluation sequence `index`. Calls go_on() before each batch, which has
 // the sizes of the job's batches, and returns its error. Adds the rewards of pairs to `*rewards`,
 // if it is given. Returns InvalidArgument if a set with a name, or all sets together, hold no
-// prediction, the errors of reading by way of AsInputError (prepare_run.h), and those of
+// prediction, the errors of reading by way of AsInputError (open_data.h), and those of
 // Trainer::EvaluateLossSum. REQUIRES: trainer.in_flight() == 0, and the device is held when go_on()
 // returns OK.
 absl::StatusOr<EvaluationReport> EvaluateDataset(

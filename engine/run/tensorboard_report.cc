@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <utility>
 #include <variant>
 
@@ -12,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
+#include "engine/comm/launch_environment.h"
 #include "engine/job/job_keys.h"
 #include "engine/trace/event_file.h"
 #include "tensorboard_event.pb.h"
@@ -32,12 +32,6 @@ Event EventAt(int64_t step) {
   event.set_wall_time(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
   event.set_step(step);
   return event;
-}
-
-std::string HostName() {
-  std::array<char, 256> name = {};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "host";
-  return name.data();
 }
 
 // A new name in `directory`. TensorBoard reads files in the order of their names.

@@ -12,6 +12,7 @@
 #include "engine/optim/learning_rate.h"
 #include "engine/run/answer_wave.h"
 #include "engine/run/evaluation.h"
+#include "engine/run/start/open_data.h"
 #include "engine/run/start/reference_pass.h"
 
 namespace megatrain {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -24,12 +23,6 @@
 
 namespace megatrain {
 namespace {
-
-std::string HostName() {
-  std::array<char, 256> name = {};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 // The same for all processes on a running machine, whatever names they see.
 std::string MachineId() {

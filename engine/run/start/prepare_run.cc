@@ -1,6 +1,7 @@
 #include "engine/run/start/prepare_run.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -8,9 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
+#include "engine/checkpoint/directory_lock.h"
+#include "engine/checkpoint/shared_directory.h"
 #include "engine/comm/exchange.h"
 #include "engine/hf/carried_tensors.h"
 #include "engine/hf/config_json.h"
@@ -21,54 +23,13 @@
 #include "engine/plan/training_layout.h"
 #include "engine/run/start/load_tiles.h"
 #include "engine/run/start/machine_speed.h"
+#include "engine/run/start/model_files.h"
+#include "engine/run/start/open_data.h"
 #include "engine/run/start/processes.h"
 #include "engine/run/start/reference_pass.h"
-#include "engine/tokenizer/open_tokenizer.h"
-#include "engine/trace/transfer_rate.h"
 
 namespace megatrain {
 namespace {
-
-bool NeedsTokenizer(const JobSpec& spec) {
-  auto is_text = [](const DataFile& file) { return file.format != DataFormat::kTokens; };
-  return !spec.training.sample_prompts.empty() ||
-         std::any_of(spec.data.train.begin(), spec.data.train.end(), is_text) ||
-         std::any_of(spec.data.eval.begin(), spec.data.eval.end(), is_text);
-}
-
-std::string DescribeData(const char* what, const DatasetReport& report, bool pairs) {
-  std::string line = absl::StrCat(what, ": ", FormatCount(report.sequences), " sequences, ",
-                                  FormatCount(report.tokens), " tokens");
-  auto add = [&line](int64_t count, const char* text) {
-    if (count > 0) absl::StrAppend(&line, "; ", FormatCount(count), text);
-  };
-  add(pairs ? report.truncated_examples : 0,
-      " pairs had an answer longer than half a sequence, which was truncated");
-  add(pairs ? 0 : report.truncated_examples, " examples longer than a sequence were truncated");
-  add(report.examples_without_target, " examples had no token to learn and were left out");
-  add(report.turns_without_loss,
-      " turns of the assistant are without loss, because the chat template writes them otherwise "
-      "when further messages follow");
-  add(report.dropped_tokens, " tokens at the end fill no sequence and were dropped");
-  add(report.bad_records.count, " records could not be read and were left out");
-  return line;
-}
-
-void SayWhatTheDataIs(const Dataset& dataset, const RunContext& run) {
-  const DatasetReport& report = dataset.train_report();
-  run.Say(DescribeData("train", report, run.spec().training.objective == Objective::kDpo));
-  for (const MixedSource& source : report.mix) {
-    run.Say(absl::StrFormat("mix: %s: %.4g%%, %s sequences, %.4g passes an epoch", source.path,
-                            100 * source.share, FormatCount(source.sequences), source.passes));
-  }
-  if (!report.mix.empty()) {
-    run.Say(absl::StrCat("mix: an epoch is ", FormatCount(dataset.epoch_sequences()),
-                         " sequences: until every source was gone through"));
-  }
-  for (const DatasetReport* side : {&report, &dataset.eval_report()}) {
-    for (const std::string& line : DescribeBadRecords(*side)) run.Say(line);
-  }
-}
 
 // Returns the checkpoints that the run may go on from, newest first. They are not verified.
 std::vector<std::string> PossibleStarts(RunContext& run) {
@@ -140,7 +101,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   if (!unequal.empty()) run.Say(unequal);
   // No result depends on what is chosen by time.
   MachineSpeed machine = SpeedOf(session.settings, host.rates());
-  MT_RETURN_IF_ERROR(ShareBudget(run, budget, machine.rates));
+  MT_RETURN_IF_ERROR(ShareBudget(run, budget, machine));
   MemoryPlan& plan = prepared.plan;
   MT_ASSIGN_OR_RETURN(plan, PlanMemory(spec, prepared.layout, kernels, budget, machine, process));
   if (!plan.fits) {
@@ -170,87 +131,32 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   return absl::OkStatus();
 }
 
-// Returns the day that the chat template saw when the run that is to be resumed began, or "". A run
-// that is resumed later must see the same data.
-std::string SavedTemplateDate(RunContext& run) {
-  constexpr char kKey[] = "data.template_date";
-  if (run.options().resume != ResumeMode::kPath) {
-    return NewestSpecValue(run.spec().checkpoint.directory, kKey, run.files());
+// Returns what the steps of all processes must have alike, by its name. The memory that a process
+// takes besides depends on its threads.
+std::map<std::string, std::string> PlanValues(const RunContext& run, const PreparedRun& prepared) {
+  const MemoryPlan& plan = prepared.plan;
+  const PipelineShape& shape = plan.dimensions.shape;
+  std::map<std::string, std::string> values = {
+      {"a device that computes as",
+       prepared.session->first().device->Arithmetic(run.spec().engine.attention)},
+      {"a pool of", FormatBytes(plan.pool_bytes)},
+      {"a sweep of micro-batches", absl::StrCat(shape.sweep_micro_batches)},
+      {"layers kept", absl::StrCat(shape.kept, ", whole ", shape.kept_everything)},
+      {"the stash on the", shape.stash_on_host ? "host" : "device"}};
+  for (const MemoryPlan::Item& item : plan.device) {
+    values[absl::StrCat("device memory for ", item.name, " of")] = FormatBytes(item.bytes);
   }
-  const auto state = ReadCheckpointState(run.options().resume_path, run.files());
-  if (!state.ok()) return "";
-  const auto found = state->spec.find(kKey);
-  return found == state->spec.end() ? "" : found->second;
+  return values;
 }
 
-absl::Status EncodeSamplePrompts(RunContext& run, PreparedRun& prepared) {
-  const JobSpec& spec = run.spec();
-  std::string date = prepared.dataset->template_date();
-  if (date.empty()) date = spec.data.template_date;
-  PromptEncoder encoder({.tokenizer = prepared.tokenizer.get(),
-                         .model_directory = spec.model.path,
-                         .chat_template = spec.data.chat_template,
-                         .template_date = date,
-                         .add_bos = spec.data.add_bos,
-                         .vocabulary = prepared.layout.model.vocabulary,
-                         .max_tokens = spec.data.sequence_length,
-                         .limit = "data.sequence_length",
-                         .answer_tokens = spec.training.sample_tokens,
-                         .files = run.files()});
-  for (size_t i = 0; i < spec.training.sample_prompts.size(); ++i) {
-    MT_ASSIGN_OR_RETURN(prepared.sample_prompts.emplace_back(),
-                        encoder.Encode(spec.training.sample_prompts[i],
-                                       absl::StrCat("training.sample_prompts[", i, "]")));
+// Locks checkpoint.directory for the run, and checks that all processes can write in it.
+absl::Status TakeDirectory(RunContext& run, PreparedRun& prepared) {
+  const std::string& directory = run.spec().checkpoint.directory;
+  if (run.leads()) {
+    MT_ASSIGN_OR_RETURN(prepared.lock, LockDirectory(directory, run.files()));
   }
-  return absl::OkStatus();
-}
-
-absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
-  constexpr char kActivity[] = "reading and tokenising the data";
-  constexpr absl::Duration kSayInterval = absl::Seconds(30);
-  JobSpec spec = run.spec();
-  if (spec.data.template_date.empty()) spec.data.template_date = SavedTemplateDate(run);
-  // The job's own number may be beyond what the host allows.
-  spec.engine.threads = prepared.session->settings.threads;
-  run.Report(TrainingPhase::kPreparing, kActivity);
-  std::shared_ptr<const Tokenizer>& tokenizer = prepared.tokenizer;
-  if (NeedsTokenizer(spec)) {
-    MT_ASSIGN_OR_RETURN(tokenizer,
-                        OpenTokenizer(spec.model.path, spec.data.tokenizer, run.files()));
-  }
-  TransferRate rate;
-  absl::Time said = absl::Now();
-  const auto progress = [&](int64_t bytes_done, int64_t bytes_total) {
-    const absl::Time now = absl::Now();
-    const std::optional<std::string> pace = rate.Pace(now, bytes_done, bytes_total);
-    if (!pace.has_value()) return run.CheckNotAbandoned();
-    const double fraction =
-        static_cast<double>(bytes_done) / static_cast<double>(std::max<int64_t>(1, bytes_total));
-    run.Report(TrainingPhase::kPreparing, absl::StrCat(kActivity, *pace), fraction);
-    if (now - said >= kSayInterval && !pace->empty()) {
-      run.Say(absl::StrFormat("%s: %.1f%%%s", kActivity, 100 * fraction, *pace));
-      said = now;
-    }
-    return run.CheckNotAbandoned();
-  };
-  absl::StatusOr<std::unique_ptr<Dataset>> dataset =
-      OpenDataset(spec, tokenizer, spec.model.path, prepared.layout.model.vocabulary,
-                  spec.checkpoint.directory + "/data", progress, run.files(),
-                  run.options().verify_data && run.leads());
-  if (!dataset.ok()) return AsInputError(dataset.status());
-  prepared.dataset = *std::move(dataset);
-  MT_RETURN_IF_ERROR(EncodeSamplePrompts(run, prepared));
-  MT_ASSIGN_OR_RETURN(prepared.total_steps, TotalSteps(spec, prepared.dataset->epoch_sequences()));
-  SayWhatTheDataIs(*prepared.dataset, run);
-  if (spec.data.template_date.empty() && !prepared.dataset->template_date().empty()) {
-    run.Say(absl::StrCat("the chat template sees the day ", prepared.dataset->template_date(),
-                         "; data.template_date sets it"));
-  }
-  if (prepared.dataset->eval_sequences() > 0) {
-    run.Say(
-        absl::StrCat("held out: ", FormatCount(prepared.dataset->eval_sequences()), " sequences"));
-  }
-  return absl::OkStatus();
+  if (run.processes() == nullptr) return absl::OkStatus();
+  return CheckIsShared(directory, *run.between(), run.files());
 }
 
 // Counts the steps of the run from its resume point, and says where it goes on and, if the number
@@ -295,29 +201,13 @@ absl::Status FillTiles(RunContext& run, PreparedRun& prepared, Trainer& trainer)
         Agree(run.between(), FillFromCheckpoint(run, prepared, trainer.tiles()));
     if (status.ok()) break;
     MT_RETURN_IF_ERROR(FallBack(run, prepared.StateAt(run.spec(), 0, 0), status, prepared.start));
+    MT_RETURN_IF_ERROR(CheckSameStart(run, prepared.start));
     MT_RETURN_IF_ERROR(GoOnFromStart(run, prepared));
   }
   return run.CheckNotAbandoned();
 }
 
 }  // namespace
-
-std::vector<std::string> DescribeBadRecords(const DatasetReport& report) {
-  std::vector<std::string> lines;
-  for (const std::string& bad : report.bad_records.named) lines.push_back("passed over: " + bad);
-  const int64_t unnamed = report.bad_records.unnamed();
-  if (unnamed > 0) {
-    lines.push_back(absl::StrCat("passed over: ", FormatCount(unnamed), " more bad records"));
-  }
-  return lines;
-}
-
-absl::Status AsInputError(const absl::Status& status) {
-  if (status.code() != absl::StatusCode::kDataLoss && status.code() != absl::StatusCode::kAborted) {
-    return status;
-  }
-  return absl::InvalidArgumentError(status.message());
-}
 
 int64_t PreparedRun::PositionAfter(const JobSpec& spec, int64_t step) const {
   const int64_t position = start.data_position + (step - start.step) * spec.training.global_batch;
@@ -359,7 +249,7 @@ CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
 absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
   auto prepared = std::make_unique<PreparedRun>();
   MT_RETURN_IF_ERROR(run.CheckNotAbandoned());
-  MT_RETURN_IF_ERROR(CheckSameInAll(run, "job file", WithoutPaths(SpecValues(run.spec())),
+  MT_RETURN_IF_ERROR(CheckSameInAll(run, "job file", ValuesOfAllProcesses(run.spec()),
                                     "give all processes of a job the same one"));
   const std::string& directory = run.spec().report.tensorboard;
   if (!directory.empty() && run.leads()) {
@@ -373,29 +263,22 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
   MT_RETURN_IF_ERROR(CheckSameInAll(run, "model.path",
                                     {{"the tensors", ModelFingerprint(prepared->layout)}},
                                     "name the same model on all machines"));
-  MT_RETURN_IF_ERROR(CheckSameInAll(run, "plan", {{"the memory", prepared->plan.Table()}},
+  MT_RETURN_IF_ERROR(CheckSameInAll(run, "plan", PlanValues(run, *prepared),
                                     "give all processes of the job devices of one kind"));
-  MT_RETURN_IF_ERROR(LeaderFirst(run, [&] { return OpenData(run, *prepared); }));
-  MT_RETURN_IF_ERROR(CheckSameInAll(run, "data",
-                                    {{"the fingerprint", prepared->dataset->fingerprint()}},
-                                    "give all processes of a job the same files"));
+  MT_RETURN_IF_ERROR(CheckSameSideFiles(run));
+  MT_RETURN_IF_ERROR(TakeDirectory(run, *prepared));
+  MT_RETURN_IF_ERROR(OpenData(run, *prepared));
+  ResumePoint& start = prepared->start;
   MT_RETURN_IF_ERROR(LeaderFirst(run, [&]() -> absl::Status {
-    MT_ASSIGN_OR_RETURN(prepared->start, FindResumePoint(run, prepared->StateAt(run.spec(), 0, 0)));
+    MT_ASSIGN_OR_RETURN(start, FindResumePoint(run, prepared->StateAt(run.spec(), 0, 0)));
     return absl::OkStatus();
   }));
-  ResumePoint& start = prepared->start;
-  MT_RETURN_IF_ERROR(CheckSameInAll(
-      run, "checkpoint.directory",
-      {{"to resume from", absl::StrCat("step ", start.step)},
-       {"evaluations up to it", absl::StrCat(start.evaluations.best_step)}},
-      "name a directory on a file system that is mounted at the same path on all machines"));
+  MT_RETURN_IF_ERROR(CheckSameStart(run, start));
   // A new run has a random name.
-  std::string run_name;
-  MT_RETURN_IF_ERROR(
-      ExchangeBytes(run.between(), start.run_name, [&](int rank, absl::string_view name) {
-        if (rank == 0) run_name = std::string(name);
-      }));
-  start.run_name = run_name;
+  MT_ASSIGN_OR_RETURN(start.run_name, OfFirst(run, start.run_name));
+  if (!start.checkpoint.has_value() && !run.spec().model.random_initialization) {
+    MT_RETURN_IF_ERROR(CheckSameWeights(run));
+  }
   MT_RETURN_IF_ERROR(GoOnFromStart(run, *prepared));
   return prepared;
 }

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/file.h"
 #include "engine/checkpoint/checkpoint_state.h"
 #include "engine/comm/nccl_api.h"
 #include "engine/data/cache/reference_logps.h"
@@ -36,7 +37,8 @@ struct PreparedRun {
   std::unique_ptr<Dataset> dataset;
   std::unique_ptr<ReferenceLogps> reference;  // null without one
   std::vector<EncodedPrompt> sample_prompts;  // training.sample_prompts
-  int64_t total_steps = 0;                    // counted from step 1 of the run, not from `start`
+  std::unique_ptr<FileLock> lock;  // of checkpoint.directory; null in processes that do not lead
+  int64_t total_steps = 0;         // counted from step 1 of the run, not from `start`
   ResumePoint start;
 
   int64_t first_step() const { return start.step + 1; }
@@ -57,8 +59,10 @@ struct RunProgress {
   bool stopped_early = false;
 };
 
-// Makes the plan, opens the data and finds the checkpoint to resume from. Returns the errors of
-// RunTraining, and Cancelled once the run is asked to end.
+// Makes the plan, takes checkpoint.directory, opens the data and finds the checkpoint to resume
+// from. Several processes find out here whether they go together: job file, model, devices,
+// directory, data and checkpoint are compared. Returns the errors of RunTraining, and Cancelled
+// once the run is asked to end.
 absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 
 // Leases host memory from the host's pool, takes the device, makes prepared.reference if the job
@@ -69,14 +73,6 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 // Cancelled once the run is asked to end, and the errors of MakeRankParts, PrepareReference,
 // FallBack and of reading the files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
-
-// Returns lines for people about the records that were left out.
-std::vector<std::string> DescribeBadRecords(const DatasetReport& report);
-
-// Turns DataLoss and Aborted from reading data into InvalidArgument with the same message, because
-// these codes mean damaged checkpoints and non-finite numbers to the caller of RunTraining. Returns
-// any other status as it is.
-absl::Status AsInputError(const absl::Status& status);
 
 }  // namespace megatrain
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "engine/comm/exchange.h"
 
@@ -39,6 +40,14 @@ absl::Status LeaderFirst(RunContext& run, absl::FunctionRef<absl::Status()> work
   return run.leads() ? absl::OkStatus() : work();
 }
 
+absl::StatusOr<std::string> OfFirst(RunContext& run, const std::string& own) {
+  std::string first;
+  MT_RETURN_IF_ERROR(ExchangeBytes(run.between(), own, [&](int rank, absl::string_view bytes) {
+    if (rank == 0) first = std::string(bytes);
+  }));
+  return first;
+}
+
 absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
                             const std::map<std::string, std::string>& own,
                             absl::string_view advice) {
@@ -47,6 +56,15 @@ absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
   for (const auto& [key, value] : own) {
     for (const std::string* part : {&key, &value}) text.append(*part).push_back('\0');
   }
+  // Mostly they are the same, which a hash tells.
+  std::string first_hash;
+  bool same = true;
+  MT_RETURN_IF_ERROR(
+      ExchangeBytes(run.between(), HashBytes(text), [&](int rank, absl::string_view hash) {
+        if (rank == 0) first_hash = std::string(hash);
+        same &= hash == first_hash;
+      }));
+  if (same) return absl::OkStatus();
   std::map<std::string, std::string> first;
   absl::Status status;
   MT_RETURN_IF_ERROR(ExchangeBytes(run.between(), text, [&](int rank, absl::string_view bytes) {
@@ -66,7 +84,7 @@ absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
   return status;
 }
 
-absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, HardwareRates& rates) {
+absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, MachineSpeed& machine) {
   if (run.processes() == nullptr) return absl::OkStatus();
   struct Memory {
     const char* name;
@@ -96,7 +114,7 @@ absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, HardwareRates& r
     }
     *memory[i].bytes = static_cast<int64_t>(memory[i].is_need ? most : least);
   }
-  return run.between()->Broadcast(&rates, sizeof(rates), /*root=*/0);
+  return run.between()->Broadcast(&machine, sizeof(machine), /*root=*/0);
 }
 
 }  // namespace megatrain

@@ -8,9 +8,10 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "engine/host/hardware_rates.h"
 #include "engine/host/memory_budget.h"
+#include "engine/plan/step_prediction.h"
 #include "engine/run/start/run_context.h"
 
 namespace megatrain {
@@ -20,6 +21,9 @@ namespace megatrain {
 // called AbortAll.
 absl::Status LeaderFirst(RunContext& run, absl::FunctionRef<absl::Status()> work);
 
+// Returns the text that the first process gives. Returns the errors of the communicator.
+absl::StatusOr<std::string> OfFirst(RunContext& run, const std::string& own);
+
 // Returns FailedPrecondition, naming the rank, the key and both values, if a process has other
 // values than the first. `what` says what they are of, and `advice` what to do. Also returns the
 // errors of the communicator. REQUIRES: no key or value has a zero byte.
@@ -28,9 +32,9 @@ absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
                             absl::string_view advice);
 
 // Makes all processes plan alike. Replaces `budget` by the least memory that any of them has (and
-// the largest device reserve), and `rates` by those of the first process. Says so if the memory
+// the largest device reserve), and `machine` by that of the first process. Says so if the memory
 // differs by more than a tenth. Returns the errors of the communicator.
-absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, HardwareRates& rates);
+absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, MachineSpeed& machine);
 
 }  // namespace megatrain
 

@@ -14,6 +14,8 @@
 #include "engine/comm/exchange.h"
 #include "engine/data/sequences/batch.h"
 #include "engine/run/start/load_tiles.h"
+#include "engine/run/start/model_files.h"
+#include "engine/run/start/open_data.h"
 #include "engine/run/start/processes.h"
 
 namespace megatrain {
@@ -149,6 +151,10 @@ absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Tr
     run.Say(
         "the reference's log-probabilities are not in the cache; they are made again from the "
         "model that the job began with");
+  }
+  // A run that begins anew has compared them before.
+  if (!noted.empty() && !run.spec().model.random_initialization) {
+    MT_RETURN_IF_ERROR(CheckSameWeights(run));
   }
   MT_ASSIGN_OR_RETURN(const InitialModel model, InitialModel::Open(run, prepared));
   MT_RETURN_IF_ERROR(model.Fill(trainer.tiles()));

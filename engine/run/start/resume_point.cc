@@ -6,9 +6,11 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/file.h"
 #include "engine/base/status.h"
-#include "engine/checkpoint/directory_lock.h"
+#include "engine/checkpoint/manifest.h"
 #include "engine/job/spec_values.h"
+#include "engine/run/start/processes.h"
 
 namespace megatrain {
 namespace {
@@ -151,7 +153,6 @@ absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointSta
   run.Report(TrainingPhase::kPreparing, "verifying the checkpoint to resume from");
   ResumePoint point;
   if (run.leads()) {
-    MT_ASSIGN_OR_RETURN(point.lock, LockDirectory(directory, run.files()));
     MT_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
                         RemoveLeftovers(directory, run.files()));
     for (const std::string& line : leftovers) run.Say(line);
@@ -160,6 +161,21 @@ absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointSta
   point.run_name = NewRunName();
   MT_RETURN_IF_ERROR(Choose(run, wanted, point));
   return point;
+}
+
+absl::Status CheckSameStart(RunContext& run, const ResumePoint& point) {
+  std::string manifest = "none";
+  if (point.checkpoint.has_value() && run.processes() != nullptr) {
+    MT_ASSIGN_OR_RETURN(manifest, HashFile(run.files(), JoinPath(*point.checkpoint, kManifestFile),
+                                           /*bytes=*/nullptr));
+  }
+  return CheckSameInAll(
+      run, "the checkpoint to resume from",
+      {{"step", absl::StrCat(point.step)},
+       {"the best evaluation up to it in step", absl::StrCat(point.evaluations.best_step)},
+       {"a manifest of the hash", manifest}},
+      "all processes must read one and the same: name it on a file system that is mounted at the "
+      "same path on all machines");
 }
 
 absl::Status FallBack(RunContext& run, const CheckpointState& wanted, const absl::Status& damage,

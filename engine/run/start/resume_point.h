@@ -14,21 +14,17 @@
 #define MEGATRAIN_ENGINE_RUN_START_RESUME_POINT_H_
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/base/file.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/run/start/run_context.h"
 
 namespace megatrain {
 
 struct ResumePoint {
-  // Locks checkpoint.directory while the run lasts. Null in processes that do not lead.
-  std::unique_ptr<FileLock> lock;
   std::optional<std::string> checkpoint;  // a step directory; nullopt if the run begins anew
   int64_t step = 0;                       // the checkpoint's step; 0 if the run begins anew
   int64_t data_position = 0;              // in the training order, of the next sequence
@@ -43,12 +39,17 @@ struct ResumePoint {
   std::vector<DamagedCheckpoint> damaged;      // in the order in which they were found
 };
 
-// Locks checkpoint.directory, removes what a dead process left there (RemoveLeftovers), and chooses
-// the checkpoint. Of several processes the first one locks and removes. `wanted` is the state that
-// the run would have if it began anew. Returns FailedPrecondition if the directory is locked or the
-// run is refused because of what is there, DataLoss if the checkpoints are damaged, and the errors
-// of reading them.
+// Removes what a dead process left in checkpoint.directory (RemoveLeftovers), of several processes
+// in the first one, and chooses the checkpoint. `wanted` is the state that the run would have if it
+// began anew. Returns FailedPrecondition if the run is refused because of what is there, DataLoss
+// if the checkpoints are damaged, and the errors of reading them. REQUIRES: the first process holds
+// the lock of the directory (directory_lock.h).
 absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointState& wanted);
+
+// Checks that all processes go on from the same checkpoint: the same step, and a manifest of the
+// same bytes, in which all files' hashes are. Returns FailedPrecondition, naming the ranks and what
+// differs, and the errors of reading. All processes must call it.
+absl::Status CheckSameStart(RunContext& run, const ResumePoint& point);
 
 // Chooses an older checkpoint after loading that of `point` ended with `damage`. Changes `point` to
 // it, and adds the damaged one to `damaged` and `retention.damaged`. Returns `damage` itself if it

@@ -100,5 +100,28 @@ TEST(SpecValuesTest, PathsCannotImitateAListOfFiles) {
   EXPECT_NE(SpecValues(one), SpecValues(two));
 }
 
+// A key that a resumed run may change is still the same in all processes of a run.
+TEST(SpecValuesTest, OfAllProcessesAreAllButWhatEachHasOfItsOwn) {
+  JobSpec one;
+  one.data.train = {{"/a", DataFormat::kText, ""}};
+  JobSpec other = one;
+  other.model.path = "/elsewhere/model";
+  other.data.train = {{"/b", DataFormat::kText, ""}};
+  one.output.directory = "/output";
+  other.checkpoint.directory = other.output.directory = other.report.tensorboard = "/elsewhere";
+  other.engine.device = "cuda:1";
+  other.engine.threads = other.engine.update_threads = 3;
+  EXPECT_EQ(ValuesOfAllProcesses(other), ValuesOfAllProcesses(one));
+  JobSpec spec;
+  const auto values = ValuesOfAllProcesses(spec);
+  for (const ConfigKey& key : JobKeys(&spec).keys) {
+    const bool own = key.path.ends_with("_directory") || key.path == "checkpoint.directory" ||
+                     key.path.ends_with("threads") || key.path == "model.path" ||
+                     key.path == "report.tensorboard" || key.path == "engine.device" ||
+                     key.path == "engine.link_gigabytes_per_second";
+    EXPECT_EQ(values.count(key.path), own ? 0u : 1u) << key.path;
+  }
+}
+
 }  // namespace
 }  // namespace megatrain

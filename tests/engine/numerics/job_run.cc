@@ -75,7 +75,7 @@ JobRun Train(const JobSpec& spec, int64_t stop_after) {
 }
 
 JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after,
-                   CommunicatorSet* processes) {
+                   CommunicatorSet* processes, TrainingOptions options) {
   JobRun run;
   TrainingControl control;
   const auto note = [&](const RunEvent& event) {
@@ -87,7 +87,6 @@ JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after,
       if (record->step == stop_after) control.Stop();
     }
   };
-  TrainingOptions options;
   options.processes = processes;
   absl::StatusOr<TrainingOutcome> outcome = RunTraining(host, spec, options, &control, note);
   run.status = outcome.status();
@@ -95,7 +94,8 @@ JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after,
   return run;
 }
 
-std::vector<JobRun> TrainInProcesses(const std::vector<JobSpec>& specs, int64_t stop_after) {
+std::vector<JobRun> TrainInProcesses(const std::vector<JobSpec>& specs, int64_t stop_after,
+                                     const std::vector<TrainingOptions>& given) {
   std::vector<CommunicatorSet> communicators =
       CreateThreadCommunicators(static_cast<int>(specs.size()), absl::InfiniteDuration());
   std::vector<JobRun> runs(specs.size());
@@ -107,7 +107,8 @@ std::vector<JobRun> TrainInProcesses(const std::vector<JobSpec>& specs, int64_t 
       options.sharers = static_cast<int>(specs.size());
       absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create(options);
       ASSERT_TRUE(host.ok()) << host.status();
-      runs[i] = TrainOnHost(**host, specs[i], i == 0 ? stop_after : 0, &communicators[i]);
+      runs[i] = TrainOnHost(**host, specs[i], i == 0 ? stop_after : 0, &communicators[i],
+                            given.empty() ? TrainingOptions() : given[i]);
     });
   }
   for (std::thread& process : processes) process.join();

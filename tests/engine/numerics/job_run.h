@@ -40,11 +40,12 @@ JobRun Train(const JobSpec& spec, int64_t stop_after = 0);
 
 // The same on a host that is there; its device and the job's must go together.
 JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after = 0,
-                   CommunicatorSet* processes = nullptr);
+                   CommunicatorSet* processes = nullptr, TrainingOptions options = {});
 
 // The same by several processes of a job, which here are threads with a host each: process i has
-// specs[i]. The first one is asked for the stop.
-std::vector<JobRun> TrainInProcesses(const std::vector<JobSpec>& specs, int64_t stop_after = 0);
+// specs[i], and options[i] if there are any. The first one is asked for the stop.
+std::vector<JobRun> TrainInProcesses(const std::vector<JobSpec>& specs, int64_t stop_after = 0,
+                                     const std::vector<TrainingOptions>& options = {});
 
 // The path of the newest checkpoint in the job's directory; "" if there is none.
 std::string NewestCheckpoint(const JobSpec& spec);

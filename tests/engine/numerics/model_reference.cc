@@ -131,8 +131,12 @@ NamedTensors ReadFloatTensors(const std::string& path) {
       for (const uint16_t half : halves) {
         values.push_back(std::bit_cast<float>(static_cast<uint32_t>(half) << 16));
       }
+    } else if (dtype == "I16") {
+      std::vector<int16_t> whole((end - begin) / sizeof(int16_t));
+      std::memcpy(whole.data(), data, end - begin);
+      values.assign(whole.begin(), whole.end());
     } else {
-      Fail(path + ": " + name + " is neither F32 nor BF16");
+      Fail(path + ": " + name + " is neither F32, BF16 nor I16");
     }
   }
   return tensors;

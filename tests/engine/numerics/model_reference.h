@@ -73,7 +73,7 @@ struct ChoiceReference {
 };
 std::vector<ChoiceReference> LoadChoices();
 
-// The tensors of a safetensors file of F32 and BF16.
+// The tensors of a safetensors file that are F32 or BF16, and the I16 as they are.
 NamedTensors ReadFloatTensors(const std::string& path);
 
 // The whole file.

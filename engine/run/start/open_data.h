@@ -1,0 +1,33 @@
+// Opens the data of a run, with the tokenizer and the prompts that it is to answer.
+#ifndef MEGATRAIN_ENGINE_RUN_START_OPEN_DATA_H_
+#define MEGATRAIN_ENGINE_RUN_START_OPEN_DATA_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/data/sequences/dataset.h"
+#include "engine/run/start/prepare_run.h"
+#include "engine/run/start/run_context.h"
+
+namespace megatrain {
+
+// Opens the data, and sets the tokenizer, the data, the prompts and the number of steps of
+// `prepared`, which has its plan. The first process prepares the data, which the others then find
+// where they share a directory. The day that a chat template sees is that of the run that is gone
+// on with, or else today in the first process. Returns the errors of OpenDataset by way of
+// AsInputError, those of the tokenizer and of the prompts, and FailedPrecondition if the processes
+// do not have the same data and prompts.
+absl::Status OpenData(RunContext& run, PreparedRun& prepared);
+
+// Returns lines for people about the records that were left out.
+std::vector<std::string> DescribeBadRecords(const DatasetReport& report);
+
+// Turns DataLoss and Aborted from reading data into InvalidArgument with the same message, because
+// these codes mean damaged checkpoints and non-finite numbers to the caller of RunTraining. Returns
+// any other status as it is.
+absl::Status AsInputError(const absl::Status& status);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_RUN_START_OPEN_DATA_H_
