@@ -17,6 +17,7 @@ only.
 
 import argparse
 import contextlib
+import json
 import os
 import pathlib
 import statistics
@@ -121,6 +122,13 @@ def link_rate(agent, addresses, megabytes):
     return rate
 
 
+def sent_bytes(agent, address):
+    """What the network of an address has sent over the link so far."""
+    shown = subprocess.run([agent, address, "ip -s -j link show v0"], check=True,
+                           capture_output=True, text=True)
+    return json.loads(shown.stdout)[0]["stats64"]["tx"]["bytes"]
+
+
 def link(bench, arguments, report):
     processes = arguments.processes
     # One process a network is planned for as two devices of this machine, whose processors they
@@ -146,7 +154,9 @@ def link(bench, arguments, report):
                 plan = bench.plan(config, rates=[f"{exchange}={rate / 1e9}"], steps=4,
                                   loads="shards", **machines, **settings)
                 bound = plan["predicted_step"]["step_seconds"]
+                before = sent_bytes(agent, addresses[0])
                 records, _ = bench.run(config, launcher, steps=4, threads=1, **settings)
+                sent = (sent_bytes(agent, addresses[0]) - before) / len(records)
                 seconds = fastest(r["step_seconds"] for r in rows(records))
                 record = records[-1]
                 busy = record["lane_busy_seconds"]
@@ -154,7 +164,7 @@ def link(bench, arguments, report):
                 print(f"  predicted {bound:.3f} s, measured {seconds:.3f} s; collective "
                       f"{busy['collective']:.3f} s, compute {busy['compute']:.3f} s, predicted "
                       f"{predicted['collective']:.3f} s and "
-                      f"{predicted['compute']:.3f} s",
+                      f"{predicted['compute']:.3f} s; a network sent {sent / 1e6:.1f} MB a step",
                       flush=True)
                 ratios.append(seconds / bound)
             report.at_most(f"step time over the prediction, 2 x {processes} processes, "
