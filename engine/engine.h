@@ -96,7 +96,8 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
 // `given_rates` replace measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns
 // InvalidArgument for a rate that SetRate refuses, and if there are no measured ones to replace.
 // The job is planned for `nodes` such machines with engine.devices devices each. The plan tells the
-// memory of each. The rate `collective` stands for the network between them.
+// memory of each. The rate `network` is that between them; without it `collective` holds
+// everywhere.
 //
 // In all three functions a job that does not fit gives a report with fits == false. They return the
 // errors of ReadModelDescription, BuildTrainingLayout, PlanMemory and ChooseSession; this one also

@@ -33,6 +33,9 @@ namespace megatrain {
 struct Traffic {
   int64_t gathered_bytes = 0;  // by AllGather and Broadcast
   int64_t reduced_bytes = 0;   // by ReduceScatter
+  // Those of both that went out of the rank's group (RankGrid), where the communicator sends to
+  // ranks itself: NCCL finds the ways of its gathers.
+  int64_t outside_bytes = 0;
 };
 
 class Communicator {
@@ -81,6 +84,7 @@ struct CommunicatorSet {
   std::unique_ptr<Communicator> values;   // for the lane that updates on the host
   std::unique_ptr<Communicator> control;  // for the thread that runs the loop
   std::unique_ptr<Communicator> saves;    // for the lane that writes checkpoints
+  int group_ranks = 1;                    // of processes: GroupRanks of their machines
 };
 
 }  // namespace megatrain

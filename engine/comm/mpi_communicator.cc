@@ -14,7 +14,9 @@
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/comm/collective_call.h"
+#include "engine/comm/exchange.h"
 #include "engine/comm/mpi_session.h"
+#include "engine/comm/rank_grid.h"
 #include "engine/comm/sum_ranks.h"
 
 namespace megatrain {
@@ -49,11 +51,13 @@ std::string LibraryPath(const MpiOptions& options) {
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(std::shared_ptr<MpiSession> session, MegatrainMpiHandle communicator)
+  MpiCommunicator(std::shared_ptr<MpiSession> session, MegatrainMpiHandle communicator,
+                  int group_ranks)
       : session_(std::move(session)),
         communicator_(communicator),
         rank_(session_->rank()),
-        ranks_(session_->ranks()) {}
+        ranks_(session_->ranks()),
+        grid_({.rank = rank_, .ranks = ranks_, .group_ranks = group_ranks}) {}
 
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
@@ -61,9 +65,7 @@ class MpiCommunicator : public Communicator {
   absl::Status AllGather(Stream&, void* data, absl::Span<const int64_t> cuts) override {
     MT_ASSIGN_OR_RETURN(CollectiveCall call, PartsCall(Operation::kAllGather, cuts, ranks_, 1));
     MT_RETURN_IF_ERROR(Begin(&call));
-    MT_RETURN_IF_ERROR(Gather(call, static_cast<char*>(data), cuts));
-    traffic_.gathered_bytes += PartOf(cuts, rank_).bytes * (ranks_ - 1);
-    return absl::OkStatus();
+    return Gather(call, static_cast<char*>(data), cuts);
   }
 
   absl::Status ReduceScatter(Stream&, float* data, absl::Span<const int64_t> cuts) override {
@@ -72,34 +74,39 @@ class MpiCommunicator : public Communicator {
     MT_RETURN_IF_ERROR(Begin(&call));
     std::vector<int64_t> byte_cuts(cuts.begin(), cuts.end());
     for (int64_t& cut : byte_cuts) cut *= int64_t{sizeof(float)};
-    const int64_t piece = PieceBytes(ranks_);
+    const int64_t piece_bytes = PieceBytes(ranks_);
     scratch_.resize(static_cast<size_t>(MpiScratchBytes(ranks_)) / sizeof(float));
     char* const bytes = reinterpret_cast<char*>(data);
-    const auto arriving = [&](int64_t step, int peer) {
+    const auto arriving = [&](int64_t step, int source) {
       return reinterpret_cast<char*>(scratch_.data()) +
-             (step % kPiecesAtOnce * ranks_ + peer) * piece;
+             (step % kPiecesAtOnce * ranks_ + source) * piece_bytes;
     };
-    const auto sum = [&](int64_t step) {
-      const Piece own = PieceOf(byte_cuts, rank_, step);
+    const auto sum = [&](const RankGrid::Sum& values, int64_t step, int64_t piece) {
+      const Piece own = PieceOf(byte_cuts, values.part, piece);
       std::vector<const float*> parts;
-      for (int peer = 0; peer < ranks_; ++peer) {
-        parts.push_back(reinterpret_cast<const float*>(peer == rank_ ? bytes + own.begin
-                                                                     : arriving(step, peer)));
+      for (const int source : values.sources) {
+        parts.push_back(reinterpret_cast<const float*>(
+            source == values.part ? bytes + own.begin : arriving(step, source)));
       }
       SumRanks(parts, own.bytes / int64_t{sizeof(float)},
                reinterpret_cast<float*>(bytes + own.begin));
     };
-    MT_RETURN_IF_ERROR(Exchange(
-        call, byte_cuts,
-        [&](int64_t step, int peer, std::vector<MpiTransfer>* transfers) -> absl::Status {
-          const Piece own = PieceOf(byte_cuts, rank_, step),
-                      theirs = PieceOf(byte_cuts, peer, step);
-          MT_RETURN_IF_ERROR(Receive(arriving(step, peer), own.bytes, peer, transfers));
+    const std::vector<RankGrid::Sum> inside = grid_.SumsInside();
+    const RankGrid::Sum outside = grid_.SumOutside();
+    return Exchange(
+        call, byte_cuts, /*inside_first=*/true,
+        [&](int64_t step, int64_t piece, int peer, const RankGrid::Share& share,
+            std::vector<MpiTransfer>* transfers) -> absl::Status {
+          const Piece own = PieceOf(byte_cuts, share.mine, piece),
+                      theirs = PieceOf(byte_cuts, share.theirs, piece);
+          MT_RETURN_IF_ERROR(Receive(arriving(step, share.theirs), own.bytes, peer, transfers));
+          Count(theirs.bytes, peer, &traffic_.reduced_bytes);
           return Send(bytes + theirs.begin, theirs.bytes, peer, transfers);
         },
-        sum));
-    traffic_.reduced_bytes += call.bytes - PartOf(byte_cuts, rank_).bytes;
-    return absl::OkStatus();
+        [&](int64_t step) {
+          for (const RankGrid::Sum& values : inside) sum(values, step, step);
+          if (step >= Lag()) sum(outside, step, step - Lag());
+        });
   }
 
   absl::StatusOr<std::vector<double>> GatherValues(absl::Span<const double> values) override {
@@ -120,9 +127,7 @@ class MpiCommunicator : public Communicator {
     MT_RETURN_IF_ERROR(Begin(&call));
     std::vector<int64_t> cuts(static_cast<size_t>(ranks_) + 1, 0);
     std::fill(cuts.begin() + root + 1, cuts.end(), bytes);
-    MT_RETURN_IF_ERROR(Gather(call, static_cast<char*>(data), cuts));
-    if (rank_ == root) traffic_.gathered_bytes += bytes * (ranks_ - 1);
-    return absl::OkStatus();
+    return Gather(call, static_cast<char*>(data), cuts);
   }
 
   absl::Status Barrier() override {
@@ -139,20 +144,29 @@ class MpiCommunicator : public Communicator {
   struct Piece {
     int64_t begin = 0, bytes = 0;
   };
-  using BeginStep =
-      absl::FunctionRef<absl::Status(int64_t step, int peer, std::vector<MpiTransfer>* transfers)>;
+  // Begins the transfers of a step that move a piece of a share with a peer.
+  using BeginShare =
+      absl::FunctionRef<absl::Status(int64_t step, int64_t piece, int peer, const RankGrid::Share&,
+                                     std::vector<MpiTransfer>* transfers)>;
 
   static Piece PartOf(absl::Span<const int64_t> cuts, int rank) {
     const int64_t begin = cuts[static_cast<size_t>(rank)];
     return {begin, cuts[static_cast<size_t>(rank) + 1] - begin};
   }
-  // The piece of a rank's part that is moved in a step. Empty after the part's end.
-  Piece PieceOf(absl::Span<const int64_t> cuts, int rank, int64_t step) const {
+  // A part's piece of this number. Empty after the part's end.
+  Piece PieceOf(absl::Span<const int64_t> cuts, int rank, int64_t piece) const {
     const Piece part = PartOf(cuts, rank);
-    const int64_t begin = std::min(part.bytes, step * PieceBytes(ranks_));
+    const int64_t begin = std::min(part.bytes, piece * PieceBytes(ranks_));
     return {part.begin + begin, std::min(part.bytes - begin, PieceBytes(ranks_))};
   }
 
+  // The steps by which a piece's second level comes after its first one, which is done by then.
+  int64_t Lag() const { return grid_.two_levels() ? kPiecesAtOnce : 0; }
+
+  void Count(int64_t bytes, int peer, int64_t* sent_bytes) {
+    *sent_bytes += bytes;
+    if (!grid_.IsInside(peer)) traffic_.outside_bytes += bytes;
+  }
   absl::Status Send(const void* data, int64_t bytes, int peer,
                     std::vector<MpiTransfer>* transfers) {
     if (bytes == 0) return absl::OkStatus();
@@ -189,30 +203,42 @@ class MpiCommunicator : public Communicator {
   // Sends this rank's part to all others, and receives theirs.
   absl::Status Gather(const CollectiveCall& call, char* data, absl::Span<const int64_t> cuts) {
     return Exchange(
-        call, cuts,
-        [&](int64_t step, int peer, std::vector<MpiTransfer>* transfers) -> absl::Status {
-          const Piece own = PieceOf(cuts, rank_, step), theirs = PieceOf(cuts, peer, step);
+        call, cuts, /*inside_first=*/false,
+        [&](int64_t, int64_t piece, int peer, const RankGrid::Share& share,
+            std::vector<MpiTransfer>* transfers) -> absl::Status {
+          const Piece own = PieceOf(cuts, share.mine, piece),
+                      theirs = PieceOf(cuts, share.theirs, piece);
           MT_RETURN_IF_ERROR(Receive(data + theirs.begin, theirs.bytes, peer, transfers));
+          if (call.operation != Operation::kGatherValues) {
+            Count(own.bytes, peer, &traffic_.gathered_bytes);
+          }
           return Send(data + own.begin, own.bytes, peer, transfers);
         },
         [](int64_t) {});
   }
 
-  // Moves all pieces, step by step. `begin` begins the transfers of a step with a peer; `finish` is
-  // called for each step when they are done, in the order of steps.
-  absl::Status Exchange(const CollectiveCall& call, absl::Span<const int64_t> cuts, BeginStep begin,
+  // Moves all pieces, step by step: of the level that comes first the piece of the step's number,
+  // and of the other one that piece whose first level ended before the step began. `finish` is
+  // called for each step when its transfers are done, in the order of steps.
+  absl::Status Exchange(const CollectiveCall& call, absl::Span<const int64_t> cuts,
+                        bool inside_first, BeginShare begin,
                         absl::FunctionRef<void(int64_t step)> finish) {
     int64_t longest = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
       longest = std::max(longest, PartOf(cuts, rank).bytes);
     }
-    const int64_t steps = (longest + PieceBytes(ranks_) - 1) / PieceBytes(ranks_);
+    const int64_t steps = (longest + PieceBytes(ranks_) - 1) / PieceBytes(ranks_) + Lag();
     std::vector<std::vector<MpiTransfer>> transfers(static_cast<size_t>(kPiecesAtOnce));
     const auto begin_step = [&](int64_t step) -> absl::Status {
       // Each rank begins with another peer, so that not all send to the same one.
       for (int k = 1; k < ranks_ && step < steps; ++k) {
-        MT_RETURN_IF_ERROR(begin(step, (rank_ + k) % ranks_,
-                                 &transfers[static_cast<size_t>(step % kPiecesAtOnce)]));
+        const int peer = (rank_ + k) % ranks_;
+        const int64_t piece = grid_.IsInside(peer) == inside_first ? step : step - Lag();
+        if (piece < 0) continue;
+        for (const RankGrid::Share& share : grid_.SharesWith(peer)) {
+          MT_RETURN_IF_ERROR(begin(step, piece, peer, share,
+                                   &transfers[static_cast<size_t>(step % kPiecesAtOnce)]));
+        }
       }
       return absl::OkStatus();
     };
@@ -240,7 +266,8 @@ class MpiCommunicator : public Communicator {
   const MegatrainMpiHandle communicator_;
   const int rank_;
   const int ranks_;
-  std::vector<float> scratch_;  // [pieces at once][ranks][piece], if there was a ReduceScatter
+  const RankGrid grid_;
+  std::vector<float> scratch_;  // [pieces at once][sources][piece], if there was a ReduceScatter
   int64_t operations_ = 0;
   Traffic traffic_;
 };
@@ -251,10 +278,20 @@ absl::StatusOr<CommunicatorSet> CreateMpiCommunicators(const MpiOptions& options
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<MpiSession> session,
                       MpiSession::Open(LibraryPath(options), options.deadline));
   CommunicatorSet set;
+  MT_ASSIGN_OR_RETURN(const MegatrainMpiHandle first, session->CreateCommunicator());
+  {
+    MpiCommunicator one_level(session, first, /*group_ranks=*/1);
+    std::vector<std::string> machines;
+    MT_RETURN_IF_ERROR(
+        ExchangeBytes(&one_level, options.machine,
+                      [&](int, absl::string_view machine) { machines.emplace_back(machine); }));
+    set.group_ranks = GroupRanks(machines);
+  }
+  set.tiles = std::make_unique<MpiCommunicator>(session, first, set.group_ranks);
   for (std::unique_ptr<Communicator>* const communicator :
-       {&set.tiles, &set.values, &set.control, &set.saves}) {
+       {&set.values, &set.control, &set.saves}) {
     MT_ASSIGN_OR_RETURN(const MegatrainMpiHandle handle, session->CreateCommunicator());
-    *communicator = std::make_unique<MpiCommunicator>(session, handle);
+    *communicator = std::make_unique<MpiCommunicator>(session, handle, set.group_ranks);
   }
   return set;
 }

@@ -1,9 +1,10 @@
 // Communicators of ranks that are processes, started by mpirun or srun, on one machine or several.
 // Buffers lie in host memory: each rank has a cpu device.
 //
-// Parts go directly from rank to rank in pieces of bounded size, and each rank sums its own part,
-// because MPI does not promise the order of its reductions. MPI itself moves messages within a
-// machine through shared memory, in one copy where the kernel lets it (CMA).
+// Parts go from rank to rank in pieces of bounded size, in the two levels of RankGrid, which work
+// on different pieces at once. The ranks sum themselves, because MPI does not promise the order of
+// its reductions. MPI itself moves messages within a machine through shared memory, in one copy
+// where the kernel lets it (CMA).
 //
 // Errors: as in communicator.h, and
 // - FailedPrecondition, if the ranks do not call the same operation with the same sizes;
@@ -29,6 +30,8 @@ struct MpiOptions {
   // The library libmegatrain-mpi.so. Empty: $MEGATRAIN_MPI, or else the one beside this program or
   // in ../lib/megatrain.
   std::string library = "";
+  // Names the machine of this process. Processes that give the same text share a machine.
+  std::string machine = "";
 };
 
 // Starts MPI and returns the communicators of this process. A process may call it once. It waits,

@@ -9,13 +9,14 @@
 #include "engine/base/status.h"
 #include "engine/comm/collective_call.h"
 #include "engine/comm/nccl_session.h"
+#include "engine/comm/rank_grid.h"
 #include "engine/comm/sum_ranks.h"
 
 namespace megatrain {
 namespace {
 
-// Scratch holds a piece from each other rank, in steps of 256 bytes, so that kernels can move whole
-// packs.
+// Scratch holds a piece from each source of a sum but this rank, in steps of 256 bytes, so that
+// kernels can move whole packs.
 constexpr int64_t kPieceBytesStep = 256;
 // NCCL needs pieces of about a megabyte to use a link well, and gains little beyond this in all.
 constexpr int64_t kPieceBytesMin = kMiB;
@@ -44,11 +45,14 @@ absl::Status CheckScratch(int64_t bytes, Communicator* bootstrap) {
 class NcclCommunicator : public Communicator {
  public:
   NcclCommunicator(std::unique_ptr<Communicator> bootstrap, std::unique_ptr<NcclSession> session,
-                   NcclApi* api, Device* device, void* scratch, int64_t scratch_bytes)
+                   NcclApi* api, Device* device, void* scratch, int64_t scratch_bytes,
+                   int group_ranks)
       : bootstrap_(std::move(bootstrap)),
         session_(std::move(session)),
         api_(*api),
         device_(*device),
+        grid_(
+            {.rank = bootstrap_->rank(), .ranks = bootstrap_->ranks(), .group_ranks = group_ranks}),
         scratch_(static_cast<float*>(scratch)),
         piece_floats_(PieceBytes(scratch_bytes, bootstrap_->ranks()) / int64_t{sizeof(float)}) {}
 
@@ -90,11 +94,20 @@ class NcclCommunicator : public Communicator {
     for (int other = 0; other < ranks(); ++other) {
       longest = std::max(longest, PartOf(cuts, other).size);
     }
-    for (int64_t begin = 0; begin < longest; begin += piece_floats_) {
+    // The levels work on different pieces at once: a group moves a piece inside and, outside, the
+    // one before, whose sums inside are behind the group before.
+    const int64_t lag = grid_.two_levels() ? 1 : 0;
+    const int64_t pieces = (longest + piece_floats_ - 1) / piece_floats_;
+    const std::vector<RankGrid::Sum> inside = grid_.SumsInside();
+    for (int64_t step = 0; step < pieces + lag; ++step) {
       MT_RETURN_IF_ERROR(session_->Group(stream, call, [&](void* communicator) {
-        return Exchange(communicator, stream, data, cuts, begin);
+        return Exchange(communicator, stream, data, cuts, step, step - lag);
       }));
-      MT_RETURN_IF_ERROR(Sum(stream, data, PieceOf(cuts, rank(), begin)));
+      for (const RankGrid::Sum& sum : inside) {
+        MT_RETURN_IF_ERROR(Sum(stream, data, PieceOf(cuts, sum.part, step), sum));
+      }
+      const Piece own = PieceOf(cuts, rank(), step - lag);
+      MT_RETURN_IF_ERROR(Sum(stream, data, own, grid_.SumOutside()));
     }
     traffic_.reduced_bytes += call.bytes - PartOf(cuts, rank()).size * int64_t{sizeof(float)};
     return absl::OkStatus();
@@ -129,44 +142,52 @@ class NcclCommunicator : public Communicator {
     }
     return true;
   }
-  // The floats of a rank's part that are moved at a time, from `begin` on.
-  Piece PieceOf(absl::Span<const int64_t> cuts, int rank, int64_t begin) const {
+  // A part's piece of this number. Empty before its begin and after its end.
+  Piece PieceOf(absl::Span<const int64_t> cuts, int rank, int64_t piece) const {
     const Piece part = PartOf(cuts, rank);
-    begin = std::min(begin, part.size);
+    if (piece < 0) return {part.begin, 0};
+    const int64_t begin = std::min(piece * piece_floats_, part.size);
     return {part.begin + begin, std::min(part.size - begin, piece_floats_)};
   }
-  // Where a piece arrives from another rank.
-  float* Arriving(int from) const {
-    return scratch_ + (from < rank() ? from : from - 1) * piece_floats_;
+  // Where a piece of another source arrives.
+  float* Arriving(int source) const {
+    return scratch_ + (source < rank() ? source : source - 1) * piece_floats_;
   }
 
-  // Sends the other ranks the pieces of their parts, and receives this rank's from them.
+  // Sends the other ranks pieces of the parts that they sum, and receives those of this rank's.
   int Exchange(void* communicator, Stream& stream, const float* data,
-               absl::Span<const int64_t> cuts, int64_t begin) {
+               absl::Span<const int64_t> cuts, int64_t piece_inside, int64_t piece_outside) {
     const auto bytes = [](const Piece& piece) { return piece.size * int64_t{sizeof(float)}; };
-    const Piece own = PieceOf(cuts, rank(), begin);
     int error = kNcclSuccess;
-    for (int peer = 0; peer < ranks() && error == kNcclSuccess; ++peer) {
-      if (peer == rank()) continue;
-      const Piece theirs = PieceOf(cuts, peer, begin);
-      if (own.size > 0) {
-        error =
-            api_.Receive(communicator, Arriving(peer), bytes(own), peer, stream.native_handle());
-      }
-      if (theirs.size > 0 && error == kNcclSuccess) {
-        error = api_.Send(communicator, data + theirs.begin, bytes(theirs), peer,
-                          stream.native_handle());
+    for (int peer = 0; peer < ranks(); ++peer) {
+      const bool inside = grid_.IsInside(peer);
+      const int64_t piece = inside ? piece_inside : piece_outside;
+      for (const RankGrid::Share& share : grid_.SharesWith(peer)) {
+        const Piece own = PieceOf(cuts, share.mine, piece),
+                    theirs = PieceOf(cuts, share.theirs, piece);
+        if (own.size > 0 && error == kNcclSuccess) {
+          error = api_.Receive(communicator, Arriving(share.theirs), bytes(own), peer,
+                               stream.native_handle());
+        }
+        if (theirs.size > 0 && error == kNcclSuccess) {
+          error = api_.Send(communicator, data + theirs.begin, bytes(theirs), peer,
+                            stream.native_handle());
+          traffic_.outside_bytes += inside ? 0 : bytes(theirs);
+        }
       }
     }
     return error;
   }
 
   // Adds the pieces that have arrived to this rank's, in the order of RankAdditions. The last
-  // addition, whose sum belongs to rank 0 there, writes into this rank's data.
-  absl::Status Sum(Stream& stream, float* data, const Piece& own) {
+  // addition, whose sum belongs to the first source there, writes into this rank's data.
+  absl::Status Sum(Stream& stream, float* data, const Piece& own, const RankGrid::Sum& sum) {
     if (own.size == 0) return absl::OkStatus();
-    const auto place = [&](int of) { return of == rank() ? data + own.begin : Arriving(of); };
-    const std::vector<RankAddition> additions = RankAdditions(ranks());
+    const auto place = [&](int of) {
+      const int source = sum.sources[static_cast<size_t>(of)];
+      return source == sum.part ? data + own.begin : Arriving(source);
+    };
+    const std::vector<RankAddition> additions = RankAdditions(static_cast<int>(sum.sources.size()));
     for (size_t i = 0; i < additions.size(); ++i) {
       const bool last = i + 1 == additions.size();
       MT_RETURN_IF_ERROR(device_.kernels().Add(
@@ -184,7 +205,8 @@ class NcclCommunicator : public Communicator {
   const std::unique_ptr<NcclSession> session_;  // uses the one before
   NcclApi& api_;
   Device& device_;
-  float* const scratch_;  // [ranks - 1][piece_floats_]
+  const RankGrid grid_;
+  float* const scratch_;  // [sources but this rank][piece_floats_]
   const int64_t piece_floats_;
   int64_t operations_ = 0;
   Traffic traffic_;
@@ -194,7 +216,7 @@ class NcclCommunicator : public Communicator {
 
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
     std::unique_ptr<Communicator> bootstrap, NcclApi* api, Device* device, void* scratch,
-    int64_t scratch_bytes, absl::Duration deadline) {
+    int64_t scratch_bytes, absl::Duration deadline, int group_ranks) {
   if (const absl::Status status = CheckScratch(scratch_bytes, bootstrap.get()); !status.ok()) {
     bootstrap->Abort(status);
     return bootstrap->status();
@@ -202,7 +224,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
   MT_ASSIGN_OR_RETURN(std::unique_ptr<NcclSession> session,
                       NcclSession::Open(api, device, bootstrap.get(), deadline));
   return std::make_unique<NcclCommunicator>(std::move(bootstrap), std::move(session), api, device,
-                                            scratch, scratch_bytes);
+                                            scratch, scratch_bytes, group_ranks);
 }
 
 int64_t NcclScratchBytes(int ranks) {

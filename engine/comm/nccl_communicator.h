@@ -1,8 +1,9 @@
 // Communicators of ranks that have a GPU each, over NCCL. Operations on device memory are queued on
 // the stream like kernels; those on host memory go through another communicator of the same ranks.
 //
-// ReduceScatter sends parts from rank to rank, in pieces, and adds them with the device's own
-// kernel, because NCCL does not promise the order of its sums.
+// ReduceScatter sends parts from rank to rank, in pieces and in the two levels of RankGrid, and
+// adds them with the device's own kernel, because NCCL does not promise the order of its sums.
+// Gathers are NCCL's own, which finds its ways between machines itself.
 //
 // Errors: as in communicator.h. An error of a queued operation comes from a later call, or from
 // status(): a stream whose operation was ended goes on with undefined data. NCCL does not tell
@@ -25,14 +26,15 @@ namespace megatrain {
 // Makes a communicator of the ranks of `bootstrap`, which carries the operations on host memory.
 // All these ranks must call this. `api` (LoadNccl), `device` and `scratch` must outlive the
 // communicator. `scratch` is device memory for ReduceScatter and has the same size on all ranks.
-// NCCL takes device memory of its own besides. Errors reach the other ranks too:
+// NCCL takes device memory of its own besides. `group_ranks` is as in RankGrid. Errors reach the
+// other ranks too:
 // - InvalidArgument: the scratch is smaller than NcclScratchBytesMin.
 // - FailedPrecondition: two ranks have the same GPU, or scratch of different sizes.
 // - DeadlineExceeded: other ranks did not come.
 // - Internal: NCCL's own.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
     std::unique_ptr<Communicator> bootstrap, NcclApi* api, Device* device, void* scratch,
-    int64_t scratch_bytes, absl::Duration deadline);
+    int64_t scratch_bytes, absl::Duration deadline, int group_ranks = 1);
 
 // Returns the bytes of scratch with which links are used well, and the least that there must be.
 int64_t NcclScratchBytes(int ranks);

@@ -27,7 +27,7 @@ struct RateName {
   const char* name;
   const char* unit;
   double scale;      // of the unit
-  int precise = -1;  // index in kPrecise; -1: the link's, collectives' or launches'
+  int precise = -1;  // index in kPrecise; -1: the link's, the exchange's or launches'
 };
 constexpr RateName kNames[] = {{"dram", "GB/s", 1e9 * kUpdateShareOfHostMemory, 0},
                                {"link", "GB/s", 1e9},
@@ -36,6 +36,7 @@ constexpr RateName kNames[] = {{"dram", "GB/s", 1e9 * kUpdateShareOfHostMemory, 
                                {"attention_backward", "TFLOP/s", 1e12, 3},
                                {"memory", "TB/s", 1e12, 4},
                                {"collective", "GB/s", 1e9},
+                               {"network", "GB/s", 1e9},
                                {"launch", "microseconds", 1e-6}};
 
 absl::Status Refuse(const std::string& assignment, const std::string& why) {
@@ -65,6 +66,8 @@ absl::Status SetRate(const std::string& assignment, HardwareRates* rates) {
       for (double HardwareRates::*direction : kLink) rates->*direction = rate;
     } else if (name == "collective") {
       rates->collective_bytes_per_second = rate;
+    } else if (name == "network") {
+      rates->network_bytes_per_second = rate;
     } else {
       rates->launch_seconds = rate;
     }

@@ -35,6 +35,10 @@ struct HardwareRates {
   // The rate at which a device receives from others while it sends as much. If it is not known (0),
   // predictions take the link's rate, and plans do not choose by it.
   double collective_bytes_per_second = 0;
+  // The rate at which a machine receives from others, through all its ports, while it sends as
+  // much. It is never measured. If it is not known (0), devices of several machines exchange at the
+  // rate before.
+  double network_bytes_per_second = 0;
   double launch_seconds = 0;  // time from one short kernel to the next; 0 on the cpu device
   int threads = 0;            // threads used for the measurement
   // The device's kernels, the optimizer and the copies compete for the same processors.
@@ -58,6 +62,7 @@ inline constexpr double kUpdateShareOfHostMemory = 0.97;
 //   attention_backward  TFLOP/s
 //   memory              TB/s of the device's memory, read and written
 //   collective          GB/s that each of several devices receives from the others
+//   network             GB/s that each of several machines receives from the others
 //   launch              microseconds from one short kernel to the next
 // 1 GB is 1e9 bytes. Rates that depend on the precision are set for both. Returns InvalidArgument
 // for another name or a value that is not above 0; `*rates` is then unchanged. SetRates applies

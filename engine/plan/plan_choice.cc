@@ -213,7 +213,7 @@ MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const Mac
                         absl::FunctionRef<MemoryPlan(const PipelineDimensions&)> finish) {
   MemoryPlan rule = finish(by_rule);
   if (rule.fits) rule.predicted = PredictStep(by_rule, machine);
-  const HardwareProfile profile = ProfileOf(by_rule.dtype, machine);
+  const HardwareProfile profile = ProfileOf(by_rule, machine);
   // The cpu device has no link that would be faster than its memory.
   const bool updates_are_open =
       spec.engine.update_device == UpdateDevice::kAuto && !machine.rates.device_is_host;

@@ -32,7 +32,8 @@ double OpSeconds(const Op& op, const HardwareProfile& profile) {
     case Lane::kDeviceUpdate1:
       return link + bytes / profile.device_bytes_per_second;
     case Lane::kCollective:
-      return bytes / profile.collective_bytes_per_second;
+      return bytes / (op.is<ReduceGradientOp>() ? profile.reduce_bytes_per_second
+                                                : profile.gather_bytes_per_second);
     case Lane::kUpdate:
       return bytes / profile.update_bytes_per_second;
     case Lane::kIo:

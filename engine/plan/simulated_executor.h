@@ -27,10 +27,11 @@ struct HardwareProfile {
   double product_flops_per_second = 0;
   double attention_forward_flops_per_second = 0;
   double attention_backward_flops_per_second = 0;
-  double device_bytes_per_second = 0;      // other kernels, and AdamW on the device
-  double launch_seconds = 0;               // may be 0
-  double update_bytes_per_second = 0;      // AdamW on the host
-  double collective_bytes_per_second = 0;  // what a rank receives from others
+  double device_bytes_per_second = 0;  // other kernels, and AdamW on the device
+  double launch_seconds = 0;           // may be 0
+  double update_bytes_per_second = 0;  // AdamW on the host
+  double gather_bytes_per_second = 0;  // what a rank receives from others, of weights
+  double reduce_bytes_per_second = 0;  // and of gradients, which it sums
   double disk_bytes_per_second = 0;
   // The update lane uses the threads of the compute lane, so only one of the two runs at a time.
   bool update_shares_compute = false;

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <string>
 #include <vector>
 
+#include "engine/comm/rank_grid.h"
 #include "engine/pipeline/schedule/schedule.h"
 #include "engine/plan/simulated_executor.h"
 
@@ -107,9 +109,37 @@ Threads ThreadsOf(const StepResources& r) {
   return {r.threads - r.update_threads, r.update_threads};
 }
 
+// Sets the rates at which a rank receives what an operation on the lane collective brings it: a
+// part from each other rank.
+void SetExchange(const PipelineDimensions& d, const HardwareRates& rates,
+                 HardwareProfile& profile) {
+  const double within = rates.collective_bytes_per_second > 0 ? rates.collective_bytes_per_second
+                                                              : profile.h2d_bytes_per_second;
+  const double parts = std::max(1, d.shape.ranks - 1);
+  double direct_seconds = 1 / within, ring_seconds = 1 / within;  // a byte that a rank receives
+  if (rates.network_bytes_per_second > 0 && d.processes > 1) {
+    std::vector<std::string> machines;
+    for (int rank = 0; rank < d.shape.ranks; ++rank) {
+      machines.push_back(std::to_string(rank / d.local_ranks()));
+    }
+    // A rank gets parts from the other machines' groups (RankGrid), and all other parts within its
+    // machine. The levels work at the same time. A machine's ranks share its ports.
+    const int groups = d.local_ranks() / GroupRanks(machines);
+    const double outside = groups * (d.processes - 1);
+    const double port = outside * d.local_ranks() / rates.network_bytes_per_second;
+    direct_seconds = std::max((parts - outside) / within, port) / parts;
+    // NCCL gathers in a ring, which enters a machine once with all parts but one.
+    ring_seconds = std::max(1 / within, 1 / rates.network_bytes_per_second);
+  }
+  profile.gather_bytes_per_second = 1 / (rates.device_is_host ? direct_seconds : ring_seconds);
+  // Sums follow the transfers. They read what came and this rank's own, and write it.
+  profile.reduce_bytes_per_second = 1 / (direct_seconds + 3 / profile.device_bytes_per_second);
+}
+
 }  // namespace
 
-HardwareProfile ProfileOf(DType dtype, const MachineSpeed& machine) {
+HardwareProfile ProfileOf(const PipelineDimensions& dimensions, const MachineSpeed& machine) {
+  const DType dtype = dimensions.dtype;
   const HardwareRates& rates = machine.rates;
   const StepResources& resources = machine.resources;
   const PrecisionRates& precision = dtype == DType::kBF16 ? rates.bf16 : rates.fp32;
@@ -141,9 +171,7 @@ HardwareProfile ProfileOf(DType dtype, const MachineSpeed& machine) {
   profile.device_bytes_per_second = precision.element_bytes_per_second * compute_part;
   profile.launch_seconds = rates.launch_seconds;
   profile.update_bytes_per_second = precision.update_bytes_per_second * part(threads.update);
-  profile.collective_bytes_per_second = rates.collective_bytes_per_second > 0
-                                            ? rates.collective_bytes_per_second
-                                            : profile.h2d_bytes_per_second;
+  SetExchange(dimensions, rates, profile);
   profile.disk_bytes_per_second = 1;  // a step writes nothing to disk
   profile.update_shares_compute = rates.device_is_host && resources.update_threads == 0;
   return profile;
@@ -152,7 +180,7 @@ HardwareProfile ProfileOf(DType dtype, const MachineSpeed& machine) {
 StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& machine) {
   const HardwareRates& rates = machine.rates;
   const StepResources& resources = machine.resources;
-  const HardwareProfile profile = ProfileOf(d.dtype, machine);
+  const HardwareProfile profile = ProfileOf(d, machine);
   PipelineShape shape = d.shape;
   int64_t elements = 0;
   for (int tile = 0; tile < shape.tiles(); ++tile) elements += shape.state_elements(tile);

@@ -37,8 +37,9 @@ struct MachineSpeed {
   StepResources resources;
 };
 
-// Returns the rates of the lanes for a job of this precision. REQUIRES: machine.rates.measured().
-HardwareProfile ProfileOf(DType dtype, const MachineSpeed& machine);
+// Returns the rates of the lanes for a job of this precision and number of ranks. Where the rate
+// between machines is known, each process stands for a machine. REQUIRES: machine.rates.measured().
+HardwareProfile ProfileOf(const PipelineDimensions& dimensions, const MachineSpeed& machine);
 
 // Predicts a training step. This takes milliseconds for models of any size, because large schedules
 // are simplified. The same arguments give the same prediction. REQUIRES:

@@ -22,7 +22,7 @@ absl::Status ExchangeByNccl(RankParts& rank, NcclApi* api, int64_t scratch_bytes
   MT_ASSIGN_OR_RETURN(
       rank.communicators.tiles,
       CreateNcclCommunicator(std::move(bootstrap), api, rank.device, rank.exchange_memory->data(),
-                             scratch_bytes, kDeadline));
+                             scratch_bytes, kDeadline, rank.communicators.group_ranks));
   return absl::OkStatus();
 }
 
@@ -70,6 +70,7 @@ absl::StatusOr<std::vector<RankParts>> MakeRankParts(
   if (processes != nullptr) {
     ranks[0].communicators.tiles = std::move(processes->tiles);
     ranks[0].communicators.values = std::move(processes->values);
+    ranks[0].communicators.group_ranks = processes->group_ranks;
     ranks[0].control = processes->control.get();
   } else if (ranks.size() > 1) {
     std::vector<CommunicatorSet> communicators =

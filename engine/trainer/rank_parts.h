@@ -24,7 +24,7 @@ struct RankParts {
   // Device memory that `communicators.tiles` uses, if it needs some. Like the communicator it is
   // held as long as the rank, also while the run is paused.
   std::unique_ptr<DeviceMemory> exchange_memory;
-  // `tiles` and `values`; empty for a rank alone.
+  // `tiles`, `values` and group_ranks; empty for a rank alone.
   CommunicatorSet communicators;
   // The communicator of the processes' training threads; null for a process alone.
   Communicator* control = nullptr;

@@ -126,7 +126,8 @@ absl::Status JobProcesses::Join(absl::Duration timeout) {
                      " processes without telling MPI of it; start them with srun --mpi=pmix"));
   }
   std::optional<StartWatch> watch(std::in_place, launched_, 10 * timeout);
-  MT_ASSIGN_OR_RETURN(CommunicatorSet set, CreateMpiCommunicators({.deadline = timeout}));
+  MT_ASSIGN_OR_RETURN(CommunicatorSet set,
+                      CreateMpiCommunicators({.deadline = timeout, .machine = MachineId()}));
   watch.reset();
   if (const int ranks = set.control->ranks(); ranks != launched_.ranks) {
     return absl::FailedPreconditionError(

@@ -64,13 +64,14 @@ void AddPlanCommand(CLI::App* app, int* exit_code) {
                    "a rate in the place of a measured one or the profile's; repeatable: dram, link "
                    "(GB/s), products, attention_forward, attention_backward (TFLOP/s), memory (the "
                    "device's, TB/s), collective (GB/s that each of several devices receives from "
-                   "the others), launch (microseconds)")
+                   "the others), network (GB/s that each of several machines receives), launch "
+                   "(microseconds)")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
   command
       ->add_option("--nodes", arguments->nodes,
                    "plan for so many such machines, with engine.devices devices each; --rate "
-                   "collective says what is between them")
+                   "network says what is between them")
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

@@ -129,10 +129,11 @@ class Bench:
         shutil.rmtree(place)
         return records, usage.ru_maxrss * 1024
 
-    def plan(self, config, rates=(), **settings):
+    def plan(self, config, rates=(), nodes=1, **settings):
         """`megatraind plan` as an object; a job that does not fit (exit code 3) has one too."""
         place = self.prepare(config, **settings)
-        command = [self.megatraind, "plan", str(place / "job.yaml"), "-o", "json"]
+        command = [self.megatraind, "plan", str(place / "job.yaml"), "-o", "json",
+                   "--nodes", str(nodes)]
         for rate in rates:
             command += ["--rate", rate]
         result = subprocess.run(command, capture_output=True, text=True)

@@ -6,9 +6,9 @@
 
 Scenarios (all by default):
   ranks   tokens/s of two processes with a thread each over one process with two
-  link    two processes on two networks that a link of --gigabits joins: step time over the plan's
-          prediction for two devices with the rate that the link was measured to have. Needs root,
-          and iproute2
+  link    --processes on each of two networks that a link of --gigabits joins, as on two machines:
+          step time over the plan's prediction with the rate that the link was measured to have.
+          Needs root, and iproute2
 
 Ratios are of one run on one machine; rounds of the compared settings are interleaved, and the fastest
 step of each counts. Prints a line a figure with its bound; exits 1 if one is missed. Standard library
@@ -17,6 +17,7 @@ only.
 
 import argparse
 import contextlib
+import json
 import os
 import pathlib
 import statistics
@@ -47,7 +48,7 @@ def ranks(bench, arguments, report):
 @contextlib.contextmanager
 def joined_networks(directory, gigabits):
     """Two networks joined by a link of this rate. Gives the command that runs another one on the
-    network of an address."""
+    network of an address, where it sees a machine of its own."""
     names = {f"127.77.0.{i}": f"megatrain-bench-{os.getpid()}-{i}" for i in (1, 2)}
 
     def ip(*arguments):
@@ -60,7 +61,10 @@ case $1 in
 {cases}
 esac
 shift
-exec nsenter --net=/run/netns/$name unshare --uts bash -c "hostname $name; $*"
+boot_id={directory}/$name
+echo $name >$boot_id
+exec nsenter --net=/run/netns/$name unshare --uts --mount bash -c "hostname $name
+mount --bind $boot_id /proc/sys/kernel/random/boot_id; $*"
 """)
     agent.chmod(0o755)
     try:
@@ -118,26 +122,41 @@ def link_rate(agent, addresses, megabytes):
     return rate
 
 
+def sent_bytes(agent, address):
+    """What the network of an address has sent over the link so far."""
+    shown = subprocess.run([agent, address, "ip -s -j link show v0"], check=True,
+                           capture_output=True, text=True)
+    return json.loads(shown.stdout)[0]["stats64"]["tx"]["bytes"]
+
+
 def link(bench, arguments, report):
+    processes = arguments.processes
+    # One process a network is planned for as two devices of this machine, whose processors they
+    # share.
+    machines = dict(nodes=2, devices=processes, threads=processes) if processes > 1 else dict(
+        devices=2, threads=2)
+    exchange = "network" if processes > 1 else "collective"
     config = engine_run.llama(hidden=512, layers=8, heads=8, intermediate=1408, vocabulary=8192)
     with joined_networks(bench.path, arguments.gigabits) as (agent, addresses):
         rate = link_rate(agent, addresses, int(200 * arguments.gigabits))
         print(f"the link moves {rate / 1e6:.1f} MB/s", flush=True)
         launcher = [agent, addresses[0], *MPIRUN, "--mca", "plm_rsh_agent", agent, "--host",
-                    ",".join(f"{address}:1" for address in addresses)]
+                    ",".join(f"{address}:{processes}" for address in addresses)]
         for interface in ("btl_tcp_if_include", "oob_tcp_if_include"):
             launcher += ["--mca", interface, "127.77.0.0/24"]
         for clipping in (1.0, 0.0):
             settings = dict(precision="fp32", recompute="none", clipping=clipping,
-                            sequence_length=arguments.sequence, global_batch=arguments.batch,
-                            micro_batch=1)
+                            sequence_length=arguments.sequence,
+                            global_batch=max(arguments.batch, 2 * processes), micro_batch=1)
             ratios = []
             for _ in range(arguments.rounds):
                 # Processes have their shards alone, where devices of one may load whole tiles.
-                plan = bench.plan(config, rates=[f"collective={rate / 1e9}"], steps=4, threads=2,
-                                  devices=2, loads="shards", **settings)
+                plan = bench.plan(config, rates=[f"{exchange}={rate / 1e9}"], steps=4,
+                                  loads="shards", **machines, **settings)
                 bound = plan["predicted_step"]["step_seconds"]
+                before = sent_bytes(agent, addresses[0])
                 records, _ = bench.run(config, launcher, steps=4, threads=1, **settings)
+                sent = (sent_bytes(agent, addresses[0]) - before) / len(records)
                 seconds = fastest(r["step_seconds"] for r in rows(records))
                 record = records[-1]
                 busy = record["lane_busy_seconds"]
@@ -145,10 +164,11 @@ def link(bench, arguments, report):
                 print(f"  predicted {bound:.3f} s, measured {seconds:.3f} s; collective "
                       f"{busy['collective']:.3f} s, compute {busy['compute']:.3f} s, predicted "
                       f"{predicted['collective']:.3f} s and "
-                      f"{predicted['compute']:.3f} s",
+                      f"{predicted['compute']:.3f} s; a network sent {sent / 1e6:.1f} MB a step",
                       flush=True)
                 ratios.append(seconds / bound)
-            report.at_most(f"step time over the prediction, {arguments.gigabits} Gbit/s, clipping "
+            report.at_most(f"step time over the prediction, 2 x {processes} processes, "
+                           f"{arguments.gigabits} Gbit/s, clipping "
                            f"{clipping}, {[round(r, 3) for r in ratios]}",
                            statistics.median(ratios), 1.15)
 
@@ -165,6 +185,7 @@ def main():
     parser.add_argument("--layers", type=int, default=2, help="of ranks")
     parser.add_argument("--bf16", action="store_true", help="ranks in BF16 too")
     parser.add_argument("--gigabits", type=float, default=1.0, help="a second, of the link")
+    parser.add_argument("--processes", type=int, default=1, help="on each network, of link")
     parser.add_argument("--batch", type=int, default=2, help="sequences a step, of link")
     parser.add_argument("--sequence", type=int, default=256, help="tokens of each, of link")
     arguments = parser.parse_args()

@@ -26,10 +26,17 @@ struct DeviceBuffers {
 // The buffers of a cpu device: host memory, which lives as long as the returned object.
 DeviceBuffers HostBuffers();
 
+// How often all data of an operation leaves the groups of ranks (Traffic::outside_bytes): once less
+// than there are groups, or never where that is not counted.
+struct TimesOutside {
+  int gathers = 0, reductions = 0;
+};
+
 // Tries all operations, with the same `seed` on every rank. Returns an error that says what is
 // wrong. `elements_max` is the size of the largest array.
 absl::Status CheckOperations(Communicator& communicator, Stream& stream,
-                             const DeviceBuffers& buffers, uint64_t seed, int64_t elements_max);
+                             const DeviceBuffers& buffers, uint64_t seed, int64_t elements_max,
+                             const TimesOutside& outside = {});
 
 }  // namespace megatrain
 

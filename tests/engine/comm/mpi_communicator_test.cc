@@ -25,10 +25,12 @@ class MpiJobTest : public ::testing::Test {
     if (const auto why_not = WhyNoMpi(); why_not.has_value()) GTEST_SKIP() << *why_not;
   }
 
-  // Runs a job to its end. Returns what became of each rank; "" of one that did not tell.
-  std::vector<std::string> RunJob(int ranks, const std::string& scenario,
+  // Runs a job to its end, with the machines of mpi_ranks. Returns what became of each rank; "" of
+  // one that did not tell.
+  std::vector<std::string> RunJob(const std::string& machines, const std::string& scenario,
                                   const std::string& transport = "vader",
                                   int deadline_seconds = 60) {
+    const int ranks = static_cast<int>(machines.size());
     const TestDirectory directory;
     const unsigned seed = std::random_device()();
     RecordProperty("seed", static_cast<int>(seed));
@@ -38,7 +40,8 @@ class MpiJobTest : public ::testing::Test {
          {std::string("--enable-recovery"), std::string("--mca"),
           std::string("orte_abort_on_non_zero_status"), std::string("0"), std::string("--mca"),
           std::string("btl"), absl::StrCat("self,", transport), std::string(kRanks), scenario,
-          absl::StrCat(seed), absl::StrCat(deadline_seconds), std::string(directory.path())}) {
+          absl::StrCat(seed), absl::StrCat(deadline_seconds), std::string(directory.path()),
+          machines}) {
       command.push_back(more);
     }
     ChildProcess job(command, directory / "log");
@@ -49,6 +52,13 @@ class MpiJobTest : public ::testing::Test {
       results.push_back(ReadFileOrEmpty(directory / absl::StrCat(rank)));
     }
     return results;
+  }
+  // On one machine.
+  std::vector<std::string> RunJob(int ranks, const std::string& scenario,
+                                  const std::string& transport = "vader",
+                                  int deadline_seconds = 60) {
+    return RunJob(std::string(static_cast<size_t>(ranks), 'a'), scenario, transport,
+                  deadline_seconds);
   }
 
   int exit_code_ = 0;
@@ -64,6 +74,38 @@ TEST_F(MpiJobTest, OperationsGiveTheSameBitsForAnyNumberOfRanks) {
   }
   // Between machines.
   for (const std::string& result : RunJob(3, "operations", "tcp")) EXPECT_EQ(result, "OK") << log_;
+}
+
+// On several machines, also with as many ranks as make no groups.
+TEST_F(MpiJobTest, TwoLevelsGiveTheSameBitsAndLessTrafficBetweenMachines) {
+  for (const char* machines : {"abc", "aabb", "aabbcc", "aaaabbbb", "aabbccdd", "aaab", "abab"}) {
+    for (const std::string& result : RunJob(machines, "operations")) {
+      EXPECT_EQ(result, "OK") << machines << "\n" << log_;
+    }
+    EXPECT_EQ(exit_code_, 0) << log_;
+  }
+  for (const std::string& result : RunJob("aabb", "operations", "tcp")) {
+    EXPECT_EQ(result, "OK") << log_;
+  }
+}
+
+TEST_F(MpiJobTest, AnAbortEndsBothLevels) {
+  for (const std::string& result : RunJob("aabb", "abort_reducing")) {
+    EXPECT_EQ(result, "DATA_LOSS: the disk is gone") << log_;
+  }
+}
+
+// Rank 0 exchanges nothing with rank 3, and still hears of it.
+TEST_F(MpiJobTest, ARankThatDiesInTwoLevelsIsNamed) {
+  const std::vector<std::string> results =
+      RunJob("aabb", "die_reducing", "vader", /*deadline_seconds=*/2);
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string& result = results[static_cast<size_t>(rank)];
+    EXPECT_TRUE(absl::StartsWith(result, "DEADLINE_EXCEEDED: rank ") &&
+                absl::StrContains(result, " rank 3 "))
+        << result << "\n"
+        << log_;
+  }
 }
 
 TEST_F(MpiJobTest, CommunicatorsOfASetWorkAtOnce) {

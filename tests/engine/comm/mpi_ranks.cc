@@ -1,8 +1,9 @@
 // A rank of a job that mpirun starts for mpi_communicator_test:
 //
-//   mpi_ranks SCENARIO SEED DEADLINE_SECONDS DIRECTORY
+//   mpi_ranks SCENARIO SEED DEADLINE_SECONDS DIRECTORY MACHINES
 //
-// Writes to DIRECTORY/RANK what became of it, an absl::Status as text.
+// MACHINES has a character for each rank, the same for ranks that take themselves to share a
+// machine. Writes to DIRECTORY/RANK what became of it, an absl::Status as text.
 #include <unistd.h>
 
 #include <csignal>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -37,6 +39,7 @@ struct Arguments {
   uint64_t seed = 0;
   absl::Duration deadline;
   std::filesystem::path directory;
+  std::string machines;
 };
 
 void WriteResult(const Arguments& arguments, int rank, const std::string& text) {
@@ -83,6 +86,15 @@ absl::Status DoOtherwise(const Arguments& arguments, CommunicatorSet* set) {
     }).detach();
     return ReduceForEver(*set->tiles);
   }
+  if (arguments.scenario == "abort_reducing") {
+    std::thread aborts([&] {
+      absl::SleepFor(absl::Milliseconds(300));
+      set->control->Abort(absl::DataLossError("the disk is gone"));
+    });
+    const absl::Status status = ReduceForEver(*set->tiles);
+    aborts.join();
+    return status;
+  }
   if (arguments.scenario == "exit") std::_Exit(0);
   if (arguments.scenario == "leave") {
     *set = {};
@@ -125,7 +137,9 @@ absl::Status Run(const Arguments& arguments, CommunicatorSet* set) {
   if (arguments.scenario == "operations") {
     ImmediateStream stream;
     // 20 MB: several pieces for each rank.
-    return CheckOperations(tiles, stream, HostBuffers(), arguments.seed, 5'000'003);
+    const int outside = tiles.ranks() / set->group_ranks - 1;
+    return CheckOperations(tiles, stream, HostBuffers(), arguments.seed, 5'000'003,
+                           {.gathers = outside, .reductions = outside});
   }
   if (arguments.scenario == "at_once") {
     absl::Status values;
@@ -140,7 +154,7 @@ absl::Status Run(const Arguments& arguments, CommunicatorSet* set) {
   }
   if (absl::Status together = tiles.Barrier(); !together.ok()) return together;
   if (tiles.rank() == tiles.ranks() - 1) return DoOtherwise(arguments, set);
-  if (arguments.scenario == "die_reducing") return ReduceForEver(tiles);
+  if (absl::EndsWith(arguments.scenario, "_reducing")) return ReduceForEver(tiles);
   if (arguments.scenario == "die_unawaited") {
     WaitUntil([&] { return !tiles.status().ok(); });
     return tiles.status();
@@ -148,8 +162,15 @@ absl::Status Run(const Arguments& arguments, CommunicatorSet* set) {
   return tiles.Barrier();
 }
 
+absl::StatusOr<CommunicatorSet> Open(const Arguments& arguments) {
+  MT_ASSIGN_OR_RETURN(const LaunchEnvironment environment, ReadLaunchEnvironment(std::getenv, ""));
+  return CreateMpiCommunicators(
+      {.deadline = arguments.deadline,
+       .machine = arguments.machines.substr(static_cast<size_t>(environment.rank), 1)});
+}
+
 int Main(const Arguments& arguments) {
-  absl::StatusOr<CommunicatorSet> set = CreateMpiCommunicators({.deadline = arguments.deadline});
+  absl::StatusOr<CommunicatorSet> set = Open(arguments);
   if (!set.ok()) {
     WriteResult(arguments, 0, set.status().ToString());
     return 1;
@@ -167,9 +188,10 @@ int Main(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
-  if (argc != 5) return 2;
+  if (argc != 6) return 2;
   return megatrain::Main({.scenario = argv[1],
                           .seed = std::strtoull(argv[2], nullptr, 10),
                           .deadline = absl::Seconds(std::atoi(argv[3])),
-                          .directory = argv[4]});
+                          .directory = argv[4],
+                          .machines = argv[5]});
 }

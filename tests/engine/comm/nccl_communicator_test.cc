@@ -44,11 +44,11 @@ class Rank {
   Communicator& communicator() { return *communicator_; }
 
   absl::Status Open(std::unique_ptr<Communicator> bootstrap, int64_t scratch_bytes,
-                    absl::Duration deadline) {
+                    absl::Duration deadline, int group_ranks) {
     MT_ASSIGN_OR_RETURN(scratch_, device_->Allocate(std::max<int64_t>(256, scratch_bytes)));
-    MT_ASSIGN_OR_RETURN(communicator_,
-                        CreateNcclCommunicator(std::move(bootstrap), &nccl_, device_.get(),
-                                               scratch_->data(), scratch_bytes, deadline));
+    MT_ASSIGN_OR_RETURN(communicator_, CreateNcclCommunicator(
+                                           std::move(bootstrap), &nccl_, device_.get(),
+                                           scratch_->data(), scratch_bytes, deadline, group_ranks));
     return absl::OkStatus();
   }
   void Close() { communicator_ = nullptr; }
@@ -100,12 +100,13 @@ class NcclCommunicatorTest : public ::testing::Test {
   // closed when its body has ended. Returns what the ranks returned.
   std::vector<absl::Status> OnEachRank(const std::function<absl::Status(int)>& body,
                                        absl::Duration deadline = kLong,
-                                       int64_t scratch_bytes = 4096) {
+                                       int64_t scratch_bytes = 4096, int group_ranks = 1) {
     std::vector<absl::Status> results(ranks_.size());
     std::vector<std::thread> threads;
     for (size_t i = 0; i < ranks_.size(); ++i) {
       threads.emplace_back([&, i] {
-        results[i] = ranks_[i]->Open(std::move(sets_[i].tiles), scratch_bytes, deadline);
+        results[i] =
+            ranks_[i]->Open(std::move(sets_[i].tiles), scratch_bytes, deadline, group_ranks);
         if (results[i].ok()) results[i] = body(static_cast<int>(i));
         ranks_[i]->Close();
       });
@@ -138,12 +139,74 @@ TEST_F(NcclCommunicatorTest, OperationsGiveTheSameBitsForAnyNumberOfRanks) {
     MakeRanks(ranks);
     for (const absl::Status& status : OnEachRank([&](int of) {
            return CheckOperations(rank(of).communicator(), rank(of).stream(), rank(of).Buffers(),
-                                  seed, 7'003);
+                                  seed, 7'003, {.reductions = ranks - 1});
          })) {
       EXPECT_TRUE(status.ok()) << status;
     }
     EXPECT_THAT(rank(0).nccl().calls(), Not(Contains("Abort")));
     EXPECT_EQ(rank(0).nccl().calls().back(), "Destroy");
+  }
+}
+
+TEST_F(NcclCommunicatorTest, TwoLevelsGiveTheSameBitsAndLessTrafficBetweenMachines) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  for (const auto& [ranks, group_ranks] :
+       std::vector<std::pair<int, int>>{{3, 3}, {4, 2}, {6, 2}, {8, 4}, {8, 2}}) {
+    MakeRanks(ranks);
+    const int outside = ranks / group_ranks - 1;
+    for (const absl::Status& status : OnEachRank(
+             [&](int of) {
+               return CheckOperations(rank(of).communicator(), rank(of).stream(),
+                                      rank(of).Buffers(), seed, 7'003, {.reductions = outside});
+             },
+             kLong, /*scratch_bytes=*/4096, group_ranks)) {
+      EXPECT_TRUE(status.ok()) << ranks << " ranks, groups of " << group_ranks << ": " << status;
+    }
+  }
+}
+
+TEST_F(NcclCommunicatorTest, TwoLevelsMoveDifferentPiecesAtOnce) {
+  MakeRanks(4);
+  for (const absl::Status& status : OnEachRank(
+           [&](int of) {
+             const std::vector<char> content(320 * sizeof(float));
+             void* const data = rank(of).Buffers().make(content);
+             MT_RETURN_IF_ERROR(rank(of).communicator().ReduceScatter(
+                 rank(of).stream(), static_cast<float*>(data), {0, 80, 160, 240, 320}));
+             return rank(of).Synchronize();
+           },
+           kLong, /*scratch_bytes=*/768, /*group_ranks=*/2)) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  // Rank 0 sums the parts 0 and 2 of its group's ranks 0 and 1, and part 0 with rank 2.
+  EXPECT_THAT(rank(0).nccl().calls(),
+              ElementsAre("MakeId", "Initialize",                                         //
+                          "GroupStart", "Receive 256 from 1", "Send 256 to 1",            //
+                          "Receive 256 from 1", "Send 256 to 1", "GroupEnd",              //
+                          "GroupStart", "Receive 64 from 1", "Send 64 to 1",              //
+                          "Receive 64 from 1", "Send 64 to 1",                            //
+                          "Receive 256 from 2", "Send 256 to 2", "GroupEnd",              //
+                          "GroupStart", "Receive 64 from 2", "Send 64 to 2", "GroupEnd",  //
+                          "Finalize", "Destroy"));
+}
+
+TEST_F(NcclCommunicatorTest, AnErrorInTwoLevelsReachesAllRanks) {
+  MakeRanks(4);
+  rank(3).nccl().Fail("Send", 3, /*after=*/2);
+  for (const absl::Status& status : OnEachRank(
+           [&](int of) -> absl::Status {
+             void* const data = rank(of).Buffers().make(std::vector<char>(4000));
+             while (rank(of).communicator().status().ok()) {
+               (void)rank(of).communicator().ReduceScatter(
+                   rank(of).stream(), static_cast<float*>(data), {0, 250, 500, 750, 1000});
+               (void)rank(of).Synchronize();
+             }
+             return rank(of).communicator().status();
+           },
+           kLong, /*scratch_bytes=*/4096, /*group_ranks=*/2)) {
+    EXPECT_TRUE(absl::IsInternal(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 3: "));
   }
 }
 

@@ -15,7 +15,8 @@ TEST(HardwareRatesTest, GivenRatesTakeThePlaceOfTheOthers) {
   HardwareRates rates;
   rates.launch_seconds = 1;
   ASSERT_TRUE(SetRates({"dram=80", "link=50", "products=700", "attention_forward=500",
-                        "attention_backward=350", "memory=4.0", "launch=2.5", "products=650.5"},
+                        "attention_backward=350", "memory=4.0", "launch=2.5", "products=650.5",
+                        "collective=360", "network=45"},
                        &rates)
                   .ok());
   for (const PrecisionRates& precision : {rates.fp32, rates.bf16}) {
@@ -31,6 +32,8 @@ TEST(HardwareRatesTest, GivenRatesTakeThePlaceOfTheOthers) {
     EXPECT_DOUBLE_EQ(link, 50e9);
   }
   EXPECT_DOUBLE_EQ(rates.launch_seconds, 2.5e-6);
+  EXPECT_DOUBLE_EQ(rates.collective_bytes_per_second, 360e9);
+  EXPECT_DOUBLE_EQ(rates.network_bytes_per_second, 45e9);
   EXPECT_EQ(rates.threads, 0) << "given rates are not measured ones";
 }
 

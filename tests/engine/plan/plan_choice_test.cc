@@ -224,9 +224,9 @@ TEST(PlanChoiceTest, TheOrderOfKeptActivationsFollowsTheSecondsThatTheySave) {
   const ModelLayout layout = BuildModelLayout(SevenBillion());
   const JobSpec spec = SevenBillionJob();
   const Machine machine = Profile("h100", {"memory=2.75"});
-  const HardwareProfile profile = ProfileOf(DType::kBF16, machine.speed);
   const CudaKernelSizes sizes;
   const MemoryPlan rule = Plan(spec, layout, machine.budget);
+  const HardwareProfile profile = ProfileOf(rule.dimensions, machine.speed);
   const auto kept = [&](double dear_products, const HardwareProfile* rates) {
     PipelineDimensions d = rule.dimensions;
     for (StageStepWork& layer : d.shape.work.stages) {

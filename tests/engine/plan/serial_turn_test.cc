@@ -59,7 +59,7 @@ TEST_P(SerialTurn, IsAtMostOneHundredthOfAStep) {
   const Machine machine = Profile(device.first, {device.second, dram});
   const MemoryPlan plan = Plan(SevenBillionJob(micro_batch), layout, machine.budget, machine.speed);
   ASSERT_TRUE(plan.fits) << plan.misfit;
-  const HardwareProfile profile = ProfileOf(DType::kBF16, machine.speed);
+  const HardwareProfile profile = ProfileOf(plan.dimensions, machine.speed);
 
   const Turn turn = Simulate(plan.dimensions, profile);
   PipelineDimensions whole = plan.dimensions;

@@ -214,6 +214,42 @@ TEST_F(StepPredictionTest, OnTheHostTheLanesShareItsProcessors) {
   EXPECT_GT(copying.step_seconds, whole.step_seconds);
 }
 
+// By hand: what goes through a machine's port for what a rank receives, a part from each other one.
+TEST(ExchangePredictionTest, RanksOfAMachineShareItsPort) {
+  HardwareRates rates = Instant();
+  rates.collective_bytes_per_second = 360e9;
+  const auto profile = [&](int machines, int devices) {
+    PipelineDimensions d;
+    d.shape.ranks = machines * devices;
+    d.processes = machines;
+    return ProfileOf(d, {rates, {.threads = 4}});
+  };
+  // Without a rate between machines the one between devices holds everywhere.
+  EXPECT_DOUBLE_EQ(profile(4, 8).gather_bytes_per_second, 360e9);
+  EXPECT_NEAR(profile(4, 8).reduce_bytes_per_second, 360e9, 1);
+  rates.network_bytes_per_second = 45e9;
+  EXPECT_DOUBLE_EQ(profile(1, 8).gather_bytes_per_second, 360e9);
+  EXPECT_NEAR(profile(1, 8).reduce_bytes_per_second, 360e9, 1);
+  // NCCL's ring brings 31 of 32 parts into each machine. A reduction brings each of its 8 ranks 3
+  // of the 31 that the rank gets.
+  EXPECT_DOUBLE_EQ(profile(4, 8).gather_bytes_per_second, 45e9);
+  EXPECT_NEAR(profile(4, 8).reduce_bytes_per_second, 45e9 * 31 / (8 * 3), 1);
+  // Twelve ranks make three groups of 4 on each of two machines: 3 of 23.
+  EXPECT_NEAR(profile(2, 12).reduce_bytes_per_second, 45e9 * 23 / (12 * 3), 1);
+  // Odd ones make none: 7 of 13, as each rank sends to each other one.
+  EXPECT_NEAR(profile(2, 7).reduce_bytes_per_second, 45e9 * 13 / (7 * 7), 1);
+  // Within machines the other 28 of 31 are moved meanwhile.
+  rates.collective_bytes_per_second = 10e9;
+  EXPECT_NEAR(profile(4, 8).reduce_bytes_per_second, 10e9 * 31 / 28, 1);
+  // Gathers by MPI go as reductions do, without sums.
+  rates.device_is_host = true;
+  rates.fp32.element_bytes_per_second = 30e9;
+  rates.collective_bytes_per_second = 360e9;
+  const double seconds = 24.0 / 31 / 45e9;
+  EXPECT_NEAR(profile(4, 8).gather_bytes_per_second, 1 / seconds, 1);
+  EXPECT_NEAR(profile(4, 8).reduce_bytes_per_second, 1 / (seconds + 3 / 30e9), 1);
+}
+
 TEST_F(StepPredictionTest, ManySweepsTakeAsLongAsTheyAre) {
   HardwareRates rates = Instant();
   rates.fp32.matmul_flops_per_second = 1e9;

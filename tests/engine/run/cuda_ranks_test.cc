@@ -360,26 +360,28 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 // Processes are threads with a host each here.
-std::vector<JobRun> TrainInTwoProcesses(const JobSpec& spec, EmulatedGpu& gpu,
-                                        const std::function<void(FakeNcclLoader&)>& prepare = {}) {
+std::vector<JobRun> TrainInProcesses(int count, const JobSpec& spec, EmulatedGpu& gpu,
+                                     const std::function<void(FakeNcclLoader&)>& prepare = {},
+                                     int group_ranks = 1) {
   std::vector<CommunicatorSet> communicators =
-      CreateThreadCommunicators(2, absl::InfiniteDuration());
-  FakeNcclLoader nccl(2);
+      CreateThreadCommunicators(count, absl::InfiniteDuration());
+  for (CommunicatorSet& set : communicators) set.group_ranks = group_ranks;
+  FakeNcclLoader nccl(count);
   // In the order of ranks.
   std::vector<std::unique_ptr<NcclApi>> apis;
-  for (int i = 0; i < 2; ++i) apis.push_back(*nccl.loader()());
+  for (int i = 0; i < count; ++i) apis.push_back(*nccl.loader()());
   if (prepare) prepare(nccl);
   std::vector<std::unique_ptr<EngineHost>> hosts;
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < count; ++i) {
     EngineHostOptions options;
-    options.sharers = 2;
+    options.sharers = count;
     options.process = i;
     options.load_nccl = [&apis, i] { return std::move(apis[static_cast<size_t>(i)]); };
     hosts.push_back(Host(gpu, "auto", options));
   }
-  std::vector<JobRun> runs(2);
+  std::vector<JobRun> runs(hosts.size());
   std::vector<std::thread> processes;
-  for (size_t i = 0; i < 2; ++i) {
+  for (size_t i = 0; i < hosts.size(); ++i) {
     processes.emplace_back(
         [&, i] { runs[i] = TrainOnHost(*hosts[i], spec, /*stop_after=*/0, &communicators[i]); });
   }
@@ -388,17 +390,21 @@ std::vector<JobRun> TrainInTwoProcesses(const JobSpec& spec, EmulatedGpu& gpu,
 }
 
 TEST(CudaRanksTest, ProcessesWithAGpuEachHaveTheBitsOfOneProcess) {
-  Machine machine(2);
-  const JobSpec one = JobOf(2, "one_process");
-  const JobRun expected = TrainOn(*machine.host, one);
-  ASSERT_TRUE(expected.status.ok()) << expected.status;
-  EmulatedGpu gpu({.devices = 2});
-  JobSpec spec = JobOf(1, "two_processes");
-  spec.engine.device = "auto";
-  const std::vector<JobRun> runs = TrainInTwoProcesses(spec, gpu);
-  for (const JobRun& run : runs) EXPECT_TRUE(run.status.ok()) << run.status;
-  ExpectSame(runs[0], expected);
-  EXPECT_TRUE(CheckpointTensorFiles(spec) == CheckpointTensorFiles(one));
+  // Four are on two machines.
+  for (const auto& [count, group_ranks] : {std::pair(2, 1), std::pair(4, 2)}) {
+    SCOPED_TRACE(count);
+    Machine machine(count);
+    const JobSpec one = JobOf(count, absl::StrCat("one_process_", count));
+    const JobRun expected = TrainOn(*machine.host, one);
+    ASSERT_TRUE(expected.status.ok()) << expected.status;
+    EmulatedGpu gpu({.devices = count});
+    JobSpec spec = JobOf(1, absl::StrCat("processes_", count));
+    spec.engine.device = "auto";
+    const std::vector<JobRun> runs = TrainInProcesses(count, spec, gpu, {}, group_ranks);
+    for (const JobRun& run : runs) EXPECT_TRUE(run.status.ok()) << run.status;
+    ExpectSame(runs[0], expected);
+    EXPECT_TRUE(CheckpointTensorFiles(spec) == CheckpointTensorFiles(one));
+  }
 }
 
 TEST(CudaRanksTest, AnErrorOfNcclEndsAllProcesses) {
@@ -407,7 +413,7 @@ TEST(CudaRanksTest, AnErrorOfNcclEndsAllProcesses) {
   spec.engine.device = "auto";
   for (const char* method : {"Initialize", "Operation"}) {
     const auto fail = [&](FakeNcclLoader& nccl) { nccl.of(1).Fail(method, 3); };
-    for (const JobRun& run : TrainInTwoProcesses(spec, gpu, fail)) {
+    for (const JobRun& run : TrainInProcesses(2, spec, gpu, fail)) {
       EXPECT_THAT(Message(run.status), AllOf(HasSubstr("rank 1"), HasSubstr("fake error 3")));
     }
   }
@@ -418,7 +424,7 @@ TEST(CudaRanksTest, TwoProcessesOnOneGpuAreRefused) {
   EmulatedGpu gpu;
   JobSpec spec = JobOf(1, "two_processes_one_gpu");
   spec.engine.device = "auto";
-  for (const JobRun& run : TrainInTwoProcesses(spec, gpu)) {
+  for (const JobRun& run : TrainInProcesses(2, spec, gpu)) {
     EXPECT_THAT(Message(run.status), HasSubstr("ranks 0 and 1 have the same GPU"));
   }
 }
