@@ -113,6 +113,8 @@ class Daemon {
   absl::Status AwaitDevice(const absl::Status& refused);
   OpenFiles FilesOfJobs() const;
   void MeasureRates();
+  // Plans a job on an idle host, for the scheduler.
+  JobForecast Forecast(const Job& job) const;
   // Starts no more jobs, saves those on other devices than that of a job that only a new process
   // can go on with, and asks for that.
   void SaveOthersAndRestart();
