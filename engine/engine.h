@@ -91,8 +91,10 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
                                             TrainingControl* control, const RunSink& tell);
 
 // Plans `spec` on this machine as it is now. Measures the machine's rates, which takes about a
-// second. If the machine does not have the GPU, the plan is made for one with engine.device_memory,
-// without times; FailedPrecondition if the job does not set that. `open_gpu` may be null.
+// second and, for several GPUs, as long as NCCL takes to start (EngineHost::MeasureRates). If the
+// machine does not have the GPU, the plan is made for one with engine.device_memory, without times;
+// FailedPrecondition if the job does not set that. If it has fewer GPUs than the job wants, one of
+// them stands for the others. `open_gpu` and `load_nccl` may be null.
 // `given_rates` replace measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns
 // InvalidArgument for a rate that SetRate refuses, and if there are no measured ones to replace.
 // The job is planned for `nodes` such machines with engine.devices devices each. The plan tells the
@@ -104,18 +106,20 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
 // those of the device.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr,
                                         const std::vector<std::string>& given_rates = {},
-                                        int nodes = 1);
+                                        int nodes = 1, const NcclLoader& load_nccl = nullptr);
 // Plans `spec` on a machine that is not here, with the rates of `profile` except for those given.
 // Host memory is limited by engine.host_memory only. Returns InvalidArgument for a job of the cpu
 // device.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfile& profile,
                                         const std::vector<std::string>& given_rates = {},
                                         int nodes = 1);
-// Plans `spec` on a host with this budget on which nothing else runs. A job that does not fit now
-// will never fit there. Reads the model's config.json and the names of its tensors, from `files`,
-// and no weights.
+// Plans `spec` on a host with this budget on which nothing else runs, on the devices `on` as in
+// TrainingOptions::devices. If `on` is empty it is planned on those that it gets there: those that
+// it names, or else the first in HostDevices::ByMemory on which it fits. A job that does not fit
+// now will never fit there. Reads the model's config.json and the names of its tensors, from
+// `files`, and no weights.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
-                                        FileSystem* files);
+                                        FileSystem* files, const std::vector<int>& on = {});
 
 struct GenerateOptions {
   std::vector<Prompt> prompts;

@@ -64,6 +64,12 @@ std::string PlanJson(const PlanReport& report) {
   json["checkpoint_bytes"] = report.checkpoint_bytes;
   json["devices"] = report.devices;
   if (report.nodes > 1) json["nodes"] = report.nodes;
+  for (const PlanReport::Place& place : report.places) {
+    json["places"].push_back({{"device", place.name},
+                              {"free_bytes", place.bytes},
+                              {"fits", place.fits},
+                              {"planned", place.planned}});
+  }
   json["micro_batches"] = report.micro_batches;
   AddChoice(report.choice, &json);
   json["gradient_slabs"] = report.gradient_slabs;

@@ -45,6 +45,14 @@ struct PlanReport {
     std::string name;  // "tiles", "gradient slabs"
     int64_t bytes = 0;
   };
+  // A device of the host that the job may have.
+  struct Place {
+    int number = 0;        // on the host
+    std::string name;      // "cuda:1"
+    int64_t bytes = 0;     // of its own memory that the job may plan with
+    bool fits = false;     // the job fits there, beside as many like it as the job needs
+    bool planned = false;  // this report is of it: the device that the job gets on an idle host
+  };
   bool fits = false;
   std::string misfit;   // the kinds of memory that do not suffice, in bytes; empty if it fits
   std::string table;    // the whole report, for people
@@ -61,7 +69,10 @@ struct PlanReport {
   int64_t checkpoint_bytes = 0;      // of one checkpoint on disk
   int devices = 1;                   // that share a step; device_bytes are each one's
   int nodes = 1;                     // among which these are divided; host bytes are each one's
-  int64_t micro_batches = 0;         // of a step, on each device at most
+  // Where the job may run, in the order in which it is given devices. Empty if devices have no
+  // memory of their own, or are not known.
+  std::vector<Place> places;
+  int64_t micro_batches = 0;  // of a step, on each device at most
   int gradient_slabs = 0;
   PlanChoice choice;  // has a prediction if the job fits and the rates are known
   // `runner_up` is the second-best plan. It is nullopt if no other plan was compared. `by_rule` is
@@ -72,7 +83,8 @@ struct PlanReport {
 
 // Returns one JSON object, indented, with a line end. `table` and `model_family` are not in it.
 // These are left out where they say nothing: `profile` if empty, `misfit` if the job fits,
-// `device_reserve_bytes` if 0, `nodes` if 1, `loads` if empty, and predictions that were not made.
+// `device_reserve_bytes` if 0, `nodes` if 1, `places` and `loads` if empty, and predictions that
+// were not made.
 std::string PlanJson(const PlanReport& report);
 
 }  // namespace megatrain

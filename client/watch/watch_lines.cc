@@ -24,6 +24,8 @@ std::string StepLine(const v1::StepMetrics& metrics, const WatchState& state) {
   if (metrics.has_eval_loss()) {
     absl::StrAppend(&line, "  eval loss ", FormatLoss(metrics.eval_loss()));
   }
+  const std::string slowest = SlowestRankText(metrics, state.job.value_or(v1::Job()));
+  if (!slowest.empty()) absl::StrAppend(&line, "  slowest: ", Printable(slowest));
   if (total > metrics.step() && metrics.step_seconds() > 0) {
     const double seconds = metrics.step_seconds() * static_cast<double>(total - metrics.step());
     absl::StrAppend(&line, "  ETA ", DurationText(absl::Seconds(seconds)));

@@ -137,6 +137,8 @@ class Drawing {
                  absl::StrCat(FormatRate(metrics.model_flops_per_second()), "FLOP/s")},
                 kLabelWidth),
            &lines);
+    const std::string slowest = SlowestRankText(metrics, *state_.job);
+    if (!slowest.empty()) lines.push_back(Fit(Printable(absl::StrCat(Label("slowest"), slowest))));
     return lines;
   }
 
@@ -245,6 +247,18 @@ std::string SituationText(const v1::Job& job, absl::Time now) {
   std::string text;
   for (const std::string& part : parts) absl::StrAppend(&text, text.empty() ? "" : "; ", part);
   return text;
+}
+
+std::string SlowestRankText(const v1::StepMetrics& metrics, const v1::Job& job) {
+  if (metrics.ranks() < 2) return "";
+  const int64_t rank = metrics.slowest_rank();
+  const bool named = job.devices_size() == metrics.ranks() && rank >= 0 && rank < metrics.ranks();
+  const auto mean = metrics.lane_mean_seconds().find("compute");
+  return absl::StrCat(
+      "rank ", rank, named ? absl::StrCat(" (", job.devices(static_cast<int>(rank)), ")") : "",
+      absl::StrFormat(", compute %.3g s", metrics.lane_busy_seconds().compute()),
+      mean == metrics.lane_mean_seconds().end() ? ""
+                                                : absl::StrFormat(", mean %.3g s", mean->second));
 }
 
 std::string ClosingLine(const v1::Job& job) {

@@ -33,6 +33,10 @@ std::string ClosingLine(const v1::Job& job);
 // printable (text.h).
 std::string SituationText(const v1::Job& job, absl::Time now);
 
+// Returns which of several ranks computed longest, "rank 3 (cuda:3), compute 1.21 s, mean 1.02 s";
+// the device only if each rank has one that `job` names. Empty for a rank alone.
+std::string SlowestRankText(const v1::StepMetrics& metrics, const v1::Job& job);
+
 }  // namespace megatrain::client
 
 #endif  // MEGATRAIN_CLIENT_WATCH_WATCH_VIEW_H_

@@ -73,6 +73,8 @@ class Device {
   virtual std::string Uuid() const { return ""; }
   // Returns the nearest NUMA node of host memory, -1 if it is not known or none is nearer.
   virtual int numa_node() const { return -1; }
+  // Returns the size of the device's own memory, free or not; 0 if it uses host memory.
+  virtual int64_t MemoryBytes() const { return 0; }
   // Returns the bytes that Allocate can give now, or nullopt if the device uses host memory.
   virtual absl::StatusOr<std::optional<int64_t>> FreeBytes() = 0;
   // Returns the part of FreeBytes that must stay free. Libraries take more memory when their

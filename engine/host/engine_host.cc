@@ -29,6 +29,12 @@ absl::Status CheckFree(int64_t bytes) {
                                                    ", and ", FormatBytes(free), " are free"));
 }
 
+// Returns nullopt for devices that use host memory.
+std::optional<int64_t> LeastOf(const std::vector<int64_t>& bytes) {
+  if (bytes.empty()) return std::nullopt;
+  return *std::min_element(bytes.begin(), bytes.end());
+}
+
 }  // namespace
 
 EngineHost::EngineHost(const EngineHostOptions& options, ChosenDevice device)
@@ -110,15 +116,22 @@ absl::Status EngineHost::ReservePool(int64_t bytes, const ReserveProgress& progr
   }
   MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, MakePool(bytes, progress, cancelled));
   MT_ASSIGN_OR_RETURN(const int64_t beside, AvailableMemoryBytes());
-  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, LeastDeviceBytes(AllDevices()));
+  MT_ASSIGN_OR_RETURN(std::vector<int64_t> device_bytes, DeviceBytes(AllDevices()));
   MutexLock lock(&mutex_);
   pool_ = std::move(pool);
   memory_.SetPool(pool_->capacity(), beside);
-  memory_.SetDevice(device_bytes);
+  memory_.SetDevice(LeastOf(device_bytes));
+  device_bytes_ = std::move(device_bytes);
   return absl::OkStatus();
 }
 
 absl::Status EngineHost::MeasureRates() {
+  double exchange = 0;
+  if (device_.gpus.size() > 1 && options_.load_nccl) {
+    // A job on one GPU does without.
+    exchange =
+        MeasureExchange(device_.gpus, options_.load_nccl, kGpuMeasurement.copy_bytes).value_or(0);
+  }
   // With all threads: what fewer of them reach follows from it.
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
                       ChooseSession(JobSpec::Engine(), {devices_.first, 1}, options_.threads));
@@ -128,12 +141,7 @@ absl::Status EngineHost::MeasureRates() {
   MT_ASSIGN_OR_RETURN(
       HardwareRates rates,
       MeasureHardware(*session, !device_.gpus.empty() ? kGpuMeasurement : kCpuMeasurement));
-  if (device_.gpus.size() > 1 && options_.load_nccl) {
-    // A job on one GPU does without.
-    const absl::StatusOr<double> exchange =
-        MeasureExchange(device_.gpus, options_.load_nccl, kGpuMeasurement.copy_bytes);
-    if (exchange.ok()) rates.collective_bytes_per_second = *exchange;
-  }
+  rates.collective_bytes_per_second = exchange;
   MutexLock lock(&mutex_);
   rates_ = rates;
   return absl::OkStatus();
@@ -158,7 +166,9 @@ PoolUsage EngineHost::pool_usage() const {
 
 EngineBudget EngineHost::budget() const {
   MutexLock lock(&mutex_);
-  return {devices_, options_.threads, memory_, rates_};
+  EngineBudget budget = {devices_, options_.threads, memory_, rates_};
+  budget.devices.bytes = device_bytes_;
+  return budget;
 }
 
 int64_t EngineHost::BesidePool(int devices, int64_t free_bytes, bool without_others) const {
@@ -173,9 +183,9 @@ absl::StatusOr<MemoryBudget> EngineHost::BudgetNow(const std::vector<int>& on,
   MT_ASSIGN_OR_RETURN(HostOffer offer, ReadHostOffer());
   offer.free_bytes /= options_.sharers;
   offer.set_aside_bytes /= options_.sharers;
-  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, LeastDeviceBytes(on));
+  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> device_bytes, DeviceBytes(on));
   MemoryBudget budget;
-  budget.SetDevice(device_bytes);
+  budget.SetDevice(LeastOf(device_bytes));
   if (has_pool()) {
     const PoolUsage usage = pool_usage();
     budget.SetPool(without_others ? usage.capacity : usage.free_bytes,
@@ -196,6 +206,10 @@ std::string EngineHost::DescribeDevice(int number) const {
                       device_.why_cpu.empty() ? "" : absl::StrCat(" (", device_.why_cpu, ")"));
 }
 
+int64_t EngineHost::DeviceMemoryBytes(int number) const {
+  return device_.gpus.empty() ? 0 : device_.gpus[static_cast<size_t>(number)]->MemoryBytes();
+}
+
 std::string EngineHost::DescribePool() const {
   MutexLock lock(&mutex_);
   return absl::StrCat(FormatBytesShort(pool_->capacity()), " in ", pool_->DescribePages(),
@@ -208,25 +222,22 @@ absl::StatusOr<std::vector<int64_t>> EngineHost::DeviceBytes(const std::vector<i
   for (const int number : on) {
     const std::shared_ptr<Device>& gpu = device_.gpus[static_cast<size_t>(number)];
     MT_ASSIGN_OR_RETURN(const std::optional<int64_t> free, gpu->FreeBytes());
-    if (free.has_value()) bytes.push_back(std::max<int64_t>(0, *free - gpu->ReserveBytes()));
+    if (!free.has_value()) return std::vector<int64_t>();
+    bytes.push_back(std::max<int64_t>(0, *free - gpu->ReserveBytes()));
   }
   return bytes;
 }
 
-absl::StatusOr<std::optional<int64_t>> EngineHost::LeastDeviceBytes(
-    const std::vector<int>& on) const {
-  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, DeviceBytes(on));
-  if (bytes.empty()) return std::nullopt;
-  return *std::min_element(bytes.begin(), bytes.end());
-}
-
 absl::StatusOr<std::string> EngineHost::DescribeUnequalMemory(const std::vector<int>& on) const {
   MT_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, DeviceBytes(on));
-  if (bytes.empty()) return "";
+  if (bytes.empty() || !IsUnequal(bytes)) return "";
   const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
-  if (*most <= *least + *least / 10) return "";
-  return absl::StrCat("the GPUs have unequal memory free, ", FormatBytesShort(*least), " to ",
-                      FormatBytesShort(*most), ": the least is planned with");
+  const auto text = [&](std::vector<int64_t>::const_iterator of) {
+    return absl::StrCat(FormatBytesShort(*of), " (",
+                        devices_.Name(on[static_cast<size_t>(of - bytes.begin())]), ")");
+  };
+  return absl::StrCat("the GPUs have unequal memory free, ", text(least), " to ", text(most),
+                      ": the least is planned with");
 }
 
 absl::StatusOr<std::unique_ptr<NcclApi>> EngineHost::LoadNccl() const {

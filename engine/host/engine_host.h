@@ -56,9 +56,10 @@ struct EngineHostOptions {
 // The resources that a host offers to a job when no other job holds any. It is a plain value, so
 // that a job can be admitted or planned without a host.
 struct EngineBudget {
-  HostDevices devices{};
+  HostDevices devices{};  // with their memory, where they have their own
   int threads = 0;        // as EngineHostOptions::threads
-  MemoryBudget memory{};  // the whole pool, and what was free besides it
+  // The whole pool, and what was free besides it. Of devices with unequal memory it has the least.
+  MemoryBudget memory{};
   HardwareRates rates{};  // needed to predict times; may be unmeasured
 };
 
@@ -110,6 +111,9 @@ class EngineHost {
   EngineBudget budget() const;
   int threads() const;  // the threads of a job that asks for none
   const HostDevices& devices() const { return devices_; }
+  // Returns the size of a device's own memory; 0 if it uses host memory. REQUIRES: there is one of
+  // that number.
+  int64_t DeviceMemoryBytes(int number) const;
   // Returns why `auto` chose the cpu; "" if it did not.
   const std::string& why_cpu() const { return device_.why_cpu; }
   // Describes a device for people, with why_cpu(). REQUIRES: there is one of that number.
@@ -137,8 +141,11 @@ class EngineHost {
   // device's free memory.
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
                                          bool without_others = false) const;
+  // Returns the device memory that a job may plan with now, of each of the devices `on`. It is
+  // empty if devices use host memory.
+  absl::StatusOr<std::vector<int64_t>> DeviceBytes(const std::vector<int>& on) const;
   // Returns a sentence for people if the GPUs have unequal memory free, because a plan uses the
-  // least on all. Returns "" if they differ by a tenth at most, or the errors of reading it.
+  // least on all. Returns "" if they are about equal (IsUnequal), or the errors of reading it.
   absl::StatusOr<std::string> DescribeUnequalMemory(const std::vector<int>& on) const;
   // Returns FailedPrecondition if this program or machine has no NCCL that can be used.
   absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() const;
@@ -152,11 +159,6 @@ class EngineHost {
   // devices each has an equal part of what was free when the pool was reserved. `free_bytes` are
   // free now.
   int64_t BesidePool(int devices, int64_t free_bytes, bool without_others) const;
-  // Returns the device memory that a job may plan with now, of each of the devices `on`. It is
-  // empty if devices use host memory.
-  absl::StatusOr<std::vector<int64_t>> DeviceBytes(const std::vector<int>& on) const;
-  // Returns the least of them, or nullopt if devices use host memory.
-  absl::StatusOr<std::optional<int64_t>> LeastDeviceBytes(const std::vector<int>& on) const;
   std::vector<int> AllDevices() const;
 
   const EngineHostOptions options_;
@@ -166,7 +168,8 @@ class EngineHost {
   // Held during a reservation, while mutex_ stays free so that usage can be read.
   Mutex reserve_mutex_;
   std::unique_ptr<HostPool> pool_ ABSL_GUARDED_BY(mutex_);
-  MemoryBudget memory_ ABSL_GUARDED_BY(mutex_);  // at the reservation
+  MemoryBudget memory_ ABSL_GUARDED_BY(mutex_);                // at the reservation
+  std::vector<int64_t> device_bytes_ ABSL_GUARDED_BY(mutex_);  // then too, by number
   HardwareRates rates_ ABSL_GUARDED_BY(mutex_);
   // The last jobs', no two on the same device.
   std::vector<std::shared_ptr<const Session>> sessions_ ABSL_GUARDED_BY(mutex_);

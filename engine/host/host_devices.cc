@@ -1,6 +1,7 @@
 #include "engine/host/host_devices.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -18,6 +19,27 @@ std::string HostDevices::Name(int number) const {
   const std::optional<DeviceName> name = ParseDeviceName(first);
   if (name.has_value() && name->kind == Kind::kCuda) return CudaId(name->ordinal + number);
   return count > 1 ? absl::StrCat(first, ":", number) : first;
+}
+
+std::vector<std::vector<int>> HostDevices::ByMemory() const {
+  std::vector<int> all(static_cast<size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
+  if (bytes.empty()) return {all};
+  std::stable_sort(all.begin(), all.end(), [this](int a, int b) { return bytes[a] < bytes[b]; });
+  std::vector<std::vector<int>> groups;
+  for (const int number : all) {
+    if (groups.empty() || IsUnequal({bytes[groups.back().front()], bytes[number]})) {
+      groups.emplace_back();
+    }
+    groups.back().push_back(number);
+  }
+  for (std::vector<int>& group : groups) std::sort(group.begin(), group.end());
+  return groups;
+}
+
+bool IsUnequal(absl::Span<const int64_t> bytes) {
+  const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
+  return *most > *least + *least / 10;
 }
 
 absl::StatusOr<DeviceClaim> ClaimDevices(const std::string& device, int64_t devices,

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 namespace megatrain {
 
@@ -18,12 +20,24 @@ inline constexpr int kUnknownDevices = 0;
 struct HostDevices {
   std::string first = kCpuDeviceId;  // "cpu", or the first GPU, as "cuda:0"
   int count = 1;                     // or kUnknownDevices
+  // By number, the device memory that a job may plan with. Empty if it is not known, or if the
+  // devices use host memory.
+  std::vector<int64_t> bytes = {};
 
   // Returns "cuda:N".
   static std::string CudaId(int ordinal) { return absl::StrCat("cuda:", ordinal); }
   // Returns the name of a device, for people: "cuda:1"; "cpu", or "cpu:1" if there are several.
   std::string Name(int number) const;
+  // Returns the numbers of all devices in groups of about equal memory, the least first. Without
+  // `bytes` all devices are one group. Joined, the groups are the order in which jobs that name no
+  // device get them, so that the large ones are left to those that need them. REQUIRES: count is
+  // known.
+  std::vector<std::vector<int>> ByMemory() const;
 };
+
+// Returns true if the largest of these memories exceeds the least by more than a tenth. Equal
+// devices differ a little too in what is free. REQUIRES: `bytes` is not empty.
+bool IsUnequal(absl::Span<const int64_t> bytes);
 
 // DeviceClaim says which of a host's devices a job wants.
 struct DeviceClaim {

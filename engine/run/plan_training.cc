@@ -1,4 +1,5 @@
 // PlanTraining of engine.h.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/device/cpu/cpu_kernels.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
@@ -179,18 +181,52 @@ absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string&
   return report;
 }
 
+// Tells of `groups`, as HostDevices::ByMemory, on which of them the job fits, and that the report
+// is of the first `count` devices there. `fitting`: the number of the first group that the report
+// is of; the job does not fit on those before it.
+void AddPlaces(const HostDevices& devices, const std::vector<std::vector<int>>& groups, int count,
+               PlanReport* report, size_t fitting = 0) {
+  if (devices.bytes.empty()) return;
+  std::vector<int64_t> bytes;
+  for (size_t group = 0; group < groups.size(); ++group) {
+    for (const int number : groups[group]) {
+      PlanReport::Place& place = report->places.emplace_back();
+      place.number = number;
+      place.name = devices.Name(number);
+      place.bytes = devices.bytes[static_cast<size_t>(number)];
+      place.fits = report->fits && group >= fitting;
+      place.planned = group >= fitting && count-- > 0;
+      bytes.push_back(place.bytes);
+    }
+  }
+  if (!IsUnequal(bytes)) return;
+  absl::StrAppend(&report->table, "devices with unequal memory free\n");
+  for (const PlanReport::Place& place : report->places) {
+    absl::StrAppend(&report->table, "  ", place.name, ": ", FormatBytesShort(place.bytes), ", ",
+                    place.fits ? "fits" : "does not fit", place.planned ? ", planned for" : "",
+                    "\n");
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu,
-                                        const std::vector<std::string>& given_rates, int nodes) {
+                                        const std::vector<std::string>& given_rates, int nodes,
+                                        const NcclLoader& load_nccl) {
   EngineHostOptions options;
   options.device = spec.engine.device;
   options.device_key = "engine.device";
   options.threads = static_cast<int>(spec.engine.threads);
   options.open_gpu = open_gpu;
-  // One GPU tells of others of its kind, which need not be here; all are counted.
-  options.devices = spec.engine.devices == 0 ? 0 : 1;
-  const absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create(options);
+  // Between machines there is a network.
+  if (nodes == 1) options.load_nccl = load_nccl;
+  options.devices = static_cast<int>(spec.engine.devices);
+  absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create(options);
+  if (absl::IsFailedPrecondition(host.status()) && options.devices > 1) {
+    // One GPU tells of others of its kind, which need not be here.
+    options.devices = 1;
+    host = EngineHost::Create(options);
+  }
   if (!host.ok()) {
     const bool absent =
         absl::IsFailedPrecondition(host.status()) || absl::IsInvalidArgument(host.status());
@@ -207,20 +243,28 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
     return absl::FailedPreconditionError(absl::StrCat(
         why, "; to plan for a GPU that is not here, name its memory: engine.device_memory"));
   }
+  HostDevices devices = (*host)->devices();
+  const bool all_here = devices.count >= spec.engine.devices;
   MT_ASSIGN_OR_RETURN(
       const SessionSettings settings,
-      ChooseSession(spec.engine,
-                    options.devices == 0 ? (*host)->devices()
-                                         : HostDevices{(*host)->devices().first, kUnknownDevices},
+      ChooseSession(spec.engine, all_here ? devices : HostDevices{devices.first, kUnknownDevices},
                     options.threads));
-  MT_ASSIGN_OR_RETURN(const MemoryBudget budget,
-                      (*host)->BudgetNow(options.devices == 0 ? settings.on : std::vector<int>{0}));
+  const std::vector<int> on = all_here ? settings.on : std::vector<int>{0};
+  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, (*host)->BudgetNow(on));
+  MT_ASSIGN_OR_RETURN(devices.bytes, (*host)->DeviceBytes(on));
   // A machine that has no memory left for it has none for the job either, and the plan says so.
   (void)(*host)->MeasureRates();
   HardwareRates rates = (*host)->rates();
+  const double exchange = rates.collective_bytes_per_second;
   MT_RETURN_IF_ERROR(SetRates(given_rates, &rates));
-  return Plan(spec, settings, budget, rates, PosixFileSystem(),
-              absl::StrCat("this machine's measured rates", GivenRates(given_rates)), nodes);
+  const std::string source = absl::StrCat(
+      "this machine's measured rates",
+      exchange > 0 ? absl::StrFormat(", %.3g GB/s between its GPUs", exchange / 1e9) : "",
+      GivenRates(given_rates));
+  MT_ASSIGN_OR_RETURN(PlanReport report,
+                      Plan(spec, settings, budget, rates, PosixFileSystem(), source, nodes));
+  AddPlaces(devices, {on}, settings.devices, &report);
+  return report;
 }
 
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfile& profile,
@@ -252,12 +296,44 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfil
 }
 
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
-                                        FileSystem* files) {
+                                        FileSystem* files, const std::vector<int>& on) {
+  const HostDevices& devices = budget.devices;
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
-                      ChooseSession(spec.engine, budget.devices, budget.threads));
+                      ChooseSession(spec.engine, devices, budget.threads, on));
+  MT_ASSIGN_OR_RETURN(const DeviceClaim claim,
+                      ClaimDevices(spec.engine.device, spec.engine.devices, devices));
+  const bool named = !on.empty() || claim.first >= 0;
+  const std::vector<std::vector<int>> groups =
+      named ? std::vector<std::vector<int>>{settings.on} : devices.ByMemory();
   MemoryBudget memory = budget.memory;
-  memory.TakePart(static_cast<int>(settings.on.size()), budget.devices.count);
-  return Plan(spec, settings, memory, budget.rates, files);
+  memory.TakePart(static_cast<int>(settings.on.size()), devices.count);
+  const auto plan_on = [&](size_t group) {
+    if (!devices.bytes.empty()) {
+      int64_t least = devices.bytes[static_cast<size_t>(groups[group].front())];
+      for (const int number : groups[group]) {
+        least = std::min(least, devices.bytes[static_cast<size_t>(number)]);
+      }
+      memory.SetDevice(least);
+    }
+    return Plan(spec, settings, memory, budget.rates, files);
+  };
+  // The group with the least memory from which on there are enough devices on which the job fits.
+  // What fits in less memory fits in more.
+  size_t last = groups.size() - 1, enough = groups[last].size();
+  while (last > 0 && enough < settings.on.size()) enough += groups[--last].size();
+  size_t first = 0;
+  while (first < last) {
+    const size_t middle = (first + last) / 2;
+    MT_ASSIGN_OR_RETURN(const PlanReport report, plan_on(middle));
+    if (report.fits) {
+      last = middle;
+    } else {
+      first = middle + 1;
+    }
+  }
+  MT_ASSIGN_OR_RETURN(PlanReport report, plan_on(first));
+  AddPlaces(devices, groups, static_cast<int>(settings.on.size()), &report, first);
+  return report;
 }
 
 }  // namespace megatrain

@@ -55,13 +55,14 @@ std::string ProgressBarLine(const StepRecord& record, int64_t total_steps, doubl
   const int columns = std::max(width - 1, 1);
   const double fraction =
       total_steps > 0 ? static_cast<double>(record.step) / static_cast<double>(total_steps) : 0;
-  const std::vector<std::string> words = {
+  std::vector<std::string> words = {
       StepText(record, total_steps),
       absl::StrFormat("loss %.4f", record.loss),
       absl::StrFormat("lr %.2e", record.learning_rate),
       absl::StrCat(FormatRate(record.tokens_per_second), " tok/s"),
       absl::StrCat("ETA ", FormatDuration(seconds_left)),
   };
+  if (record.spread.has_value()) words.push_back(SlowestRankText(record));
   std::string text;
   for (const std::string& word : words) {
     const std::string longer = text.empty() ? word : absl::StrCat(text, "  ", word);
@@ -85,6 +86,12 @@ std::string EvalLossText(const StepRecord& record) {
   return text;
 }
 
+std::string SlowestRankText(const StepRecord& record) {
+  return absl::StrFormat("slowest: rank %d, compute %.3g s, mean %.3g s",
+                         record.spread->slowest.compute, record.lane_busy_seconds.compute,
+                         record.spread->mean.compute);
+}
+
 std::string ProgressLogLine(const StepRecord& record, int64_t total_steps, double seconds_left) {
   std::string line =
       absl::StrFormat("step %d/%d  loss %.4f  gradient norm %.3f  learning rate %.3e  %s tokens/s",
@@ -95,6 +102,7 @@ std::string ProgressLogLine(const StepRecord& record, int64_t total_steps, doubl
                           record.rewards->accuracies);
   }
   if (record.eval_loss.has_value()) absl::StrAppend(&line, "  ", EvalLossText(record));
+  if (record.spread.has_value()) absl::StrAppend(&line, "  ", SlowestRankText(record));
   absl::StrAppend(&line, "  ETA ", FormatDuration(seconds_left));
   return line;
 }

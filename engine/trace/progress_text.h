@@ -17,15 +17,19 @@ std::string FormatDuration(double seconds);
 std::string FormatRate(double per_second);
 
 // Returns one line for a terminal of `width` columns: bar, step/total, loss, learning rate,
-// tokens/s, time left. It has at most width - 1 columns (but at least 1), so that the terminal does
-// not wrap it. If there is too little room, the bar is left out first, then the words from the
-// right.
+// tokens/s, time left and, of several ranks, SlowestRankText. It has at most width - 1 columns (but
+// at least 1), so that the terminal does not wrap it. If there is too little room, the bar is left
+// out first, then the words from the right.
 std::string ProgressBarLine(const StepRecord& record, int64_t total_steps, double seconds_left,
                             int width);
 
 // Returns the losses of an evaluation: "eval loss 2.1000 (chat 1.9000, code 2.4000)". REQUIRES:
 // record.eval_loss.
 std::string EvalLossText(const StepRecord& record);
+
+// Returns which rank computed longest, "slowest: rank 3, compute 1.21 s, mean 1.02 s". REQUIRES:
+// record.spread.
+std::string SlowestRankText(const StepRecord& record);
 
 // Returns one line for a log: what ProgressBarLine tells, the gradient norm and, where the record
 // has them, the margin and accuracy of rewards and the losses of an evaluation.

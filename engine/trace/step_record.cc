@@ -1,5 +1,6 @@
 #include "engine/trace/step_record.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -19,6 +20,41 @@ double Number(const nlohmann::json& json, const char* key) {
 int64_t Whole(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+template <class T>
+nlohmann::ordered_json ToJson(const ByLane<T>& lanes) {
+  nlohmann::ordered_json json;
+  for (const NamedLane<T>& lane : kNamedLanes<T>) json[lane.name] = lanes.*lane.value;
+  return json;
+}
+
+LaneSeconds SecondsIn(const nlohmann::json& json, const char* key) {
+  LaneSeconds seconds;
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_object()) return seconds;
+  for (const auto& lane : kNamedLanes<double>) {
+    // Earlier versions did not have these.
+    const bool may_lack =
+        lane.value == &LaneSeconds::device_update || lane.value == &LaneSeconds::collective;
+    if (may_lack && !found->contains(lane.name)) continue;
+    seconds.*lane.value = Number(*found, lane.name);
+  }
+  return seconds;
+}
+
+std::optional<RankSpread> SpreadIn(const nlohmann::json& json) {
+  RankSpread spread;
+  spread.ranks = Whole(json, "ranks");
+  if (spread.ranks < 2) return std::nullopt;
+  if (const auto found = json.find("lane_slowest_ranks");
+      found != json.end() && found->is_object()) {
+    for (const auto& lane : kNamedLanes<int64_t>) {
+      spread.slowest.*lane.value = Whole(*found, lane.name);
+    }
+  }
+  spread.mean = SecondsIn(json, "lane_mean_seconds");
+  return spread;
 }
 
 nlohmann::ordered_json ToJson(const Rewards& rewards) {
@@ -62,6 +98,34 @@ std::optional<RouterReport> RouterIn(const nlohmann::json& json) {
 
 }  // namespace
 
+LaneSeconds LongestOf(absl::Span<const LaneSeconds> busy) {
+  LaneSeconds longest = busy.front();
+  for (const LaneSeconds& rank : busy) {
+    for (const auto& lane : kNamedLanes<double>) {
+      longest.*lane.value = std::max(longest.*lane.value, rank.*lane.value);
+    }
+  }
+  return longest;
+}
+
+std::optional<RankSpread> SpreadOf(absl::Span<const LaneSeconds> busy) {
+  if (busy.size() < 2) return std::nullopt;
+  RankSpread spread;
+  spread.ranks = static_cast<int64_t>(busy.size());
+  for (size_t i = 0; i < std::size(kNamedLanes<double>); ++i) {
+    const auto seconds = kNamedLanes<double>[i].value;
+    double sum = 0;
+    int64_t slowest = 0;
+    for (int64_t rank = 0; rank < spread.ranks; ++rank) {
+      sum += busy[rank].*seconds;
+      if (busy[rank].*seconds > busy[slowest].*seconds) slowest = rank;
+    }
+    spread.slowest.*kNamedLanes<int64_t>[i].value = slowest;
+    spread.mean.*seconds = sum / static_cast<double>(spread.ranks);
+  }
+  return spread;
+}
+
 std::string StepRecordJson(const StepRecord& record) {
   // nlohmann writes the shortest text that reads back as the same double, and null for NaN and
   // infinities.
@@ -78,14 +142,13 @@ std::string StepRecordJson(const StepRecord& record) {
   json["model_flops_per_second"] = record.model_flops_per_second;
   json["h2d_bytes"] = record.h2d_bytes;
   json["d2h_bytes"] = record.d2h_bytes;
-  json["lane_busy_seconds"] = {{"h2d", record.lane_busy_seconds.h2d},
-                               {"compute", record.lane_busy_seconds.compute},
-                               {"d2h", record.lane_busy_seconds.d2h},
-                               {"update", record.lane_busy_seconds.update},
-                               {"io", record.lane_busy_seconds.io},
-                               {"device_update", record.lane_busy_seconds.device_update},
-                               {"collective", record.lane_busy_seconds.collective}};
-  if (record.slowest_rank.has_value()) json["slowest_rank"] = *record.slowest_rank;
+  json["lane_busy_seconds"] = ToJson(record.lane_busy_seconds);
+  if (record.spread.has_value()) {
+    json["slowest_rank"] = record.spread->slowest.compute;
+    json["ranks"] = record.spread->ranks;
+    json["lane_slowest_ranks"] = ToJson(record.spread->slowest);
+    json["lane_mean_seconds"] = ToJson(record.spread->mean);
+  }
   json["matmul_seconds"] = record.matmul_seconds;
   json["forward_seconds"] = record.forward_seconds;
   json["host_bytes"] = record.host_bytes;
@@ -120,20 +183,8 @@ absl::StatusOr<StepRecord> ParseStepRecord(std::string_view text) {
   record.model_flops_per_second = Number(json, "model_flops_per_second");
   record.h2d_bytes = Whole(json, "h2d_bytes");
   record.d2h_bytes = Whole(json, "d2h_bytes");
-  if (const auto lanes = json.find("lane_busy_seconds");
-      lanes != json.end() && lanes->is_object()) {
-    LaneSeconds& busy = record.lane_busy_seconds;
-    busy = {Number(*lanes, "h2d"),
-            Number(*lanes, "compute"),
-            Number(*lanes, "d2h"),
-            Number(*lanes, "update"),
-            Number(*lanes, "io"),
-            0,
-            0};
-    if (lanes->contains("device_update")) busy.device_update = Number(*lanes, "device_update");
-    if (lanes->contains("collective")) busy.collective = Number(*lanes, "collective");
-  }
-  if (json.contains("slowest_rank")) record.slowest_rank = Whole(json, "slowest_rank");
+  record.lane_busy_seconds = SecondsIn(json, "lane_busy_seconds");
+  record.spread = SpreadIn(json);
   record.matmul_seconds = Number(json, "matmul_seconds");
   if (json.contains("forward_seconds")) record.forward_seconds = Number(json, "forward_seconds");
   record.host_bytes = Whole(json, "host_bytes");

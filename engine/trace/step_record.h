@@ -10,15 +10,46 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 namespace megatrain {
 
-// Busy seconds of each lane; with several devices the largest of that lane. `device_update` is
-// AdamW on the device with the copies of its state, both lanes together. `collective` is the
-// exchange with other devices.
-struct LaneSeconds {
-  double h2d = 0, compute = 0, d2h = 0, update = 0, io = 0, device_update = 0, collective = 0;
+// A value of each lane. `device_update` is AdamW on the device with the copies of its state, both
+// lanes together. `collective` is the exchange with other devices.
+template <class T>
+struct ByLane {
+  T h2d{}, compute{}, d2h{}, update{}, io{}, device_update{}, collective{};
 };
+
+using LaneSeconds = ByLane<double>;  // in which the lane was busy
+using LaneRanks = ByLane<int64_t>;
+
+template <class T>
+struct NamedLane {
+  const char* name;  // in JSON, in the API and in labels of metrics
+  T ByLane<T>::*value;
+};
+// All lanes, in the order in which they are told.
+template <class T>
+inline constexpr NamedLane<T> kNamedLanes[] = {{"h2d", &ByLane<T>::h2d},
+                                               {"compute", &ByLane<T>::compute},
+                                               {"d2h", &ByLane<T>::d2h},
+                                               {"update", &ByLane<T>::update},
+                                               {"io", &ByLane<T>::io},
+                                               {"device_update", &ByLane<T>::device_update},
+                                               {"collective", &ByLane<T>::collective}};
+
+// How evenly the ranks of a job were busy in a step.
+struct RankSpread {
+  int64_t ranks = 0;  // two at least
+  LaneRanks slowest;  // of each lane the rank that was busy longest; of equal ones the first
+  LaneSeconds mean;   // of each lane over all ranks
+};
+
+// Returns the longest time of each lane. REQUIRES: `busy` is not empty.
+LaneSeconds LongestOf(absl::Span<const LaneSeconds> busy);
+// Returns how the lanes of ranks 0, 1, ... spread, or nullopt for a rank alone.
+std::optional<RankSpread> SpreadOf(absl::Span<const LaneSeconds> busy);
 
 // Means over pairs of answers, as DPOTrainer of TRL logs them (rewards/chosen and so on). A reward
 // is beta times the log-probability of an answer minus that of the reference; with every loss, so
@@ -53,9 +84,8 @@ struct StepRecord {
   double tokens_per_second = 0;          // of input tokens
   double model_flops_per_second = 0;     // 6 * parameters that a token uses * tokens_per_second
   int64_t h2d_bytes = 0, d2h_bytes = 0;  // of this step, all devices together
-  LaneSeconds lane_busy_seconds;
-  // The rank that computed longest, of a job of several processes.
-  std::optional<int64_t> slowest_rank;
+  LaneSeconds lane_busy_seconds;         // of several ranks the longest of each lane
+  std::optional<RankSpread> spread;      // of several ranks: devices of one process, or processes
   // The part of compute that is matrix products; 0 where it is not measured (GPUs).
   double matmul_seconds = 0;
   // The part of compute that is the pass through the layers before the loss. With exact clipping,
@@ -72,14 +102,15 @@ struct StepRecord {
 
 // Returns the record as one JSON object without a line end. eval_loss is left out if it was not
 // measured, eval_losses if there are none, rewards and eval_rewards without pairs, router without
-// experts, and slowest_rank of one process. A number that is not finite becomes null, so that the
-// line is valid JSON.
+// experts, and what is said of ranks for a rank alone. A number that is not finite becomes null, so
+// that the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
 
 // Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or
 // missing becomes NaN, and a missing whole number 0. forward_seconds and the lanes' device_update
-// and collective become 0 if they are missing; without lane_busy_seconds all lanes are 0. Returns
-// DataLoss if `json` is not an object with a whole `step` and a `loss`.
+// and collective become 0 if they are missing; without lane_busy_seconds all lanes are 0. There is
+// no spread without `ranks`, which earlier versions did not write. Returns DataLoss if `json` is
+// not an object with a whole `step` and a `loss`.
 absl::StatusOr<StepRecord> ParseStepRecord(std::string_view json);
 
 // Returns the current time in UTC to the millisecond: "2024-05-01T12:00:00.123Z".

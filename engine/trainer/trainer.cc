@@ -11,16 +11,6 @@
 namespace megatrain {
 namespace {
 
-constexpr double LaneSeconds::*kLaneSeconds[] = {
-    &LaneSeconds::h2d, &LaneSeconds::compute,       &LaneSeconds::d2h,       &LaneSeconds::update,
-    &LaneSeconds::io,  &LaneSeconds::device_update, &LaneSeconds::collective};
-
-// The longest of each lane.
-LaneSeconds Longest(LaneSeconds a, const LaneSeconds& b) {
-  for (const auto lane : kLaneSeconds) a.*lane = std::max(a.*lane, b.*lane);
-  return a;
-}
-
 absl::string_view BytesOf(const std::vector<double>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)};
 }
@@ -184,7 +174,8 @@ Trainer::Tickets Trainer::SubmitEach(const Build& build) {
   return tickets;
 }
 
-absl::StatusOr<Executor::Timing> Trainer::WaitEach(const Tickets& tickets) {
+absl::StatusOr<Executor::Timing> Trainer::WaitEach(const Tickets& tickets,
+                                                   std::vector<LaneSeconds>* busy) {
   std::optional<Executor::Timing> all;
   absl::Status status;
   for (size_t rank = 0; rank < tickets.size(); ++rank) {
@@ -192,7 +183,7 @@ absl::StatusOr<Executor::Timing> Trainer::WaitEach(const Tickets& tickets) {
     status.Update(timing.status());
     if (!timing.ok()) continue;
     if (!all.has_value()) all = *timing;
-    all->busy = Longest(all->busy, timing->busy);
+    if (busy != nullptr) busy->push_back(timing->busy);
     all->forward = std::max(all->forward, timing->forward);
     all->started = std::min(all->started, timing->started);
     all->finished = std::max(all->finished, timing->finished);
@@ -263,7 +254,8 @@ bool Trainer::AwaitStep(absl::FunctionRef<bool()> interrupted) {
 absl::StatusOr<StepRecord> Trainer::Collect() {
   Pending pending = std::move(pending_.front());
   pending_.pop_front();
-  MT_ASSIGN_OR_RETURN(const Executor::Timing timing, WaitEach(pending.tickets));
+  std::vector<LaneSeconds> busy;
+  MT_ASSIGN_OR_RETURN(const Executor::Timing timing, WaitEach(pending.tickets, &busy));
   StepRecord record = std::move(pending.record);
   StepRunner& runner = ranks_.front()->runner();
   runner.CollectLoss(pending.slot);
@@ -276,7 +268,6 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
   for (size_t rank = 1; rank < ranks_.size(); ++rank) {
     router.Append(ranks_[rank]->runner().state(pending.slot).router);
   }
-  record.lane_busy_seconds = timing.busy;
   record.forward_seconds = timing.forward;
   // The next step's forward may have begun: a share moves between neighbours, the sum is right.
   for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
@@ -287,7 +278,9 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
       std::chrono::duration<double>(timing.finished - std::max(timing.started, last_finished_))
           .count();
   last_finished_ = timing.finished;
-  MT_RETURN_IF_ERROR(ShareRecord(record, router));
+  MT_RETURN_IF_ERROR(ShareRecord(record, router, busy));
+  record.lane_busy_seconds = LongestOf(busy);
+  record.spread = SpreadOf(busy);
   if (plan_.dimensions.shape.has_experts()) record.router = router.Report();
   record.tokens_per_second = static_cast<double>(record.input_tokens) / record.step_seconds;
   record.model_flops_per_second =
@@ -295,14 +288,16 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
   return record;
 }
 
-absl::Status Trainer::ShareRecord(StepRecord& record, RouterTotals& router) {
+absl::Status Trainer::ShareRecord(StepRecord& record, RouterTotals& router,
+                                  std::vector<LaneSeconds>& busy) {
   if (one_process()) return absl::OkStatus();
   std::vector<double> own = {record.step_seconds, record.forward_seconds, record.matmul_seconds,
                              static_cast<double>(record.h2d_bytes),
                              static_cast<double>(record.d2h_bytes)};
   const size_t lanes = own.size();
   record.h2d_bytes = record.d2h_bytes = 0;
-  for (const auto lane : kLaneSeconds) own.push_back(record.lane_busy_seconds.*lane);
+  for (const auto& lane : kNamedLanes<double>) own.push_back(busy.front().*lane.value);
+  busy.clear();
   const size_t head = own.size();
   const bool experts = plan_.dimensions.shape.has_experts();
   if (experts) {
@@ -310,19 +305,17 @@ absl::Status Trainer::ShareRecord(StepRecord& record, RouterTotals& router) {
     own.insert(own.end(), numbers.begin(), numbers.end());
     router.ClearMicroBatches();  // its own come again, in the order of ranks
   }
-  double longest = -1;
-  return ExchangeBytes(control(), BytesOf(own), [&](int rank, absl::string_view bytes) {
+  return ExchangeBytes(control(), BytesOf(own), [&](int, absl::string_view bytes) {
     const std::vector<double> values = ValuesIn(bytes);
     record.step_seconds = std::max(record.step_seconds, values[0]);
     record.forward_seconds = std::max(record.forward_seconds, values[1]);
     record.matmul_seconds = std::max(record.matmul_seconds, values[2]);
     record.h2d_bytes += static_cast<int64_t>(values[3]);
     record.d2h_bytes += static_cast<int64_t>(values[4]);
-    LaneSeconds busy;
-    for (size_t i = lanes; i < head; ++i) busy.*kLaneSeconds[i - lanes] = values[i];
-    record.lane_busy_seconds = Longest(record.lane_busy_seconds, busy);
-    if (busy.compute > longest) record.slowest_rank = rank;
-    longest = std::max(longest, busy.compute);
+    LaneSeconds& of_rank = busy.emplace_back();
+    for (size_t i = lanes; i < head; ++i) {
+      of_rank.*kNamedLanes<double>[i - lanes].value = values[i];
+    }
     if (experts) router.AppendNumbers(absl::MakeConstSpan(values).subspan(head));
   });
 }

@@ -172,13 +172,17 @@ class Trainer {
   // Submits what `build` returns for each rank.
   template <typename Build>
   Tickets SubmitEach(const Build& build);
-  // Waits for the tickets of all ranks of this process.
-  absl::StatusOr<Executor::Timing> WaitEach(const Tickets& tickets);
+  // Waits for the tickets of all ranks of this process. Appends the busy seconds of each to `busy`,
+  // which may be null; those of the result are the first rank's.
+  absl::StatusOr<Executor::Timing> WaitEach(const Tickets& tickets,
+                                            std::vector<LaneSeconds>* busy = nullptr);
   bool one_process() const { return plan_.dimensions.processes == 1; }
   // Returns the communicator of the processes' training threads.
   Communicator* control() const { return ranks_.front()->control(); }
-  // Adds to `record` and `router` what other processes know of the step.
-  absl::Status ShareRecord(StepRecord& record, RouterTotals& router);
+  // Adds to `record` and `router` what other processes know of the step, and to `busy` the lanes of
+  // their ranks, all in the order of ranks.
+  absl::Status ShareRecord(StepRecord& record, RouterTotals& router,
+                           std::vector<LaneSeconds>& busy);
   // Runs a forward pass that gives `logits`, or the losses if that is null. Returns its slot.
   absl::StatusOr<int> RunForward(const Batch& batch, LogitsRequest* logits);
 

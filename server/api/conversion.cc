@@ -161,6 +161,16 @@ void ToProto(const StepRecord& record, v1::StepMetrics* proto) {
   lanes->set_io(record.lane_busy_seconds.io);
   lanes->set_device_update(record.lane_busy_seconds.device_update);
   lanes->set_collective(record.lane_busy_seconds.collective);
+  if (record.spread.has_value()) {
+    proto->set_ranks(record.spread->ranks);
+    proto->set_slowest_rank(record.spread->slowest.compute);
+    for (const auto& lane : kNamedLanes<int64_t>) {
+      (*proto->mutable_lane_slowest_ranks())[lane.name] = record.spread->slowest.*lane.value;
+    }
+    for (const auto& lane : kNamedLanes<double>) {
+      (*proto->mutable_lane_mean_seconds())[lane.name] = record.spread->mean.*lane.value;
+    }
+  }
   proto->set_matmul_seconds(record.matmul_seconds);
   proto->set_forward_seconds(record.forward_seconds);
   proto->set_host_bytes(record.host_bytes);
@@ -213,6 +223,13 @@ void ToProto(const PlanReport& report, v1::Plan* proto) {
   proto->set_device_limit_bytes(report.device_limit_bytes);
   proto->set_checkpoint_bytes(report.checkpoint_bytes);
   proto->set_devices(report.devices);
+  for (const PlanReport::Place& place : report.places) {
+    v1::Plan::Place* const to = proto->add_places();
+    to->set_device(place.name);
+    to->set_free_bytes(place.bytes);
+    to->set_fits(place.fits);
+    to->set_planned(place.planned);
+  }
   proto->set_micro_batches(report.micro_batches);
   proto->set_micro_batches_per_sweep(report.choice.micro_batches_per_sweep);
   proto->set_table(ValidUtf8(report.table));

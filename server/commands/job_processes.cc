@@ -158,19 +158,22 @@ absl::Status JobProcesses::TakeDevices(int64_t& devices) const {
 
 absl::Status JobProcesses::ShareMachine(EngineHostOptions& options) {
   if (!set_.has_value()) return absl::OkStatus();
-  const std::string machine = MachineId(), processors = ProcessorSet();
+  return DivideMachine(*set_->control, MachineId(), ProcessorSet(), options);
+}
+
+absl::Status DivideMachine(Communicator& control, const std::string& machine,
+                           const std::string& processors, EngineHostOptions& options) {
   int sharers = 0, number = 0, processor_sharers = 0;
   // Machine and processors are compared as texts, a zero between them.
   std::string own = machine;
   own.push_back('\0');
   own += processors;
-  MT_RETURN_IF_ERROR(
-      ExchangeBytes(set_->control.get(), own, [&](int rank, absl::string_view bytes) {
-        const bool here = bytes.substr(0, bytes.find('\0')) == machine;
-        sharers += here ? 1 : 0;
-        number += here && rank < set_->control->rank() ? 1 : 0;
-        processor_sharers += bytes == own ? 1 : 0;
-      }));
+  MT_RETURN_IF_ERROR(ExchangeBytes(&control, own, [&](int rank, absl::string_view bytes) {
+    const bool here = bytes.substr(0, bytes.find('\0')) == machine;
+    sharers += here ? 1 : 0;
+    number += here && rank < control.rank() ? 1 : 0;
+    processor_sharers += bytes == own ? 1 : 0;
+  }));
   options.sharers = sharers;
   options.process = number;
   options.threads = std::max(1, AvailableProcessors() / processor_sharers);

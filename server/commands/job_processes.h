@@ -21,6 +21,14 @@
 
 namespace megatrain {
 
+// Divides a machine among the processes of a job that are on it: sets `sharers`, `process` (the
+// process's number there, by which it has its GPU) and `threads` of `options`. `machine` is the
+// same text for all processes on a machine, and `processors` for those that may use the same
+// processors of it; neither has a zero byte. All processes must call it. Errors are those of
+// ExchangeBytes.
+absl::Status DivideMachine(Communicator& control, const std::string& machine,
+                           const std::string& processors, EngineHostOptions& options);
+
 class JobProcesses {
  public:
   // Reads the launcher's variables. Returns the errors of ReadLaunchEnvironment.
@@ -52,9 +60,8 @@ class JobProcesses {
   // Sets `devices` (engine.devices, 1 by default) if torchrun decides it. Returns InvalidArgument
   // if the job file says otherwise.
   absl::Status TakeDevices(int64_t& devices) const;
-  // Divides the machine among the processes of the job that are on it: sets `sharers`, `process`
-  // and `threads` of `options`. Nothing changes for a process alone. All processes must call it.
-  // Errors are those of ExchangeBytes. REQUIRES: Join succeeded.
+  // Does as DivideMachine for the machine that this process is on. Nothing changes for a process
+  // alone. REQUIRES: Join succeeded.
   absl::Status ShareMachine(EngineHostOptions& options);
 
  private:

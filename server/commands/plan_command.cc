@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_join.h"
 #include "engine/base/status.h"
+#include "engine/comm/nccl_api.h"
 #include "engine/device/cuda/open_cuda_device.h"
 #include "engine/engine.h"
 #include "engine/job/job_parser.h"
@@ -26,7 +27,7 @@ struct PlanArguments {
 
 absl::StatusOr<PlanReport> PlanOn(const JobSpec& spec, const PlanArguments& arguments) {
   if (arguments.profile.empty()) {
-    return PlanTraining(spec, OpenCudaDevice, arguments.rates, arguments.nodes);
+    return PlanTraining(spec, OpenCudaDevice, arguments.rates, arguments.nodes, LoadNccl);
   }
   MT_ASSIGN_OR_RETURN(const MachineProfile machine, FindMachineProfile(arguments.profile));
   return PlanTraining(spec, machine, arguments.rates, arguments.nodes);

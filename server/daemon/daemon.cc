@@ -1,5 +1,6 @@
 #include "server/daemon/daemon.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -205,6 +206,23 @@ void Daemon::SaveOthersAndRestart() {
   hooks_.restart();
 }
 
+JobForecast Daemon::Forecast(const Job& job) const {
+  JobForecast forecast;
+  const absl::StatusOr<std::shared_ptr<FileSystem>> files = job_files_->Of(job.uid, job.id);
+  if (!files.ok()) return forecast;
+  const absl::StatusOr<PlanReport> plan = PlanTraining(*job.spec, host_->budget(), files->get());
+  if (!plan.ok()) return forecast;
+  forecast.step_seconds = plan->choice.predicted.step_seconds;
+  forecast.misfit = plan->misfit;
+  if (plan->places.empty()) return forecast;
+  forecast.fits_on.emplace();
+  for (const PlanReport::Place& place : plan->places) {
+    if (place.fits) forecast.fits_on->push_back(place.number);
+  }
+  std::sort(forecast.fits_on->begin(), forecast.fits_on->end());
+  return forecast;
+}
+
 absl::Status Daemon::BeginJobs(const std::function<bool()>& cancelled) {
   MeasureRates();
   int64_t bytes = config_.host_memory;
@@ -249,7 +267,7 @@ absl::Status Daemon::BeginJobs(const std::function<bool()>& cancelled) {
   runner.observers.push_back(&mailbox_);
   runner_ = std::make_unique<EngineJobRunner>(host_.get(), std::move(runner));
   Scheduler::Options scheduler;
-  scheduler.devices = host_->devices();
+  scheduler.devices = host_->budget().devices;
   scheduler.pool_bytes = host_->pool_usage().capacity;
   scheduler.limits = config_.limits;
   scheduler.disk = disk_.get();
@@ -259,12 +277,7 @@ absl::Status Daemon::BeginJobs(const std::function<bool()>& cancelled) {
     MT_ASSIGN_OR_RETURN(const std::shared_ptr<FileSystem> files, job_files_->Of(job.uid, job.id));
     return files->FreeDiskBytes(directory);
   };
-  scheduler.predict_step_seconds = [this](const Job& job) {
-    const absl::StatusOr<std::shared_ptr<FileSystem>> files = job_files_->Of(job.uid, job.id);
-    if (!files.ok()) return 0.0;
-    const absl::StatusOr<PlanReport> plan = PlanTraining(*job.spec, host_->budget(), files->get());
-    return plan.ok() ? plan->choice.predicted.step_seconds : 0.0;
-  };
+  scheduler.forecast = [this](const Job& job) { return Forecast(job); };
   scheduler.log = hooks_.warn;
   scheduler_ = std::make_unique<Scheduler>(ledger_.get(), runner_.get(), &mailbox_, records_.get(),
                                            std::move(scheduler));

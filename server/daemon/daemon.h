@@ -118,6 +118,8 @@ class Daemon {
   absl::Status AwaitDevice(const absl::Status& refused);
   OpenFiles FilesOfJobs() const;
   void MeasureRates();
+  // Plans a job on an idle host, for the scheduler.
+  JobForecast Forecast(const Job& job) const;
   // Called when a job hangs or its device is lost, so that only a new process can go on with it.
   // Starts no more jobs, begins to save the other jobs, and calls hooks_.restart.
   void SaveOthersAndRestart();

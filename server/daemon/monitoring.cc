@@ -105,7 +105,8 @@ MeasuredJob Monitoring::Describe(const RunRequest& run) const {
       static_cast<double>(run.devices.size()) / (rates.device_is_host ? host_->devices().count : 1);
   const absl::StatusOr<std::shared_ptr<FileSystem>> files = files_(run.uid, run.job_id);
   if (!files.ok()) return job;
-  const absl::StatusOr<PlanReport> plan = PlanTraining(run.spec, host_->budget(), files->get());
+  const absl::StatusOr<PlanReport> plan =
+      PlanTraining(run.spec, host_->budget(), files->get(), run.devices);
   if (plan.ok()) job.model_family = plan->model_family;
   if (plan.ok()) job.device_bytes = {{"arena", plan->device_bytes}};
   return job;
@@ -123,7 +124,12 @@ MeasuredNode Monitoring::Measure() const {
   const v1::Node node = node_->Read();
   measured.disk_bytes = node.state_disk().size_bytes();
   measured.disk_free_bytes = node.state_disk().free_bytes();
-  for (const v1::Device& device : node.devices()) measured.devices[device.id()] = device.busy();
+  for (const v1::Device& device : node.devices()) {
+    measured.devices[device.id()] = device.busy();
+    if (device.memory_bytes() > 0) {
+      measured.device_memory_bytes[device.id()] = device.memory_bytes();
+    }
+  }
   if (tls_ != nullptr) measured.certificate_expires = tls_->Current()->expires;
   return measured;
 }

@@ -39,6 +39,7 @@ NodeMonitor::NodeMonitor(const EngineHost* host, const JobTable* jobs, std::stri
     v1::Device* const device = fixed_.add_devices();
     device->set_id(host->devices().Name(i));
     device->set_description(ValidUtf8(host->DescribeDevice(i)));
+    device->set_memory_bytes(host->DeviceMemoryBytes(i));
   }
   fixed_.set_threads(host->threads());
 }

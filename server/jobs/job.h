@@ -49,6 +49,7 @@ enum class WaitingReason {
   kDiskFull = v1::QueueStatus::DISK_FULL,            // no room on the disk that it writes to
   kUserLimit = v1::QueueStatus::USER_LIMIT,          // its user's limits leave no room for it
   kShuttingDown = v1::QueueStatus::SHUTTING_DOWN,    // the daemon is stopping
+  kDevicesMissing = v1::QueueStatus::DEVICES_MISSING,  // this daemon lacks devices that it needs
 };
 
 // A queued job's place. Recomputed all the time, never stored.

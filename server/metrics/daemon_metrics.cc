@@ -74,6 +74,11 @@ void AddNode(const MeasuredNode& node, MetricPage* page) {
   auto devices = page->Gauge("megatrain_device_busy",
                              "1 while a job has the device: prepares, trains or saves.");
   for (const auto& [device, busy] : node.devices) devices.Add({{"device", device}}, busy ? 1 : 0);
+  auto memory =
+      page->Gauge("megatrain_device_memory_bytes", "All memory of a device that has its own.");
+  for (const auto& [device, bytes] : node.device_memory_bytes) {
+    memory.Add({{"device", device}}, static_cast<double>(bytes));
+  }
 }
 
 // Labels of what is one run's; `device` is the key of its first device.
@@ -153,14 +158,9 @@ void DaemonMetrics::StepDone(const std::string& id, const StepRecord& record) {
   tokens_ += record.input_tokens;
   h2d_bytes_ += record.h2d_bytes;
   d2h_bytes_ += record.d2h_bytes;
-  const LaneSeconds& busy = record.lane_busy_seconds;
-  lanes_.h2d += busy.h2d;
-  lanes_.compute += busy.compute;
-  lanes_.d2h += busy.d2h;
-  lanes_.update += busy.update;
-  lanes_.io += busy.io;
-  lanes_.device_update += busy.device_update;
-  lanes_.collective += busy.collective;
+  for (const auto& lane : kNamedLanes<double>) {
+    lanes_.*lane.value += record.lane_busy_seconds.*lane.value;
+  }
 }
 
 void DaemonMetrics::StepNotFinite() {
@@ -205,20 +205,16 @@ std::string DaemonMetrics::Page(const MeasuredNode& node) const {
   MutexLock lock(&mutex_);
   AddRuns(&page);
   AddLastSteps(&page);
+  AddRanks(&page);
   page.Counter("megatrain_tokens_total", "Input tokens trained on, padding excluded.")
       .Add(static_cast<double>(tokens_));
   auto durations = page.Histogram("megatrain_step_duration_seconds", "Duration of steps.");
   for (const auto& [device, seconds] : step_seconds_) {
     durations.Add(LabelsOf(device), seconds.Collect());
   }
-  page.Counter("megatrain_lane_busy_seconds_total", "Time in which a lane was at work.")
-      .Add({{"lane", "h2d"}}, lanes_.h2d)
-      .Add({{"lane", "compute"}}, lanes_.compute)
-      .Add({{"lane", "d2h"}}, lanes_.d2h)
-      .Add({{"lane", "update"}}, lanes_.update)
-      .Add({{"lane", "io"}}, lanes_.io)
-      .Add({{"lane", "device_update"}}, lanes_.device_update)
-      .Add({{"lane", "collective"}}, lanes_.collective);
+  auto lanes = page.Counter("megatrain_lane_busy_seconds_total",
+                            "Time in which a lane was at work; of several ranks the longest.");
+  for (const auto& lane : kNamedLanes<double>) lanes.Add({{"lane", lane.name}}, lanes_.*lane.value);
   page.Counter("megatrain_link_bytes_total", "Bytes over the link between host and device.")
       .Add({{"direction", "h2d"}}, static_cast<double>(h2d_bytes_))
       .Add({{"direction", "d2h"}}, static_cast<double>(d2h_bytes_));
@@ -271,11 +267,16 @@ void DaemonMetrics::AddRuns(MetricPage* page) const {
     info.Add(labels, 1);
   }
   auto bytes = page->Gauge("megatrain_device_bytes",
-                           "Memory that the job has taken of each of its devices, by use.");
+                           "Memory of a device that the job there has taken, by use.");
   for (const auto& [device, run] : runs_) {
     if (!run.has_devices) continue;
-    for (const auto& [kind, taken] : run.job.device_bytes) {
-      bytes.Add(LabelsOf(device, {{"kind", kind}}), static_cast<double>(taken));
+    // All of them are listed, because each has a memory of its own.
+    std::vector<std::string> devices = run.job.devices;
+    if (devices.empty()) devices.push_back("");
+    for (const std::string& each : devices) {
+      for (const auto& [kind, taken] : run.job.device_bytes) {
+        bytes.Add(LabelsOf(each, {{"kind", kind}}), static_cast<double>(taken));
+      }
     }
   }
   AddOfRuns(
@@ -286,6 +287,29 @@ void DaemonMetrics::AddRuns(MetricPage* page) const {
       "megatrain_checkpoint_duration_seconds",
       "How long the job's last checkpoint took to be written and verified.",
       [](const Run& run) { return run.checkpoint_seconds; }, page);
+}
+
+void DaemonMetrics::AddRanks(MetricPage* page) const {
+  auto slowest = page->Gauge("megatrain_slowest_rank",
+                             "Of a job of several ranks, the one whose lane was busy longest in "
+                             "the last step.");
+  auto longest = page->Gauge("megatrain_slowest_rank_lane_busy_seconds",
+                             "How long that rank's lane was busy in the last step.");
+  auto mean = page->Gauge("megatrain_rank_lane_busy_mean_seconds",
+                          "How long the lane was busy in the last step, the mean over all ranks.");
+  for (const auto& [device, run] : runs_) {
+    if (!run.last_step.has_value() || !run.last_step->spread.has_value()) continue;
+    const RankSpread& spread = *run.last_step->spread;
+    for (const auto& lane : kNamedLanes<int64_t>) {
+      slowest.Add(LabelsOf(device, {{"lane", lane.name}}),
+                  static_cast<double>(spread.slowest.*lane.value));
+    }
+    for (const auto& lane : kNamedLanes<double>) {
+      const MetricLabels labels = LabelsOf(device, {{"lane", lane.name}});
+      longest.Add(labels, run.last_step->lane_busy_seconds.*lane.value);
+      mean.Add(labels, spread.mean.*lane.value);
+    }
+  }
 }
 
 void DaemonMetrics::AddLastSteps(MetricPage* page) const {

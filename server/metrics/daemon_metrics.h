@@ -8,7 +8,8 @@
 // between two readings.
 //
 // Where there are several devices, the measures of one job and the durations of steps have the
-// label `device`, which is the job's first device. Other counters are sums over all jobs.
+// label `device`, which is the job's first device; what is said of memory has the device whose it
+// is. Other counters are sums over all jobs.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: every metric is on every page, at least with its HELP and TYPE; counters only grow.
@@ -61,8 +62,9 @@ struct MeasuredNode {
   int64_t pool_free_bytes = 0;
   int64_t disk_bytes = 0;  // of the state directory's file system
   int64_t disk_free_bytes = 0;
-  std::map<std::string, bool> devices;  // whether each is busy, by name
-  bool device_missing = false;          // the daemon waits for the device that jobs have begun on
+  std::map<std::string, bool> devices;                 // whether each is busy, by name
+  std::map<std::string, int64_t> device_memory_bytes;  // all of it, of those that have their own
+  bool device_missing = false;  // the daemon waits for the device that jobs have begun on
   // The end of the server's certificate; nullopt: there is no TLS.
   std::optional<absl::Time> certificate_expires;
 };
@@ -133,6 +135,7 @@ class DaemonMetrics : public RunObserver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddRuns(MetricPage* page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddLastSteps(MetricPage* page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddRanks(MetricPage* page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string version_, device_;
   const Describe describe_;

@@ -13,8 +13,9 @@ namespace megatrain {
 namespace {
 
 size_t DevicesOf(const QueuedJob& job, int there_are) {
-  return job.own_devices.empty() ? static_cast<size_t>(std::min(job.devices, there_are))
-                                 : job.own_devices.size();
+  const int can_have =
+      job.own_devices.empty() ? there_are : static_cast<int>(job.own_devices.size());
+  return static_cast<size_t>(std::min(job.devices, can_have));
 }
 
 double DeviceSeconds(std::optional<double> seconds, size_t devices) {
@@ -75,11 +76,11 @@ class Timeline {
     if (taken.empty()) {
       taken.resize(free_.size());
       std::iota(taken.begin(), taken.end(), 0);
-      // Nothing is the least.
-      std::stable_sort(taken.begin(), taken.end(),
-                       [this](size_t a, size_t b) { return free_[a] < free_[b]; });
-      taken.resize(DevicesOf(job, static_cast<int>(free_.size())));
     }
+    // Nothing is the least.
+    std::stable_sort(taken.begin(), taken.end(),
+                     [this](size_t a, size_t b) { return free_[a] < free_[b]; });
+    taken.resize(DevicesOf(job, static_cast<int>(free_.size())));
     std::optional<absl::Time> start = free_[taken.front()];
     for (const size_t device : taken) {
       start = start.has_value() && free_[device].has_value() ? std::max(start, free_[device])
@@ -106,9 +107,11 @@ class FreeResources {
       busy.insert(job.devices.begin(), job.devices.end());
     // Those that a paused job will go on on come last.
     for (const bool paused : {false, true}) {
-      for (int device = 0; device < snapshot.devices.count; ++device) {
-        if (busy.count(device) == 0 && (snapshot.paused_devices.count(device) == 1) == paused) {
-          devices_.push_back(device);
+      for (const std::vector<int>& group : snapshot.devices.ByMemory()) {
+        for (const int device : group) {
+          if (busy.count(device) == 0 && (snapshot.paused_devices.count(device) == 1) == paused) {
+            devices_.push_back(device);
+          }
         }
       }
     }
@@ -235,8 +238,13 @@ std::string NextText(const QueuedJob& job, const QueueSnapshot& snapshot,
     const auto name = [&](std::string* out, int device) {
       out->append(snapshot.devices.Name(device));
     };
-    return absl::StrCat("is next on ", absl::StrJoin(job.own_devices, ", ", name),
-                        "; another job is there");
+    const std::string names = absl::StrJoin(job.own_devices, ", ", name);
+    const size_t devices = DevicesOf(job, snapshot.devices.count);
+    if (devices == job.own_devices.size()) {
+      return absl::StrCat("is next on ", names, "; another job is there");
+    }
+    return absl::StrCat("is next; waits for ", devices, " of the ", job.own_devices.size(),
+                        " devices on which it fits (", names, ")");
   }
   return absl::StrCat("is next; waits for ", DevicesOf(job, snapshot.devices.count), " of the ",
                       snapshot.devices.count, " devices");

@@ -10,7 +10,8 @@
 //   part of what is free now: else small jobs would keep a large one waiting for ever.
 //
 // A job that is paused in place goes on where it is, on its own devices. New jobs take others as
-// long as there are any.
+// long as there are any. Where devices have unequal memory, a job takes the smallest free ones on
+// which it fits.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_QUEUE_POLICY_H_
 #define MEGATRAIN_SERVER_SCHEDULER_QUEUE_POLICY_H_
 
@@ -34,8 +35,8 @@ struct QueuedJob {
   int64_t uid = -1;
   int priority = 0;
   int64_t pool_bytes = 0;        // needed beyond what it holds; 0 = none, or not known
-  int devices = 1;               // that it needs; more than there are means all
-  std::vector<int> own_devices;  // the only ones that it can have; empty = any
+  int devices = 1;               // that it needs; more than it can have means all of those
+  std::vector<int> own_devices;  // the only ones that it can have, ascending; empty = any
   // The reason of its own for which it cannot start now; kNone: there is none.
   WaitingReason hold = WaitingReason::kNone;
   std::string hold_text;

@@ -29,7 +29,7 @@ Scheduler::Scheduler(JobLedger* ledger, JobRunner* runner, RunMailbox* mailbox,
       limits_(options_.limits),
       disk_waits_(options_.free_disk_bytes) {
   for (const JobPtr& job : ledger_->table().All()) {
-    usage_.AddEvents(job->uid, static_cast<size_t>(ClaimOf(*job).count),
+    usage_.AddEvents(job->uid, static_cast<size_t>(ClaimOf(*job).value_or(DeviceClaim()).count),
                      ledger_->table().Events(job->id, 1, SIZE_MAX));
     if (!IsEnded(job->state)) unclosed_.insert(job->id);
     last_number_ = job->number;
@@ -239,7 +239,7 @@ void Scheduler::CloseRecordsOfEnded() {
     }
     disk_waits_.Forget(*id);
     start_waits_.erase(*id);
-    predicted_step_seconds_.erase(*id);
+    forecasts_.erase(*id);
     if (records_ != nullptr && job != nullptr) {
       const absl::StatusOr<std::shared_ptr<JobRecords>> records = records_->Open(*id);
       if (records.ok()) (*records)->Close();

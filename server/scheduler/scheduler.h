@@ -40,6 +40,15 @@
 
 namespace megatrain {
 
+// What is known of a job by its plan.
+struct JobForecast {
+  double step_seconds = 0;  // 0 = not known
+  // The numbers of the devices on which it fits, ascending, and why it does not on others. nullopt
+  // if it is not known; it may then have any.
+  std::optional<std::vector<int>> fits_on;
+  std::string misfit;
+};
+
 class Scheduler {
  public:
   struct Options {
@@ -48,10 +57,10 @@ class Scheduler {
     UserLimits limits = {};
     JobDisk* disk = nullptr;  // measured as jobs write; null, or outlives the scheduler
     DiskWaits::FreeBytes free_disk_bytes;  // must be set; called on the scheduler's thread
-    // Returns an estimate of the seconds of a step for a job that has not run; 0 = not known.
-    // Called once for each job, on the scheduler's thread. May read the job's model configuration.
-    // May be empty. REQUIRES: the job's spec is not null.
-    std::function<double(const Job& job)> predict_step_seconds = {};
+    // Plans a job that has not run on these devices. Called once for each job, on the scheduler's
+    // thread. May read the job's model configuration. May be empty. REQUIRES: the job's spec is not
+    // null.
+    std::function<JobForecast(const Job& job)> forecast = {};
     // Called on the scheduler's thread with lines for the daemon's log: what users are not told
     // elsewhere. May be empty.
     std::function<void(const std::string& line)> log;
@@ -113,10 +122,14 @@ class Scheduler {
 
   void StartJobs();
   QueueSnapshot TakeSnapshot();
+  const JobForecast& ForecastOf(const Job& job);
   // Returns how long the job will still run, if that is known or predicted.
   std::optional<double> SecondsLeft(const Job& job);
   QueuedJob Describe(const Job& job);
-  DeviceClaim ClaimOf(const Job& job) const;
+  // Sets the devices that a job without a run can have, or holds it if this daemon lacks some.
+  void DescribeDevices(const Job& job, QueuedJob* queued);
+  // Returns the errors of ClaimDevices.
+  absl::StatusOr<DeviceClaim> ClaimOf(const Job& job) const;
   // Returns why a job must not run beside those that the runner has, or "".
   std::string HoldOf(const Job& job) const;
   bool StartJob(const std::string& id, const std::vector<int>& devices);
@@ -138,7 +151,7 @@ class Scheduler {
   // Used only by the thread that does the rounds.
   std::map<std::string, Run> runs_;
   std::map<std::string, StartWait> start_waits_;
-  std::map<std::string, double> predicted_step_seconds_;  // for live jobs that have not run
+  std::map<std::string, JobForecast> forecasts_;  // for live jobs that have not run
   std::set<std::string> unclosed_;  // jobs whose records are to be closed when they end
   int64_t last_number_ = 0;         // of the newest job that was seen
   DiskWaits disk_waits_;

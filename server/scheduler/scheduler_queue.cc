@@ -10,20 +10,20 @@
 
 namespace megatrain {
 
-DeviceClaim Scheduler::ClaimOf(const Job& job) const {
-  if (job.spec == nullptr) return {};
-  // The engine refuses a claim of devices that the host does not have, when the job is started.
-  return ClaimDevices(job.spec->engine.device, job.spec->engine.devices, options_.devices)
-      .value_or(DeviceClaim());
+absl::StatusOr<DeviceClaim> Scheduler::ClaimOf(const Job& job) const {
+  if (job.spec == nullptr) return DeviceClaim();
+  return ClaimDevices(job.spec->engine.device, job.spec->engine.devices, options_.devices);
+}
+
+const JobForecast& Scheduler::ForecastOf(const Job& job) {
+  const auto [forecast, is_new] = forecasts_.try_emplace(job.id);
+  if (is_new && job.spec != nullptr && options_.forecast) forecast->second = options_.forecast(job);
+  return forecast->second;
 }
 
 std::optional<double> Scheduler::SecondsLeft(const Job& job) {
-  double step_seconds = job.step_seconds;
-  if (step_seconds == 0 && job.spec != nullptr && options_.predict_step_seconds) {
-    const auto [predicted, is_new] = predicted_step_seconds_.try_emplace(job.id, 0);
-    if (is_new) predicted->second = options_.predict_step_seconds(job);
-    step_seconds = predicted->second;
-  }
+  const double step_seconds =
+      job.step_seconds > 0 ? job.step_seconds : ForecastOf(job).step_seconds;
   // The steps of a number of epochs are known once the data was read.
   const int64_t steps = job.total_steps > 0   ? job.total_steps
                         : job.spec != nullptr ? job.spec->training.steps
@@ -53,6 +53,34 @@ std::string Scheduler::HoldOf(const Job& job) const {
   return "";
 }
 
+void Scheduler::DescribeDevices(const Job& job, QueuedJob* queued) {
+  if (job.spec == nullptr) return;
+  const HostDevices& there = options_.devices;
+  const auto lack = [&](int64_t needed, const char* which, const std::string& found) {
+    queued->hold = WaitingReason::kDevicesMissing;
+    queued->hold_text = absl::StrCat(
+        "needs ", needed, needed == 1 ? " device" : " devices",
+        " (engine.device: ", job.spec->engine.device, ")", which, ", and the daemon found ",
+        there.count, " (", there.Name(0),
+        there.count == 1 ? "" : absl::StrCat(" to ", there.Name(there.count - 1)), ")", found,
+        " when it was started; starts when a daemon is started that finds them");
+  };
+  const absl::StatusOr<DeviceClaim> claim = ClaimOf(job);
+  if (!claim.ok()) return lack(std::max<int64_t>(1, job.spec->engine.devices), "", "");
+  queued->devices = claim->count;
+  for (int i = 0; claim->first >= 0 && i < claim->count; ++i) {
+    queued->own_devices.push_back(claim->first + i);
+  }
+  const JobForecast& forecast = ForecastOf(job);
+  if (!forecast.fits_on.has_value()) return;
+  const int fit = static_cast<int>(forecast.fits_on->size());
+  if (fit < claim->count) {
+    return lack(claim->count, " on which it fits",
+                absl::StrCat(", of which ", fit, " will do (", forecast.misfit, "),"));
+  }
+  if (claim->first < 0 && fit < there.count) queued->own_devices = *forecast.fits_on;
+}
+
 QueuedJob Scheduler::Describe(const Job& job) {
   QueuedJob queued;
   queued.id = job.id;
@@ -61,15 +89,13 @@ QueuedJob Scheduler::Describe(const Job& job) {
   queued.priority = job.priority;
   queued.seconds = SecondsLeft(job);
   const auto run = runs_.find(job.id);
-  const DeviceClaim claim = ClaimOf(job);
-  queued.devices = claim.count;
-  for (int i = 0; claim.first >= 0 && i < claim.count; ++i) {
-    queued.own_devices.push_back(claim.first + i);
-  }
   if (run == runs_.end()) {
     queued.pool_bytes = job.pool_bytes;
+    DescribeDevices(job, &queued);
+    if (queued.hold != WaitingReason::kNone) return queued;
   } else {
     queued.own_devices = run->second.devices;
+    queued.devices = static_cast<int>(queued.own_devices.size());
   }
   if (run != runs_.end() && run->second.facts.Occupies()) {
     queued.hold = WaitingReason::kHostMemory;

@@ -119,6 +119,12 @@ TEST_F(ServeDevicesTest, JobsSideBySideEndInTheBitsOfRunsAlone) {
   const auto events = daemon_->Events(third);
   ASSERT_TRUE(events.ok()) << events.status();
   EXPECT_THAT((*events)[1].text(), HasSubstr(" on cpu:0, cpu:1"));
+  // Of the two devices of one job it is told which was slower.
+  const v1::Job two = Get(third);
+  EXPECT_EQ(two.progress().last_step().ranks(), 2);
+  EXPECT_LT(two.progress().last_step().slowest_rank(), 2);
+  EXPECT_GT(two.progress().last_step().lane_mean_seconds().at("compute"), 0);
+  EXPECT_FALSE(Get(first).progress().last_step().has_slowest_rank());
   ASSERT_TRUE(daemon_->WaitForState(last, v1::Job::SUCCEEDED).ok());
   for (const JobShape& shape : {a, b, both, after}) ExpectSameBits(shape);
 }

@@ -136,6 +136,10 @@ class CudaDevice : public Device {
   }
   int numa_node() const override { return properties_.numa_node; }
 
+  int64_t MemoryBytes() const override {
+    return properties_.integrated ? 0 : properties_.memory_bytes;
+  }
+
   absl::StatusOr<std::optional<int64_t>> FreeBytes() override {
     MT_RETURN_IF_ERROR(Enter());
     if (properties_.integrated) return std::nullopt;

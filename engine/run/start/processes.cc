@@ -10,6 +10,7 @@
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "engine/comm/exchange.h"
+#include "engine/host/host_devices.h"
 
 namespace megatrain {
 namespace {
@@ -99,20 +100,21 @@ absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, MachineSpeed& ma
   for (const Memory& one : memory) own.push_back(static_cast<double>(*one.bytes));
   MT_ASSIGN_OR_RETURN(const std::vector<double> all, run.between()->GatherValues(own));
   for (size_t i = 0; i < own.size(); ++i) {
-    double least = own[i], most = own[i];
+    std::vector<int64_t> by_rank;
     for (size_t at = i; at < all.size(); at += own.size()) {
-      least = std::min(least, all[at]);
-      most = std::max(most, all[at]);
+      by_rank.push_back(static_cast<int64_t>(all[at]));
     }
+    const auto [least, most] = std::minmax_element(by_rank.begin(), by_rank.end());
+    const auto text = [&by_rank](std::vector<int64_t>::const_iterator of) {
+      return absl::StrCat(FormatBytesShort(*of), " (rank ", of - by_rank.begin(), ")");
+    };
     // Free host memory differs a little between any two processes.
-    if (most > 1.1 * least && least > 0) {
+    if (IsUnequal(by_rank) && *least > 0) {
       run.Say(absl::StrCat(
-          "the processes have unequal ", memory[i].name, ", ",
-          FormatBytesShort(static_cast<int64_t>(least)), " to ",
-          FormatBytesShort(static_cast<int64_t>(most)),
+          "the processes have unequal ", memory[i].name, ", ", text(least), " to ", text(most),
           memory[i].is_need ? ": the most is planned with" : ": the least is planned with"));
     }
-    *memory[i].bytes = static_cast<int64_t>(memory[i].is_need ? most : least);
+    *memory[i].bytes = memory[i].is_need ? *most : *least;
   }
   return run.between()->Broadcast(&machine, sizeof(machine), /*root=*/0);
 }

@@ -43,6 +43,19 @@ TEST_F(WatchLinesTest, AStepInFull) {
                           "8.19k tokens/s  eval loss 2.2500  ETA 10s"));
 }
 
+TEST_F(WatchLinesTest, OfSeveralRanksTheSlowestIsNamed) {
+  v1::WatchJobResponse job = JobMessage(v1::Job::RUNNING, 0, 40);
+  Lines(job);
+  EXPECT_THAT(Lines(Steps({StepOfRanks(20)})),
+              ElementsAre(HasSubstr("  slowest: rank 3, compute 0.45 s, mean 0.375 s  ETA 10s")));
+  for (const char* device : {"cuda:4", "cuda:5", "cuda:6", "cuda:7"}) {
+    job.mutable_job()->add_devices(device);
+  }
+  Lines(job);
+  EXPECT_THAT(Lines(Steps({StepOfRanks(40)})),
+              ElementsAre(HasSubstr("  slowest: rank 3 (cuda:7), compute 0.45 s, mean 0.375 s")));
+}
+
 TEST_F(WatchLinesTest, EventsAndPlacesInTheQueue) {
   v1::WatchJobResponse queued = JobMessage(v1::Job::QUEUED);
   queued.mutable_job()->mutable_queue()->set_position(2);

@@ -62,6 +62,23 @@ log      loading
 )");
 }
 
+TEST(WatchViewTest, OfSeveralRanksTheSlowestIsNamed) {
+  WatchModel model;
+  v1::WatchJobResponse job = JobMessage(v1::Job::RUNNING, 100, 400);
+  for (const char* device : {"cuda:0", "cuda:1", "cuda:2", "cuda:3"}) {
+    job.mutable_job()->add_devices(device);
+  }
+  model.Apply(job);
+  model.Apply(Steps({StepOfRanks(100)}));
+  EXPECT_THAT(Draw(model.state(), 80, 24),
+              HasSubstr("\nslowest  rank 3 (cuda:3), compute 0.45 s, mean 0.375 s\n"));
+  // Two parts of the cpu that this job divides into four have no names of their own.
+  job.mutable_job()->mutable_devices()->DeleteSubrange(2, 2);
+  model.Apply(job);
+  EXPECT_THAT(Draw(model.state(), 80, 24), HasSubstr("\nslowest  rank 3, compute"));
+  EXPECT_THAT(Draw(Running(), 80, 24), Not(HasSubstr("slowest")));
+}
+
 TEST(WatchViewTest, FitsEverySize) {
   for (const Charset charset : {Charset::kAscii, Charset::kUtf8}) {
     for (int columns = 1; columns <= 130; ++columns) {

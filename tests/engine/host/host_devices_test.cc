@@ -29,6 +29,14 @@ TEST(HostDevicesTest, Names) {
   EXPECT_EQ((HostDevices{"cuda:2", 3}.Name(1)), "cuda:3");
 }
 
+TEST(HostDevicesTest, DevicesOfAboutEqualMemoryAreOneGroupInTheirOrder) {
+  using Groups = std::vector<std::vector<int>>;
+  EXPECT_EQ((HostDevices{"cpu", 3}.ByMemory()), (Groups{{0, 1, 2}}));
+  EXPECT_EQ((HostDevices{"cuda:0", 3, {100, 91, 99}}.ByMemory()), (Groups{{0, 1, 2}}));
+  EXPECT_EQ((HostDevices{"cuda:0", 5, {80, 24, 81, 46, 22}}.ByMemory()),
+            (Groups{{1, 4}, {3}, {0, 2}}));
+}
+
 TEST(HostDevicesTest, JobsGetTheHostsDeviceOrNone) {
   for (const auto& [name, host] : std::initializer_list<std::pair<const char*, const char*>>{
            {"auto", "cpu"}, {"cpu", "cpu"}, {"auto", "cuda:1"}, {"cuda", "cuda:1"}}) {

@@ -57,8 +57,13 @@ void ExpectSameRecords(const std::vector<StepRecord>& records,
       EXPECT_EQ(a.router->entropy, b.router->entropy);
       EXPECT_EQ(a.router->auxiliary_loss, b.router->auxiliary_loss);
     }
-    EXPECT_FALSE(b.slowest_rank.has_value());
-    EXPECT_TRUE(a.slowest_rank.has_value());
+    ASSERT_TRUE(a.spread.has_value() && b.spread.has_value());
+    EXPECT_EQ(a.spread->ranks, b.spread->ranks);
+    for (const StepRecord* const record : {&a, &b}) {
+      EXPECT_LT(record->spread->slowest.compute, record->spread->ranks);
+      EXPECT_GT(record->spread->mean.compute, 0);
+      EXPECT_LE(record->spread->mean.compute, record->lane_busy_seconds.compute);
+    }
   }
 }
 

@@ -263,7 +263,41 @@ TEST(CudaRanksTest, UnequalMemoryIsToldAndTheLeastIsPlannedWith) {
   spec.training.steps = 1;
   const JobRun run = TrainOn(**host, spec);
   ASSERT_TRUE(run.status.ok()) << run.status;
-  EXPECT_THAT(run.messages, Contains(HasSubstr("the GPUs have unequal memory free")));
+  EXPECT_THAT(run.messages, Contains(AllOf(HasSubstr("the GPUs have unequal memory free, "),
+                                           HasSubstr(" (cuda:1) to "), HasSubstr(" (cuda:0): "))));
+  // A daemon knows them one by one.
+  ASSERT_TRUE((*host)->ReservePool(int64_t{64} << 20, nullptr, nullptr).ok());
+  const HostDevices devices = (*host)->budget().devices;
+  ASSERT_EQ(devices.bytes.size(), 2u);
+  EXPECT_EQ(devices.ByMemory(), (std::vector<std::vector<int>>{{1}, {0}}));
+  EXPECT_EQ((*host)->DeviceMemoryBytes(1), int64_t{3} << 30);
+  spec.engine.devices = 1;
+  for (const int number : {0, 1}) {
+    spec.engine.device = HostDevices::CudaId(number);
+    const auto plan = PlanTraining(spec, (*host)->budget(), PosixFileSystem());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->device_limit_bytes, devices.bytes[static_cast<size_t>(number)]);
+  }
+}
+
+// The GPUs have no room for the measurement of products, which would take hours on an emulation.
+TEST(CudaRanksTest, APlanOnTheMachineItselfMeasuresTheRateBetweenGpusAsARunDoes) {
+  EmulatedGpu gpu({.devices = 2, .memory_bytes = int64_t{2} << 30});
+  FakeNcclLoader nccl(2);
+  const auto plan = [&](int64_t devices, int nodes = 1) {
+    const auto made =
+        PlanTraining(JobOf(devices, "measured"), gpu.opener(), {}, nodes, nccl.loader());
+    EXPECT_TRUE(made.ok()) << made.status();
+    return made.value_or(PlanReport());
+  };
+  EXPECT_EQ(plan(1).places.size(), 1u);
+  EXPECT_EQ(nccl.loaded(), 0);
+  EXPECT_EQ(plan(2).places.size(), 2u);
+  EXPECT_EQ(nccl.loaded(), 2);
+  // Of a network, and of GPUs that are not here, nothing is measured.
+  EXPECT_EQ(plan(2, /*nodes=*/2).places.size(), 2u);
+  EXPECT_EQ(plan(4).devices, 4);
+  EXPECT_EQ(nccl.loaded(), 2);
 }
 
 // Scratch and communicators are kept while a job is paused.
@@ -360,7 +394,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 // Processes are threads with a host each here.
-std::vector<JobRun> TrainInProcesses(int count, const JobSpec& spec, EmulatedGpu& gpu,
+std::vector<JobRun> TrainInProcesses(int count, const JobSpec& spec, const GpuOpener& open_gpu,
                                      const std::function<void(FakeNcclLoader&)>& prepare = {},
                                      int group_ranks = 1) {
   std::vector<CommunicatorSet> communicators =
@@ -377,7 +411,9 @@ std::vector<JobRun> TrainInProcesses(int count, const JobSpec& spec, EmulatedGpu
     options.sharers = count;
     options.process = i;
     options.load_nccl = [&apis, i] { return std::move(apis[static_cast<size_t>(i)]); };
-    hosts.push_back(Host(gpu, "auto", options));
+    options.threads = 2;
+    options.open_gpu = open_gpu;
+    hosts.push_back(*EngineHost::Create(options));
   }
   std::vector<JobRun> runs(hosts.size());
   std::vector<std::thread> processes;
@@ -400,11 +436,26 @@ TEST(CudaRanksTest, ProcessesWithAGpuEachHaveTheBitsOfOneProcess) {
     EmulatedGpu gpu({.devices = count});
     JobSpec spec = JobOf(1, absl::StrCat("processes_", count));
     spec.engine.device = "auto";
-    const std::vector<JobRun> runs = TrainInProcesses(count, spec, gpu, {}, group_ranks);
+    const std::vector<JobRun> runs = TrainInProcesses(count, spec, gpu.opener(), {}, group_ranks);
     for (const JobRun& run : runs) EXPECT_TRUE(run.status.ok()) << run.status;
     ExpectSame(runs[0], expected);
     EXPECT_TRUE(CheckpointTensorFiles(spec) == CheckpointTensorFiles(one));
   }
+}
+
+TEST(CudaRanksTest, TheRankWithTheLeastMemoryIsNamed) {
+  const auto pinned = std::make_shared<EmulatedPinned>();
+  EmulatedGpu large({.devices = 2, .pinned = pinned});
+  EmulatedGpu small({.devices = 2, .memory_bytes = int64_t{3} << 30, .pinned = pinned});
+  JobSpec spec = JobOf(1, "unequal_processes");
+  spec.engine.device = "auto";
+  spec.training.steps = 1;
+  const std::vector<JobRun> runs = TrainInTwoProcesses(
+      spec, [&](int ordinal) { return (ordinal == 0 ? large : small).opener()(ordinal); });
+  ASSERT_TRUE(runs[0].status.ok()) << runs[0].status;
+  EXPECT_THAT(runs[0].messages,
+              Contains(AllOf(HasSubstr("the processes have unequal device memory, "),
+                             HasSubstr(" (rank 1) to "), HasSubstr(" (rank 0): the least"))));
 }
 
 TEST(CudaRanksTest, AnErrorOfNcclEndsAllProcesses) {
@@ -413,7 +464,7 @@ TEST(CudaRanksTest, AnErrorOfNcclEndsAllProcesses) {
   spec.engine.device = "auto";
   for (const char* method : {"Initialize", "Operation"}) {
     const auto fail = [&](FakeNcclLoader& nccl) { nccl.of(1).Fail(method, 3); };
-    for (const JobRun& run : TrainInProcesses(2, spec, gpu, fail)) {
+    for (const JobRun& run : TrainInProcesses(2, spec, gpu.opener(), fail)) {
       EXPECT_THAT(Message(run.status), AllOf(HasSubstr("rank 1"), HasSubstr("fake error 3")));
     }
   }
@@ -424,7 +475,7 @@ TEST(CudaRanksTest, TwoProcessesOnOneGpuAreRefused) {
   EmulatedGpu gpu;
   JobSpec spec = JobOf(1, "two_processes_one_gpu");
   spec.engine.device = "auto";
-  for (const JobRun& run : TrainInProcesses(2, spec, gpu)) {
+  for (const JobRun& run : TrainInProcesses(2, spec, gpu.opener())) {
     EXPECT_THAT(Message(run.status), HasSubstr("ranks 0 and 1 have the same GPU"));
   }
 }

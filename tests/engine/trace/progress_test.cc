@@ -75,6 +75,17 @@ TEST(ProgressTextTest, LogLine) {
   EXPECT_THAT(ProgressLogLine(record, 200, 75), HasSubstr("  eval loss 2.5000"));
 }
 
+TEST(ProgressTextTest, OfSeveralRanksTheSlowestIsNamed) {
+  StepRecord record = Record(50);
+  record.lane_busy_seconds.compute = 1.25;
+  record.spread = {{.ranks = 4, .slowest = {.compute = 3}, .mean = {.compute = 1}}};
+  const std::string text = "slowest: rank 3, compute 1.25 s, mean 1 s";
+  EXPECT_THAT(ProgressLogLine(record, 200, 75), HasSubstr("  " + text + "  ETA 1m15s"));
+  EXPECT_THAT(ProgressBarLine(record, 200, 75, 160), HasSubstr("ETA 1m15s  " + text));
+  EXPECT_EQ(ProgressBarLine(record, 200, 75, 80), ProgressBarLine(Record(50), 200, 75, 80))
+      << "there is no room";
+}
+
 // Captures what Progress writes.
 class Screen {
  public:

@@ -38,6 +38,29 @@ TEST(StepRecordTest, EvalLossOnlyWhenMeasured) {
   EXPECT_EQ(nlohmann::json::parse(StepRecordJson(record))["eval_loss"].get<double>(), 1.0 / 3.0);
 }
 
+TEST(StepRecordTest, OfSeveralRanksTheSlowestOfEachLaneIsTold) {
+  EXPECT_FALSE(SpreadOf({LaneSeconds{}}).has_value());
+  const std::vector<LaneSeconds> busy = {{.h2d = 3, .compute = 1, .update = 2},
+                                         {.h2d = 1, .compute = 4, .update = 2},
+                                         {.h2d = 2, .compute = 1, .update = 2, .io = 5}};
+  StepRecord record;
+  record.lane_busy_seconds = LongestOf(busy);
+  record.spread = SpreadOf(busy);
+  const nlohmann::json json = nlohmann::json::parse(StepRecordJson(record));
+  EXPECT_EQ(json["ranks"], 3);
+  EXPECT_EQ(json["slowest_rank"], 1) << "by compute";
+  EXPECT_EQ(json["lane_slowest_ranks"].dump(),
+            R"({"collective":0,"compute":1,"d2h":0,"device_update":0,"h2d":0,"io":2,"update":0})");
+  EXPECT_EQ(json["lane_mean_seconds"]["h2d"], 2.0);
+  EXPECT_EQ(json["lane_mean_seconds"]["compute"], 2.0);
+  EXPECT_EQ(json["lane_busy_seconds"]["h2d"], 3.0);
+  EXPECT_EQ(json["lane_busy_seconds"]["compute"], 4.0);
+  EXPECT_EQ(json["lane_busy_seconds"]["io"], 5.0);
+  const auto read = ParseStepRecord(StepRecordJson(record));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(StepRecordJson(*read), StepRecordJson(record));
+}
+
 TEST(StepRecordTest, NumbersThatAreNotFiniteAreNull) {
   StepRecord record;
   record.loss = std::numeric_limits<double>::quiet_NaN();

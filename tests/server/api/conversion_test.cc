@@ -66,6 +66,7 @@ TEST(ConversionTest, StepsAreTheSameFromMemoryAndFromTheLog) {
       record.rewards = {{0.5, -0.25, 0.75, 0.875}};
       record.eval_rewards = {{0.25, -0.5, 0.75, 0.5}};
       record.router = {{0.25, 0.5, 0.25}, 1.5, 0.875, 2.0};
+      record.spread = {{.ranks = 4, .slowest = {.h2d = 1, .compute = 3}, .mean = {.compute = 0.1}}};
     }
     v1::StepMetrics direct, stored;
     ToProto(record, &direct);
@@ -75,6 +76,14 @@ TEST(ConversionTest, StepsAreTheSameFromMemoryAndFromTheLog) {
     EXPECT_TRUE(MessageDifferencer::Equals(direct, stored))
         << direct.DebugString() << stored.DebugString();
     EXPECT_EQ(stored.has_eval_loss(), evaluated);
+    EXPECT_EQ(stored.has_slowest_rank(), evaluated);
+    if (evaluated) {
+      EXPECT_EQ(stored.ranks(), 4);
+      EXPECT_EQ(stored.slowest_rank(), 3);
+      EXPECT_EQ(stored.lane_slowest_ranks().at("h2d"), 1);
+      EXPECT_EQ(stored.lane_mean_seconds().at("compute"), 0.1);
+      EXPECT_EQ(stored.lane_mean_seconds().size(), 7u);
+    }
     EXPECT_EQ(stored.lane_busy_seconds().io(), 0.5);
     EXPECT_EQ(stored.lane_busy_seconds().device_update(), 0.6);
     EXPECT_EQ(stored.time().seconds(), 1714564800);
@@ -181,6 +190,8 @@ TEST(ConversionTest, PlansOfTheEngineAreUnderstood) {
   report.host_limit_bytes = 6;
   report.device = {{"weights", 2}};
   report.devices = 2;
+  report.places = {{.number = 1, .name = "cuda:1", .bytes = 5, .fits = true, .planned = false},
+                   {.number = 0, .name = "cuda:0", .bytes = 9, .fits = false, .planned = true}};
   report.micro_batches = 4;
   report.choice.micro_batches_per_sweep = 2;
   v1::Plan plan;
@@ -195,6 +206,11 @@ TEST(ConversionTest, PlansOfTheEngineAreUnderstood) {
   EXPECT_EQ(plan.host_limit_bytes(), 6);
   EXPECT_EQ(plan.device(0).bytes(), 2);
   EXPECT_EQ(plan.devices(), 2);
+  ASSERT_EQ(plan.places_size(), 2);
+  EXPECT_EQ(plan.places(0).device(), "cuda:1");
+  EXPECT_EQ(plan.places(0).free_bytes(), 5);
+  EXPECT_TRUE(plan.places(0).fits() && !plan.places(0).planned());
+  EXPECT_TRUE(!plan.places(1).fits() && plan.places(1).planned());
   EXPECT_EQ(plan.micro_batches(), 4);
   EXPECT_EQ(plan.micro_batches_per_sweep(), 2);
   plan.Clear();

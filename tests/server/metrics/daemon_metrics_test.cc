@@ -44,6 +44,10 @@ const std::map<std::string, std::pair<std::string, std::string>>& Contract() {
       {"megatrain_host_pool_bytes", {"gauge", "kind"}},
       {"megatrain_device_bytes", {"gauge", "kind"}},
       {"megatrain_device_busy", {"gauge", "device"}},
+      {"megatrain_device_memory_bytes", {"gauge", "device"}},
+      {"megatrain_slowest_rank", {"gauge", "lane"}},
+      {"megatrain_slowest_rank_lane_busy_seconds", {"gauge", "lane"}},
+      {"megatrain_rank_lane_busy_mean_seconds", {"gauge", "lane"}},
       {"megatrain_disk_size_bytes", {"gauge", ""}},
       {"megatrain_disk_free_bytes", {"gauge", ""}},
       {"megatrain_last_step_timestamp_seconds", {"gauge", ""}},
@@ -125,6 +129,11 @@ TEST(DaemonMetricsTest, ValuesAreThoseThatWereTold) {
       {"megatrain_jobs_ended_total{state=\"FAILED\",reason=\"NON_FINITE\"}", "2"},
       {"megatrain_store_errors_total", "3"},
       {"megatrain_device_busy{device=\"cpu\"}", "1"},
+      {"megatrain_device_memory_bytes{device=\"cpu\"}", "7000"},
+      {"megatrain_slowest_rank{lane=\"compute\"}", "1"},
+      {"megatrain_slowest_rank{lane=\"h2d\"}", "0"},
+      {"megatrain_slowest_rank_lane_busy_seconds{lane=\"compute\"}", "0.15"},
+      {"megatrain_rank_lane_busy_mean_seconds{lane=\"compute\"}", "0.1"},
       {"megatrain_job_info{job=\"id2\",model=\"llama\"}", "1"},
       {"megatrain_step", "2"},
       {"megatrain_loss", "2.5"},
@@ -227,6 +236,8 @@ TEST(DaemonMetricsTest, JobsSideBySideAreToldApartByTheirFirstDevice) {
                        "devices=\"cuda:1,cuda:2\"}"),
             "1");
   EXPECT_EQ(samples.at("megatrain_device_bytes{kind=\"weights\",device=\"cuda:1\"}"), "100");
+  EXPECT_EQ(samples.at("megatrain_device_bytes{kind=\"weights\",device=\"cuda:2\"}"), "100");
+  EXPECT_EQ(samples.at("megatrain_slowest_rank{lane=\"compute\",device=\"cuda:1\"}"), "1");
   EXPECT_EQ(samples.count("megatrain_checkpoint_duration_seconds{device=\"cuda:0\"}"), 0u);
   EXPECT_EQ(samples.at("megatrain_checkpoint_duration_seconds{device=\"cuda:1\"}"), "1.5");
   EXPECT_EQ(samples.at("megatrain_device_busy{device=\"cuda:2\"}"), "1");
@@ -268,6 +279,17 @@ TEST(DaemonMetricsTest, AThousandJobsLeaveAPageOfTheSameSize) {
     if (i < 999) metrics.JobLeftDevices(id);
   }
   EXPECT_EQ(PageSamples(metrics.Page(TestNode())).size(), before);
+}
+
+TEST(DaemonMetricsTest, OfARankAloneNoSlowestIsTold) {
+  DaemonMetrics metrics("1.2.3", "cpu");
+  metrics.JobHasDevices(TestMeasuredJob("id1"));
+  StepRecord step = TestStep(1);
+  step.spread = std::nullopt;
+  metrics.StepDone("id1", step);
+  for (const auto& [sample, value] : PageSamples(metrics.Page(TestNode()))) {
+    EXPECT_THAT(sample, Not(HasSubstr("rank"))) << value;
+  }
 }
 
 TEST(DaemonMetricsTest, NumbersThatAreNotFinite) {

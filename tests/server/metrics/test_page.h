@@ -33,6 +33,7 @@ inline StepRecord TestStep(int64_t step) {
                               .io = 0.5,
                               .device_update = 0.3,
                               .collective = 0.125};
+  record.spread = {{.ranks = 2, .slowest = {.compute = 1}, .mean = {.h2d = 0.05, .compute = 0.1}}};
   record.rewards = {{.chosen = 0.5, .rejected = -0.25, .margins = 0.75, .accuracies = 0.75}};
   record.router = {
       {.load = {0.5, 0.25, 0.25}, .busiest = 1.5, .entropy = 0.875, .auxiliary_loss = {}}};
@@ -70,6 +71,7 @@ inline MeasuredNode TestNode() {
   node.endings[{JobState::kFailed, JobReason::kNonFinite}] = 2;
   node.store_errors = 3;
   node.devices["cpu"] = true;
+  node.device_memory_bytes["cpu"] = 7000;
   node.pool_bytes = {1000, 200, 30, 4, 0};
   node.pool_free_bytes = 5000;
   node.disk_bytes = 1 << 30;

@@ -89,6 +89,28 @@ TEST(QueueDevicesTest, AJobThatIsPausedInPlaceGoesOnOnItsOwn) {
               ElementsAre(QueueStart{"j1", {1}}, QueueStart{"j2", {0}}));
 }
 
+TEST(QueueDevicesTest, OfUnequalDevicesAJobGetsTheSmallestOnWhichItFits) {
+  // Large, small, and two that differ by less than a tenth.
+  QueueSnapshot snapshot = Snapshot(4, {Queued(1), Queued(2), Queued(3)});
+  snapshot.devices = {"cuda:0", 4, {80 * kGiB, 24 * kGiB, 46 * kGiB, 45 * kGiB}};
+  snapshot.queued[1].own_devices = {0, 2, 3};
+  EXPECT_THAT(DecideQueue(snapshot).start,
+              ElementsAre(QueueStart{"j1", {1}}, QueueStart{"j2", {2}}, QueueStart{"j3", {3}}));
+  snapshot.queued[0].devices = 3;
+  EXPECT_THAT(DecideQueue(snapshot).start,
+              ElementsAre(QueueStart{"j1", {1, 2, 3}}, QueueStart{"j2", {0}}));
+}
+
+TEST(QueueDevicesTest, AJobThatFitsOnFewLeavesTheOthersToThoseBehindIt) {
+  QueueSnapshot snapshot = Snapshot(3, {Queued(1), Queued(2)}, {Active({1}, 60), Active({2}, 30)});
+  snapshot.queued[0].own_devices = {1, 2};
+  const QueueDecision decision = DecideQueue(snapshot);
+  EXPECT_THAT(decision.start, ElementsAre(QueueStart{"j2", {0}}));
+  EXPECT_EQ(decision.places.at("j1").text,
+            "is next; waits for 1 of the 2 devices on which it fits (cpu:1, cpu:2)");
+  EXPECT_EQ(decision.places.at("j1").predicted_start, kNow + absl::Seconds(30));
+}
+
 TEST(QueueDevicesTest, WhoWaitsForMemoryKeepsItsDeviceAndWhatIsFree) {
   QueueSnapshot snapshot = Snapshot(3, {Queued(1), Queued(2)}, {Active({0})});
   snapshot.pool_bytes = 10 * kGiB;

@@ -309,6 +309,10 @@ QueueSnapshot RandomSnapshot(std::mt19937& random) {
     if (below(5) == 0) job.hold = WaitingReason::kDiskFull;
     job.devices = 1 + below(5);
     if (below(5) == 0) job.own_devices = {below(snapshot.devices.count)};
+    if (below(5) == 0) {
+      job.own_devices.resize(static_cast<size_t>(1 + below(snapshot.devices.count)));
+      std::iota(job.own_devices.begin(), job.own_devices.end(), 0);
+    }
     for (const int device : job.own_devices) snapshot.paused_devices.insert(device);
     if (below(2)) job.seconds = below(1000);
     snapshot.queued.push_back(job);
@@ -355,10 +359,11 @@ void ExpectLimits(const QueueSnapshot& snapshot, const QueueDecision& decision) 
       ASSERT_TRUE(busy.insert(device).second);
       ASSERT_LT(device, snapshot.devices.count);
     }
-    if (job.own_devices.empty()) {
-      ASSERT_EQ(devices.size(), static_cast<size_t>(std::min(job.devices, snapshot.devices.count)));
-    } else {
-      ASSERT_EQ(devices, job.own_devices);
+    const std::vector<int>& own = job.own_devices;
+    const int most = own.empty() ? snapshot.devices.count : static_cast<int>(own.size());
+    ASSERT_EQ(devices.size(), static_cast<size_t>(std::min(job.devices, most)));
+    for (const int device : devices) {
+      ASSERT_TRUE(own.empty() || std::find(own.begin(), own.end(), device) != own.end());
     }
     user_devices[job.uid] += static_cast<int64_t>(devices.size());
     if (snapshot.limits.devices > 0) {

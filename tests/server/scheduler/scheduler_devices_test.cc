@@ -128,6 +128,66 @@ TEST_F(SchedulerDevicesTest, AfterARestartEachGoesOnOnWhateverIsFree) {
   EXPECT_EQ(runner_->request(two).devices, (std::vector<int>{0, 1}));
 }
 
+// A card is off the bus for one boot.
+TEST_F(SchedulerDevicesTest, AJobThatNeedsMoreGpusThanThereAreWaitsForThem) {
+  first_device_ = "cuda:0";
+  Restart();
+  const std::string running = Submit(kBert, 0, 3), queued = Submit(kAnna, 0, 3);
+  Round();
+  runner_->Running(running, 1, 100);
+  Round();
+  devices_ = 2;
+  Restart();
+  const std::string small = Submit();
+  Round();
+  for (const std::string& id : {running, queued}) {
+    EXPECT_EQ(State(id), S::kQueued);
+    EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kDevicesMissing);
+    EXPECT_EQ(Get(id)->queue.text,
+              "needs 3 devices (engine.device: auto), and the daemon found 2 (cuda:0 to cuda:1) "
+              "when it was started; starts when a daemon is started that finds them");
+  }
+  EXPECT_EQ(State(small), S::kPreparing) << "it does not wait for those";
+  RunToEnd(small);
+  EXPECT_EQ(State(queued), S::kQueued);
+  devices_ = 3;
+  Restart();
+  Round();
+  EXPECT_EQ(State(running), S::kPreparing);
+  EXPECT_EQ(Get(running)->attempts, 2);
+  RunToEnd(running);
+  EXPECT_EQ(State(queued), S::kPreparing);
+}
+
+TEST_F(SchedulerDevicesTest, AJobGetsADeviceOnWhichItFitsAndNoOther) {
+  fits_on_ = {{1, 2}};
+  const std::string one = Submit(), two = Submit(kBert), three = Submit(kAnna);
+  Round();
+  EXPECT_EQ(runner_->request(one).devices, std::vector<int>{1});
+  EXPECT_EQ(runner_->request(two).devices, std::vector<int>{2});
+  EXPECT_EQ(State(three), S::kQueued) << "0 is free, and too small";
+  EXPECT_EQ(Get(three)->queue.text,
+            "is next; waits for 1 of the 2 devices on which it fits (cpu:1, cpu:2)");
+  RunToEnd(two);
+  EXPECT_EQ(runner_->request(three).devices, std::vector<int>{2});
+}
+
+TEST_F(SchedulerDevicesTest, AJobThatFitsOnNoDeviceOfThisDaemonWaitsForAnother) {
+  const std::string id = Submit(kAnna, 0, 2);
+  fits_on_ = {{2}};
+  Round();
+  EXPECT_EQ(State(id), S::kQueued);
+  EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kDevicesMissing);
+  EXPECT_EQ(Get(id)->queue.text,
+            "needs 2 devices (engine.device: auto) on which it fits, and the daemon found 3 (cpu:0 "
+            "to cpu:2), of which 1 will do (device memory is too small), when it was started; "
+            "starts when a daemon is started that finds them");
+  fits_on_ = {{0, 2}};
+  Restart();
+  Round();
+  EXPECT_EQ(runner_->request(id).devices, (std::vector<int>{0, 2}));
+}
+
 TEST_F(SchedulerDevicesTest, WhenAStopHasBegunNothingIsStarted) {
   const std::string one = Submit();
   Round();

@@ -57,15 +57,17 @@ class SchedulerTest : public ::testing::Test {
     runner_ = std::make_unique<FakeRunner>(mailbox_.get());
     scheduler_ = std::make_unique<Scheduler>(
         ledger_.get(), runner_.get(), mailbox_.get(), records_.get(),
-        Scheduler::Options{.devices = {.count = devices_},
+        Scheduler::Options{.devices = {.first = first_device_, .count = devices_},
                            .pool_bytes = 10000,
                            .disk = disk_.get(),
                            .free_disk_bytes = [this](const Job&, const std::string&)
                                -> absl::StatusOr<int64_t> { return free_disk_bytes_; },
-                           .predict_step_seconds =
+                           .forecast =
                                [this](const Job&) {
                                  ++predictions_;
-                                 return predicted_step_seconds_;
+                                 return JobForecast{.step_seconds = predicted_step_seconds_,
+                                                    .fits_on = fits_on_,
+                                                    .misfit = "device memory is too small"};
                                },
                            .log = [this](const std::string& line) { log_.push_back(line); }});
   }
@@ -127,8 +129,10 @@ class SchedulerTest : public ::testing::Test {
   int predictions_ = 0;                // that were asked for
   int64_t free_disk_bytes_ = int64_t{1} << 40;
   int64_t job_pool_bytes_ = 4000;
-  int64_t disk_limit_ = 0;  // from the next start on
-  int devices_ = 1;         // from the next start on
+  int64_t disk_limit_ = 0;                        // from the next start on
+  int devices_ = 1;                               // from the next start on
+  std::string first_device_ = "cpu";              // likewise
+  std::optional<std::vector<int>> fits_on_ = {};  // JobForecast's, of jobs not planned yet
   std::vector<std::string> log_;
   std::unique_ptr<JobRecordsDirectory> records_;
   std::unique_ptr<JobLedger> ledger_;
