@@ -1,5 +1,8 @@
 #include "engine/comm/launch_environment.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -122,6 +125,30 @@ absl::Status ReadRanks(const Reader& reader, const Variables& variables,
 }
 
 }  // namespace
+
+std::string HostName() {
+  std::array<char, 256> name = {};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+LaunchEnvironment ApparentEnvironment(GetEnvironment get_environment,
+                                      const std::string& host_name) {
+  const auto number = [&](const char* Variables::*name) {
+    int number = 0;
+    for (const Variables* const variables : {&kOpenMpi, &kTorchrun, &kSlurm}) {
+      const char* const value = get_environment(variables->*name);
+      if (value != nullptr && absl::SimpleAtoi(value, &number)) break;
+      number = 0;
+    }
+    return number;
+  };
+  LaunchEnvironment environment;
+  environment.rank = number(&Variables::rank);
+  environment.local_rank = number(&Variables::local_rank);
+  environment.node = host_name;
+  return environment;
+}
 
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_environment,
                                                         const std::string& host_name) {

@@ -125,6 +125,10 @@ class MpiCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
+  double ShareAllowance(double seconds) override { return session_->ShareAllowance(seconds); }
+  std::string Waits() override { return session_->Waits(); }
+  void TellOnce(absl::FunctionRef<void()> tell) override { session_->TellOnce(tell); }
+
   absl::Status Barrier() override {
     CollectiveCall call{.operation = Operation::kBarrier};
     return Begin(&call);
