@@ -50,8 +50,9 @@ struct TrainingOptions {
   // which is one device; all of them call RunTraining with the same job. The run uses up the
   // communicators. Of the requests, Stop, Checkpoint and Cancel to any process are honoured by all.
   // While they prepare, any request to end one ends all with kInterrupted. After an error all
-  // processes return the first one. The process with rank 0 alone reports events; of StepsBegin
-  // each reports its own. Null for a process alone.
+  // processes return the first one. The process with rank 0 alone reports events, except those that
+  // tell how the run gets on: of StepsBegin, TrainingActivity and StepRecord each reports its own.
+  // Null for a process alone.
   CommunicatorSet* processes = nullptr;
   // The numbers of the host's devices that the run has, ascending: as many as the job claims (see
   // ClaimDevices). Empty means the first ones that it may have.

@@ -4,22 +4,12 @@
 
 #include <algorithm>
 
-#include "absl/strings/cord.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
 
 namespace megatrain {
 namespace {
-
-constexpr char kMissingPayload[] = "megatrain/missing_ranks";
-
-absl::Status WithMissing(absl::Status status, const std::vector<int>& missing) {
-  status.SetPayload(kMissingPayload,
-                    absl::Cord(absl::StrCat(",", absl::StrJoin(missing, ","), ",")));
-  return status;
-}
 
 const char* Name(Operation operation) {
   switch (operation) {
@@ -75,38 +65,25 @@ std::string RankList(const std::vector<int>& ranks) {
 
 absl::Status MissingRanksError(int rank, const CollectiveCall& call,
                                const std::vector<int>& missing, absl::Duration deadline) {
-  return WithMissing(
-      absl::DeadlineExceededError(absl::StrCat(
-          "rank ", rank, " waited ", absl::FormatDuration(deadline), " for ", RankList(missing),
-          " in ", call.Describe(), "; see ", missing.size() == 1 ? "its log" : "their logs")),
-      missing);
+  return absl::DeadlineExceededError(absl::StrCat(
+      "rank ", rank, " waited ", absl::FormatDuration(deadline), " for ", RankList(missing), " in ",
+      call.Describe(), "; see ", missing.size() == 1 ? "its log" : "their logs"));
 }
 
 absl::Status SilentRanksError(int rank, const std::vector<int>& missing, absl::Duration deadline) {
-  return WithMissing(absl::DeadlineExceededError(
-                         absl::StrCat("rank ", rank, " heard nothing of ", RankList(missing),
-                                      " for ", absl::FormatDuration(deadline), "; see ",
-                                      missing.size() == 1 ? "its log" : "their logs")),
-                     missing);
+  return absl::DeadlineExceededError(absl::StrCat(
+      "rank ", rank, " heard nothing of ", RankList(missing), " for ",
+      absl::FormatDuration(deadline), "; see ", missing.size() == 1 ? "its log" : "their logs"));
 }
 
 absl::Status RankLeftError(int rank, const CollectiveCall& call) {
-  return WithMissing(
-      absl::UnavailableError(absl::StrCat("rank ", rank, " ended without ", call.Describe(),
-                                          "; see the log of that rank")),
-      {rank});
+  return absl::UnavailableError(absl::StrCat("rank ", rank, " ended without ", call.Describe(),
+                                             "; see the log of that rank"));
 }
 
 absl::Status LostRankError(int rank, int lost, const absl::Status& error) {
-  return WithMissing(absl::Status(error.code(), absl::StrCat("rank ", rank, " has lost rank ", lost,
-                                                             ": ", error.message())),
-                     {lost});
-}
-
-bool IsMissingRank(const absl::Status& error, int rank) {
-  const absl::optional<absl::Cord> missing = error.GetPayload(kMissingPayload);
-  return missing.has_value() &&
-         absl::StrContains(std::string(*missing), absl::StrCat(",", rank, ","));
+  return absl::Status(error.code(),
+                      absl::StrCat("rank ", rank, " has lost rank ", lost, ": ", error.message()));
 }
 
 }  // namespace megatrain

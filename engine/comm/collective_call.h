@@ -53,9 +53,6 @@ absl::Status SilentRanksError(int rank, const std::vector<int>& missing, absl::D
 absl::Status RankLeftError(int rank, const CollectiveCall& call);
 // The code of `error`: a message between `rank` and `lost` has failed with `error`.
 absl::Status LostRankError(int rank, int lost, const absl::Status& error);
-// Returns true if one of these functions has made `error` in this process and `rank` is among those
-// that are missing. False for a cause that came from another process.
-bool IsMissingRank(const absl::Status& error, int rank);
 
 }  // namespace megatrain
 

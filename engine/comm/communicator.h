@@ -9,19 +9,27 @@
 // number of ranks alone, and is the same to the bit for every implementation.
 //
 // Errors: after the first error of an operation, its own or a peer's, every operation of every rank
-// returns the first cause. An operation that waits for a peer that is gone returns
-// DeadlineExceeded, with the ranks that did not come. Threads and GPUs are taken to be gone when
-// they come later than the deadline; processes, when nothing was heard of them for so long.
+// returns the first cause.
 //
-// Thread safety: one thread calls the operations of a communicator. Any thread may call Abort and
-// status.
+// What is bounded: a process of which nothing is heard for the deadline counts as gone, and the
+// operations that wait for it return DeadlineExceeded with its rank. Threads and GPUs count as gone
+// when they come later than the deadline that their communicator was made with. Training makes
+// theirs with none, but for the making of NCCL's communicator: a step or a checkpoint may be slow
+// for good reasons, and a thread does not vanish. A rank that is alive and does not come is waited
+// for without a limit here. The watchdog of a run ends that; processes bring theirs together by
+// ShareAllowance.
+//
+// Thread safety: one thread calls the operations of a communicator. Any thread may call the methods
+// from Abort on.
 #ifndef MEGATRAIN_ENGINE_COMM_COMMUNICATOR_H_
 #define MEGATRAIN_ENGINE_COMM_COMMUNICATOR_H_
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -73,6 +81,25 @@ class Communicator {
   // that was only queued shows its error here or in a later operation, never on the stream: call
   // this before its result is used outside the rank.
   virtual absl::Status status() = 0;
+
+  // These three are for the communicators of processes. A process alone, of whatever number of
+  // ranks, has no use for them.
+  //
+  // Tells the others for how many seconds this rank may still go without progress; a negative
+  // number if it has done so for too long. Returns the largest number of all ranks that have not
+  // left. What the others told is some seconds old, for which it is raised; that of a rank which
+  // has told none is infinite. So a job stands still when this is negative: as long as one rank may
+  // be at work, the others may wait for it.
+  virtual double ShareAllowance(double seconds) { return seconds; }
+  // Returns what operations of this rank have waited for longer than a moment, for example "rank 1
+  // in Barrier (operation 7)". Empty if none has.
+  virtual std::string Waits() { return ""; }
+  // After an error: calls `tell` on one rank, the lowest of those that are left, so that people are
+  // told of the cause once. The others return when that has told, or is gone. One that is busy is
+  // waited for a few seconds, and then left out.
+  virtual void TellOnce(absl::FunctionRef<void()> tell) {
+    if (rank() == 0) tell();
+  }
 
   // Returns what this rank has sent so far. May be called between operations.
   virtual Traffic traffic() const = 0;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
+#include "engine/comm/launch_environment.h"
 
 namespace megatrain {
 
@@ -32,8 +33,8 @@ absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
 
 absl::Status AbortAll(Communicator* communicator, const absl::Status& own) {
   if (communicator == nullptr) return own;
-  communicator->Abort(
-      absl::Status(own.code(), absl::StrCat("rank ", communicator->rank(), ": ", own.message())));
+  communicator->Abort(absl::Status(own.code(), absl::StrCat("rank ", communicator->rank(), " on ",
+                                                            HostName(), ": ", own.message())));
   return communicator->status();
 }
 

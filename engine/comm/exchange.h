@@ -19,9 +19,9 @@ namespace megatrain {
 absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
                            absl::FunctionRef<void(int rank, absl::string_view bytes)> visit);
 
-// Ends the operations of all ranks with `own`, an error of this rank, and adds the rank's number to
-// its message. Returns the first error that ended them. A rank alone gets `own` back. Any thread of
-// any one rank may call it. REQUIRES: !own.ok().
+// Ends the operations of all ranks with `own`, an error of this rank, and adds the rank's number
+// and the machine's name to its message. Returns the first error that ended them. A rank alone gets
+// `own` back. Any thread of any one rank may call it. REQUIRES: !own.ok().
 absl::Status AbortAll(Communicator* communicator, const absl::Status& own);
 
 // Returns the same on every rank: OK if all ranks gave OK, else the error of the lowest rank that

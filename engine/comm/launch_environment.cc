@@ -131,6 +131,24 @@ std::string HostName() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
+LaunchEnvironment ApparentEnvironment(GetEnvironment get_environment,
+                                      const std::string& host_name) {
+  const auto number = [&](const char* Variables::*name) {
+    int number = 0;
+    for (const Variables* const variables : {&kOpenMpi, &kTorchrun, &kSlurm}) {
+      const char* const value = get_environment(variables->*name);
+      if (value != nullptr && absl::SimpleAtoi(value, &number)) break;
+      number = 0;
+    }
+    return number;
+  };
+  LaunchEnvironment environment;
+  environment.rank = number(&Variables::rank);
+  environment.local_rank = number(&Variables::local_rank);
+  environment.node = host_name;
+  return environment;
+}
+
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_environment,
                                                         const std::string& host_name) {
   const Reader reader(get_environment);

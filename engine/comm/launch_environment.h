@@ -42,6 +42,14 @@ using GetEnvironment = absl::FunctionRef<const char*(const char* name)>;
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_environment,
                                                         const std::string& host_name);
 
+// Returns what those variables tell of the rank and its number on this machine, whether or not they
+// go together, and 0 for what they do not: which process is to say what is wrong with them. The
+// rest is as of a process alone.
+LaunchEnvironment ApparentEnvironment(GetEnvironment get_environment, const std::string& host_name);
+
+// Returns this machine's name.
+std::string HostName();
+
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_ENGINE_COMM_LAUNCH_ENVIRONMENT_H_

@@ -130,6 +130,10 @@ class MpiCommunicator : public Communicator {
     return Gather(call, static_cast<char*>(data), cuts);
   }
 
+  double ShareAllowance(double seconds) override { return session_->ShareAllowance(seconds); }
+  std::string Waits() override { return session_->Waits(); }
+  void TellOnce(absl::FunctionRef<void()> tell) override { session_->TellOnce(tell); }
+
   absl::Status Barrier() override {
     CollectiveCall call{.operation = Operation::kBarrier};
     return Begin(&call);

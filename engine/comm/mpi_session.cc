@@ -9,7 +9,9 @@
 #include <set>
 #include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/status.h"
 
 namespace megatrain {
@@ -24,13 +26,20 @@ constexpr auto kLastMessages = 1s;
 constexpr auto kAbortPatience = 1s;
 // How long an aborted rank waits for the others to have heard of it and to leave.
 constexpr auto kLeavePatience = 3s;
-// A rank tells of its life so many times in a deadline.
-constexpr int kSignsOfLife = 6;
+// How long a rank leaves it to each lower one to tell people of a cause; less where the deadline is
+// short.
+constexpr absl::Duration kTellPatience = absl::Seconds(5);
+// Waits tells of waits that are longer.
+constexpr auto kMoment = 1s;
 // A rank that waits asks MPI again and again. Its naps are a part of the time that it has waited:
 // so a short wait is noticed at once, and a long one leaves the processor to others.
 constexpr auto kYielding = 50us;
 constexpr int kNapPart = 4;
 constexpr auto kNapMax = 300us;
+
+double SecondsOf(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
 
 void Pause(std::chrono::steady_clock::duration idle) {
   if (idle < kYielding) {
@@ -126,7 +135,6 @@ bool MpiSession::StoodStill(Clock::time_point now) const {
 }
 
 void MpiSession::TellOfLife() {
-  const absl::Duration period = deadline_ / kSignsOfLife;
   MutexLock lock(&mutex_);
   for (told_ = Clock::now(); !ending_;) {
     ReadNotices();
@@ -139,10 +147,15 @@ void MpiSession::TellOfLife() {
     }
     told_ = now;
     // Later than one that waits would find out, which says what it waits for.
-    const std::vector<int> silent = Silent(absl::ToChronoNanoseconds(deadline_ + period));
-    if (!silent.empty()) AbortLocked(SilentRanksError(rank_, silent, deadline_ + period));
-    if (cause_.ok()) SendNotices({.kind = Notice::kAlive, .rank = rank_});
-    ends_.WaitFor(&mutex_, absl::ToDoubleSeconds(period));
+    const absl::Duration patience = deadline_ + deadline_ / kSignsOfLife;
+    const std::vector<int> silent = Silent(absl::ToChronoNanoseconds(patience));
+    if (!silent.empty()) AbortLocked(SilentRanksError(rank_, silent, patience));
+    if (cause_.ok()) {
+      const double allowance = allowed_until_[static_cast<size_t>(rank_)] - SecondsOf(now);
+      SendNotices(
+          {.kind = Notice::kAlive, .rank = rank_, .allowance = static_cast<float>(allowance)});
+    }
+    ends_.WaitFor(&mutex_, absl::ToDoubleSeconds(period_));
   }
 }
 
@@ -174,11 +187,22 @@ absl::Status MpiSession::Receive(MegatrainMpiHandle communicator, void* data, in
 
 absl::Status MpiSession::Wait(const CollectiveCall& call, std::vector<MpiTransfer>* transfers) {
   Clock::time_point since = Clock::now();
+  bool noted = false;
+  const absl::Cleanup over = [&] {
+    if (noted) ForgetWait(transfers);
+  };
   while (true) {
     const absl::StatusOr<bool> moved = Test(transfers);
     if (moved.ok() && transfers->empty()) return absl::OkStatus();
     if (!moved.ok()) Abort(moved.status());
-    if (moved.ok() && *moved) since = Clock::now();
+    if (moved.ok() && *moved) {
+      since = Clock::now();
+      if (noted) ForgetWait(transfers);
+      noted = false;
+    } else if (!noted && Clock::now() - since > kMoment) {
+      NoteWait(call, transfers);
+      noted = true;
+    }
     if (const absl::Status first = status(); !first.ok()) {
       End(transfers);
       return first;
@@ -205,6 +229,65 @@ absl::Status MpiSession::GiveUp(const CollectiveCall& call,
   }
   if (missing.empty()) return absl::OkStatus();
   return MissingRanksError(rank_, call, {missing.begin(), missing.end()}, deadline_);
+}
+
+void MpiSession::NoteWait(const CollectiveCall& call, const std::vector<MpiTransfer>* transfers) {
+  std::set<int> peers;
+  for (const MpiTransfer& transfer : *transfers) peers.insert(transfer.peer);
+  const std::string text =
+      absl::StrCat(RankList({peers.begin(), peers.end()}), " in ", call.Describe());
+  MutexLock lock(&mutex_);
+  waits_[transfers] = text;
+}
+
+void MpiSession::ForgetWait(const std::vector<MpiTransfer>* transfers) {
+  MutexLock lock(&mutex_);
+  waits_.erase(transfers);
+}
+
+std::string MpiSession::Waits() {
+  MutexLock lock(&mutex_);
+  return absl::StrJoin(
+      waits_, ", ", [](std::string* out, const auto& wait) { absl::StrAppend(out, wait.second); });
+}
+
+double MpiSession::ShareAllowance(double seconds) {
+  const double now = SecondsOf(Clock::now());
+  // What a rank told may be a period old, as it may have been when the rank told it.
+  const double age = 2 * absl::ToDoubleSeconds(period_);
+  MutexLock lock(&mutex_);
+  allowed_until_[static_cast<size_t>(rank_)] = now + seconds;
+  double most = seconds;
+  for (size_t peer = 0; peer < allowed_until_.size(); ++peer) {
+    if (static_cast<int>(peer) == rank_ || left_[peer].has_value()) continue;
+    most = std::max(most, allowed_until_[peer] - now + age);
+  }
+  return most;
+}
+
+int MpiSession::LowerRanksLeft(Clock::time_point now) const {
+  int lower = 0;
+  for (size_t peer = 0; static_cast<int>(peer) < rank_; ++peer) {
+    const bool heard = now - heard_[peer] <= absl::ToChronoNanoseconds(deadline_);
+    lower += heard && !left_[peer].has_value() ? 1 : 0;
+  }
+  return lower;
+}
+
+void MpiSession::TellOnce(absl::FunctionRef<void()> tell) {
+  const absl::Duration patience = std::min(kTellPatience, deadline_ / 4);
+  for (const Clock::time_point start = Clock::now();; Pause(Clock::now() - start)) {
+    const Clock::time_point now = Clock::now();
+    MutexLock lock(&mutex_);
+    ReadNotices();
+    if (cause_told_) return;
+    if (now - start < absl::ToChronoNanoseconds(patience * LowerRanksLeft(now))) continue;
+    cause_told_ = true;
+    break;
+  }
+  tell();
+  MutexLock lock(&mutex_);
+  SendNotices({.kind = Notice::kTold, .rank = rank_});
 }
 
 absl::StatusOr<bool> MpiSession::Test(std::vector<MpiTransfer>* transfers) {
@@ -284,6 +367,10 @@ void MpiSession::ReadNotices() {
       const size_t peer = static_cast<size_t>(incoming_.rank);
       heard_[peer] = Clock::now();
       if (incoming_.kind == Notice::kLeft) left_[peer] = heard_[peer];
+      if (incoming_.kind == Notice::kAlive) {
+        allowed_until_[peer] = SecondsOf(heard_[peer]) + incoming_.allowance;
+      }
+      if (incoming_.kind == Notice::kTold) cause_told_ = true;
       if (incoming_.kind == Notice::kAborted && cause_.ok()) {
         cause_ = absl::Status(static_cast<absl::StatusCode>(incoming_.code), incoming_.message);
       }

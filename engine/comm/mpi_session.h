@@ -3,21 +3,26 @@
 //
 // MPI moves data only during calls, and waits for ever for a process that is gone. Whoever waits
 // here therefore calls it again and again, and looks for errors of the others meanwhile. A thread
-// tells the others now and then that this process is alive. They wait as long as it takes for a
-// slow process, and give up one that they have not heard of for the deadline.
+// tells the others now and then that this process is alive, and how long it may still be so without
+// progress. They wait as long as it takes for a slow process, and give up one that they have not
+// heard of for the deadline.
 //
 // Thread safety: any thread may call all methods.
 #ifndef MEGATRAIN_ENGINE_COMM_MPI_SESSION_H_
 #define MEGATRAIN_ENGINE_COMM_MPI_SESSION_H_
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
+#include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -77,17 +82,28 @@ class MpiSession {
   // Returns the first cause that this rank knows.
   absl::Status status();
 
+  // These three as in communicator.h.
+  double ShareAllowance(double seconds);
+  std::string Waits();
+  void TellOnce(absl::FunctionRef<void()> tell);
+
  private:
   using Clock = std::chrono::steady_clock;
+
+  // A rank tells of its life so many times in a deadline, and so often: the allowances that come
+  // along are to be known while they count.
+  static constexpr int kSignsOfLife = 6;
+  static constexpr absl::Duration kSignOfLifeMax = absl::Seconds(5);
 
   // A message of a rank to another beside operations. It is small enough to be sent without the
   // receiver.
   struct Notice {
-    enum Kind : int32_t { kAborted, kLeft, kAlive };
+    enum Kind : int32_t { kAborted, kLeft, kAlive, kTold };
     Kind kind = kAborted;
     int32_t rank = 0;
     int32_t code = 0;         // of the cause
-    char message[1012] = "";  // of the cause, ended by a zero
+    float allowance = 0;      // of kAlive, in seconds
+    char message[1008] = "";  // of the cause, ended by a zero
   };
 
   MpiSession(const MegatrainMpi* mpi, int rank, int ranks, absl::Duration deadline)
@@ -95,8 +111,10 @@ class MpiSession {
         rank_(rank),
         ranks_(ranks),
         deadline_(deadline),
+        period_(std::min(deadline / kSignsOfLife, kSignOfLifeMax)),
         left_(static_cast<size_t>(ranks)),
-        heard_(static_cast<size_t>(ranks), Clock::now()) {}
+        heard_(static_cast<size_t>(ranks), Clock::now()),
+        allowed_until_(static_cast<size_t>(ranks), std::numeric_limits<double>::infinity()) {}
 
   // Removes the transfers that are done from the list. Returns true if there were any.
   absl::StatusOr<bool> Test(std::vector<MpiTransfer>* transfers);
@@ -105,6 +123,9 @@ class MpiSession {
   void TellOfLife();
   // Why the transfers cannot be waited for any longer, or OK.
   absl::Status GiveUp(const CollectiveCall& call, const std::vector<MpiTransfer>& transfers);
+  // Notes, for Waits, what the transfers wait for.
+  void NoteWait(const CollectiveCall& call, const std::vector<MpiTransfer>* transfers);
+  void ForgetWait(const std::vector<MpiTransfer>* transfers);
   void End(std::vector<MpiTransfer>* transfers);
 
   absl::Status ListenForNotices() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -115,6 +136,8 @@ class MpiSession {
   bool StoodStill(Clock::time_point now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the ranks that have neither left nor been heard of for so long.
   std::vector<int> Silent(Clock::duration time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns how many lower ranks may still tell of the cause.
+  int LowerRanksLeft(Clock::time_point now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns true if all have left and there was no error.
   bool LeaveTogether();
 
@@ -122,6 +145,7 @@ class MpiSession {
   const int rank_;
   const int ranks_;
   const absl::Duration deadline_;
+  const absl::Duration period_;     // of the signs of life
   MegatrainMpiHandle notices_ = 0;  // the communicator of notices
 
   Mutex mutex_;
@@ -129,6 +153,11 @@ class MpiSession {
   // When this rank heard that another has left, and when it last heard of it.
   std::vector<std::optional<Clock::time_point>> left_ ABSL_GUARDED_BY(mutex_);
   std::vector<Clock::time_point> heard_ ABSL_GUARDED_BY(mutex_);
+  // Until when the ranks, this one too, may go without progress, in seconds of Clock.
+  std::vector<double> allowed_until_ ABSL_GUARDED_BY(mutex_);
+  // What transfers have waited for longer than a moment, by the address of their list.
+  std::map<const void*, std::string> waits_ ABSL_GUARDED_BY(mutex_);
+  bool cause_told_ ABSL_GUARDED_BY(mutex_) = false;  // to people, by this rank or another
   Clock::time_point told_ ABSL_GUARDED_BY(mutex_) = Clock::now();  // that this rank is alive
   Notice incoming_ ABSL_GUARDED_BY(mutex_);
   std::vector<MpiTransfer> incoming_transfer_ ABSL_GUARDED_BY(mutex_);

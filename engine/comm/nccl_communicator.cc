@@ -216,13 +216,13 @@ class NcclCommunicator : public Communicator {
 
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
     std::unique_ptr<Communicator> bootstrap, NcclApi* api, Device* device, void* scratch,
-    int64_t scratch_bytes, absl::Duration deadline, int group_ranks) {
+    int64_t scratch_bytes, const NcclPatience& patience, int group_ranks) {
   if (const absl::Status status = CheckScratch(scratch_bytes, bootstrap.get()); !status.ok()) {
     bootstrap->Abort(status);
     return bootstrap->status();
   }
   MT_ASSIGN_OR_RETURN(std::unique_ptr<NcclSession> session,
-                      NcclSession::Open(api, device, bootstrap.get(), deadline));
+                      NcclSession::Open(api, device, bootstrap.get(), patience));
   return std::make_unique<NcclCommunicator>(std::move(bootstrap), std::move(session), api, device,
                                             scratch, scratch_bytes, group_ranks);
 }

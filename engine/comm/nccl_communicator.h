@@ -7,8 +7,8 @@
 //
 // Errors: as in communicator.h. An error of a queued operation comes from a later call, or from
 // status(): a stream whose operation was ended goes on with undefined data. NCCL does not tell
-// which ranks did not come. Sizes are not compared: ranks that call different ones wait for the
-// deadline, or get undefined data.
+// which ranks did not come. Sizes are not compared: ranks that call different ones wait as long as
+// `NcclPatience` lets them, or get undefined data.
 #ifndef MEGATRAIN_ENGINE_COMM_NCCL_COMMUNICATOR_H_
 #define MEGATRAIN_ENGINE_COMM_NCCL_COMMUNICATOR_H_
 
@@ -23,6 +23,12 @@
 
 namespace megatrain {
 
+// How long a rank waits for the others before they count as gone.
+struct NcclPatience {
+  absl::Duration meeting;    // in making a communicator, and in ending it
+  absl::Duration operation;  // from when the GPU has reached an operation to its end
+};
+
 // Makes a communicator of the ranks of `bootstrap`, which carries the operations on host memory.
 // All these ranks must call this. `api` (LoadNccl), `device` and `scratch` must outlive the
 // communicator. `scratch` is device memory for ReduceScatter and has the same size on all ranks.
@@ -34,7 +40,7 @@ namespace megatrain {
 // - Internal: NCCL's own.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
     std::unique_ptr<Communicator> bootstrap, NcclApi* api, Device* device, void* scratch,
-    int64_t scratch_bytes, absl::Duration deadline, int group_ranks = 1);
+    int64_t scratch_bytes, const NcclPatience& patience, int group_ranks = 1);
 
 // Returns the bytes of scratch with which links are used well, and the least that there must be.
 int64_t NcclScratchBytes(int ranks);

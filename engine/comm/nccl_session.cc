@@ -50,8 +50,8 @@ absl::Status CheckGpus(const Device& device, Communicator* bootstrap) {
 
 absl::StatusOr<std::unique_ptr<NcclSession>> NcclSession::Open(NcclApi* api, Device* device,
                                                                Communicator* bootstrap,
-                                                               absl::Duration deadline) {
-  std::unique_ptr<NcclSession> session(new NcclSession(api, device, bootstrap, deadline));
+                                                               const NcclPatience& patience) {
+  std::unique_ptr<NcclSession> session(new NcclSession(api, device, bootstrap, patience));
   absl::Status status = CheckGpus(*device, bootstrap);
   if (status.ok()) status = session->Initialize();
   if (!status.ok()) {
@@ -73,7 +73,7 @@ absl::Status NcclSession::Initialize() {
   MutexLock lock(&mutex_);
   events_.push_back(std::move(event));
   const int error = api_.Initialize(id, bootstrap_.rank(), bootstrap_.ranks(), &communicator_);
-  return Settle(error, "making a communicator");
+  return Settle(error, "making a communicator", patience_.meeting);
 }
 
 NcclSession::~NcclSession() {
@@ -86,7 +86,9 @@ NcclSession::~NcclSession() {
   MutexLock lock(&mutex_);
   if (communicator_ == nullptr) return;
   absl::Status status = bootstrap_.status();
-  if (status.ok()) status = Settle(api_.Finalize(communicator_), "ending the communicator");
+  if (status.ok()) {
+    status = Settle(api_.Finalize(communicator_), "ending the communicator", patience_.meeting);
+  }
   if (!status.ok()) {
     (void)End(status);
   } else {
@@ -122,17 +124,17 @@ absl::Status NcclSession::Queue(Stream& stream, absl::FunctionRef<int(void*)> qu
   const int error = queue(communicator_);
   const int end_error = api_.GroupEnd();  // also after an error, which it would be in otherwise
   MT_RETURN_IF_ERROR(Error(error, "queueing an operation"));
-  MT_RETURN_IF_ERROR(Settle(end_error, "queueing operations"));
+  MT_RETURN_IF_ERROR(Settle(end_error, "queueing operations", patience_.operation));
   return device_.Record(stream, *watched->end);
 }
 
-absl::Status NcclSession::Settle(int error, const char* what) {
+absl::Status NcclSession::Settle(int error, const char* what, absl::Duration patience) {
   const Clock::time_point start = Clock::now();
   while (error == kNcclInProgress) {
     MT_RETURN_IF_ERROR(bootstrap_.status());
-    if (Clock::now() - start > absl::ToChronoNanoseconds(deadline_)) {
+    if (Clock::now() - start > absl::ToChronoNanoseconds(patience)) {
       return absl::DeadlineExceededError(
-          absl::StrCat("rank ", bootstrap_.rank(), " waited ", absl::FormatDuration(deadline_),
+          absl::StrCat("rank ", bootstrap_.rank(), " waited ", absl::FormatDuration(patience),
                        " for other ranks in NCCL, ", what, "; see the logs of all ranks"));
     }
     changed_.WaitFor(&mutex_, kSettleSeconds);
@@ -179,13 +181,14 @@ absl::Status NcclSession::Look() {
   if (error != kNcclInProgress) MT_RETURN_IF_ERROR(Error(error, "an operation"));
   if (watched_.empty()) return absl::OkStatus();
   const Watched& first = watched_.front();
-  if (!first.started.has_value() || now - *first.started <= absl::ToChronoNanoseconds(deadline_)) {
+  if (!first.started.has_value() ||
+      now - *first.started <= absl::ToChronoNanoseconds(patience_.operation)) {
     return absl::OkStatus();
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat("rank ", bootstrap_.rank(), " waited ", absl::FormatDuration(deadline_),
-                   " for other ranks in ", first.call.Describe(),
-                   " on the GPU; NCCL does not tell which ones; see the logs of all ranks"));
+  return absl::DeadlineExceededError(absl::StrCat(
+      "rank ", bootstrap_.rank(), " waited ", absl::FormatDuration(patience_.operation),
+      " for other ranks in ", first.call.Describe(),
+      " on the GPU; NCCL does not tell which ones; see the logs of all ranks"));
 }
 
 absl::Status NcclSession::End(const absl::Status& cause) {

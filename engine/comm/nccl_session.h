@@ -2,9 +2,13 @@
 //
 // An operation of NCCL is a kernel that waits on the GPU for the other ranks, for ever if one is
 // gone, and everything behind it in its stream waits too. The thread therefore looks for errors of
-// NCCL, for those of other ranks, and for operations that take longer than the deadline; the time
-// counts from when the GPU has reached the operation. After an error it aborts the communicator,
-// which ends the kernels. Their results are undefined then.
+// NCCL, for those of other ranks, and for operations that take too long (NcclPatience). After an
+// error it aborts the communicator, which ends the kernels. Their results are undefined then.
+//
+// What is bounded: making the communicator and ending it, by `meeting`, since NCCL's own network
+// may be blocked where that of `bootstrap` is not. Operations are bounded by `operation` alone,
+// which training leaves infinite: a rank comes late whose step is long, or who waits for a disk.
+// There the errors of `bootstrap`, which hears of ranks that are gone, end the kernels.
 #ifndef MEGATRAIN_ENGINE_COMM_NCCL_SESSION_H_
 #define MEGATRAIN_ENGINE_COMM_NCCL_SESSION_H_
 
@@ -23,6 +27,7 @@
 #include "engine/comm/collective_call.h"
 #include "engine/comm/communicator.h"
 #include "engine/comm/nccl_api.h"
+#include "engine/comm/nccl_communicator.h"
 #include "engine/device/device.h"
 
 namespace megatrain {
@@ -35,9 +40,9 @@ class NcclSession {
   // errors of NCCL, and those of `bootstrap`.
   static absl::StatusOr<std::unique_ptr<NcclSession>> Open(NcclApi* api, Device* device,
                                                            Communicator* bootstrap,
-                                                           absl::Duration deadline);
-  // Waits for the queued operations and for the sessions of the other ranks, at most for the
-  // deadline.
+                                                           const NcclPatience& patience);
+  // Waits for the queued operations and for the sessions of the other ranks, at most for
+  // `meeting`.
   ~NcclSession();
   NcclSession(const NcclSession&) = delete;
   NcclSession& operator=(const NcclSession&) = delete;
@@ -58,13 +63,14 @@ class NcclSession {
     std::optional<Clock::time_point> started;  // when the GPU was seen to have reached it
   };
 
-  NcclSession(NcclApi* api, Device* device, Communicator* bootstrap, absl::Duration deadline)
-      : api_(*api), device_(*device), bootstrap_(*bootstrap), deadline_(deadline) {}
+  NcclSession(NcclApi* api, Device* device, Communicator* bootstrap, const NcclPatience& patience)
+      : api_(*api), device_(*device), bootstrap_(*bootstrap), patience_(patience) {}
 
   absl::Status Initialize() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits, without holding the mutex, until NCCL has finished what a call began that returned
-  // `error`.
-  absl::Status Settle(int error, const char* what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits, without holding the mutex and at most for `patience`, until NCCL has finished what a
+  // call began that returned `error`.
+  absl::Status Settle(int error, const char* what, absl::Duration patience)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Queue(Stream& stream, absl::FunctionRef<int(void*)> queue, Watched* watched)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Watch();
@@ -76,7 +82,7 @@ class NcclSession {
   NcclApi& api_;
   Device& device_;
   Communicator& bootstrap_;
-  const absl::Duration deadline_;
+  const NcclPatience patience_;
 
   Mutex mutex_;
   CondVar changed_;

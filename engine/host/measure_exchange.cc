@@ -13,6 +13,7 @@
 namespace megatrain {
 namespace {
 
+constexpr absl::Duration kPatience = absl::Minutes(1);
 constexpr int kRepetitions = 4;  // of which the fastest counts, after one that finds all cold
 
 // A GPU's part. The memory must outlive the communicator and the stream, which wait for their work.
@@ -33,7 +34,8 @@ absl::StatusOr<double> Gather(Part& part, int64_t bytes) {
   MT_ASSIGN_OR_RETURN(
       part.communicator,
       CreateNcclCommunicator(std::move(part.bootstrap), part.nccl.get(), part.device,
-                             part.scratch->data(), NcclScratchBytes(ranks), absl::Minutes(1)));
+                             part.scratch->data(), NcclScratchBytes(ranks),
+                             {.meeting = kPatience, .operation = kPatience}));
   MT_ASSIGN_OR_RETURN(part.stream, part.device->CreateStream(StreamUse::kCopy));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Event> start, part.device->CreateEvent());
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Event> end, part.device->CreateEvent());
@@ -59,7 +61,7 @@ absl::StatusOr<double> MeasureExchange(const std::vector<std::shared_ptr<Device>
                                        const NcclLoader& load_nccl, int64_t bytes) {
   const int ranks = static_cast<int>(gpus.size());
   std::vector<Part> parts(gpus.size());
-  std::vector<CommunicatorSet> communicators = CreateThreadCommunicators(ranks, absl::Minutes(1));
+  std::vector<CommunicatorSet> communicators = CreateThreadCommunicators(ranks, kPatience);
   for (size_t i = 0; i < parts.size(); ++i) {
     Part& part = parts[i];
     part.device = gpus[i].get();

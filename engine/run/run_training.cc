@@ -105,7 +105,10 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& giv
   TensorBoardReport tensorboard(spec, options.files != nullptr ? options.files : host.files());
   const bool leads = options.processes == nullptr || options.processes->control->rank() == 0;
   const RunSink observed = [&](const RunEvent& event) {
-    if (tell && (leads || std::holds_alternative<StepsBegin>(event))) tell(event);
+    const bool is_progress = std::holds_alternative<StepsBegin>(event) ||
+                             std::holds_alternative<TrainingActivity>(event) ||
+                             std::holds_alternative<StepRecord>(event);
+    if (tell && (leads || is_progress)) tell(event);
     if (!leads) return;
     const absl::Status status = tensorboard.Note(event);
     if (!status.ok() && tell) {

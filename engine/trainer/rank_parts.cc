@@ -12,9 +12,13 @@
 namespace megatrain {
 namespace {
 
-// A rank waits for another as long as that computes: a thread does not vanish, and the bootstrap
-// communicator of processes tells when one is gone.
-constexpr absl::Duration kDeadline = absl::InfiniteDuration();
+// A rank waits for another as long as that computes or waits for a disk: a thread does not vanish,
+// the bootstrap communicator of processes tells when one is gone, and a watchdog of the caller ends
+// a run that does not advance.
+constexpr absl::Duration kSlowest = absl::InfiniteDuration();
+// Nothing computes while NCCL connects the ranks, which takes seconds, on thousands of GPUs about a
+// minute. Where a firewall drops what it sends, it tries for ever.
+constexpr absl::Duration kMeeting = absl::Minutes(5);
 
 // Replaces the communicator of tiles by one over NCCL, which it then carries.
 absl::Status ExchangeByNccl(RankParts& rank, NcclApi* api, int64_t scratch_bytes) {
@@ -22,7 +26,8 @@ absl::Status ExchangeByNccl(RankParts& rank, NcclApi* api, int64_t scratch_bytes
   MT_ASSIGN_OR_RETURN(
       rank.communicators.tiles,
       CreateNcclCommunicator(std::move(bootstrap), api, rank.device, rank.exchange_memory->data(),
-                             scratch_bytes, kDeadline, rank.communicators.group_ranks));
+                             scratch_bytes, {.meeting = kMeeting, .operation = kSlowest},
+                             rank.communicators.group_ranks));
   return absl::OkStatus();
 }
 
@@ -74,7 +79,7 @@ absl::StatusOr<std::vector<RankParts>> MakeRankParts(
     ranks[0].control = processes->control.get();
   } else if (ranks.size() > 1) {
     std::vector<CommunicatorSet> communicators =
-        CreateThreadCommunicators(session.settings.devices, kDeadline);
+        CreateThreadCommunicators(session.settings.devices, kSlowest);
     for (size_t i = 0; i < ranks.size(); ++i) ranks[i].communicators = std::move(communicators[i]);
   }
   if (nccl.empty()) return ranks;

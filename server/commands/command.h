@@ -6,12 +6,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "absl/status/status.h"
+#include "server/commands/report.h"
 
 namespace megatrain {
-
-// Prints an error on standard error, and nothing for OK. Returns the exit code of `status`.
-int Report(const absl::Status& status);
 
 void AddRunCommand(CLI::App* app, int* exit_code);
 void AddServeCommand(CLI::App* app, int* exit_code);

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "engine/base/file.h"
-#include "engine/base/mutex.h"
 #include "engine/base/processors.h"
 #include "engine/base/status.h"
 #include "engine/comm/collective_call.h"
@@ -20,9 +19,26 @@
 #include "engine/comm/mpi_communicator.h"
 #include "server/base/exit_code.h"
 #include "server/base/version.h"
+#include "server/commands/deadline.h"
+#include "server/commands/report.h"
 
 namespace megatrain {
 namespace {
+
+// By so many timeouts the processes have met, or have left each other. Those of one machine begin
+// together. Machines begin tens of seconds apart where each runs a prolog, pulls an image, or where
+// hundreds read the program from one disk; MPI itself takes seconds for thousands of processes.
+constexpr int kMeetingTimeouts = 3;
+// How long processes leave it to the first one to say what may be wrong on all machines. A launcher
+// ends them once that has exited.
+constexpr absl::Duration kFirstSpeaks = absl::Seconds(2);
+// How long a process that waits for others leaves it to one that hangs itself to say so: all find
+// out within a few seconds.
+constexpr absl::Duration kCulpritSpeaks = absl::Seconds(4);
+// How long MPI may take to tell the others of the end of one that hangs.
+constexpr absl::Duration kFarewell = absl::Seconds(1);
+// When it is MPI itself that hangs.
+constexpr absl::Duration kEndingAlone = absl::Seconds(25);
 
 // The same for all processes on a running machine, whatever names they see.
 std::string MachineId() {
@@ -39,42 +55,6 @@ std::string ProcessorSet() {
   for (const int number : numbers) absl::StrAppend(&text, number, ",");
   return text;
 }
-
-// Ends this process if it does not meet the others in time: MPI waits for one that never comes, or
-// has died, for ever, and can be told nothing meanwhile.
-class StartWatch {
- public:
-  StartWatch(const LaunchEnvironment& launched, absl::Duration patience)
-      : thread_([this, &launched, patience] { Watch(launched, patience); }) {}
-  ~StartWatch() {
-    {
-      MutexLock lock(&mutex_);
-      met_ = true;
-      changed_.NotifyAll();
-    }
-    thread_.join();
-  }
-
- private:
-  void Watch(const LaunchEnvironment& launched, absl::Duration patience) {
-    const absl::Time end = absl::Now() + patience;
-    MutexLock lock(&mutex_);
-    while (!met_ && absl::Now() < end) {
-      changed_.WaitFor(&mutex_, absl::ToDoubleSeconds(end - absl::Now()));
-    }
-    if (met_) return;
-    std::fprintf(stderr,
-                 "megatraind: rank %d on %s: the other processes of the job did not all start "
-                 "within %s (ten times --rank-timeout); see what the launcher says of them\n",
-                 launched.rank, launched.node.c_str(), absl::FormatDuration(patience).c_str());
-    _exit(kExitFailed);
-  }
-
-  Mutex mutex_;
-  CondVar changed_;
-  bool met_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: uses the rest
-};
 
 // The processes exchange memory as it lies, so they must be of one program.
 absl::Status CheckSameProgram(Communicator& control) {
@@ -97,21 +77,17 @@ absl::Status CheckSameProgram(Communicator& control) {
 
 }  // namespace
 
-absl::StatusOr<JobProcesses> JobProcesses::Read() {
+JobProcesses JobProcesses::Read() {
+  const auto get = [](const char* name) { return std::getenv(name); };
   JobProcesses processes;
-  MT_ASSIGN_OR_RETURN(
-      processes.launched_,
-      ReadLaunchEnvironment([](const char* name) { return std::getenv(name); }, HostName()));
+  absl::StatusOr<LaunchEnvironment> launched = ReadLaunchEnvironment(get, HostName());
+  processes.of_machine_ = !launched.ok();
+  processes.read_ = launched.status();
+  processes.launched_ = launched.ok() ? *std::move(launched) : ApparentEnvironment(get, HostName());
   return processes;
 }
 
-bool JobProcesses::Tells(const absl::Status& error) const {
-  if (leads()) return true;
-  return set_.has_value() ? IsMissingRank(error, 0) : launched_.local_rank == 0;
-}
-
-absl::Status JobProcesses::Join(absl::Duration timeout) {
-  if (!several()) return absl::OkStatus();
+absl::Status JobProcesses::CheckStartedWithMpi() const {
   if (launched_.launcher == Launcher::kTorchrun) {
     return absl::FailedPreconditionError(
         absl::StrCat("torchrun has started ", launched_.ranks,
@@ -125,29 +101,140 @@ absl::Status JobProcesses::Join(absl::Duration timeout) {
         absl::StrCat("srun has started ", launched_.ranks,
                      " processes without telling MPI of it; start them with srun --mpi=pmix"));
   }
-  std::optional<StartWatch> watch(std::in_place, launched_, 10 * timeout);
-  MT_ASSIGN_OR_RETURN(CommunicatorSet set,
-                      CreateMpiCommunicators({.deadline = timeout, .machine = MachineId()}));
-  watch.reset();
-  if (const int ranks = set.control->ranks(); ranks != launched_.ranks) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the launcher has started ", launched_.ranks, " processes, and MPI has ",
-                     ranks, " of them; ",
-                     launched_.launcher == Launcher::kSlurm
-                         ? "start them with srun --mpi=pmix"
-                         : "start them with the mpirun of the MPI that megatraind was built with"));
+  return absl::OkStatus();
+}
+
+absl::Status JobProcesses::Join(absl::Duration timeout) {
+  const auto named = [this](const absl::Status& error) {
+    return absl::Status(error.code(), absl::StrCat("on ", launched_.node, ": ", error.message()));
+  };
+  timeout_ = timeout;
+  if (!read_.ok()) return named(read_);
+  if (!several()) return absl::OkStatus();
+  MT_RETURN_IF_ERROR(CheckStartedWithMpi());
+  // PMIx, by which MPI starts, has a name for the job.
+  const char* const job = std::getenv("PMIX_NAMESPACE");
+  here_ = std::make_unique<LocalProcesses>(job != nullptr ? job : "", launched_.local_rank);
+  {
+    const Deadline begun(timeout, [this] { EndUnlessAllBegan(); });
+    const Deadline met(kMeetingTimeouts * timeout, [this] { EndUnmet(); });
+    absl::StatusOr<CommunicatorSet> set =
+        CreateMpiCommunicators({.deadline = timeout, .machine = MachineId()});
+    of_machine_ = !set.ok();
+    if (!set.ok()) return named(set.status());
+    if (const int ranks = set->control->ranks(); ranks != launched_.ranks) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the launcher has started ", launched_.ranks, " processes, and MPI has ", ranks,
+          " of them; ",
+          launched_.launcher == Launcher::kSlurm
+              ? "start them with srun --mpi=pmix"
+              : "start them with the mpirun of the MPI that megatraind was built with"));
+    }
+    set_ = *std::move(set);
   }
-  set_ = std::move(set);
   return CheckSameProgram(*set_->control);
+}
+
+void JobProcesses::EndUnlessAllBegan() const {
+  const std::vector<int> missing = here_->Missing(launched_.local_ranks);
+  if (missing.empty()) return;
+  int lowest = 0;
+  while (std::find(missing.begin(), missing.end(), lowest) != missing.end()) ++lowest;
+  // On one machine their numbers are their ranks.
+  const std::string who =
+      launched_.local_ranks == launched_.ranks
+          ? RankList(missing)
+          : absl::StrCat("of the ", launched_.local_ranks, " processes of this machine number ",
+                         absl::StrJoin(missing, ", "), " (from 0)");
+  TellUnmet(absl::DeadlineExceededError(absl::StrCat(
+                "on ", launched_.node, ": ", who, missing.size() == 1 ? " is" : " are",
+                " not there ", absl::FormatDuration(timeout_),
+                " after the start (--rank-timeout): not started, stuck before it runs, or dead; "
+                "see what the launcher says")),
+            /*first=*/lowest == launched_.local_rank, /*later=*/false);
+  // Those that began a moment later look too, and must find this one.
+  if (lowest == launched_.local_rank) absl::SleepFor(kFirstSpeaks);
+  _exit(kExitFailed);
+}
+
+void JobProcesses::EndUnmet() const {
+  TellUnmet(absl::DeadlineExceededError(absl::StrCat(
+                "on ", launched_.node, ": MPI did not bring the ", launched_.ranks,
+                " processes of the job together within ",
+                absl::FormatDuration(kMeetingTimeouts * timeout_),
+                " (three times --rank-timeout); see what the launcher says of the other machines, "
+                "and give --rank-timeout more where they begin later")),
+            leads(), /*later=*/launched_.local_rank == 0);
+  _exit(kExitFailed);
+}
+
+void JobProcesses::TellUnmet(const absl::Status& error, bool first, bool later) {
+  if (!first) absl::SleepFor(kFirstSpeaks);
+  if (first || later) Report(error);
+}
+
+std::function<double(double seconds)> JobProcesses::Share() {
+  if (!set_.has_value()) return nullptr;
+  return
+      [control = set_->control.get()](double seconds) { return control->ShareAllowance(seconds); };
 }
 
 absl::Status JobProcesses::EndAll(const absl::Status& error) {
   return AbortAll(set_.has_value() ? set_->control.get() : nullptr, error);
 }
 
+int JobProcesses::Tell(const absl::Status& error) {
+  if (set_.has_value()) {
+    set_->control->TellOnce([&] { Report(error); });
+  } else {
+    TellUnmet(error, leads(), /*later=*/of_machine_ && launched_.local_rank == 0);
+  }
+  return ExitCodeOf(error);
+}
+
+void JobProcesses::EndHanging(const std::string& why) {
+  absl::Status error = absl::DeadlineExceededError(why);
+  if (set_.has_value()) {
+    const Deadline alone(kEndingAlone, [why] {
+      Report(absl::DeadlineExceededError(why));
+      _exit(kExitFailed);
+    });
+    if (const std::string waits = set_->control->Waits(); !waits.empty()) {
+      error = absl::DeadlineExceededError(absl::StrCat(why, "; it waits for ", waits));
+      absl::SleepFor(kCulpritSpeaks);
+    }
+    Tell(EndAll(error));
+    const absl::Time end = absl::Now() + kFarewell;
+    while (absl::Now() < end) {
+      (void)set_->control->status();  // lets MPI move what was said
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    _exit(kExitFailed);
+  }
+  Report(error);
+  _exit(kExitFailed);
+}
+
+void JobProcesses::Leave(int exit_code) {
+  if (!set_.has_value()) return;
+  std::fflush(stdout);
+  const absl::Duration patience = kMeetingTimeouts * timeout_;
+  const Deadline left(patience, [this, patience, exit_code] {
+    if (leads()) {
+      Report(absl::DeadlineExceededError(absl::StrCat(
+          "the other processes have not left within ", absl::FormatDuration(patience),
+          " (three times --rank-timeout); this one has done its part and does not wait for them")));
+    } else {
+      absl::SleepFor(kFirstSpeaks);
+    }
+    _exit(exit_code);
+  });
+  set_.reset();
+}
+
 absl::Status JobProcesses::TakeDevices(int64_t& devices) const {
   if (!of_torchrun() || devices == launched_.ranks) return absl::OkStatus();
-  if (devices != 1) {
+  if (devices > 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("engine.devices: torchrun has started ", launched_.ranks,
                      " processes, a device each; leave the key out, or start as many as it says"));

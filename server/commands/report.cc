@@ -1,8 +1,9 @@
+#include "server/commands/report.h"
+
 #include <cstdio>
 #include <string>
 
 #include "server/base/exit_code.h"
-#include "server/commands/command.h"
 
 namespace megatrain {
 

@@ -1,8 +1,11 @@
 // megatraind run JOB.yaml: trains in the foreground.
+#include <sys/stat.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +23,7 @@
 #include "server/commands/command.h"
 #include "server/commands/job_processes.h"
 #include "server/commands/process_signals.h"
+#include "server/worker/watchdog.h"
 
 namespace megatrain {
 namespace {
@@ -52,9 +56,19 @@ TrainingOptions OptionsOf(const RunArguments& arguments) {
   return options;
 }
 
+// Returns true for a terminal or a pipe: whoever reads it may stop for a while.
+bool MayBeHeld(std::FILE* file) {
+  struct stat status = {};
+  return fstat(fileno(file), &status) == 0 && !S_ISREG(status.st_mode);
+}
+
 // `*started`: the first step was reached.
 absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesses& processes,
                                       bool* started) {
+  WatchdogOptions watch;
+  watch.share = processes.Share();
+  Watchdog watchdog(watch, [&processes](const std::string& why) { processes.EndHanging(why); });
+  watchdog.Enter(TrainingPhase::kPreparing);
   MT_ASSIGN_OR_RETURN(JobSpec spec, ParseJobFile(arguments.job, arguments.overrides));
   MT_RETURN_IF_ERROR(processes.TakeDevices(spec.engine.devices));
   std::unique_ptr<MetricsWriter> metrics;
@@ -72,20 +86,21 @@ absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesse
     metrics_status = std::move(status);
     progress.Message(absl::StrCat("step metrics are incomplete: ", metrics_status.message()));
   };
-  const Overloaded show = {[&](const RunMessage& message) { progress.Message(message.line); },
-                           [&](const StepsBegin& begin) {
-                             if (metrics != nullptr)
-                               note_metrics(metrics->TruncateTo(begin.first_step - 1));
-                             if (processes.leads())
-                               progress.Started(begin.first_step, begin.total_steps);
-                             *started = true;
-                           },
-                           [&](const StepRecord& record) {
-                             if (metrics != nullptr && metrics_status.ok())
-                               note_metrics(metrics->Write(record));
-                             progress.Step(record);
-                           },
-                           [](const auto&) {}};
+  const Overloaded write = {[&](const StepsBegin& begin) {
+                              *started = true;
+                              if (metrics != nullptr)
+                                note_metrics(metrics->TruncateTo(begin.first_step - 1));
+                            },
+                            [&](const StepRecord& record) {
+                              if (metrics != nullptr && metrics_status.ok())
+                                note_metrics(metrics->Write(record));
+                            },
+                            [](const auto&) {}};
+  const Overloaded show = {
+      [&](const RunMessage& message) { progress.Message(message.line); },
+      [&](const StepsBegin& begin) { progress.Started(begin.first_step, begin.total_steps); },
+      [&](const StepRecord& record) { progress.Step(record); }, [](const auto&) {}};
+  const bool may_be_held = MayBeHeld(stdout);
   EngineHostOptions options;
   options.device = spec.engine.device;
   options.device_key = "engine.device";
@@ -101,21 +116,29 @@ absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesse
   if (host->devices().first != kCpuDeviceId) (void)host->MeasureRates();
   TrainingOptions training = OptionsOf(arguments);
   training.processes = processes.communicators();
-  return RunTraining(*host, spec, training, &control,
-                     [&](const RunEvent& event) { std::visit(show, event); });
+  training.alive = [&watchdog] { watchdog.Alive(); };
+  absl::StatusOr<TrainingOutcome> outcome =
+      RunTraining(*host, spec, training, &control, [&](const RunEvent& event) {
+        watchdog.Follow(event);
+        std::visit(write, event);
+        if (!processes.leads()) return;
+        std::optional<Watchdog::Rest> rest;
+        if (may_be_held) rest.emplace(watchdog);
+        std::visit(show, event);
+      });
+  watchdog.Enter(TrainingPhase::kPaused);  // giving memory back takes its time
+  return outcome;
 }
 
-int Run(const RunArguments& arguments) {
-  absl::StatusOr<JobProcesses> processes = JobProcesses::Read();
-  if (!processes.ok()) return Report(processes.status());
-  if (processes->stands_by()) return kExitDone;
+// Returns the exit code.
+int JoinAndTrain(const RunArguments& arguments, JobProcesses& processes) {
   bool started = false;
   absl::StatusOr<TrainingOutcome> outcome = TrainingOutcome::kInterrupted;
-  if (const absl::Status joined = processes->Join(absl::Seconds(arguments.rank_timeout));
+  if (const absl::Status joined = processes.Join(absl::Seconds(arguments.rank_timeout));
       !joined.ok()) {
     outcome = joined;
   } else {
-    outcome = Train(arguments, *processes, &started);
+    outcome = Train(arguments, processes, &started);
   }
   if (outcome.ok()) {
     const bool done =
@@ -123,10 +146,17 @@ int Run(const RunArguments& arguments) {
     return done ? kExitDone : kExitInterrupted;
   }
   // Errors before RunTraining are this process's own.
-  const absl::Status error = processes->EndAll(outcome.status());
-  const int code = processes->Tells(error) ? Report(error) : ExitCodeOf(error);
+  const int code = processes.Tell(processes.EndAll(outcome.status()));
   // The job was sound if it reached its first step: then it has failed.
   return started ? kExitFailed : code;
+}
+
+int Run(const RunArguments& arguments) {
+  JobProcesses processes = JobProcesses::Read();
+  if (processes.stands_by()) return kExitDone;
+  const int code = JoinAndTrain(arguments, processes);
+  processes.Leave(code);
+  return code;
 }
 
 }  // namespace

@@ -190,14 +190,10 @@ TrainingPause EngineJobRunner::Park(Run& run, const TrainingPause& pause) {
 }
 
 void EngineJobRunner::Follow(Run& run, const RunEvent& event) {
+  run.watchdog.Follow(event);
   std::visit(
-      Overloaded{[&run](const TrainingActivity& activity) { run.watchdog.Enter(activity.phase); },
-                 [&run](const StepsBegin& begin) { run.step = begin.first_step - 1; },
-                 [&run](const StepRecord& record) {
-                   run.step = record.step;
-                   run.watchdog.Step(record.step, record.step_seconds);
-                 },
-                 [](const auto&) {}},
+      Overloaded{[&run](const StepsBegin& begin) { run.step = begin.first_step - 1; },
+                 [&run](const StepRecord& record) { run.step = record.step; }, [](const auto&) {}},
       event);
   if (run.request.records != nullptr) {
     NoteRecords(run, Record(event, run.step, *run.request.records));

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_format.h"
 #include "engine/base/thread_name.h"
@@ -11,7 +13,10 @@ namespace megatrain {
 
 Watchdog::Watchdog(const WatchdogOptions& options,
                    std::function<void(const std::string& why)> stalled)
-    : options_(options), stalled_(std::move(stalled)), thread_([this] { Poll(); }) {}
+    : options_(options),
+      stalled_(std::move(stalled)),
+      looked_(Now()),
+      thread_([this] { Poll(); }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -27,10 +32,11 @@ double Watchdog::Now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void Watchdog::Enter(TrainingPhase phase) {
+void Watchdog::Enter(TrainingPhase phase, const std::string& what) {
   const double now = Now();
   MutexLock lock(&mutex_);
   phase_ = phase;
+  what_ = what;
   advanced_ = now;
   told_ = false;
 }
@@ -51,7 +57,24 @@ void Watchdog::Step(int64_t step, double step_seconds) {
   told_ = false;
 }
 
+void Watchdog::Follow(const RunEvent& event) {
+  std::visit(
+      Overloaded{[this](const TrainingActivity& activity) { Enter(activity.phase, activity.what); },
+                 [this](const StepRecord& record) { Step(record.step, record.step_seconds); },
+                 [](const auto&) {}},
+      event);
+}
+
+void Watchdog::SetResting(bool resting) {
+  const double now = Now();
+  MutexLock lock(&mutex_);
+  resting_ = resting;
+  advanced_ = now;
+  told_ = false;
+}
+
 double Watchdog::Limit() const {
+  if (resting_) return -1;
   switch (phase_) {
     case TrainingPhase::kPaused:
       return -1;
@@ -77,16 +100,22 @@ void Watchdog::Check() {
   std::string why;
   {
     MutexLock lock(&mutex_);
+    if (now - std::exchange(looked_, now) > options_.stopped_seconds) advanced_ = now;
     const double limit = Limit();
     const double silent = now - advanced_;
-    if (limit < 0 || silent <= limit || told_) return;
+    double left = limit < 0 ? std::numeric_limits<double>::infinity() : limit - silent;
+    if (options_.share) left = options_.share(left);
+    if (limit < 0 || left >= 0 || told_) return;
     told_ = true;
-    const char* what = phase_ == TrainingPhase::kPreparing ? "preparing"
-                       : phase_ == TrainingPhase::kSaving  ? "saving"
-                                                           : "training";
+    const std::string what = !what_.empty()                        ? what_
+                             : phase_ == TrainingPhase::kPreparing ? "preparing"
+                             : phase_ == TrainingPhase::kSaving    ? "saving"
+                                                                   : "training";
     why = absl::StrFormat("%s has not advanced for %.0f s (at most %.0f s are expected)", what,
                           silent, limit);
-    if (phase_ == TrainingPhase::kRunning) absl::StrAppendFormat(&why, " after step %d", step_);
+    if (steps_ > 0 || phase_ == TrainingPhase::kRunning) {
+      absl::StrAppendFormat(&why, " after step %d", step_);
+    }
   }
   stalled_(why);
 }

@@ -3,6 +3,9 @@
 // Reading, tokenising and saving report that they go on as bytes pass. Only their silence counts,
 // so that they may take any time.
 //
+// A run of several processes hangs when none of them advances: those that wait for one that saves
+// do not. Each has a watchdog, which brings its own together with theirs (WatchdogOptions::share).
+//
 // Thread safety: all methods may be called from any thread. `stalled` is called on the watchdog's
 // own thread, or by Check.
 #ifndef MEGATRAIN_SERVER_WORKER_WATCHDOG_H_
@@ -33,6 +36,12 @@ struct WatchdogOptions {
 
   // The watchdog looks this often.
   double poll_seconds = 1;
+  // If it could not look for longer than this, the process was stopped, as by Ctrl-Z or a debugger:
+  // what it watches begins anew.
+  double stopped_seconds = 30;
+  // Is given the seconds that this run may still stand still, infinite if any number, and returns
+  // those that all of the job may: it hangs when they are negative. Empty: a process alone.
+  std::function<double(double seconds)> share;
   // Seconds of a clock that only goes forward; empty: the system's.
   std::function<double()> now;
 };
@@ -49,12 +58,28 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // Begins a phase. A new watchdog is in kPaused, in which nothing is expected.
-  void Enter(TrainingPhase phase);
+  // Begins a phase. A new watchdog is in kPaused, in which nothing is expected. `what` is done in
+  // it, for example "saving step 7"; empty: what the phase is called.
+  void Enter(TrainingPhase phase, const std::string& what = "");
   // Says that something went on in the phase.
   void Alive();
   // Says that step `step` is done and took `step_seconds`.
   void Step(int64_t step, double step_seconds);
+  // Takes what an event of the run says of the above.
+  void Follow(const RunEvent& event);
+
+  // While it lives nothing is expected, as in kPaused; then the phase begins anew. For what waits
+  // for people, such as a terminal that is held.
+  class Rest {
+   public:
+    explicit Rest(Watchdog& watchdog) : watchdog_(watchdog) { watchdog_.SetResting(true); }
+    ~Rest() { watchdog_.SetResting(false); }
+    Rest(const Rest&) = delete;
+    Rest& operator=(const Rest&) = delete;
+
+   private:
+    Watchdog& watchdog_;
+  };
 
   // Calls `stalled` if the run hangs. The watchdog's thread does this every poll_seconds.
   void Check();
@@ -63,6 +88,7 @@ class Watchdog {
 
  private:
   double Now() const;
+  void SetResting(bool resting);
   double Limit() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Poll();
 
@@ -72,7 +98,10 @@ class Watchdog {
   CondVar changed_;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   TrainingPhase phase_ ABSL_GUARDED_BY(mutex_) = TrainingPhase::kPaused;
+  bool resting_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string what_ ABSL_GUARDED_BY(mutex_);
   double advanced_ ABSL_GUARDED_BY(mutex_) = 0;  // when
+  double looked_ ABSL_GUARDED_BY(mutex_);        // when
   bool told_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t steps_ ABSL_GUARDED_BY(mutex_) = 0;  // seen
   int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;   // the last one's number

@@ -151,5 +151,24 @@ TEST(LaunchEnvironmentTest, WhatIsWrongIsNamed) {
   }
 }
 
+TEST(ApparentEnvironmentTest, TellsTheRankWhateverElseIsWrong) {
+  const auto rank = [](std::map<std::string, std::string> variables) {
+    const LaunchEnvironment apparent = ApparentEnvironment(
+        [&](const char* name) -> const char* {
+          const auto found = variables.find(name);
+          return found == variables.end() ? nullptr : found->second.c_str();
+        },
+        "n1");
+    EXPECT_EQ(apparent.node, "n1");
+    EXPECT_EQ(apparent.ranks, 1);
+    return std::pair(apparent.rank, apparent.local_rank);
+  };
+  EXPECT_EQ(rank({}), std::pair(0, 0));
+  EXPECT_EQ(rank({{"OMPI_COMM_WORLD_RANK", "5"}}), std::pair(5, 0));
+  EXPECT_EQ(rank({{"RANK", "5"}, {"LOCAL_RANK", "1"}}), std::pair(5, 1));
+  EXPECT_EQ(rank({{"SLURM_PROCID", "3"}, {"SLURM_LOCALID", "2"}}), std::pair(3, 2));
+  EXPECT_EQ(rank({{"OMPI_COMM_WORLD_RANK", "x"}}), std::pair(0, 0));
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -118,6 +118,54 @@ absl::Status DoOtherwise(const Arguments& arguments, CommunicatorSet* set) {
   return absl::InvalidArgumentError("no such scenario");
 }
 
+// Returns, as an error, whether this rank is the one that tells people of a cause.
+absl::Status Teller(Communicator& communicator) {
+  bool told = false;
+  communicator.TellOnce([&] { told = true; });
+  return absl::DataLossError(told ? "told" : "silent");
+}
+
+// The last rank may be at work, and then stands still as the others have all the time.
+absl::Status ShareAllowances(CommunicatorSet* set) {
+  Communicator& control = *set->control;
+  const bool last = control.rank() == control.ranks() - 1;
+  double told = 0;
+  const auto share = [&](double own) { return told = control.ShareAllowance(last ? own : -1); };
+  if (!WaitUntil([&] { return share(1e6) < 2e6; }) || told < 1e5) {
+    return absl::InternalError(absl::StrCat("may stand still for ", told, " s"));
+  }
+  MT_RETURN_IF_ERROR(set->tiles->Barrier());
+  if (!WaitUntil([&] { return share(-1e6) < 0; })) {
+    return absl::InternalError(absl::StrCat("may still stand still for ", told, " s"));
+  }
+  return set->tiles->Barrier();
+}
+
+// The others wait for the last rank, and know it.
+absl::Status AwaitLast(const Arguments& arguments, Communicator& communicator) {
+  const int rank = communicator.rank(), ranks = communicator.ranks();
+  const auto seen_file = [&](int of) { return arguments.directory / absl::StrCat("seen", of); };
+  if (rank == ranks - 1) {
+    WaitUntil([&] {
+      for (int other = 0; other < rank; ++other) {
+        if (!std::filesystem::exists(seen_file(other))) return false;
+      }
+      return true;
+    });
+    return communicator.Barrier();
+  }
+  std::string seen;
+  std::thread watcher([&] {
+    WaitUntil([&] { return !(seen = communicator.Waits()).empty(); });
+    std::ofstream(seen_file(rank)) << seen;
+  });
+  const absl::Status status = communicator.Barrier();
+  watcher.join();
+  MT_RETURN_IF_ERROR(status);
+  if (const std::string after = communicator.Waits(); !after.empty()) seen = "still " + after;
+  return absl::DataLossError(seen);
+}
+
 // What mpirun says must be what MPI says.
 absl::Status CheckEnvironment(const Communicator& communicator) {
   MT_ASSIGN_OR_RETURN(const LaunchEnvironment environment, ReadLaunchEnvironment(std::getenv, ""));
@@ -153,6 +201,17 @@ absl::Status Run(const Arguments& arguments, CommunicatorSet* set) {
     return status;
   }
   if (absl::Status together = tiles.Barrier(); !together.ok()) return together;
+  if (arguments.scenario == "allowances") return ShareAllowances(set);
+  if (arguments.scenario == "await_last") return AwaitLast(arguments, *set->control);
+  if (arguments.scenario == "tell" || arguments.scenario == "tell_without_first") {
+    if (arguments.scenario == "tell_without_first" && tiles.rank() == 0) std::raise(SIGKILL);
+    // All find out by themselves, but for a rank that is the first to.
+    const absl::Status status = tiles.rank() == 1 && arguments.scenario == "tell"
+                                    ? (tiles.Abort(absl::DataLossError("x")), tiles.status())
+                                    : tiles.Barrier();
+    if (status.ok()) return absl::InternalError("no cause");
+    return Teller(*set->control);
+  }
   if (tiles.rank() == tiles.ranks() - 1) return DoOtherwise(arguments, set);
   if (absl::EndsWith(arguments.scenario, "_reducing")) return ReduceForEver(tiles);
   if (arguments.scenario == "die_unawaited") {
@@ -178,8 +237,9 @@ int Main(const Arguments& arguments) {
   const int rank = set->tiles->rank(), ranks = set->tiles->ranks();
   const absl::Status status = Run(arguments, &*set);
   WriteResult(arguments, rank, status.ToString());
-  // mpirun may end all when one ends without MPI's end. The last rank may be gone without a word.
-  if (!status.ok()) AwaitOthers(arguments, ranks - 1, ranks);
+  // mpirun may end all when one ends without MPI's end. The odd rank may be gone without a word.
+  const int odd = arguments.scenario == "tell_without_first" ? 0 : ranks - 1;
+  if (!status.ok()) AwaitOthers(arguments, odd, ranks);
   return 0;
 }
 

@@ -44,11 +44,11 @@ class Rank {
   Communicator& communicator() { return *communicator_; }
 
   absl::Status Open(std::unique_ptr<Communicator> bootstrap, int64_t scratch_bytes,
-                    absl::Duration deadline, int group_ranks) {
+                    const NcclPatience& patience, int group_ranks) {
     MT_ASSIGN_OR_RETURN(scratch_, device_->Allocate(std::max<int64_t>(256, scratch_bytes)));
     MT_ASSIGN_OR_RETURN(communicator_, CreateNcclCommunicator(
                                            std::move(bootstrap), &nccl_, device_.get(),
-                                           scratch_->data(), scratch_bytes, deadline, group_ranks));
+                                           scratch_->data(), scratch_bytes, patience, group_ranks));
     return absl::OkStatus();
   }
   void Close() { communicator_ = nullptr; }
@@ -99,14 +99,14 @@ class NcclCommunicatorTest : public ::testing::Test {
   // Opens each rank's communicator and runs `body`, in a thread for each rank. A communicator is
   // closed when its body has ended. Returns what the ranks returned.
   std::vector<absl::Status> OnEachRank(const std::function<absl::Status(int)>& body,
-                                       absl::Duration deadline = kLong,
+                                       const NcclPatience& patience = {kLong, kLong},
                                        int64_t scratch_bytes = 4096, int group_ranks = 1) {
     std::vector<absl::Status> results(ranks_.size());
     std::vector<std::thread> threads;
     for (size_t i = 0; i < ranks_.size(); ++i) {
       threads.emplace_back([&, i] {
         results[i] =
-            ranks_[i]->Open(std::move(sets_[i].tiles), scratch_bytes, deadline, group_ranks);
+            ranks_[i]->Open(std::move(sets_[i].tiles), scratch_bytes, patience, group_ranks);
         if (results[i].ok()) results[i] = body(static_cast<int>(i));
         ranks_[i]->Close();
       });
@@ -220,7 +220,7 @@ TEST_F(NcclCommunicatorTest, PartsAreMovedInPiecesThatFitIntoTheScratch) {
                  rank(of).stream(), static_cast<float*>(data), {0, 100, 300}));
              return rank(of).Synchronize();
            },
-           kLong, /*scratch_bytes=*/512)) {
+           {kLong, kLong}, /*scratch_bytes=*/512)) {
     EXPECT_TRUE(status.ok()) << status;
   }
   EXPECT_THAT(rank(0).nccl().calls(),
@@ -281,7 +281,7 @@ TEST_F(NcclCommunicatorTest, ARankThatDoesNotComeEndsTheOthersByTheDeadline) {
         }
         return rank(of).communicator().status();
       },
-      absl::Milliseconds(50));
+      {.meeting = kLong, .operation = absl::Milliseconds(50)});
   for (const absl::Status& status : results) {
     EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
     EXPECT_THAT(std::string(status.message()),
@@ -294,10 +294,13 @@ TEST_F(NcclCommunicatorTest, ARankThatDoesNotInitializeEndsTheOthersByTheDeadlin
   MakeRanks(2);
   // As if it never came further than the bootstrap.
   network_->initialized = -1;
+  // As in training, where an operation may take any time.
   for (const absl::Status& status :
-       OnEachRank([](int) { return absl::OkStatus(); }, absl::Milliseconds(50))) {
+       OnEachRank([](int) { return absl::OkStatus(); },
+                  {.meeting = absl::Milliseconds(50), .operation = absl::InfiniteDuration()})) {
     EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("making a communicator"));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("waited 50ms for other ranks in NCCL, making a communicator"));
   }
 }
 
@@ -327,7 +330,7 @@ TEST_F(NcclCommunicatorTest, ScratchThatIsTooSmallIsRefused) {
   EXPECT_GE(NcclScratchBytes(3), NcclScratchBytesMin(3));
   EXPECT_EQ(NcclScratchBytes(1), 0);
   for (const absl::Status& status :
-       OnEachRank([](int) { return absl::OkStatus(); }, kLong, /*scratch_bytes=*/511)) {
+       OnEachRank([](int) { return absl::OkStatus(); }, {kLong, kLong}, /*scratch_bytes=*/511)) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   }
 }

@@ -450,8 +450,8 @@ TEST(CudaRanksTest, TheRankWithTheLeastMemoryIsNamed) {
   JobSpec spec = JobOf(1, "unequal_processes");
   spec.engine.device = "auto";
   spec.training.steps = 1;
-  const std::vector<JobRun> runs = TrainInTwoProcesses(
-      spec, [&](int ordinal) { return (ordinal == 0 ? large : small).opener()(ordinal); });
+  const std::vector<JobRun> runs = TrainInProcesses(
+      2, spec, [&](int ordinal) { return (ordinal == 0 ? large : small).opener()(ordinal); });
   ASSERT_TRUE(runs[0].status.ok()) << runs[0].status;
   EXPECT_THAT(runs[0].messages,
               Contains(AllOf(HasSubstr("the processes have unequal device memory, "),

@@ -236,6 +236,7 @@ TEST_F(EngineJobRunnerTest, TheWatchdogIsToldWhatTheEngineDoes) {
   EngineJobRunnerOptions options;
   options.watchdog.now = [&now] { return now.load(); };
   options.watchdog.poll_seconds = 0.001;
+  options.watchdog.stopped_seconds = 1e12;
   options.stalled = [&stalls](const std::string& job_id, const std::string& why) {
     EXPECT_EQ(job_id, "a");
     EXPECT_THAT(why, HasSubstr("has not advanced"));

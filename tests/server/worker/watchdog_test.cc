@@ -1,6 +1,8 @@
 #include "server/worker/watchdog.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,7 @@ class WatchdogTest : public ::testing::Test {
     options.preparing_seconds = 50;
     options.saving_seconds = 60;
     options.poll_seconds = 1e6;  // looks only when told
+    options.stopped_seconds = 1e12;
     options.now = [now] { return *now; };
     return options;
   }
@@ -100,11 +103,86 @@ TEST_F(WatchdogTest, LearnsFromTheStepsSeen) {
   EXPECT_EQ(watchdog_.limit_seconds(), 20);
 }
 
+TEST_F(WatchdogTest, SaysWhatItIsAtAndAfterWhichStep) {
+  watchdog_.Follow(TrainingActivity{TrainingPhase::kPreparing, "loading the model"});
+  After(51);
+  StepRecord record;
+  record.step = 7;
+  record.step_seconds = 3;
+  watchdog_.Follow(record);
+  watchdog_.Follow(TrainingActivity{TrainingPhase::kSaving, "saving step 7"});
+  After(61);
+  EXPECT_THAT(
+      told_,
+      ElementsAre("loading the model has not advanced for 51 s (at most 50 s are expected)",
+                  "saving step 7 has not advanced for 61 s (at most 60 s are expected) after step "
+                  "7"));
+}
+
+TEST_F(WatchdogTest, ExpectsNothingWhileItRests) {
+  watchdog_.Enter(TrainingPhase::kPreparing);
+  After(40);
+  {
+    const Watchdog::Rest rest(watchdog_);
+    After(1e6);
+  }
+  After(50);
+  EXPECT_THAT(told_, IsEmpty());
+  After(1);
+  EXPECT_EQ(told_.size(), 1u);
+}
+
+TEST(WatchdogOfAJobTest, StandsStillWhenAllProcessesDo) {
+  double now = 0, given = 0, others = 30;
+  std::vector<std::string> told;
+  WatchdogOptions options;
+  options.preparing_seconds = 50;
+  options.poll_seconds = 1e6;
+  options.stopped_seconds = 1e12;
+  options.now = [&now] { return now; };
+  options.share = [&](double seconds) {
+    given = seconds;
+    return std::max(seconds, others);
+  };
+  Watchdog watchdog(options, [&told](const std::string& why) { told.push_back(why); });
+  watchdog.Check();
+  EXPECT_TRUE(std::isinf(given)) << "nothing is expected before it began";
+  watchdog.Enter(TrainingPhase::kPreparing);
+  now = 60;
+  watchdog.Check();
+  EXPECT_EQ(given, -10);
+  EXPECT_THAT(told, IsEmpty()) << "another may be at work";
+  others = -1;
+  watchdog.Check();
+  EXPECT_THAT(told, ElementsAre(HasSubstr("for 60 s")));
+}
+
+TEST(WatchdogOfAStoppedProcessTest, BeginsAnew) {
+  double now = 0;
+  std::vector<std::string> told;
+  WatchdogOptions options;
+  options.preparing_seconds = 50;
+  options.poll_seconds = 1e6;
+  options.stopped_seconds = 20;
+  options.now = [&now] { return now; };
+  Watchdog watchdog(options, [&told](const std::string& why) { told.push_back(why); });
+  watchdog.Enter(TrainingPhase::kPreparing);
+  now = 3600;  // as after Ctrl-Z
+  watchdog.Check();
+  EXPECT_THAT(told, IsEmpty());
+  for (int i = 0; i < 6; ++i) {
+    now += 10;
+    watchdog.Check();
+  }
+  EXPECT_THAT(told, ElementsAre(HasSubstr("for 60 s")));
+}
+
 TEST(WatchdogThreadTest, LooksByItself) {
   std::atomic<double> now{0};
   std::atomic<bool> told{false};
   WatchdogOptions options;
   options.poll_seconds = 0.001;
+  options.stopped_seconds = 1e12;
   options.now = [&now] { return now.load(); };
   Watchdog watchdog(options, [&told](const std::string&) { told = true; });
   watchdog.Enter(TrainingPhase::kPreparing);
