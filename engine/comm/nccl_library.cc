@@ -155,7 +155,7 @@ absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() {
                                                ".", NCCL_MINOR, " or newer"));
   }
   return std::make_unique<LoadedNccl>(
-      functions, absl::StrCat("NCCL ", VersionText(version), " (", library->Describe(), ")"));
+      functions, absl::StrCat(VersionText(version), " (", library->Describe(), ")"));
 }
 
 }  // namespace megatrain

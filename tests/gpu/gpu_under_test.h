@@ -6,9 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "engine/base/status.h"
 #include "engine/device/cuda/cuda_device.h"
-#include "engine/device/cuda/cuda_status.h"
 #include "engine/device/cuda/libraries/cuda_api.h"
 
 namespace megatrain {
@@ -17,12 +15,20 @@ inline absl::StatusOr<std::unique_ptr<Device>> OpenGpuUnderTest(int ordinal) {
   return CreateCudaDevice(OpenCudaApi(), ordinal);
 }
 
-// Returns how many there are.
-inline absl::StatusOr<int> CountGpusUnderTest() {
+// Returns how many there are, from number 0 on, before the first that cannot be used.
+inline int CountGpusUnderTest() {
   const std::unique_ptr<CudaApi> api = OpenCudaApi();
   int count = 0;
-  MT_RETURN_IF_ERROR(CudaStatus(*api, api->DeviceCount(&count), "cudaGetDeviceCount"));
+  while (FindCudaDevice(api.get(), count).ok()) ++count;
   return count;
+}
+
+// Returns how many of them a test or benchmark takes that takes all: a power of two, at most 8. 1:
+// there are not several.
+inline int SeveralGpusUnderTest() {
+  int several = 1;
+  while (several < 8 && several * 2 <= CountGpusUnderTest()) several *= 2;
+  return several;
 }
 
 }  // namespace megatrain

@@ -108,7 +108,7 @@ std::string DescribeDevices(const PreparedRun& prepared) {
   return absl::StrCat(session.ranks.size() > 1
                           ? absl::StrCat(session.ranks.size(), " devices, the first of them ")
                           : "",
-                      session.first().device->Describe(), prepared.nccl.empty() ? "" : ", ",
+                      session.first().device->Describe(), prepared.nccl.empty() ? "" : ", NCCL ",
                       prepared.nccl.empty() ? "" : prepared.nccl.front()->Library());
 }
 

@@ -52,7 +52,7 @@ class FakeNccl : public NcclApi {
   // The calls so far, without AsyncError: "Send 400 to 1".
   std::vector<std::string> calls() const;
 
-  std::string Library() const override { return "NCCL 0.0.0 (fake)"; }
+  std::string Library() const override { return "0.0.0 (fake)"; }
   std::string Describe(int error) const override { return "fake error " + std::to_string(error); }
   int MakeId(NcclId* id) override;
   int Initialize(const NcclId& id, int rank, int ranks, void** communicator) override;
