@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # The first contact with a GPU, in one command: a verdict and a table, whatever breaks on the way.
 #
-#   tests/gpu.sh [check|sanitize|bench|all] [--out DIR] [--without-cudnn] [--pool SIZE]
+#   tests/gpu.sh [check|sanitize|bench|all] [--out DIR] [--without-cudnn] [--without-nccl]
+#                [--pool SIZE]
 #
-#   check      kernels, whole models and jobs against their references, each path of attention too;
-#              after a failure, which of the fast paths can be trusted. 8 minutes at most.
+#   check      kernels, whole models and jobs against their references, each path of attention too,
+#              NCCL and jobs on two GPUs and on all; after a failure, which of the fast paths can be
+#              trusted. 8 minutes at most.
 #   sanitize   compute-sanitizer's four tools over small shapes. 8 minutes at most.
-#   bench      the card's limits, the 7B step, kernels, 1.5B, 32k tokens. 9 minutes at most.
+#   bench      the card's limits, the 7B step, kernels, 1.5B, 32k tokens; what GPUs exchange, and the
+#              1.5B step on one, two and all. 9 minutes at most, 13 with several GPUs.
 #   all        (the default) check, bench and sanitize, in this order
 #
 #   --out DIR        gets logs, results.json and results.md, as they are known, instead of those of
 #                    another run; default: gpu-results-MODE
 #   --without-cudnn  that cuDNN is not found is no failure
+#   --without-nccl   that NCCL is not found, where there are several GPUs, is no failure
 #   --pool SIZE      host memory of the bench's steps, as 105GiB; default: what each step plans
 #
 # Runs in an unpacked package (deploy/package.sh --tests-only), and in a checkout on what
@@ -19,14 +23,17 @@
 # looked for where LD_LIBRARY_PATH says and in the places of engine/device/cuda/libraries/shared_library.h; a
 # driver that the loader does not know, in /usr/local/nvidia.
 #
-# Exit codes: 0 all is well; 1 something failed, was skipped, hung or did not fit into its time;
-# 2 usage; 3 no GPU, driver, cuBLASLt or program to run.
+# What needs two GPUs is skipped where there is one, and counted. All else that is skipped has failed.
+#
+# Exit codes: 0 all is well; 1 something failed, hung or did not fit into its time; 2 usage; 3 no GPU,
+# driver, cuBLASLt or program to run.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mode=all
 out=
 without_cudnn=false
+without_nccl=false
 pool=()
 
 usage() {
@@ -36,6 +43,7 @@ while (($#)); do
   case $1 in
     check|sanitize|bench|all) mode=$1 ;;
     --without-cudnn) without_cudnn=true ;;
+    --without-nccl) without_nccl=true ;;
     --out|--pool)
       (($# >= 2)) || { usage >&2; exit 2; }
       if [[ $1 == --out ]]; then out=$(realpath -m "$2"); else pool=(--pool "$2"); fi
@@ -75,6 +83,7 @@ scratch=$(mktemp -d) || exit 2
 export TEST_TMPDIR=$scratch TMPDIR=$scratch
 running=
 failed=0
+skipped=0
 deadline=0
 rm -f "$logs"/*.log "$out"/results.{json,md}
 : > "$out/steps.tsv" || exit 2
@@ -114,6 +123,14 @@ if $small; then
   some_models='Families/GpuJobTest.IsLikeTheCpus/qwen2_bf16'
   jobs='Families/GpuJobTest.GivesTheSameBitsWhenStoppedAndResumed/qwen2_bf16'
 fi
+# Of several GPUs: opening them takes seconds each.
+nccl_tests='GpuNcclTest.*'
+several_jobs='Families/GpuRanksTest.*/qwen2_bf16:Families/GpuRanksTest.TrainAsOneDoes/*'
+several_jobs+=':Families/GpuRanksTest.FollowTheReferencesLosses/*'
+several_jobs+=':Families/GpuRanksTest.WithGradientShardsTheirNumberDoesNotShow/*'
+if $small; then
+  several_jobs='Families/GpuRanksTest.*/qwen2_bf16-*.FollowTheReferencesLosses/*:*.GiveTheSameBits*'
+fi
 kernels='Gpu/KernelsSuite.*'
 attention='Gpu/KernelsSuite.Attention*'
 sanitized=$kernels
@@ -123,8 +140,9 @@ done
 all_filters+=:$kernels:$attention:$sanitized:CudnnTest.*
 if $small; then sanitized='Gpu/KernelsSuite.Rope/*:Gpu/KernelsSuite.GluAndBackward/*'; fi
 # Of each item of the bench the seconds without which it is not begun, and those it may take.
-declare -A least=([limits]=20 [7b]=90 [kernels]=20 [1.5b]=40 [32k]=90)
-declare -A most=([limits]=90 [7b]=200 [kernels]=60 [1.5b]=90 [32k]=150)
+declare -A least=([limits]=20 [7b]=90 [kernels]=20 [1.5b]=40 [32k]=90 [exchange]=30 [devices]=60)
+declare -A most=([limits]=90 [7b]=200 [kernels]=60 [1.5b]=90 [32k]=150 [exchange]=90 [devices]=150)
+several_seconds=$((most[exchange] + most[devices]))
 if $small; then for item in "${!most[@]}"; do least[$item]=1 most[$item]=$test_seconds; done; fi
 
 # The paths that are there for speed, and what sets each aside.
@@ -158,6 +176,12 @@ check() {
   as_is+=("${failures[@]}")
   try "jobs, same bits" "$jobs" 100
   as_is+=("${failures[@]}")
+  if several check "NCCL"; then try "NCCL" "$nccl_tests" 60; fi
+  if several check "jobs on several GPUs"; then
+    test_seconds=$((2 * test_seconds))
+    try "jobs on several GPUs" "$several_jobs" 150
+    test_seconds=$((test_seconds / 2))
+  fi
   if $cudnn && ! try "cuDNN takes its calls" 'CudnnTest.*' 40; then
     tell "cuDNN does not take what it should, or gets it wrong: ${aside[cuDNN]}"
   fi
@@ -167,7 +191,7 @@ check() {
   try "plain attention" "$attention" 40 "${aside[cuDNN]}" "${aside[tensor-core attention]}" \
     "${aside[vector loads]}"
   plain=("${failures[@]}")
-  try "kernels without fast paths" "$kernels-$attention" 90 "${aside[vector loads]}" \
+  try "kernels without fast paths" "$kernels-$attention" 120 "${aside[vector loads]}" \
     "${aside[split sums]}"
   plain+=("${failures[@]}")
   if ((${#as_is[@]} > 0)); then
@@ -284,7 +308,9 @@ sanitize() {
 bench() {
   deadline=$((SECONDS + 530))
   local item start code limit detail
-  for item in limits 7b kernels 1.5b 32k; do
+  if ((gpus > 1)); then deadline=$((deadline + several_seconds)); fi
+  for item in limits 7b kernels 1.5b exchange devices 32k; do
+    case $item in exchange | devices) several bench "$item" || continue ;; esac
     start=$SECONDS
     limit=$(min "${most[$item]}" "$(left)")
     if ((limit < least[$item])); then
@@ -304,19 +330,9 @@ bench() {
 
 # --- The machine. ---
 
-# The driver's library is found by the loader alone. Behind all places that are named already.
-find_driver() {
-  local place known
-  known=$(ldconfig -p 2>/dev/null)
-  [[ $known != *libcuda.so.1* ]] || return
-  for place in /usr/local/nvidia/lib64 /usr/local/nvidia/lib /usr/lib64-nvidia; do
-    if [[ -e $place/libcuda.so.1 && :${LD_LIBRARY_PATH:-}: != *:$place:* ]]; then
-      export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$place
-    fi
-  done
-}
-
 cudnn=false
+nccl=false
+gpus=  # empty: not known
 machine() {
   local code log=$logs/info.log start=$SECONDS
   head -n 1 /proc/driver/nvidia/version 2>/dev/null
@@ -324,17 +340,11 @@ machine() {
   code=$?
   cat "$log"
   case $code in
-    0)
-      cudnn=true
-      record info machine ok $((SECONDS - start)) ""
-      ;;
-    4)
-      record info machine ok $((SECONDS - start)) ""
-      if $without_cudnn; then
-        record info cuDNN accepted 0 "is not used, and is not asked for"
-      else
-        record info cuDNN failed 0 "is not used: see above; --without-cudnn accepts it"
-      fi
+    0 | 4 | 8 | 12)
+      gpus=$(awk '$1 == "GPUs" { print $2 }' "$log")
+      record info machine ok $((SECONDS - start)) "GPUs: $gpus"
+      if ((code & 4)); then missing cuDNN "$without_cudnn"; else cudnn=true; fi
+      if ! ((code & 8)); then nccl=true; elif ((gpus > 1)); then missing NCCL "$without_nccl"; fi
       ;;
     3 | 126 | 127)
       record info machine missing $((SECONDS - start)) "$(tail -n 1 "$log")"
@@ -365,9 +375,10 @@ case $mode in
   all) check; bench; sanitize ;;
   *) "$mode" ;;
 esac
+if ((skipped)); then echo "skipped: $skipped steps, for the reasons told above"; fi
 if ((failed)); then
   echo "FAILED, in ${SECONDS} s:"
-  awk -F '\t' '$1 != "verdict" && $3 != "ok" && $3 != "accepted" { print "  " $1 ": " $2 ": " $3 "; " $5 }
+  awk -F '\t' '$1 != "verdict" && $3 != "ok" && $3 != "accepted" && $3 != "skipped" { print "  " $1 ": " $2 ": " $3 "; " $5 }
                $3 == "told" { print "  VERDICT: " $5 }' "$out/steps.tsv"
   echo "all of it: $out"
   exit 1

@@ -1,5 +1,5 @@
 # Runs the steps of tests/gpu.sh, which sources this file, each with a limit of its own, and keeps what
-# became of them. Uses the variables that gpu.sh sets, and sets running, failed and failures.
+# became of them. Uses the variables that gpu.sh sets, and sets running, failed, skipped and failures.
 
 # --- One step, with a limit of its own. ---
 
@@ -41,12 +41,13 @@ keep() {
   printf '%s\t%s\t%s\t%s\t%s\n' "$@" >> "$out/steps.tsv"
   timeout -k 5 20 "$gpu_bench" --out "$out" record "$@" </dev/null >>"$logs/record.log" 2>&1
 }
-# record, likewise: told, kept, and a failure unless it is ok or accepted.
+# record, likewise: told, kept, and a failure unless it is ok, accepted, or skipped by gpu.sh itself.
 record() {
   printf '%-9s %-30s %-10s %4d s  %s\n' "$@"
   keep "$@"
   case $1/$3 in
     verdict/* | */ok | */accepted) ;;
+    */skipped) ((++skipped)) ;;
     *) failed=1 ;;
   esac
 }
@@ -155,4 +156,43 @@ explain() {  # RESULTS LOG
       inside && (index($0, "[ RUN      ] ") == 1 || index($0, "Note: Google Test") == 1) { exit }
       inside && NF > 0 { print "      " $0; if (++lines == 26) exit }' "$2"
   done < "$1"
+}
+
+# --- What the machine has. ---
+
+# The driver's library is found by the loader alone. Behind all places that are named already.
+find_driver() {
+  local place known
+  known=$(ldconfig -p 2>/dev/null)
+  [[ $known != *libcuda.so.1* ]] || return
+  for place in /usr/local/nvidia/lib64 /usr/local/nvidia/lib /usr/lib64-nvidia; do
+    if [[ -e $place/libcuda.so.1 && :${LD_LIBRARY_PATH:-}: != *:$place:* ]]; then
+      export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$place
+    fi
+  done
+}
+
+# missing LIBRARY ACCEPTED: records that a library is not used.
+missing() {
+  if $2; then
+    record info "$1" accepted 0 "is not used, and is not asked for"
+  else
+    record info "$1" failed 0 "is not used: see above; --without-${1,,} accepts it"
+  fi
+}
+
+# several PHASE STEP: whether what needs several GPUs can be run; if not, records why.
+several() {
+  if [[ -z $gpus ]]; then
+    record "$@" failed 0 "how many GPUs there are is not known: see above"
+  elif ((gpus < 2)); then
+    record "$@" skipped 0 "needs two GPUs, has one"
+  elif $nccl; then
+    return 0
+  elif $without_nccl; then
+    record "$@" skipped 0 "needs NCCL, which is not asked for"
+  else
+    record "$@" failed 0 "needs NCCL, which is not used: see above"
+  fi
+  return 1
 }

@@ -47,9 +47,6 @@ absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_envir
 // rest is as of a process alone.
 LaunchEnvironment ApparentEnvironment(GetEnvironment get_environment, const std::string& host_name);
 
-// Returns this machine's name.
-std::string HostName();
-
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_ENGINE_COMM_LAUNCH_ENVIRONMENT_H_

@@ -1,8 +1,6 @@
-#include <dlfcn.h>
 #include <nccl.h>
 
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,12 +38,7 @@ struct Functions {
 
   // Returns the first that is missing, or null.
   const char* Find(void* library) {
-    const char* missing = nullptr;
-    const auto find = [&](auto& function, const char* name) {
-      function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-      if (function == nullptr && missing == nullptr) missing = name;
-    };
+    FunctionFinder find(library);
     find(version, "ncclGetVersion");
     find(error_string, "ncclGetErrorString");
     find(last_error, "ncclGetLastError");
@@ -61,7 +54,7 @@ struct Functions {
     find(finalize, "ncclCommFinalize");
     find(destroy, "ncclCommDestroy");
     find(abort, "ncclCommAbort");
-    return missing;
+    return find.missing();
   }
 };
 
@@ -70,7 +63,10 @@ cudaStream_t StreamOf(void* stream) { return static_cast<cudaStream_t>(stream); 
 
 class LoadedNccl : public NcclApi {
  public:
-  explicit LoadedNccl(const Functions& functions) : f_(functions) {}
+  LoadedNccl(const Functions& functions, std::string library)
+      : f_(functions), library_(std::move(library)) {}
+
+  std::string Library() const override { return library_; }
 
   std::string Describe(int error) const override {
     const char* const words = f_.last_error(nullptr);
@@ -128,25 +124,38 @@ class LoadedNccl : public NcclApi {
 
  private:
   const Functions f_;
+  const std::string library_;
 };
+
+// ncclGetVersion's number, of NCCL_VERSION.
+std::string VersionText(int version) {
+  return absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() {
-  MT_ASSIGN_OR_RETURN(const SharedLibrary library, OpenSharedLibrary(kLibrary));
+  const absl::StatusOr<SharedLibrary> library = OpenSharedLibrary(kLibrary);
+  if (!library.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat(library.status().message(), "; install NCCL ", NCCL_MAJOR, ".", NCCL_MINOR,
+                     " or newer (NVIDIA's libnccl2, or the Python package nvidia-nccl-cu",
+                     CUDART_VERSION / 1000, "), or name its directory in LD_LIBRARY_PATH"));
+  }
   Functions functions;
-  if (const char* const missing = functions.Find(library.handle); missing != nullptr) {
-    return absl::UnavailableError(absl::StrCat(library.Describe(), " is too old: it has no ",
+  if (const char* const missing = functions.Find(library->handle); missing != nullptr) {
+    return absl::UnavailableError(absl::StrCat(library->Describe(), " is too old: it has no ",
                                                missing, "; install NCCL ", NCCL_MAJOR, ".",
                                                NCCL_MINOR, " or newer"));
   }
   int version = 0;
   if (functions.version(&version) != ncclSuccess || version < kVersionMin) {
-    return absl::UnavailableError(absl::StrCat(library.Describe(), " is too old (", version,
-                                               "); install NCCL ", NCCL_MAJOR, ".", NCCL_MINOR,
-                                               " or newer"));
+    return absl::UnavailableError(absl::StrCat(library->Describe(), " is too old (",
+                                               VersionText(version), "); install NCCL ", NCCL_MAJOR,
+                                               ".", NCCL_MINOR, " or newer"));
   }
-  return std::make_unique<LoadedNccl>(functions);
+  return std::make_unique<LoadedNccl>(
+      functions, absl::StrCat(VersionText(version), " (", library->Describe(), ")"));
 }
 
 }  // namespace megatrain

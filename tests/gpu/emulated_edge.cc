@@ -1,5 +1,6 @@
-// The edge to CUDA of the emulated programs. MEGATRAIN_EMULATED_FAULTS makes it go wrong, in a list
-// such as "Product=nan,CopyToHost=700!@5,heads=hang":
+// The edges to CUDA and to NCCL of the emulated programs. There are as many GPUs as
+// MEGATRAIN_EMULATED_GPUS says, or one. MEGATRAIN_EMULATED_FAULTS makes it go wrong, in a list such
+// as "Product=nan,CopyToHost=700!@5,heads=hang":
 //
 //   METHOD=ERROR      a method of CudaApi (and Launch, of any kernel) gives this error; with "!"
 //   all
@@ -11,8 +12,10 @@
 //   KERNEL=wrong|unsteady|hang|crash   all kernels of engine/device/cuda/kernels/KERNEL.cu
 //   vector_loads=wrong|nan
 //   cudnn=none        cuDNN is not found
+//   nccl=none         NCCL is not found
 //
 // and of methods, behind all of these, "@N": from the N-th call on, counted from 0.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -25,7 +28,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "engine/comm/nccl_api.h"
 #include "engine/device/cuda/libraries/cuda_api.h"
+#include "tests/engine/comm/fake_nccl.h"
 #include "tests/engine/device/cuda/emulated_cuda.h"
 #include "tests/engine/device/cuda/emulation.h"
 
@@ -33,6 +38,21 @@ namespace megatrain {
 namespace {
 
 constexpr char kVariable[] = "MEGATRAIN_EMULATED_FAULTS";
+constexpr char kNoNccl[] = "nccl=none";
+constexpr char kGpusVariable[] = "MEGATRAIN_EMULATED_GPUS";
+
+std::vector<std::string> Faults() {
+  const char* const faults = std::getenv(kVariable);
+  return absl::StrSplit(faults != nullptr ? faults : "", ',', absl::SkipEmpty());
+}
+
+int Gpus() {
+  const char* const text = std::getenv(kGpusVariable);
+  int gpus = 1;
+  if (text == nullptr || absl::SimpleAtoi(text, &gpus)) return gpus;
+  std::fprintf(stderr, "%s: %s is not a number\n", kGpusVariable, text);
+  std::exit(2);
+}
 
 [[noreturn]] void Refuse(const std::string& fault) {
   std::fprintf(stderr, "%s: %s is not a fault\n", kVariable, fault.c_str());
@@ -81,11 +101,13 @@ void FailKernel(const std::string& place, const std::string& kind, const std::st
 }  // namespace
 
 std::unique_ptr<CudaApi> OpenCudaApi() {
-  const char* const faults = std::getenv(kVariable);
-  std::vector<std::string> list =
-      absl::StrSplit(faults != nullptr ? faults : "", ',', absl::SkipEmpty());
+  std::vector<std::string> list = Faults();
   const bool cudnn = std::erase(list, "cudnn=none") == 0;
-  auto cuda = std::make_unique<EmulatedCuda>(EmulatedCudaOptions{.cudnn = cudnn});
+  std::erase(list, kNoNccl);
+  // The machine's, as the host's memory is.
+  static const auto& pinned = *new auto(std::make_shared<EmulatedPinned>());
+  auto cuda = std::make_unique<EmulatedCuda>(
+      EmulatedCudaOptions{.devices = Gpus(), .cudnn = cudnn, .pinned = pinned});
   for (const std::string& fault : list) {
     const std::pair<std::string, std::string> sides =
         absl::StrSplit(fault, absl::MaxSplits('=', 1));
@@ -97,6 +119,14 @@ std::unique_ptr<CudaApi> OpenCudaApi() {
     }
   }
   return cuda;
+}
+
+absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() {
+  const std::vector<std::string> faults = Faults();
+  if (std::find(faults.begin(), faults.end(), kNoNccl) == faults.end()) {
+    return std::make_unique<FakeNccl>();
+  }
+  return absl::UnavailableError("no library of exchanges; install it");
 }
 
 }  // namespace megatrain

@@ -33,11 +33,12 @@ done
 
 # said NAME CODE FAULTS ARGUMENTS...: gpu.sh with these faults ends with this code.
 seconds=60
+gpus=1
 said() {
   local name=$1 code=$2 faults=$3 got=0
   shift 3
   env -i PATH="$work/tools:$PATH" MEGATRAIN_TEST_SIZES=small MEGATRAIN_GPU_TEST_SECONDS="$seconds" \
-    MEGATRAIN_EMULATED_FAULTS="$faults" LD_LIBRARY_PATH=/of/the/user TMPDIR="$TEST_TMPDIR" \
+    MEGATRAIN_EMULATED_FAULTS="$faults" MEGATRAIN_EMULATED_GPUS="$gpus" LD_LIBRARY_PATH=/of/the/user TMPDIR="$TEST_TMPDIR" \
     "$root/tests/gpu.sh" "$@" --out "$work/$name" >"$work/$name.said" 2>&1 || got=$?
   ((got == code)) || fail "$name: exit code $got, not $code: $(cat "$work/$name.said")"
 }
@@ -73,11 +74,15 @@ exec "$@"
 SCRIPT
 chmod +x "$work/tools/compute-sanitizer"
 
-# All is well.
+# All is well, on two GPUs.
+gpus=2
 said well 0 "" all
+gpus=1
 has well 'ALL IS WELL' 'check +kernels +ok' 'check +whole models +ok' 'check +jobs, same bits +ok' \
   'check +plain attention +ok' 'sanitize +synccheck +ok' 'bench +7b +ok' 'bench +32k +ok' \
-  'cuBLASLt +13' 'cuDNN +9' 'DRAM +[0-9.]+ GB/s' 'card +Emulated'
+  'check +NCCL +ok' 'check +jobs on several GPUs +ok .*4 tests' 'bench +exchange +ok' \
+  'devices: step of 2 GPUs over 1/2' 'GPUs +2' 'NCCL +0.0.0 .fake.' 'cuBLASLt +13' 'cuDNN +9' 'DRAM +[0-9.]+ GB/s' 'card +Emulated'
+! grep -q skipped "$work/well.said" || fail "well: something is skipped: $(cat "$work/well.said")"
 for tool in memcheck racecheck initcheck synccheck; do
   grep -q -- "^--tool $tool --error-exitcode 9 .*/gpu_tests .* with /of/the/user, small$" "$work/tools/calls" ||
     fail "$tool is not called as it should be: $(cat "$work/tools/calls")"
@@ -91,16 +96,27 @@ touch "$work/tools/finds"
 said finds 1 "" sanitize
 has finds 'sanitize +racecheck +failed .*1 error' 'sanitize +synccheck +ok'
 
-# No cuDNN.
-said no_cudnn 1 cudnn=none bench
-has no_cudnn 'cuDNN +not used' 'info +cuDNN +failed' 'bench +limits +ok'
-said without_cudnn 0 cudnn=none bench --without-cudnn --pool 64MiB
-has without_cudnn 'info +cuDNN +accepted'
+# One GPU: what needs two is skipped, and counted.
+said one_gpu 0 "" bench
+has one_gpu 'GPUs +1' 'bench +exchange +skipped .*needs two GPUs, has one' 'bench +devices +skipped' \
+  '^skipped: 2 steps' 'ALL IS WELL'
+grep -q '| bench | exchange | skipped |' "$work/one_gpu/results.md" || fail "one_gpu: no row tells of what is skipped"
+
+# No cuDNN, and two GPUs without NCCL.
+gpus=2
+said no_library 1 cudnn=none,nccl=none bench
+has no_library 'cuDNN +not used' 'info +cuDNN +failed' 'bench +limits +ok' \
+  'NCCL +not used: .*install it' 'info +NCCL +failed .*--without-nccl' \
+  '^bench +exchange +failed .*needs NCCL' '^  bench: devices: failed'
+said without_libraries 0 cudnn=none,nccl=none bench --without-cudnn --without-nccl --pool 64MiB
+has without_libraries 'info +cuDNN +accepted' 'info +NCCL +accepted' 'bench +exchange +skipped .*needs NCCL' \
+  '^skipped: 2 steps'
+gpus=1
 
 # A kernel that is wrong, on one path, and casts that end their process, in a product's bias too: the
 # rest is tried all the same.
 said wrong 1 tensor_attention_forward=wrong,cast=crash check
-has wrong 'KernelsSuite.Attention/BF16: failed' 'WRONG: operand [0-9]+ \(bf16 \[[0-9]+\], seed 3\): relative error' \
+has wrong 'check +jobs on several GPUs +skipped .*needs two GPUs' '^skipped: 2 steps' 'KernelsSuite.Attention/BF16: failed' 'WRONG: operand [0-9]+ \(bf16 \[[0-9]+\], seed 3\): relative error' \
   '\* \[[0-9]+\] got .*, want ' 'heads, 1 of keys, head_dim 64, documents end at 11 40' \
   'check +kernels +failed .*7 of [0-9]+ tests' 'check +plain attention +ok' \
   'CastToBf16InPlaceRoundsToNearestEven/BF16: ended crashed \(SIGSEGV\)' \

@@ -2,7 +2,6 @@
 // from run to run, however the engine holds and moves its state, and wherever a job was stopped.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,9 +11,9 @@
 
 #include "engine/base/bytes.h"
 #include "engine/engine.h"
-#include "tests/engine/device/kernels_under_test.h"
 #include "tests/engine/numerics/job_run.h"
 #include "tests/engine/numerics/model_reference.h"
+#include "tests/gpu/gpu_job.h"
 #include "tests/gpu/gpu_under_test.h"
 
 namespace megatrain {
@@ -35,17 +34,8 @@ class GpuJobTest : public ::testing::TestWithParam<std::tuple<std::string, Preci
     ASSERT_TRUE(pinned.ok()) << pinned;
   }
 
-  // As the reference's curves were made, `clipped` or not.
   JobSpec Job(const std::string& directory, bool clipped) const {
-    JobSpec spec =
-        CurveJob(reference_, std::get<1>(GetParam()), clipped, FreshDirectory(directory));
-    spec.engine.device = "cuda:0";
-    if (!SizeIsTested(1 << 20)) {  // a sanitizer's, or an emulation's
-      spec.data.sequence_length = 16;
-      spec.data.cache_directory = ::testing::TempDir() + "/cache16";
-      spec.training.global_batch = 2;
-    }
-    return spec;
+    return GpuJob(reference_, std::get<1>(GetParam()), clipped, directory);
   }
   JobSpec ShortJob(const std::string& directory, bool clipped) const {
     JobSpec spec = Job(directory, clipped);
@@ -54,48 +44,15 @@ class GpuJobTest : public ::testing::TestWithParam<std::tuple<std::string, Preci
     return spec;
   }
 
-  void ExpectSame(const JobSpec& spec, const JobRun& run, const JobSpec& expected_spec,
-                  const JobRun& expected) {
-    ASSERT_TRUE(run.status.ok()) << run.status;
-    ASSERT_EQ(run.records.size(), expected.records.size());
-    for (size_t k = 0; k < run.records.size(); ++k) {
-      EXPECT_EQ(run.records[k].loss, expected.records[k].loss)
-          << "DIFFERENT FROM RUN TO RUN: the loss of step " << k + 1;
-      EXPECT_EQ(run.records[k].gradient_norm, expected.records[k].gradient_norm)
-          << "DIFFERENT FROM RUN TO RUN: the gradient's norm of step " << k + 1;
-    }
-    const auto files = CheckpointTensorFiles(spec);
-    const auto expected_files = CheckpointTensorFiles(expected_spec);
-    ASSERT_FALSE(expected_files.empty());
-    for (const auto& [name, bytes] : expected_files) {
-      EXPECT_TRUE(files.contains(name) && files.at(name) == bytes)
-          << "DIFFERENT FROM RUN TO RUN: " << name;
-    }
-  }
-
   const ModelReference reference_ = LoadModelReference(std::get<0>(GetParam()));
   std::unique_ptr<EngineHost> host_;
 };
 
 TEST_P(GpuJobTest, FollowsTheReferencesLosses) {
-  const bool fp32 = std::get<1>(GetParam()) == Precision::kFp32;
   for (const bool clipped : {false, true}) {
     SCOPED_TRACE(clipped ? "clipped" : "not clipped");
-    const JobRun run = TrainOnHost(*host_, Job("curve", clipped));
-    ASSERT_TRUE(run.status.ok()) << run.status;
-    const LossCurve &expected = reference_.fp32_curve[clipped],
-                    &exact = reference_.fp64_curve[clipped], &bf16 = reference_.bf16_curve[clipped];
-    const LossCurve curve = run.curve();
-    if (fp32) {
-      EXPECT_LE(CurveDistance(curve.losses, expected.losses),
-                std::max(1e-4, 3 * CurveDistance(expected.losses, exact.losses)));
-      EXPECT_LE(CurveDistance(curve.gradient_norms, expected.gradient_norms),
-                std::max(1e-4, 3 * CurveDistance(expected.gradient_norms, exact.gradient_norms)));
-    } else {
-      EXPECT_LE(CurveDeviation(curve.losses, expected.losses),
-                1.5 * CurveDeviation(bf16.losses, expected.losses));
-      EXPECT_LE(CurveDistance(curve.gradient_norms, expected.gradient_norms), 3e-2);
-    }
+    ExpectReferencesCurve(reference_, std::get<1>(GetParam()), clipped,
+                          TrainOnHost(*host_, Job("curve", clipped)));
   }
 }
 
@@ -140,7 +97,7 @@ TEST_P(GpuJobTest, GivesTheSameBitsWhateverTheEngineOptions) {
       SCOPED_TRACE(name + (clipped ? ", clipped" : ", not clipped"));
       JobSpec spec = ShortJob("variant", clipped);
       change(spec.engine);
-      ExpectSame(spec, TrainOnHost(*host_, spec), plain, expected);
+      ExpectSameBits(spec, TrainOnHost(*host_, spec), plain, expected);
     }
   }
 }
@@ -157,7 +114,7 @@ TEST_P(GpuJobTest, GivesTheSameBitsWhenStoppedAndResumed) {
     ASSERT_TRUE(run.status.ok()) << run.status;
     all.records.insert(all.records.end(), run.records.begin(), run.records.end());
   }
-  ExpectSame(spec, all, plain, expected);
+  ExpectSameBits(spec, all, plain, expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GpuJobTest,

@@ -64,11 +64,13 @@ absl::Status FindCarriedTensors(RunContext& run, const ModelDescription& config,
   return absl::OkStatus();
 }
 
-std::string DescribeDevices(const Session& session) {
+std::string DescribeDevices(const PreparedRun& prepared) {
+  const Session& session = *prepared.session;
   return absl::StrCat(session.ranks.size() > 1
                           ? absl::StrCat(session.ranks.size(), " devices, the first of them ")
                           : "",
-                      session.first().device->Describe());
+                      session.first().device->Describe(), prepared.nccl.empty() ? "" : ", NCCL ",
+                      prepared.nccl.empty() ? "" : prepared.nccl.front()->Library());
 }
 
 absl::Status Plan(RunContext& run, PreparedRun& prepared) {
@@ -120,7 +122,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   }
   run.Say(absl::StrFormat("%s: %s parameters, %s on %s; host %s, device %s", config.family,
                           FormatCount(plan.parameters), PrecisionName(plan.dimensions.dtype),
-                          DescribeDevices(session), FormatBytesShort(plan.pool_bytes),
+                          DescribeDevices(prepared), FormatBytesShort(plan.pool_bytes),
                           FormatBytesShort(plan.device_bytes)));
   if (prepared.layout.trained_parameters < plan.parameters) {
     run.Say(absl::StrCat("training.freeze: ", FormatCount(prepared.layout.trained_parameters),

@@ -2,12 +2,14 @@
 // kernels and whole training steps come to it.
 //
 //   info     the card, the driver, the libraries and where they lie, the host; exit code 3 if there
-//            is no GPU that can be used, 4 if there is, but no cuDNN
+//            is no GPU that can be used, else 4 without cuDNN, 8 without NCCL, 12 without both
 //   limits   the card's, its link's and the host memory's rates, which the rest is held against
 //   7b       the clipped step of 7 billion parameters, whose figures are those to be reached
 //   kernels  each kernel at that model's shapes
 //   1.5b     the clipped step of 1.5 billion parameters
 //   32k      7 billion parameters, sequences of 32,768 tokens
+//   exchange what GPUs receive from each other by NCCL, over what copies between them reach
+//   devices  the clipped step of 1.5 billion parameters on one GPU, on two and on all
 //   steps    those that are not clipped, 0.5 billion parameters, FP32
 //   long     the longest sequence that fits
 //
@@ -40,12 +42,13 @@
 namespace megatrain {
 namespace {
 
-constexpr int kUsageCode = 2, kNoGpuCode = 3, kNoCudnnCode = 4;
+constexpr int kUsageCode = 2, kNoGpuCode = 3;
+constexpr int kNoCudnnCode = 4, kNoNcclCode = 8;  // added
 
 int Usage() {
   std::fprintf(stderr,
                "usage: gpu_bench [--out DIR] [--seconds N] [--pool SIZE] "
-               "info|limits|7b|kernels|1.5b|32k|steps|long...\n"
+               "info|limits|7b|kernels|1.5b|32k|exchange|devices|steps|long...\n"
                "       gpu_bench record --out DIR PHASE STEP OUTCOME SECONDS [DETAIL]\n");
   return kUsageCode;
 }
@@ -98,11 +101,14 @@ int Record(const Arguments& arguments, BenchResults& results) {
 }
 
 int Info(BenchResults& results) {
-  const absl::StatusOr<bool> cudnn = DescribeGpuMachine(results);
-  if (cudnn.ok()) return *cudnn ? 0 : kNoCudnnCode;
-  std::fprintf(stderr, "gpu_bench: %s\n", std::string(cudnn.status().message()).c_str());
-  const bool missing = absl::IsNotFound(cudnn.status()) || absl::IsUnavailable(cudnn.status()) ||
-                       absl::IsFailedPrecondition(cudnn.status());
+  const absl::StatusOr<GpuMachine> machine = DescribeGpuMachine(results);
+  if (machine.ok()) {
+    return (machine->cudnn ? 0 : kNoCudnnCode) + (machine->nccl ? 0 : kNoNcclCode);
+  }
+  const absl::Status& status = machine.status();
+  std::fprintf(stderr, "gpu_bench: %s\n", std::string(status.message()).c_str());
+  const bool missing =
+      absl::IsNotFound(status) || absl::IsUnavailable(status) || absl::IsFailedPrecondition(status);
   return missing ? kNoGpuCode : 1;
 }
 

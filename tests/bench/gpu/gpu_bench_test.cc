@@ -8,10 +8,12 @@
 
 #include "engine/base/bytes.h"
 #include "tests/bench/gpu/bench_results.h"
+#include "tests/bench/gpu/gpu_exchange.h"
 #include "tests/bench/gpu/gpu_kernels.h"
 #include "tests/bench/gpu/gpu_limits.h"
 #include "tests/bench/gpu/gpu_steps.h"
 #include "tests/bench/gpu/host_growth.h"
+#include "tests/engine/comm/fake_nccl.h"
 #include "tests/engine/device/cuda/emulated_gpu.h"
 #include "tests/support/test_directory.h"
 
@@ -121,6 +123,42 @@ TEST(GpuBenchTest, StepsAndTheLongestSequence) {
   results.Begin("late", 1e-9);
   EXPECT_EQ(BenchGpuStep(**host, limits, tiny, directory, results).code(),
             absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(GpuBenchTest, WhatGpusExchange) {
+  BenchResults results = Results(FreshDirectory("exchange"));
+  results.Begin("exchange", 0);
+  const GpuExchangeSizes sizes = {
+      .copy_bytes = 1 << 16, .exchange_bytes = {1 << 12, 1 << 14}, .repetitions = 2};
+  EmulatedCuda cuda({.devices = 2});
+  const auto peer = MeasurePeerCopies(cuda, sizes, results);
+  ASSERT_TRUE(peer.ok()) << peer.status();
+  EXPECT_GT(*peer, 0);
+  EXPECT_EQ(results.Table().find("through the host"), std::string::npos);
+  EmulatedGpu gpu({.devices = 3});
+  FakeNcclLoader nccl(3);
+  const absl::Status status =
+      BenchGpuExchange(3, gpu.opener(), nccl.loader(), *peer, sizes, results);
+  EXPECT_TRUE(status.ok()) << status;
+  for (const char* operation : {"all-gather", "reduce-scatter"}) {
+    for (const char* size : {"4.00 KiB", "16.00 KiB"}) {
+      const std::string name =
+          std::string(operation) + " of " + size + " by 3 GPUs, received by each";
+      const auto rate = results.Value("exchange", name);
+      ASSERT_TRUE(rate.ok()) << results.Table();
+      EXPECT_GT(*rate, 0);
+    }
+  }
+  // GPUs that do not reach each other, and one that fails while the others wait for it.
+  cuda.Fail("EnablePeerAccess", kNotTaken);
+  EXPECT_TRUE(MeasurePeerCopies(cuda, sizes, results).ok());
+  EXPECT_NE(results.Table().find("through the host"), std::string::npos);
+  const GpuOpener fails = [&](int ordinal) {
+    auto device = gpu.opener()(ordinal);
+    if (ordinal == 1) gpu.edge(1).Fail("EventRecord", 9, /*after=*/3);
+    return device;
+  };
+  EXPECT_FALSE(BenchGpuExchange(3, fails, nccl.loader(), *peer, sizes, results).ok());
 }
 
 TEST(GpuBenchTest, TheHostsMemoryHasARate) {

@@ -10,6 +10,7 @@
 #include "engine/base/processors.h"
 #include "engine/base/status.h"
 #include "engine/base/thread_pool.h"
+#include "engine/comm/nccl_api.h"
 #include "engine/device/cuda/cuda_status.h"
 #include "engine/memory/host_offer.h"
 #include "tests/bench/gpu/gpu_items.h"
@@ -44,6 +45,7 @@ absl::Status DescribeCard(CudaApi& api, BenchResults& results) {
                            : absl::StrCat("CUDA ", VersionText(driver), "; this program's runtime ",
                                           VersionText(runtime))));
   MT_ASSIGN_OR_RETURN(const CudaDeviceProperties card, FindCudaDevice(&api, 0));
+  MT_RETURN_IF_ERROR(results.Describe("GPUs", absl::StrCat(CountGpusUnderTest())));
   MT_RETURN_IF_ERROR(CudaStatus(api, api.SetDevice(0), "cudaSetDevice"));
   int64_t free_bytes = 0, total_bytes = 0;
   MT_RETURN_IF_ERROR(CudaStatus(api, api.MemoryInfo(&free_bytes, &total_bytes), "cudaMemGetInfo"));
@@ -55,7 +57,7 @@ absl::Status DescribeCard(CudaApi& api, BenchResults& results) {
 
 }  // namespace
 
-absl::StatusOr<bool> DescribeGpuMachine(BenchResults& results) {
+absl::StatusOr<GpuMachine> DescribeGpuMachine(BenchResults& results) {
   MT_RETURN_IF_ERROR(DescribeHost(results));
   const std::unique_ptr<CudaApi> api = OpenCudaApi();
   const absl::Status card = DescribeCard(*api, results);
@@ -69,14 +71,19 @@ absl::StatusOr<bool> DescribeGpuMachine(BenchResults& results) {
     MT_RETURN_IF_ERROR(results.Describe("libraries", std::string(loaded.message())));
     return loaded;
   }
-  bool cudnn = false;
+  GpuMachine machine;
   for (const CudaLibrary& library : api->Libraries()) {
     const bool used = !library.version.empty();
     MT_RETURN_IF_ERROR(results.Describe(
         library.name, absl::StrCat(used ? library.version : "not used", ": ", library.place)));
-    if (library.name == kCudnn) cudnn = used;
+    if (library.name == kCudnn) machine.cudnn = used;
   }
-  return cudnn;
+  const absl::StatusOr<std::unique_ptr<NcclApi>> nccl = LoadNccl();
+  machine.nccl = nccl.ok();
+  MT_RETURN_IF_ERROR(
+      results.Describe("NCCL", nccl.ok() ? (*nccl)->Library()
+                                         : absl::StrCat("not used: ", nccl.status().message())));
+  return machine;
 }
 
 }  // namespace megatrain

@@ -7,9 +7,15 @@
 
 namespace megatrain {
 
-// Describes host, driver, card and libraries, with their places, and why cuDNN is not used. Returns
-// whether it is. Errors as CreateCudaDevice's, and what is missing is described too.
-absl::StatusOr<bool> DescribeGpuMachine(BenchResults& results);
+struct GpuMachine {
+  // Whether the libraries are there that no job needs, but for what they are there for: fast
+  // attention, and jobs on several GPUs.
+  bool cudnn = false, nccl = false;
+};
+
+// Describes host, driver, cards, their number and libraries, with their places, and why cuDNN or
+// NCCL is not used. Errors as CreateCudaDevice's, and what is missing is described too.
+absl::StatusOr<GpuMachine> DescribeGpuMachine(BenchResults& results);
 
 }  // namespace megatrain
 

@@ -14,9 +14,11 @@
 #include "engine/base/processors.h"
 #include "engine/base/status.h"
 #include "engine/base/thread_pool.h"
+#include "engine/comm/nccl_api.h"
 #include "engine/engine.h"
 #include "engine/memory/host_offer.h"
 #include "tests/bench/gpu/gpu_bench_device.h"
+#include "tests/bench/gpu/gpu_exchange.h"
 #include "tests/bench/gpu/gpu_kernels.h"
 #include "tests/bench/gpu/gpu_limits.h"
 #include "tests/bench/gpu/gpu_steps.h"
@@ -32,7 +34,9 @@ constexpr int kOrdinal = 0;
 constexpr int64_t kStepHostBytes = 116 * kGiB;
 constexpr char kLimits[] = "limits", kKernels[] = "kernels", kSteps[] = "steps", kLong[] = "long";
 constexpr char k7B[] = "7b", k1500M[] = "1.5b", k32k[] = "32k";
-constexpr const char* kItems[] = {kLimits, k7B, kKernels, k1500M, k32k, kSteps, kLong};
+constexpr char kExchange[] = "exchange", kDevices[] = "devices";  // of several GPUs
+constexpr const char* kItems[] = {kLimits,   k7B,      kKernels, k1500M, k32k,
+                                  kExchange, kDevices, kSteps,   kLong};
 
 GpuLimitSizes LimitSizes() {
   if (!SmallGpuSizes()) return {};
@@ -100,10 +104,13 @@ absl::StatusOr<GpuLimits> MeasureLimits(BenchResults& results) {
   return limits;
 }
 
-absl::StatusOr<std::unique_ptr<EngineHost>> OpenHost(const GpuItemOptions& options) {
+absl::StatusOr<std::unique_ptr<EngineHost>> OpenHost(const GpuItemOptions& options,
+                                                     int devices = 1) {
   EngineHostOptions host_options;
   host_options.device = absl::StrCat("cuda:", kOrdinal);
   host_options.open_gpu = OpenGpuUnderTest;
+  host_options.devices = devices;
+  host_options.load_nccl = LoadNccl;
   MT_ASSIGN_OR_RETURN(std::unique_ptr<EngineHost> host, EngineHost::Create(host_options));
   // As before a job: without rates the plan goes by rule.
   if (!SmallGpuSizes()) MT_RETURN_IF_ERROR(host->MeasureRates());
@@ -128,6 +135,54 @@ absl::Status RunOtherSteps(const GpuItemOptions& options, const GpuLimits& limit
     all.Update(status);
   }
   return all;
+}
+
+// Two GPUs and all. FailedPrecondition: there is one.
+absl::StatusOr<std::vector<int>> SeveralGpus() {
+  const int all = SeveralGpusUnderTest();
+  if (all < 2) return absl::FailedPreconditionError("needs two GPUs, has one");
+  return all == 2 ? std::vector{2} : std::vector{2, all};
+}
+
+absl::Status RunExchange(BenchResults& results) {
+  MT_ASSIGN_OR_RETURN(const std::vector<int> counts, SeveralGpus());
+  GpuExchangeSizes sizes;
+  if (SmallGpuSizes()) sizes = {.copy_bytes = 1 << 16, .exchange_bytes = {1 << 12}};
+  double peer = 0;
+  {
+    const std::unique_ptr<CudaApi> api = OpenCudaApi();
+    MT_ASSIGN_OR_RETURN(peer, MeasurePeerCopies(*api, sizes, results));
+  }
+  for (const int count : counts) {
+    MT_RETURN_IF_ERROR(BenchGpuExchange(count, OpenGpuUnderTest, LoadNccl, peer, sizes, results));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunDevices(const GpuItemOptions& options, const GpuLimits& limits,
+                        const std::string& directory, BenchResults& results) {
+  MT_ASSIGN_OR_RETURN(std::vector<int> counts, SeveralGpus());
+  GpuStep step = StepOf(k1500M);
+  step.global_batch = std::max<int64_t>(step.global_batch, counts.back() * step.micro_batch);
+  counts.insert(counts.begin(), 1);
+  double alone = 0;  // tokens/s
+  for (const int count : counts) {
+    step.devices = count;
+    {
+      MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, OpenHost(options, count));
+      MT_RETURN_IF_ERROR(BenchGpuStep(*host, limits, step, directory, results));
+    }
+    MT_ASSIGN_OR_RETURN(const double speed,
+                        results.Value(kDevices, absl::StrCat(GpuStepName(step), kGpuStepSpeed)));
+    if (count == 1) {
+      alone = speed;
+      continue;
+    }
+    MT_RETURN_IF_ERROR(
+        results.Add(absl::StrCat("step of ", count, " GPUs over 1/", count, " of one GPU's"),
+                    alone * count / speed, ""));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RunLongest(GpuItemOptions options, const GpuLimits& limits,
@@ -170,10 +225,12 @@ absl::Status RunGpuItem(const std::string& name, const GpuItemOptions& options,
                                         SmallGpuSizes() ? int64_t{1} << 16 : int64_t{64} << 20));
     return BenchGpuKernels(*device, *limits, shapes, results);
   }
+  if (name == kExchange) return RunExchange(results);
   if (!SmallGpuSizes()) {
     MT_RETURN_IF_ERROR(GrowHostMemory(std::max(options.pool_bytes, kStepHostBytes)).status());
   }
   const TemporaryDirectory directory(name);
+  if (name == kDevices) return RunDevices(options, *limits, directory.path, results);
   if (name == kSteps) return RunOtherSteps(options, *limits, directory.path, results);
   if (name == kLong) return RunLongest(options, *limits, directory.path, results);
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, OpenHost(options));

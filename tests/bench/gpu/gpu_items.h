@@ -1,4 +1,5 @@
-// The items of gpu_bench, on GPU 0 of the edge that it is linked with.
+// The items of gpu_bench, on the GPUs of the edge that it is linked with: number 0, or several from
+// it on.
 #ifndef MEGATRAIN_TESTS_BENCH_GPU_GPU_ITEMS_H_
 #define MEGATRAIN_TESTS_BENCH_GPU_GPU_ITEMS_H_
 
@@ -22,6 +23,7 @@ bool IsGpuItem(const std::string& name);
 
 // Measures the limits first if the results do not have them. DeadlineExceeded: not all of the item
 // was measured in time. ResourceExhausted: something of it does not fit this machine.
+// FailedPrecondition: it needs several GPUs.
 // REQUIRES: IsGpuItem(name).
 absl::Status RunGpuItem(const std::string& name, const GpuItemOptions& options,
                         BenchResults& results);

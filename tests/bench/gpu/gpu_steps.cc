@@ -60,13 +60,8 @@ absl::StatusOr<JobSpec> MakeJob(const GpuStep& step, const std::string& director
   spec.optimizer.max_gradient_norm = step.clipped ? 1.0 : 0.0;
   spec.checkpoint.directory = directory + "/checkpoints";
   spec.checkpoint.every_steps = 0;
+  spec.engine.devices = step.devices;
   return spec;
-}
-
-std::string NameOf(const GpuStep& step) {
-  return absl::StrCat(step.preset, " ", step.precision == Precision::kBf16 ? "bf16" : "fp32", ", ",
-                      step.global_batch, " x ", step.sequence_length, " tokens, ",
-                      step.clipped ? "clipped" : "not clipped");
 }
 
 // The median step so far.
@@ -77,27 +72,28 @@ absl::Status AddStep(const GpuStep& step, const GpuLimits& limits, std::vector<S
   });
   const StepRecord& r = records[records.size() / 2];
   const LaneSeconds& busy = r.lane_busy_seconds;
-  const double busiest = std::max({busy.h2d, busy.compute, busy.d2h, busy.update});
+  const double busiest = std::max({busy.h2d, busy.compute, busy.d2h, busy.update, busy.collective});
   // Exactly clipped updates wait for the norm, behind the backward pass, and have the next forward
   // pass to hide in (ARCHITECTURE.md, "What bounds a step").
   const double forward = r.forward_seconds, backward = busy.compute - forward;
   const double bound =
       step.clipped ? std::max(busiest, backward + std::max(forward, busy.update)) : busiest;
   const DType dtype = step.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
-  const std::string name = NameOf(step);
-  MT_RETURN_IF_ERROR(
-      results.Add(absl::StrCat(name, ": speed"), r.tokens_per_second, "tokens/s",
-                  absl::StrFormat("step %.3f s, %.1f TFLOP/s (6 N tokens), %.1f%% of the products' "
-                                  "rate; median of %d",
-                                  r.step_seconds, r.model_flops_per_second / 1e12,
-                                  100 * r.model_flops_per_second / limits.flops_per_second(dtype),
-                                  records.size())));
+  const std::string name = GpuStepName(step);
+  MT_RETURN_IF_ERROR(results.Add(
+      absl::StrCat(name, kGpuStepSpeed), r.tokens_per_second, "tokens/s",
+      absl::StrFormat(
+          "step %.3f s, %.1f TFLOP/s (6 N tokens), %.1f%% of the products' "
+          "rate; median of %d",
+          r.step_seconds, r.model_flops_per_second / 1e12,
+          100 * r.model_flops_per_second / (limits.flops_per_second(dtype) * step.devices),
+          records.size())));
   MT_RETURN_IF_ERROR(results.Add(
       absl::StrCat(name, ": step over its bound"), r.step_seconds / bound, "",
       absl::StrFormat("over its busiest lane %.3f; busy: h2d %.3f s, compute %.3f s (forward %.3f "
-                      "s), d2h %.3f s, update %.3f s",
+                      "s), d2h %.3f s, update %.3f s, exchange %.3f s",
                       r.step_seconds / busiest, busy.h2d, busy.compute, forward, busy.d2h,
-                      busy.update)));
+                      busy.update, busy.collective)));
   return results.Note(
       absl::StrCat(name, ": traffic and memory"),
       absl::StrFormat("link while busy %.1f GB/s to the device, %.1f back; device %s, host %s",
@@ -134,12 +130,19 @@ absl::Status Train(EngineHost& host, const JobSpec& spec, const GpuStep& step,
   MT_RETURN_IF_ERROR(added);
   if (records.empty()) {
     return absl::DeadlineExceededError(
-        absl::StrCat(NameOf(step), ": out of time before a step was counted"));
+        absl::StrCat(GpuStepName(step), ": out of time before a step was counted"));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+std::string GpuStepName(const GpuStep& step) {
+  return absl::StrCat(step.preset, " ", step.precision == Precision::kBf16 ? "bf16" : "fp32", ", ",
+                      step.global_batch, " x ", step.sequence_length, " tokens, ",
+                      step.clipped ? "clipped" : "not clipped",
+                      step.devices > 1 ? absl::StrCat(", ", step.devices, " GPUs") : "");
+}
 
 GpuStep Clipped7BStep() {
   return {.preset = "qwen2.5-7b", .sequence_length = 4096, .micro_batch = 2, .global_batch = 16};
@@ -179,8 +182,8 @@ absl::Status BenchGpuStep(EngineHost& host, const GpuLimits& limits, const GpuSt
   fs::remove_all(spec.checkpoint.directory, ignored);
   fs::remove_all(spec.data.cache_directory, ignored);
   if (!status.ok()) {
-    MT_RETURN_IF_ERROR(
-        results.Note(absl::StrCat(NameOf(step), ": not measured"), std::string(status.message())));
+    MT_RETURN_IF_ERROR(results.Note(absl::StrCat(GpuStepName(step), ": not measured"),
+                                    std::string(status.message())));
   }
   return status;
 }

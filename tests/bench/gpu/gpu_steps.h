@@ -20,6 +20,7 @@ struct GpuStep {
   Precision precision = Precision::kBf16;
   Precision gradient_dtype = Precision::kBf16;
   bool clipped = true;
+  int devices = 1;    // GPUs that share it
   int64_t steps = 5;  // the first two are not counted: algorithms are chosen, kernels loaded
 };
 
@@ -28,6 +29,10 @@ GpuStep Clipped7BStep();
 GpuStep Clipped1500MStep();
 GpuStep LongSequenceStep();            // 7B, 32,768 tokens
 std::vector<GpuStep> OtherGpuSteps();  // not clipped, smaller, FP32
+
+// Begins the names of the step's results: "qwen2.5-7b bf16, 16 x 4096 tokens, clipped".
+std::string GpuStepName(const GpuStep& step);
+inline constexpr char kGpuStepSpeed[] = ": speed";  // ends that of its tokens a second
 
 // Adds the step's results as soon as a step is counted, and anew with each that follows. A host
 // without a pool reserves what the step plans. Models and tokens are written beneath `directory`.

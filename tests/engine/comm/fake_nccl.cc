@@ -45,13 +45,19 @@ int FakeNccl::Called(const std::string& method, const std::string& arguments) {
 int FakeNccl::MakeId(NcclId* id) {
   std::lock_guard<std::mutex> lock(mutex_);
   std::memset(id->bytes, 7, sizeof(id->bytes));
+  FakeNcclNetwork* const network = network_.get();
+  std::memcpy(id->bytes, &network, sizeof(network));
   return Called("MakeId");
 }
 
 int FakeNccl::Initialize(const NcclId& id, int rank, int ranks, void** communicator) {
   std::lock_guard<std::mutex> lock(mutex_);
-  Must(id.bytes[0] == 7 && id.bytes[127] == 7, "another id than rank 0 has made");
+  Must(id.bytes[sizeof(void*)] == 7 && id.bytes[127] == 7, "another id than rank 0 has made");
   if (const int error = Called("Initialize"); error != 0) return error;
+  // Rank 0, which waits for the others, keeps it until they are here.
+  FakeNcclNetwork* network = nullptr;
+  std::memcpy(&network, id.bytes, sizeof(network));
+  network_ = network->shared_from_this();
   state_ = std::make_shared<State>();
   state_->rank = rank;
   state_->ranks = ranks;

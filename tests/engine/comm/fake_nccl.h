@@ -21,7 +21,7 @@
 namespace megatrain {
 
 // What the ranks of a test share.
-struct FakeNcclNetwork {
+struct FakeNcclNetwork : std::enable_shared_from_this<FakeNcclNetwork> {
   struct Message {
     const char* data = nullptr;
     int64_t bytes = 0;
@@ -38,16 +38,21 @@ struct FakeNcclNetwork {
 // The NCCL of one rank.
 class FakeNccl : public NcclApi {
  public:
-  explicit FakeNccl(std::shared_ptr<FakeNcclNetwork> network) : network_(std::move(network)) {}
+  // Rank 0 gives its network to the others, with the id.
+  explicit FakeNccl(std::shared_ptr<FakeNcclNetwork> network = std::make_shared<FakeNcclNetwork>())
+      : network_(std::move(network)) {}
   // REQUIRES: every communicator was destroyed or aborted.
   ~FakeNccl() override;
 
+  // That which rank 0 gives. REQUIRES: no communicator is being made.
+  FakeNcclNetwork& network() { return *network_; }
   // The calls of this name give `error`, from the `after`-th on (0: the next). As "Operation" what
   // is under way gives it, by AsyncError.
   void Fail(const std::string& method, int error, int after = 0);
   // The calls so far, without AsyncError: "Send 400 to 1".
   std::vector<std::string> calls() const;
 
+  std::string Library() const override { return "0.0.0 (fake)"; }
   std::string Describe(int error) const override { return "fake error " + std::to_string(error); }
   int MakeId(NcclId* id) override;
   int Initialize(const NcclId& id, int rank, int ranks, void** communicator) override;
@@ -83,8 +88,8 @@ class FakeNccl : public NcclApi {
   static void Run(FakeNcclNetwork* network, State* state, const std::vector<Transfer>& transfers);
   void Add(const Transfer& transfer, void* stream);
 
-  const std::shared_ptr<FakeNcclNetwork> network_;
-  mutable std::mutex mutex_;                             // before the network's
+  mutable std::mutex mutex_;  // before the network's
+  std::shared_ptr<FakeNcclNetwork> network_;
   std::map<std::string, std::pair<int, int>> failures_;  // by name: after, error
   std::vector<std::string> calls_;
   std::shared_ptr<State> state_;  // of the communicator, null before and after
@@ -104,10 +109,7 @@ class FakeNcclLoader {
   // This object must outlive it. Ranks are numbered in the order of the calls.
   NcclLoader loader() {
     return [this]() -> absl::StatusOr<std::unique_ptr<NcclApi>> {
-      if (apis_.size() % static_cast<size_t>(ranks_) == 0) {
-        network_ = std::make_shared<FakeNcclNetwork>();
-      }
-      auto api = std::make_unique<FakeNccl>(network_);
+      auto api = std::make_unique<FakeNccl>();
       apis_.push_back(api.get());
       return api;
     };
@@ -118,7 +120,6 @@ class FakeNcclLoader {
 
  private:
   const int ranks_;
-  std::shared_ptr<FakeNcclNetwork> network_;  // of the last job
   std::vector<FakeNccl*> apis_;
 };
 

@@ -15,12 +15,14 @@
 #include "engine/device/cuda/cuda_device.h"
 #include "tests/engine/comm/communicator_checks.h"
 #include "tests/engine/comm/fake_nccl.h"
+#include "tests/engine/comm/nccl_ranks.h"
 #include "tests/engine/device/cuda/emulated_cuda.h"
 
 namespace megatrain {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -28,94 +30,30 @@ using ::testing::Not;
 // Longer than any test waits: what ends earlier was ended by something else.
 constexpr absl::Duration kLong = absl::Hours(1);
 
-// A rank's machine.
-class Rank {
- public:
-  Rank(std::shared_ptr<FakeNcclNetwork> network, const std::string& uuid)
-      : nccl_(std::move(network)) {
-    EmulatedCudaOptions options;
-    options.properties.uuid = uuid;
-    device_ = *CreateCudaDevice(std::make_unique<EmulatedCuda>(options), 0);
-    stream_ = *device_->CreateStream(StreamUse::kCompute);
-  }
-
-  FakeNccl& nccl() { return nccl_; }
-  Stream& stream() { return *stream_; }
-  Communicator& communicator() { return *communicator_; }
-
-  absl::Status Open(std::unique_ptr<Communicator> bootstrap, int64_t scratch_bytes,
-                    const NcclPatience& patience, int group_ranks) {
-    MT_ASSIGN_OR_RETURN(scratch_, device_->Allocate(std::max<int64_t>(256, scratch_bytes)));
-    MT_ASSIGN_OR_RETURN(communicator_, CreateNcclCommunicator(
-                                           std::move(bootstrap), &nccl_, device_.get(),
-                                           scratch_->data(), scratch_bytes, patience, group_ranks));
-    return absl::OkStatus();
-  }
-  void Close() { communicator_ = nullptr; }
-
-  DeviceBuffers Buffers() {
-    return {.make =
-                [this](const std::vector<char>& content) {
-                  const int64_t bytes = static_cast<int64_t>(content.size());
-                  memory_.push_back(*device_->Allocate(std::max<int64_t>(1, bytes)));
-                  void* const data = memory_.back()->data();
-                  EXPECT_TRUE(device_->Upload(*stream_, data, content.data(), bytes).ok());
-                  return data;
-                },
-            .read =
-                [this](void* buffer, int64_t bytes) {
-                  std::vector<char> content(static_cast<size_t>(bytes));
-                  EXPECT_TRUE(device_->Download(*stream_, content.data(), buffer, bytes).ok());
-                  return content;
-                }};
-  }
-  // Waits for the queued work.
-  absl::Status Synchronize() {
-    MT_ASSIGN_OR_RETURN(const std::unique_ptr<Event> event, device_->CreateEvent());
-    MT_RETURN_IF_ERROR(device_->Record(*stream_, *event));
-    return device_->Synchronize(*event);
-  }
-
- private:
-  FakeNccl nccl_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<DeviceMemory> scratch_;
-  std::vector<std::unique_ptr<DeviceMemory>> memory_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Communicator> communicator_;
-};
-
 class NcclCommunicatorTest : public ::testing::Test {
  protected:
   void MakeRanks(int ranks, bool own_gpus = true) {
-    network_ = std::make_shared<FakeNcclNetwork>();
     ranks_.clear();
-    for (int rank = 0; rank < ranks; ++rank) {
-      ranks_.push_back(std::make_unique<Rank>(network_, absl::StrCat("GPU-", own_gpus ? rank : 0)));
+    nccl_.clear();
+    for (int i = 0; i < ranks; ++i) {
+      EmulatedCudaOptions options;
+      options.properties.uuid = absl::StrCat("GPU-", own_gpus ? i : 0);
+      auto nccl = std::make_unique<FakeNccl>();
+      nccl_.push_back(nccl.get());
+      ranks_.push_back(*NcclRank::Create(
+          *CreateCudaDevice(std::make_unique<EmulatedCuda>(options), 0), std::move(nccl)));
     }
     sets_ = CreateThreadCommunicators(ranks, kLong);
   }
 
-  // Opens each rank's communicator and runs `body`, in a thread for each rank. A communicator is
-  // closed when its body has ended. Returns what the ranks returned.
   std::vector<absl::Status> OnEachRank(const std::function<absl::Status(int)>& body,
                                        const NcclPatience& patience = {kLong, kLong},
                                        int64_t scratch_bytes = 4096, int group_ranks = 1) {
-    std::vector<absl::Status> results(ranks_.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < ranks_.size(); ++i) {
-      threads.emplace_back([&, i] {
-        results[i] =
-            ranks_[i]->Open(std::move(sets_[i].tiles), scratch_bytes, patience, group_ranks);
-        if (results[i].ok()) results[i] = body(static_cast<int>(i));
-        ranks_[i]->Close();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return results;
+    return OnEachNcclRank(ranks_, sets_, scratch_bytes, patience, body, group_ranks);
   }
 
-  Rank& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  FakeNccl& nccl(int rank) { return *nccl_[static_cast<size_t>(rank)]; }
+  NcclRank& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
 
   // Gathers with all, and waits for the GPU. Returns the first cause.
   absl::Status Gather(int of) {
@@ -127,8 +65,8 @@ class NcclCommunicatorTest : public ::testing::Test {
     return rank(of).communicator().status();
   }
 
-  std::shared_ptr<FakeNcclNetwork> network_;
-  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<std::unique_ptr<NcclRank>> ranks_;
+  std::vector<FakeNccl*> nccl_;  // of the ranks
   std::vector<CommunicatorSet> sets_;
 };
 
@@ -143,8 +81,8 @@ TEST_F(NcclCommunicatorTest, OperationsGiveTheSameBitsForAnyNumberOfRanks) {
          })) {
       EXPECT_TRUE(status.ok()) << status;
     }
-    EXPECT_THAT(rank(0).nccl().calls(), Not(Contains("Abort")));
-    EXPECT_EQ(rank(0).nccl().calls().back(), "Destroy");
+    EXPECT_THAT(nccl(0).calls(), Not(Contains("Abort")));
+    EXPECT_EQ(nccl(0).calls().back(), "Destroy");
   }
 }
 
@@ -160,7 +98,7 @@ TEST_F(NcclCommunicatorTest, TwoLevelsGiveTheSameBitsAndLessTrafficBetweenMachin
                return CheckOperations(rank(of).communicator(), rank(of).stream(),
                                       rank(of).Buffers(), seed, 7'003, {.reductions = outside});
              },
-             kLong, /*scratch_bytes=*/4096, group_ranks)) {
+             {kLong, kLong}, /*scratch_bytes=*/4096, group_ranks)) {
       EXPECT_TRUE(status.ok()) << ranks << " ranks, groups of " << group_ranks << ": " << status;
     }
   }
@@ -176,11 +114,11 @@ TEST_F(NcclCommunicatorTest, TwoLevelsMoveDifferentPiecesAtOnce) {
                  rank(of).stream(), static_cast<float*>(data), {0, 80, 160, 240, 320}));
              return rank(of).Synchronize();
            },
-           kLong, /*scratch_bytes=*/768, /*group_ranks=*/2)) {
+           {kLong, kLong}, /*scratch_bytes=*/768, /*group_ranks=*/2)) {
     EXPECT_TRUE(status.ok()) << status;
   }
   // Rank 0 sums the parts 0 and 2 of its group's ranks 0 and 1, and part 0 with rank 2.
-  EXPECT_THAT(rank(0).nccl().calls(),
+  EXPECT_THAT(nccl(0).calls(),
               ElementsAre("MakeId", "Initialize",                                         //
                           "GroupStart", "Receive 256 from 1", "Send 256 to 1",            //
                           "Receive 256 from 1", "Send 256 to 1", "GroupEnd",              //
@@ -193,7 +131,7 @@ TEST_F(NcclCommunicatorTest, TwoLevelsMoveDifferentPiecesAtOnce) {
 
 TEST_F(NcclCommunicatorTest, AnErrorInTwoLevelsReachesAllRanks) {
   MakeRanks(4);
-  rank(3).nccl().Fail("Send", 3, /*after=*/2);
+  nccl(3).Fail("Send", 3, /*after=*/2);
   for (const absl::Status& status : OnEachRank(
            [&](int of) -> absl::Status {
              void* const data = rank(of).Buffers().make(std::vector<char>(4000));
@@ -204,7 +142,7 @@ TEST_F(NcclCommunicatorTest, AnErrorInTwoLevelsReachesAllRanks) {
              }
              return rank(of).communicator().status();
            },
-           kLong, /*scratch_bytes=*/4096, /*group_ranks=*/2)) {
+           {kLong, kLong}, /*scratch_bytes=*/4096, /*group_ranks=*/2)) {
     EXPECT_TRUE(absl::IsInternal(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 3: "));
   }
@@ -223,7 +161,7 @@ TEST_F(NcclCommunicatorTest, PartsAreMovedInPiecesThatFitIntoTheScratch) {
            {kLong, kLong}, /*scratch_bytes=*/512)) {
     EXPECT_TRUE(status.ok()) << status;
   }
-  EXPECT_THAT(rank(0).nccl().calls(),
+  EXPECT_THAT(nccl(0).calls(),
               ElementsAre("MakeId", "Initialize",  //
                           "GroupStart", "Receive 400 from 1", "Send 512 to 1", "GroupEnd",
                           "GroupStart", "Send 288 to 1", "GroupEnd",  //
@@ -242,7 +180,7 @@ TEST_F(NcclCommunicatorTest, EqualPartsAreGatheredInOneCallAndOthersByBroadcasts
        })) {
     EXPECT_TRUE(status.ok()) << status;
   }
-  EXPECT_THAT(rank(1).nccl().calls(),
+  EXPECT_THAT(nccl(1).calls(),
               ElementsAre("Initialize",                                                 //
                           "GroupStart", "AllGather 200", "GroupEnd",                    //
                           "GroupStart", "Broadcast 50 from 0", "Broadcast 250 from 1",  //
@@ -253,7 +191,7 @@ TEST_F(NcclCommunicatorTest, AnErrorOfAnyCallReachesAllRanks) {
   for (const char* method :
        {"MakeId", "Initialize", "GroupStart", "AllGather", "GroupEnd", "AsyncError", "Operation"}) {
     MakeRanks(2);
-    rank(0).nccl().Fail(method, 3);
+    nccl(0).Fail(method, 3);
     for (const absl::Status& status : OnEachRank([&](int of) {
            // Rank 1 waits on the GPU for rank 0, or rank 0's operation is under way as long as it
            // is to fail.
@@ -267,7 +205,7 @@ TEST_F(NcclCommunicatorTest, AnErrorOfAnyCallReachesAllRanks) {
       EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0: ")) << method;
       EXPECT_THAT(std::string(status.message()), HasSubstr("fake error 3")) << method;
     }
-    EXPECT_THAT(rank(1).nccl().calls(), Not(Contains("Destroy"))) << method;
+    EXPECT_THAT(nccl(1).calls(), Not(Contains("Destroy"))) << method;
   }
 }
 
@@ -287,13 +225,13 @@ TEST_F(NcclCommunicatorTest, ARankThatDoesNotComeEndsTheOthersByTheDeadline) {
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("rank 0 waited 50ms for other ranks in AllGather of 400 bytes"));
   }
-  EXPECT_THAT(rank(0).nccl().calls(), Contains("Abort"));
+  EXPECT_THAT(nccl(0).calls(), Contains("Abort"));
 }
 
 TEST_F(NcclCommunicatorTest, ARankThatDoesNotInitializeEndsTheOthersByTheDeadline) {
   MakeRanks(2);
   // As if it never came further than the bootstrap.
-  network_->initialized = -1;
+  nccl(0).network().initialized = -1;
   // As in training, where an operation may take any time.
   for (const absl::Status& status :
        OnEachRank([](int) { return absl::OkStatus(); },
@@ -339,6 +277,7 @@ TEST(NcclLibraryTest, IsLoadedOrRefusedWithWhatToDo) {
   const auto nccl = LoadNccl();
   if (nccl.ok()) {
     EXPECT_THAT((*nccl)->Describe(2), HasSubstr("NCCL's error 2 ("));
+    EXPECT_THAT((*nccl)->Library(), ContainsRegex("^2\\.[0-9]+\\.[0-9]+ \\(.*libnccl.so.2"));
   } else {
     EXPECT_TRUE(absl::IsUnavailable(nccl.status()) || absl::IsUnimplemented(nccl.status()))
         << nccl.status();

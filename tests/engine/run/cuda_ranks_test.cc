@@ -84,7 +84,8 @@ TEST(CudaRanksTest, SeveralGpusTrainAsOneDoes) {
       EXPECT_GT(run.records[k].lane_busy_seconds.collective, 0);
     }
     EXPECT_THAT(run.messages,
-                Contains(HasSubstr(absl::StrCat(count, " devices, the first of them cuda:0"))));
+                Contains(AllOf(HasSubstr(absl::StrCat(count, " devices, the first of them cuda:0")),
+                               HasSubstr(", NCCL 0.0.0 (fake); host "))));
     // Each GPU has what was planned, scratch included.
     EXPECT_GT(run.records[0].device_bytes, NcclScratchBytes(count));
     ASSERT_EQ(allocated.size(), static_cast<size_t>(count));

@@ -1,7 +1,6 @@
 #include "engine/device/cuda/libraries/cublas_lt.h"
 
 #include <cublasLt.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <compare>
@@ -37,12 +36,7 @@ struct Functions {
 
   // The first that is missing, or null.
   const char* Find(void* library) {
-    const char* missing = nullptr;
-    const auto find = [&](auto& function, const char* name) {
-      function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-      if (function == nullptr && missing == nullptr) missing = name;
-    };
+    FunctionFinder find(library);
     find(create, "cublasLtCreate");
     find(destroy, "cublasLtDestroy");
     find(version, "cublasLtGetVersion");
@@ -57,7 +51,7 @@ struct Functions {
     find(preference_create, "cublasLtMatmulPreferenceCreate");
     find(preference_destroy, "cublasLtMatmulPreferenceDestroy");
     find(preference_set, "cublasLtMatmulPreferenceSetAttribute");
-    return missing;
+    return find.missing();
   }
 };
 

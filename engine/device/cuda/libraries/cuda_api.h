@@ -118,6 +118,13 @@ class CudaApi {
   virtual int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) = 0;
   // Queues a copy within device memory. Benchmarks compare memory-bound kernels with it.
   virtual int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) = 0;
+  // Lets the thread's device read and write the memory of another one without the host between
+  // them, from now on. Returns kNotTaken if they have no such way.
+  virtual int EnablePeerAccess(int peer) = 0;
+  // Queues a copy from the memory of one device to that of another, through the host if there is no
+  // other way. Benchmarks compare exchanges with it.
+  virtual int CopyBetweenDevices(void* stream, void* to, int to_ordinal, const void* from,
+                                 int from_ordinal, int64_t bytes) = 0;
   virtual int Zero(void* stream, void* device, int64_t bytes) = 0;
 
   // Returns true if libraries and kernels take device memory of their own when they are first used.

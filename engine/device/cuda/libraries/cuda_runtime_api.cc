@@ -135,6 +135,20 @@ class CudaRuntimeApi : public CudaApi {
     return Seen(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
                                 StreamOf(stream)));
   }
+  int EnablePeerAccess(int peer) override {
+    int own = 0, possible = 0;
+    cudaError_t error = cudaGetDevice(&own);
+    if (error == cudaSuccess) error = cudaDeviceCanAccessPeer(&possible, own, peer);
+    if (error != cudaSuccess) return Seen(error);
+    if (possible == 0) return kNotTaken;
+    error = cudaDeviceEnablePeerAccess(peer, 0);
+    return Seen(error) == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : error;
+  }
+  int CopyBetweenDevices(void* stream, void* to, int to_ordinal, const void* from, int from_ordinal,
+                         int64_t bytes) override {
+    return Seen(cudaMemcpyPeerAsync(to, to_ordinal, from, from_ordinal, static_cast<size_t>(bytes),
+                                    StreamOf(stream)));
+  }
   int Zero(void* stream, void* device, int64_t bytes) override {
     return Seen(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), StreamOf(stream)));
   }

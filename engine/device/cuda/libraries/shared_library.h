@@ -1,5 +1,5 @@
-// Finds and loads the libraries of CUDA's toolkit and cuDNN at run time. They have hundreds of
-// megabytes and come with the toolkit or with Python packages, not with this program.
+// Finds and loads the libraries of CUDA's toolkit, cuDNN and NCCL at run time. They have hundreds
+// of megabytes and come with the toolkit or with Python packages, not with this program.
 //
 // The places are searched in this order, and the first library that can be loaded is taken:
 //   1. by name, as the loader searches: LD_LIBRARY_PATH, the system's own list (ldconfig);
@@ -9,6 +9,8 @@
 //      /usr, and of the user. No Python is run.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_SHARED_LIBRARY_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_SHARED_LIBRARY_H_
+
+#include <dlfcn.h>
 
 #include <string>
 #include <vector>
@@ -27,6 +29,24 @@ struct SharedLibrary {
 
   // Returns "/usr/local/cuda/lib64/libcublasLt.so.13", followed by the failures if there are any.
   std::string Describe() const;
+};
+
+// Finds functions of a library, and remembers the first that it does not have.
+class FunctionFinder {
+ public:
+  explicit FunctionFinder(void* library) : library_(library) {}
+
+  // Sets `function` to the one of this name, or to null.
+  template <typename Function>
+  void operator()(Function*& function, const char* name) {
+    function = reinterpret_cast<Function*>(dlsym(library_, name));
+    if (function == nullptr && missing_ == nullptr) missing_ = name;
+  }
+  const char* missing() const { return missing_; }  // a name, or null
+
+ private:
+  void* const library_;
+  const char* missing_ = nullptr;
 };
 
 // The settings on which the places depend. Paths are directories; an empty one is not used.

@@ -161,6 +161,7 @@ int EmulatedCuda::Properties(int ordinal, CudaDeviceProperties* properties) {
   if (ordinal < 0 || ordinal >= options_.devices) return kCudaInvalidDevice;
   *properties = options_.properties;
   properties->memory_bytes = options_.memory_bytes;
+  if (properties->uuid.empty()) properties->uuid = "GPU-" + std::to_string(ordinal);
   return Called("Properties");
 }
 
@@ -353,6 +354,25 @@ int EmulatedCuda::CopyOnDevice(void* stream, void* to, const void* from, int64_t
     if (const int error = Called("CopyOnDevice"); error != 0) return error;
     Must(Within(allocated_, to, bytes) && Within(allocated_, from, bytes),
          "a copy on the device of what is not the device's");
+  }
+  StreamOf(stream).Enqueue([=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::EnablePeerAccess(int peer) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (peer < 0 || peer >= options_.devices || peer == current_device) return kCudaInvalidDevice;
+  return Called("EnablePeerAccess");
+}
+
+int EmulatedCuda::CopyBetweenDevices(void* stream, void* to, int to_ordinal, const void* from,
+                                     int from_ordinal, int64_t bytes) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const int error = Called("CopyBetweenDevices"); error != 0) return error;
+    if (std::max(to_ordinal, from_ordinal) >= options_.devices) return kCudaInvalidDevice;
+    Must(Within(allocated_, to, bytes) && Within(allocated_, from, bytes),
+         "a copy between devices of what is not theirs");
   }
   StreamOf(stream).Enqueue([=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
   return kCudaSuccess;

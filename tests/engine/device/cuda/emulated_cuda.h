@@ -34,6 +34,7 @@ struct EmulatedCudaOptions {
   int devices = 1;
   int driver = 13000, runtime = 13000;
   int64_t memory_bytes = int64_t{4} << 30;
+  // Of all devices. Without a UUID each has one with its number.
   CudaDeviceProperties properties{
       .name = "Emulated", .major = 9, .minor = 0, .reads_registered_memory = true};
   // Whether cuDNN is told of. It takes no call.
@@ -93,6 +94,9 @@ class EmulatedCuda : public CudaApi {
   int CopyToDevice(void* stream, void* device, const void* host, int64_t bytes) override;
   int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override;
   int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) override;
+  int EnablePeerAccess(int peer) override;
+  int CopyBetweenDevices(void* stream, void* to, int to_ordinal, const void* from, int from_ordinal,
+                         int64_t bytes) override;
   int Zero(void* stream, void* device, int64_t bytes) override;
   bool loads_lazily() const override { return options_.lazy_bytes > 0; }
   absl::Status LoadLibraries(const CudaSwitches& switches) override;

@@ -4,7 +4,6 @@
 
 #include <map>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "engine/device/cuda/cuda_device.h"
@@ -23,8 +22,6 @@ class EmulatedGpu {
     return [this](int ordinal) -> absl::StatusOr<std::unique_ptr<Device>> {
       EmulatedCudaOptions options = options_;
       if (options.pinned == nullptr) options.pinned = pinned_;
-      std::string& uuid = options.properties.uuid;
-      if (uuid.empty()) uuid = "GPU-" + std::to_string(ordinal);
       auto api = std::make_unique<EmulatedCuda>(options);
       EmulatedCuda* const edge = api.get();
       absl::StatusOr<std::unique_ptr<Device>> device = CreateCudaDevice(std::move(api), ordinal);

@@ -127,5 +127,21 @@ TEST_F(SharedLibraryTest, OneThatCannotBeLoadedIsTold) {
                                              "; passed over: " + broken + ": "));
 }
 
+TEST_F(SharedLibraryTest, TheFirstFunctionThatIsMissingIsTold) {
+  PutLibrary("/usr/local/cuda/lib64");
+  const auto library = Open();
+  ASSERT_TRUE(library.ok()) << library.status();
+  FunctionFinder find(library->handle);
+  int (*answer)() = nullptr;
+  find(answer, "Answer");
+  EXPECT_EQ(find.missing(), nullptr);
+  int (*question)() = answer, (*doubt)() = answer;
+  find(question, "Question");
+  find(doubt, "Doubt");
+  EXPECT_STREQ(find.missing(), "Question");
+  EXPECT_EQ(question, nullptr);
+  EXPECT_EQ(answer(), 42);
+}
+
 }  // namespace
 }  // namespace megatrain
