@@ -158,6 +158,10 @@ int FakeNccl::Send(void* communicator, const void* data, int64_t bytes, int peer
   std::lock_guard<std::mutex> lock(mutex_);
   Must(communicator == state_.get(), "a communicator that is no more");
   Add({true, peer, static_cast<char*>(const_cast<void*>(data)), bytes}, stream);
+  {
+    std::lock_guard<std::mutex> network_lock(network_->mutex);
+    network_->sends.insert({state_->rank, peer});
+  }
   return Called("Send", absl::StrCat(" ", bytes, " to ", peer));
 }
 

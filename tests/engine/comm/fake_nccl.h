@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,7 @@ struct FakeNcclNetwork : std::enable_shared_from_this<FakeNcclNetwork> {
   int initialized = 0, finalized = 0;  // ranks
   // By sender and receiver.
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> messages;
+  std::set<std::pair<int, int>> sends;  // of which there was any Send
 };
 
 // The NCCL of one rank.
@@ -116,6 +118,11 @@ class FakeNcclLoader {
   }
   // Returns that of a rank of the last job. REQUIRES: the job runs.
   FakeNccl& of(int rank) { return *apis_[apis_.size() - static_cast<size_t>(ranks_ - rank)]; }
+  // Returns the senders and receivers of the last job's calls of Send.
+  std::set<std::pair<int, int>> sends() const {
+    std::lock_guard<std::mutex> lock(network_->mutex);
+    return network_->sends;
+  }
   int loaded() const { return static_cast<int>(apis_.size()); }
 
  private:

@@ -423,6 +423,11 @@ std::vector<JobRun> TrainInProcesses(int count, const JobSpec& spec, const GpuOp
         [&, i] { runs[i] = TrainOnHost(*hosts[i], spec, /*stop_after=*/0, &communicators[i]); });
   }
   for (std::thread& process : processes) process.join();
+  // In groups a rank sends nothing to those of another group and place.
+  for (const auto& [from, to] : nccl.sends()) {
+    EXPECT_TRUE(from / group_ranks == to / group_ranks || from % group_ranks == to % group_ranks)
+        << "rank " << from << " sent to rank " << to;
+  }
   return runs;
 }
 
