@@ -359,9 +359,11 @@ INSTANTIATE_TEST_SUITE_P(
         OfCuda("EventQueryLost", "EventQuery", kIllegalAddress, true, "emulated error 700")),
     [](const auto& info) { return info.param.name; });
 
-// Processes are threads with a host each here.
+// Processes are threads with a host each here. `second`: the GPU of the second one, if it is
+// another.
 std::vector<JobRun> TrainInTwoProcesses(const JobSpec& spec, EmulatedGpu& gpu,
-                                        const std::function<void(FakeNcclLoader&)>& prepare = {}) {
+                                        const std::function<void(FakeNcclLoader&)>& prepare = {},
+                                        EmulatedGpu* second = nullptr) {
   std::vector<CommunicatorSet> communicators =
       CreateThreadCommunicators(2, absl::InfiniteDuration());
   FakeNcclLoader nccl(2);
@@ -375,7 +377,7 @@ std::vector<JobRun> TrainInTwoProcesses(const JobSpec& spec, EmulatedGpu& gpu,
     options.sharers = 2;
     options.process = i;
     options.load_nccl = [&apis, i] { return std::move(apis[static_cast<size_t>(i)]); };
-    hosts.push_back(Host(gpu, "auto", options));
+    hosts.push_back(Host(i == 1 && second != nullptr ? *second : gpu, "auto", options));
   }
   std::vector<JobRun> runs(2);
   std::vector<std::thread> processes;
@@ -410,6 +412,21 @@ TEST(CudaRanksTest, AnErrorOfNcclEndsAllProcesses) {
     for (const JobRun& run : TrainInTwoProcesses(spec, gpu, fail)) {
       EXPECT_THAT(Message(run.status), AllOf(HasSubstr("rank 1"), HasSubstr("fake error 3")));
     }
+  }
+}
+
+// What each computes by itself, as an answer to a prompt, must be the same.
+TEST(CudaRanksTest, ProcessesWithUnlikeGpusAreRefused) {
+  EmulatedGpu gpu({.devices = 2});
+  EmulatedGpu other({.devices = 2, .properties = {.name = "Other", .major = 9, .minor = 0}});
+  JobSpec spec = JobOf(1, "unlike_gpus");
+  spec.engine.device = "auto";
+  for (const JobRun& run : TrainInTwoProcesses(spec, gpu, {}, &other)) {
+    EXPECT_EQ(run.status.code(), absl::StatusCode::kFailedPrecondition) << run.status;
+    EXPECT_THAT(Message(run.status),
+                AllOf(HasSubstr("plan: rank 1 has a device that computes as \"cuda, Other"),
+                      HasSubstr("give all processes of the job devices of one kind")));
+    EXPECT_TRUE(run.records.empty());
   }
 }
 
