@@ -113,6 +113,46 @@ TEST_F(MpiRunTest, RanksHaveTheBitsOfAsManyDevices) {
   }
 }
 
+struct FamilyCase {
+  std::string family, precision, clipping;
+  int ranks = 2;
+};
+
+// Tied and untied, with experts, with and without clipping.
+TEST_F(MpiRunTest, RanksOfEachKindOfModelHaveTheBitsOfAsManyDevices) {
+  for (const FamilyCase& c : {FamilyCase{"llama", "fp32", "0", 2},
+                              {"llama", "bf16", "1", 4},
+                              {"llama_tied", "bf16", "0", 3},
+                              {"llama_tied", "fp32", "1", 2},
+                              {"mixtral", "bf16", "0", 4},
+                              {"mixtral", "fp32", "1", 3}}) {
+    SCOPED_TRACE(absl::StrCat(c.family, ", ", c.precision, ", ", c.ranks, " ranks"));
+    const fs::path model = fs::absolute("tests/golden/models/" + c.family);
+    const std::string training =
+        absl::StrCat("global_batch: 4, micro_batch: 1, precision: ", c.precision);
+    const std::vector<std::string> more = {
+        "--set",
+        absl::StrCat("data.train=[{path: ", (model / "tokens.bin").string(),
+                     ", format: tokens, dtype: uint16}]"),
+        "--set",
+        "data.sequence_length=37",
+        "--set",
+        absl::StrCat("optimizer.max_gradient_norm=", c.clipping)};
+    const std::string name = absl::StrCat(c.family, c.precision);
+    const RunDirectory devices(fs::path(own_->path()) / (name + "_devices"), model, 20, training);
+    const RunDirectory mpi(fs::path(own_->path()) / name, model, 20, training);
+    std::vector<std::string> of_devices = {"--set", absl::StrCat("engine.devices=", c.ranks)};
+    Append(more, of_devices);
+    ChildProcess expected(devices.RunCommand(of_devices), devices.path() / "log");
+    const auto run = Start(mpi, c.ranks, more);
+    EXPECT_EQ(expected.Wait(), 0) << expected.Output();
+    EXPECT_EQ(run->Wait(), 0) << run->Output();
+    EXPECT_THAT(mpi.FinalState(), Ne(""));
+    EXPECT_TRUE(mpi.FinalState() == devices.FinalState());
+    mpi.ExpectMetrics(20);
+  }
+}
+
 // A signal to any rank; then other numbers of ranks go on.
 TEST_F(MpiRunTest, OneRankThatIsToldToStopStopsAll) {
   const RunDirectory directory = New("stopped", kShards);
@@ -170,15 +210,32 @@ TEST_F(MpiRunTest, AStoppedRankEndsTheRun) {
   }
 }
 
+// Before the first step, by what the second rank has: its settings, its weights under a path that
+// another machine has too, its directory of checkpoints.
 TEST_F(MpiRunTest, RanksThatDoNotGoTogetherAreRefusedOnce) {
   const RunDirectory first = New("first", kShards), second = New("second", kShards);
-  std::vector<std::string> command = MpirunCommand(1);
-  Append(first.RunCommand(), command);
-  Append({":", "-n", "1"}, command);
-  Append(second.RunCommand({"--set", "optimizer.learning_rate=2.0e-3"}), command);
-  ChildProcess run(command, first.path() / "log");
-  EXPECT_EQ(run.Wait(), kUsage) << run.Output();
-  EXPECT_EQ(Count(run.Output(), "rank 1 has optimizer.learning_rate"), 1) << run.Output();
+  const fs::path other_model = fs::path(own_->path()) / "other_model";
+  fs::copy(Model(), other_model);
+  std::string weights = ReadFileOrEmpty(other_model / "model.safetensors");
+  weights.back() ^= 1;
+  WriteText(other_model / "model.safetensors", weights);
+  const std::string shared = absl::StrCat("checkpoint.directory=", (first.path() / "c").string());
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--set", "optimizer.learning_rate=2.0e-3"}, "rank 1 has optimizer.learning_rate"},
+      {{"--set", "training.steps=9"}, "rank 1 has training.steps"},
+      {{"--set", shared, "--set", absl::StrCat("model.path=", other_model.string())},
+       "rank 1 has tensor "},
+      {{}, "is not shared: what rank 0 on "}};
+  for (const auto& [more, told] : cases) {
+    std::vector<std::string> command = MpirunCommand(1);
+    Append(first.RunCommand({"--set", shared}), command);
+    Append({":", "-n", "1"}, command);
+    Append(second.RunCommand(more), command);
+    ChildProcess run(command, first.path() / "log");
+    EXPECT_EQ(run.Wait(), kUsage) << run.Output();
+    EXPECT_EQ(Count(run.Output(), told), 1) << run.Output();
+    EXPECT_THAT(first.MetricSteps(), ::testing::IsEmpty());
+  }
 }
 
 TEST_F(MpiRunTest, ABadJobFileIsSaidOnce) {

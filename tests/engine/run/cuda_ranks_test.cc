@@ -476,6 +476,24 @@ TEST(CudaRanksTest, AnErrorOfNcclEndsAllProcesses) {
   }
 }
 
+// What each computes by itself, as an answer to a prompt, must be the same.
+TEST(CudaRanksTest, ProcessesWithUnlikeGpusAreRefused) {
+  const auto pinned = std::make_shared<EmulatedPinned>();
+  EmulatedGpu gpu({.devices = 2, .pinned = pinned});
+  EmulatedGpu other(
+      {.devices = 2, .properties = {.name = "Other", .major = 9, .minor = 0}, .pinned = pinned});
+  JobSpec spec = JobOf(1, "unlike_gpus");
+  spec.engine.device = "auto";
+  for (const JobRun& run : TrainInProcesses(
+           2, spec, [&](int ordinal) { return (ordinal == 0 ? gpu : other).opener()(ordinal); })) {
+    EXPECT_EQ(run.status.code(), absl::StatusCode::kFailedPrecondition) << run.status;
+    EXPECT_THAT(Message(run.status),
+                AllOf(HasSubstr("plan: rank 1 has a device that computes as \"cuda, Other"),
+                      HasSubstr("give all processes of the job devices of one kind")));
+    EXPECT_TRUE(run.records.empty());
+  }
+}
+
 // A launcher that gives no process a GPU of its own lets all of them have the only one.
 TEST(CudaRanksTest, TwoProcessesOnOneGpuAreRefused) {
   EmulatedGpu gpu;
