@@ -259,6 +259,7 @@ TEST(CudaRanksTest, UnequalMemoryIsToldAndTheLeastIsPlannedWith) {
   options.load_nccl = nccl.loader();
   const auto host = EngineHost::Create(options);
   ASSERT_TRUE(host.ok()) << host.status();
+  ASSERT_TRUE((*host)->ReservePool(int64_t{64} << 20, nullptr, nullptr).ok());
   EXPECT_LT((*host)->BudgetNow({0, 1})->device_bytes, int64_t{3} << 30);
   JobSpec spec = JobOf(2, "unequal");
   spec.training.steps = 1;
@@ -267,7 +268,6 @@ TEST(CudaRanksTest, UnequalMemoryIsToldAndTheLeastIsPlannedWith) {
   EXPECT_THAT(run.messages, Contains(AllOf(HasSubstr("the GPUs have unequal memory free, "),
                                            HasSubstr(" (cuda:1) to "), HasSubstr(" (cuda:0): "))));
   // A daemon knows them one by one.
-  ASSERT_TRUE((*host)->ReservePool(int64_t{64} << 20, nullptr, nullptr).ok());
   const HostDevices devices = (*host)->budget().devices;
   ASSERT_EQ(devices.bytes.size(), 2u);
   EXPECT_EQ(devices.ByMemory(), (std::vector<std::vector<int>>{{1}, {0}}));

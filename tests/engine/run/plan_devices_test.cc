@@ -22,7 +22,7 @@ EngineBudget HostOf(std::vector<int64_t> device_bytes) {
   EngineBudget budget;
   budget.devices = {"cuda:0", static_cast<int>(device_bytes.size()), std::move(device_bytes)};
   budget.threads = 2;
-  budget.memory.SetPool(kGiB, kGiB);
+  budget.memory.SetPool(kGiB, 16 * kGiB);
   // A budget for any device has the least.
   budget.memory.SetDevice(
       *std::min_element(budget.devices.bytes.begin(), budget.devices.bytes.end()));
@@ -68,10 +68,10 @@ TEST(PlanDevicesTest, AJobThatMayHaveAnyGetsTheSmallestOnWhichItFits) {
   EXPECT_THAT(Planned(plan), ElementsAre("cuda:3"));
   EXPECT_THAT(Fitting(plan), ElementsAre("cuda:3", "cuda:2", "cuda:0"));
   EXPECT_THAT(plan.table, HasSubstr("devices with unequal memory free\n"
-                                    "  cuda:1: 200 KiB, does not fit\n"
-                                    "  cuda:3: 2.0 GiB, fits, planned for\n"
-                                    "  cuda:2: 3.0 GiB, fits\n"
-                                    "  cuda:0: 8.0 GiB, fits\n"));
+                                    "  cuda:1: 200.00 KiB, does not fit\n"
+                                    "  cuda:3: 2.00 GiB, fits, planned for\n"
+                                    "  cuda:2: 3.00 GiB, fits\n"
+                                    "  cuda:0: 8.00 GiB, fits\n"));
   EXPECT_THAT(PlanJson(plan), HasSubstr("\"places\": [\n    {\n      \"device\": \"cuda:1\",\n"
                                         "      \"free_bytes\": 204800,\n"
                                         "      \"fits\": false,\n"
