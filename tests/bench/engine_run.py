@@ -75,7 +75,8 @@ class Bench:
         self.runs = 0
 
     def prepare(self, config, *, steps, sequence_length=1024, global_batch=8, micro_batch=2,
-                precision="bf16", clipping=1.0, gradient_dtype="fp32", gradient_shards=1, **engine):
+                precision="bf16", clipping=1.0, gradient_dtype="fp32", gradient_shards=1,
+                every_steps=0, keep=1, **engine):
         """Writes model, data and job file; returns their directory."""
         self.runs += 1
         place = self.path / f"run{self.runs}"
@@ -95,8 +96,9 @@ class Bench:
                          "precision": precision, "gradient_dtype": gradient_dtype,
                          "gradient_shards": gradient_shards},
             "optimizer": {"max_gradient_norm": clipping},
-            # No checkpoint while it runs; the one at the end is thrown away.
-            "checkpoint": {"directory": str(place / "checkpoints"), "every_steps": 0, "keep": 1},
+            # By default none while it runs; the one at the end is thrown away.
+            "checkpoint": {"directory": str(place / "checkpoints"), "every_steps": every_steps,
+                           "keep": keep},
             "engine": {"device": "cpu", **engine},
         }
         (place / "job.yaml").write_text("\n".join(yaml_lines(job)) + "\n")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Jobs of several processes: what the engine promises of their time, measured through `mpirun`.
+"""Jobs of several processes: what the engine promises of their time and of the loss of one, measured
+through `mpirun`, and where Slurm answers through `srun`.
 
     bazel build //server:megatraind
     python3 tests/bench/processes_bench.py [--megatraind PATH] [--rounds N] [SCENARIO...]
@@ -9,6 +10,10 @@ Scenarios (all by default):
   link    --processes on each of two networks that a link of --gigabits joins, as on two machines:
           step time over the plan's prediction with the rate that the link was measured to have.
           Needs root, and iproute2
+  kills   --kills times a random process of --ranks is killed at a random moment: the job must end
+          within 30 s and say which rank it was, go on, and end with the bits of a job that nobody
+          disturbed. Under mpirun; under mpirun that leaves it to the processes to find out; and
+          under srun. --launchers takes some of these
 
 Ratios are of one run on one machine; rounds of the compared settings are interleaved, and the fastest
 step of each counts. Prints a line a figure with its bound; exits 1 if one is missed. Standard library
@@ -16,13 +21,20 @@ only.
 """
 
 import argparse
+import collections
 import contextlib
 import json
 import os
 import pathlib
+import random
+import re
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
+import time
+import uuid
 
 import engine_run
 from step_bench import Report, fastest, rows
@@ -173,7 +185,142 @@ def link(bench, arguments, report):
                            statistics.median(ratios), 1.15)
 
 
-SCENARIOS = {f.__name__: f for f in (ranks, link)}
+ENDS_WITHIN_SECONDS = 30
+LAUNCHERS = {
+    "mpirun": [*MPIRUN, "-n"],
+    # The end of one process ends no other.
+    "recovery": [*MPIRUN, "--enable-recovery", "--mca", "orte_abort_on_non_zero_status", "0", "-n"],
+    "srun": ["srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--cpu-bind=none", "--overcommit", "-n"],
+}
+
+
+def slurm_answers():
+    return shutil.which("srun") is not None and subprocess.run(
+        ["sinfo", "-h"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def final_state(place):
+    """The files of the last checkpoint, by name."""
+    last = max((place / "checkpoints").glob("step-????????"))
+    return {"step": last.name} | {path.name: path.read_bytes()
+                                  for path in last.glob("*.safetensors")}
+
+
+def rank_process(run, rank):
+    """The number of the process of this rank of a run on this machine, or None."""
+    names = [f"{name}={rank}" for name in ("OMPI_COMM_WORLD_RANK", "SLURM_PROCID")]
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(process / "exe").endswith("/megatraind"):
+                variables = (process / "environ").read_bytes().decode(errors="replace").split("\0")
+                if f"MEGATRAIN_BENCH_RUN={run}" in variables and any(
+                        name in variables for name in names):
+                    return int(process.name)
+    return None
+
+
+def says_cause(log, rank, left_to_ranks):
+    # Behind the progress of a terminal, which mpirun gives its processes.
+    own = re.findall(r"megatraind: .*", log)
+    if left_to_ranks:
+        return len(own) == 1 and re.search(rf"\branks? .*\b{rank}\b", own[0]) is not None
+    return re.search(rf"\b(rank|task) {rank}\b", log) is not None
+
+
+class KillsJob:
+    """A job of some seconds, started anew for each kill."""
+
+    STEPS = 60
+
+    def __init__(self, bench, launcher, ranks):
+        self.bench, self.launcher, self.ranks = bench, launcher, ranks
+        config = engine_run.llama(hidden=128, layers=4, heads=4, intermediate=256, vocabulary=1024)
+        self.place = bench.prepare(config, steps=self.STEPS, sequence_length=64, global_batch=8,
+                                   micro_batch=1, precision="fp32", every_steps=7, keep=2)
+
+    def start(self):
+        run = uuid.uuid4().hex
+        log = open(self.place / "log", "w")
+        process = subprocess.Popen(
+            [*LAUNCHERS[self.launcher], str(self.ranks), self.bench.megatraind, "run",
+             str(self.place / "job.yaml"), "--metrics-out", str(self.place / "metrics.jsonl")],
+            stdout=log, stderr=subprocess.STDOUT, env=os.environ | {"MEGATRAIN_BENCH_RUN": run})
+        log.close()
+        return process, run
+
+    def steps(self):
+        with contextlib.suppress(OSError):
+            return (self.place / "metrics.jsonl").read_bytes().count(b"\n")
+        return 0
+
+    def log(self):
+        return (self.place / "log").read_text(errors="replace")
+
+    def finish(self):
+        process, _ = self.start()
+        if process.wait() != 0:
+            raise RuntimeError(f"the job did not end well:\n{self.log()[-4000:]}")
+        return final_state(self.place)
+
+    def kill_one(self, generator):
+        """Returns the rank and the seconds until the end, or None if the job had ended."""
+        rank, step = generator.randrange(self.ranks), generator.randrange(self.STEPS)
+        process, run = self.start()
+        while process.poll() is None and self.steps() < step:
+            time.sleep(0.001)
+        time.sleep(generator.uniform(0, 0.2))
+        victim = rank_process(run, rank)
+        if victim is None:
+            process.wait()
+            return None
+        os.kill(victim, signal.SIGKILL)
+        begin = time.monotonic()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=4 * ENDS_WITHIN_SECONDS)
+        seconds = time.monotonic() - begin
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        return rank, seconds
+
+    def remove(self):
+        shutil.rmtree(self.place)
+
+
+def kills(bench, arguments, report):
+    generator = random.Random(arguments.seed)
+    for launcher in arguments.launchers:
+        if launcher == "srun" and not slurm_answers():
+            print("kills, srun: no Slurm answers here", flush=True)
+            continue
+        undisturbed = KillsJob(bench, launcher, arguments.ranks)
+        bits = undisturbed.finish()
+        undisturbed.remove()
+        counts, longest = collections.Counter(), 0.0
+        while counts["kills"] < arguments.kills:
+            job = KillsJob(bench, launcher, arguments.ranks)
+            killed = job.kill_one(generator)
+            if killed is None:
+                job.remove()
+                continue
+            rank, seconds = killed
+            counts["kills"] += 1
+            counts["in time"] += seconds <= ENDS_WITHIN_SECONDS
+            longest = max(longest, seconds)
+            cause = says_cause(job.log(), rank, launcher == "recovery")
+            if not cause:
+                print(f"  rank {rank} was killed, and the job said:\n{job.log()[-2000:]}", flush=True)
+            counts["with the cause"] += cause
+            counts["same bits"] += job.finish() == bits
+            print(f"  {launcher}: {dict(counts)}, the longest end took {longest:.1f} s", flush=True)
+            job.remove()
+        for what in ("in time", "with the cause", "same bits"):
+            report.at_least(f"kills {what}, {launcher}, of {counts['kills']} of one of "
+                            f"{arguments.ranks} processes", counts[what], counts["kills"])
+        report.at_most(f"seconds to the end, {launcher}", longest, ENDS_WITHIN_SECONDS)
+
+
+SCENARIOS = {f.__name__: f for f in (ranks, link, kills)}
 
 
 def main():
@@ -188,6 +335,11 @@ def main():
     parser.add_argument("--processes", type=int, default=1, help="on each network, of link")
     parser.add_argument("--batch", type=int, default=2, help="sequences a step, of link")
     parser.add_argument("--sequence", type=int, default=256, help="tokens of each, of link")
+    parser.add_argument("--kills", type=int, default=50, help="by each launcher")
+    parser.add_argument("--ranks", type=int, default=4, help="of kills")
+    parser.add_argument("--launchers", nargs="+", choices=LAUNCHERS, default=[*LAUNCHERS],
+                        help="of kills")
+    parser.add_argument("--seed", type=int, help="of the ranks and moments of kills; random")
     arguments = parser.parse_args()
     bench = engine_run.Bench(arguments.megatraind)
     report = Report()

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/comm/launch_environment.h"
 #include "tests/e2e/run_directory.h"
 #include "tests/support/child_process.h"
 #include "tests/support/mpi_job.h"
@@ -32,6 +34,11 @@ constexpr int kSteps = 24;
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 constexpr int kInterrupted = 7;
+// However a rank is lost.
+constexpr auto kEndsWithin = std::chrono::seconds(30);
+// Of mpirun: a rank that is lost ends no other, so that they must find out by themselves.
+const std::vector<std::string> kLeftToTheRanks = {"--enable-recovery", "--mca",
+                                                  "orte_abort_on_non_zero_status", "0"};
 // The same bits for 1, 2 and 4 ranks.
 constexpr char kShards[] = "global_batch: 4, micro_batch: 1, gradient_shards: 4";
 
@@ -64,9 +71,12 @@ class MpiRunTest : public ::testing::Test {
   static RunDirectory New(const std::string& name, const std::string& training) {
     return RunDirectory(fs::path(own_->path()) / name, Model(), kSteps, training);
   }
+  // `more` arguments are of megatraind, and `of_mpirun` of mpirun.
   static std::unique_ptr<ChildProcess> Start(const RunDirectory& directory, int ranks,
-                                             const std::vector<std::string>& more = {}) {
+                                             const std::vector<std::string>& more = {},
+                                             const std::vector<std::string>& of_mpirun = {}) {
     std::vector<std::string> command = MpirunCommand(ranks);
+    Append(of_mpirun, command);
     Append(directory.RunCommand({"--rank-timeout", "3"}), command);
     Append(more, command);
     return std::make_unique<ChildProcess>(command, directory.path() / "log");
@@ -187,26 +197,47 @@ TEST_F(MpiRunTest, KilledRanksAtRandomMoments) {
     directory.WaitForStep(*run, 2 + 4 * i);
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 50000));
     const auto processes = RanksOf(*run, "megatraind");
-    if (const auto found = processes.find(rank); found != processes.end()) {
-      kill(found->second, SIGKILL);
-    }
-    EXPECT_THAT(run->Wait(), Ne(kUsage)) << run->Output();
+    const auto found = processes.find(rank);
+    const bool killed = found != processes.end() && kill(found->second, SIGKILL) == 0;
+    const auto begin = std::chrono::steady_clock::now();
+    const int code = run->Wait();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kEndsWithin) << run->Output();
+    EXPECT_THAT(code, Ne(kUsage)) << run->Output();
+    if (!killed || code == 0) continue;  // it had ended
+    // mpirun says it, or a rank before mpirun has ended that.
+    EXPECT_THAT(run->Output(), HasSubstr(absl::StrCat("rank ", rank))) << run->Output();
   }
   RunToTheEnd(directory, 4);
 }
 
-// A rank that hangs is found out by the others, who say which one it is. mpirun wakes it to end it,
-// so that rank 0 may say it once more.
+// A rank that is gone is found out by the others, of whom one says which it is: the lowest.
+TEST_F(MpiRunTest, ALostRankIsToldOnceByThoseThatAreLeft) {
+  for (const int rank : {0, 2}) {
+    const RunDirectory directory = New(absl::StrCat("lost", rank), kShards);
+    const auto run = Start(directory, 4, {}, kLeftToTheRanks);
+    directory.WaitForStep(*run, 4);
+    kill(RanksOf(*run, "megatraind").at(rank), SIGKILL);
+    const auto begin = std::chrono::steady_clock::now();
+    run->Wait();  // mpirun's code is 0 where it leaves the end to the ranks
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kEndsWithin) << run->Output();
+    EXPECT_EQ(Count(run->Output(), "megatraind: "), 1) << run->Output();
+    EXPECT_THAT(run->Output(), HasSubstr(absl::StrCat(" rank ", rank))) << run->Output();
+    RunToTheEnd(directory, 4);
+  }
+}
+
+// A rank that is stopped is found out by the others, who say which one it is. mpirun wakes it to
+// end it, and then it has heard that this was said.
 TEST_F(MpiRunTest, AStoppedRankEndsTheRun) {
-  for (const int rank : {0, 1}) {
-    const RunDirectory directory = New(absl::StrCat("hanging", rank), kShards);
-    const auto run = Start(directory, 2);
+  for (const auto& [ranks, rank] : {std::pair(4, 0), std::pair(2, 0), std::pair(2, 1)}) {
+    const RunDirectory directory = New(absl::StrCat("hanging", ranks, rank), kShards);
+    const auto run = Start(directory, ranks);
     directory.WaitForStep(*run, 4);
     kill(RanksOf(*run, "megatraind").at(rank), SIGSTOP);
     EXPECT_THAT(run->Wait(), kFailed) << run->Output();
-    const int said = Count(run->Output(), absl::StrCat("waited 3s for rank ", rank));
-    EXPECT_TRUE(said == 1 || (rank == 0 && said == 2)) << run->Output();
-    RunToTheEnd(directory, 2);
+    EXPECT_EQ(Count(run->Output(), "megatraind: "), 1) << run->Output();
+    EXPECT_THAT(run->Output(), HasSubstr(absl::StrCat(" rank ", rank)));
+    RunToTheEnd(directory, ranks);
   }
 }
 
@@ -238,6 +269,40 @@ TEST_F(MpiRunTest, RanksThatDoNotGoTogetherAreRefusedOnce) {
   }
 }
 
+// The same file but for a byte behind its end.
+TEST_F(MpiRunTest, RanksOfDifferentProgramsAreRefusedOnce) {
+  const RunDirectory directory = New("programs", kShards);
+  const fs::path other = directory.path() / "megatraind";
+  fs::copy_file(MegatraindBinary(), other);
+  fs::permissions(other, fs::perms::owner_write, fs::perm_options::add);
+  std::ofstream(other, std::ios::app) << '\n';
+  std::vector<std::string> command = MpirunCommand(1), second = directory.RunCommand();
+  Append(directory.RunCommand(), command);
+  Append({":", "-n", "1"}, command);
+  second[0] = other;
+  Append(second, command);
+  ChildProcess run(command, directory.path() / "log");
+  EXPECT_EQ(run.Wait(), kUsage) << run.Output();
+  EXPECT_EQ(Count(run.Output(), "megatraind: "), 1) << run.Output();
+  EXPECT_THAT(run.Output(), HasSubstr("rank 1 runs megatraind "));
+  EXPECT_THAT(run.Output(), HasSubstr("install the same one on all machines"));
+  EXPECT_THAT(directory.Checkpoints(), ::testing::IsEmpty());
+}
+
+// What is wrong on a machine is said once for it, with its name.
+TEST_F(MpiRunTest, AMachineThatCannotBeginIsSaidOnce) {
+  const RunDirectory directory = New("cannot", kShards);
+  for (const auto& [variable, said] :
+       {std::pair("MEGATRAIN_MPI=/nowhere/libmegatrain-mpi.so",
+                  ": a job on several processes needs MPI"),
+        std::pair("RANK=7", ": environment: RANK=7 contradicts OMPI_COMM_WORLD_RANK=0")}) {
+    const auto run = Start(directory, 3, {}, {"-x", variable});
+    EXPECT_EQ(run->Wait(), kUsage) << run->Output();
+    EXPECT_EQ(Count(run->Output(), "megatraind: "), 1) << run->Output();
+    EXPECT_THAT(run->Output(), HasSubstr(absl::StrCat("megatraind: on ", HostName(), said)));
+  }
+}
+
 TEST_F(MpiRunTest, ABadJobFileIsSaidOnce) {
   const RunDirectory directory = New("bad", "global_batch: 4, micro_batch: none");
   const auto run = Start(directory, 3);
@@ -264,6 +329,24 @@ TEST_F(MpiRunTest, RanksWithoutMpiAreRefused) {
   EXPECT_EQ(run.Wait(), kUsage) << run.Output();
   EXPECT_THAT(run.Output(), HasSubstr("use mpirun, or srun --mpi=pmix"));
   EXPECT_THAT(directory.Checkpoints(), ::testing::IsEmpty());
+}
+
+// On one machine they are as many devices, whether the job names that number or all.
+TEST_F(MpiRunTest, RanksOfTorchrunOnOneMachineAreAllDevices) {
+  std::string states[2];
+  for (const std::string devices : {"all", "2"}) {
+    const RunDirectory directory = New("torchrun_" + devices, "global_batch: 4, micro_batch: 1");
+    std::vector<std::string> command = {"/usr/bin/env",       "RANK=0",
+                                        "WORLD_SIZE=2",       "LOCAL_RANK=0",
+                                        "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                                        "MASTER_PORT=29500"};
+    Append(directory.RunCommand({"--set", "engine.devices=" + devices}), command);
+    ChildProcess run(command, directory.path() / "log");
+    EXPECT_EQ(run.Wait(), 0) << run.Output();
+    states[devices == "all"] = directory.FinalState();
+  }
+  EXPECT_THAT(states[0], Ne(""));
+  EXPECT_TRUE(states[0] == states[1]);
 }
 
 }  // namespace
