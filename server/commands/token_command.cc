@@ -80,8 +80,9 @@ absl::Status AddToken(const TokenArguments& arguments) {
         absl::StrCat(account.status().message(),
                      "; a token stands for a local account, which its jobs run as"));
   }
-  MT_ASSIGN_OR_RETURN(const absl::Time expires, ExpiryTime(arguments.expires, absl::Now()));
-  MT_ASSIGN_OR_RETURN(const NewToken token, MakeToken(account->name, absl::Now(), expires));
+  const absl::Time now = absl::Now();
+  MT_ASSIGN_OR_RETURN(const absl::Time expires, ExpiryTime(arguments.expires, now));
+  MT_ASSIGN_OR_RETURN(const NewToken token, MakeToken(account->name, now, expires));
   MT_RETURN_IF_ERROR(EditTokenFile(path, [&token](std::vector<StoredToken>* tokens) {
     tokens->push_back(token.stored);
     return absl::OkStatus();

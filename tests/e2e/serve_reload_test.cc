@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/workplace.h"
 
@@ -83,6 +84,30 @@ TEST_F(ServeReloadTest, TakesOverWhatCanBeChangedAndNamesTheRest) {
   daemon_->process().Signal(SIGTERM);
   EXPECT_EQ(daemon_->process().Wait(), 0) << daemon_->process().Output();
   EXPECT_THAT(daemon_->process().Output(), Not(HasSubstr("stopped"))) << "that is information";
+}
+
+// What jobs hold was not measured before there was a limit.
+TEST_F(ServeReloadTest, ANewDiskLimitCountsWhatJobsHoldAlready) {
+  Write("");
+  Reload("the configuration was read again");
+  const auto job = daemon_->Create(place_->Request({.steps = 1, .threads = 1}, ""));
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_TRUE(daemon_->WaitForState(job->name(), v1::Job::SUCCEEDED).ok());
+  const auto ended = daemon_->Get(job->name());
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  int64_t checkpoint = 0;  // bytes
+  for (const auto& entry :
+       fs::recursive_directory_iterator(ended->summary().checkpoint_directory())) {
+    if (entry.is_regular_file()) checkpoint += static_cast<int64_t>(entry.file_size());
+  }
+  ASSERT_GT(checkpoint, 0);
+  // A job may have three checkpoints.
+  Write(absl::StrCat("limits: {disk_per_user: ", checkpoint * 7 / 2, "}\n"));
+  Reload("the configuration was read again");
+  EXPECT_THAT(std::string(Check().message()), HasSubstr("your other jobs hold"));
+  Write(absl::StrCat("limits: {disk_per_user: ", checkpoint * 9 / 2, "}\n"));
+  Reload("the configuration was read again");
+  EXPECT_TRUE(Check().ok()) << Check();
 }
 
 TEST_F(ServeReloadTest, DoesNotDisturbAJob) {

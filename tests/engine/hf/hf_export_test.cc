@@ -69,6 +69,16 @@ class SmallDisk : public WatchedFileSystem {
   int64_t left_;
 };
 
+// Fails the renaming that gives an export its name.
+class NoLastRenaming : public WatchedFileSystem {
+ public:
+  NoLastRenaming() : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }) {}
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (from == to + ".tmp") return FileError("rename", from, EIO);
+    return WatchedFileSystem::Rename(from, to);
+  }
+};
+
 struct Model {
   std::string directory;
   ModelLayout layout;
@@ -285,6 +295,18 @@ TEST(HfExportTest, AFullDiskLeavesTheEarlierExport) {
   }
   SmallDisk enough(1 << 20);
   EXPECT_TRUE(Export(model, DType::kF32, out, 2500, &enough).ok());
+}
+
+TEST(HfExportTest, AnExportThatCannotTakeItsNameLeavesTheEarlierOne) {
+  const Model model = SmallModel(DType::kF32);
+  const std::string out = Target();
+  NoLastRenaming files;
+  EXPECT_EQ(Export(model, DType::kF32, out, 2500, &files).code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(List(ParentDirectory(out)), ElementsAre()) << "there was none";
+  ASSERT_TRUE(Export(model, DType::kF32, out).ok());
+  EXPECT_EQ(Export(model, DType::kF32, out, 2500, &files).code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(List(ParentDirectory(out)), ElementsAre("out"));
+  EXPECT_THAT(List(out), ElementsAre("config.json", "model.safetensors", "tokenizer.json"));
 }
 
 TEST(HfExportTest, AFailingTileFailsTheExport) {

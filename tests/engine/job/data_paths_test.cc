@@ -73,6 +73,12 @@ TEST_F(DataPathsTest, GlobsMatchNamesAndDirectories) {
   EXPECT_THAT(Expand("none/*/x"), ElementsAre(HasSubstr("no file matches")));
 }
 
+// The last * also leads to directories, which stand for what ** leads to.
+TEST_F(DataPathsTest, AFileThatAPatternReachesInSeveralWaysIsThereOnce) {
+  EXPECT_THAT(Expand("data/**/*"), ElementsAre("a.jsonl.gz", "b.jsonl", "c-1.txt.zst", "sub/c.txt",
+                                               "sub/deep/d.json", "sub/e.CSV"));
+}
+
 TEST_F(DataPathsTest, WhatIsThereIsNoGlob) {
   directory_.Write("data/[b].jsonl", "x");
   EXPECT_THAT(Expand("data/[b].jsonl"), ElementsAre("[b].jsonl"));

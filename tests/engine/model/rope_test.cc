@@ -119,6 +119,21 @@ TEST(RopeTest, YarnsRampIsKeptWithinTheDimensions) {
   }
 }
 
+TEST(RopeTest, LongropesLongFactorsAreForMoreThanTheOriginalPositions) {
+  RopeConfig rope;
+  rope.type = RopeType::kLongrope;
+  rope.rotary_dim = 4;
+  rope.theta = 10'000.0;  // wavelengths 1 and 100
+  rope.original_positions = 128;
+  rope.short_factors = {1.0, 2.0};
+  rope.long_factors = {4.0, 5.0};
+  for (const int64_t length : {1, 127, 128, 129, 1000}) {
+    const std::vector<float> frequencies = RopeInverseFrequencies(rope, length);
+    EXPECT_FLOAT_EQ(1 / frequencies[0], length > 128 ? 4.0f : 1.0f) << length;
+    EXPECT_FLOAT_EQ(1 / frequencies[1], length > 128 ? 500.0f : 200.0f) << length;
+  }
+}
+
 TEST(RopeTest, PositionZeroDoesNotTurn) {
   RopeConfig rope;
   rope.rotary_dim = 8;

@@ -11,6 +11,7 @@
 #include <future>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -321,6 +322,18 @@ TEST_P(UpdatePlacesTest, GiveTheSameBits) {
   ASSERT_NO_FATAL_FAILURE(Start(precision));
   EXPECT_TRUE(State() == expected) << "on both sides";
   EXPECT_EQ(loss_sum_, expected_loss_sum);
+}
+
+TEST_P(UpdatePlacesTest, AGroupWithoutAWeightDecayHasTheOptimizers) {
+  spec_.optimizer.weight_decay = 0.5;
+  std::vector<std::vector<char>> states;
+  for (const std::optional<double> decay : {std::optional(0.5), std::optional(0.0), {}}) {
+    spec_.optimizer.groups = {{"*.layers.0.*", 3e-3, decay}};
+    ASSERT_NO_FATAL_FAILURE(Start(Precision::kFp32));
+    states.push_back(State());
+  }
+  EXPECT_TRUE(states[2] == states[0]);
+  EXPECT_FALSE(states[2] == states[1]);
 }
 
 // The arithmetic of what is trained is that of a step in which everything is.

@@ -125,6 +125,25 @@ TEST(ExecutorTest, AnErrorStopsWhatFollowsAndIsReturned) {
   EXPECT_EQ(ran, 1);
 }
 
+// It is waited for after the one behind it has failed.
+TEST(ExecutorTest, WhatWasCarriedOutIsNotTouchedByALaterError) {
+  FunctionRunner runner([](const Op& op) {
+    return op.bytes == 2 ? absl::AbortedError("step 4: broken") : absl::OkStatus();
+  });
+  FakeDevice device;
+  auto executor = *Executor::Create(&device, &runner);
+  Schedule first, second;
+  first.ops = {MakeOp(Lane::kCompute, 0, {}, {0}), MakeOp(Lane::kUpdate, 1, {0}, {1})};
+  second.ops = {MakeOp(Lane::kCompute, 2, {1}, {0}), MakeOp(Lane::kUpdate, 3, {0}, {1})};
+  const auto carried_out = executor->Submit(std::move(first));
+  const auto failed = executor->Submit(std::move(second));
+  while (executor->status().ok()) std::this_thread::yield();
+  const auto timing = executor->Wait(carried_out);
+  ASSERT_TRUE(timing.ok()) << timing.status();
+  EXPECT_DOUBLE_EQ(timing->busy.compute, 0.25);
+  EXPECT_EQ(executor->Wait(failed).status().message(), "step 4: broken");
+}
+
 TEST(ExecutorTest, BusyTimeIsByLane) {
   FunctionRunner runner([](const Op&) { return absl::OkStatus(); });
   FakeDevice device;

@@ -221,6 +221,17 @@ TEST_F(MemoryPlanTest, AJobThatDoesNotFitSaysSoInBytes) {
   EXPECT_THAT(plan.Table(), HasSubstr("tiles"));
 }
 
+TEST_F(MemoryPlanTest, AJobMayLimitItsHostMemoryToLessThanThereIs) {
+  const ModelLayout layout = BuildModelLayout(Config(6));
+  JobSpec spec = Spec();
+  EXPECT_EQ(Plan(spec, layout).host_limit, Budget().host_bytes);
+  spec.engine.host_memory = 2 << 20;
+  EXPECT_EQ(Plan(spec, layout).host_limit, 2 << 20);
+  const MemoryPlan plan = Plan(spec, layout, Budget(1 << 20));
+  EXPECT_EQ(plan.host_limit, 1 << 20) << "and not to more";
+  EXPECT_FALSE(plan.fits);
+}
+
 TEST_F(MemoryPlanTest, ContradictingSettingsAreRefused) {
   const ModelLayout layout = BuildModelLayout(Config(2));
   JobSpec spec = Spec();

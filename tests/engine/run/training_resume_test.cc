@@ -77,6 +77,17 @@ TEST_F(ResumeTest, NewerCheckpointsAreNotRemovedUnlessToldSo) {
             before);
 }
 
+// Later ones of the run have the numbers of those that its first one has replaced.
+TEST_F(ResumeTest, OnlyTheFirstSaveDiscards) {
+  const JobSpec spec = TrainedJob("discarded");
+  HookedRun run;
+  run.options.resume = ResumeMode::kPath;
+  run.options.resume_path = Path(spec, 1);
+  run.options.discard_newer = true;
+  ASSERT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+  EXPECT_THAT(Steps(spec), ElementsAre(4, 3, 2, 1));
+}
+
 TEST_F(ResumeTest, AnotherRunsCheckpointsStay) {
   const JobSpec other = TrainedJob("others");
   JobSpec spec = TrainedJob("ours");

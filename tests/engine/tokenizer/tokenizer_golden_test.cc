@@ -300,6 +300,24 @@ TEST(HfTokenizer, PiecesKnowTheWordBeforeASingleWordToken) {
   }
 }
 
+// The byte-level tokenizer has ids for all white space, so that none can be lost unseen.
+TEST(HfTokenizer, OnlyTheBeginningOfATextIsStrippedAtTheLeft) {
+  Json json = Json::parse(BytesTokenizerJson());
+  json["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}};
+  const auto tokenizer = MakeHfTokenizer({.tokenizer_json = json.dump()});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::string text = " \n begins";
+  for (int i = 0; i < 9; ++i) text += " word\t\n  more";
+  std::vector<int32_t> whole;
+  ASSERT_TRUE((*tokenizer)->Encode(text, &whole).ok());
+  EXPECT_EQ(whole.size(), text.size() - 3);
+  for (size_t window = 1; window < 30; ++window) {
+    size_t largest = 0;
+    EXPECT_EQ(EncodeByPieces(**tokenizer, text, window, &largest), whole) << window;
+    EXPECT_LT(largest, text.size()) << "it is cut";
+  }
+}
+
 TEST(HfTokenizer, SpecialTokensAreResolvedAsByTransformers) {
   const std::string json = Read("llama2/tokenizer.json");
   const std::string map = R"({"eos_token": {"content": "<s>"}, "pad_token": "<unk>"})";

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -299,6 +300,33 @@ TEST_F(CommandsTest, GenerateAnswersAFileOfPrompts) {
   const Result small = Megatraind(generate + "--prompt a --device-memory 100KiB");
   EXPECT_EQ(small.exit_code, 3);
   EXPECT_THAT(small.output, HasSubstr("device memory: needs"));
+}
+
+TEST_F(CommandsTest, TokensExpireWhenTheyAreToldTo) {
+  const std::string file = " --tokens-file " + Path("tokens");
+  const auto seconds = [](const nlohmann::json& text) {
+    absl::Time time;
+    EXPECT_TRUE(absl::ParseTime(absl::RFC3339_full, text.get<std::string>(), &time, nullptr));
+    return absl::ToUnixSeconds(time);
+  };
+  const auto newest = [&] {
+    return nlohmann::json::parse(Megatraind("token ls -o json" + file).output).back();
+  };
+  for (const auto& [expires, expected] :
+       {std::pair{"90d", 90 * 86400}, {"1d", 86400}, {"12h", 43200}, {"1h30m", 5400}}) {
+    const Result added = Megatraind(std::string("token add daemon --expires ") + expires + file);
+    ASSERT_EQ(added.exit_code, 0) << added.output;
+    const nlohmann::json token = newest();
+    EXPECT_EQ(seconds(token["expires"]) - seconds(token["created"]), expected) << expires;
+    EXPECT_EQ(token["expired"], false);
+  }
+  ASSERT_EQ(Megatraind("token add daemon" + file).exit_code, 0);
+  EXPECT_EQ(newest()["expires"], "never");
+  for (const char* wrong : {"0d", "-1d", "36501d", "90", "soon", "d"}) {
+    const Result refused = Megatraind(std::string("token add daemon --expires=") + wrong + file);
+    EXPECT_EQ(refused.exit_code, 2) << wrong;
+    EXPECT_THAT(refused.output, HasSubstr("expects a time from now")) << wrong;
+  }
 }
 
 // The same number, to the last digit.

@@ -85,6 +85,14 @@ TEST_F(BearerTokensTest, WhatIsAddedOrRevokedTakesEffect) {
   EXPECT_THAT(log_, IsEmpty());
 }
 
+TEST_F(BearerTokensTest, AClockThatIsSetBackKeepsNoRevokedTokenGood) {
+  LetItLook();
+  EXPECT_EQ(Who(anna_), "anna");
+  Revoke("anna");
+  now_ -= absl::Hours(1);
+  EXPECT_EQ(Who(anna_), "TOKEN_INVALID");
+}
+
 TEST_F(BearerTokensTest, TheyExpire) {
   const std::string brief = Add("bob", now_ + absl::Hours(1));
   LetItLook();

@@ -182,6 +182,7 @@ TEST(Families, GranitesFactorsHaveNoDefaultOfLlamas) {
                                                       {"attention_multiplier", 0.0625}});
   EXPECT_EQ(model.logit_scale, 0.125);
   EXPECT_EQ(model.embedding_scale, 12.0);
+  EXPECT_FALSE(model.rounds_embedding_scale);
   EXPECT_EQ(model.layers[7].residual_scale, 0.25);
   EXPECT_EQ(model.layers[7].attention.score_scale, 0.0625);
   ExpectRefused("granite", {{"logits_scaling", 0}}, "logits_scaling");
@@ -215,6 +216,7 @@ TEST(Families, GemmasDefaults) {
   EXPECT_EQ(two.layers[0].attention.score_scale, 1.0 / 16);
   EXPECT_EQ(two.layers[0].attention.head_dim, 256);
   EXPECT_EQ(two.embedding_scale, std::sqrt(48.0));
+  EXPECT_TRUE(two.rounds_embedding_scale);
   EXPECT_TRUE(two.tied_embeddings);
   EXPECT_EQ(Describe("gemma2", {{"final_logit_softcapping", nullptr}}).logit_softcap, 0.0);
 
@@ -223,6 +225,7 @@ TEST(Families, GemmasDefaults) {
   EXPECT_EQ(three.ropes[0].theta, 1e6);
   EXPECT_EQ(three.ropes[1].theta, 1e4);
   EXPECT_EQ(three.logit_softcap, 0.0);
+  EXPECT_TRUE(three.rounds_embedding_scale);
   EXPECT_EQ(three.layers[0].attention.softcap, 0.0) << "transformers does not apply it";
   ExpectRefused("gemma3_text", {{"use_bidirectional_attention", true}},
                 "use_bidirectional_attention");

@@ -1,0 +1,61 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "client/context/invocation.h"
+#include "tests/support/test_directory.h"
+
+namespace megatrain::client {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ServerChoiceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(chmod(file_.c_str(), 0600), 0);
+    Context context;
+    context.server = "node7:1";
+    context.files.token = file_;
+    Contexts contexts;
+    ASSERT_TRUE(AddContext("far", context, &contexts).ok());
+    ASSERT_TRUE(WriteContexts(*Program().ContextsPath(), contexts).ok());
+  }
+  Invocation Program() {
+    Environment environment;
+    environment.variable = [this](const char* name) { return variables_[name]; };
+    return Invocation(std::move(environment));
+  }
+  // What calls carry, or the error.
+  std::string Authorization() {
+    const auto connection = Program().Connect();
+    if (!connection.ok()) return std::string(connection.status().message());
+    return (*connection)->Authorization().value_or("none");
+  }
+
+  const TestDirectory directory_;
+  const std::string file_ = directory_.Write("token", "mt_file\n");
+  std::map<std::string, std::string> variables_ = {{"HOME", directory_.path()}};
+};
+
+TEST_F(ServerChoiceTest, TheTokenOfTheEnvironmentReplacesTheContexts) {
+  EXPECT_EQ(Authorization(), "Bearer mt_file");
+  variables_["MEGATRAIN_TOKEN"] = "mt_own";
+  EXPECT_EQ(Authorization(), "Bearer mt_own");
+  // Whatever has become of the context's file.
+  ASSERT_EQ(chmod(file_.c_str(), 0644), 0);
+  EXPECT_EQ(Authorization(), "Bearer mt_own");
+  std::filesystem::remove(file_);
+  EXPECT_EQ(Authorization(), "Bearer mt_own");
+  variables_["MEGATRAIN_TOKEN"] = "no token";
+  EXPECT_EQ(Authorization(), "MEGATRAIN_TOKEN: is not a token");
+  variables_.erase("MEGATRAIN_TOKEN");
+  EXPECT_THAT(Authorization(), HasSubstr("cannot read " + file_));
+}
+
+}  // namespace
+}  // namespace megatrain::client
