@@ -44,8 +44,8 @@ class CheckpointWriter {
   //
   // Returns ResourceExhausted, with the number of bytes needed, if the disk has no room. Returns
   // FailedPrecondition if a foreign file or directory has the checkpoint's name or is in the
-  // directory that it would replace, or if the processes do not share `directory`. Returns the
-  // errors of CarriedTensors::Open and of `files`.
+  // directory that it would replace, or if the processes do not share `directory` (CheckIsShared).
+  // Returns the errors of CarriedTensors::Open and of `files`.
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Begin(
       const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
       const HfSideFiles& side_files, FileSystem* files = PosixFileSystem(),
