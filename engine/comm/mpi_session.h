@@ -116,6 +116,8 @@ class MpiSession {
         heard_(static_cast<size_t>(ranks), Clock::now()),
         allowed_until_(static_cast<size_t>(ranks), std::numeric_limits<double>::infinity()) {}
 
+  // Waits a little, having waited for `idle` already.
+  static void Pause(Clock::duration idle);
   // Removes the transfers that are done from the list. Returns true if there were any.
   absl::StatusOr<bool> Test(std::vector<MpiTransfer>* transfers);
   // Tells the others now and then that this process is alive, until the session ends. Ends the job
