@@ -117,18 +117,16 @@ jobs='Families/GpuJobTest.*/qwen2_*:Families/GpuJobTest.*/qwen3_bf16:Families/Gp
 for model in llama llama_tied qwen3 phi3 gemma2 gemma4_shared granite gpt_oss mixtral deepseek_v3 qwen3_next; do
   jobs+=:Families/GpuJobTest.FollowsTheReferencesLosses/${model}_*
 done
-all_filters=$models:$some_models:$jobs
-if $small; then
-  models='Families/GpuJobTest.IsLikeTheCpus/qwen2_*'
-  some_models='Families/GpuJobTest.IsLikeTheCpus/qwen2_bf16'
-  jobs='Families/GpuJobTest.GivesTheSameBitsWhenStoppedAndResumed/qwen2_bf16'
-fi
 # Of several GPUs: opening them takes seconds each.
 nccl_tests='GpuNcclTest.*'
 several_jobs='Families/GpuRanksTest.*/qwen2_bf16:Families/GpuRanksTest.TrainAsOneDoes/*'
 several_jobs+=':Families/GpuRanksTest.FollowTheReferencesLosses/*'
 several_jobs+=':Families/GpuRanksTest.WithGradientShardsTheirNumberDoesNotShow/*'
+all_filters=$models:$some_models:$jobs:$nccl_tests:$several_jobs
 if $small; then
+  models='Families/GpuJobTest.IsLikeTheCpus/qwen2_*'
+  some_models='Families/GpuJobTest.IsLikeTheCpus/qwen2_bf16'
+  jobs='Families/GpuJobTest.GivesTheSameBitsWhenStoppedAndResumed/qwen2_bf16'
   several_jobs='Families/GpuRanksTest.*/qwen2_bf16-*.FollowTheReferencesLosses/*:*.GiveTheSameBits*'
 fi
 kernels='Gpu/KernelsSuite.*'

@@ -111,22 +111,29 @@ class FakeNcclLoader {
   // This object must outlive it. Ranks are numbered in the order of the calls.
   NcclLoader loader() {
     return [this]() -> absl::StatusOr<std::unique_ptr<NcclApi>> {
-      auto api = std::make_unique<FakeNccl>();
+      networks_.push_back(std::make_shared<FakeNcclNetwork>());
+      auto api = std::make_unique<FakeNccl>(networks_.back());
       apis_.push_back(api.get());
       return api;
     };
   }
   // Returns that of a rank of the last job. REQUIRES: the job runs.
   FakeNccl& of(int rank) { return *apis_[apis_.size() - static_cast<size_t>(ranks_ - rank)]; }
-  // Returns the senders and receivers of the last job's calls of Send.
+  // Returns the senders and receivers of all calls of Send.
   std::set<std::pair<int, int>> sends() const {
-    std::lock_guard<std::mutex> lock(network_->mutex);
-    return network_->sends;
+    std::set<std::pair<int, int>> all;
+    for (const std::shared_ptr<FakeNcclNetwork>& network : networks_) {
+      std::lock_guard<std::mutex> lock(network->mutex);
+      all.insert(network->sends.begin(), network->sends.end());
+    }
+    return all;
   }
   int loaded() const { return static_cast<int>(apis_.size()); }
 
  private:
   const int ranks_;
+  // Of each of them; those of ranks 0 are in use.
+  std::vector<std::shared_ptr<FakeNcclNetwork>> networks_;
   std::vector<FakeNccl*> apis_;
 };
 
