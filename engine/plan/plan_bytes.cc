@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/checkpoint/disk/transfer.h"
-#include "engine/comm/mpi_communicator.h"
+#include "engine/comm/mpi/mpi_communicator.h"
 #include "engine/generation/generation_batch.h"
 #include "engine/pipeline/executor.h"
 #include "engine/pipeline/schedule/schedule.h"

@@ -16,7 +16,7 @@
 #include "engine/base/status.h"
 #include "engine/comm/collective_call.h"
 #include "engine/comm/exchange.h"
-#include "engine/comm/mpi_communicator.h"
+#include "engine/comm/mpi/mpi_communicator.h"
 #include "server/base/exit_code.h"
 #include "server/base/version.h"
 #include "server/commands/deadline.h"

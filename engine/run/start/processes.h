@@ -1,5 +1,6 @@
 // These functions bring the processes of a run together before its first step. All processes call
-// them in the same order. For a process alone they do nothing more than its own part.
+// them in the same order. In a run of one process, LeaderFirst calls `work`, OfFirst returns `own`,
+// and the others do nothing and return OK.
 #ifndef MEGATRAIN_ENGINE_RUN_START_PROCESSES_H_
 #define MEGATRAIN_ENGINE_RUN_START_PROCESSES_H_
 
@@ -16,24 +17,27 @@
 
 namespace megatrain {
 
-// Calls `work` in the process that leads and, once that has succeeded, in the others, which then
-// find its results. Returns its errors. If the leader fails, the others wait until its caller has
-// called AbortAll.
+// Calls `work` in the process that leads. Once that has succeeded, calls it in the others, which
+// can then use what the leader has made. Returns the errors of `work` and of the communicator. If
+// `work` fails in the leader, the others wait until the leader has called AbortAll (exchange.h).
 absl::Status LeaderFirst(RunContext& run, absl::FunctionRef<absl::Status()> work);
 
 // Returns the text that the first process gives. Returns the errors of the communicator.
 absl::StatusOr<std::string> OfFirst(RunContext& run, const std::string& own);
 
-// Returns FailedPrecondition, naming the rank, the key and both values, if a process has other
-// values than the first. `what` says what they are of, and `advice` what to do. Also returns the
-// errors of the communicator. REQUIRES: no key or value has a zero byte.
+// Compares the values `own` of all processes. If a process has others than rank 0, all processes
+// return the same FailedPrecondition; its message names the rank, the key and both values. The
+// message begins with `what`, the name of what is compared ("job file"), and ends with `advice`,
+// what the user should do. Also returns the errors of the communicator. REQUIRES: no key or value
+// has a zero byte.
 absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
                             const std::map<std::string, std::string>& own,
                             absl::string_view advice);
 
 // Makes all processes plan alike. Replaces `budget` by the least memory that any of them has (and
-// the largest device reserve), and `machine` by that of the first process. Says so if the memory
-// differs by more than a tenth. Returns the errors of the communicator.
+// the largest device reserve), and `machine` by that of the first process. Reports a message of the
+// run (RunContext::Say) if the memory differs by more than a tenth. Returns the errors of the
+// communicator.
 absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, MachineSpeed& machine);
 
 }  // namespace megatrain

@@ -217,9 +217,9 @@ int EmulatedCuda::HostRegister(void* memory, int64_t bytes) {
 
 int EmulatedCuda::HostUnregister(void* memory) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (sticky_ != 0) return sticky_;  // what was to be registered may not be
-  Must(registered_.erase(static_cast<const char*>(memory)) == 1,
-       "cudaHostUnregister of what was not registered");
+  const bool registered = registered_.erase(static_cast<const char*>(memory)) == 1;
+  // After an error that stays, what was to be registered may not be.
+  Must(registered || sticky_ != 0, "cudaHostUnregister of what was not registered");
   std::lock_guard<std::mutex> pinned_lock(pinned_->mutex);
   pinned_->blocks.erase(static_cast<const char*>(memory));
   return Called("HostUnregister");

@@ -109,7 +109,7 @@ TEST(ProcessesRefusalTest, AModelOfOtherShapes) {
 
 TEST(ProcessesRefusalTest, AModelThatIsNotThere) {
   ExpectAllEndWith(TrainDifferently(2, [](JobSpec& spec) { spec.model.path = "/nowhere/model"; }),
-                   absl::StatusCode::kNotFound, "rank 2: ", "/nowhere/model");
+                   absl::StatusCode::kNotFound, "rank 2 on ", "/nowhere/model");
 }
 
 // The same shapes and names, as a model and one that was fine-tuned from it have.

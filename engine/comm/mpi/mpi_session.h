@@ -8,8 +8,8 @@
 // heard of for the deadline.
 //
 // Thread safety: any thread may call all methods.
-#ifndef MEGATRAIN_ENGINE_COMM_MPI_SESSION_H_
-#define MEGATRAIN_ENGINE_COMM_MPI_SESSION_H_
+#ifndef MEGATRAIN_ENGINE_COMM_MPI_MPI_SESSION_H_
+#define MEGATRAIN_ENGINE_COMM_MPI_MPI_SESSION_H_
 
 #include <algorithm>
 #include <chrono>
@@ -28,7 +28,7 @@
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
 #include "engine/comm/collective_call.h"
-#include "engine/comm/mpi_shim.h"
+#include "engine/comm/mpi/mpi_shim.h"
 
 namespace megatrain {
 
@@ -172,4 +172,4 @@ class MpiSession {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_COMM_MPI_SESSION_H_
+#endif  // MEGATRAIN_ENGINE_COMM_MPI_MPI_SESSION_H_

@@ -1,4 +1,4 @@
-#include "engine/comm/mpi_communicator.h"
+#include "engine/comm/mpi/mpi_communicator.h"
 
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 #include "engine/base/status.h"
 #include "engine/comm/collective_call.h"
 #include "engine/comm/exchange.h"
-#include "engine/comm/mpi_session.h"
+#include "engine/comm/mpi/mpi_session.h"
 #include "engine/comm/rank_grid.h"
 #include "engine/comm/sum_ranks.h"
 

@@ -21,7 +21,7 @@
 #include "absl/time/time.h"
 #include "engine/base/status.h"
 #include "engine/comm/launch_environment.h"
-#include "engine/comm/mpi_communicator.h"
+#include "engine/comm/mpi/mpi_communicator.h"
 #include "tests/engine/comm/communicator_checks.h"
 #include "tests/support/wait_until.h"
 

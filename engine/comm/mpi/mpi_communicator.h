@@ -12,8 +12,8 @@
 // - Internal, for errors of MPI.
 // After an error the process should end soon: MPI is not finalised, and may still read or write
 // memory of the operation that had the error.
-#ifndef MEGATRAIN_ENGINE_COMM_MPI_COMMUNICATOR_H_
-#define MEGATRAIN_ENGINE_COMM_MPI_COMMUNICATOR_H_
+#ifndef MEGATRAIN_ENGINE_COMM_MPI_MPI_COMMUNICATOR_H_
+#define MEGATRAIN_ENGINE_COMM_MPI_MPI_COMMUNICATOR_H_
 
 #include <cstdint>
 #include <string>
@@ -25,10 +25,11 @@
 namespace megatrain {
 
 struct MpiOptions {
-  // How long nothing is heard of a process before it counts as gone.
+  // A process counts as gone if nothing was heard of it for this long.
   absl::Duration deadline = absl::Seconds(20);
-  // The library libmegatrain-mpi.so. Empty: $MEGATRAIN_MPI, or else the one beside this program or
-  // in ../lib/megatrain.
+  // The path of libmegatrain-mpi.so. If it is empty, the path is $MEGATRAIN_MPI if that is set.
+  // Else the library is looked for in ../lib/megatrain, seen from the program's directory, and then
+  // in the program's directory itself.
   std::string library = "";
   // Names the machine of this process. Processes that give the same text share a machine.
   std::string machine = "";
@@ -45,4 +46,4 @@ int64_t MpiScratchBytes(int ranks);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_COMM_MPI_COMMUNICATOR_H_
+#endif  // MEGATRAIN_ENGINE_COMM_MPI_MPI_COMMUNICATOR_H_

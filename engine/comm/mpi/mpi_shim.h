@@ -4,8 +4,8 @@
 
    Functions return 0 or an error of MPI, which `describe` puts in words. Messages between two ranks
    with the same tag on one communicator arrive in the order in which they were sent. */
-#ifndef MEGATRAIN_ENGINE_COMM_MPI_SHIM_H_
-#define MEGATRAIN_ENGINE_COMM_MPI_SHIM_H_
+#ifndef MEGATRAIN_ENGINE_COMM_MPI_MPI_SHIM_H_
+#define MEGATRAIN_ENGINE_COMM_MPI_MPI_SHIM_H_
 
 #include <stdint.h>
 
@@ -58,4 +58,4 @@ typedef const struct MegatrainMpi* (*MegatrainMpiFunction)(void);
 }
 #endif
 
-#endif /* MEGATRAIN_ENGINE_COMM_MPI_SHIM_H_ */
+#endif /* MEGATRAIN_ENGINE_COMM_MPI_MPI_SHIM_H_ */

@@ -1,4 +1,4 @@
-#include "engine/comm/mpi_shim.h"
+#include "engine/comm/mpi/mpi_shim.h"
 
 #include <mpi.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "engine/comm/mpi_session.h"
+#include "engine/comm/mpi/mpi_session.h"
 
 namespace megatrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/comm/mpi_session.h"
+#include "engine/comm/mpi/mpi_session.h"
 
 #include <dlfcn.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 // Jobs of several processes, by mpirun. What the ranks do is in mpi_ranks.cc.
-#include "engine/comm/mpi_communicator.h"
+#include "engine/comm/mpi/mpi_communicator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr char kRanks[] = "tests/engine/comm/mpi_ranks";
+constexpr char kRanks[] = "tests/engine/comm/mpi/mpi_ranks";
 
 class MpiJobTest : public ::testing::Test {
  protected:
