@@ -193,6 +193,7 @@ int EmulatedCuda::Malloc(int64_t bytes, void** memory) {
 
 int EmulatedCuda::Free(void* memory) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (memory == nullptr) return Called("Free");
   const auto block = allocated_.find(static_cast<const char*>(memory));
   Must(block != allocated_.end(), "cudaFree of what was not allocated");
   allocated_bytes_ -= block->second;
