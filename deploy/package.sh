@@ -147,7 +147,8 @@ if $tests_only; then
   install -m 0755 "$source_directory/tests/gpu.sh" "$root/tests/"
   install -m 0644 "$source_directory/tests/gpu_steps.sh" "$root/tests/"
   cp -L -r --no-preserve=mode "$source_directory/tests/golden/models" "$root/tests/files/tests/golden/"
-  rm -f "$root/tests/files/tests/golden/models/BUILD.bazel"
+  # No suite of a GPU reads the others.
+  rm -rf "$root/tests/files/tests/golden/models/"{BUILD.bazel,choices,preference}
   file=$name.tar.xz
   compress=(xz -T 1 "${XZ_PRESET:--9}")
 else

@@ -205,10 +205,11 @@ absl::Status Run(const Arguments& arguments, CommunicatorSet* set) {
   if (arguments.scenario == "await_last") return AwaitLast(arguments, *set->control);
   if (arguments.scenario == "tell" || arguments.scenario == "tell_without_first") {
     if (arguments.scenario == "tell_without_first" && tiles.rank() == 0) std::raise(SIGKILL);
-    // All find out by themselves, but for a rank that is the first to.
-    const absl::Status status = tiles.rank() == 1 && arguments.scenario == "tell"
-                                    ? (tiles.Abort(absl::DataLossError("x")), tiles.status())
-                                    : tiles.Barrier();
+    // All find out by themselves, but for a rank that is the first to. It waits until all have
+    // begun: one that does not have its communicators yet would not come here.
+    absl::Status status = tiles.Barrier();
+    if (status.ok() && tiles.rank() == 1) tiles.Abort(absl::DataLossError("x"));
+    if (status.ok()) status = tiles.Barrier();
     if (status.ok()) return absl::InternalError("no cause");
     return Teller(*set->control);
   }
