@@ -69,8 +69,8 @@ struct PlanReport {
   int64_t checkpoint_bytes = 0;      // of one checkpoint on disk
   int devices = 1;                   // that share a step; device_bytes are each one's
   int nodes = 1;                     // among which these are divided; host bytes are each one's
-  // Where the job may run, in the order in which it is given devices. Empty if devices have no
-  // memory of their own, or are not known.
+  // The devices on which the job may run, in the order in which it is given them. Empty if devices
+  // have no memory of their own, or are not known.
   std::vector<Place> places;
   int64_t micro_batches = 0;  // of a step, on each device at most
   int gradient_slabs = 0;

@@ -253,12 +253,10 @@ std::string SlowestRankText(const v1::StepMetrics& metrics, const v1::Job& job) 
   if (metrics.ranks() < 2) return "";
   const int64_t rank = metrics.slowest_rank();
   const bool named = job.devices_size() == metrics.ranks() && rank >= 0 && rank < metrics.ranks();
-  const auto mean = metrics.lane_mean_seconds().find("compute");
   return absl::StrCat(
       "rank ", rank, named ? absl::StrCat(" (", job.devices(static_cast<int>(rank)), ")") : "",
-      absl::StrFormat(", compute %.3g s", metrics.lane_busy_seconds().compute()),
-      mean == metrics.lane_mean_seconds().end() ? ""
-                                                : absl::StrFormat(", mean %.3g s", mean->second));
+      absl::StrFormat(", compute %.3g s, mean %.3g s", metrics.lane_busy_seconds().compute(),
+                      metrics.lane_mean_seconds().compute()));
 }
 
 std::string ClosingLine(const v1::Job& job) {

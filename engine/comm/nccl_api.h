@@ -30,7 +30,8 @@ class NcclApi {
  public:
   virtual ~NcclApi() = default;
 
-  // Returns the library's version and file, for people: "2.28.9 (/usr/lib/libnccl.so.2)".
+  // Returns the library's version and file, for people: "2.28.9 (/usr/lib/libnccl.so.2)", with the
+  // files that were passed over.
   virtual std::string Library() const = 0;
   // Describes an error, for example "NCCL's error 2 (unhandled system error)", with NCCL's last
   // message about it.

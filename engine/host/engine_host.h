@@ -110,6 +110,7 @@ class EngineHost {
   // ReservePool succeeded.
   EngineBudget budget() const;
   int threads() const;  // the threads of a job that asks for none
+  // Returns the devices without their memory (HostDevices::bytes), which budget() tells.
   const HostDevices& devices() const { return devices_; }
   // Returns the size of a device's own memory; 0 if it uses host memory. REQUIRES: there is one of
   // that number.

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
-#include <string>
 #include <vector>
 
-#include "engine/comm/rank_grid.h"
 #include "engine/pipeline/schedule/schedule.h"
 #include "engine/plan/simulated_executor.h"
 
@@ -118,13 +117,10 @@ void SetExchange(const PipelineDimensions& d, const HardwareRates& rates,
   const double parts = std::max(1, d.shape.ranks - 1);
   double direct_seconds = 1 / within, ring_seconds = 1 / within;  // a byte that a rank receives
   if (rates.network_bytes_per_second > 0 && d.processes > 1) {
-    std::vector<std::string> machines;
-    for (int rank = 0; rank < d.shape.ranks; ++rank) {
-      machines.push_back(std::to_string(rank / d.local_ranks()));
-    }
     // A rank gets parts from the other machines' groups (RankGrid), and all other parts within its
     // machine. The levels work at the same time. A machine's ranks share its ports.
-    const int groups = d.local_ranks() / GroupRanks(machines);
+    // A group is the largest power of two in a machine's ranks (GroupRanks).
+    const int groups = d.local_ranks() >> std::countr_zero(static_cast<unsigned>(d.local_ranks()));
     const double outside = groups * (d.processes - 1);
     const double port = outside * d.local_ranks() / rates.network_bytes_per_second;
     direct_seconds = std::max((parts - outside) / within, port) / parts;

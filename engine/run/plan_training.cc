@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -218,8 +219,12 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
   options.device_key = "engine.device";
   options.threads = static_cast<int>(spec.engine.threads);
   options.open_gpu = open_gpu;
-  // Between machines there is a network.
-  if (nodes == 1) options.load_nccl = load_nccl;
+  // What is measured here holds within a machine. Of several it is wanted if the rate between them
+  // is given.
+  const bool network_given =
+      std::any_of(given_rates.begin(), given_rates.end(),
+                  [](const std::string& rate) { return absl::StartsWith(rate, "network="); });
+  if (nodes == 1 || network_given) options.load_nccl = load_nccl;
   options.devices = static_cast<int>(spec.engine.devices);
   absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create(options);
   if (absl::IsFailedPrecondition(host.status()) && options.devices > 1) {

@@ -39,7 +39,7 @@ inline constexpr NamedLane<T> kNamedLanes[] = {{"h2d", &ByLane<T>::h2d},
                                                {"device_update", &ByLane<T>::device_update},
                                                {"collective", &ByLane<T>::collective}};
 
-// How evenly the ranks of a job were busy in a step.
+// RankSpread tells how evenly the ranks of a job were busy in a step.
 struct RankSpread {
   int64_t ranks = 0;  // two at least
   LaneRanks slowest;  // of each lane the rank that was busy longest; of equal ones the first

@@ -138,6 +138,16 @@ void ToProto(const Rewards& rewards, v1::Rewards* proto) {
   proto->set_accuracies(rewards.accuracies);
 }
 
+void ToProto(const LaneSeconds& lanes, v1::LaneSeconds* proto) {
+  proto->set_h2d(lanes.h2d);
+  proto->set_compute(lanes.compute);
+  proto->set_d2h(lanes.d2h);
+  proto->set_update(lanes.update);
+  proto->set_io(lanes.io);
+  proto->set_device_update(lanes.device_update);
+  proto->set_collective(lanes.collective);
+}
+
 }  // namespace
 
 void ToProto(const StepRecord& record, v1::StepMetrics* proto) {
@@ -153,23 +163,14 @@ void ToProto(const StepRecord& record, v1::StepMetrics* proto) {
   proto->set_model_flops_per_second(record.model_flops_per_second);
   proto->set_h2d_bytes(record.h2d_bytes);
   proto->set_d2h_bytes(record.d2h_bytes);
-  v1::LaneSeconds* const lanes = proto->mutable_lane_busy_seconds();
-  lanes->set_h2d(record.lane_busy_seconds.h2d);
-  lanes->set_compute(record.lane_busy_seconds.compute);
-  lanes->set_d2h(record.lane_busy_seconds.d2h);
-  lanes->set_update(record.lane_busy_seconds.update);
-  lanes->set_io(record.lane_busy_seconds.io);
-  lanes->set_device_update(record.lane_busy_seconds.device_update);
-  lanes->set_collective(record.lane_busy_seconds.collective);
+  ToProto(record.lane_busy_seconds, proto->mutable_lane_busy_seconds());
   if (record.spread.has_value()) {
     proto->set_ranks(record.spread->ranks);
     proto->set_slowest_rank(record.spread->slowest.compute);
     for (const auto& lane : kNamedLanes<int64_t>) {
       (*proto->mutable_lane_slowest_ranks())[lane.name] = record.spread->slowest.*lane.value;
     }
-    for (const auto& lane : kNamedLanes<double>) {
-      (*proto->mutable_lane_mean_seconds())[lane.name] = record.spread->mean.*lane.value;
-    }
+    ToProto(record.spread->mean, proto->mutable_lane_mean_seconds());
   }
   proto->set_matmul_seconds(record.matmul_seconds);
   proto->set_forward_seconds(record.forward_seconds);
@@ -196,14 +197,7 @@ namespace {
 void ToProto(const PredictedStep& predicted, v1::PredictedStep* proto) {
   proto->set_step_seconds(predicted.step_seconds);
   proto->set_tokens_per_second(predicted.tokens_per_second);
-  const LaneSeconds& busy = predicted.lane_busy_seconds;
-  v1::LaneSeconds* const lanes = proto->mutable_lane_busy_seconds();
-  lanes->set_h2d(busy.h2d);
-  lanes->set_compute(busy.compute);
-  lanes->set_d2h(busy.d2h);
-  lanes->set_update(busy.update);
-  lanes->set_device_update(busy.device_update);
-  lanes->set_collective(busy.collective);
+  ToProto(predicted.lane_busy_seconds, proto->mutable_lane_busy_seconds());
   v1::PredictedStep::Lane lane = v1::PredictedStep::LANE_UNSPECIFIED;
   v1::PredictedStep::Lane_Parse(absl::AsciiStrToUpper(predicted.bound_by), &lane);
   proto->set_bound_by(lane);

@@ -206,15 +206,17 @@ void Daemon::SaveOthersAndRestart() {
   hooks_.restart();
 }
 
-JobForecast Daemon::Forecast(const Job& job) const {
-  JobForecast forecast;
+std::optional<JobForecast> Daemon::Forecast(const Job& job) const {
   const absl::StatusOr<std::shared_ptr<FileSystem>> files = job_files_->Of(job.uid, job.id);
-  if (!files.ok()) return forecast;
+  if (!files.ok()) return std::nullopt;
   const absl::StatusOr<PlanReport> plan = PlanTraining(*job.spec, host_->budget(), files->get());
-  if (!plan.ok()) return forecast;
+  if (!plan.ok()) return std::nullopt;
+  JobForecast forecast;
   forecast.step_seconds = plan->choice.predicted.step_seconds;
   forecast.misfit = plan->misfit;
-  if (plan->places.empty()) return forecast;
+  // Devices cannot help a job that lacks host memory: the queue and the run tell of that.
+  const bool lacks_host = !plan->fits && plan->device_bytes <= plan->device_limit_bytes;
+  if (plan->places.empty() || lacks_host) return forecast;
   forecast.fits_on.emplace();
   for (const PlanReport::Place& place : plan->places) {
     if (place.fits) forecast.fits_on->push_back(place.number);

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -118,8 +119,8 @@ class Daemon {
   absl::Status AwaitDevice(const absl::Status& refused);
   OpenFiles FilesOfJobs() const;
   void MeasureRates();
-  // Plans a job on an idle host, for the scheduler.
-  JobForecast Forecast(const Job& job) const;
+  // Plans a job on an idle host, for the scheduler. Returns nullopt if its files cannot be read.
+  std::optional<JobForecast> Forecast(const Job& job) const;
   // Called when a job hangs or its device is lost, so that only a new process can go on with it.
   // Starts no more jobs, begins to save the other jobs, and calls hooks_.restart.
   void SaveOthersAndRestart();

@@ -107,8 +107,9 @@ MeasuredJob Monitoring::Describe(const RunRequest& run) const {
   if (!files.ok()) return job;
   const absl::StatusOr<PlanReport> plan =
       PlanTraining(run.spec, host_->budget(), files->get(), run.devices);
-  if (plan.ok()) job.model_family = plan->model_family;
-  if (plan.ok()) job.device_bytes = {{"arena", plan->device_bytes}};
+  if (!plan.ok()) return job;
+  job.model_family = plan->model_family;
+  job.device_bytes = {{"arena", plan->device_bytes}};
   return job;
 }
 

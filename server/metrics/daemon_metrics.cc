@@ -289,27 +289,32 @@ void DaemonMetrics::AddRuns(MetricPage* page) const {
       [](const Run& run) { return run.checkpoint_seconds; }, page);
 }
 
-void DaemonMetrics::AddRanks(MetricPage* page) const {
-  auto slowest = page->Gauge("megatrain_slowest_rank",
-                             "Of a job of several ranks, the one whose lane was busy longest in "
-                             "the last step.");
-  auto longest = page->Gauge("megatrain_slowest_rank_lane_busy_seconds",
-                             "How long that rank's lane was busy in the last step.");
-  auto mean = page->Gauge("megatrain_rank_lane_busy_mean_seconds",
-                          "How long the lane was busy in the last step, the mean over all ranks.");
+template <class T, class LanesOf>
+void DaemonMetrics::AddLanesOfRanks(const char* name, const char* help, LanesOf lanes_of,
+                                    MetricPage* page) const {
+  auto gauge = page->Gauge(name, help);
   for (const auto& [device, run] : runs_) {
     if (!run.last_step.has_value() || !run.last_step->spread.has_value()) continue;
-    const RankSpread& spread = *run.last_step->spread;
-    for (const auto& lane : kNamedLanes<int64_t>) {
-      slowest.Add(LabelsOf(device, {{"lane", lane.name}}),
-                  static_cast<double>(spread.slowest.*lane.value));
-    }
-    for (const auto& lane : kNamedLanes<double>) {
-      const MetricLabels labels = LabelsOf(device, {{"lane", lane.name}});
-      longest.Add(labels, run.last_step->lane_busy_seconds.*lane.value);
-      mean.Add(labels, spread.mean.*lane.value);
+    for (const auto& lane : kNamedLanes<T>) {
+      gauge.Add(LabelsOf(device, {{"lane", lane.name}}),
+                static_cast<double>(lanes_of(*run.last_step).*lane.value));
     }
   }
+}
+
+void DaemonMetrics::AddRanks(MetricPage* page) const {
+  AddLanesOfRanks<int64_t>(
+      "megatrain_slowest_rank",
+      "Of a job of several ranks, the one whose lane was busy longest in the last step.",
+      [](const StepRecord& last) { return last.spread->slowest; }, page);
+  AddLanesOfRanks<double>(
+      "megatrain_slowest_rank_lane_busy_seconds",
+      "How long that rank's lane was busy in the last step.",
+      [](const StepRecord& last) { return last.lane_busy_seconds; }, page);
+  AddLanesOfRanks<double>(
+      "megatrain_rank_lane_busy_mean_seconds",
+      "How long the lane was busy in the last step, the mean over all ranks.",
+      [](const StepRecord& last) { return last.spread->mean; }, page);
 }
 
 void DaemonMetrics::AddLastSteps(MetricPage* page) const {

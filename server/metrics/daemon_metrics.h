@@ -133,6 +133,10 @@ class DaemonMetrics : public RunObserver {
   template <class ValueOf>
   void AddOfRuns(const char* name, const char* help, ValueOf value_of, MetricPage* page) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Adds a gauge with the value of each lane of each run whose last step was of several ranks.
+  template <class T, class LanesOf>
+  void AddLanesOfRanks(const char* name, const char* help, LanesOf lanes_of, MetricPage* page) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddRuns(MetricPage* page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddLastSteps(MetricPage* page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddRanks(MetricPage* page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -79,7 +79,7 @@ struct QueueDecision {
 inline constexpr double kUnknownJobSeconds = 3600;
 
 // Returns the jobs to start now, and the place of every queued job. REQUIRES: there is a device,
-// and the numbers of devices are below devices.count.
+// the numbers of devices are below devices.count, and devices.bytes is empty or has one for each.
 QueueDecision DecideQueue(const QueueSnapshot& snapshot);
 
 }  // namespace megatrain

@@ -40,7 +40,7 @@
 
 namespace megatrain {
 
-// What is known of a job by its plan.
+// JobForecast holds what the plan of a job says of its run.
 struct JobForecast {
   double step_seconds = 0;  // 0 = not known
   // The numbers of the devices on which it fits, ascending, and why it does not on others. nullopt
@@ -57,10 +57,11 @@ class Scheduler {
     UserLimits limits = {};
     JobDisk* disk = nullptr;  // measured as jobs write; null, or outlives the scheduler
     DiskWaits::FreeBytes free_disk_bytes;  // must be set; called on the scheduler's thread
-    // Plans a job that has not run on these devices. Called once for each job, on the scheduler's
-    // thread. May read the job's model configuration. May be empty. REQUIRES: the job's spec is not
-    // null.
-    std::function<JobForecast(const Job& job)> forecast = {};
+    // Plans a job on these devices, when nothing else runs there. Returns nullopt if the job's
+    // files cannot be read; it is called again after a while then, else once for each job. Called
+    // on the scheduler's thread. May read the job's model configuration. May be empty. REQUIRES:
+    // the job's spec is not null.
+    std::function<std::optional<JobForecast>(const Job& job)> forecast = {};
     // Called on the scheduler's thread with lines for the daemon's log: what users are not told
     // elsewhere. May be empty.
     std::function<void(const std::string& line)> log;
@@ -151,9 +152,13 @@ class Scheduler {
   // Used only by the thread that does the rounds.
   std::map<std::string, Run> runs_;
   std::map<std::string, StartWait> start_waits_;
-  std::map<std::string, JobForecast> forecasts_;  // for live jobs that have not run
-  std::set<std::string> unclosed_;  // jobs whose records are to be closed when they end
-  int64_t last_number_ = 0;         // of the newest job that was seen
+  struct Forecast {
+    JobForecast known;
+    absl::Time until = absl::InfinitePast();  // then it is asked for
+  };
+  std::map<std::string, Forecast> forecasts_;  // of live jobs, by id
+  std::set<std::string> unclosed_;             // jobs whose records are to be closed when they end
+  int64_t last_number_ = 0;                    // of the newest job that was seen
   DiskWaits disk_waits_;
   UsageMeter usage_;
   int64_t runs_ended_ = 0;

@@ -5,10 +5,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/status.h"
+#include "engine/job/device_name.h"
 #include "server/manager/submission.h"
 #include "server/scheduler/scheduler.h"
 
 namespace megatrain {
+namespace {
+
+// After which a job is planned again whose files could not be read. Reading may wait for the
+// account database, and the rounds wait for it.
+constexpr absl::Duration kForecastAgain = absl::Seconds(30);
+
+}  // namespace
 
 absl::StatusOr<DeviceClaim> Scheduler::ClaimOf(const Job& job) const {
   if (job.spec == nullptr) return DeviceClaim();
@@ -16,9 +24,14 @@ absl::StatusOr<DeviceClaim> Scheduler::ClaimOf(const Job& job) const {
 }
 
 const JobForecast& Scheduler::ForecastOf(const Job& job) {
-  const auto [forecast, is_new] = forecasts_.try_emplace(job.id);
-  if (is_new && job.spec != nullptr && options_.forecast) forecast->second = options_.forecast(job);
-  return forecast->second;
+  Forecast& forecast = forecasts_[job.id];
+  const absl::Time now = ledger_->Now();
+  if (job.spec == nullptr || !options_.forecast || now < forecast.until) return forecast.known;
+  const std::optional<JobForecast> made = options_.forecast(job);
+  // Files that cannot be read now may be readable when the job's turn comes.
+  forecast.until = made.has_value() ? absl::InfiniteFuture() : now + kForecastAgain;
+  forecast.known = made.value_or(JobForecast());
+  return forecast.known;
 }
 
 std::optional<double> Scheduler::SecondsLeft(const Job& job) {
@@ -56,29 +69,37 @@ std::string Scheduler::HoldOf(const Job& job) const {
 void Scheduler::DescribeDevices(const Job& job, QueuedJob* queued) {
   if (job.spec == nullptr) return;
   const HostDevices& there = options_.devices;
-  const auto lack = [&](int64_t needed, const char* which, const std::string& found) {
+  const auto lack = [&](int64_t needed, const std::string& which = "") {
     queued->hold = WaitingReason::kDevicesMissing;
-    queued->hold_text = absl::StrCat(
-        "needs ", needed, needed == 1 ? " device" : " devices",
-        " (engine.device: ", job.spec->engine.device, ")", which, ", and the daemon found ",
-        there.count, " (", there.Name(0),
-        there.count == 1 ? "" : absl::StrCat(" to ", there.Name(there.count - 1)), ")", found,
-        " when it was started; starts when a daemon is started that finds them");
+    queued->hold_text =
+        absl::StrCat("needs ", needed, needed == 1 ? " device" : " devices",
+                     " (engine.device: ", job.spec->engine.device, ")", which,
+                     ", and the daemon found ", there.count, " (", there.Name(0),
+                     there.count == 1 ? "" : absl::StrCat(" to ", there.Name(there.count - 1)),
+                     ") when it was started; starts when a daemon is started that finds them");
   };
   const absl::StatusOr<DeviceClaim> claim = ClaimOf(job);
-  if (!claim.ok()) return lack(std::max<int64_t>(1, job.spec->engine.devices), "", "");
+  if (!claim.ok()) {
+    const std::optional<DeviceName> asked = ParseDeviceName(job.spec->engine.device);
+    const bool of_this_kind = asked.has_value() && (asked->kind == DeviceName::Kind::kAuto ||
+                                                    (asked->kind == DeviceName::Kind::kCpu) ==
+                                                        (there.first == kCpuDeviceId));
+    // Waiting does not help a job for another kind of device: its run is refused, and says why.
+    if (of_this_kind) lack(std::max<int64_t>(1, job.spec->engine.devices));
+    return;
+  }
   queued->devices = claim->count;
   for (int i = 0; claim->first >= 0 && i < claim->count; ++i) {
     queued->own_devices.push_back(claim->first + i);
   }
   const JobForecast& forecast = ForecastOf(job);
   if (!forecast.fits_on.has_value()) return;
-  const int fit = static_cast<int>(forecast.fits_on->size());
-  if (fit < claim->count) {
-    return lack(claim->count, " on which it fits",
-                absl::StrCat(", of which ", fit, " will do (", forecast.misfit, "),"));
+  if (forecast.fits_on->empty()) {
+    return lack(claim->count, absl::StrCat(" on which it fits (", forecast.misfit, ")"));
   }
-  if (claim->first < 0 && fit < there.count) queued->own_devices = *forecast.fits_on;
+  if (claim->first < 0 && forecast.fits_on->size() < static_cast<size_t>(there.count)) {
+    queued->own_devices = *forecast.fits_on;
+  }
 }
 
 QueuedJob Scheduler::Describe(const Job& job) {

@@ -135,7 +135,7 @@ def link_rate(agent, addresses, megabytes):
 
 
 def sent_bytes(agent, address):
-    """What the network of an address has sent over the link so far."""
+    """Bytes that the network of an address has sent over the link so far."""
     shown = subprocess.run([agent, address, "ip -s -j link show v0"], check=True,
                            capture_output=True, text=True)
     return json.loads(shown.stdout)[0]["stats64"]["tx"]["bytes"]
@@ -263,7 +263,7 @@ class KillsJob:
         return final_state(self.place)
 
     def kill_one(self, generator):
-        """Returns the rank and the seconds until the end, or None if the job had ended."""
+        """Returns the rank and the seconds until the end, or None if it had ended or not begun."""
         rank, step = generator.randrange(self.ranks), generator.randrange(self.STEPS)
         process, run = self.start()
         while process.poll() is None and self.steps() < step:
@@ -273,7 +273,11 @@ class KillsJob:
         if victim is None:
             process.wait()
             return None
-        os.kill(victim, signal.SIGKILL)
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            process.wait()
+            return None
         begin = time.monotonic()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=4 * ENDS_WITHIN_SECONDS)

@@ -123,7 +123,7 @@ TEST_F(ServeDevicesTest, JobsSideBySideEndInTheBitsOfRunsAlone) {
   const v1::Job two = Get(third);
   EXPECT_EQ(two.progress().last_step().ranks(), 2);
   EXPECT_LT(two.progress().last_step().slowest_rank(), 2);
-  EXPECT_GT(two.progress().last_step().lane_mean_seconds().at("compute"), 0);
+  EXPECT_GT(two.progress().last_step().lane_mean_seconds().compute(), 0);
   EXPECT_FALSE(Get(first).progress().last_step().has_slowest_rank());
   ASSERT_TRUE(daemon_->WaitForState(last, v1::Job::SUCCEEDED).ok());
   for (const JobShape& shape : {a, b, both, after}) ExpectSameBits(shape);

@@ -1,6 +1,6 @@
 // The edges to CUDA and to NCCL of the emulated programs. There are as many GPUs as
-// MEGATRAIN_EMULATED_GPUS says, or one. MEGATRAIN_EMULATED_FAULTS makes it go wrong, in a list such
-// as "Product=nan,CopyToHost=700!@5,heads=hang":
+// MEGATRAIN_EMULATED_GPUS says, or one. MEGATRAIN_EMULATED_FAULTS makes them go wrong, in a list
+// such as "Product=nan,CopyToHost=700!@5,heads=hang":
 //
 //   METHOD=ERROR      a method of CudaApi (and Launch, of any kernel) gives this error; with "!"
 //   all

@@ -10,12 +10,12 @@
 
 namespace megatrain {
 
-// As the reference's curves were made, `clipped` or not; shorter where sizes are to be small, for a
-// sanitizer or an emulation. Its files go to a fresh directory of this name.
+// Returns the job by which the reference's curves were made, `clipped` or not; shorter where sizes
+// are to be small, for a sanitizer or an emulation. Its files go to a fresh directory of this name.
 JobSpec GpuJob(const ModelReference& reference, Precision precision, bool clipped,
                const std::string& directory);
 
-// Both have the same losses, norms and newest checkpoints, to the bit.
+// Expects that both have the same losses, norms and newest checkpoints, to the bit.
 void ExpectSameBits(const JobSpec& spec, const JobRun& run, const JobSpec& expected_spec,
                     const JobRun& expected);
 

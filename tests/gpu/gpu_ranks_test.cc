@@ -1,8 +1,9 @@
-// What several GPUs do together: communicators over NCCL, and jobs on two GPUs and on all.
+// Tests of several GPUs together: communicators over NCCL, and jobs on two GPUs and on all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <random>
 #include <string>
@@ -36,7 +37,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// As in training, where nothing but a cause ends an operation.
+// Endless, as in training: nothing but a cause ends an operation.
 constexpr NcclPatience kPatience = {absl::InfiniteDuration(), absl::InfiniteDuration()};
 
 // The GPUs and a host that has opened them. A suite's tests share it: opening takes seconds a GPU.
@@ -56,6 +57,7 @@ struct Machine {
     };
     MT_ASSIGN_OR_RETURN(machine->host, EngineHost::Create(options));
     MT_RETURN_IF_ERROR(machine->host->ReservePool(64 * kMiB, nullptr, nullptr));
+    OpenedGpusUnderTest() = count;
     return machine;
   }
 
@@ -125,7 +127,7 @@ class GpuNcclTest : public OnMachine<::testing::Test> {
     MT_RETURN_IF_ERROR(rank(of).Synchronize());
     return rank(of).communicator().status();
   }
-  // Until the first error of the ranks.
+  // Waits for the first error of the ranks and returns it.
   absl::Status Wait(int of) {
     while (rank(of).communicator().status().ok()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -159,12 +161,12 @@ TEST_F(GpuNcclTest, OperationsGiveTheSameBitsForAnyNumberOfRanks) {
 
 TEST_F(GpuNcclTest, ARankThatDoesNotComeEndsTheOthersByTheDeadline) {
   ASSERT_NO_FATAL_FAILURE(MakeRanks(2));
-  // Longer than a communicator takes to be made.
   const absl::Duration deadline =
-      SizeIsTested(1 << 20) ? absl::Seconds(10) : absl::Milliseconds(50);
-  for (const absl::Status& status : OnEachNcclRank(
-           ranks_, sets_, NcclScratchBytes(2), {.meeting = deadline, .operation = deadline},
-           [&](int of) { return of == 0 ? Gather(of) : Wait(of); })) {
+      SizeIsTested(1 << 20) ? absl::Seconds(10) : absl::Milliseconds(500);
+  for (const absl::Status& status :
+       OnEachNcclRank(ranks_, sets_, NcclScratchBytes(2),
+                      {.meeting = absl::InfiniteDuration(), .operation = deadline},
+                      [&](int of) { return of == 0 ? Gather(of) : Wait(of); })) {
     EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("for other ranks in AllGather of"));
   }
@@ -187,7 +189,7 @@ class GpuRanksTest
  protected:
   static constexpr int64_t kSteps = 3;
 
-  // As many micro-batches a step as four GPUs have, or more of them.
+  // Returns a job with a micro-batch a step for each GPU, four at least.
   JobSpec Job(int64_t devices, bool clipped, const std::string& directory) const {
     JobSpec spec = GpuJob(reference_, precision_, clipped, directory);
     spec.training.steps = kSteps;
@@ -196,7 +198,7 @@ class GpuRanksTest
     spec.engine.devices = devices;
     return spec;
   }
-  // The same bits for any number of GPUs.
+  // Returns a job that gives the same bits on any number of GPUs.
   JobSpec ShardedJob(int64_t devices, const std::string& directory) const {
     JobSpec spec = Job(devices, /*clipped=*/true, directory);
     spec.training.gradient_shards = machine_->gpus();
@@ -302,7 +304,7 @@ TEST_P(GpuRanksTest, WithGradientShardsTheirNumberDoesNotShow) {
     const JobSpec several = ShardedJob(count, "several");
     ExpectSameBits(several, TrainOnHost(*machine_->host, several), one, expected);
   }
-  // Stopped behind each step, and resumed on others.
+  // Stopped behind a step at the earliest, and resumed on others.
   JobSpec legs = ShardedJob(1, "legs");
   JobRun all;
   for (const int count : {1, machine_->gpus(), 2}) {
@@ -338,6 +340,8 @@ TEST_P(GpuRanksTest, AFailureOfOneEndsAllAndTheJobGoesOnFromItsCheckpoint) {
   machine_->ExpectNothingAllocated();
   const JobRun resumed = TrainOnHost(*machine_->host, spec);
   ASSERT_TRUE(resumed.status.ok()) << resumed.status;
+  ASSERT_FALSE(resumed.records.empty());
+  EXPECT_GT(resumed.records.front().step, 1) << "it began anew";
   EXPECT_TRUE(CheckpointTensorFiles(spec) == CheckpointTensorFiles(plain));
 }
 

@@ -4,8 +4,8 @@
 // refuses all calls of this process since; the tests behind it were not begun.
 //
 //   MEGATRAIN_TEST_RESULTS=FILE  gets lines as they are known: "run NAME", and then "ok NAME",
-//                                "failed NAME", "skipped NAME" or "hung NAME". A test that ended
-//                                the process has "run" alone.
+//                                "failed NAME", "skipped NAME" or "hung NAME", and "lost -" before
+//                                exit code 6. A test that ended the process has "run" alone.
 //   MEGATRAIN_TEST_SECONDS=N     a test that takes longer ends the process with exit code 124.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -63,6 +63,7 @@ class Reporter : public testing::EmptyTestEventListener {
     running_.clear();
     Tell(result.Skipped() ? "skipped" : result.Passed() ? "ok" : "failed", NameOf(test));
     if (lost) {
+      Tell("lost", "-");
       std::fprintf(stderr, "the GPU is lost to this process\n");
       std::fflush(stdout);
       _exit(kLostCode);
@@ -101,10 +102,11 @@ class Reporter : public testing::EmptyTestEventListener {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  testing::UnitTest& tests = *testing::UnitTest::GetInstance();
-  tests.listeners().Append(new Reporter);
+namespace {
+
+// Returns the exit code.
+int Run() {
+  const testing::UnitTest& tests = *testing::UnitTest::GetInstance();
   if (RUN_ALL_TESTS() != 0) return 1;
   if (tests.skipped_test_count() > 0) {
     std::fprintf(stderr, "%d tests were skipped\n", tests.skipped_test_count());
@@ -115,4 +117,14 @@ int main(int argc, char** argv) {
     return kNoTestCode;
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  testing::UnitTest::GetInstance()->listeners().Append(new Reporter);
+  const int code = Run();
+  megatrain::CloseCudaUnderTest();
+  return code;
 }

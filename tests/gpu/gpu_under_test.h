@@ -5,6 +5,7 @@
 #ifndef MEGATRAIN_TESTS_GPU_GPU_UNDER_TEST_H_
 #define MEGATRAIN_TESTS_GPU_GPU_UNDER_TEST_H_
 
+#include <atomic>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -13,21 +14,39 @@
 
 namespace megatrain {
 
-// Returns the edge of number 0.
-inline std::shared_ptr<CudaApi> CudaUnderTest() {
-  static const std::shared_ptr<CudaApi> api = OpenCudaApi();
-  return api;
+// The edge of number 0, opened at its first use.
+inline std::shared_ptr<CudaApi>& SharedCuda() {
+  static auto& cuda = *new std::shared_ptr<CudaApi>(OpenCudaApi());
+  return cuda;
+}
+
+// Returns the edge of number 0. REQUIRES: CloseCudaUnderTest was not called.
+inline std::shared_ptr<CudaApi> CudaUnderTest() { return SharedCuda(); }
+
+// Closes the edge. A program's main must call this last: after main, the libraries that the edge
+// has loaded are gone before any static object of the program.
+inline void CloseCudaUnderTest() { SharedCuda() = nullptr; }
+
+// The number of GPUs, from number 0 on, that tests of this process have opened.
+inline std::atomic<int>& OpenedGpusUnderTest() {
+  static std::atomic<int> opened = 1;
+  return opened;
 }
 
 inline absl::StatusOr<std::unique_ptr<Device>> OpenGpuUnderTest(int ordinal) {
   return CreateCudaDevice(ordinal == 0 ? CudaUnderTest() : OpenCudaApi(), ordinal);
 }
 
-// Returns true if CUDA refuses every call of this process from now on, as after an illegal address.
+// Returns true if CUDA refuses the calls on one of them from now on, as after an illegal address.
 inline bool GpuUnderTestIsLost() {
-  int64_t free_bytes = 0, total_bytes = 0;
-  return CudaUnderTest()->SetDevice(0) != kCudaSuccess ||
-         CudaUnderTest()->MemoryInfo(&free_bytes, &total_bytes) != kCudaSuccess;
+  for (int ordinal = OpenedGpusUnderTest() - 1; ordinal >= 0; --ordinal) {  // 0 stays the thread's
+    int64_t free_bytes = 0, total_bytes = 0;
+    if (CudaUnderTest()->SetDevice(ordinal) != kCudaSuccess ||
+        CudaUnderTest()->MemoryInfo(&free_bytes, &total_bytes) != kCudaSuccess) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // Returns how many there are, from number 0 on, before the first that cannot be used.

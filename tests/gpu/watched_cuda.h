@@ -29,8 +29,11 @@ class WatchedCuda : public CudaApi {
     return bytes;
   }
   // CopyToHost gives kCudaInvalidValue from the `after`-th call on (0: the next).
-  void FailCopiesToHost(int after) { copies_to_host_ = after; }
-  void Heal() { copies_to_host_ = kNever; }
+  void FailCopiesToHost(int after) {
+    good_copies_ = after;
+    fails_ = true;
+  }
+  void Heal() { fails_ = false; }
 
   int Malloc(int64_t bytes, void** memory) override {
     const int error = cuda_->Malloc(bytes, memory);
@@ -46,7 +49,7 @@ class WatchedCuda : public CudaApi {
     return cuda_->Free(memory);
   }
   int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override {
-    if (copies_to_host_ != kNever && copies_to_host_-- <= 0) return kCudaInvalidValue;
+    if (fails_ && good_copies_-- <= 0) return kCudaInvalidValue;
     return cuda_->CopyToHost(stream, host, device, bytes);
   }
 
@@ -115,10 +118,9 @@ class WatchedCuda : public CudaApi {
   void RangePop() override { cuda_->RangePop(); }
 
  private:
-  static constexpr int kNever = -1'000'000'000;
-
   const std::unique_ptr<CudaApi> cuda_;
-  std::atomic<int> copies_to_host_ = kNever;  // until they fail
+  std::atomic<bool> fails_ = false;
+  std::atomic<int> good_copies_ = 0;  // to the host, before those that fail
   mutable std::mutex mutex_;
   std::map<void*, int64_t> allocated_;  // bytes, by start
 };

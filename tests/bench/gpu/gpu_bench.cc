@@ -38,6 +38,7 @@
 #include "tests/bench/gpu/bench_results.h"
 #include "tests/bench/gpu/gpu_info.h"
 #include "tests/bench/gpu/gpu_items.h"
+#include "tests/gpu/gpu_under_test.h"
 
 namespace megatrain {
 namespace {
@@ -135,4 +136,8 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace megatrain
 
-int main(int argc, char** argv) { return megatrain::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = megatrain::Main(argc, argv);
+  megatrain::CloseCudaUnderTest();
+  return code;
+}

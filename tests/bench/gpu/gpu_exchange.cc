@@ -22,7 +22,8 @@ using Queue = GpuBenchDevice::Queue;
 constexpr int64_t kHostBytes = int64_t{1} << 20;  // from which the GPUs' memory is filled
 constexpr absl::Duration kDeadline = absl::Minutes(1);
 
-// Whether both reach each other's memory without the host.
+// Lets GPUs 0 and 1 reach each other's memory without the host. Returns false if they have no such
+// way.
 absl::StatusOr<bool> EnablePeerAccess(GpuBenchDevice& device) {
   CudaApi& api = device.api();
   bool direct = true;

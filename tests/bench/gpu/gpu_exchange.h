@@ -1,5 +1,5 @@
-// What GPUs exchange: copies between two of them, which the link bounds, and the operations of
-// NCCL's communicators, held against them.
+// Measures what GPUs exchange: copies between two of them, which the link bounds, and the
+// operations of NCCL's communicators, held against them.
 #ifndef MEGATRAIN_TESTS_BENCH_GPU_GPU_EXCHANGE_H_
 #define MEGATRAIN_TESTS_BENCH_GPU_GPU_EXCHANGE_H_
 
@@ -17,14 +17,14 @@ namespace megatrain {
 
 struct GpuExchangeSizes {
   int64_t copy_bytes = int64_t{1} << 28;
-  // Of the data of an operation, of all ranks together: a small tile's, and a large one's.
+  // The sizes of an operation's data, all ranks' parts together: a small tile's, and a large one's.
   std::vector<int64_t> exchange_bytes = {int64_t{1} << 24, int64_t{1} << 28};
   int repetitions = 8;
 };
 
-// The bytes a second that GPU 0 receives from GPU 1 by copies, and sends meanwhile. Adds both ways
-// alone and at once to the results, with whether the host is between them. `api` has both GPUs.
-// Returns the slower direction of both at once.
+// Measures copies between GPUs 0 and 1. Adds the rate from 1 to 0 alone and that of both ways at
+// once to the results, with whether the host is between them. Returns the latter, the slower way's,
+// in bytes a second. `api` has both GPUs.
 absl::StatusOr<double> MeasurePeerCopies(CudaApi& api, const GpuExchangeSizes& sizes,
                                          BenchResults& results);
 

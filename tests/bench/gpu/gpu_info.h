@@ -1,4 +1,4 @@
-// What the machine is that a run is about: printed, and kept with the results.
+// Describes the machine that a run is about: prints it, and keeps it with the results.
 #ifndef MEGATRAIN_TESTS_BENCH_GPU_GPU_INFO_H_
 #define MEGATRAIN_TESTS_BENCH_GPU_GPU_INFO_H_
 
@@ -8,13 +8,14 @@
 namespace megatrain {
 
 struct GpuMachine {
-  // Whether the libraries are there that no job needs, but for what they are there for: fast
-  // attention, and jobs on several GPUs.
+  // True if the library can be used. Without cuDNN attention is slower, and without NCCL there are
+  // no jobs on several GPUs.
   bool cudnn = false, nccl = false;
 };
 
-// Describes host, driver, cards, their number and libraries, with their places, and why cuDNN or
-// NCCL is not used. Errors as CreateCudaDevice's, and what is missing is described too.
+// Describes the host, the driver, the number of GPUs, the first one and the libraries, with their
+// places, and why cuDNN or NCCL is not used. Errors as CreateCudaDevice's, and what is missing is
+// described too.
 absl::StatusOr<GpuMachine> DescribeGpuMachine(BenchResults& results);
 
 }  // namespace megatrain

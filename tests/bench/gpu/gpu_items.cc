@@ -112,7 +112,7 @@ absl::StatusOr<std::unique_ptr<EngineHost>> OpenHost(const GpuItemOptions& optio
   host_options.devices = devices;
   host_options.load_nccl = LoadNccl;
   MT_ASSIGN_OR_RETURN(std::unique_ptr<EngineHost> host, EngineHost::Create(host_options));
-  // As before a job: without rates the plan goes by rule.
+  // A job's plan takes measured rates; without them it goes by rule.
   if (!SmallGpuSizes()) MT_RETURN_IF_ERROR(host->MeasureRates());
   if (options.pool_bytes > 0) {
     MT_RETURN_IF_ERROR(host->ReservePool(options.pool_bytes, nullptr, nullptr));

@@ -96,10 +96,13 @@ absl::Status AddStep(const GpuStep& step, const GpuLimits& limits, std::vector<S
                       busy.update, busy.collective)));
   return results.Note(
       absl::StrCat(name, ": traffic and memory"),
-      absl::StrFormat("link while busy %.1f GB/s to the device, %.1f back; device %s, host %s",
-                      static_cast<double>(r.h2d_bytes) / std::max(busy.h2d, 1e-9) / 1e9,
-                      static_cast<double>(r.d2h_bytes) / std::max(busy.d2h, 1e-9) / 1e9,
-                      FormatBytesShort(r.device_bytes), FormatBytesShort(r.host_bytes)));
+      // Bytes are those of all devices, and the lanes' seconds those of one.
+      absl::StrFormat(
+          "link while busy %.1f GB/s to %s, %.1f back; device %s, host %s",
+          static_cast<double>(r.h2d_bytes) / step.devices / std::max(busy.h2d, 1e-9) / 1e9,
+          step.devices > 1 ? "each device" : "the device",
+          static_cast<double>(r.d2h_bytes) / step.devices / std::max(busy.d2h, 1e-9) / 1e9,
+          FormatBytesShort(r.device_bytes), FormatBytesShort(r.host_bytes)));
 }
 
 // Abandoned behind the last step, so that nothing is saved, or when the item is out of time.

@@ -21,8 +21,9 @@ absl::StatusOr<int64_t> GrowHostMemory(int64_t wanted, const HostGrowth& growth)
       HostPoolOptions options;
       options.capacity = growth.piece_bytes;
       options.touch_threads = AvailableProcessors();
-      MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> piece, HostPool::Create(options));
-      touched.push_back(std::move(piece));
+      absl::StatusOr<std::unique_ptr<HostPool>> piece = HostPool::Create(options);
+      if (!piece.ok()) break;
+      touched.push_back(*std::move(piece));
       more_by = absl::Now() + growth.patience;
     } else if (absl::Now() < more_by) {
       absl::SleepFor(absl::Milliseconds(50));

@@ -13,7 +13,7 @@ namespace {
 
 class ConnectionTest : public ServiceTest {
  protected:
-  // How often a call is made of which the server refuses the first two for `reason`.
+  // Returns how often a call is made of which the server refuses the first two for `reason`.
   int CallsUntilDone(v1::ErrorReason reason) {
     authenticator_.nameless = "anna";
     std::atomic<int> calls{0};

@@ -30,7 +30,7 @@ class ServerChoiceTest : public testing::Test {
     environment.variable = [this](const char* name) { return variables_[name]; };
     return Invocation(std::move(environment));
   }
-  // What calls carry, or the error.
+  // Returns what calls carry, or the error.
   std::string Authorization() {
     const auto connection = Program().Connect();
     if (!connection.ok()) return std::string(connection.status().message());

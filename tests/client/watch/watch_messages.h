@@ -33,12 +33,12 @@ inline v1::StepMetrics Step(int64_t step, double loss, std::optional<double> eva
   return metrics;
 }
 
-// Of four ranks, the last of which computes longest.
+// Returns a step of four ranks, the last of which computes longest.
 inline v1::StepMetrics StepOfRanks(int64_t step) {
   v1::StepMetrics metrics = Step(step, 2.5);
   metrics.set_ranks(4);
   metrics.set_slowest_rank(3);
-  (*metrics.mutable_lane_mean_seconds())["compute"] = 0.375;
+  metrics.mutable_lane_mean_seconds()->set_compute(0.375);
   return metrics;
 }
 

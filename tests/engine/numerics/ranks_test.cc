@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/memory/split_master.h"
 #include "tests/engine/numerics/job_run.h"
 #include "tests/engine/numerics/model_reference.h"
 
@@ -32,7 +33,7 @@ JobSpec Job(const ModelReference& reference, Precision precision, bool clipped, 
   return spec;
 }
 
-// The masters and the moments of the job's newest checkpoint, by name.
+// Returns the masters and the moments of the job's newest checkpoint, by name.
 NamedTensors StateOf(const JobSpec& spec) {
   NamedTensors state;
   for (const auto& [name, bytes] : CheckpointTensorFiles(spec)) {
@@ -43,17 +44,15 @@ NamedTensors StateOf(const JobSpec& spec) {
     const auto remainder = state.find(name + ".remainder");
     if (remainder == state.end()) continue;
     for (size_t i = 0; i < master.size(); ++i) {
-      const auto rest = static_cast<int32_t>(remainder->second[i]);
-      const uint32_t upper = std::bit_cast<uint32_t>(master[i]) >> 16;
-      master[i] =
-          std::bit_cast<float>((upper - (rest < 0 ? 1 : 0)) << 16 | static_cast<uint16_t>(rest));
+      const auto weight = static_cast<bf16_t>(std::bit_cast<uint32_t>(master[i]) >> 16);
+      master[i] = DecodeMaster(weight, static_cast<int16_t>(remainder->second[i]));
     }
   }
   std::erase_if(state, [](const auto& one) { return one.first.ends_with(".remainder"); });
   return state;
 }
 
-// What one device makes of the job in all its steps; trained once.
+// Returns the state that one device reaches in all steps of the job, which is trained once.
 const NamedTensors& StateOfOneDevice(const std::string& family, Precision precision, bool clipped) {
   static auto* const states = new std::map<std::tuple<std::string, Precision, bool>, NamedTensors>;
   const auto [found, is_new] = states->insert({{family, precision, clipped}, {}});

@@ -299,6 +299,10 @@ TEST(CudaRanksTest, APlanOnTheMachineItselfMeasuresTheRateBetweenGpusAsARunDoes)
   EXPECT_EQ(plan(2, /*nodes=*/2).places.size(), 2u);
   EXPECT_EQ(plan(4).devices, 4);
   EXPECT_EQ(nccl.loaded(), 2);
+  // Where the network's rate is given, what is within a machine is wanted.
+  (void)PlanTraining(JobOf(2, "measured"), gpu.opener(), {"network=45"}, /*nodes=*/2,
+                     nccl.loader());
+  EXPECT_EQ(nccl.loaded(), 4);
 }
 
 // Scratch and communicators are kept while a job is paused.

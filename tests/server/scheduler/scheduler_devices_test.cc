@@ -174,14 +174,14 @@ TEST_F(SchedulerDevicesTest, AJobGetsADeviceOnWhichItFitsAndNoOther) {
 
 TEST_F(SchedulerDevicesTest, AJobThatFitsOnNoDeviceOfThisDaemonWaitsForAnother) {
   const std::string id = Submit(kAnna, 0, 2);
-  fits_on_ = {{2}};
+  fits_on_ = std::vector<int>();
   Round();
   EXPECT_EQ(State(id), S::kQueued);
   EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kDevicesMissing);
   EXPECT_EQ(Get(id)->queue.text,
-            "needs 2 devices (engine.device: auto) on which it fits, and the daemon found 3 (cpu:0 "
-            "to cpu:2), of which 1 will do (device memory is too small), when it was started; "
-            "starts when a daemon is started that finds them");
+            "needs 2 devices (engine.device: auto) on which it fits (device memory is too small), "
+            "and the daemon found 3 (cpu:0 to cpu:2) when it was started; starts when a daemon is "
+            "started that finds them");
   fits_on_ = {{0, 2}};
   Restart();
   Round();

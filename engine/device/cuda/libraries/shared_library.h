@@ -1,5 +1,6 @@
-// Finds and loads the libraries of CUDA's toolkit, cuDNN and NCCL at run time. They have hundreds
-// of megabytes and come with the toolkit or with Python packages, not with this program.
+// Finds and loads the driver's library and those of CUDA's toolkit, cuDNN and NCCL at run time. The
+// latter have hundreds of megabytes and come with the toolkit or with Python packages, not with
+// this program.
 //
 // The places are searched in this order, and the first library that can be loaded is taken:
 //   1. by name, as the loader searches: LD_LIBRARY_PATH, the system's own list (ldconfig);

@@ -221,8 +221,10 @@ int EmulatedCuda::HostUnregister(void* memory) {
   const bool registered = registered_.erase(static_cast<const char*>(memory)) == 1;
   // After an error that stays, what was to be registered may not be.
   Must(registered || sticky_ != 0, "cudaHostUnregister of what was not registered");
-  std::lock_guard<std::mutex> pinned_lock(pinned_->mutex);
-  pinned_->blocks.erase(static_cast<const char*>(memory));
+  if (registered) {
+    std::lock_guard<std::mutex> pinned_lock(pinned_->mutex);
+    pinned_->blocks.erase(static_cast<const char*>(memory));
+  }
   return Called("HostUnregister");
 }
 

@@ -34,7 +34,7 @@ struct EmulatedCudaOptions {
   int devices = 1;
   int driver = 13000, runtime = 13000;
   int64_t memory_bytes = int64_t{4} << 30;
-  // Of all devices. Without a UUID each has one with its number.
+  // The properties of every device. Without a UUID each has one with its number.
   CudaDeviceProperties properties{
       .name = "Emulated", .major = 9, .minor = 0, .reads_registered_memory = true};
   // Whether cuDNN is told of. It takes no call.
