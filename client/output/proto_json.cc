@@ -96,9 +96,9 @@ Json MessageJson(const Message& message) {
     } else if (!field->has_presence() || reflection->HasField(message, field)) {
       json[field->name()] = Value(message, field, 0);
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
-               field->message_type() != v1::Rewards::descriptor() &&
-               field->message_type() != v1::Router::descriptor() &&
+               descriptor != v1::StepMetrics::descriptor() &&
                field->real_containing_oneof() == nullptr) {
+      // A step leaves out what its kind of job does not have, as the metrics files do.
       json[field->name()] = nullptr;
     }
   }
