@@ -60,9 +60,9 @@ struct TrainingOptions {
   // The file system for everything that the job names or makes. It must outlive the run. Null means
   // the host's.
   FileSystem* files = nullptr;
-  // Called while work goes on that no event reports: when bytes were read or written, and for each
-  // batch of an evaluation. It is called often and from any thread, so it must be cheap. May be
-  // empty.
+  // Called while work goes on that no event reports: when bytes were read or written, when
+  // operations of a step have ended, and for each batch of an evaluation. It is called often and
+  // from any thread, so it must be cheap. May be empty.
   std::function<void()> alive;
 };
 

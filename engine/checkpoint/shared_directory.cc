@@ -1,7 +1,6 @@
 #include "engine/checkpoint/shared_directory.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -36,7 +35,7 @@ bool Sees(const std::string& path, const std::string& directory, absl::Time end,
   return true;
 }
 
-// What a rank tells the others.
+// A rank's report to the others.
 struct Report {
   std::string host;
   bool sees = false;
@@ -65,20 +64,20 @@ absl::Status Judge(const std::string& directory, const std::vector<Report>& repo
     const Report& report = reports[rank];
     const std::string name = NameOf(static_cast<int>(rank), report.host);
     if (report.sees && !report.why_not_written.empty()) {
-      return absl::FailedPreconditionError(
+      return FoundByAll(absl::FailedPreconditionError(
           absl::StrCat("checkpoint.directory: ", name, " cannot write in ", directory, ": ",
                        report.why_not_written,
                        "; all processes of a job write into it: let the job's user write there on "
-                       "all machines, or name another directory"));
+                       "all machines, or name another directory")));
     }
     if (!report.sees) blind.push_back(name);
   }
   if (blind.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FoundByAll(absl::FailedPreconditionError(absl::StrCat(
       "checkpoint.directory: ", directory, " is not shared: what ", NameOf(0, reports[0].host),
       " made there is not seen by ", absl::StrJoin(blind, ", "),
       ". All processes of a job write into one directory: name one on a file system that is "
-      "mounted at the same path on all machines"));
+      "mounted at the same path on all machines")));
 }
 
 }  // namespace
@@ -91,13 +90,9 @@ absl::Status CheckIsShared(const std::string& directory, Communicator& communica
   absl::Status written;
   const absl::Cleanup remove = [&] { files->RemoveFile(token(rank)).IgnoreError(); };
   if (rank == 0) written = WriteFileSynced(files, token(0), "");
-  std::string directory_of_first, name_of_first;
-  for (const auto& [own, of_first] : {std::pair(directory, &directory_of_first),
-                                      std::pair(written.ok() ? name : "", &name_of_first)}) {
-    MT_RETURN_IF_ERROR(ExchangeBytes(&communicator, own, [&](int from, absl::string_view bytes) {
-      if (from == 0) *of_first = std::string(bytes);
-    }));
-  }
+  MT_ASSIGN_OR_RETURN(const std::string directory_of_first, OfFirst(&communicator, directory));
+  MT_ASSIGN_OR_RETURN(const std::string name_of_first,
+                      OfFirst(&communicator, written.ok() ? name : ""));
   Report own{HostName(), true, ""};
   if (rank > 0 && !name_of_first.empty()) {
     name = name_of_first;

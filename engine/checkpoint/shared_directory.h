@@ -1,7 +1,7 @@
 // Checks that the processes of a job see one directory and can write in it, as checkpoints need.
 //
-// What the check makes in the directory is named shared-, 32 hex digits, - and a rank, and is gone
-// when the check ends. RemoveLeftovers removes what a process that died has left.
+// The check makes empty files in the directory, named shared-, 32 hex digits, - and a rank, and
+// removes them when it ends. RemoveLeftovers removes those of a process that died.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_SHARED_DIRECTORY_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_SHARED_DIRECTORY_H_
 

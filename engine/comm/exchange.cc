@@ -3,12 +3,16 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "engine/comm/launch_environment.h"
 
 namespace megatrain {
+namespace {
+constexpr char kFoundByAll[] = "megatrain/found-by-all";
+}  // namespace
 
 absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
                            absl::FunctionRef<void(int rank, absl::string_view bytes)> visit) {
@@ -31,29 +35,46 @@ absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
   return absl::OkStatus();
 }
 
-absl::Status AbortAll(Communicator* communicator, const absl::Status& own) {
-  if (communicator == nullptr) return own;
-  communicator->Abort(absl::Status(own.code(), absl::StrCat("rank ", communicator->rank(), " on ",
-                                                            HostName(), ": ", own.message())));
-  return communicator->status();
+absl::StatusOr<std::string> OfFirst(Communicator* communicator, absl::string_view own) {
+  std::string first;
+  MT_RETURN_IF_ERROR(ExchangeBytes(communicator, own, [&](int rank, absl::string_view bytes) {
+    if (rank == 0) first = std::string(bytes);
+  }));
+  return first;
 }
 
 absl::Status Agree(Communicator* communicator, const absl::Status& own) {
   if (communicator == nullptr) return own;
-  // The code as a character, the mark of a full disk, the message; nothing for OK.
+  // The code as a character, the mark of a full disk, the end of the message; nothing for OK.
   std::string text;
   if (!own.ok()) {
     text = absl::StrCat(std::string(1, static_cast<char>(own.code())), IsDiskFull(own) ? "f" : "-",
-                        own.message());
+                        " on ", HostName(), ": ", own.message());
   }
   absl::Status agreed;
   MT_RETURN_IF_ERROR(ExchangeBytes(communicator, text, [&](int rank, absl::string_view bytes) {
     if (bytes.empty() || !agreed.ok()) return;
-    const std::string message = absl::StrCat("rank ", rank, ": ", bytes.substr(2));
-    agreed = bytes[1] == 'f' ? DiskFullError(message)
-                             : absl::Status(static_cast<absl::StatusCode>(bytes[0]), message);
+    const std::string message = absl::StrCat("rank ", rank, bytes.substr(2));
+    agreed = FoundByAll(bytes[1] == 'f'
+                            ? DiskFullError(message)
+                            : absl::Status(static_cast<absl::StatusCode>(bytes[0]), message));
   }));
   return agreed;
+}
+
+absl::Status FoundByAll(absl::Status error) {
+  error.SetPayload(kFoundByAll, absl::Cord());
+  return error;
+}
+
+absl::Status AbortAll(Communicator* communicator, const absl::Status& own) {
+  if (communicator == nullptr) return own;
+  communicator->Abort(
+      own.GetPayload(kFoundByAll).has_value()
+          ? own
+          : absl::Status(own.code(), absl::StrCat("rank ", communicator->rank(), " on ", HostName(),
+                                                  ": ", own.message())));
+  return communicator->status();
 }
 
 }  // namespace megatrain

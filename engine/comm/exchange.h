@@ -8,6 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/comm/communicator.h"
 
@@ -19,14 +20,21 @@ namespace megatrain {
 absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
                            absl::FunctionRef<void(int rank, absl::string_view bytes)> visit);
 
-// Ends the operations of all ranks with `own`, an error of this rank, and adds the rank's number
-// and the machine's name to its message. Returns the first error that ended them. A rank alone gets
-// `own` back. Any thread of any one rank may call it. REQUIRES: !own.ok().
-absl::Status AbortAll(Communicator* communicator, const absl::Status& own);
+// Returns the text that rank 0 gives, as ExchangeBytes.
+absl::StatusOr<std::string> OfFirst(Communicator* communicator, absl::string_view own);
 
 // Returns the same on every rank: OK if all ranks gave OK, else the error of the lowest rank that
-// has one, with its number, or that of the communicator. IsDiskFull survives.
+// has one, with its number and the machine's name, or that of the communicator. IsDiskFull
+// survives.
 absl::Status Agree(Communicator* communicator, const absl::Status& own);
+
+// Marks `error` as one that every rank has found alike, and that names the ranks itself.
+absl::Status FoundByAll(absl::Status error);
+
+// Ends the operations of all ranks with `own`, an error of this rank. Adds the rank's number and
+// the machine's name to its message, unless all have found it. Returns the first error that ended
+// them. A rank alone gets `own` back. Any thread of any one rank may call it. REQUIRES: !own.ok().
+absl::Status AbortAll(Communicator* communicator, const absl::Status& own);
 
 }  // namespace megatrain
 

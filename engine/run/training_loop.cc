@@ -38,6 +38,7 @@ absl::StatusOr<Ending> TrainingLoop::Run() {
     if (control.cancel_requested()) return Ending(TrainingOutcome::kCancelled);
     if (p_.trainer.in_flight() > 0) {
       const auto interrupted = [&] {
+        p_.run.Alive();  // an operation of the step has ended: a step may take its time
         return control.cancel_requested() || (!asked && control.Any());
       };
       if (!p_.trainer.AwaitStep(interrupted)) continue;

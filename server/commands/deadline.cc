@@ -1,8 +1,7 @@
 #include "server/commands/deadline.h"
 
+#include <chrono>
 #include <utility>
-
-#include "absl/time/clock.h"
 
 namespace megatrain {
 
@@ -19,11 +18,12 @@ Deadline::~Deadline() {
 }
 
 void Deadline::Wait(absl::Duration patience, const std::function<void()>& late) {
-  const absl::Time end = absl::Now() + patience;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + absl::ToChronoNanoseconds(patience);
   {
     MutexLock lock(&mutex_);
-    while (!met_ && absl::Now() < end) {
-      changed_.WaitFor(&mutex_, absl::ToDoubleSeconds(end - absl::Now()));
+    while (!met_ && Clock::now() < end) {
+      changed_.WaitFor(&mutex_, std::chrono::duration<double>(end - Clock::now()).count());
     }
     if (met_) return;
   }

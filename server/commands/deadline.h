@@ -13,6 +13,8 @@ namespace megatrain {
 
 class Deadline {
  public:
+  // `late` is called at most once. It may end the process, and must not destroy the deadline. Time
+  // for which the machine is suspended does not count.
   Deadline(absl::Duration patience, std::function<void()> late);
   // Waits for a call that is under way.
   ~Deadline();

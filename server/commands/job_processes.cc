@@ -32,9 +32,6 @@ constexpr int kMeetingTimeouts = 3;
 // How long processes leave it to the first one to say what may be wrong on all machines. A launcher
 // ends them once that has exited.
 constexpr absl::Duration kFirstSpeaks = absl::Seconds(2);
-// How long a process that waits for others leaves it to one that hangs itself to say so: all find
-// out within a few seconds.
-constexpr absl::Duration kCulpritSpeaks = absl::Seconds(4);
 // How long MPI may take to tell the others of the end of one that hangs.
 constexpr absl::Duration kFarewell = absl::Seconds(1);
 // When it is MPI itself that hangs.
@@ -54,25 +51,6 @@ std::string ProcessorSet() {
   std::string text;
   for (const int number : numbers) absl::StrAppend(&text, number, ",");
   return text;
-}
-
-// The processes exchange memory as it lies, so they must be of one program.
-absl::Status CheckSameProgram(Communicator& control) {
-  int64_t bytes = 0;
-  MT_ASSIGN_OR_RETURN(const std::string hash,
-                      HashFile(PosixFileSystem(), "/proc/self/exe", &bytes));
-  const std::string own = absl::StrCat(kVersion, " (", hash, ") on ", HostName());
-  const auto program = [](absl::string_view text) { return text.substr(0, text.find(')')); };
-  std::string first;
-  absl::Status status;
-  MT_RETURN_IF_ERROR(ExchangeBytes(&control, own, [&](int rank, absl::string_view bytes) {
-    if (rank == 0) first = std::string(bytes);
-    if (!status.ok() || program(bytes) == program(first)) return;
-    status = absl::FailedPreconditionError(
-        absl::StrCat("rank ", rank, " runs megatraind ", bytes, ", and rank 0 runs ", first,
-                     "; install the same one on all machines of the job"));
-  }));
-  return status;
 }
 
 }  // namespace
@@ -132,7 +110,27 @@ absl::Status JobProcesses::Join(absl::Duration timeout) {
     }
     set_ = *std::move(set);
   }
-  return CheckSameProgram(*set_->control);
+  return absl::OkStatus();
+}
+
+absl::Status JobProcesses::CheckSameProgram() {
+  if (!set_.has_value()) return absl::OkStatus();
+  int64_t bytes = 0;
+  MT_ASSIGN_OR_RETURN(const std::string hash,
+                      HashFile(PosixFileSystem(), "/proc/self/exe", &bytes));
+  const std::string own = absl::StrCat(kVersion, " (", hash, ") on ", HostName());
+  const auto program = [](absl::string_view text) { return text.substr(0, text.find(')')); };
+  std::string first;
+  absl::Status status;
+  MT_RETURN_IF_ERROR(
+      ExchangeBytes(set_->control.get(), own, [&](int rank, absl::string_view bytes) {
+        if (rank == 0) first = std::string(bytes);
+        if (!status.ok() || program(bytes) == program(first)) return;
+        status = FoundByAll(absl::FailedPreconditionError(
+            absl::StrCat("rank ", rank, " runs megatraind ", bytes, ", and rank 0 runs ", first,
+                         "; install the same one on all machines of the job")));
+      }));
+  return status;
 }
 
 void JobProcesses::EndUnlessAllBegan() const {
@@ -140,6 +138,10 @@ void JobProcesses::EndUnlessAllBegan() const {
   if (missing.empty()) return;
   int lowest = 0;
   while (std::find(missing.begin(), missing.end(), lowest) != missing.end()) ++lowest;
+  // The others speak if that one cannot: once it has told, it exits before they do, and the
+  // launcher ends them.
+  const bool first = lowest == launched_.local_rank;
+  if (!first) absl::SleepFor(kFirstSpeaks);
   // On one machine their numbers are their ranks.
   const std::string who =
       launched_.local_ranks == launched_.ranks
@@ -151,9 +153,9 @@ void JobProcesses::EndUnlessAllBegan() const {
                 " not there ", absl::FormatDuration(timeout_),
                 " after the start (--rank-timeout): not started, stuck before it runs, or dead; "
                 "see what the launcher says")),
-            /*first=*/lowest == launched_.local_rank, /*later=*/false);
+            first, /*later=*/!first);
   // Those that began a moment later look too, and must find this one.
-  if (lowest == launched_.local_rank) absl::SleepFor(kFirstSpeaks);
+  if (first) absl::SleepFor(kFirstSpeaks);
   _exit(kExitFailed);
 }
 
@@ -179,17 +181,18 @@ std::function<double(double seconds)> JobProcesses::Share() {
       [control = set_->control.get()](double seconds) { return control->ShareAllowance(seconds); };
 }
 
-absl::Status JobProcesses::EndAll(const absl::Status& error) {
-  return AbortAll(set_.has_value() ? set_->control.get() : nullptr, error);
-}
-
-int JobProcesses::Tell(const absl::Status& error) {
-  if (set_.has_value()) {
-    set_->control->TellOnce([&] { Report(error); });
-  } else {
+int JobProcesses::End(const absl::Status& error) {
+  if (!set_.has_value()) {
     TellUnmet(error, leads(), /*later=*/of_machine_ && launched_.local_rank == 0);
+    return ExitCodeOf(error);
   }
-  return ExitCodeOf(error);
+  const Deadline ended(kMeetingTimeouts * timeout_, [error] {
+    Report(error);
+    _exit(kExitFailed);
+  });
+  const absl::Status first = AbortAll(set_->control.get(), error);
+  set_->control->TellOnce([&first] { Report(first); });
+  return ExitCodeOf(first);
 }
 
 void JobProcesses::EndHanging(const std::string& why) {
@@ -201,9 +204,11 @@ void JobProcesses::EndHanging(const std::string& why) {
     });
     if (const std::string waits = set_->control->Waits(); !waits.empty()) {
       error = absl::DeadlineExceededError(absl::StrCat(why, "; it waits for ", waits));
-      absl::SleepFor(kCulpritSpeaks);
+      // One that hangs itself says so first. All find out within the age of what they tell each
+      // other.
+      absl::SleepFor(std::min(timeout_ / 3, absl::Seconds(10)) + kFirstSpeaks);
     }
-    Tell(EndAll(error));
+    End(error);
     const absl::Time end = absl::Now() + kFarewell;
     while (absl::Now() < end) {
       (void)set_->control->status();  // lets MPI move what was said

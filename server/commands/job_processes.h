@@ -48,22 +48,24 @@ class JobProcesses {
   // Errors:
   // - InvalidArgument: those of ReadLaunchEnvironment.
   // - Unimplemented, Unavailable: there is no MPI on this machine, which is named.
-  // - FailedPrecondition: the launcher has started the processes without MPI, or another process
-  //   runs another program.
+  // - FailedPrecondition: the launcher has started the processes without MPI, or MPI has another
+  //   number of them; those of CreateMpiCommunicators.
   absl::Status Join(absl::Duration timeout);
+  // Returns FailedPrecondition, on all processes, if another process runs another program than the
+  // first one: they exchange memory as it lies. Also returns the errors of the communicator. All
+  // processes must call it. REQUIRES: Join succeeded.
+  absl::Status CheckSameProgram();
   // Returns null for a process alone. REQUIRES: Join succeeded.
   CommunicatorSet* communicators() { return set_.has_value() ? &*set_ : nullptr; }
   // Returns WatchdogOptions::share for these processes: empty for a process alone.
   std::function<double(double seconds)> Share();
 
-  // Ends the operations of all processes with `error` of this one. Returns the error that ended
-  // them first, which is `error` for a process alone.
-  absl::Status EndAll(const absl::Status& error);
-  // Tells people of `error`, which has ended this process's part, in one process: the lowest that
-  // is left. Before they have met that is the first one, and some seconds later, if nothing has
-  // ended the job meanwhile, the first one of each machine, if the error may be that machine's
-  // alone. Returns the exit code.
-  int Tell(const absl::Status& error);
+  // Ends the operations of all processes with `error` of this one, and tells people of the error
+  // that ended them first, in one process: the lowest that is left. Before they have met that is
+  // the first one, and some seconds later, if nothing has ended the job meanwhile, the first one of
+  // each machine, if the error may be that machine's alone. Returns the exit code. Ends this
+  // process with kExitFailed if MPI keeps it for three times the timeout.
+  int End(const absl::Status& error);
   // Ends the job because this process hangs, and why; ends this process with kExitFailed within
   // half a minute, whatever hangs. A process that waits for others leaves it to them to say why.
   [[noreturn]] void EndHanging(const std::string& why);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
@@ -62,13 +63,14 @@ bool MayBeHeld(std::FILE* file) {
   return fstat(fileno(file), &status) == 0 && !S_ISREG(status.st_mode);
 }
 
-// `*started`: the first step was reached.
+// `host`: is made here. `*started`: the first step was reached.
 absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesses& processes,
-                                      bool* started) {
+                                      std::unique_ptr<EngineHost>& host, bool* started) {
   WatchdogOptions watch;
   watch.share = processes.Share();
   Watchdog watchdog(watch, [&processes](const std::string& why) { processes.EndHanging(why); });
   watchdog.Enter(TrainingPhase::kPreparing);
+  MT_RETURN_IF_ERROR(processes.CheckSameProgram());
   MT_ASSIGN_OR_RETURN(JobSpec spec, ParseJobFile(arguments.job, arguments.overrides));
   MT_RETURN_IF_ERROR(processes.TakeDevices(spec.engine.devices));
   std::unique_ptr<MetricsWriter> metrics;
@@ -79,12 +81,19 @@ absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesse
   InstallTrainingSignals(&control, /*says=*/processes.leads());
 
   Progress progress(stdout, ProgressOptionsFor(stdout));
+  const auto say = [&watchdog, may_be_held = MayBeHeld(stdout)](absl::FunctionRef<void()> words) {
+    std::optional<Watchdog::Rest> rest;
+    if (may_be_held) rest.emplace(watchdog);
+    words();
+  };
   // Metrics that cannot be written do not end training; that they are missing is said once.
   absl::Status metrics_status;
   const auto note_metrics = [&](absl::Status status) {
     if (status.ok() || !metrics_status.ok()) return;
     metrics_status = std::move(status);
-    progress.Message(absl::StrCat("step metrics are incomplete: ", metrics_status.message()));
+    say([&] {
+      progress.Message(absl::StrCat("step metrics are incomplete: ", metrics_status.message()));
+    });
   };
   const Overloaded write = {[&](const StepsBegin& begin) {
                               *started = true;
@@ -100,7 +109,6 @@ absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesse
       [&](const RunMessage& message) { progress.Message(message.line); },
       [&](const StepsBegin& begin) { progress.Started(begin.first_step, begin.total_steps); },
       [&](const StepRecord& record) { progress.Step(record); }, [](const auto&) {}};
-  const bool may_be_held = MayBeHeld(stdout);
   EngineHostOptions options;
   options.device = spec.engine.device;
   options.device_key = "engine.device";
@@ -108,7 +116,7 @@ absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesse
   options.load_nccl = LoadNccl;
   if (!processes.several()) options.devices = static_cast<int>(spec.engine.devices);
   MT_RETURN_IF_ERROR(processes.ShareMachine(options));
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, EngineHost::Create(options));
+  MT_ASSIGN_OR_RETURN(host, EngineHost::Create(options));
   if (!host->why_cpu().empty() && processes.leads()) {
     progress.Message(absl::StrCat("on the cpu: ", host->why_cpu()));
   }
@@ -117,28 +125,23 @@ absl::StatusOr<TrainingOutcome> Train(const RunArguments& arguments, JobProcesse
   TrainingOptions training = OptionsOf(arguments);
   training.processes = processes.communicators();
   training.alive = [&watchdog] { watchdog.Alive(); };
-  absl::StatusOr<TrainingOutcome> outcome =
-      RunTraining(*host, spec, training, &control, [&](const RunEvent& event) {
-        watchdog.Follow(event);
-        std::visit(write, event);
-        if (!processes.leads()) return;
-        std::optional<Watchdog::Rest> rest;
-        if (may_be_held) rest.emplace(watchdog);
-        std::visit(show, event);
-      });
-  watchdog.Enter(TrainingPhase::kPaused);  // giving memory back takes its time
-  return outcome;
+  return RunTraining(*host, spec, training, &control, [&](const RunEvent& event) {
+    watchdog.Follow(event);
+    std::visit(write, event);
+    if (processes.leads()) say([&] { std::visit(show, event); });
+  });
 }
 
 // Returns the exit code.
-int JoinAndTrain(const RunArguments& arguments, JobProcesses& processes) {
+int JoinAndTrain(const RunArguments& arguments, JobProcesses& processes,
+                 std::unique_ptr<EngineHost>& host) {
   bool started = false;
   absl::StatusOr<TrainingOutcome> outcome = TrainingOutcome::kInterrupted;
   if (const absl::Status joined = processes.Join(absl::Seconds(arguments.rank_timeout));
       !joined.ok()) {
     outcome = joined;
   } else {
-    outcome = Train(arguments, processes, &started);
+    outcome = Train(arguments, processes, host, &started);
   }
   if (outcome.ok()) {
     const bool done =
@@ -146,7 +149,7 @@ int JoinAndTrain(const RunArguments& arguments, JobProcesses& processes) {
     return done ? kExitDone : kExitInterrupted;
   }
   // Errors before RunTraining are this process's own.
-  const int code = processes.Tell(processes.EndAll(outcome.status()));
+  const int code = processes.End(outcome.status());
   // The job was sound if it reached its first step: then it has failed.
   return started ? kExitFailed : code;
 }
@@ -154,7 +157,8 @@ int JoinAndTrain(const RunArguments& arguments, JobProcesses& processes) {
 int Run(const RunArguments& arguments) {
   JobProcesses processes = JobProcesses::Read();
   if (processes.stands_by()) return kExitDone;
-  const int code = JoinAndTrain(arguments, processes);
+  std::unique_ptr<EngineHost> host;  // gives much memory back, which the others do not wait for
+  const int code = JoinAndTrain(arguments, processes, host);
   processes.Leave(code);
   return code;
 }

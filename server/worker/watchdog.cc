@@ -57,9 +57,18 @@ void Watchdog::Step(int64_t step, double step_seconds) {
   told_ = false;
 }
 
+void Watchdog::BeginAt(int64_t step) {
+  const double now = Now();
+  MutexLock lock(&mutex_);
+  step_ = step - 1;
+  advanced_ = now;
+  told_ = false;
+}
+
 void Watchdog::Follow(const RunEvent& event) {
   std::visit(
       Overloaded{[this](const TrainingActivity& activity) { Enter(activity.phase, activity.what); },
+                 [this](const StepsBegin& begin) { BeginAt(begin.first_step); },
                  [this](const StepRecord& record) { Step(record.step, record.step_seconds); },
                  [](const auto&) {}},
       event);

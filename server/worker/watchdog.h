@@ -1,7 +1,7 @@
-// Watchdog finds out that a run hangs: nothing has advanced for several times the time that it
-// should take. That time depends on the phase. A step's time is known from the steps before.
-// Reading, tokenising and saving report that they go on as bytes pass. Only their silence counts,
-// so that they may take any time.
+// Watchdog finds out that a run hangs: nothing has advanced for longer than it may. How long that
+// is depends on the phase; within a step it follows from the time of the steps before. Steps report
+// that they go on as their operations end, reading, tokenising and saving as bytes pass. Only
+// silence counts, so that they may take any time.
 //
 // A run of several processes hangs when none of them advances: those that wait for one that saves
 // do not. Each has a watchdog, which brings its own together with theirs (WatchdogOptions::share).
@@ -23,11 +23,11 @@
 namespace megatrain {
 
 struct WatchdogOptions {
-  // A step may take this many times the longest of the last kStepsRemembered.
+  // A silence within a step may last this many times the longest of the last kStepsRemembered.
   double step_factor = 8;
   // And at least this long: steps of milliseconds wait for a machine that swaps or is suspended.
   double step_seconds_min = 120;
-  // A first step, whose time is not known, may take this long: a large model on a loaded machine.
+  // The longest silence in a first step, whose time is not known.
   double first_step_seconds = 1800;
   // The longest silence in these phases. A sync of what a slow disk has not written yet is one
   // call: 100 GB of page cache at 100 MB/s are 1,000 s.
@@ -63,6 +63,8 @@ class Watchdog {
   void Enter(TrainingPhase phase, const std::string& what = "");
   // Says that something went on in the phase.
   void Alive();
+  // Says that `step` is the next one.
+  void BeginAt(int64_t step);
   // Says that step `step` is done and took `step_seconds`.
   void Step(int64_t step, double step_seconds);
   // Takes what an event of the run says of the above.
@@ -104,7 +106,7 @@ class Watchdog {
   double looked_ ABSL_GUARDED_BY(mutex_);        // when
   bool told_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t steps_ ABSL_GUARDED_BY(mutex_) = 0;  // seen
-  int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;   // the last one's number
+  int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;   // the last one that is done
   std::array<double, kStepsRemembered> step_seconds_ ABSL_GUARDED_BY(mutex_) = {};
   std::thread thread_;  // last: uses the rest
 };

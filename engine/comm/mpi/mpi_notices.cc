@@ -40,13 +40,16 @@ void MpiSession::TellOfLife() {
     }
     told_ = now;
     // Later than one that waits would find out, which says what it waits for.
-    const absl::Duration patience = deadline_ + deadline_ / kSignsOfLife;
-    const std::vector<int> silent = Silent(absl::ToChronoNanoseconds(patience));
-    if (!silent.empty()) AbortLocked(SilentRanksError(rank_, silent, patience));
+    const std::vector<int> silent = Silent(absl::ToChronoNanoseconds(deadline_ + period_));
+    if (!silent.empty()) AbortLocked(SilentRanksError(rank_, silent, deadline_));
     if (cause_.ok()) {
-      const double allowance = allowed_until_[static_cast<size_t>(rank_)] - SecondsOf(now);
-      SendNotices(
-          {.kind = Notice::kAlive, .rank = rank_, .allowance = static_cast<float>(allowance)});
+      Notice notice{.kind = Notice::kAlive, .rank = rank_};
+      {
+        MutexLock allowances(&allowances_mutex_);
+        notice.allowance =
+            static_cast<float>(allowed_until_[static_cast<size_t>(rank_)] - SecondsOf(now));
+      }
+      SendNotices(notice);
     }
     ends_.WaitFor(&mutex_, absl::ToDoubleSeconds(period_));
   }
@@ -74,16 +77,20 @@ std::string MpiSession::Waits() {
 
 double MpiSession::ShareAllowance(double seconds) {
   const double now = SecondsOf(Clock::now());
-  // What a rank told may be a period old, as it may have been when the rank told it.
+  // The last notice of a rank may be a period old, and so may what it tells.
   const double age = 2 * absl::ToDoubleSeconds(period_);
-  MutexLock lock(&mutex_);
+  MutexLock lock(&allowances_mutex_);
   allowed_until_[static_cast<size_t>(rank_)] = now + seconds;
   double most = seconds;
   for (size_t peer = 0; peer < allowed_until_.size(); ++peer) {
-    if (static_cast<int>(peer) == rank_ || left_[peer].has_value()) continue;
-    most = std::max(most, allowed_until_[peer] - now + age);
+    if (static_cast<int>(peer) != rank_) most = std::max(most, allowed_until_[peer] - now + age);
   }
   return most;
+}
+
+void MpiSession::Allow(int rank, double until) {
+  MutexLock lock(&allowances_mutex_);
+  allowed_until_[static_cast<size_t>(rank)] = until;
 }
 
 int MpiSession::LowerRanksLeft(Clock::time_point now) const {
@@ -96,7 +103,7 @@ int MpiSession::LowerRanksLeft(Clock::time_point now) const {
 }
 
 void MpiSession::TellOnce(absl::FunctionRef<void()> tell) {
-  const absl::Duration patience = std::min(kTellPatience, deadline_ / 4);
+  const absl::Duration patience = std::min(kTellPatience, deadline_);
   for (const Clock::time_point start = Clock::now();; Pause(Clock::now() - start)) {
     const Clock::time_point now = Clock::now();
     MutexLock lock(&mutex_);
@@ -155,9 +162,12 @@ void MpiSession::ReadNotices() {
     if (status.ok()) {
       const size_t peer = static_cast<size_t>(incoming_.rank);
       heard_[peer] = Clock::now();
-      if (incoming_.kind == Notice::kLeft) left_[peer] = heard_[peer];
+      if (incoming_.kind == Notice::kLeft) {
+        left_[peer] = heard_[peer];
+        Allow(incoming_.rank, -std::numeric_limits<double>::infinity());
+      }
       if (incoming_.kind == Notice::kAlive) {
-        allowed_until_[peer] = SecondsOf(heard_[peer]) + incoming_.allowance;
+        Allow(incoming_.rank, SecondsOf(heard_[peer]) + incoming_.allowance);
       }
       if (incoming_.kind == Notice::kTold) cause_told_ = true;
       if (incoming_.kind == Notice::kAborted && cause_.ok()) {

@@ -112,9 +112,9 @@ class MpiSession {
         ranks_(ranks),
         deadline_(deadline),
         period_(std::min(deadline / kSignsOfLife, kSignOfLifeMax)),
+        allowed_until_(static_cast<size_t>(ranks), std::numeric_limits<double>::infinity()),
         left_(static_cast<size_t>(ranks)),
-        heard_(static_cast<size_t>(ranks), Clock::now()),
-        allowed_until_(static_cast<size_t>(ranks), std::numeric_limits<double>::infinity()) {}
+        heard_(static_cast<size_t>(ranks), Clock::now()) {}
 
   // Waits a little, having waited for `idle` already.
   static void Pause(Clock::duration idle);
@@ -123,6 +123,8 @@ class MpiSession {
   // Tells the others now and then that this process is alive, until the session ends. Ends the job
   // if another is gone for which nobody here waits in MPI, as where NCCL carries the data.
   void TellOfLife();
+  // Notes until when a rank may go without progress.
+  void Allow(int rank, double until);
   // Why the transfers cannot be waited for any longer, or OK.
   absl::Status GiveUp(const CollectiveCall& call, const std::vector<MpiTransfer>& transfers);
   // Notes, for Waits, what the transfers wait for.
@@ -150,14 +152,18 @@ class MpiSession {
   const absl::Duration period_;     // of the signs of life
   MegatrainMpiHandle notices_ = 0;  // the communicator of notices
 
+  // Until when the ranks, this one too, may go without progress, in seconds of Clock; for one that
+  // has left, minus infinity. Has a lock of its own, which nobody holds during a call of MPI: the
+  // watchdog asks also when such a call hangs.
+  Mutex allowances_mutex_;
+  std::vector<double> allowed_until_ ABSL_GUARDED_BY(allowances_mutex_);
+
   Mutex mutex_;
   absl::Status cause_ ABSL_GUARDED_BY(mutex_);
   // When this rank heard that another has left, and when it last heard of it.
   std::vector<std::optional<Clock::time_point>> left_ ABSL_GUARDED_BY(mutex_);
   std::vector<Clock::time_point> heard_ ABSL_GUARDED_BY(mutex_);
-  // Until when the ranks, this one too, may go without progress, in seconds of Clock.
-  std::vector<double> allowed_until_ ABSL_GUARDED_BY(mutex_);
-  // What transfers have waited for longer than a moment, by the address of their list.
+  // The waits of transfers that are longer than a moment, by the address of their list.
   std::map<const void*, std::string> waits_ ABSL_GUARDED_BY(mutex_);
   bool cause_told_ ABSL_GUARDED_BY(mutex_) = false;  // to people, by this rank or another
   Clock::time_point told_ ABSL_GUARDED_BY(mutex_) = Clock::now();  // that this rank is alive

@@ -13,6 +13,7 @@
 #include "engine/base/bytes.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
+#include "engine/comm/exchange.h"
 #include "engine/run/start/processes.h"
 #include "engine/tokenizer/open_tokenizer.h"
 #include "engine/trace/transfer_rate.h"
@@ -155,7 +156,7 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   const bool is_new = day.empty();
   if (is_new) day = absl::FormatCivilTime(absl::ToCivilDay(absl::Now(), absl::LocalTimeZone()));
   // That of the first process: midnight may come before the others open the data.
-  MT_ASSIGN_OR_RETURN(day, OfFirst(run, day));
+  MT_ASSIGN_OR_RETURN(day, OfFirst(run.between(), day));
   MT_RETURN_IF_ERROR(LeaderFirst(run, [&] { return OpenHere(run, day, prepared); }));
   if (is_new && !prepared.dataset->template_date().empty()) {
     run.Say(absl::StrCat("the chat template sees the day ", day, "; data.template_date sets it"));

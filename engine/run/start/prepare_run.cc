@@ -277,7 +277,7 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
   }));
   MT_RETURN_IF_ERROR(CheckSameStart(run, start));
   // A new run has a random name.
-  MT_ASSIGN_OR_RETURN(start.run_name, OfFirst(run, start.run_name));
+  MT_ASSIGN_OR_RETURN(start.run_name, OfFirst(run.between(), start.run_name));
   if (!start.checkpoint.has_value() && !run.spec().model.random_initialization) {
     MT_RETURN_IF_ERROR(CheckSameWeights(run));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -41,14 +42,6 @@ absl::Status LeaderFirst(RunContext& run, absl::FunctionRef<absl::Status()> work
   return run.leads() ? absl::OkStatus() : work();
 }
 
-absl::StatusOr<std::string> OfFirst(RunContext& run, const std::string& own) {
-  std::string first;
-  MT_RETURN_IF_ERROR(ExchangeBytes(run.between(), own, [&](int rank, absl::string_view bytes) {
-    if (rank == 0) first = std::string(bytes);
-  }));
-  return first;
-}
-
 absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
                             const std::map<std::string, std::string>& own,
                             absl::string_view advice) {
@@ -76,9 +69,9 @@ absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
     std::map<std::string, std::string> given = Parse(bytes);
     for (const auto& [key, value] : other) {
       if (Quoted(given, key) == Quoted(first, key)) continue;
-      status = absl::FailedPreconditionError(absl::StrCat(what, ": rank ", rank, " has ", key, " ",
-                                                          Quoted(given, key), ", and rank 0 has ",
-                                                          Quoted(first, key), "; ", advice));
+      status = FoundByAll(absl::FailedPreconditionError(
+          absl::StrCat(what, ": rank ", rank, " has ", key, " ", Quoted(given, key),
+                       ", and rank 0 has ", Quoted(first, key), "; ", advice)));
       return;
     }
   }));
@@ -116,6 +109,7 @@ absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, MachineSpeed& ma
     }
     *memory[i].bytes = memory[i].is_need ? *most : *least;
   }
+  static_assert(std::is_trivially_copyable_v<MachineSpeed>);
   return run.between()->Broadcast(&machine, sizeof(machine), /*root=*/0);
 }
 

@@ -1,6 +1,6 @@
 // These functions bring the processes of a run together before its first step. All processes call
-// them in the same order. In a run of one process, LeaderFirst calls `work`, OfFirst returns `own`,
-// and the others do nothing and return OK.
+// them in the same order. In a run of one process, LeaderFirst calls `work`, and the others do
+// nothing and return OK.
 #ifndef MEGATRAIN_ENGINE_RUN_START_PROCESSES_H_
 #define MEGATRAIN_ENGINE_RUN_START_PROCESSES_H_
 
@@ -9,7 +9,6 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/host/memory_budget.h"
 #include "engine/plan/step_prediction.h"
@@ -21,9 +20,6 @@ namespace megatrain {
 // can then use what the leader has made. Returns the errors of `work` and of the communicator. If
 // `work` fails in the leader, the others wait until the leader has called AbortAll (exchange.h).
 absl::Status LeaderFirst(RunContext& run, absl::FunctionRef<absl::Status()> work);
-
-// Returns the text that the first process gives. Returns the errors of the communicator.
-absl::StatusOr<std::string> OfFirst(RunContext& run, const std::string& own);
 
 // Compares the values `own` of all processes. If a process has others than rank 0, all processes
 // return the same FailedPrecondition; its message names the rank, the key and both values. The

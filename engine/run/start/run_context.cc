@@ -8,7 +8,7 @@
 namespace megatrain {
 
 absl::Status RunContext::CheckNotAbandoned() const {
-  if (options_.alive) options_.alive();
+  Alive();
   if (control_.cancel_requested() || (preparing_ && AskedToEnd().has_value())) {
     return absl::CancelledError("abandoned");
   }

@@ -3,8 +3,8 @@
 // Several processes of a job honour the same requests at the same points: those that one of them
 // had when all called ShareRequests.
 //
-// Thread safety: CheckNotAbandoned may be called from any thread, all other methods by the training
-// thread only. Invariant: every event of a run goes through Tell.
+// Thread safety: Alive and CheckNotAbandoned may be called from any thread, all other methods by
+// the training thread only. Invariant: every event of a run goes through Tell.
 #ifndef MEGATRAIN_ENGINE_RUN_START_RUN_CONTEXT_H_
 #define MEGATRAIN_ENGINE_RUN_START_RUN_CONTEXT_H_
 
@@ -59,8 +59,12 @@ class RunContext {
   // error.
   FileSystem* files() { return &files_; }
 
+  // Says that the run goes on, as in TrainingOptions::alive.
+  void Alive() const {
+    if (options_.alive) options_.alive();
+  }
   // Returns Cancelled if the work under way must be abandoned: after Cancel, and until EndPreparing
-  // after Stop and Release too. Calls TrainingOptions::alive.
+  // after Stop and Release too. Calls Alive.
   absl::Status CheckNotAbandoned() const;
   // Ends the preparation. From now on Stop and Release no longer make CheckNotAbandoned fail.
   void EndPreparing() { preparing_ = false; }

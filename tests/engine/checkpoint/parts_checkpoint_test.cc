@@ -20,6 +20,7 @@
 #include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/disk/transfer.h"
+#include "engine/comm/launch_environment.h"
 #include "engine/comm/thread_communicator.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
 #include "tests/engine/model/tile_parts.h"
@@ -328,7 +329,8 @@ TEST_P(FailingRankTest, WhoseDiskFailsLeavesTheOlderCheckpoint) {
     for (const auto& result : results) {
       EXPECT_EQ(result.status(), results[0].status());
       EXPECT_TRUE(IsDiskFull(result.status())) << result.status();
-      EXPECT_THAT(std::string(result.status().message()), HasSubstr("rank 1: disk full"));
+      EXPECT_THAT(std::string(result.status().message()),
+                  HasSubstr(absl::StrCat("rank 1 on ", HostName(), ": disk full")));
     }
     ExpectOnlyTheGoodOne();
   }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint_directory.h"
+#include "engine/comm/launch_environment.h"
 #include "engine/comm/thread_communicator.h"
 #include "tests/support/test_directory.h"
 
@@ -103,7 +104,7 @@ TEST_F(SharedDirectoryTest, AFullDiskAndAnEndAreNoMatterOfSharing) {
     const absl::Status status = Check({{one_}, {one_, &failing}});
     EXPECT_EQ(status.code(), error.code()) << status;
     EXPECT_EQ(IsDiskFull(status), IsDiskFull(error));
-    EXPECT_EQ(status.message(), absl::StrCat("rank 1: ", error.message()));
+    EXPECT_EQ(status.message(), absl::StrCat("rank 1 on ", HostName(), ": ", error.message()));
     EXPECT_THAT(NamesIn(one_), IsEmpty());
   }
 }

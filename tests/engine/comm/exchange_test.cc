@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "engine/base/file.h"
+#include "engine/comm/launch_environment.h"
 #include "engine/comm/thread_communicator.h"
 
 namespace megatrain {
@@ -51,11 +52,37 @@ TEST(AgreeTest, AllReturnTheErrorOfTheLowestRank) {
                                 absl::DataLossError("y")};
     const absl::Status agreed = Agree(communicator, own[communicator->rank()]);
     EXPECT_TRUE(IsDiskFull(agreed)) << agreed;
-    EXPECT_EQ(agreed.message(), "rank 1: disk full: x");
+    EXPECT_EQ(agreed.message(), absl::StrCat("rank 1 on ", HostName(), ": disk full: x"));
     const absl::Status last[] = {absl::OkStatus(), absl::OkStatus(), absl::DataLossError("")};
-    EXPECT_EQ(Agree(communicator, last[communicator->rank()]), absl::DataLossError("rank 2: "));
+    EXPECT_EQ(Agree(communicator, last[communicator->rank()]).message(),
+              absl::StrCat("rank 2 on ", HostName(), ": "));
   });
   EXPECT_EQ(Agree(nullptr, absl::DataLossError("y")), absl::DataLossError("y"));
+}
+
+TEST(OfFirstTest, AllHaveTheTextOfRankZero) {
+  OnRanks(3, [](Communicator* communicator) {
+    const auto first = OfFirst(communicator, absl::StrCat("of ", communicator->rank()));
+    EXPECT_EQ(first.value_or("none"), "of 0");
+  });
+  EXPECT_EQ(OfFirst(nullptr, "alone").value_or("none"), "alone");
+}
+
+TEST(AbortAllTest, NamesTheRankUnlessAllHaveFoundTheError) {
+  OnRanks(2, [](Communicator* communicator) {
+    EXPECT_TRUE(communicator->Barrier().ok());
+    const absl::Status first = communicator->rank() == 1
+                                   ? AbortAll(communicator, absl::DataLossError("x"))
+                                   : communicator->Barrier();
+    EXPECT_EQ(first, absl::DataLossError(absl::StrCat("rank 1 on ", HostName(), ": x")));
+  });
+  OnRanks(2, [](Communicator* communicator) {
+    const absl::Status agreed = Agree(
+        communicator, communicator->rank() == 1 ? absl::DataLossError("x") : absl::OkStatus());
+    EXPECT_EQ(AbortAll(communicator, agreed).message(),
+              absl::StrCat("rank 1 on ", HostName(), ": x"));
+  });
+  EXPECT_EQ(AbortAll(nullptr, absl::DataLossError("y")), absl::DataLossError("y"));
 }
 
 }  // namespace

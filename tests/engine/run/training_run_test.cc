@@ -75,6 +75,18 @@ TEST(WarmPoolTest, AHostWithoutAPoolReservesWhatItsFirstJobPlans) {
   EXPECT_EQ(host->pool_usage().free_bytes, host->pool_usage().capacity);
 }
 
+TEST(TrainingAliveTest, OperationsOfAStepSayThatTheRunGoesOn) {
+  const auto host = HostWithPool();
+  const JobSpec spec = HookedJob("alive");
+  HookedRun hooked;
+  int since = 0, most = 0;
+  hooked.alive = [&] { ++since; };
+  hooked.started = [&](int64_t) { since = 0; };
+  hooked.step = [&](int64_t) { most = std::max(most, std::exchange(since, 0)); };
+  ASSERT_TRUE(hooked.Train(*host, spec).ok()) << hooked.run.status;
+  EXPECT_GT(most, 2) << "a step has more operations";
+}
+
 // Every place where preparing tells what it does, and every place where it asks whether to go on.
 TEST(TrainingCancelTest, IsAbandonedWhilePreparing) {
   const auto host = HostWithPool();

@@ -39,7 +39,7 @@ void Hang() {
 int Main(const std::string& scenario, int odd_rank, const std::filesystem::path& directory) {
   JobProcesses processes = JobProcesses::Read();
   if (const absl::Status joined = processes.Join(absl::Seconds(3)); !joined.ok()) {
-    return processes.Tell(joined);
+    return processes.End(joined);
   }
   Communicator& control = *processes.communicators()->control;
   const bool odd = control.rank() == odd_rank;
@@ -63,7 +63,7 @@ int Main(const std::string& scenario, int odd_rank, const std::filesystem::path&
     status = control.Barrier();
   }
   std::ofstream(directory / absl::StrCat("came", control.rank()));
-  const int code = status.ok() ? 0 : processes.Tell(processes.EndAll(status));
+  const int code = status.ok() ? 0 : processes.End(status);
   processes.Leave(code);
   return code;
 }
