@@ -67,8 +67,8 @@ class Writer : public CheckpointWriter {
   absl::Status Start(const HfSideFiles& side_files) {
     MT_RETURN_IF_ERROR(
         Agree(communicator_, leads() ? StartDirectory(side_files) : absl::OkStatus()));
-    // Again in each save: what is mounted there may have changed, and a file system may tell of the
-    // new directory late.
+    // Each save checks it again: another file system may be mounted there since, and one of a
+    // network may tell of the new directory late.
     return communicator_ == nullptr ? absl::OkStatus()
                                     : CheckIsShared(path_, *communicator_, files_);
   }

@@ -11,13 +11,12 @@
 // Errors: after the first error of an operation, its own or a peer's, every operation of every rank
 // returns the first cause.
 //
-// What is bounded: a process of which nothing is heard for the deadline counts as gone, and the
-// operations that wait for it return DeadlineExceeded with its rank. Threads and GPUs count as gone
-// when they come later than the deadline that their communicator was made with. Training makes
-// theirs with none, but for the making of NCCL's communicator: a step or a checkpoint may be slow
-// for good reasons, and a thread does not vanish. A rank that is alive and does not come is waited
-// for without a limit here. The watchdog of a run ends that; processes bring theirs together by
-// ShareAllowance.
+// Waiting: an operation that waits for a process of which nothing is heard for the deadline returns
+// DeadlineExceeded with its rank. A process that is alive is waited for without a limit, because a
+// step or a checkpoint may be slow for good reasons. The watchdog of a run ends such a wait where
+// the process hangs; the watchdogs of several processes come together by ShareAllowance. Threads
+// and GPUs have a deadline for each operation, which training leaves infinite: a thread does not
+// vanish.
 //
 // Thread safety: one thread calls the operations of a communicator. Any thread may call the methods
 // from Abort on.
@@ -41,8 +40,8 @@ namespace megatrain {
 struct Traffic {
   int64_t gathered_bytes = 0;  // by AllGather and Broadcast
   int64_t reduced_bytes = 0;   // by ReduceScatter
-  // Those of both that went out of the rank's group (RankGrid), where the communicator sends to
-  // ranks itself: NCCL finds the ways of its gathers.
+  // The part of both that went out of the rank's group (RankGrid). NCCL's gathers are not in it,
+  // because NCCL chooses their routes.
   int64_t outside_bytes = 0;
 };
 

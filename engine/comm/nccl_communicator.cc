@@ -149,7 +149,7 @@ class NcclCommunicator : public Communicator {
     const int64_t begin = std::min(piece * piece_floats_, part.size);
     return {part.begin + begin, std::min(part.size - begin, piece_floats_)};
   }
-  // Where a piece of another source arrives.
+  // Returns where a piece of another source arrives.
   float* Arriving(int source) const {
     return scratch_ + (source < rank() ? source : source - 1) * piece_floats_;
   }

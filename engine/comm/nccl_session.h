@@ -5,10 +5,10 @@
 // NCCL, for those of other ranks, and for operations that take too long (NcclPatience). After an
 // error it aborts the communicator, which ends the kernels. Their results are undefined then.
 //
-// What is bounded: making the communicator and ending it, by `meeting`, since NCCL's own network
-// may be blocked where that of `bootstrap` is not. Operations are bounded by `operation` alone,
-// which training leaves infinite: a rank comes late whose step is long, or who waits for a disk.
-// There the errors of `bootstrap`, which hears of ranks that are gone, end the kernels.
+// `meeting` bounds the making and the ending of the communicator, because NCCL's own network may be
+// blocked where that of `bootstrap` is not. `operation` bounds operations. Training leaves it
+// infinite, because a rank comes late if its step is long or if it waits for a disk. The errors of
+// `bootstrap`, which hears of ranks that are gone, then end the kernels.
 #ifndef MEGATRAIN_ENGINE_COMM_NCCL_SESSION_H_
 #define MEGATRAIN_ENGINE_COMM_NCCL_SESSION_H_
 

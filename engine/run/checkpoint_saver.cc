@@ -241,7 +241,7 @@ void CheckpointSaver::AnswerRequest() {
 
 void CheckpointSaver::ReportFailure(int64_t step, const absl::Status& status) {
   if (run_.control().cancel_requested()) return;
-  // What ended the job's exchanges ends the run, which says it.
+  // The error of the exchange ends the run, which reports it.
   if (communicator_ != nullptr && !communicator_->status().ok()) return;
   run_.Say(absl::StrCat("checkpoint of step ", step,
                         " failed, the one before is kept: ", status.message()));

@@ -25,19 +25,19 @@
 namespace megatrain {
 namespace {
 
-// By so many timeouts the processes have met, or have left each other. Those of one machine begin
-// together. Machines begin tens of seconds apart where each runs a prolog, pulls an image, or where
-// hundreds read the program from one disk; MPI itself takes seconds for thousands of processes.
+// The processes meet, and leave each other, within so many timeouts. Those of one machine begin
+// together. Machines begin tens of seconds apart if each runs a prolog or pulls an image, or if
+// hundreds read the program from one disk. MPI itself takes seconds for thousands of processes.
 constexpr int kMeetingTimeouts = 3;
-// How long processes leave it to the first one to say what may be wrong on all machines. A launcher
-// ends them once that has exited.
+// The others wait so long for the first process to say what may be wrong on all machines. Once it
+// exits, the launcher ends them.
 constexpr absl::Duration kFirstSpeaks = absl::Seconds(2);
-// How long MPI may take to tell the others of the end of one that hangs.
+// A process that hangs gives MPI so long to tell the others of its end.
 constexpr absl::Duration kFarewell = absl::Seconds(1);
-// When it is MPI itself that hangs.
+// It ends after this, also if MPI itself hangs.
 constexpr absl::Duration kEndingAlone = absl::Seconds(25);
 
-// The same for all processes on a running machine, whatever names they see.
+// Returns the same text for all processes on a machine, also in containers with names of their own.
 std::string MachineId() {
   const absl::StatusOr<std::string> id =
       ReadWholeFile(PosixFileSystem(), "/proc/sys/kernel/random/boot_id", 100);
@@ -204,8 +204,8 @@ void JobProcesses::EndHanging(const std::string& why) {
     });
     if (const std::string waits = set_->control->Waits(); !waits.empty()) {
       error = absl::DeadlineExceededError(absl::StrCat(why, "; it waits for ", waits));
-      // One that hangs itself says so first. All find out within the age of what they tell each
-      // other.
+      // A process that hangs by itself says so first: all find out within two periods of the signs
+      // of life.
       absl::SleepFor(std::min(timeout_ / 3, absl::Seconds(10)) + kFirstSpeaks);
     }
     End(error);
@@ -256,7 +256,7 @@ absl::Status JobProcesses::ShareMachine(EngineHostOptions& options) {
 absl::Status DivideMachine(Communicator& control, const std::string& machine,
                            const std::string& processors, EngineHostOptions& options) {
   int sharers = 0, number = 0, processor_sharers = 0;
-  // Machine and processors are compared as texts, a zero between them.
+  // Each process gives its machine and its processors as texts, with a zero between them.
   std::string own = machine;
   own.push_back('\0');
   own += processors;

@@ -34,8 +34,9 @@ constexpr int kSteps = 24;
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 constexpr int kInterrupted = 7;
-// However a rank is lost.
-constexpr auto kEndsWithin = std::chrono::seconds(30);
+// A job that goes on for longer after a rank is lost has hung. tests/bench/processes_bench.py
+// measures how long it takes.
+constexpr auto kEndsWithin = std::chrono::minutes(2);
 // Of mpirun: a rank that is lost ends no other, so that they must find out by themselves.
 const std::vector<std::string> kLeftToTheRanks = {"--enable-recovery", "--mca",
                                                   "orte_abort_on_non_zero_status", "0"};

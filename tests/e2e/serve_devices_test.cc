@@ -122,6 +122,7 @@ TEST_F(ServeDevicesTest, JobsSideBySideEndInTheBitsOfRunsAlone) {
   // Of the two devices of one job it is told which was slower.
   const v1::Job two = Get(third);
   EXPECT_EQ(two.progress().last_step().ranks(), 2);
+  EXPECT_TRUE(two.progress().last_step().has_slowest_rank());
   EXPECT_LT(two.progress().last_step().slowest_rank(), 2);
   EXPECT_GT(two.progress().last_step().lane_mean_seconds().compute(), 0);
   EXPECT_FALSE(Get(first).progress().last_step().has_slowest_rank());

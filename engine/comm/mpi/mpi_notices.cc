@@ -11,9 +11,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long an aborted rank waits for the others to have heard of it and to leave.
+// An aborted rank waits so long for the others to hear of it and to leave.
 constexpr auto kLeavePatience = 3s;
-// How long a rank leaves it to each lower one to tell people of a cause; less where the deadline is
+// A rank waits so long for each lower one to tell people of a cause; less where the deadline is
 // short.
 constexpr absl::Duration kTellPatience = absl::Seconds(5);
 
@@ -33,13 +33,13 @@ void MpiSession::TellOfLife() {
     ReadNotices();
     const Clock::time_point now = Clock::now();
     if (StoodStill(now)) {
-      // The others were stopped too and are soon heard of, or they are gone, because they gave up
-      // this one.
+      // Either the others were stopped too and are soon heard of, or they gave up this one and are
+      // gone.
       std::fill(heard_.begin(), heard_.end(),
                 now - absl::ToChronoNanoseconds(deadline_ - deadline_ / 4));
     }
     told_ = now;
-    // Later than one that waits would find out, which says what it waits for.
+    // A rank that waits in an operation finds out earlier, and says what it waits for.
     const std::vector<int> silent = Silent(absl::ToChronoNanoseconds(deadline_ + period_));
     if (!silent.empty()) AbortLocked(SilentRanksError(rank_, silent, deadline_));
     if (cause_.ok()) {
@@ -180,7 +180,7 @@ void MpiSession::ReadNotices() {
 }
 
 void MpiSession::SendNotices(const Notice& notice) {
-  // Those that were sent before are not needed any more, unless a peer does not read them.
+  // Notices are kept until all peers have read them.
   if (Test(&outgoing_transfers_).ok() && outgoing_transfers_.empty()) outgoing_.clear();
   outgoing_.push_back(notice);
   for (int peer = 0; peer < ranks_; ++peer) {
@@ -193,7 +193,7 @@ void MpiSession::SendNotices(const Notice& notice) {
 bool MpiSession::LeaveTogether() {
   {
     MutexLock lock(&mutex_);
-    // Without a receive the session was not opened.
+    // A session that could not be opened has no receive.
     if (incoming_transfer_.empty()) return false;
     SendNotices({.kind = Notice::kLeft, .rank = rank_});
     left_[static_cast<size_t>(rank_)] = Clock::now();

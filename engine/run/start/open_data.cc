@@ -155,7 +155,7 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   if (day.empty()) day = SavedTemplateDate(run);
   const bool is_new = day.empty();
   if (is_new) day = absl::FormatCivilTime(absl::ToCivilDay(absl::Now(), absl::LocalTimeZone()));
-  // That of the first process: midnight may come before the others open the data.
+  // The first process decides: midnight may come before the others open the data.
   MT_ASSIGN_OR_RETURN(day, OfFirst(run.between(), day));
   MT_RETURN_IF_ERROR(LeaderFirst(run, [&] { return OpenHere(run, day, prepared); }));
   if (is_new && !prepared.dataset->template_date().empty()) {

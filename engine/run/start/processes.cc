@@ -50,7 +50,7 @@ absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
   for (const auto& [key, value] : own) {
     for (const std::string* part : {&key, &value}) text.append(*part).push_back('\0');
   }
-  // Mostly they are the same, which a hash tells.
+  // Hashes are compared first: mostly the values are the same.
   std::string first_hash;
   bool same = true;
   MT_RETURN_IF_ERROR(

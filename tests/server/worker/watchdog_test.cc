@@ -120,7 +120,7 @@ TEST_F(WatchdogTest, SaysWhatItIsAtAndAfterWhichStep) {
 }
 
 TEST_F(WatchdogTest, AResumedRunHangsAfterTheStepThatItResumedFrom) {
-  watchdog_.Follow(TrainingActivity{TrainingPhase::kRunning});
+  watchdog_.Follow(TrainingActivity{TrainingPhase::kRunning, ""});
   watchdog_.Follow(StepsBegin{.first_step = 41, .total_steps = 50});
   After(101);
   EXPECT_THAT(told_, ElementsAre(HasSubstr("after step 40")));
