@@ -30,7 +30,8 @@ inline constexpr size_t kCsvColumnsMax = 65536;
 // not UTF-8, or a field of the first kind that is not JSON.
 //
 // Next returns InvalidArgument, naming the row, for misplaced quotes, a row that is too long, more
-// than kCsvColumnsMax columns, and names of columns that are missing, not UTF-8 or there twice.
+// than kCsvColumnsMax columns, and names of columns that are missing, not UTF-8 or there twice. It
+// returns ResourceExhausted if memory for a row is missing.
 class CsvRecordReader : public RecordReader {
  public:
   // `text` must outlive the reader. `path` is used in messages. One read takes `chunk_bytes`.
