@@ -29,7 +29,8 @@ class CallToken {
   // returns a token that is another one and not empty, and always false on TCP. May fetch a token,
   // as Get does.
   bool Renew(const std::string& token);
-  // Returns Unauthenticated with the daemon's words if the last fetch was refused, else OK.
+  // Returns Unauthenticated with the daemon's words if the last fetch was refused, else OK. Waits
+  // while another thread fetches.
   absl::Status problem() const;
 
  private:

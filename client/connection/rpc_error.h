@@ -31,13 +31,14 @@ std::string MetadataOf(const absl::Status& status, const std::string& key);
 bool IsConnectionLoss(const absl::Status& status);
 
 // Returns the exit code of a command that ended with `status`:
+// - kExitDone: OK.
 // - kExitDoesNotFit: DOES_NOT_FIT and EXCEEDS_USER_LIMIT.
 // - kExitNotPermitted: LIMIT_REACHED, PermissionDenied, Unauthenticated.
 // - kExitUsage: InvalidArgument, FailedPrecondition, AlreadyExists, OutOfRange, Unimplemented.
 // - kExitNotFound: NotFound.
 // - kExitUnreachable: Unavailable, DeadlineExceeded.
 // - kExitInterrupted: Cancelled.
-// - kExitFailed: any other.
+// - kExitFailed: any other error.
 // The reasons (ReasonOf) decide before the codes.
 ExitCode ExitCodeOf(const absl::Status& status);
 

@@ -35,7 +35,7 @@ struct Contexts {
 absl::StatusOr<Contexts> ReadContexts(const std::string& path);
 // Replaces the file atomically with one that only its owner can read, and makes its directory if it
 // is missing. Returns InvalidArgument, naming the path, if that fails; the old file is then
-// unchanged.
+// unchanged. Takes no lock: of two programs that read and write at once, the last one wins.
 absl::Status WriteContexts(const std::string& path, const Contexts& contexts);
 
 // Adds a context unless an equal one has the name. It becomes the current one if there is none.

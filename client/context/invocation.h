@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -68,7 +69,7 @@ class Invocation {
   // the context in use. On TCP, MEGATRAIN_CA and MEGATRAIN_TOKEN replace the context's. Returns the
   // errors of Server and ReadCredentials, and InvalidArgument if MEGATRAIN_TOKEN holds no token.
   absl::StatusOr<std::unique_ptr<Connection>> Connect() const;
-  // Returns the path of the contexts' file. InvalidArgument if no home directory is known.
+  // Returns the path of the contexts' file, or InvalidArgument if no home directory is known.
   absl::StatusOr<std::string> ContextsPath() const;
 
   // Writes to standard output, and flushes it.

@@ -1,4 +1,4 @@
-// Draws a curve with characters.
+// Draws the curve of a job's losses with characters.
 #ifndef MEGATRAIN_CLIENT_WATCH_LOSS_PLOT_H_
 #define MEGATRAIN_CLIENT_WATCH_LOSS_PLOT_H_
 

@@ -21,15 +21,17 @@ struct StreamLost {
   std::string why;
   absl::Time retry_at;
 };
+// The server answers again. The stream's next message follows.
 struct StreamRestored {
   WatchStream stream;
 };
-// The next message is the first of the series.
+// The stream starts over from its first record, because the server has fewer than were read, as
+// after a power cut. The receiver must drop what it has of this stream.
 struct StreamRestarted {
   WatchStream stream;
 };
-// The stream has ended. `status` is OK if all was sent, because the job has ended, and else the
-// error.
+// The stream has ended. `status` is OK if everything was sent because the job has ended; otherwise
+// it is the error.
 struct StreamEnded {
   WatchStream stream;
   absl::Status status;

@@ -2,6 +2,7 @@
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_MODEL_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_MODEL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>

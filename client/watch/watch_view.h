@@ -18,8 +18,8 @@ struct ViewSize {
 };
 
 // Returns at most `size.rows` lines of at most `size.columns` columns, without line ends. If they
-// do not all fit, the log is left out first. Then the lanes' bars become words, and then the curve
-// is left out. At last the lines at the end are.
+// do not all fit, it first drops lines of the log, the oldest first. Then it prints the lanes as
+// words instead of bars, then it drops the curve, and last the lines at the end.
 std::vector<std::string> DrawWatch(const WatchState& state, const ViewSize& size, absl::Time now,
                                    Charset charset);
 
@@ -34,7 +34,8 @@ std::string ClosingLine(const v1::Job& job);
 std::string SituationText(const v1::Job& job, absl::Time now);
 
 // Returns which of several ranks computed longest, "rank 3 (cuda:3), compute 1.21 s, mean 1.02 s";
-// the device only if each rank has one that `job` names. Empty for a rank alone.
+// the device only if each rank has one that `job` names. Empty for a rank alone. The device's name
+// comes from the server and is not made printable.
 std::string SlowestRankText(const v1::StepMetrics& metrics, const v1::Job& job);
 
 }  // namespace megatrain::client

@@ -36,7 +36,8 @@ class WritableFile {
  public:
   // Closes the file; content that was not synced may be lost.
   virtual ~WritableFile() = default;
-  // Writes `bytes` bytes behind those appended before.
+  // Writes `bytes` bytes behind those appended before. After an error any part of them may be
+  // there.
   virtual absl::Status Append(const void* data, int64_t bytes) = 0;
   // Returns when everything appended is on stable storage.
   virtual absl::Status Sync() = 0;
@@ -98,6 +99,7 @@ struct FileInfo {
   uint64_t inode = 0;
 };
 
+// A FileSystem must outlive the files and locks that it returns.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -109,8 +111,9 @@ class FileSystem {
   // room is reserved, so that a full disk is met here.
   virtual absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
                                                                   int64_t bytes) = 0;
-  // Does as NewBlockFile, but keeps the content of an existing file, so that several processes can
-  // write parts of it, each with the same `bytes`. The default returns Unimplemented.
+  // Does as NewBlockFile, but keeps the content of an existing file, and its length if it is
+  // longer. So several processes can write parts of it, each with the same `bytes`. The default
+  // returns Unimplemented.
   virtual absl::StatusOr<std::unique_ptr<BlockFile>> OpenBlockFile(const std::string& path,
                                                                    int64_t bytes);
   // Opens a regular file. Directories, pipes and devices are InvalidArgument.
@@ -168,8 +171,7 @@ FileSystem* PosixFileSystem();
 // Writes a new file through a buffer and hashes its content on the way.
 class FileWriter {
  public:
-  // Creates or empties `path`. `files` must outlive the writer if its files need it, as those of a
-  // WatchedFileSystem do.
+  // Creates or empties `path`. `files` must outlive the writer.
   static absl::StatusOr<std::unique_ptr<FileWriter>> Create(FileSystem* files,
                                                             const std::string& path);
   // Drops what is still in the buffer: call SyncAndClose to complete the file.
@@ -183,7 +185,8 @@ class FileWriter {
   absl::Status Append(std::string_view text) {
     return Append(text.data(), static_cast<int64_t>(text.size()));
   }
-  // Flushes the buffer, syncs and closes the file. No Append may follow.
+  // Flushes the buffer, syncs and closes the file. No Append may follow. After an error the file
+  // may be incomplete.
   absl::Status SyncAndClose();
 
   int64_t bytes() const { return bytes_; }  // appended so far
@@ -216,7 +219,8 @@ absl::StatusOr<std::string> ReadWholeFile(FileSystem* files, const std::string& 
 // It is not atomic: after a crash the file may hold a part.
 absl::Status WriteFileSynced(FileSystem* files, const std::string& path, std::string_view content);
 // Writes `path`.tmp, syncs it, renames it over `path` and syncs the directory. After a crash `path`
-// holds either the old content or the new.
+// holds either the old content or the new. After an error it holds the old, unless only the sync of
+// the directory failed, and `path`.tmp may remain. REQUIRES: one caller at a time for each `path`.
 absl::Status AtomicWriteFile(FileSystem* files, const std::string& path, std::string_view content);
 
 // Copies the content of `from` to `to` as WriteFileSynced writes it. Returns the number of bytes.

@@ -5,8 +5,7 @@
 // Thread safety: ParallelFor and ParallelForNear may be called from several threads (the lanes).
 // Calls are served one at a time, so a pool of T threads keeps at most T processors busy.
 //
-// Invariants: results must not depend on which thread ran a block. Denormals are flushed to zero
-// while a loop runs, on every thread.
+// Invariant: denormals are flushed to zero while a loop runs, on every thread.
 #ifndef MEGATRAIN_ENGINE_BASE_THREAD_POOL_H_
 #define MEGATRAIN_ENGINE_BASE_THREAD_POOL_H_
 
@@ -30,6 +29,7 @@ class ThreadPool {
   // processors. The first is left to the caller, whose affinity does not change. REQUIRES: threads
   // >= 1.
   explicit ThreadPool(int threads, std::vector<Processor> processors = {});
+  // REQUIRES: no loop runs.
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -37,9 +37,9 @@ class ThreadPool {
   int threads() const { return threads_; }
 
   // Runs fn(block) for every block in [0, blocks) and returns when all are done. Threads claim
-  // blocks dynamically, in ascending order. `fn` must not throw and must not start another loop on
-  // the same pool. With `threads_max` above 0 at most that many threads work, the caller among
-  // them.
+  // blocks dynamically, in ascending order. The results of `fn` must not depend on the thread that
+  // runs it. `fn` must not throw and must not start another loop on the same pool. With
+  // `threads_max` above 0 at most that many threads work, the caller among them.
   void ParallelFor(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn, int threads_max = 0);
 
   // Does as ParallelFor, but a thread claims the blocks of its own NUMA node first and those of

@@ -34,8 +34,8 @@ enum class PreferenceForm {
 };
 
 // Reads a record into an empty `*pair`. Returns InvalidArgument, naming the key, for a missing or
-// double field, a field of another type, a key that is refused, or an answer in messages without
-// one of the assistant's.
+// repeated field, a field of another type, a key that is refused, or an answer whose messages
+// include none of the assistant.
 absl::Status ReadPreference(simdjson::dom::object record, PreferenceForm form,
                             PreferencePair* pair);
 

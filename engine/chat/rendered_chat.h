@@ -1,5 +1,5 @@
 // Renders a conversation with a Jinja program and finds the text that the loss is on. ChatTemplate
-// (chat_template.h) chooses the program and its special tokens, and has the rules.
+// (chat_template.h) chooses the program and its special tokens, and states the rules.
 #ifndef MEGATRAIN_ENGINE_CHAT_RENDERED_CHAT_H_
 #define MEGATRAIN_ENGINE_CHAT_RENDERED_CHAT_H_
 
@@ -31,10 +31,10 @@ struct RenderedChat {
   int64_t turns_without_loss = 0;
 };
 
-// Renders the conversation. A program without {% generation %} renders a conversation whose last
-// wanted turn is the assistant's n-th up to 7n + 5 times. Roles that the program does not name cost
-// a rendering each. The work of all together is bounded. Returns the errors of
-// ChatTemplate::RenderText.
+// Renders the conversation. `day` is what the program takes for today. A program without
+// {% generation %} renders up to 7n + 5 times, where the last wanted turn is the assistant's n-th.
+// Roles that the program does not name cost a rendering each. The work of all renderings together
+// is bounded. Returns the errors of ChatTemplate::RenderText.
 absl::StatusOr<RenderedChat> RenderChat(const JinjaProgram& program,
                                         const JinjaVariables& special_tokens, absl::CivilDay day,
                                         TrainOn train_on, const Conversation& conversation);

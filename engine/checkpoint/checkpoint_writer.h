@@ -4,8 +4,8 @@
 // directory that they share. The files are those that one process would write, byte for byte. All
 // processes make the same calls, Finish also after an error, and get the same error from Begin and
 // Finish, so that the job goes on or ends as a whole. Each page of a file is written by one process
-// (shared_pages.h). What one of them leaves when it dies is never taken for a checkpoint, because
-// rank 0 gives it its name once all bytes of all ranks are verified.
+// (shared_pages.h). If a process dies, what it leaves is never taken for a checkpoint, because rank
+// 0 gives a checkpoint its name only once all bytes of all ranks are verified.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_WRITER_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_WRITER_H_
 
@@ -37,8 +37,8 @@ class CheckpointWriter {
  public:
   // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The
   // tokenizer files and chat templates of `side_files`, and its config.json with torch_dtype
-  // rewritten, are copied into it during the call. What a wrapper carries is copied from its
-  // directory by Finish. `communicator` is null for one process. That of several must serve saves
+  // rewritten, are copied into it during the call. Finish copies the carried tensors of a wrapper
+  // (carried_tensors.h). `communicator` is null for one process. For several it must serve saves
   // alone and have a deadline longer than a save takes, since processes wait for each other's
   // disks. `layout`, `files` and `communicator` must outlive the writer.
   //

@@ -33,8 +33,7 @@ struct StandaloneDataFile {
   std::string cache_directory;  // tokenised data is kept there
 };
 // Opens the file without shuffling its sequences. Pairs of answers are read as for
-// training.objective dpo. Returns the errors of OpenTokenizer and
-// OpenDataset.
+// training.objective dpo. Returns the errors of OpenTokenizer and OpenDataset.
 absl::StatusOr<JobData> OpenStandaloneDataFile(const StandaloneDataFile& data);
 
 }  // namespace megatrain

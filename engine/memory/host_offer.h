@@ -10,9 +10,9 @@
 namespace megatrain {
 
 struct HostOffer {
-  int64_t free_bytes = 0;  // AvailableMemoryBytes: for the pool and everything else
-  // Bytes of free huge pages that are set aside, of the page size (1 GiB or 2 MiB) that has more.
-  // Only the pool can use them. 0 if they are too few for HostPool::MayLieIn.
+  int64_t free_bytes = 0;  // AvailableMemoryBytes; the pool shares it with all other allocations
+  // Free bytes of the kernel's reserved huge pages (hugetlb), which only the pool uses. Of the page
+  // sizes 1 GiB and 2 MiB that HostPool::MayLieIn accepts, the larger total; 0 if it accepts none.
   int64_t set_aside_bytes = 0;
 };
 

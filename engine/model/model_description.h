@@ -71,28 +71,29 @@ struct LayerDescription {
     if (delta_net.key_heads > 0) return AttentionKind::kDeltaNet;
     return attention.latent.is_there() ? AttentionKind::kLatent : AttentionKind::kSoftmax;
   }
-  // The elements of a token that the first half projects from its input: queries, gates, keys and
-  // values, or their latents, or what a delta net takes.
+  // Elements per token of the first half's input projection, `projected`: queries, gates, keys and
+  // values, or their latents, or the inputs of a delta net.
   int64_t projected_width() const {
     return delta_net.key_heads > 0 ? delta_net.projected_width() : attention.projected_width();
   }
-  // The elements of a token that the gradient by `projected` takes. Softmax attention has room for
-  // separate gradients of keys and values in it, even if values are keys or the layer projects
-  // neither.
+  // Elements per token of the buffer for the gradient with respect to `projected`. For softmax
+  // attention it has room for separate gradients of keys and values, even if values are keys or the
+  // layer projects neither.
   int64_t projected_gradient_width() const {
     if (attention_kind() != AttentionKind::kSoftmax) return projected_width();
     return attention.q_width() + attention.gate_width() + attention.cache_width();
   }
-  // The elements of a token's queries, whole keys and values, of which latent attention computes
-  // the gradients; 0 without latents.
+  // Elements per token of the gradients of queries and of expanded keys and values, which the
+  // backward pass of latent attention computes. 0 without latents.
   int64_t expanded_gradient_width() const {
     return attention.latent.is_there() ? attention.q_width() + attention.cache_width() : 0;
   }
-  // True if what mixes tokens ends with a gate, whose result is cheap to compute again.
+  // Returns true if attention or the delta net ends with a gate. The gated result is cheap to
+  // recompute.
   bool gates_result() const {
     return attention_kind() == AttentionKind::kDeltaNet || attention.output_gate;
   }
-  // The elements of a token's result of attention or the delta net, which is projected to hidden.
+  // Elements per token of the result of attention or the delta net, before the output projection.
   int64_t mixed_width() const {
     return delta_net.key_heads > 0 ? delta_net.values_width()
                                    : attention.heads * attention.value_dim();
@@ -130,9 +131,9 @@ struct ModelDescription {
   bool one_plus_norms = false;   // norms multiply by 1 + weight, and weights are initialised to 0
   double embedding_scale = 1.0;  // a factor of the embedding's rows
   bool rounds_embedding_scale = false;  // the factor is first rounded to the activations' type
-  int64_t padding_id = -1;              // as EmbeddingBackwardArgs
+  int64_t padding_id = -1;              // as EmbeddingBackwardArgs::padding_id; -1: none
   double logit_scale = 1.0;             // a factor of the logits
-  double logit_softcap = 0.0;           // as CrossEntropyArgs, of the scaled logits; 0: none
+  double logit_softcap = 0.0;  // as CrossEntropyArgs::softcap, of the scaled logits; 0: none
   bool tied_embeddings = false;
   double initializer_range = 0.02;
   WrapperDescription wrapper;
@@ -154,12 +155,12 @@ struct UniformShape {
 // Returns the description of a Llama model of this shape, with one rope over whole heads.
 ModelDescription UniformModel(const UniformShape& shape);
 
-// Returns the number of parameters of the whole model; a tied matrix counts once. REQUIRES, here
-// and below: CheckModel accepts the model.
+// Returns the number of parameters of the text model. A tied matrix counts once, carried tensors do
+// not count. REQUIRES, here and below: CheckModel accepts the model.
 int64_t ParameterCount(const ModelDescription& model);
 
-// Returns the number of parameters that one token uses: of the experts the chosen ones, of a
-// per-layer input's table one row.
+// Returns the number of active parameters: as ParameterCount, but of the experts only the chosen
+// ones, and one row of a per-layer input's table. The embedding counts whole.
 int64_t ActiveParameterCount(const ModelDescription& model);
 
 // Returns the attention of the first layer that has softmax attention; without one, the first

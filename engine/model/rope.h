@@ -15,9 +15,9 @@ namespace megatrain {
 // longrope depends.
 std::vector<float> RopeInverseFrequencies(const RopeConfig& rope, int64_t sequence_length);
 
-// Returns the factor of cosine and sine: 1 except for yarn and longrope. There it is
-// attention_factor if that is given and 1 if factor <= 1; else it is 0.1 ln(factor) + 1 for yarn
-// and sqrt(1 + ln(factor) / ln(original_positions)) for longrope.
+// Returns the factor of cosine and sine: 1 except for yarn and longrope. For these it is
+// attention_factor if that is above 0; else 1 if factor <= 1; else 0.1 ln(factor) + 1 for yarn and
+// sqrt(1 + ln(factor) / ln(original_positions)) for longrope.
 float RopeAttentionFactor(const RopeConfig& rope);
 
 // Fills `cosine` and `sine`, each [end - begin, rotary_dim / 2], for positions [begin, end). Both

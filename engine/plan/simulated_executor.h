@@ -17,10 +17,10 @@ namespace megatrain {
 // The rates of the lanes. All must be above 0, except launch_seconds.
 //
 // The duration of an operation is its bytes divided by its lane's rate. On the compute lane the
-// parts of its work run one after the other, each at its own rate; if launching the kernels takes
-// longer, that is the duration. The time of copies over the link is added. Each direction of the
-// link makes one copy at a time, in the order in which lanes request them, as on a GPU with a copy
-// engine for each direction.
+// parts of its work run one after the other, each at its own rate, but the duration is at least the
+// time to launch the kernels. The time of the operation's copies over the link is added. Each
+// direction of the link makes one copy at a time, in the order in which lanes request them, as on a
+// GPU with a copy engine for each direction.
 struct HardwareProfile {
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
@@ -30,8 +30,8 @@ struct HardwareProfile {
   double device_bytes_per_second = 0;  // other kernels, and AdamW on the device
   double launch_seconds = 0;           // may be 0
   double update_bytes_per_second = 0;  // AdamW on the host
-  double gather_bytes_per_second = 0;  // what a rank receives from others, of weights
-  double reduce_bytes_per_second = 0;  // and of gradients, which it sums
+  double gather_bytes_per_second = 0;  // weights that a rank receives from others
+  double reduce_bytes_per_second = 0;  // gradients that a rank receives from others and sums
   double disk_bytes_per_second = 0;
   // The update lane uses the threads of the compute lane, so only one of the two runs at a time.
   bool update_shares_compute = false;

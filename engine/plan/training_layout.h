@@ -1,5 +1,6 @@
-// Builds the layout of a model as a job trains it: which tensors are frozen, by the patterns of
-// training.freeze, and which have rates of their own, by those of optimizer.groups.
+// Builds the layout of a model as a job trains it. The patterns of training.freeze say which
+// tensors are frozen, those of optimizer.groups which have a learning rate or weight decay of their
+// own.
 //
 // A pattern is one of fnmatch(3) over Hugging Face names: `*` stands for any text, dots included,
 // `?` for a character, `[...]` for one of several. A tied matrix has the names of both its ends.
@@ -12,8 +13,8 @@
 
 namespace megatrain {
 
-// Returns InvalidArgument, with the key, for a pattern that matches no tensor, and if every tensor
-// is frozen. A group must also be the first one for some tensor.
+// Returns InvalidArgument, naming the key, for a pattern that matches no tensor, for a group all of
+// whose tensors belong to earlier groups, and if every tensor is frozen.
 absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelDescription& config,
                                                 const JobSpec& spec);
 

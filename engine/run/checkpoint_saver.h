@@ -1,8 +1,9 @@
 // CheckpointSaver saves a run's checkpoints and writes its output.
 //
-// A save has three stages. It begins behind a submitted step: the io lane then writes tiles while
+// A save has three stages. It begins after a step is submitted: the io lane writes tiles while
 // later steps run. It is committed when the record of its step has been reported, so that a resumed
-// run finds the records of all its steps. It ends when the directory is verified and has its name.
+// run finds the records of all its steps. It ends when the directory is verified and renamed to its
+// final name.
 //
 // A failed save is reported as CheckpointFailed, the checkpoint before is kept, and training goes
 // on. With TrainingOptions::pause_on_full_disk the saver asks for a pause after a full disk, and
@@ -69,7 +70,8 @@ class CheckpointSaver {
   // Returns true if a save has met a full disk since the last call and must be tried again.
   bool TakeRetry() { return std::exchange(retry_, false); }
   // Reports that the checkpoint of `step` could not be written. Asks for a pause and a retry if the
-  // disk is full and the options say so. Does nothing once the run is cancelled.
+  // disk is full and the options say so. Does nothing once the run is cancelled, or the exchanges
+  // between its processes have failed: the run's own error then says why.
   void ReportFailure(int64_t step, const absl::Status& status);
 
   // Saves what can be saved after a step has failed: finishes a save under way and, if the step has
@@ -80,8 +82,9 @@ class CheckpointSaver {
   // not the last one.
   void TellBest() const;
   // Writes the model to output.directory. Of several processes the first one does it, from the
-  // newest checkpoint, which has all parts of the tiles. Returns the errors of ExportHfDirectory
-  // and ExportCheckpoint. REQUIRES: no step is in flight, and SaveNow has succeeded.
+  // newest checkpoint, which has all parts of the tiles. All must call this, and all return the
+  // first one's error. Returns the errors of ExportHfDirectory and ExportCheckpoint. REQUIRES: no
+  // step is in flight, and SaveNow has succeeded.
   absl::Status Export();
 
   // Returns a pause because of `status`, with the bytes that a checkpoint takes.

@@ -2,9 +2,9 @@
 // stop and cancel. It also waits for a full disk.
 //
 // A pause gives the device's memory back and keeps the state in host memory. When the pause ends,
-// the device is taken again. If its memory is not free any more, the run asks for another pause; if
-// the device is lost, the run fails. A release saves and ends the run, so that all memory is given
-// back. If it cannot save, only the memory holds the state, so the run pauses instead.
+// the device is taken again. If its memory is no longer free, the run pauses again; if the device
+// is lost, the run fails. A release saves and ends the run, so that all memory is given back. If it
+// cannot save, only the memory holds the state, so the run pauses instead.
 //
 // Invariant: TrainingPause is reported before the run waits, and StepsBegin before the next step.
 //
@@ -46,10 +46,10 @@ class PauseHandler {
   // of its evaluation. The device is held when this returns OK. Returns Cancelled after Cancel, and
   // the error of taking the device.
   absl::Status HonourAmidStep();
-  // Calls `write` until it succeeds, and pauses after each attempt for which the disk is full.
-  // `directory` and `bytes` say in the pause where how much room is needed. Returns other errors of
-  // `write`, and a full disk too without TrainingOptions::pause_on_full_disk. Returns an ending if
-  // a request ended the run during a pause.
+  // Calls `write` until it succeeds, then returns nullopt. Pauses after each attempt that finds the
+  // disk full; the pause names `directory` and the `bytes` that must be free there. Returns an
+  // ending if a request ended the run during a pause. Returns other errors of `write`, the errors
+  // of Honour, and without TrainingOptions::pause_on_full_disk also that of a full disk.
   absl::StatusOr<Ending> WriteOrWait(int64_t bytes, const std::string& directory,
                                      absl::FunctionRef<absl::Status()> write);
 

@@ -15,7 +15,8 @@ namespace megatrain {
 // tokenizer, "auto" the directory's tokenizer.json, or its tokenizer.model if there is no
 // tokenizer.json. Special tokens come from tokenizer_config.json and special_tokens_map.json
 // (tokenizer_config.h says which takes precedence). If they name no eos_token, the first
-// eos_token_id of config.json is used. `files` is used during the call only.
+// eos_token_id of config.json is used. Tokenizer::end_ids come from generation_config.json if it
+// has any, else from config.json. `files` is used during the call only.
 //
 // Returns NotFound if there is no tokenizer, InvalidArgument for a broken file or another `choice`,
 // and the errors of reading. Returns Unimplemented, with a message that says what works instead,

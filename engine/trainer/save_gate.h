@@ -1,7 +1,6 @@
-// SaveGate makes one save of the saves of all ranks of a process. Each rank's io lane comes with a
-// tile once its own update of it is done, and all come with the tiles in the same order. The last
-// one takes the tile for all of them. The others wait meanwhile, so that their next updates of the
-// tile wait too.
+// SaveGate merges the saves of all ranks of a process into one. Each rank's io lane calls in for a
+// tile once that rank has updated it. The last rank to call saves the tile for all. The others
+// block until then, so that no rank updates the tile before it is saved.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_ENGINE_TRAINER_SAVE_GATE_H_
@@ -9,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "engine/base/mutex.h"
 #include "engine/pipeline/step_runner.h"
@@ -17,12 +17,14 @@ namespace megatrain {
 
 class SaveGate {
  public:
-  // `calls` are made by the last rank that comes.
+  // The rank that calls in last runs `calls`, on its own thread.
   SaveGate(int ranks, SaveCalls calls) : ranks_(ranks), calls_(std::move(calls)) {}
 
-  // Returns the calls for one rank. This must outlive them.
+  // Returns the calls for one rank. This must outlive them. REQUIRES: all ranks make the same calls
+  // in the same order.
   SaveCalls ForRank();
-  // Lets all that wait go on. No further call is made.
+  // Wakes all ranks that wait. Later calls of the ranks do nothing; a save that runs is not
+  // interrupted.
   void Abort();
 
  private:

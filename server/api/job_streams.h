@@ -3,6 +3,7 @@
 #ifndef MEGATRAIN_SERVER_API_JOB_STREAMS_H_
 #define MEGATRAIN_SERVER_API_JOB_STREAMS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <future>
 #include <memory>
@@ -34,17 +35,17 @@ std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::st
                                                                    int64_t start_sequence,
                                                                    v1::JobView view);
 
-// Stream step metrics or log lines from the cursor's place on, in batches; no message of another
-// kind opens the stream. A range of missed records, and for metrics a fall-back to a checkpoint, is
-// a message of its own in its place. The stream ends as RecordCursor::Advance says, or with the
-// error of a record that cannot be read.
+// Stream step metrics or log lines in batches, from the cursor's position on; nothing comes before
+// them. A range of missed records, and for metrics a fall-back to a checkpoint, is a message of its
+// own between the batches. The stream ends as RecordCursor::Advance says, or with the error of a
+// record that cannot be read.
 std::unique_ptr<StreamSource<v1::StreamStepMetricsResponse>> NewStepMetricsSource(
     std::unique_ptr<RecordCursor> cursor);
 std::unique_ptr<StreamSource<v1::StreamLogsResponse>> NewLogSource(
     std::unique_ptr<RecordCursor> cursor);
 
-// Streams one message, `exported`, when `ended` holds OK, and ends; or ends with the error that it
-// holds. Until then only heartbeats are sent. Whoever sets `ended` must wake the stream.
+// Streams `exported` once `ended` holds OK, and then ends. Ends with the error if `ended` holds
+// one. Until then only heartbeats are sent. Whoever sets `ended` must wake the stream.
 std::unique_ptr<StreamSource<v1::ExportJobResponse>> NewExportSource(
     v1::ExportedModel exported, std::future<absl::Status> ended);
 

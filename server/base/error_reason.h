@@ -23,19 +23,19 @@ struct ErrorReasonInfo {
 absl::Status WithReason(absl::Status status, v1::ErrorReason reason,
                         std::vector<std::pair<std::string, std::string>> metadata = {});
 
-// NotFound (JOB_NOT_FOUND): there is no such job, or none that the caller may see.
+// Returns NotFound (JOB_NOT_FOUND): there is no such job, or none that the caller may see.
 absl::Status JobNotFound(const std::string& id);
 
-// InvalidArgument (INVALID_FIELD): "FIELD: MESSAGE".
+// Returns InvalidArgument (INVALID_FIELD): "FIELD: MESSAGE".
 absl::Status InvalidField(const std::string& field, const std::string& message);
 
-// Unauthenticated, for `reason`.
+// Returns Unauthenticated, with `reason`.
 absl::Status CallerRefused(v1::ErrorReason reason, const std::string& message);
 
-// Unavailable (STOPPING).
+// Returns Unavailable (STOPPING).
 absl::Status DaemonStopping();
 
-// Returns nullopt for a Status without a reason.
+// Returns the reason of a Status, or nullopt if it has none.
 std::optional<ErrorReasonInfo> ReasonOf(const absl::Status& status);
 
 }  // namespace megatrain

@@ -1,5 +1,6 @@
-// LocalProcesses tells which processes of a job have begun on this machine, before they can meet by
-// MPI: each holds a socket with its number, in the kernel's own names, as long as it lives.
+// LocalProcesses finds out which processes of a job have started on this machine, before MPI
+// connects them. Each process binds an abstract Unix socket, whose name has the job and the
+// process's number. Only processes of the same user and network namespace see each other.
 #ifndef MEGATRAIN_SERVER_COMMANDS_LOCAL_PROCESSES_H_
 #define MEGATRAIN_SERVER_COMMANDS_LOCAL_PROCESSES_H_
 
@@ -10,14 +11,16 @@ namespace megatrain {
 
 class LocalProcesses {
  public:
-  // Shows that process `number` of those that this machine has of `job` has begun. `job` is the
-  // same for all of them, and not for another job; where it is empty, nothing is shown or known.
+  // Announces this process, number `number` of the job's processes on this machine, until this
+  // object is destroyed. `job` must be unique to the job. If it is empty or too long for a socket's
+  // name, or if the name is taken, nothing is announced.
   LocalProcesses(const std::string& job, int number);
   ~LocalProcesses();
   LocalProcesses(const LocalProcesses&) = delete;
   LocalProcesses& operator=(const LocalProcesses&) = delete;
 
-  // Returns which of the processes 0 to `count` - 1 do not show. Where it cannot be known, none.
+  // Returns the numbers below `count` whose processes have not announced themselves or have ended.
+  // Returns none if this process could not announce itself.
   std::vector<int> Missing(int count) const;
 
  private:

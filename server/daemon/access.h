@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,12 +28,13 @@ namespace megatrain {
 
 class Access {
  public:
-  // Checks the directories of the Unix sockets and removes sockets that nobody listens on. Begins
-  // to hand out tokens beside shared sockets. Reads the files that the configuration names. To be
-  // called before the daemon listens. Both functions are copied. `log` is called by
-  // ShareSockets. `warn` is called from any thread, when the TLS files or the tokens file have
-  // changed or turned bad, and by Prepare and Reload for certificates that are not valid now. A
-  // lock is held meanwhile: it must not call this object or its authenticator.
+  // Checks the directories of the Unix sockets and removes sockets that nobody listens on. If any
+  // socket is shared, starts a token server beside each (peer_credential_server.h). Reads the files
+  // that the configuration names. To be called before the daemon listens. Both functions are
+  // copied. `log` is called by ShareSockets. `warn` is called from any thread, when the TLS files
+  // or the tokens file have changed or turned bad, and by Prepare and Reload for certificates that
+  // are not valid now. It is called under a lock, so it must not call this object or its
+  // authenticator.
   //
   // Errors are those of AccountCache::Find for administrators, of PrepareUnixSocket and
   // ConnectionListener::Listen for sockets, and of ReadTlsFiles and ReadTokenFile for files. The
@@ -43,12 +45,14 @@ class Access {
       std::function<void(const std::string& line)> warn);
 
   // Replaces the administrators, the TLS files and the tokens file by those of `config`. Whether
-  // listeners look at client certificates and at tokens stays as it was at Prepare. Errors as
-  // Prepare's, for these three; FailedPrecondition if `config` no longer names a file that
-  // listeners look at. On an error nothing has changed, with one exception: if the tokens file
-  // turns bad meanwhile, the TLS files are the new ones, and no token is good until it is.
+  // listeners look at client certificates and at tokens stays as it was at Prepare. Returns
+  // Prepare's errors for these three, and FailedPrecondition if `config` no longer names a file
+  // that listeners use. On an error nothing has changed, with one exception: if the tokens file
+  // turns bad during the call, the new TLS files are already in use, and all tokens are refused
+  // until the file is valid again.
   absl::Status Reload(const DaemonConfig& config);
 
+  // Valid as long as this object.
   const Authenticator& authenticator() const { return *authenticator_; }
   // Returns credentials for one more TCP listener. This object must outlive the server that uses
   // them. REQUIRES: the configuration has a TCP listener.
@@ -61,8 +65,8 @@ class Access {
   // a TCP listener.
   bool shared() const { return shared_; }
 
-  // Opens the shared sockets to the group that may use them. Errors as ShareUnixSocket's. REQUIRES:
-  // the daemon listens on them.
+  // If any socket is shared, lets the group connect to all Unix sockets; a private one stays closed
+  // by its directory. Returns ShareUnixSocket's errors. REQUIRES: the daemon listens on them.
   absl::Status ShareSockets();
 
  private:

@@ -32,7 +32,8 @@ class DaemonLog {
   // Writes to the journal if JOURNAL_STREAM says that standard error leads there, else to standard
   // error.
   DaemonLog();
-  // Writes to the journal by `send`, and to standard error if `send` is empty or fails.
+  // Writes to the journal by `send`, and to standard error if `send` is empty or fails. Several
+  // threads may call `send` at once.
   explicit DaemonLog(SendToJournal send) : send_(std::move(send)) {}
 
   // Leaves out, from now on, entries that matter less than `level`.

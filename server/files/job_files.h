@@ -1,11 +1,11 @@
 // JobFiles opens what jobs may touch on this machine: the configured roots and each job's own
 // directory, with the rights of the account that submitted it.
 //
-// A job's own directory, STATE/jobs/ID/checkpoints, belongs to its submitter, who may enter it by
-// its name; the directories above it can be passed through and not read, and what else is in them
-// (records) stays the daemon's.
+// A job's own directory, STATE/jobs/ID/checkpoints, belongs to its submitter, who reaches it by its
+// path. Others can pass through the directories above it but not list them. Everything else in them
+// (records) belongs to the daemon.
 //
-// The daemon's own user is itself and needs no right beyond its own. For others it needs
+// The daemon needs no capability to act for its own user. To act for other accounts it needs
 // CAP_SETUID, CAP_SETGID and CAP_CHOWN. uid 0 is an account like others, without root's right to
 // override permissions, unless the daemon itself is root.
 //
@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,18 +34,19 @@ std::string OwnCheckpointDirectory(const std::string& state_directory, const std
 class JobFiles {
  public:
   // Opens the roots, which are absolute paths. Without roots each account may name what the machine
-  // lets it reach. NotFound if a root is not there; InvalidArgument if it is not a directory;
-  // Unimplemented if the kernel cannot keep paths beneath it; FileError's codes otherwise.
+  // lets it reach. Returns NotFound if a root is not there, InvalidArgument if it is not a
+  // directory, Unimplemented if the kernel cannot keep paths beneath it, and otherwise the codes of
+  // FileError.
   static absl::StatusOr<std::unique_ptr<JobFiles>> Open(const std::string& state_directory,
                                                         const std::vector<std::string>& roots);
 
-  // Returns the file system that OpenFiles describes. Looks up the account anew. PermissionDenied
-  // if the daemon may not act for it; NotFound if there is no such account; Unavailable if the
-  // account database cannot be read; RootDirectory::Open's errors for the job's own directory,
-  // which may be missing. The file system may outlive this object.
+  // Returns the file system that OpenFiles describes; it may outlive this object. Looks up the
+  // account anew. Returns PermissionDenied if the daemon may not act for the account, NotFound if
+  // there is none, Unavailable if the account database cannot be read, and the errors of
+  // RootDirectory::Open for the job's own directory, which may be missing.
   absl::StatusOr<std::shared_ptr<FileSystem>> Of(int64_t uid, const std::string& job_id) const;
-  // Does the same as Of. Before that it makes the job's own directory if it is missing, gives it to
-  // the account, and lets others pass through the directories above it. FileError's codes if that
+  // Does as Of, but first makes the job's own directory if it is missing, gives it to the account,
+  // and lets others pass through the directories above it. Returns the codes of FileError if that
   // fails. REQUIRES: `job_id` is not empty.
   absl::StatusOr<std::shared_ptr<FileSystem>> ForRun(int64_t uid, const std::string& job_id) const;
 

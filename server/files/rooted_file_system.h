@@ -1,13 +1,13 @@
-// RootedFileSystem is a FileSystem that ends at given directories and acts for an account. Paths
-// are absolute and are opened only beneath the roots (RootDirectory). Each call reaches files with
-// the account's rights (ScopedIdentity): the kernel itself decides what it may read and write, and
-// what is made belongs to it. Files are made with mode 0640, directories with 0750, whatever the
-// umask.
+// RootedFileSystem is a FileSystem that is confined to given directories and acts for an account.
+// Paths are absolute and are opened only beneath the roots (RootDirectory). Each call reaches files
+// with the account's rights (ScopedIdentity): the kernel itself decides what the account may read
+// and write, and the account owns what is made. Files are made with mode 0640, directories with
+// 0750, whatever the umask.
 //
-// Names are changed (rename, remove, mkdir) through the descriptor of their directory, which is
-// resolved beneath a root first, so that a symbolic link put in its place leads nowhere else.
+// Names are changed (rename, remove, mkdir) through the descriptor of their directory. That is
+// resolved beneath a root first, so a symbolic link put in its place cannot lead elsewhere.
 //
-// Errors beside those of FileSystem:
+// Errors besides those of FileSystem:
 // - PermissionDenied: a path leads out of the roots, by its text, by a link or by `..`, and the
 //   message does not depend on what is there; or the process may not act for the account.
 // - InvalidArgument: a path holds a zero byte, or a name that is to be changed is a root, "." or
@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,8 +39,8 @@ class RootedFileSystem : public FileSystem {
  public:
   using Roots = std::vector<std::shared_ptr<const RootDirectory>>;
 
-  // Bounds paths by `roots`, of which a path must lie beneath one. If `identity` is nullopt, files
-  // are reached with the process' own rights.
+  // Each path must lie beneath one of `roots`. If `identity` is nullopt, files are reached with the
+  // process' own rights.
   RootedFileSystem(Roots roots, std::optional<FileIdentity> identity)
       : roots_(std::move(roots)), identity_(std::move(identity)) {}
 

@@ -41,8 +41,8 @@ struct NewToken {
   std::string text;  // "mt_ID_SECRET", which only its user is given
 };
 
-// Makes a new token with random bytes of the system. Returns Unavailable if it has none. Times are
-// cut to the second. REQUIRES: `user` is not empty and has no white space.
+// Makes a new token. Returns Unavailable if the system gives no random bytes. Times are cut to the
+// second. REQUIRES: `user` is not empty and has no white space.
 absl::StatusOr<NewToken> MakeToken(const std::string& user, absl::Time created, absl::Time expires);
 
 struct TokenParts {
@@ -67,10 +67,10 @@ absl::StatusOr<std::vector<StoredToken>> ReadTokenFile(const std::string& path,
                                                        struct stat* info = nullptr);
 
 // Replaces the tokens of `path` by what `edit` makes of them, and drops the file's comments. A
-// missing file has no tokens. Waits until nobody else edits a file of the directory. Returns the
-// error of `edit`, or one of ReadTokenFile or FileError. The file is unchanged then, unless only
-// the sync of its directory failed. When root edits, the file keeps its owner, or a new one gets
-// the owner of its directory.
+// missing file has no tokens. Locks the directory and waits for other editors of files in it.
+// Returns the error of `edit`, or one of ReadTokenFile or FileError. The file is unchanged then,
+// unless only the sync of its directory failed. When root edits, the file keeps its owner, or a new
+// one gets the owner of its directory.
 absl::Status EditTokenFile(
     const std::string& path,
     const std::function<absl::Status(std::vector<StoredToken>* tokens)>& edit);

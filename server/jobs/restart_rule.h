@@ -1,8 +1,8 @@
-// Decides what becomes of a job when the daemon's process has died, or ends for the job's sake. The
-// decision has no side effects.
+// Decides what becomes of a job when the daemon's process has died, or must end because of the job
+// (its device was lost). The decision has no side effects.
 //
-// The job's new state is that of StateAfterRestart. The job has lost its host memory, and goes on
-// from its newest checkpoint.
+// StateAfterRestart (job_state_machine.h) gives the job's new state. The job has lost its host
+// memory, and goes on from its newest checkpoint.
 //
 // Deaths during preparation and training are counted, so that a job that kills the daemon again and
 // again does not go on for ever. A death counts if the job got no further than at the death before:
@@ -25,8 +25,8 @@ inline constexpr int kDeathsMax = 5;
 // Returns the change that the death makes to the job; nullopt if it does not concern the job.
 std::optional<JobChange> ChangeAfterRestart(const Job& job);
 
-// Returns the change to a job at work for whose sake the process ends, because of `what` ("its
-// device was lost"). It is that of a death. REQUIRES: the job is PREPARING or RUNNING.
+// Returns the change to a job because of which the process ends. `what` says why ("its device was
+// lost"). It counts as a death. REQUIRES: the job is PREPARING or RUNNING.
 JobChange ChangeAfterLoss(const Job& job, const std::string& what);
 
 }  // namespace megatrain

@@ -1,10 +1,10 @@
-// JobRemover removes the files of deleted jobs, and deletes ended jobs that are kept no longer
-// (retention_rule.h). It keeps an ended job whose own directory holds a checkpoint that the ledger
-// does not know of. Of a deleted job it removes STATE/jobs/ID. Directories that the job's file
-// names (checkpoints, output, cache) stay.
+// JobRemover removes the files of deleted jobs, and deletes ended jobs that retention_rule.h no
+// longer keeps. It keeps an ended job whose own directory holds a checkpoint that the ledger does
+// not know of. Of a deleted job it removes STATE/jobs/ID. Directories that the job's file names
+// (checkpoints, output, cache) stay.
 //
-// Readers do not find a job any more once the ledger has deleted it. Removing its files may take
-// long; a process that dies meanwhile goes on at its next start, because the store remembers the
+// Once the ledger has deleted a job, readers no longer find it. Removing its files may take long.
+// If the process dies before that is done, the next one goes on, because the store remembers the
 // job until nothing else is left of it.
 //
 // Thread safety: SetKeepEndedJobs may be called from any thread, the other methods from one.
@@ -30,9 +30,9 @@
 namespace megatrain {
 
 // Removes the job's directory and makes that durable: the submitter's part with the submitter's
-// rights (own_directory.h), the rest with the daemon's. Fine if it is not there. On an error
-// something is left, which another call may remove. Cancelled once `cancelled` returns true;
-// otherwise errors of RemoveOwnDirectory and of `files`.
+// rights (own_directory.h), the rest with the daemon's. Does nothing if it is not there. On an
+// error something is left, which another call may remove. Returns Cancelled once `cancelled`
+// returns true, and otherwise the errors of RemoveOwnDirectory and of `files`.
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
                             FileSystem* files, const std::function<bool()>& cancelled = {});
 
@@ -57,7 +57,8 @@ class JobRemover {
   JobRemover(const JobRemover&) = delete;
   JobRemover& operator=(const JobRemover&) = delete;
 
-  // Begins to work, on a thread of its own, whenever something has changed.
+  // Starts a thread that works whenever something has changed, and retries removals that failed.
+  // Must be called once at most.
   void Start();
 
   // Replaces Options::keep_ended_jobs.
@@ -84,9 +85,9 @@ class JobRemover {
   bool woken_ ABSL_GUARDED_BY(mutex_) = true;
 
   // Used by the thread only.
-  std::set<std::string> failed_;  // told of once
-  int ended_ = -1;                // jobs, when it was last looked which to prune
-  int64_t kept_ = 0;              // keep_ended_jobs_ by then
+  std::set<std::string> failed_;  // jobs whose failed removal is in the log
+  int ended_ = -1;                // the number of ended jobs at the last Prune
+  int64_t kept_ = 0;              // keep_ended_jobs_ at the last Prune
 
   std::thread thread_;  // last: uses the rest
 };

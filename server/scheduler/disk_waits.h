@@ -1,7 +1,7 @@
 // DiskWaits remembers which jobs wait for room on a disk, and when to look again.
 //
-// A job that runs into a full disk again without having got a step further waits twice as long as
-// before: what is free may not be free for it (a quota), and each try costs a save.
+// A job that meets a full disk again before it has finished another step waits twice as long as
+// before. A quota may keep it from using what is free, and each try costs a save.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_DISK_WAITS_H_
 #define MEGATRAIN_SERVER_SCHEDULER_DISK_WAITS_H_
 
@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,7 +37,7 @@ std::vector<DiskNeed> DiskNeedsOf(const Job& job);
 // Thread safety: none.
 class DiskWaits {
  public:
-  // Returns the bytes free beneath a directory of the job's, as its submitter may use them.
+  // Returns the free bytes beneath a directory of the job that its submitter may use.
   using FreeBytes =
       std::function<absl::StatusOr<int64_t>(const Job& job, const std::string& directory)>;
 
@@ -45,8 +46,8 @@ class DiskWaits {
   // Notes that the job could not write `needs` and waits. Without effect if it waits already.
   void Add(const Job& job, std::vector<DiskNeed> needs, absl::Time now);
   bool Waits(const std::string& id) const;
-  // Ends the job's wait: it goes on, or somebody else decides. How long it waited is remembered for
-  // the next time.
+  // Ends the job's wait, because it goes on or is no longer paused for its disk. The length of the
+  // wait is remembered for the next one.
   void Remove(const std::string& id);
   // Forgets a job that has ended.
   void Forget(const std::string& id) { waits_.erase(id); }
@@ -56,7 +57,7 @@ class DiskWaits {
   // next one. It does not end the wait: see Remove. A disk whose free bytes cannot be read counts
   // as one with room.
   bool MayGoOn(const Job& job, absl::Time now);
-  // Returns what is missing, for people, by the last look; "" if the job has never waited.
+  // Returns for people what the last look found missing; "" if the job has never waited.
   std::string Text(const std::string& id) const;
   // Returns when to look next; nullopt if no job waits.
   std::optional<absl::Time> NextLook() const;

@@ -1,5 +1,5 @@
-// RunFacts holds what the runner has reported about one of its jobs, and what it was asked to do
-// with it.
+// RunFacts holds what the runner has reported about the run of one job, and what the scheduler has
+// asked the runner to do with it.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_FACTS_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_FACTS_H_
 
@@ -14,7 +14,7 @@ struct RunFacts {
     kPreparing,
     kTraining,
     kPaused,  // in place
-    kEnded,   // the runner does not know it any more
+    kEnded,   // the runner no longer knows the run
   };
   Phase phase = Phase::kPreparing;
 

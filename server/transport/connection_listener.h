@@ -27,9 +27,10 @@ class ConnectionListener {
   // Called with a connected, non-blocking socket. The function owns it and must close it.
   using Take = std::function<void(int fd)>;
 
-  // Listens on "unix:/PATH", which must not exist and gets mode 0600, or on "HOST:PORT", where port
-  // 0 is one that the system chooses. InvalidArgument if that cannot be; Unavailable if it cannot
-  // be now, as for an address that no interface has yet. Connections wait until Accept is called.
+  // Listens on "unix:/PATH", which must not exist and gets mode 0600, or on "HOST:PORT", where the
+  // system chooses the port if it is 0. Returns InvalidArgument if the address can never work, and
+  // Unavailable if it cannot now, as when no interface has it yet. Connections wait until Accept is
+  // called.
   static absl::StatusOr<std::unique_ptr<ConnectionListener>> Listen(const std::string& address);
   // Closes the listening sockets and removes a Unix socket from the file system. Waits for a call
   // of `take` that is under way. Connections that were taken stay open.
@@ -43,7 +44,7 @@ class ConnectionListener {
   // closed at once: `take` must then close each before it returns.
   void Accept(Take take, std::function<void()> turned_away = {});
 
-  // The address given to Listen, with the port that the system chose in place of 0.
+  // Returns the address given to Listen, with the port that the system chose in place of 0.
   const std::string& address() const { return address_; }
 
   // Returns how many of the `files_max` descriptors of a process connections must leave to files.

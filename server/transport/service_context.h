@@ -15,7 +15,8 @@
 
 namespace megatrain {
 
-// gRPC's objects of a call: what it came with, and what tells its answer or its messages.
+// gRPC's objects of a call. The context has the caller's metadata and deadline; the reactor sends
+// the answer or the messages of the stream.
 using CallContext = grpc::CallbackServerContext;
 using UnaryReactor = grpc::ServerUnaryReactor;
 template <class Message>
@@ -24,9 +25,9 @@ using StreamReactor = grpc::ServerWriteReactor<Message>;
 struct StreamOptions {
   // A stream without news sends a heartbeat this often.
   std::chrono::milliseconds heartbeat{10000};
-  // A reader that has had everything gets its next message no sooner than this after the last one.
-  // Steps that are shorter than this come several to a message, or only the newest is sent. A job's
-  // events are sent at once.
+  // A reader that has received everything gets its next message no sooner than this after the last
+  // one. If steps are shorter than this, a message has several of them, or only the newest. Events
+  // of a job are sent at once.
   std::chrono::milliseconds pace{50};
 };
 
@@ -41,8 +42,8 @@ struct ServiceContext {
 
 // The thread on which a call is answered.
 enum class AnswerOn {
-  // For calls that do not wait: gRPC's thread, or the one that made room for the answer
-  // (UnsentAnswers). kQueue if the caller is not known at once.
+  // For calls that do not wait: gRPC's thread, or the thread that made room for the answer
+  // (UnsentAnswers). Becomes kQueue if the caller cannot be authenticated without waiting.
   kCallback,
   kQueue,  // a thread of the CallQueue: for calls that wait for a disk
 };

@@ -1,5 +1,5 @@
-// StreamSource gives a stream its messages. It is a place in a series and buffers little: a message
-// is made when the stream can send it.
+// StreamSource gives a stream its messages. It keeps a position in a series and buffers little: a
+// message is made when the stream can send it.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_STREAM_SOURCE_H_
 #define MEGATRAIN_SERVER_TRANSPORT_STREAM_SOURCE_H_
 
@@ -28,7 +28,7 @@ class StreamSource {
 
   // Fills in the next message, if there is one, and returns kMessage. Does not wait for one.
   // `message` is empty before the call, and unspecified after kNothing and kEnd. An error ends the
-  // stream with it.
+  // stream, which returns it.
   virtual absl::StatusOr<StreamNext> Next(Message* message) = 0;
 
   // Returns true if the next message is to be sent at once, without waiting for

@@ -1,14 +1,18 @@
-// The objects that copies of a JinjaValue share: text, lists, dicts and objects of the evaluator.
-// Only objects may change once a value has them.
+// The containers that copies of a JinjaValue share: texts, sequences, dicts and objects of the
+// evaluator. Once a value holds one, only an Object may change.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_CONTAINERS_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_CONTAINERS_H_
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"

@@ -3,7 +3,9 @@
 #define MEGATRAIN_ENGINE_CHAT_JINJA_EVALUATOR_H_
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,14 +46,15 @@ class Evaluator {
   absl::StatusOr<JinjaRendered> Render();
 
   // Macros and loops, which are values of the program, call these to run their bodies. They return
-  // the text that the body writes. `closure` is the scope around the macro or loop; `depth` counts
-  // calls of a recursive loop within one another, from 0.
+  // the text that the body writes, or the body's first error. `closure` is the scope around the
+  // macro or loop; `depth` counts calls of a recursive loop within one another, from 0. REQUIRES,
+  // here and below: Render runs.
   Result CallMacro(const MacroDefinition& macro, const std::shared_ptr<Scope>& closure,
                    CallValues values);
   Result CallLoop(const Statement& loop, const std::shared_ptr<Scope>& closure,
                   const JinjaValue& iterable, int depth);
-  // Takes items from `cursor` until the loop's condition holds for one. Returns that, or nullopt at
-  // the end.
+  // Takes items from `cursor` until the loop's condition holds for one. Returns that item, nullopt
+  // at the end, or an error of the cursor or the condition.
   absl::StatusOr<std::optional<JinjaValue>> NextSelected(const Statement& loop,
                                                          const std::shared_ptr<Scope>& closure,
                                                          Cursor* cursor);

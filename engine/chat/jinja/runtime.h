@@ -3,6 +3,8 @@
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_RUNTIME_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_RUNTIME_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/chat/jinja/containers.h"
 #include "engine/chat/jinja/jinja_program.h"
@@ -66,8 +69,8 @@ class Runtime {
   // ResourceExhausted beyond a limit.
   absl::Status SetEntry(Dict* dict, JinjaValue key, JinjaValue value);
   // Returns the value of `key`, valid until an entry is added, or nullptr. Returns InvalidArgument
-  // for a key that Python cannot hash, and the error of budget(). Never fails for a text: its steps
-  // are counted, and the caller looks at budget().
+  // for a key that Python cannot hash, and the error of budget(). Never fails for a key that is
+  // text: its steps are counted, and the caller looks at budget().
   absl::StatusOr<const JinjaValue*> FindEntry(const Dict& dict, const JinjaValue& key);
 
   // Calls `release` when this is destroyed. A value that may refer to itself, such as a namespace,

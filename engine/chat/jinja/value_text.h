@@ -6,13 +6,14 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/chat/jinja/containers.h"
 #include "engine/chat/jinja/runtime.h"
 
 namespace megatrain::jinja {
 
-// str(value). Returns InvalidArgument for a value that Python prints with its address.
+// Returns str(value), or InvalidArgument for a value that Python prints with its address.
 absl::StatusOr<std::string> ToText(Runtime& runtime, const JinjaValue& value);
-// repr(value), with the same errors.
+// Returns repr(value), or the errors of ToText.
 absl::StatusOr<std::string> Repr(Runtime& runtime, const JinjaValue& value);
 
 // The arguments of transformers' tojson, which are those of json.dumps.
@@ -25,15 +26,16 @@ struct JsonStyle {
   std::string key_separator = ": ";
 };
 
-// json.dumps(value). Returns InvalidArgument for a value that JSON does not have.
+// Returns json.dumps(value), or InvalidArgument for a value that JSON does not have.
 absl::StatusOr<std::string> ToJson(Runtime& runtime, const JinjaValue& value,
                                    const JsonStyle& style);
 
-// format % values, in printf's language. `values` is a tuple of the arguments, a dict, or the only
-// argument. Returns InvalidArgument where Python raises.
+// Returns format % values, or InvalidArgument where Python raises. `values` is a tuple of the
+// arguments, a dict, or the only argument.
 Result FormatPrintf(Runtime& runtime, const JinjaValue& format, const JinjaValue& values);
 
-// format.format(*values.positional, **values.named), as the sandbox does it, with the same errors.
+// Returns format.format(*values.positional, **values.named) as Jinja's sandbox computes it, or
+// InvalidArgument where that raises.
 Result FormatBraces(Runtime& runtime, const JinjaValue& format, const CallValues& values);
 
 }  // namespace megatrain::jinja

@@ -3,8 +3,8 @@
 // and on some shared file systems, two nodes that write parts of one page overwrite each other's.
 // The rank that has the first byte of a page writes it; the others send it their bytes.
 //
-// It keeps copies of the bytes of these pages until they are exchanged: some pages for each run of
-// a tile's elements that lie together in a file.
+// It keeps copies of the bytes that do not fill a page: at most two pages for each contiguous range
+// that the rank has of a file.
 //
 // Thread safety: one thread at a time may call methods.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_DISK_SHARED_PAGES_H_
@@ -26,7 +26,7 @@ class SharedPages {
  public:
   // `pieces` are the rank's bytes of file number `file`, which has `file_bytes` in all, in the
   // order of the file. Returns the ranges that the rank writes by itself, which are the pages of
-  // which it has all bytes. Keeps copies of the rest.
+  // which it has all bytes. Keeps copies of the rest. REQUIRES: Exchange was not called.
   std::vector<FileRange> Take(int file, int64_t file_bytes, const std::vector<FilePiece>& pieces);
 
   // Exchanges what was kept, which makes the pages of PagesOf whole. Returns the communicator's

@@ -22,7 +22,7 @@ inline constexpr int kTransferThreads = 8;
 // The memory of a save or a load besides the state itself: a block a thread. The plan counts it.
 inline constexpr int64_t kTransferBytes = kTransferThreads * kTransferBlockBytes;
 
-// The memory of a block, kTransferBlockBytes bytes at a multiple of kDirectAlignment.
+// Owns the memory of a block, kTransferBlockBytes bytes at a multiple of kDirectAlignment.
 class TransferBlock {
  public:
   TransferBlock()
@@ -48,8 +48,9 @@ struct FileRange {
   int64_t begin = 0, end = 0;
 };
 
-// Copy the block [offset, offset + bytes) of a file from or to the memory of its pieces. What has
-// no place is not copied. REQUIRES: `pieces` are ordered by offset and do not overlap.
+// Copy the block [offset, offset + bytes) of a file from or to the memory of its pieces. Bytes
+// without a place in memory are not copied. REQUIRES: `pieces` are ordered by offset and do not
+// overlap.
 void CopyFromPieces(const std::vector<FilePiece>& pieces, int64_t offset, char* block,
                     int64_t bytes);
 void CopyToPieces(const char* block, int64_t offset, int64_t bytes,

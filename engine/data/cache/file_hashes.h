@@ -31,8 +31,8 @@ struct FileHash {
 class FileHashes {
  public:
   // Reads `directory`/hashes.cache. Nothing is remembered if that file is missing or damaged, or
-  // with `forget`. Save replaces the hashes in that file of the data files that were hashed anew,
-  // and keeps the others, even with `forget`. `files` must outlive this object.
+  // with `forget`. Even then Save replaces only the hashes of data files that were hashed anew, and
+  // keeps the others in hashes.cache. `files` must outlive this object.
   FileHashes(std::string directory, bool forget, FileSystem* files);
 
   // Returns what is remembered of a file that has not changed since, or nullopt.

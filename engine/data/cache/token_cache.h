@@ -9,8 +9,8 @@
 // opened, and each block when it is read. So neither a half-written nor a damaged file is taken for
 // a good one, and opening takes the same time whatever the size.
 //
-// Small files are not synced: there may be a hundred thousand of them, and a sync takes longer than
-// making one again. A power failure may lose those of the last half minute.
+// Files below kSyncedBytesMin are not synced: there may be a hundred thousand of them, and a sync
+// takes longer than making one again. A power failure may lose those of the last half minute.
 #ifndef MEGATRAIN_ENGINE_DATA_CACHE_TOKEN_CACHE_H_
 #define MEGATRAIN_ENGINE_DATA_CACHE_TOKEN_CACHE_H_
 
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -45,10 +46,10 @@ static_assert(sizeof(CacheTrailer) == 80);
 class CacheFileWriter {
  public:
   // Begins to write `directory`/`name`, creating the directory if need be. If another writer is
-  // making the same file, waits for it. Returns null if that has made it: the file can then be
-  // read. Takes over a NAME.tmp that a killed process left. `progress` is called with 0 bytes while
-  // it waits, and its error ends the wait. Returns the errors of writing. `files` must outlive the
-  // writer. REQUIRES: element_bytes divides kCacheBlockBytes.
+  // making the same file, waits for it, and returns null once that has made the file, which can
+  // then be read. Takes over a NAME.tmp that a killed process left. `progress` is called with 0
+  // bytes while it waits, and its error ends the wait. Returns the errors of writing. `files` must
+  // outlive the writer. REQUIRES: element_bytes divides kCacheBlockBytes.
   static absl::StatusOr<std::unique_ptr<CacheFileWriter>> Create(
       const std::string& directory, const std::string& name, const std::string& key,
       size_t element_bytes, const ByteProgress& progress = {},

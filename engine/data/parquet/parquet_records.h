@@ -26,11 +26,11 @@
 
 namespace megatrain {
 
-// A record is an object of the row's columns. A null counts as missing, and so does a number that
-// is not finite; in a list, what is missing is null. Texts, numbers, truth values, lists and
+// A record is an object of the row's columns. Nulls, numbers that are not finite and bytes that are
+// not UTF-8 count as missing; in a list they become null. Texts, numbers, truth values, lists and
 // structs become those of JSON. A map with texts for keys becomes an object, any other a list of
-// {"key", "value"}. Days, times and decimals become texts. Bytes become a text if they are UTF-8,
-// and else are missing. A text that is not UTF-8 is the record's defect. Rows are numbered from 1.
+// {"key", "value"}. Days, times, decimals and other bytes become texts. A text that is not UTF-8 is
+// the record's defect. Rows are numbered from 1.
 //
 // Next returns InvalidArgument if the file is no Parquet, is damaged or encrypted, has sizes that
 // contradict each other, takes more memory than kParquetBytesMax at a time, or has a row longer
@@ -58,7 +58,7 @@ class ParquetRecordReader : public RecordReader {
   absl::Status Receive(size_t bytes);
   absl::Status Send(const void* data, size_t bytes);
   absl::Status AnswerRead(const ParquetHeader& header);
-  // Says how the program ended that ought to go on.
+  // Waits for the program, which has ended too early, and returns an error that says how it ended.
   absl::Status Ended();
 
   const DataFileReader* const file_;

@@ -1,5 +1,5 @@
-// A file system through which any number of files can be open for reading at the cost of a bounded
-// number of descriptors. All other operations go straight to the underlying file system.
+// A file system whose OpenForReading can open any number of files with a bounded number of
+// descriptors. All other operations go straight to the underlying file system.
 //
 // Thread safety: as FileSystem's.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_BOUNDED_FILE_SYSTEM_H_
@@ -27,8 +27,8 @@ class BoundedFileSystem : public WatchedFileSystem {
   ~BoundedFileSystem() override;
 
   // Returns a file that is opened again by its path if it is read when it has no descriptor.
-  // ReadUpTo then returns the errors of opening, and Aborted if the path leads to another file by
-  // now, or if the file's size or the time of its last change differs.
+  // ReadUpTo then returns the errors of opening, and Aborted if the path now leads to another file,
+  // or if the file's size or the time of its content's last change differs.
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
       const std::string& path) override;
 

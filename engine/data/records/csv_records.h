@@ -25,12 +25,13 @@ inline constexpr size_t kCsvColumnsMax = 65536;
 // empty fields are left out:
 // - `messages`, `conversations` and `tools` hold JSON, which becomes the value itself;
 // - `documents`, `history` and `chat_template_kwargs` hold JSON, or else a text.
-// Rows are numbered from 1, the names' row being the first; blank rows do not count. The defect of
-// a record is another number of fields than the first row has, a field that is not UTF-8, or a
-// field of the first kind that is not JSON.
+// Rows are numbered from 1, the names' row being the first; blank rows do not count. A record has a
+// defect (Record::defect) if it has another number of fields than the first row, a field that is
+// not UTF-8, or a field of the first kind that is not JSON.
 //
 // Next returns InvalidArgument, naming the row, for misplaced quotes, a row that is too long, more
-// than kCsvColumnsMax columns, and names of columns that are missing, not UTF-8 or there twice.
+// than kCsvColumnsMax columns, and names of columns that are missing, not UTF-8 or there twice. It
+// returns ResourceExhausted if memory for a row is missing.
 class CsvRecordReader : public RecordReader {
  public:
   // `text` must outlive the reader. `path` is used in messages. One read takes `chunk_bytes`.

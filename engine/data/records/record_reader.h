@@ -1,4 +1,4 @@
-// Reads a data file as records, each told as the text of a JSON object, whatever the file's kind.
+// Reads a data file as records. Each record is the text of a JSON object, whatever the file's kind.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_RECORD_READER_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_RECORD_READER_H_
 
@@ -34,11 +34,11 @@ class RecordReader {
  public:
   virtual ~RecordReader() = default;
   // Reads the next record. Returns false at the end, when the file has been read to its last byte.
-  // Returns InvalidArgument, naming the file and the place, for a file that cannot be read on.
-  // Returns the errors of reading.
+  // Returns InvalidArgument, naming the file and the place, for content after which the reader
+  // cannot go on. Returns the errors of reading.
   virtual absl::StatusOr<bool> Next(Record* record) = 0;
-  // Returns the record's place behind the path: ":LINE", ":LINE: element N" or ": row N". May be
-  // called while another thread calls Next.
+  // Returns the record's place, to be put behind the path: ":LINE", ":LINE: element N" or ": row
+  // N". May be called while another thread calls Next.
   virtual std::string Place(const Record& record) const = 0;
 };
 

@@ -21,8 +21,9 @@ namespace megatrain {
 // the model will do. `tokenizer` may be null.
 int32_t PadId(const Tokenizer* tokenizer, int64_t vocabulary);
 
-// Returns the options of the chat template that the data names, as of the day data.template_date,
-// or today if that is empty. They point to `files`. Returns InvalidArgument if that is not a day.
+// Returns the options of the chat template that the data names. Its day is data.template_date, or
+// today if that is empty. The options point to `files`. Returns InvalidArgument if
+// data.template_date is not a day.
 absl::StatusOr<ChatTemplateOptions> TemplateOptions(const JobSpec::Data& data,
                                                     const std::string& model_directory,
                                                     FileSystem* files);

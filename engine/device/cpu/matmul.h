@@ -3,6 +3,9 @@
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_MATMUL_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_MATMUL_H_
 
+#include <cstdint>
+
+#include "absl/status/status.h"
 #include "engine/base/thread_pool.h"
 #include "engine/device/cpu/product/workspace.h"
 #include "engine/device/kernels.h"
@@ -19,8 +22,8 @@ struct MatMulTiles {
 // summation and thus the bits.
 MatMulTiles ChooseMatMulTiles(int64_t m, int64_t n, int64_t k, bool transpose_a);
 
-// Returns when the product is done. Errors are InvalidArgument if k is 0 and the first of a tile
-// (Internal). `native_bf16` says that BF16 products run natively; otherwise operands are widened to
+// Returns when the product is done. Returns InvalidArgument if k is 0, and Internal if oneDNN fails
+// for a tile. `native_bf16` says that BF16 products run natively; otherwise operands are widened to
 // FP32 block by block.
 absl::Status RunMatMul(const MatMulArgs& args, bool native_bf16, ThreadPool* pool,
                        WorkspacePool* workspaces);

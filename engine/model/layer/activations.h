@@ -1,15 +1,15 @@
 // The tensors that a decoder layer computes for one micro-batch, and which of them are kept for the
-// backward pass. Of a layer with experts these are the tensors of the half with attention; those of
-// the other half (expert_half.h) are not kept.
+// backward pass. For a layer with experts these are the tensors of its attention half alone; those
+// of the other half (expert_half.h) are not kept.
 //
 // Everything in a layer except attention runs in chunks of tokens. So a large tensor that attention
 // does not use is held for one chunk only, unless it is kept.
 //
 // There are three levels. kNothing keeps the layer's input only. kCheapRecomputed keeps the results
-// of matrix products, attention and the delta rule. The outputs of norms, of gates and of
-// convolutions, (with a QkNorm) the rotated queries and keys, and what is expanded from latents are
-// computed again. kEverything keeps all tensors that the backward pass reads, except for the output
-// of the gated unit, which its backward kernel computes again.
+// of matrix products, attention and the delta rule; it recomputes the outputs of norms, gates and
+// convolutions, (with a QkNorm) the rotated queries and keys, and the tensors expanded from
+// latents. kEverything keeps all tensors that the backward pass reads, except for the output of the
+// gated unit, which its backward kernel recomputes.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_
 
@@ -55,9 +55,9 @@ struct SoftmaxActivations {
 struct LatentActivations {
   // Kept from kCheapRecomputed on.
   float* query_rstd = nullptr;      // [t]; of the norm of the queries' latent, null without one
-  float* key_value_rstd = nullptr;  // [t]; of the norm of the other latent
+  float* key_value_rstd = nullptr;  // [t]; of the norm of the latent of keys and values
   float* lse = nullptr;             // [heads, t]
-  // Kept at kEverything: what is many times as large as the latents.
+  // Kept at kEverything. They are many times as large as the latents.
   void* query_normed = nullptr;      // T [t, query_rank]; null as query_rstd
   void* key_value_normed = nullptr;  // T [t, key_value_rank]
   void* queries = nullptr;           // T [t, heads, head_dim], rotated
@@ -78,11 +78,11 @@ struct DeltaActivations {
 // The activations of the layer's per-layer input.
 struct PerLayerActivations {
   // Kept from kCheapRecomputed on.
-  float* rstd = nullptr;       // [t]; of the norm of what is projected
-  void* stream = nullptr;      // T [t, hidden] kept, else [n, hidden]; behind the MLP part
-  void* projected = nullptr;   // T [t, width] kept, else [n, width]; from the embedding
-  void* gate_up = nullptr;     // T [t, 2, width] kept, else [n, 2, width]
-  void* branch = nullptr;      // T [t, hidden] kept, else [n, hidden]; before the norm behind it
+  float* rstd = nullptr;      // [t]; of the norm of what is projected
+  void* stream = nullptr;     // T [t, hidden] kept, else [n, hidden]; residual stream after the MLP
+  void* projected = nullptr;  // T [t, width] kept, else [n, width]; from the embedding
+  void* gate_up = nullptr;    // T [t, 2, width] kept, else [n, 2, width]
+  void* branch = nullptr;     // T [t, hidden] kept, else [n, hidden]; the input of the last norm
   float* post_rstd = nullptr;  // [t]
   // Never kept.
   void* activated = nullptr;  // T [n, width]
@@ -105,7 +105,7 @@ struct LayerActivations {
   float* feed_forward_rstd = nullptr;  // [t]; of the MLP's norm
   void* middle = nullptr;   // T [t, hidden] kept, else [n, hidden]; the input of the MLP part
   void* gate_up = nullptr;  // T [t, 2, intermediate] kept, else [n, 2, intermediate]
-  // The results of the last products of attention and MLP, if a norm takes them.
+  // The results of the last products of attention and MLP, if a norm follows them.
   void* attention_branch = nullptr;         // T [t, hidden] kept, else [n, hidden]
   float* attention_post_rstd = nullptr;     // [t]
   void* feed_forward_branch = nullptr;      // T [t, hidden] kept, else [n, hidden]
@@ -115,29 +115,30 @@ struct LayerActivations {
   void* feed_forward_normed = nullptr;  // as attention_normed; shares its memory if not kept
   PerLayerActivations per_layer;
   // Never kept.
-  void* activated = nullptr;        // T [n, intermediate]
-  void* branch_gradient = nullptr;  // T [n, hidden]; by any branch; null if no branch has a norm
+  void* activated = nullptr;  // T [n, intermediate]
+  // T [n, hidden]: the gradient of any one of the branches; null if no branch has a norm.
+  void* branch_gradient = nullptr;
 };
 
 // Device memory that the backward pass needs besides the activations.
 struct LayerBackwardScratch {
   void* dmixed = nullptr;  // T [t, mixed_width]
-  // T [t, projected_width]. Behind all rows is the room that the part that mixes tokens needs.
-  // Together they have t * projected_gradient_width elements.
+  // T [t, projected_width], followed by room that attention or the delta net needs. Together they
+  // have t * projected_gradient_width elements.
   void* dprojected = nullptr;
   void* dper_layer = nullptr;  // T [t, PerLayerInputDescription::width]; may be dprojected
-  // T: the gradients by queries, keys and values, one after another. Together they have t *
+  // T: the gradients of queries, keys and values, one after another. Together they have t *
   // expanded_gradient_width elements; null if that is 0 in all layers.
   void* dexpanded = nullptr;
   // Has AttentionWorkspaceBytes. It may be the memory of a chunk's activations, which are not in
-  // use when the gradient passes through the part that mixes tokens.
+  // use during the backward pass of attention or the delta net.
   void* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };
 
 // Returns the tokens of a layer's chunks for micro-batches of at most `tokens`: all of them up to
-// 16,384, else parts that are as even as steps of 512 allow. It depends on nothing else, so that
-// the bits do not depend on what is kept or on free memory.
+// 16,384, else parts that are as even as steps of 512 allow. The result depends on `tokens` alone,
+// so that the bits do not depend on what is kept or on free memory.
 //
 // Each chunk reads and writes the FP32 sums of every weight gradient. That is 8 bytes an element
 // for 2 * 16,384 operations, or 4,096 operations a byte. In the time that a byte takes, an H200

@@ -1,14 +1,14 @@
-// SharedRows: what layers give to layers behind them beside the residual stream, for one
-// micro-batch. It lies on the device from the forward pass to the backward pass, because it is used
-// throughout both.
+// SharedRows points to the tensors of one micro-batch that layers pass to later layers besides the
+// residual stream. They lie on the device from the forward pass to the backward pass, because they
+// are used throughout both.
 //
 // Layers with a PerLayerInputDescription read the embeddings of the tokens, and the weight of the
-// one norm that they share. Their gradients by the embeddings are summed in FP32. The sum is added
-// to the gradient by the first layer's input.
+// one norm that they share. The gradients of the embeddings from all these layers are summed in
+// FP32. The sum is added to the gradient of the first layer's input.
 //
-// A set of keys and values (AttentionDescription::key_set) is made by one layer and read by the
-// layers behind it. Their gradients are summed in FP32, in the order of the backward pass, and then
-// go into the backward pass of the layer that made the set.
+// A set of keys and values (AttentionDescription::key_set) is made by one layer and read by later
+// layers. The gradients from these layers are summed in FP32, in the order of the backward pass,
+// and then go into the backward pass of the layer that made the set.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_SHARED_ROWS_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_SHARED_ROWS_H_
 
@@ -31,8 +31,8 @@ struct SharedRows {
   void* embedding = nullptr;            // T [t, hidden]
   float* embedding_gradient = nullptr;  // [t, hidden]; null without a backward pass
   void* per_layer_norm = nullptr;       // T [PerLayerInputDescription::width]
-  // [width], null if it is not wanted. It is not in the block of PlaceSharedRows but the caller's,
-  // because it waits for the backward pass of the embedding, which may follow other micro-batches.
+  // [width], null if it is not wanted. The caller provides it, not PlaceSharedRows, because it must
+  // last until the backward pass of the embedding, which may follow other micro-batches.
   float* per_layer_norm_gradient = nullptr;
 };
 

@@ -17,8 +17,8 @@
 //   next higher stage computes, ahead of a tile that waits for a buffer.
 // - A layer with experts is two stages. In the second, all micro-batches of the sweep are routed,
 //   then each tile of experts is used by all of them, in the forward and in the backward pass.
-//   Where the experts' results are joined with a dense unit's, the backward pass needs them: it
-//   first goes through the experts as the forward pass does.
+//   Where the experts' results are joined with a dense unit's, the backward pass needs these
+//   results. It first goes through the experts as the forward pass does.
 // - A tied embedding and head are one tile. Its accumulator stays on the device from the head's
 //   backward to the embedding's. The tile is loaded for the head. It is also loaded for the
 //   embedding's forward, unless that can read host memory (embedding_from_host).
@@ -72,8 +72,8 @@ inline constexpr int64_t kUpdateAlignment = 128;
 // The work of the compute lane for a micro-batch of `micro_batch_tokens` tokens. A smaller one
 // takes a proportional part. All 0 if durations do not matter.
 //
-// `first_bytes` and its like are the device bytes by which the first micro-batch of a gradient
-// differs from the others.
+// In a gradient's first micro-batch the device moves `first_bytes` (`experts_first_bytes`, ...)
+// more than in the others; they are negative if it moves fewer.
 struct StageStepWork {
   LayerWork forward;                   // for experts, of RouteOp
   LayerWork backward;                  // with everything kept; for experts, of RouterBackwardOp
@@ -104,8 +104,8 @@ struct StepWork {
 // The tiles of a stage (ModelLayout::stages).
 struct StageShape {
   int tile = 0;
-  int expert_tiles = 0;  // which follow it; none: it is a layer, or attention
-  bool joins = false;    // one that joins their results with a dense unit's follows those
+  int expert_tiles = 0;  // tiles of experts, which follow `tile`; 0: a dense layer, or attention
+  bool joins = false;    // a tile that joins experts with a dense unit follows the expert tiles
 
   bool has_experts() const { return expert_tiles > 0; }
   int last_expert_tile() const { return tile + expert_tiles; }
@@ -115,8 +115,8 @@ struct StageShape {
 // The model's shape and the plan's decisions as plain numbers, from which schedules are built.
 struct PipelineShape {
   int ranks = 1;  // that share a step
-  int rank = 0;   // whose schedule this is
-  int folds = 1;  // of this rank's part of a gradient; a power of two
+  int rank = 0;   // whose schedule is built
+  int folds = 1;  // left folds of this rank's part of a gradient; a power of two
   // Each rank loads whole tiles, and gathers none. REQUIRES: there are several ranks, all in one
   // process.
   bool whole_loads = false;
@@ -185,8 +185,8 @@ struct PipelineShape {
   // Returns the pairs that so many tokens hold at most. Each of the two answers has a token that
   // is predicted, and one before it.
   int64_t pairs_max(int64_t tokens) const { return pairs ? tokens / 4 : 0; }
-  // Returns the bytes of what the head leaves of a micro-batch's losses: their sum, or the results
-  // of pairs.
+  // Returns the bytes that the head writes for a micro-batch's losses: their sum, or the results of
+  // pairs.
   int64_t loss_bytes() const {
     return pairs ? pairs_max(work.micro_batch_tokens) * int64_t{sizeof(PreferenceResult)}
                  : int64_t{sizeof(double)};
@@ -234,7 +234,7 @@ struct PipelineShape {
     return stage;
   }
   // Returns true if anything before stage `stage` is trained (before the head for stage_count()),
-  // so that the gradient by its input is needed.
+  // so that the gradient of the stage's input is needed.
   bool trains_before(int stage) const { return embedding_trained || lowest_stage() < stage; }
   // Returns the number of stages that the backward pass reaches.
   int backward_stages() const { return stage_count() - lowest_stage(); }
@@ -276,7 +276,7 @@ struct PipelineShape {
     return device_update_parts > 0 || (clipping && first_tile_device_parts > 0);
   }
   // Return slots of the stash on the host. It holds the inputs of every stage that the backward
-  // pass reaches. For a tied model with several sweeps it also holds the gradients by the
+  // pass reaches. For a tied model with several sweeps it also holds the gradients of the
   // embedding's output, of all sweeps but the last (see StepBuilder::EmbedBackward).
   int stash_slot(int stage, int sweep_index) const {
     return stage * sweep_micro_batches + sweep_index;

@@ -20,7 +20,8 @@ class WeightUses {
   // resized to `buffers`, kept up to date, and must outlive this.
   WeightUses(int buffers, std::vector<int>* buffer_tile);
 
-  // Appends a use; uses are given in their order.
+  // Appends a use; uses are given in their order, and all before the first Take, because the choice
+  // of buffers looks ahead.
   void Append(int tile);
   // Returns the number of uses from the present one on.
   int left() const { return static_cast<int>(uses_.size()) - present_; }
@@ -30,7 +31,8 @@ class WeightUses {
   Place Take(int ahead);
   // Ends the present use.
   void End() { ++present_; }
-  // Marks buffers that hold `tile` as empty, because it changed on the host.
+  // Marks buffers that hold `tile` as empty, because it changed on the host. REQUIRES: every use of
+  // `tile` that was taken has ended.
   void Forget(int tile);
 
  private:

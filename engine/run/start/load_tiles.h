@@ -1,6 +1,6 @@
-// Fills the tiles of a run before its first step: with the model that the job begins with, or from
-// a checkpoint. Little more than the part that a tile holds is read, except from checkpoints of
-// earlier versions, whose files are read whole.
+// Fills the tiles of a run before its first step, with the model that the job begins with or from a
+// checkpoint. A process that holds a part of a tile reads little more than that part, except from
+// checkpoints of earlier versions, whose files are read whole.
 #ifndef MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_
 #define MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_
 

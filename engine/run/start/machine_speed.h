@@ -1,4 +1,4 @@
-// SpeedOf gives predictions the speed of the part of a machine that a session uses.
+// SpeedOf tells step prediction how fast the machine is for one rank of a session.
 #ifndef MEGATRAIN_ENGINE_RUN_START_MACHINE_SPEED_H_
 #define MEGATRAIN_ENGINE_RUN_START_MACHINE_SPEED_H_
 
@@ -8,8 +8,8 @@
 
 namespace megatrain {
 
-// Returns `rates` together with the threads of one rank and the link limit of `settings`. `rates`
-// may be unmeasured.
+// Combines measured `rates` with the limits in `settings`: the threads of one rank, and the speed
+// of the link. `rates` may be unmeasured.
 inline MachineSpeed SpeedOf(const SessionSettings& settings, const HardwareRates& rates) {
   MachineSpeed machine;
   machine.rates = rates;

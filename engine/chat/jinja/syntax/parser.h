@@ -1,15 +1,19 @@
-// Jinja's grammar, by recursive descent: a method for each rule.
+// A recursive-descent parser of Jinja's grammar, with a method for each rule.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_SYNTAX_PARSER_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_SYNTAX_PARSER_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/chat/jinja/syntax/lexer.h"
 #include "engine/chat/jinja/syntax/syntax_tree.h"

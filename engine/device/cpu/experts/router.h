@@ -1,5 +1,5 @@
-// Routers: the choice of experts, its gradient, and the sums of the auxiliary loss (see RouteArgs,
-// RouteBackwardArgs and RouterSumsArgs).
+// Routers of the cpu device: the choice of experts, its gradient, and the sums of the auxiliary
+// loss (see RouteArgs, RouteBackwardArgs and RouterSumsArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROUTER_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROUTER_H_
 
@@ -8,7 +8,7 @@
 
 namespace megatrain {
 
-// Returns the expert's own factor of weights.
+// Returns the expert's own factor of routing weights, 1 without RouteArgs::expert_scales.
 inline float ExpertScale(const RouteArgs& args, int64_t expert) {
   if (args.expert_scales == nullptr) return 1.0f;
   return args.dtype == DType::kF32

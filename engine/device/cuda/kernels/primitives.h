@@ -54,9 +54,9 @@ inline uint32_t PackBf16(float first, float second) {
 }
 #endif
 
-// A group of kCount elements that is moved at once. It has 16 bytes if the operands allow that. The
-// elements stay in words until they are used, which takes half as many registers as single BF16
-// elements would.
+// A group of kCount elements that is moved at once, 16 bytes if the operands allow that. The
+// elements stay in words until they are used. BF16 elements then take half as many registers as
+// they would singly.
 template <typename T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {
   using Word = std::conditional_t<sizeof(T) * kCount % 4 == 0, uint32_t, uint16_t>;
