@@ -137,7 +137,8 @@ absl::Status EngineHost::MeasureRates() {
                       ChooseSession(JobSpec::Engine(), {devices_.first, 1}, options_.threads));
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session,
                       devices_.count == 1 ? OpenSession(JobSpec::Engine())
-                                          : megatrain::OpenSession(settings, device_.gpus));
+                                          : megatrain::OpenSession(settings, device_.gpus,
+                                                                   options_.first_processor));
   MT_ASSIGN_OR_RETURN(
       HardwareRates rates,
       MeasureHardware(*session, !device_.gpus.empty() ? kGpuMeasurement : kCpuMeasurement));
@@ -266,7 +267,8 @@ absl::StatusOr<std::shared_ptr<const Session>> EngineHost::OpenSession(
       return std::find_first_of(its.begin(), its.end(), settings.on.begin(), settings.on.end()) !=
              its.end();
     });
-    MT_ASSIGN_OR_RETURN(session, megatrain::OpenSession(settings, device_.gpus));
+    MT_ASSIGN_OR_RETURN(session,
+                        megatrain::OpenSession(settings, device_.gpus, options_.first_processor));
     sessions_.push_back(session);
   }
   if (const absl::Status status = session->first().device->CheckAttention(engine.attention);

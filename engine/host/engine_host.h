@@ -50,6 +50,8 @@ struct EngineHostOptions {
   int sharers = 1;
   // The number of this process among them, which decides its GPU (GpuChoice::process).
   int process = 0;
+  // The threads of GPUs keep to processors from this one on, by its place in AllowedProcessors.
+  int first_processor = 0;
   FileSystem* files = PosixFileSystem();  // for runs without their own; must outlive the host
 };
 

@@ -71,7 +71,8 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
 }
 
 absl::StatusOr<std::shared_ptr<const Session>> OpenSession(
-    const SessionSettings& settings, const std::vector<std::shared_ptr<Device>>& gpus) {
+    const SessionSettings& settings, const std::vector<std::shared_ptr<Device>>& gpus,
+    int first_processor) {
   auto session = std::make_shared<Session>();
   session->settings = settings;
   const int update = settings.rank_update_threads();
@@ -81,9 +82,9 @@ absl::StatusOr<std::shared_ptr<const Session>> OpenSession(
     // processor, and so to what is near to that.
     rank.compute_pool = std::make_unique<ThreadPool>(
         settings.rank_threads() - update,
-        gpus.empty()
-            ? std::vector<Processor>()
-            : ProcessorsFrom(settings.on[static_cast<size_t>(i)] * settings.device_threads));
+        gpus.empty() ? std::vector<Processor>()
+                     : ProcessorsFrom(first_processor + settings.on[static_cast<size_t>(i)] *
+                                                            settings.device_threads));
     if (update > 0) rank.own_update_pool = std::make_unique<ThreadPool>(update);
     rank.updater = std::make_unique<AdamWUpdater>(update > 0 ? rank.own_update_pool.get()
                                                              : rank.compute_pool.get());

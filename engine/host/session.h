@@ -23,7 +23,7 @@ struct SessionSettings {
   std::vector<int> on = {0};          // the numbers of the host's devices that it has, ascending
   int threads = 1;                    // all threads of all ranks, including update_threads
   // The threads that each of the host's devices may have. Threads of a GPU keep to processors, and
-  // device number n begins with processor n * device_threads.
+  // device number n begins n * device_threads processors after device number 0.
   int device_threads = 1;
   int update_threads = 0;  // threads for the optimizer alone; 0 if it shares the others
   double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
@@ -65,10 +65,12 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                               const HostDevices& host, int threads_max,
                                               const std::vector<int>& on = {});
 
-// Starts the threads and, if `gpus` is empty, creates the cpu devices. REQUIRES: `gpus` are the
-// host's, or empty if its device is the cpu.
+// Starts the threads and, if `gpus` is empty, creates the cpu devices. `first_processor` is the
+// place in AllowedProcessors of the processor with which device number 0 begins. REQUIRES: `gpus`
+// are the host's, or empty if its device is the cpu.
 absl::StatusOr<std::shared_ptr<const Session>> OpenSession(
-    const SessionSettings& settings, const std::vector<std::shared_ptr<Device>>& gpus);
+    const SessionSettings& settings, const std::vector<std::shared_ptr<Device>>& gpus,
+    int first_processor = 0);
 
 }  // namespace megatrain
 

@@ -103,6 +103,7 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
             kProgramBytes + LogitsBytes(d) +
                 d.local_ranks() * sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max)},
         MemoryPlan::Item{"batches", BatchBytes(d)}, MemoryPlan::Item{"schedules", ScheduleBytes(d)},
+        MemoryPlan::Item{"totals of routers", RouterBytes(d)},
         MemoryPlan::Item{"checkpoint transfers", TransferBytes(d)},
         MemoryPlan::Item{"exchange with other processes", ExchangeBytes(d, sizes)}}) {
     if (item.bytes == 0) continue;

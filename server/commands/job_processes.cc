@@ -255,7 +255,7 @@ absl::Status JobProcesses::ShareMachine(EngineHostOptions& options) {
 
 absl::Status DivideMachine(Communicator& control, const std::string& machine,
                            const std::string& processors, EngineHostOptions& options) {
-  int sharers = 0, number = 0, processor_sharers = 0;
+  int sharers = 0, number = 0, processor_sharers = 0, processor_number = 0;
   // Each process gives its machine and its processors as texts, with a zero between them.
   std::string own = machine;
   own.push_back('\0');
@@ -265,10 +265,12 @@ absl::Status DivideMachine(Communicator& control, const std::string& machine,
     sharers += here ? 1 : 0;
     number += here && rank < control.rank() ? 1 : 0;
     processor_sharers += bytes == own ? 1 : 0;
+    processor_number += bytes == own && rank < control.rank() ? 1 : 0;
   }));
   options.sharers = sharers;
   options.process = number;
   options.threads = std::max(1, AvailableProcessors() / processor_sharers);
+  options.first_processor = processor_number * options.threads;
   return absl::OkStatus();
 }
 

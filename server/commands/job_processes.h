@@ -23,10 +23,10 @@
 namespace megatrain {
 
 // Divides a machine among the processes of a job that are on it: sets `sharers`, `process` (the
-// process's number there, by which it has its GPU) and `threads` of `options`. `machine` is the
-// same text for all processes on a machine, and `processors` for those that may use the same
-// processors of it; neither has a zero byte. All processes must call it. Errors are those of
-// ExchangeBytes.
+// process's number there, by which it has its GPU), `threads` and `first_processor` of `options`.
+// `machine` is the same text for all processes on a machine, and `processors` for those that may
+// use the same processors of it; neither has a zero byte. All processes must call it. Errors are
+// those of ExchangeBytes.
 absl::Status DivideMachine(Communicator& control, const std::string& machine,
                            const std::string& processors, EngineHostOptions& options);
 

@@ -2,18 +2,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/processors.h"
 #include "engine/host/session.h"
+#include "tests/engine/device/cuda/emulated_gpu.h"
 
 namespace megatrain {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::unique_ptr<EngineHost> Host(int threads = 0) {
   EngineHostOptions options;
@@ -122,6 +128,76 @@ TEST(EngineHostTest, SessionsOnDifferentDevicesAreSideBySide) {
   EXPECT_EQ(part.host_bytes - part.pool_bytes, beside / 3);
   EXPECT_EQ(host->BudgetNow({0, 1}, /*without_others=*/true)->host_bytes - part.pool_bytes,
             beside / 3 * 2);
+}
+
+// Returns how a host of emulated GPUs describes its pool. The nodes are beyond what a machine has:
+// a pool that was to be placed on one says so.
+std::string PoolOfGpus(const std::vector<int>& numa_nodes, int devices, int process) {
+  EmulatedGpu gpu({.devices = static_cast<int>(numa_nodes.size()), .numa_nodes = numa_nodes});
+  EngineHostOptions options;
+  options.device = "cuda";
+  options.open_gpu = gpu.opener();
+  options.devices = devices;
+  options.process = process;
+  const auto host = EngineHost::Create(options);
+  EXPECT_TRUE(host.ok()) << host.status();
+  EXPECT_TRUE((*host)->ReservePool(4 * kMiB, nullptr, nullptr).ok());
+  return (*host)->DescribePool();
+}
+
+TEST(EngineHostTest, APoolIsPlacedOnTheNodeOfItsGpus) {
+  EXPECT_THAT(PoolOfGpus({1000, 1001}, /*devices=*/1, /*process=*/0),
+              HasSubstr(", not placed on NUMA node 1000 ("));
+  EXPECT_THAT(PoolOfGpus({1001, 1001}, /*devices=*/2, /*process=*/0),
+              HasSubstr(", not placed on NUMA node 1001 ("));
+  EXPECT_THAT(PoolOfGpus({1000, 1001}, /*devices=*/2, /*process=*/0), Not(HasSubstr("placed")))
+      << "no node is near to both";
+  EXPECT_THAT(PoolOfGpus({-1}, /*devices=*/1, /*process=*/0), Not(HasSubstr("placed")));
+}
+
+TEST(EngineHostTest, EachProcessOfAJobPlacesItsPoolOnTheNodeOfItsGpu) {
+  for (const int process : {0, 1}) {
+    EXPECT_THAT(PoolOfGpus({1000, 1001}, /*devices=*/1, process),
+                HasSubstr(absl::StrCat(", not placed on NUMA node ", 1000 + process, " (")));
+  }
+}
+
+// Returns the number of the processor to which the other thread of a pool of two is bound, or -1
+// if it may use several.
+int ProcessorOfWorker(ThreadPool& pool) {
+  std::atomic<int> inside = 0, processor = -1;
+  const std::thread::id caller = std::this_thread::get_id();
+  pool.ParallelFor(2, [&](int64_t) {
+    ++inside;
+    while (inside < 2) std::this_thread::yield();  // each thread has one of the blocks
+    if (std::this_thread::get_id() == caller) return;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) == 1) {
+      processor = sched_getcpu();
+    }
+  });
+  return processor;
+}
+
+// Processes that may use the same processors would otherwise all keep to the first of them.
+TEST(EngineHostTest, ThreadsOfAGpuKeepToProcessorsFromTheHostsFirst) {
+  const std::vector<Processor> processors = AllowedProcessors();
+  if (processors.size() < 2) GTEST_SKIP() << "this machine has one processor";
+  for (const int first : {0, 1}) {
+    EmulatedGpu gpu;
+    EngineHostOptions options;
+    options.device = "cuda";
+    options.open_gpu = gpu.opener();
+    options.threads = 2;
+    options.first_processor = first;
+    const auto host = EngineHost::Create(options);
+    ASSERT_TRUE(host.ok()) << host.status();
+    const auto session = (*host)->OpenSession(JobSpec::Engine());
+    ASSERT_TRUE(session.ok()) << session.status();
+    EXPECT_EQ(ProcessorOfWorker(*(*session)->first().compute_pool),
+              processors[(static_cast<size_t>(first) + 1) % processors.size()].number);
+  }
 }
 
 TEST(EngineHostTest, JobsOfTheSameSettingsShareASession) {

@@ -82,9 +82,13 @@ TEST(JobProcessesTest, ProcessorsAreDividedWhereProcessesMayUseTheSame) {
   EXPECT_EQ(options[0].threads, std::max(1, all / 2));
   EXPECT_EQ(options[1].threads, std::max(1, all / 2));
   EXPECT_EQ(options[2].threads, all) << "another machine's have the same numbers";
+  EXPECT_EQ(options[0].first_processor, 0);
+  EXPECT_EQ(options[1].first_processor, options[0].threads) << "the first one's keep to others";
+  EXPECT_EQ(options[2].first_processor, 0);
   options = Divide({{"a", "0,"}, {"a", "1,"}});
   EXPECT_EQ(options[0].threads, all) << "a launcher has bound them apart";
   EXPECT_EQ(options[1].process, 1);
+  EXPECT_EQ(options[1].first_processor, 0);
 }
 
 int Count(const std::string& text, const std::string& part) {

@@ -162,6 +162,9 @@ int EmulatedCuda::Properties(int ordinal, CudaDeviceProperties* properties) {
   *properties = options_.properties;
   properties->memory_bytes = options_.memory_bytes;
   if (properties->uuid.empty()) properties->uuid = "GPU-" + std::to_string(ordinal);
+  if (!options_.numa_nodes.empty()) {
+    properties->numa_node = options_.numa_nodes.at(static_cast<size_t>(ordinal));
+  }
   return Called("Properties");
 }
 

@@ -37,6 +37,7 @@ struct EmulatedCudaOptions {
   // The properties of every device. Without a UUID each has one with its number.
   CudaDeviceProperties properties{
       .name = "Emulated", .major = 9, .minor = 0, .reads_registered_memory = true};
+  std::vector<int> numa_nodes = {};  // by device; empty: that of `properties`
   // Whether cuDNN is told of. It takes no call.
   bool cudnn = false;
   // Taken of the memory by the first product. 0: nothing is loaded when it is first used.
