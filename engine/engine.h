@@ -61,8 +61,8 @@ struct TrainingOptions {
   // the host's.
   FileSystem* files = nullptr;
   // Called while work goes on that no event reports: when bytes were read or written, when
-  // operations of a step have ended, and for each batch of an evaluation. It is called often and
-  // from any thread, so it must be cheap. May be empty.
+  // operations of the first step have ended, and for each batch of an evaluation. It is called
+  // often and from any thread, so it must be cheap. May be empty.
   std::function<void()> alive;
 };
 

@@ -38,10 +38,9 @@ absl::StatusOr<Ending> TrainingLoop::Run() {
     if (control.cancel_requested()) return Ending(TrainingOutcome::kCancelled);
     if (p_.trainer.in_flight() > 0) {
       const auto interrupted = [&] {
-        p_.run.Alive();  // an operation of the step has ended: a step may take its time
         return control.cancel_requested() || (!asked && control.Any());
       };
-      if (!p_.trainer.AwaitStep(interrupted)) continue;
+      if (!AwaitOldest(interrupted)) continue;
       MT_RETURN_IF_ERROR(CollectOne());
       if (p_.trainer.in_flight() > 0) continue;
     }
@@ -55,6 +54,20 @@ absl::StatusOr<Ending> TrainingLoop::Run() {
     if (ending.has_value()) return ending;
   }
   return Ending();
+}
+
+bool TrainingLoop::AwaitOldest(absl::FunctionRef<bool()> interrupted) {
+  // How long later steps may take is known from the first one.
+  const bool is_first = p_.progress.done < p_.prepared.first_step();
+  while (true) {
+    bool woken = false;  // AwaitStep asks at first, and then when operations have ended
+    if (p_.trainer.AwaitStep(
+            [&] { return interrupted() || (std::exchange(woken, true) && is_first); })) {
+      return true;
+    }
+    if (interrupted()) return false;
+    p_.run.Alive();
+  }
 }
 
 absl::Status TrainingLoop::SubmitSteps() {

@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/data/sequences/batch.h"
@@ -60,6 +61,9 @@ class TrainingLoop {
   // Submits steps while they may follow each other.
   absl::Status SubmitSteps();
   absl::Status SubmitNext();
+  // Waits for the oldest step in flight, as Trainer::AwaitStep. Says that the run goes on as
+  // operations of its first step end.
+  bool AwaitOldest(absl::FunctionRef<bool()> interrupted);
   absl::Status CollectOne();
   // Returns true if the job leaves the batch of `step` out.
   bool Skips(int64_t step) const;

@@ -1,6 +1,6 @@
 // Watchdog finds out that a run hangs: nothing has advanced for longer than it may. How long that
-// is depends on the phase; within a step it follows from the time of the steps before. Steps report
-// that they go on as their operations end, reading, tokenising and saving as bytes pass. Only
+// is depends on the phase. A step's time is known from the steps before. A first step reports that
+// it goes on as its operations end; reading, tokenising and saving do as bytes pass. Only their
 // silence counts, so that they may take any time.
 //
 // A run of several processes hangs when none of them advances: those that wait for one that saves
@@ -23,7 +23,7 @@
 namespace megatrain {
 
 struct WatchdogOptions {
-  // A silence within a step may last this many times the longest of the last kStepsRemembered.
+  // A step may take this many times the longest of the last kStepsRemembered.
   double step_factor = 8;
   // And at least this long: steps of milliseconds wait for a machine that swaps or is suspended.
   double step_seconds_min = 120;
