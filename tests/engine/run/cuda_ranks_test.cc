@@ -2,21 +2,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "engine/comm/nccl_communicator.h"
-#include "engine/comm/thread_communicator.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/device_lost.h"
 #include "engine/host/measure_exchange.h"
 #include "engine/host/session.h"
-#include "tests/engine/comm/fake_nccl.h"
-#include "tests/engine/run/cuda_job_fixture.h"
+#include "tests/engine/run/cuda_ranks_fixture.h"
 
 namespace megatrain {
 namespace {
@@ -25,41 +22,6 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// GPUs of a machine, with a host that has opened them.
-struct Machine {
-  explicit Machine(int count, EmulatedCudaOptions options = {})
-      : gpu([&] {
-          options.devices = count;
-          return options;
-        }()),
-        nccl(count),
-        host(Host(gpu, "cuda", {.devices = 0, .load_nccl = nccl.loader()})) {
-    EXPECT_TRUE(host->ReservePool(int64_t{64} << 20, nullptr, nullptr).ok());
-  }
-
-  EmulatedGpu gpu;
-  FakeNcclLoader nccl;
-  std::unique_ptr<EngineHost> host;
-};
-
-// Four micro-batches a step, so that three GPUs have different numbers of them.
-JobSpec JobOf(int64_t devices, const std::string& directory) {
-  JobSpec spec = Job(directory);
-  spec.training.global_batch = 4;
-  spec.training.steps = 2;
-  spec.engine.devices = devices;
-  return spec;
-}
-
-void ExpectSame(const JobRun& run, const JobRun& expected) {
-  ASSERT_TRUE(run.status.ok()) << run.status;
-  ASSERT_EQ(run.records.size(), expected.records.size());
-  for (size_t k = 0; k < run.records.size(); ++k) {
-    EXPECT_EQ(run.records[k].loss, expected.records[k].loss) << "step " << k + 1;
-    EXPECT_EQ(run.records[k].gradient_norm, expected.records[k].gradient_norm);
-  }
-}
 
 TEST(CudaRanksTest, SeveralGpusTrainAsOneDoes) {
   EmulatedGpu alone;
@@ -397,116 +359,6 @@ INSTANTIATE_TEST_SUITE_P(
         OfCuda("CopyToHostLost", "CopyToHost", kIllegalAddress, true, "emulated error 700"),
         OfCuda("EventQueryLost", "EventQuery", kIllegalAddress, true, "emulated error 700")),
     [](const auto& info) { return info.param.name; });
-
-// Processes are threads with a host each here.
-std::vector<JobRun> TrainInProcesses(int count, const JobSpec& spec, const GpuOpener& open_gpu,
-                                     const std::function<void(FakeNcclLoader&)>& prepare = {},
-                                     int group_ranks = 1) {
-  std::vector<CommunicatorSet> communicators =
-      CreateThreadCommunicators(count, absl::InfiniteDuration());
-  for (CommunicatorSet& set : communicators) set.group_ranks = group_ranks;
-  FakeNcclLoader nccl(count);
-  // In the order of ranks.
-  std::vector<std::unique_ptr<NcclApi>> apis;
-  for (int i = 0; i < count; ++i) apis.push_back(*nccl.loader()());
-  if (prepare) prepare(nccl);
-  std::vector<std::unique_ptr<EngineHost>> hosts;
-  for (int i = 0; i < count; ++i) {
-    EngineHostOptions options;
-    options.sharers = count;
-    options.process = i;
-    options.load_nccl = [&apis, i] { return std::move(apis[static_cast<size_t>(i)]); };
-    options.threads = 2;
-    options.open_gpu = open_gpu;
-    hosts.push_back(*EngineHost::Create(options));
-  }
-  std::vector<JobRun> runs(hosts.size());
-  std::vector<std::thread> processes;
-  for (size_t i = 0; i < hosts.size(); ++i) {
-    processes.emplace_back(
-        [&, i] { runs[i] = TrainOnHost(*hosts[i], spec, /*stop_after=*/0, &communicators[i]); });
-  }
-  for (std::thread& process : processes) process.join();
-  // In groups a rank sends nothing to those of another group and place.
-  for (const auto& [from, to] : nccl.sends()) {
-    EXPECT_TRUE(from / group_ranks == to / group_ranks || from % group_ranks == to % group_ranks)
-        << "rank " << from << " sent to rank " << to;
-  }
-  return runs;
-}
-
-TEST(CudaRanksTest, ProcessesWithAGpuEachHaveTheBitsOfOneProcess) {
-  // Four are on two machines.
-  for (const auto& [count, group_ranks] : {std::pair(2, 1), std::pair(4, 2)}) {
-    SCOPED_TRACE(count);
-    Machine machine(count);
-    const JobSpec one = JobOf(count, absl::StrCat("one_process_", count));
-    const JobRun expected = TrainOn(*machine.host, one);
-    ASSERT_TRUE(expected.status.ok()) << expected.status;
-    EmulatedGpu gpu({.devices = count});
-    JobSpec spec = JobOf(1, absl::StrCat("processes_", count));
-    spec.engine.device = "auto";
-    const std::vector<JobRun> runs = TrainInProcesses(count, spec, gpu.opener(), {}, group_ranks);
-    for (const JobRun& run : runs) EXPECT_TRUE(run.status.ok()) << run.status;
-    ExpectSame(runs[0], expected);
-    EXPECT_TRUE(CheckpointTensorFiles(spec) == CheckpointTensorFiles(one));
-  }
-}
-
-TEST(CudaRanksTest, TheRankWithTheLeastMemoryIsNamed) {
-  const auto pinned = std::make_shared<EmulatedPinned>();
-  EmulatedGpu large({.devices = 2, .pinned = pinned});
-  EmulatedGpu small({.devices = 2, .memory_bytes = int64_t{3} << 30, .pinned = pinned});
-  JobSpec spec = JobOf(1, "unequal_processes");
-  spec.engine.device = "auto";
-  spec.training.steps = 1;
-  const std::vector<JobRun> runs = TrainInProcesses(
-      2, spec, [&](int ordinal) { return (ordinal == 0 ? large : small).opener()(ordinal); });
-  ASSERT_TRUE(runs[0].status.ok()) << runs[0].status;
-  EXPECT_THAT(runs[0].messages,
-              Contains(AllOf(HasSubstr("the processes have unequal device memory, "),
-                             HasSubstr(" (rank 1) to "), HasSubstr(" (rank 0): the least"))));
-}
-
-TEST(CudaRanksTest, AnErrorOfNcclEndsAllProcesses) {
-  EmulatedGpu gpu({.devices = 2});
-  JobSpec spec = JobOf(1, "two_processes_fail");
-  spec.engine.device = "auto";
-  for (const char* method : {"Initialize", "Operation"}) {
-    const auto fail = [&](FakeNcclLoader& nccl) { nccl.of(1).Fail(method, 3); };
-    for (const JobRun& run : TrainInProcesses(2, spec, gpu.opener(), fail)) {
-      EXPECT_THAT(Message(run.status), AllOf(HasSubstr("rank 1"), HasSubstr("fake error 3")));
-    }
-  }
-}
-
-// What each computes by itself, as an answer to a prompt, must be the same.
-TEST(CudaRanksTest, ProcessesWithUnlikeGpusAreRefused) {
-  const auto pinned = std::make_shared<EmulatedPinned>();
-  EmulatedGpu gpu({.devices = 2, .pinned = pinned});
-  EmulatedGpu other(
-      {.devices = 2, .properties = {.name = "Other", .major = 9, .minor = 0}, .pinned = pinned});
-  JobSpec spec = JobOf(1, "unlike_gpus");
-  spec.engine.device = "auto";
-  for (const JobRun& run : TrainInProcesses(
-           2, spec, [&](int ordinal) { return (ordinal == 0 ? gpu : other).opener()(ordinal); })) {
-    EXPECT_EQ(run.status.code(), absl::StatusCode::kFailedPrecondition) << run.status;
-    EXPECT_THAT(Message(run.status),
-                AllOf(HasSubstr("plan: rank 1 has a device that computes as \"cuda, Other"),
-                      HasSubstr("give all processes of the job devices of one kind")));
-    EXPECT_TRUE(run.records.empty());
-  }
-}
-
-// A launcher that gives no process a GPU of its own lets all of them have the only one.
-TEST(CudaRanksTest, TwoProcessesOnOneGpuAreRefused) {
-  EmulatedGpu gpu;
-  JobSpec spec = JobOf(1, "two_processes_one_gpu");
-  spec.engine.device = "auto";
-  for (const JobRun& run : TrainInProcesses(2, spec, gpu.opener())) {
-    EXPECT_THAT(Message(run.status), HasSubstr("ranks 0 and 1 have the same GPU"));
-  }
-}
 
 }  // namespace
 }  // namespace megatrain
