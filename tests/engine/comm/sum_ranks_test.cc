@@ -30,7 +30,8 @@ std::vector<const float*> Pointers(const Arrays& arrays) {
 }
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 float Tree(const Arrays& arrays, size_t first, size_t count, size_t i) {
