@@ -219,8 +219,8 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
   options.device_key = "engine.device";
   options.threads = static_cast<int>(spec.engine.threads);
   options.open_gpu = open_gpu;
-  // What is measured here holds within a machine. Of several it is wanted if the rate between them
-  // is given.
+  // The measured rate holds within a machine. A plan for several machines needs it only if the rate
+  // between them is given.
   const bool network_given =
       std::any_of(given_rates.begin(), given_rates.end(),
                   [](const std::string& rate) { return absl::StartsWith(rate, "network="); });

@@ -34,7 +34,7 @@ constexpr int kMeetingTimeouts = 3;
 constexpr absl::Duration kFirstSpeaks = absl::Seconds(2);
 // A process that hangs gives MPI so long to tell the others of its end.
 constexpr absl::Duration kFarewell = absl::Seconds(1);
-// It ends after this, also if MPI itself hangs.
+// A process that hangs ends after this at the latest, for MPI may hang too.
 constexpr absl::Duration kEndingAlone = absl::Seconds(25);
 
 // Returns the same text for all processes on a machine, also in containers with names of their own.

@@ -1,5 +1,5 @@
-// What the processes of a machine exchange, over what threads of one process do, which read each
-// other's memory directly:
+// This benchmark measures how fast the processes of a machine exchange data. It prints the ratio to
+// threads of one process, which read each other's memory directly:
 //
 //   MEGATRAIN_MPI=bazel-bin/server/libmegatrain-mpi.so mpirun -n 2 exchange_bench [MIB] [ROUNDS]
 //

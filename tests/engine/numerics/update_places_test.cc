@@ -1,4 +1,5 @@
-// What a step leaves in the tiles, wherever AdamW runs and whatever is frozen or saved meanwhile.
+// A step leaves the right state in the tiles, wherever AdamW runs and whatever is frozen or saved
+// meanwhile.
 // Linked with the device to test (device_under_test.h).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -103,7 +103,7 @@ TEST(CudaProcessesTest, AnErrorOfNcclEndsAllProcesses) {
   }
 }
 
-// What each computes by itself, as an answer to a prompt, must be the same.
+// Each process computes some things by itself, such as answers to prompts. They must be the same.
 TEST(CudaProcessesTest, ProcessesWithUnlikeGpusAreRefused) {
   const auto pinned = std::make_shared<EmulatedPinned>();
   EmulatedGpu gpu({.devices = 2, .pinned = pinned});
