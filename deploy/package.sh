@@ -150,7 +150,10 @@ if $tests_only; then
   # No suite of a GPU reads the others.
   rm -rf "$root/tests/files/tests/golden/models/"{BUILD.bazel,choices,preference}
   file=$name.tar.xz
-  compress=(xz -T 1 "${XZ_PRESET:--9}")
+  # Machine code repeats itself more once its calls name where they lead.
+  compress=(xz -T 1)
+  if [[ $(uname -m) == x86_64 ]]; then compress+=(--x86); fi
+  compress+=("--lzma2=preset=${XZ_PRESET:-9}")
 else
   # The pages of users, linked to each other by where they lie; //:pages names them for tests.
   (cd "$source_directory" && cp --parents --no-preserve=mode -L \

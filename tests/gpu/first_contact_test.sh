@@ -13,7 +13,7 @@ cp tests/gpu/gpu_tests_emulated "$work/built/tests/gpu/gpu_tests"
 cp tests/bench/gpu/gpu_bench_emulated "$work/built/tests/bench/gpu/gpu_bench"
 
 export SOURCE_DATE_EPOCH=1700000000
-package=$(XZ_PRESET=-0 deploy/package.sh --tests-only --binaries "$work/built" --output "$work") ||
+package=$(XZ_PRESET=0 deploy/package.sh --tests-only --binaries "$work/built" --output "$work") ||
   fail "no package"
 [[ ${package##*/} == megatrain-tests-*-nocudnn-linux-$(uname -m).tar.xz ]] || fail "is called $package"
 bytes=$(stat -c %s "$package")
