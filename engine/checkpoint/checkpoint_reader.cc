@@ -124,7 +124,7 @@ absl::Status ReadPieces(const std::string& path, const ManifestFile& entry,
   std::vector<FilePiece> places = {{0, nullptr, reader->header().data_offset}};
   std::vector<PieceRun> runs;
   for (const SafetensorsTensor& tensor : reader->header().tensors) {
-    AppendRuns(*by_name[tensor.name], *tile.layout, tile.held,
+    AppendRuns(*by_name[tensor.name], *tile.layout, tile.weight_dtype, tile.held,
                reader->header().data_offset + tensor.begin, runs);
   }
   for (const FilePiece& place : PlacesOf(runs, tile)) places.push_back(place);

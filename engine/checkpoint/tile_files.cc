@@ -84,9 +84,9 @@ std::vector<SafetensorsDeclaration> Declarations(const std::vector<TilePiece>& p
   return declarations;
 }
 
-void AppendRuns(const TilePiece& piece, const TileLayout& layout, ElementRange held, int64_t offset,
-                std::vector<PieceRun>& runs) {
-  const ElementRange there = HeldOf(layout, held, *piece.tensor);
+void AppendRuns(const TilePiece& piece, const TileLayout& layout, DType weight_dtype,
+                const HeldElements& held, int64_t offset, std::vector<PieceRun>& runs) {
+  const ElementRange there = HeldOf(layout, weight_dtype, held, *piece.tensor);
   for (const TensorRun& run : piece.runs) {
     const ElementRange part = Intersection({run.place, run.place + run.elements}, there);
     if (part.elements() > 0) {
@@ -109,13 +109,12 @@ absl::StatusOr<TileFile> LayOutTileFile(const ModelLayout& layout, int index, bo
   return file;
 }
 
-std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, ElementRange held,
-                             bool stateless) {
+std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, DType weight_dtype,
+                             const HeldElements& held) {
   std::vector<PieceRun> runs;
   int64_t offset = file.header_bytes();
   for (const TilePiece& piece : file.pieces) {
-    const bool has_state = piece.tensor->offset < layout.state_elements();
-    if (has_state || stateless) AppendRuns(piece, layout, held, offset, runs);
+    AppendRuns(piece, layout, weight_dtype, held, offset, runs);
     offset += piece.tensor->elements * piece.element_bytes;
   }
   return runs;
@@ -124,7 +123,7 @@ std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, Ele
 std::vector<FilePiece> PlacesOf(const std::vector<PieceRun>& runs, const Tile& tile) {
   std::vector<FilePiece> places;
   for (const PieceRun& run : runs) {
-    if (SectionAt(tile, run.piece->section, tile.held.begin) == nullptr) continue;
+    if (SectionAt(tile, run.piece->section, tile.held.state.begin) == nullptr) continue;
     const Tile place = PlaceOf(tile, *run.piece->tensor);
     void* const data = SectionAt(place, run.piece->section, run.elements.begin);
     places.push_back({run.offset, static_cast<char*>(data), run.bytes()});

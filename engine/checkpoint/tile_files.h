@@ -49,10 +49,10 @@ struct PieceRun {
 
   int64_t bytes() const { return elements.elements() * piece->element_bytes; }
 };
-// Appends what a tile with the elements `held` has of `piece`, which begins at `offset` of the
-// file. The runs point to `piece`.
-void AppendRuns(const TilePiece& piece, const TileLayout& layout, ElementRange held, int64_t offset,
-                std::vector<PieceRun>& runs);
+// Appends what a tile of `weight_dtype` with the elements `held` has of `piece`, which begins at
+// `offset` of the file. The runs point to `piece`.
+void AppendRuns(const TilePiece& piece, const TileLayout& layout, DType weight_dtype,
+                const HeldElements& held, int64_t offset, std::vector<PieceRun>& runs);
 
 // A file of a tile.
 struct TileFile {
@@ -67,10 +67,10 @@ struct TileFile {
 // It points to `layout`. Returns the errors of MakeSafetensorsHeader.
 absl::StatusOr<TileFile> LayOutTileFile(const ModelLayout& layout, int index, bool weights,
                                         DType weight_dtype);
-// Returns what a tile with the elements `held` has of the file, in the order of the file. Tensors
-// without state are left out unless `stateless`. The result points into `file`.
-std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, ElementRange held,
-                             bool stateless);
+// Returns what a tile of `weight_dtype` with the elements `held` has of the file, in the order of
+// the file. The result points into `file`.
+std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, DType weight_dtype,
+                             const HeldElements& held);
 // Returns the places of those runs that `tile` has memory for. REQUIRES: it holds them all.
 std::vector<FilePiece> PlacesOf(const std::vector<PieceRun>& runs, const Tile& tile);
 

@@ -54,9 +54,11 @@ absl::Status TileFilesWriter::WriteTile(int index, const Tile& tile) {
     MT_ASSIGN_OR_RETURN(laid[i], FileAt(number));
     ParallelWriter::NewFile& file = new_files[i];
     file.path = JoinPath(directory_, laid[i].name);
-    const bool owner = owns(index, rank());
-    if (owner) file.pieces.push_back({0, laid[i].header.data(), laid[i].header_bytes()});
-    for (const FilePiece& piece : PlacesOf(RunsOf(laid[i], *tile.layout, tile.held, owner), tile)) {
+    if (writes_header(index, rank())) {
+      file.pieces.push_back({0, laid[i].header.data(), laid[i].header_bytes()});
+    }
+    for (const FilePiece& piece :
+         PlacesOf(RunsOf(laid[i], *tile.layout, weight_dtype_, tile.held), tile)) {
       file.pieces.push_back(piece);
     }
     if (communicator_ == nullptr) continue;
@@ -90,18 +92,22 @@ absl::Status TileFilesWriter::GatherParts() {
                 std::min(of_rank.size(), own.size() * sizeof(Part)));
   }));
   for (int tile = 0; tile < layout_.tile_count(); ++tile) {
-    int64_t end = 0;
+    const TileLayout& layout = layout_.tiles[tile];
+    int64_t end = 0, stateless_end = layout.state_elements();
     for (int rank = 0; rank < ranks(); ++rank) {
       const Part& part = parts_[rank][tile];
-      if (!part.written || part.held.begin != end) {
+      const HeldElements& held = part.held;
+      if (!part.written || held.state.begin != end || held.stateless.begin != stateless_end) {
         return absl::InternalError(absl::StrCat(
             part.written ? "its part does not begin at the end of the one before: tile " : "tile ",
             tile, " was not written by rank ", rank));
       }
-      end = part.held.end;
+      end = held.state.end;
+      stateless_end = held.stateless.end;
     }
-    if (end != layout_.tiles[tile].state_elements()) {
-      return absl::InternalError(absl::StrCat("tile ", tile, " was written up to element ", end));
+    if (end != layout.state_elements() || stateless_end != layout.elements) {
+      return absl::InternalError(
+          absl::StrCat("tile ", tile, " was written up to elements ", end, " and ", stateless_end));
     }
   }
   return absl::OkStatus();
@@ -152,9 +158,9 @@ absl::Status TileFilesWriter::VerifyFile(int number, ManifestFile& entry) const 
   MT_ASSIGN_OR_RETURN(const TileFile laid, FileAt(number));
   std::vector<RankRange> ranges;
   for (int rank = 0; rank < ranks(); ++rank) {
-    const bool owner = owns(tile, rank);
-    if (owner) ranges.push_back({0, laid.header_bytes(), rank});
-    for (const PieceRun& run : RunsOf(laid, layout_.tiles[tile], parts_[rank][tile].held, owner)) {
+    if (writes_header(tile, rank)) ranges.push_back({0, laid.header_bytes(), rank});
+    for (const PieceRun& run :
+         RunsOf(laid, layout_.tiles[tile], weight_dtype_, parts_[rank][tile].held)) {
       ranges.push_back({run.offset, run.offset + run.bytes(), rank});
     }
   }

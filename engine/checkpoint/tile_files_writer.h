@@ -50,12 +50,12 @@ class TileFilesWriter {
   // The share of a rank in a tile and its two files. Ranks exchange it as bytes.
   struct Part {
     bool written = false;
-    ElementRange held;
+    HeldElements held;
     char hashes[2][kHashDigits + 1] = {};  // of the rank's bytes of each file, in their order
   };
 
   absl::StatusOr<TileFile> FileAt(int number) const;
-  bool owns(int tile, int rank) const { return tile % ranks() == rank; }
+  bool writes_header(int tile, int rank) const { return tile % ranks() == rank; }
   int rank() const { return communicator_ == nullptr ? 0 : communicator_->rank(); }
   int ranks() const { return communicator_ == nullptr ? 1 : communicator_->ranks(); }
   // Writes the pages that ranks have exchanged.

@@ -69,7 +69,7 @@ class Weights : public HfWeights {
     const Tile place = PlaceOf(tile, tensor);
     if (source.parts.empty()) return LoadMxfp4(tensor, source, place);
     if (layout_.model.tied_embeddings && tensor.name == kEmbeddingTensorName) {
-      MT_RETURN_IF_ERROR(CompareTiedHead(source.parts.front(), place.held));
+      MT_RETURN_IF_ERROR(CompareTiedHead(source.parts.front(), place.held.state));
     }
     for (const TensorRun& run : HeldRunsOf(tile, tensor)) {
       for (const WeightSource::Part& part : source.parts) {
@@ -140,7 +140,8 @@ class Weights : public HfWeights {
     // Of a block: as many rows of the transposed matrix as it has values.
     const int64_t block_elements = kMxfp4BlockValues * columns;
     for (int64_t expert = 0; expert < tensor.elements / matrix; ++expert) {
-      const ElementRange held = Intersection({expert * matrix, (expert + 1) * matrix}, place.held);
+      const ElementRange held =
+          Intersection({expert * matrix, (expert + 1) * matrix}, place.held.state);
       if (held.elements() == 0) continue;
       const int64_t first_block = (held.begin - expert * matrix) / block_elements;
       const int64_t end_block = (held.end - expert * matrix + block_elements - 1) / block_elements;

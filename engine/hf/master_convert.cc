@@ -106,7 +106,7 @@ void LoadMaster(const Tile& tile, int64_t offset, int64_t elements, DType dtype,
 
 void ZeroPaddingAndMoments(const Tile& tile) {
   ZeroPadding(tile);
-  const int64_t n = tile.held.elements();
+  const int64_t n = tile.held.state.elements();
   if (tile.remainder != nullptr) std::memset(tile.remainder, 0, n * sizeof(int16_t));
   if (tile.exp_avg != nullptr) std::memset(tile.exp_avg, 0, n * sizeof(float));
   if (tile.exp_avg_sq != nullptr) std::memset(tile.exp_avg_sq, 0, n * sizeof(float));

@@ -5,7 +5,7 @@
 
 namespace megatrain {
 
-Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block, ElementRange held) {
+Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block, const HeldElements& held) {
   Tile tile;
   tile.layout = layout;
   tile.weight_dtype = weight_dtype;
@@ -14,10 +14,10 @@ Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block, Element
   char* bytes = static_cast<char*>(block) + tile.weight_bytes();
   if (weight_dtype == DType::kBF16) {
     tile.remainder = reinterpret_cast<int16_t*>(bytes);
-    bytes += held.elements() * int64_t{sizeof(int16_t)};
+    bytes += held.state.elements() * int64_t{sizeof(int16_t)};
   }
   tile.exp_avg = reinterpret_cast<float*>(bytes);
-  tile.exp_avg_sq = tile.exp_avg + held.elements();
+  tile.exp_avg_sq = tile.exp_avg + held.state.elements();
   return tile;
 }
 
@@ -25,19 +25,33 @@ Tile MakeWeightsTile(const TileLayout* layout, DType weight_dtype, void* weights
   Tile tile;
   tile.layout = layout;
   tile.weight_dtype = weight_dtype;
-  tile.held = {0, layout->state_elements()};
+  tile.held = AllElements(*layout);
   tile.weights = weights;
   return tile;
 }
 
-ElementRange HeldOf(const TileLayout& layout, ElementRange held, const TensorSpec& tensor) {
-  if (tensor.offset >= layout.state_elements()) return {0, tensor.elements};
-  const int64_t begin = std::clamp<int64_t>(held.begin - tensor.offset, 0, tensor.elements);
-  return {begin, std::clamp<int64_t>(held.end - tensor.offset, begin, tensor.elements)};
+namespace {
+
+// The elements of a tile that one of the tensor takes: two of BF16 one of a buffer.
+int64_t ElementsInTile(const TensorSpec& tensor, DType weight_dtype) {
+  return DTypeBytes(WeightDType(tensor, weight_dtype)) / DTypeBytes(weight_dtype);
+}
+
+}  // namespace
+
+// Parts begin at multiples of kUpdateAlignment, and so with a whole element of a buffer.
+ElementRange HeldOf(const TileLayout& layout, DType weight_dtype, const HeldElements& held,
+                    const TensorSpec& tensor) {
+  const ElementRange& there = tensor.offset < layout.state_elements() ? held.state : held.stateless;
+  const int64_t size = ElementsInTile(tensor, weight_dtype);
+  const auto index = [&](int64_t element) {
+    return std::clamp<int64_t>((element - tensor.offset) / size, 0, tensor.elements);
+  };
+  return {index(there.begin), index(there.end)};
 }
 
 std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor) {
-  const ElementRange held = HeldOf(*tile.layout, tile.held, tensor);
+  const ElementRange held = HeldOf(*tile.layout, tile.weight_dtype, tile.held, tensor);
   std::vector<TensorRun> runs;
   for (const TensorRun& run : RunsOf(tensor)) {
     const ElementRange part = Intersection(held, {run.place, run.place + run.elements});
@@ -49,11 +63,13 @@ std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor) {
 
 Tile PlaceOf(const Tile& tile, const TensorSpec& tensor) {
   Tile place = tile;
-  place.held = HeldOf(*tile.layout, tile.held, tensor);
+  const ElementRange held = HeldOf(*tile.layout, tile.weight_dtype, tile.held, tensor);
+  place.held = {held, {}};
   place.weight_dtype = WeightDType(tensor, tile.weight_dtype);
   // An element that the tile has, also if it has none of the tensor's.
   const int64_t first =
-      place.held.elements() == 0 ? tile.held.begin : tensor.offset + place.held.begin;
+      held.elements() == 0 ? tile.held.state.begin
+                           : tensor.offset + held.begin * ElementsInTile(tensor, tile.weight_dtype);
   place.weights = tile.WeightsAt(first);
   place.remainder = tensor.frozen ? nullptr : tile.RemainderAt(first);
   place.exp_avg = tensor.frozen ? nullptr : tile.ExpAvgAt(first);
@@ -63,16 +79,15 @@ Tile PlaceOf(const Tile& tile, const TensorSpec& tensor) {
 
 void ZeroPadding(const Tile& tile) {
   const TileLayout& layout = *tile.layout;
-  const ElementRange stateless = {layout.state_elements(), layout.elements};
   const auto zero_weights = [&](ElementRange gap) {
-    for (const ElementRange& there : {tile.held, stateless}) {
+    for (const ElementRange& there : {tile.held.state, tile.held.stateless}) {
       const ElementRange part = Intersection(there, gap);
       if (part.elements() == 0) continue;
       std::memset(tile.WeightsAt(part.begin), 0, part.elements() * DTypeBytes(tile.weight_dtype));
     }
   };
   const auto zero_state = [&](ElementRange gap) {
-    const ElementRange part = Intersection(tile.held, gap);
+    const ElementRange part = Intersection(tile.held.state, gap);
     const auto zero = [&](auto* section) {
       if (section != nullptr) std::memset(section, 0, part.elements() * int64_t{sizeof(*section)});
     };
@@ -83,9 +98,7 @@ void ZeroPadding(const Tile& tile) {
   int64_t weights_end = 0, state_end = 0;  // of the tensors so far
   for (const TensorSpec& tensor : layout.tensors) {
     if (tile.weights != nullptr) zero_weights({weights_end, tensor.offset});
-    weights_end = tensor.offset + tensor.elements *
-                                      DTypeBytes(WeightDType(tensor, tile.weight_dtype)) /
-                                      DTypeBytes(tile.weight_dtype);
+    weights_end = tensor.offset + tensor.elements * ElementsInTile(tensor, tile.weight_dtype);
     if (tensor.frozen) continue;
     zero_state({state_end, tensor.offset});
     state_end = tensor.offset + tensor.elements;

@@ -7,9 +7,9 @@
 // either precision this is 12 bytes for a parameter with state, and that of the weight alone for
 // one without (a frozen tensor's).
 //
-// Where the processes of a job share the state, a process has a part of each tile. Each of its
-// sections has only the elements Tile::held, one after another. Behind them the weights have all
-// elements without state.
+// Where the processes of a job share the tiles, a process has a part of each. Its sections have
+// only the elements Tile::held, one after another: the weights those with state, then those
+// without, the other sections the former.
 #ifndef MEGATRAIN_ENGINE_MODEL_TILE_H_
 #define MEGATRAIN_ENGINE_MODEL_TILE_H_
 
@@ -21,6 +21,18 @@
 
 namespace megatrain {
 
+// The elements that a process has of a tile; all of them in a whole tile.
+struct HeldElements {
+  ElementRange state;      // of those with state
+  ElementRange stateless;  // of those without
+
+  int64_t elements() const { return state.elements() + stateless.elements(); }
+  bool operator==(const HeldElements&) const = default;
+};
+inline HeldElements AllElements(const TileLayout& layout) {
+  return {{0, layout.state_elements()}, {layout.state_elements(), layout.elements}};
+}
+
 // Returns the bytes of the block of a tile that holds `elements` elements, of which the last
 // `stateless_elements` have no state.
 constexpr int64_t TileBytes(int64_t elements, DType weight_dtype, int64_t stateless_elements = 0) {
@@ -28,10 +40,8 @@ constexpr int64_t TileBytes(int64_t elements, DType weight_dtype, int64_t statel
   return elements * DTypeBytes(weight_dtype) +
          (elements - stateless_elements) * (remainder + 4 + 4);
 }
-// Returns the same of a tile with the elements `held` and all elements without state.
-inline int64_t TileBytes(const TileLayout& layout, DType weight_dtype, ElementRange held) {
-  const int64_t stateless = layout.stateless_elements;
-  return TileBytes(held.elements() + stateless, weight_dtype, stateless);
+inline int64_t TileBytes(const HeldElements& held, DType weight_dtype) {
+  return TileBytes(held.elements(), weight_dtype, held.stateless.elements());
 }
 
 // Pointers to the sections of a tile. Does not own them; valid as long as the lease of the block.
@@ -39,9 +49,8 @@ inline int64_t TileBytes(const TileLayout& layout, DType weight_dtype, ElementRa
 struct Tile {
   const TileLayout* layout = nullptr;
   DType weight_dtype = DType::kF32;
-  // The elements with state that the sections have; all of them in a whole tile.
-  ElementRange held;
-  // Each begins with element held.begin.
+  HeldElements held;
+  // Each begins with element held.state.begin.
   void* weights = nullptr;
   int16_t* remainder = nullptr;  // null with FP32 weights
   float* exp_avg = nullptr;
@@ -49,33 +58,31 @@ struct Tile {
 
   // Returns where the weight of an element of the whole tile is. REQUIRES: the tile has it.
   void* WeightsAt(int64_t element) const {
-    const int64_t index = element <= held.end
-                              ? element - held.begin
-                              : element - layout->state_elements() + held.elements();
+    const int64_t index = element <= held.state.end
+                              ? element - held.state.begin
+                              : element - held.stateless.begin + held.state.elements();
     return static_cast<char*>(weights) + index * DTypeBytes(weight_dtype);
   }
   // Return the same in the other sections, or null if a section is null. REQUIRES: the element is
-  // in `held`.
+  // in held.state.
   int16_t* RemainderAt(int64_t element) const { return At(remainder, element); }
   float* ExpAvgAt(int64_t element) const { return At(exp_avg, element); }
   float* ExpAvgSqAt(int64_t element) const { return At(exp_avg_sq, element); }
 
-  int64_t weight_bytes() const {
-    return (held.elements() + layout->stateless_elements) * DTypeBytes(weight_dtype);
-  }
+  int64_t weight_bytes() const { return held.elements() * DTypeBytes(weight_dtype); }
 
  private:
   template <typename T>
   T* At(T* section, int64_t element) const {
-    return section == nullptr ? nullptr : section + (element - held.begin);
+    return section == nullptr ? nullptr : section + (element - held.state.begin);
   }
 };
 
 // Cuts `block`, which has TileBytes, into the sections of a tile that holds `held`, by default of a
 // whole one. `layout` and `block` must outlive the result.
-Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block, ElementRange held);
+Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block, const HeldElements& held);
 inline Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block) {
-  return MakeTile(layout, weight_dtype, block, {0, layout->state_elements()});
+  return MakeTile(layout, weight_dtype, block, AllElements(*layout));
 }
 // Returns a whole tile whose weights begin at `weights` and whose other sections are null. `layout`
 // and `weights` must outlive the result.
@@ -86,14 +93,15 @@ inline DType WeightDType(const TensorSpec& tensor, DType dtype) {
   return tensor.is_buffer ? DType::kF32 : dtype;
 }
 
-// Returns the elements of the tensor that a tile with the elements `held` has, counted from the
-// tensor's offset on. Of a tensor behind the elements with state these are all.
-ElementRange HeldOf(const TileLayout& layout, ElementRange held, const TensorSpec& tensor);
+// Returns the elements of the tensor that a tile of `weight_dtype` with the elements `held` has,
+// counted from the tensor's first.
+ElementRange HeldOf(const TileLayout& layout, DType weight_dtype, const HeldElements& held,
+                    const TensorSpec& tensor);
 // Returns the runs of those elements, in the order of the whole tensor.
 std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor);
 
-// Returns the tensor's part of `tile`, as a tile that holds HeldOf.
-// - Elements are counted from the tensor's offset on.
+// Returns the tensor's part of `tile`, as a tile whose held.state is HeldOf.
+// - Elements are counted from the tensor's first.
 // - A frozen tensor has weights alone; its other sections are null.
 // - The weight_dtype of a buffer is FP32.
 // - The layout stays that of `tile`, so weight_bytes() is not that of the part.

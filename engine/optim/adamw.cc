@@ -101,14 +101,14 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes,
                  const AdamWTuning& tuning) {
-  return AdamWUpdate(pool, step, gradient, gradient_dtype, tile, {tile.held}, nodes, tuning);
+  return AdamWUpdate(pool, step, gradient, gradient_dtype, tile, {tile.held.state}, nodes, tuning);
 }
 
 bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,
                           const Tile& tile) {
   bool trusted = true;
   for (const TensorSpec& tensor : tile.layout->tensors) {
-    const ElementRange held = HeldOf(*tile.layout, tile.held, tensor);
+    const ElementRange held = HeldOf(*tile.layout, tile.weight_dtype, tile.held, tensor);
     if (tensor.frozen || held.elements() == 0) continue;
     const AdamWConstants constants = AdamWConstants::Make(step, tensor.rates);
     const bool of_tensor = AdamWUpdateSpanReference(

@@ -28,10 +28,14 @@ int64_t SlabElements(const PipelineDimensions& d, int i) {
   return elements;
 }
 
+// The largest block that a process has for a tile.
 int64_t TileBlockBytes(const PipelineDimensions& d, int tile) {
-  const int64_t stateless = d.shape.tile_elements[tile] - d.shape.state_elements(tile);
-  const int64_t elements = d.held_elements_max(tile) + stateless;
-  return d.training ? TileBytes(elements, d.dtype, stateless) : elements * DTypeBytes(d.dtype);
+  if (!d.training) return d.shape.tile_elements[tile] * DTypeBytes(d.dtype);
+  int64_t bytes = 0;
+  for (int rank = 0; rank < d.shape.ranks; rank += d.local_ranks()) {
+    bytes = std::max(bytes, TileBytes(d.held(tile, rank), d.dtype));
+  }
+  return bytes;
 }
 
 int64_t SumsBytes(const PipelineDimensions& d) {

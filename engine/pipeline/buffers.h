@@ -49,19 +49,11 @@ struct PipelineDimensions {
   int64_t exchange_bytes = 0;
 
   int local_ranks() const { return shape.ranks / processes; }  // of a process
-  // Returns the elements with state of a tile that this process holds: the shards of its ranks.
-  ElementRange held(int tile) const {
-    const int first = shape.rank / local_ranks() * local_ranks();
-    return {shape.shard_cut(tile, first), shape.shard_cut(tile, first + local_ranks())};
-  }
-  // Returns the largest number of such elements that a process holds.
-  int64_t held_elements_max(int tile) const {
-    int64_t elements = 0;
-    for (int rank = 0; rank < shape.ranks; rank += local_ranks()) {
-      elements = std::max(
-          elements, shape.shard_cut(tile, rank + local_ranks()) - shape.shard_cut(tile, rank));
-    }
-    return elements;
+  // Returns the elements of a tile that the process of rank `rank` holds: the shards of its ranks.
+  HeldElements held(int tile, int rank) const {
+    const int first = rank / local_ranks() * local_ranks(), end = first + local_ranks();
+    return {{shape.shard_cut(tile, first), shape.shard_cut(tile, end)},
+            {shape.stateless_cut(tile, first), shape.stateless_cut(tile, end)}};
   }
   int64_t hidden_bytes() const {  // hidden states of one micro-batch between two layers
     return micro_batch_tokens * layout->model.hidden * DTypeBytes(dtype);

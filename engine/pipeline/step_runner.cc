@@ -217,10 +217,10 @@ float* StepRunner::ShardGradient(int tile, int accumulator) const {
   return p_.device_buffers->accumulators[accumulator] + p_.dimensions->shape.shard_begin(tile);
 }
 
-std::vector<int64_t> StepRunner::ShardCuts(int tile, int64_t element_bytes) const {
+std::vector<int64_t> StepRunner::Cuts(CutOf cut_of, int tile, int64_t element_bytes) const {
   const PipelineShape& shape = p_.dimensions->shape;
   std::vector<int64_t> cuts;
-  for (int r = 0; r <= shape.ranks; ++r) cuts.push_back(shape.shard_cut(tile, r) * element_bytes);
+  for (int r = 0; r <= shape.ranks; ++r) cuts.push_back((shape.*cut_of)(tile, r) * element_bytes);
   return cuts;
 }
 
@@ -236,14 +236,20 @@ absl::Status StepRunner::Do(const AwaitUpdatesOp& await, const Op&, Stream* stre
 }
 
 absl::Status StepRunner::Do(const GatherWeightsOp& gather, const Op&, Stream* stream) {
-  return p_.tile_communicator->AllGather(
-      *stream, p_.device_buffers->weights[gather.weight_buffer],
-      ShardCuts(gather.tile, p_.dimensions->shape.weight_element_bytes));
+  for (const CutOf cut_of : {&PipelineShape::shard_cut, &PipelineShape::stateless_cut}) {
+    const std::vector<int64_t> cuts =
+        Cuts(cut_of, gather.tile, p_.dimensions->shape.weight_element_bytes);
+    if (cuts.front() == cuts.back()) continue;
+    MT_RETURN_IF_ERROR(p_.tile_communicator->AllGather(
+        *stream, p_.device_buffers->weights[gather.weight_buffer], cuts));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StepRunner::Do(const ReduceGradientOp& reduce, const Op&, Stream* stream) {
-  return p_.tile_communicator->ReduceScatter(
-      *stream, p_.device_buffers->accumulators[reduce.accumulator], ShardCuts(reduce.tile, 1));
+  return p_.tile_communicator->ReduceScatter(*stream,
+                                             p_.device_buffers->accumulators[reduce.accumulator],
+                                             Cuts(&PipelineShape::shard_cut, reduce.tile, 1));
 }
 
 absl::Status StepRunner::Do(const LoadTileOp& load, const Op& op, Stream* stream) {

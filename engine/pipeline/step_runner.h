@@ -177,8 +177,10 @@ class StepRunner : public OpRunner {
   const void* SlabOfTile(int slab, int tile) const;
   // Returns the finished gradient of the rank's shard of the tile.
   float* ShardGradient(int tile, int accumulator) const;
-  // Returns the bounds of all ranks' shards of a tile, in units of `element_bytes`.
-  std::vector<int64_t> ShardCuts(int tile, int64_t element_bytes) const;
+  // Returns the bounds of all ranks' parts of a tile, in units of `element_bytes`: of their shards
+  // by shard_cut, of what they hold of the elements without state by stateless_cut.
+  using CutOf = int64_t (PipelineShape::*)(int tile, int rank) const;
+  std::vector<int64_t> Cuts(CutOf cut_of, int tile, int64_t element_bytes) const;
   // Carry out an operation: `what` is op.what, and `stream` is the lane's, null on host lanes.
   absl::Status Do(const UploadBatchOp& what, const Op& op, Stream* stream);
   absl::Status Do(const LoadTileOp& what, const Op& op, Stream* stream);

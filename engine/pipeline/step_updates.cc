@@ -116,7 +116,7 @@ absl::Status StepRunner::Do(const DeviceUpdateOp& piece, const Op& op, Stream* s
   const DType gradient_dtype = p_.dimensions->gradient_dtype;
   const int64_t elements = piece.end - piece.begin;
   if (piece.weight_buffer) device.weights = BufferAt(*piece.weight_buffer, piece.begin);
-  device.held = {0, elements};
+  device.held.state = {0, elements};
   struct Section {
     void* device;
     void* host;

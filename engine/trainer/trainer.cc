@@ -92,7 +92,7 @@ absl::Status Trainer::MakeTiles(HostPool* pool) {
   for (int i = 0; i < d.shape.tiles(); ++i) {
     const TileLayout* layout = &d.layout->tiles[i];
     void* block = tile_leases_[i].data();
-    tiles_.push_back(d.training ? MakeTile(layout, d.dtype, block, d.held(i))
+    tiles_.push_back(d.training ? MakeTile(layout, d.dtype, block, d.held(i, d.shape.rank))
                                 : MakeWeightsTile(layout, d.dtype, block));
   }
   return absl::OkStatus();

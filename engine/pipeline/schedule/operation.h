@@ -197,7 +197,7 @@ struct AwaitUpdatesOp {  // waits until every rank has updated its shard of the 
   static constexpr char kName[] = "await updates";
   int tile;
 };
-struct GatherWeightsOp {  // the rank's elements of a weight buffer -> all of them that have state
+struct GatherWeightsOp {  // the rank's elements of a weight buffer -> all of them
   static constexpr char kName[] = "gather weights";
   int tile, weight_buffer;
 };

@@ -8,9 +8,8 @@ Schedule BuildCheckpoint(const PipelineShape& shape) {
     // The order of the next step's updates: the first to be updated is written first.
     const int tile = shape.clipping ? i : shape.tiles() - 1 - i;
     Op& op = schedule.ops.emplace_back(SaveTileOp{tile}, Lane::kIo);
-    op.bytes =
-        shape.shard_elements(tile) * kStateElementBytes +
-        (shape.tile_elements[tile] - shape.state_elements(tile)) * shape.weight_element_bytes;
+    op.bytes = shape.shard_elements(tile) * kStateElementBytes +
+               shape.stateless_held(tile) * shape.weight_element_bytes;
     op.reads = {{ResourceKind::kTileWeights, tile}, {ResourceKind::kTileMoments, tile}};
     if (shape.updates_on_device(tile)) {
       const int device_part = shape.device_part(tile);

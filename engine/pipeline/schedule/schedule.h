@@ -210,6 +210,16 @@ struct PipelineShape {
   int64_t shard_begin(int tile) const { return shard_cut(tile, rank); }
   int64_t shard_end(int tile) const { return shard_cut(tile, rank + 1); }
   int64_t shard_elements(int tile) const { return shard_end(tile) - shard_begin(tile); }
+  // Rank r holds those of a tile's elements without state that begin at stateless_cut(tile, r), up
+  // to those of the next rank.
+  int64_t stateless_cut(int tile, int r) const {
+    const int64_t begin = state_elements(tile), end = tile_elements[tile];
+    if (r == ranks) return end;
+    return begin + (end - begin) * r / ranks / kUpdateAlignment * kUpdateAlignment;
+  }
+  int64_t stateless_held(int tile) const {  // by this rank
+    return stateless_cut(tile, rank + 1) - stateless_cut(tile, rank);
+  }
   // Returns the elements of the tile's largest shard.
   int64_t shard_elements_max(int tile) const {
     int64_t elements = 0;

@@ -119,7 +119,9 @@ int StepBuilder::Buffer(int ahead) {
   const bool partly = tile == 1 && std::exchange(state_.first_tile_partly, false);
   // Elements that no update changes come first, for they wait for none.
   if (place.load || partly) {
-    Load(place, -1, shape_.state_elements(tile), shape_.tile_elements[tile]);
+    const int first = shape_.whole_loads ? 0 : shape_.rank;
+    const int last = shape_.whole_loads ? shape_.ranks - 1 : shape_.rank;
+    Load(place, -1, shape_.stateless_cut(tile, first), shape_.stateless_cut(tile, last + 1));
   }
   if (shape_.whole_loads) {
     if (place.load) LoadAllShards(place);
@@ -148,10 +150,11 @@ void StepBuilder::Load(const WeightUses::Place& place, int part, int64_t begin, 
 }
 
 void StepBuilder::Gather(const WeightUses::Place& place) {
-  const int64_t elements = shape_.state_elements(place.tile);
-  if (shape_.ranks == 1 || elements == 0) return;
-  Op& op = Add(Lane::kCollective, GatherWeightsOp{place.tile, place.buffer});
-  op.bytes = (elements - shape_.shard_elements(place.tile)) * shape_.weight_element_bytes;
+  if (shape_.ranks == 1) return;
+  const int tile = place.tile;
+  const int64_t own = shape_.shard_elements(tile) + shape_.stateless_held(tile);
+  Op& op = Add(Lane::kCollective, GatherWeightsOp{tile, place.buffer});
+  op.bytes = (shape_.tile_elements[tile] - own) * shape_.weight_element_bytes;
   op.writes = {{ResourceKind::kWeightBuffer, place.buffer}};
 }
 

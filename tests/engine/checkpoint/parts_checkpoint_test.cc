@@ -71,7 +71,8 @@ class Parts {
   using Cuts = std::function<std::vector<int64_t>(int64_t elements)>;
   Parts(const ModelLayout& layout, DType dtype, const Cuts& cuts) {
     for (const TileLayout& tile : layout.tiles) {
-      tiles_.push_back(std::make_unique<TileParts>(tile, dtype, cuts(tile.state_elements())));
+      tiles_.push_back(std::make_unique<TileParts>(tile, dtype, cuts(tile.state_elements()),
+                                                   cuts(tile.stateless_elements)));
     }
   }
   void Split(const TileSet& whole) {
@@ -265,7 +266,7 @@ TEST_P(LargePartsTest, APartIsReadAndVerifiedWithoutTheRest) {
   };
   ASSERT_TRUE(load(3).ok());
   // Two headers, that of each file in a block; and a block more at each end of four sections.
-  const int64_t part_bytes = TileBytes(layout_.tiles[0], dtype_, parts.part(0, 3).held);
+  const int64_t part_bytes = TileBytes(parts.part(0, 3).held, dtype_);
   EXPECT_LT(files.read_bytes(), part_bytes + 10 * kHashBlockBytes + (1 << 16));
   EXPECT_LT(files.read_bytes(), manifest.total_bytes());
   // The last byte of the weights is the last rank's, the first of all the header's.
@@ -412,7 +413,8 @@ TEST_P(FailingRankTest, PartsThatAreNotOfOneTileAreRefused) {
   const Results results = SaveParts(
       directory_, 2, 2,
       [](int64_t elements) {
-        return std::vector<int64_t>{128, elements / 256 * 128, elements};
+        const int64_t first = std::min<int64_t>(128, elements);
+        return std::vector<int64_t>{first, elements / 256 * 128, elements};
       },
       [&](int) { return files_; });
   for (const auto& result : results) {

@@ -26,7 +26,8 @@ void ExpectPartsOfTheWhole(const TileLayout& layout, DType weight_dtype,
   fill(MakeTile(&layout, weight_dtype, whole.data()));
   std::mt19937_64 random(static_cast<uint64_t>(layout.elements));
   for (int parts = 1; parts <= 4; ++parts) {
-    const TileParts cut(layout, weight_dtype, RandomCuts(layout.state_elements(), parts, random));
+    const TileParts cut(layout, weight_dtype, RandomCuts(layout.state_elements(), parts, random),
+                        RandomCuts(layout.stateless_elements, parts, random));
     for (int i = 0; i < parts; ++i) fill(cut.part(i));
     EXPECT_TRUE(cut.Join() == whole) << parts << " parts";
   }

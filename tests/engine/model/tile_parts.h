@@ -18,15 +18,17 @@ std::vector<int64_t> EvenCuts(int64_t elements, int parts);
 
 class TileParts {
  public:
-  // Every byte of the parts is 0xcd.
-  TileParts(const TileLayout& layout, DType weight_dtype, const std::vector<int64_t>& cuts);
+  // Every byte of the parts is 0xcd. `stateless_cuts` are those of the elements without state,
+  // counted from their first one; even ones if it is empty.
+  TileParts(const TileLayout& layout, DType weight_dtype, const std::vector<int64_t>& cuts,
+            std::vector<int64_t> stateless_cuts = {});
 
   int size() const { return static_cast<int>(tiles_.size()); }
   const Tile& part(int i) const { return tiles_[static_cast<size_t>(i)]; }
 
   // Fills the parts from the block of a whole tile.
   void Split(const char* whole);
-  // Returns the block of the whole tile. Checks that all parts have the same weights without state.
+  // Returns the block of the whole tile.
   std::vector<char> Join() const;
 
  private:

@@ -24,12 +24,21 @@ ModelDescription SmallModel() {
                        .max_positions = 64});
 }
 
-// The norms and a projection of a group are frozen: the first lie at the end, the other among the
-// elements with state.
+// The norms, the router and a projection of a group are frozen: the first two lie at the end, the
+// last among the elements with state. A buffer, the router's correction, lies behind the router.
 ModelLayout FrozenLayout() {
-  return BuildModelLayout(SmallModel(), [](const std::string& name) {
-    return TensorTraits{.frozen =
-                            absl::StrContains(name, "norm") || absl::StrContains(name, "k_proj")};
+  ModelDescription model = SmallModel();
+  LayerDescription& layer = model.layers[0];
+  layer.feed_forward.intermediate = 0;
+  layer.experts.count = 300;
+  layer.experts.chosen = 2;
+  layer.experts.intermediate = 16;
+  layer.experts.experts_per_tile = 100;
+  layer.experts.router.correction = true;
+  return BuildModelLayout(model, [](const std::string& name) {
+    return TensorTraits{.frozen = absl::StrContains(name, "norm") ||
+                                  absl::StrContains(name, ".gate.") ||
+                                  absl::StrContains(name, "k_proj")};
   });
 }
 
@@ -37,6 +46,11 @@ std::vector<char> RandomBlock(int64_t bytes, std::mt19937_64& random) {
   std::vector<char> block(static_cast<size_t>(bytes));
   for (char& byte : block) byte = static_cast<char>(random());
   return block;
+}
+
+TileParts RandomParts(const TileLayout& layout, DType dtype, int parts, std::mt19937_64& random) {
+  const std::vector<int64_t> cuts = RandomCuts(layout.state_elements(), parts, random);
+  return {layout, dtype, cuts, RandomCuts(layout.stateless_elements, parts, random)};
 }
 
 class TileTest : public ::testing::TestWithParam<DType> {};
@@ -49,15 +63,15 @@ TEST_P(TileTest, APartHasTheElementsOfTheWhole) {
         TileBytes(tile_layout.elements, GetParam(), tile_layout.stateless_elements), random);
     const Tile whole = MakeTile(&tile_layout, GetParam(), block.data());
     for (int parts = 1; parts <= 5; ++parts) {
-      TileParts cut(tile_layout, GetParam(),
-                    RandomCuts(tile_layout.state_elements(), parts, random));
+      TileParts cut = RandomParts(tile_layout, GetParam(), parts, random);
       cut.Split(block.data());
       EXPECT_EQ(cut.Join(), block);
       for (int i = 0; i < parts; ++i) {
         const Tile& part = cut.part(i);
         for (int64_t e = 0; e < tile_layout.elements; ++e) {
           const bool has_state = e < tile_layout.state_elements();
-          if (has_state && (e < part.held.begin || e >= part.held.end)) continue;
+          const ElementRange& held = has_state ? part.held.state : part.held.stateless;
+          if (e < held.begin || e >= held.end) continue;
           ASSERT_EQ(std::memcmp(part.WeightsAt(e), whole.WeightsAt(e),
                                 static_cast<size_t>(DTypeBytes(GetParam()))),
                     0)
@@ -80,27 +94,24 @@ TEST_P(TileTest, ThePartsOfATensorMakeTheTensor) {
   for (const TileLayout& tile_layout : layout.tiles) {
     std::vector<char> block(static_cast<size_t>(
         TileBytes(tile_layout.elements, GetParam(), tile_layout.stateless_elements)));
-    TileParts cut(tile_layout, GetParam(), RandomCuts(tile_layout.state_elements(), 4, random));
+    const TileParts cut = RandomParts(tile_layout, GetParam(), 4, random);
     for (const TensorSpec& tensor : tile_layout.tensors) {
       int64_t held = 0;
       for (int i = 0; i < cut.size(); ++i) {
         const Tile place = PlaceOf(cut.part(i), tensor);
-        if (tensor.offset >= tile_layout.state_elements()) {
-          EXPECT_EQ(place.held, (ElementRange{0, tensor.elements})) << tensor.name;
-        } else {
-          EXPECT_TRUE(place.held.elements() == 0 || place.held.begin == held) << tensor.name;
-        }
-        held += place.held.elements();
+        const ElementRange own = place.held.state;
+        EXPECT_TRUE(own.elements() == 0 || own.begin == held) << tensor.name;
+        held += own.elements();
         EXPECT_EQ(place.exp_avg == nullptr, tensor.frozen) << tensor.name;
         int64_t in_runs = 0;
         for (const TensorRun& run : HeldRunsOf(cut.part(i), tensor)) in_runs += run.elements;
-        EXPECT_EQ(in_runs, place.held.elements()) << tensor.name;
-        if (place.held.elements() == 0) continue;
-        EXPECT_EQ(place.WeightsAt(place.held.begin),
-                  cut.part(i).WeightsAt(tensor.offset + place.held.begin));
+        EXPECT_EQ(in_runs, own.elements()) << tensor.name;
+        if (own.elements() == 0) continue;
+        const int64_t size = tensor.is_buffer && GetParam() == DType::kBF16 ? 2 : 1;
+        EXPECT_EQ(place.WeightsAt(own.begin),
+                  cut.part(i).WeightsAt(tensor.offset + size * own.begin));
       }
-      const bool everywhere = tensor.offset >= tile_layout.state_elements();
-      EXPECT_EQ(held, tensor.elements * (everywhere ? cut.size() : 1)) << tensor.name;
+      EXPECT_EQ(held, tensor.elements) << tensor.name;
     }
   }
 }
@@ -114,8 +125,7 @@ TEST_P(TileTest, ThePaddingOfPartsIsThatOfTheWhole) {
                             '\xcd');
     ZeroPadding(MakeTile(&tile_layout, GetParam(), block.data()));
     for (int parts = 1; parts <= 4; ++parts) {
-      const TileParts cut(tile_layout, GetParam(),
-                          RandomCuts(tile_layout.state_elements(), parts, random));
+      const TileParts cut = RandomParts(tile_layout, GetParam(), parts, random);
       for (int i = 0; i < parts; ++i) ZeroPadding(cut.part(i));
       EXPECT_EQ(cut.Join(), block);
     }

@@ -83,72 +83,82 @@ void Start(const JobSpec& spec, const ModelReference& reference,
 
 // --- The state.
 
-// The state of all parameters, and with the elements that align tensors in their tiles: of large
-// models a ten-thousandth more, of the small ones here a hundredth.
-int64_t StateBytes(const ModelLayout& layout) { return 12 * layout.trained_parameters; }
-int64_t AlignedElements(const ModelLayout& layout) {
-  int64_t elements = 0;
-  for (const TileLayout& tile : layout.tiles) elements += tile.state_elements();
-  return elements;
+// The bytes of all parameters: their state, or their weight alone if they are frozen.
+int64_t StateBytes(const ModelLayout& layout, DType dtype) {
+  return 12 * layout.trained_parameters +
+         DTypeBytes(dtype) * (layout.parameters - layout.trained_parameters);
+}
+// The same with the elements that align tensors in their tiles: of large models a ten-thousandth
+// more, of the small ones here a hundredth.
+int64_t AlignedBytes(const ModelLayout& layout, DType dtype) {
+  int64_t bytes = 0;
+  for (const TileLayout& tile : layout.tiles) bytes += TileBytes(AllElements(tile), dtype);
+  return bytes;
 }
 
-// All state is trained here. What is frozen each process has whole (engine/job/README.md).
+const std::vector<std::string> kFrozen = {"", "model.layers.*.mlp.*"};
+
 TEST(RankShareTest, AProcessPlansItsPartOfTheState) {
-  JobSpec spec = SevenBillionJob(/*micro_batch=*/1);
-  const ModelLayout layout = BuildTrainingLayout(SevenBillion(), spec).value();
-  for (const int count : {1, 2, 3, 4, 8}) {
-    int64_t all = 0;
-    for (int number = 0; number < count; ++number) {
-      const CudaKernelSizes sizes;
-      MemoryBudget budget = Gpu(int64_t{139} << 30);
-      const auto plan = PlanMemory(spec, layout, sizes, budget, {}, {count, number});
-      ASSERT_TRUE(plan.ok()) << plan.status();
-      int64_t held = 0;
-      for (int tile = 0; tile < layout.tile_count(); ++tile) {
-        const ElementRange range = plan->dimensions.held(tile);
-        held += 12 * (range.end - range.begin);
+  for (const std::string& frozen : kFrozen) {
+    JobSpec spec = SevenBillionJob(/*micro_batch=*/1);
+    if (!frozen.empty()) spec.training.freeze = {frozen};
+    const ModelLayout layout = BuildTrainingLayout(SevenBillion(), spec).value();
+    for (const int count : {1, 2, 3, 4, 8}) {
+      SCOPED_TRACE(absl::StrCat(count, " processes, frozen: ", frozen));
+      const double most =
+          (1.0 / count + 0.01) * static_cast<double>(StateBytes(layout, DType::kBF16));
+      int64_t all = 0;
+      for (int number = 0; number < count; ++number) {
+        const CudaKernelSizes sizes;
+        MemoryBudget budget = Gpu(int64_t{139} << 30);
+        const auto plan = PlanMemory(spec, layout, sizes, budget, {}, {count, number});
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        int64_t held = 0;
+        for (int tile = 0; tile < layout.tile_count(); ++tile) {
+          held += TileBytes(plan->dimensions.held(tile, number), DType::kBF16);
+        }
+        all += held;
+        EXPECT_LE(static_cast<double>(held), most);
+        const auto tiles = std::find_if(plan->host.begin(), plan->host.end(),
+                                        [](const auto& item) { return item.name == "tiles"; });
+        ASSERT_NE(tiles, plan->host.end());
+        EXPECT_LE(static_cast<double>(tiles->bytes), most);
       }
-      all += held;
-      EXPECT_LE(static_cast<double>(held),
-                (1.0 / count + 0.01) * static_cast<double>(StateBytes(layout)));
-      const auto tiles = std::find_if(plan->host.begin(), plan->host.end(),
-                                      [](const auto& item) { return item.name == "tiles"; });
-      ASSERT_NE(tiles, plan->host.end());
-      EXPECT_LE(static_cast<double>(tiles->bytes),
-                (1.0 / count + 0.01) * static_cast<double>(StateBytes(layout)))
-          << count << " processes";
+      EXPECT_EQ(all, AlignedBytes(layout, DType::kBF16));
     }
-    EXPECT_EQ(all, 12 * AlignedElements(layout));
   }
 }
 
 TEST(RankShareTest, AProcessHoldsItsPartOfTheState) {
-  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-    const ModelReference reference = LoadModelReference("qwen2");
-    const JobSpec spec = Job(reference, precision);
-    for (const int count : {1, 2, 3, 4, 8}) {
-      SCOPED_TRACE(absl::StrCat(count, " processes"));
-      std::vector<CommunicatorSet> sets =
-          CreateThreadCommunicators(count, absl::InfiniteDuration());
-      int64_t all = 0;
-      for (int number = 0; number < count; ++number) {
-        Ranks one;
-        std::vector<CommunicatorSet> own;
-        own.push_back(std::move(sets[static_cast<size_t>(number)]));
-        ASSERT_NO_FATAL_FAILURE(Start(spec, reference, std::move(own), {count, number}, one));
-        int64_t held = 0;
-        for (const Tile& tile : one.trainer->tiles()) {
-          held += 12 * (tile.held.end - tile.held.begin);
+  const ModelReference reference = LoadModelReference("qwen2");
+  for (const auto& [precision, dtype] :
+       {std::pair(Precision::kFp32, DType::kF32), std::pair(Precision::kBf16, DType::kBF16)}) {
+    for (const std::string& frozen : kFrozen) {
+      JobSpec spec = Job(reference, precision);
+      if (!frozen.empty()) spec.training.freeze = {frozen};
+      for (const int count : {1, 2, 3, 4, 8}) {
+        SCOPED_TRACE(absl::StrCat(count, " processes, frozen: ", frozen));
+        std::vector<CommunicatorSet> sets =
+            CreateThreadCommunicators(count, absl::InfiniteDuration());
+        int64_t all = 0;
+        for (int number = 0; number < count; ++number) {
+          Ranks one;
+          std::vector<CommunicatorSet> own;
+          own.push_back(std::move(sets[static_cast<size_t>(number)]));
+          ASSERT_NO_FATAL_FAILURE(Start(spec, reference, std::move(own), {count, number}, one));
+          int64_t held = 0;
+          for (const Tile& tile : one.trainer->tiles()) held += TileBytes(tile.held, dtype);
+          all += held;
+          const double most =
+              (1.0 / count + 0.01) * static_cast<double>(StateBytes(one.layout, dtype));
+          EXPECT_LE(static_cast<double>(held), most);
+          // Leases are whole pages, one more for each tile.
+          const int64_t leased = one.host_pool->bytes_in_use(HostKind::kTiles);
+          EXPECT_GE(leased, held);
+          EXPECT_LE(static_cast<double>(leased - 4096 * one.layout.tile_count()), most);
         }
-        all += held;
-        const double most = (1.0 / count + 0.01) * static_cast<double>(StateBytes(one.layout));
-        EXPECT_LE(static_cast<double>(held), most);
-        // Leases are whole pages, one more for each tile.
-        const int64_t leased = one.host_pool->bytes_in_use(HostKind::kTiles);
-        EXPECT_GE(leased, held);
-        EXPECT_LE(static_cast<double>(leased - 4096 * one.layout.tile_count()), most);
+        EXPECT_EQ(all, AlignedBytes(LayoutOf(reference, spec), dtype));
       }
-      EXPECT_EQ(all, 12 * AlignedElements(LayoutOf(reference, spec)));
     }
   }
 }
@@ -164,8 +174,8 @@ Traffic TrafficOf(const Schedule& schedule, const PipelineShape& shape) {
   Traffic traffic;
   for (const Op& op : schedule.ops) {
     if (const auto* gather = std::get_if<GatherWeightsOp>(&op.what)) {
-      traffic.gathered_bytes +=
-          (shape.ranks - 1) * shape.shard_elements(gather->tile) * shape.weight_element_bytes;
+      const int64_t own = shape.shard_elements(gather->tile) + shape.stateless_held(gather->tile);
+      traffic.gathered_bytes += (shape.ranks - 1) * own * shape.weight_element_bytes;
     } else if (const auto* reduce = std::get_if<ReduceGradientOp>(&op.what)) {
       traffic.reduced_bytes +=
           4 * (shape.state_elements(reduce->tile) - shape.shard_elements(reduce->tile));
@@ -175,12 +185,16 @@ Traffic TrafficOf(const Schedule& schedule, const PipelineShape& shape) {
 }
 
 // `all`: of all ranks together, because shards are even but for an alignment. Each of N ranks sends
-// (N - 1) / N of the elements twice as weights, for the forward and the backward pass, and once as
-// gradients. What is still on the device is not gathered again.
-void ExpectWithinBound(const Traffic& all, const PipelineShape& shape, int64_t elements) {
-  const int64_t of_others = (shape.ranks - 1) * elements;
-  EXPECT_LE(all.gathered_bytes, 2 * of_others * shape.weight_element_bytes);
-  EXPECT_LE(all.reduced_bytes, of_others * 4);
+// (N - 1) / N of the elements twice as weights, for the forward and the backward pass, and of those
+// that are trained once as gradients. What is still on the device is not gathered again.
+void ExpectWithinBound(const Traffic& all, const PipelineShape& shape, const ModelLayout& layout) {
+  int64_t elements = 0, trained = 0;
+  for (const TileLayout& tile : layout.tiles) {
+    elements += tile.elements;
+    trained += tile.state_elements();
+  }
+  EXPECT_LE(all.gathered_bytes, 2 * (shape.ranks - 1) * elements * shape.weight_element_bytes);
+  EXPECT_LE(all.reduced_bytes, (shape.ranks - 1) * trained * 4);
   EXPECT_EQ(all.gathered_bytes > 0, shape.ranks > 1);
 }
 
@@ -189,6 +203,7 @@ struct Case {
   Precision precision;
   bool clipped = true;
   int64_t gradient_shards = 1;
+  bool frozen = false;
 };
 
 class TrafficTest : public ::testing::TestWithParam<Case> {};
@@ -201,6 +216,7 @@ TEST_P(TrafficTest, IsWhatTheScheduleSaysAndWithinTheBound) {
     JobSpec spec = Job(reference, GetParam().precision);
     spec.optimizer.max_gradient_norm = GetParam().clipped ? 1 : 0;
     spec.training.gradient_shards = GetParam().gradient_shards;
+    if (GetParam().frozen) spec.training.freeze = {"model.layers.0.*", "*norm*"};
     spec.engine.devices = count;
     Ranks ranks;
     ASSERT_NO_FATAL_FAILURE(Start(
@@ -235,7 +251,7 @@ TEST_P(TrafficTest, IsWhatTheScheduleSaysAndWithinTheBound) {
         all.gathered_bytes += sent.gathered_bytes;
         all.reduced_bytes += sent.reduced_bytes;
       }
-      ExpectWithinBound(all, ranks.trainer->dimensions().shape, AlignedElements(ranks.layout));
+      ExpectWithinBound(all, ranks.trainer->dimensions().shape, ranks.layout);
     }
   }
 }
@@ -267,18 +283,18 @@ TEST(RankShareTest, ALargeModelsTrafficIsWithinTheBound) {
 
 INSTANTIATE_TEST_SUITE_P(
     Jobs, TrafficTest,
-    ::testing::Values(Case{"llama", Precision::kFp32}, Case{"llama", Precision::kBf16, false},
-                      Case{"llama_tied", Precision::kBf16}, Case{"qwen2", Precision::kBf16, false},
-                      Case{"mixtral", Precision::kBf16}, Case{"mixtral", Precision::kFp32, false},
-                      Case{"gemma4_shared", Precision::kBf16},
-                      Case{"llama", Precision::kFp32, true, 4},
-                      Case{"llama_tied", Precision::kBf16, true, 4},
-                      Case{"mixtral", Precision::kBf16, true, 4}),
+    ::testing::Values(
+        Case{"llama", Precision::kFp32}, Case{"llama", Precision::kBf16, false},
+        Case{"llama_tied", Precision::kBf16}, Case{"qwen2", Precision::kBf16, false},
+        Case{"mixtral", Precision::kBf16}, Case{"mixtral", Precision::kFp32, false},
+        Case{"gemma4_shared", Precision::kBf16}, Case{"qwen2", Precision::kBf16, true, 1, true},
+        Case{"mixtral", Precision::kFp32, true, 1, true}, Case{"llama", Precision::kFp32, true, 4},
+        Case{"llama_tied", Precision::kBf16, true, 4}, Case{"mixtral", Precision::kBf16, true, 4}),
     [](const auto& info) {
       const Case& c = info.param;
       return absl::StrCat(c.family, c.precision == Precision::kBf16 ? "_bf16" : "_fp32",
                           c.clipped ? "_clipped" : "_unclipped",
-                          c.gradient_shards > 1 ? "_shards" : "");
+                          c.gradient_shards > 1 ? "_shards" : "", c.frozen ? "_frozen" : "");
     });
 
 }  // namespace

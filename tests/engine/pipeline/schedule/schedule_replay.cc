@@ -78,7 +78,13 @@ void ScheduleReplay::Step(const Schedule& schedule, int micro_batches, bool trai
 void ScheduleReplay::Do(const LoadTileOp& op) {
   LoadPart(op, op.weight_buffer);
   if (buffer_[op.weight_buffer] == Version(op.tile)) ++counts_.loads[op.tile];
-  if (op.begin >= shape_.state_elements(op.tile)) return;
+  if (op.begin >= shape_.state_elements(op.tile)) {
+    const int first = shape_.whole_loads ? 0 : shape_.rank;
+    const int end = shape_.whole_loads ? shape_.ranks : shape_.rank + 1;
+    EXPECT_EQ(op.begin, shape_.stateless_cut(op.tile, first));
+    EXPECT_EQ(op.end, shape_.stateless_cut(op.tile, end));
+    return;
+  }
   if (shape_.whole_loads) {
     EXPECT_TRUE(awaited_[op.tile] == Version(op.tile));
     EXPECT_EQ(op.end - op.begin, shape_.state_elements(op.tile));
@@ -110,7 +116,8 @@ void ScheduleReplay::Do(const AwaitUpdatesOp& op) {
 void ScheduleReplay::Do(const GatherWeightsOp& op) {
   EXPECT_FALSE(shape_.whole_loads);
   const int b = op.weight_buffer;
-  const int64_t elements = shape_.state_elements(op.tile) - shape_.shard_elements(op.tile);
+  const int64_t elements = shape_.tile_elements[op.tile] - shape_.shard_elements(op.tile) -
+                           shape_.stateless_held(op.tile);
   if (elements == 0) return;                   // all of it is this rank's
   if (loading_[b] != op.tile) loaded_[b] = 0;  // nothing of it is
   loading_[b] = op.tile;
