@@ -127,15 +127,16 @@ TEST_F(MpiRunTest, RanksHaveTheBitsOfAsManyDevices) {
 struct FamilyCase {
   std::string family, precision, clipping;
   int ranks = 2;
+  std::string freeze = "[]";
 };
 
-// Tied and untied, with experts, with and without clipping.
+// Tied and untied, with experts, with and without clipping, with frozen weights.
 TEST_F(MpiRunTest, RanksOfEachKindOfModelHaveTheBitsOfAsManyDevices) {
   for (const FamilyCase& c : {FamilyCase{"llama", "fp32", "0", 2},
                               {"llama", "bf16", "1", 4},
                               {"llama_tied", "bf16", "0", 3},
-                              {"llama_tied", "fp32", "1", 2},
-                              {"mixtral", "bf16", "0", 4},
+                              {"llama_tied", "fp32", "1", 2, "['model.layers.0.*', '*mlp*']"},
+                              {"mixtral", "bf16", "0", 4, "['*experts*']"},
                               {"mixtral", "fp32", "1", 3}}) {
     SCOPED_TRACE(absl::StrCat(c.family, ", ", c.precision, ", ", c.ranks, " ranks"));
     const fs::path model = fs::absolute("tests/golden/models/" + c.family);
@@ -148,7 +149,9 @@ TEST_F(MpiRunTest, RanksOfEachKindOfModelHaveTheBitsOfAsManyDevices) {
         "--set",
         "data.sequence_length=37",
         "--set",
-        absl::StrCat("optimizer.max_gradient_norm=", c.clipping)};
+        absl::StrCat("optimizer.max_gradient_norm=", c.clipping),
+        "--set",
+        absl::StrCat("training.freeze=", c.freeze)};
     const std::string name = absl::StrCat(c.family, c.precision);
     const RunDirectory devices(fs::path(own_->path()) / (name + "_devices"), model, 20, training);
     const RunDirectory mpi(fs::path(own_->path()) / name, model, 20, training);
