@@ -1,5 +1,6 @@
-// Makes shell completion scripts from the declared command line, so that they have its commands and
-// options. What the values of an option can be is written into the scripts by hand.
+// Makes shell completion scripts from the declared command line, so that they have its commands,
+// the names of their subcommands, and their options. The options of subcommands are left out. What
+// the values of an option can be is written into the scripts by hand.
 #ifndef MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 #define MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 
@@ -31,7 +32,9 @@ struct CompletionWords {
   std::vector<CompletionCommand> commands;
 };
 
-// Collects the commands and options of `app`.
+// Collects the commands of `app` and their options. An argument with the type name "JOB" is
+// completed with jobs, and one with "JOB.yaml" with files. A command that has subcommands is
+// completed with their names, and an argument named "shell" with bash, zsh and fish.
 CompletionWords DescribeForCompletion(const CLI::App& app);
 
 // Return the text of a shell script. The script completes job names by running `megatrain ls`.

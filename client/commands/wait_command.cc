@@ -12,6 +12,7 @@
 #include "client/connection/signal_watch.h"
 #include "client/context/job_name.h"
 #include "client/output/proto_json.h"
+#include "client/output/text.h"
 #include "client/watch/watch_view.h"
 #include "engine/base/status.h"
 
@@ -25,28 +26,28 @@ absl::StatusOr<ExitCode> Wait(const Invocation& invocation, const std::string& a
   v1::Job job;
   bool lost = false;
   using Stream = ResumableStream<v1::WatchJobResponse>;
-  Stream stream(
-      connection.get(),
-      [&](grpc::ClientContext* context, int64_t start) {
-        v1::WatchJobRequest request;
-        request.set_name(name);
-        request.set_start_sequence(start);
-        request.set_view(invocation.view());
-        return connection->jobs()->WatchJob(context, request);
-      },
-      {.message =
-           [&](const v1::WatchJobResponse& message) {
-             if (message.has_job()) job = message.job();
-           },
-       .lost =
-           [&](const absl::Status& status, absl::Duration) {
-             if (!lost) {
-               invocation.Note(absl::StrCat("the server is away, waiting on: ", status.message()));
-             }
-             lost = true;
-           },
-       .restored = [&] { lost = false; },
-       .restarted = nullptr});
+  Stream stream(connection.get(),
+                [&](grpc::ClientContext* context, int64_t start) {
+                  v1::WatchJobRequest request;
+                  request.set_name(name);
+                  request.set_start_sequence(start);
+                  request.set_view(invocation.view());
+                  return connection->jobs()->WatchJob(context, request);
+                },
+                {.message =
+                     [&](const v1::WatchJobResponse& message) {
+                       if (message.has_job()) job = message.job();
+                     },
+                 .lost =
+                     [&](const absl::Status& status, absl::Duration) {
+                       if (!lost) {
+                         invocation.Note(absl::StrCat("the server is away, waiting on: ",
+                                                      Printable(status.message())));
+                       }
+                       lost = true;
+                     },
+                 .restored = [&] { lost = false; },
+                 .restarted = nullptr});
   MT_RETURN_IF_ERROR(RunDetachable(
       &signals, [&] { return stream.Run(1); }, [&] { stream.Stop(); }));
   if (invocation.quiet) {

@@ -1,4 +1,5 @@
-// Runs a view of a job that Ctrl-C ends, while the job itself continues.
+// Runs a view of a job that Ctrl-C ends, while the job itself continues. `watch` and `submit
+// --watch` do this by themselves (watch_session.h), because they redraw and suspend.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_DETACHABLE_H_
 #define MEGATRAIN_CLIENT_CONNECTION_DETACHABLE_H_
 

@@ -33,7 +33,8 @@ class ResumableStream {
   // The thread of Run calls these, each any number of times. All but `message` may be empty.
   struct Callbacks {
     std::function<void(Response message)> message;
-    // The connection is lost. Run tries again after `pause`, or as soon as the server is back.
+    // The stream broke off. Run opens it again after `pause`, or sooner if the connection was lost
+    // and is back.
     std::function<void(const absl::Status& status, absl::Duration pause)> lost;
     // The connection is back, and the first message since has come. It is passed to `message` next.
     std::function<void()> restored;

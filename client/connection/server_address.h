@@ -15,8 +15,8 @@ struct ServerAddress {
   std::string text;         // as people write it: "unix:/run/m.sock", "node7:9463"
   std::string socket_path;  // absolute path of a Unix socket; empty: TCP
 
-  // Returns true if client and server are on one machine, so that a path names the same file for
-  // both.
+  // Returns true for a Unix socket. Client and server are then on one machine, and a path names the
+  // same file for both.
   bool local() const { return !socket_path.empty(); }
 };
 

@@ -26,11 +26,11 @@ namespace megatrain::client {
 struct Environment {
   FILE* out = stdout;
   FILE* err = stderr;
-  // Returns an environment variable; empty if it is not set.
+  // Returns an environment variable; empty if it is not set. Must be given.
   std::function<std::string(const char* name)> variable;
   bool is_terminal = false;          // `out` is a terminal that can be rewritten
-  std::function<int()> columns;      // the terminal's width now
-  std::function<int()> rows;         // the terminal's height now
+  std::function<int()> columns;      // the terminal's width now; must be given if is_terminal
+  std::function<int()> rows;         // the terminal's height now; as columns
   Charset charset = Charset::kUtf8;  // the characters that the terminal shows
   absl::TimeZone zone = absl::LocalTimeZone();
   // Asks a person a question and returns the line answered. The function is empty if there is
@@ -39,7 +39,8 @@ struct Environment {
 };
 
 // Returns this process's surroundings: standard output and error, locale and time zone.
-// `is_terminal` is false if TERM is empty or "dumb".
+// `is_terminal` is false if TERM is empty or "dumb". Sets the process's LC_CTYPE from its
+// environment. Call it before other threads start.
 Environment ProcessEnvironment();
 
 enum class OutputFormat { kTable, kJson, kYaml };
@@ -74,7 +75,8 @@ class Invocation {
 
   // Writes to standard output, and flushes it.
   void Print(const std::string& text) const;
-  // Writes a line to standard error, with "megatrain: " before it.
+  // Writes a line to standard error, with "megatrain: " before it. REQUIRES: `line` is printable
+  // (text.h).
   void Note(const std::string& line) const;
   // Prints an object as JSON or YAML. REQUIRES: format() is not kTable.
   void PrintObject(const nlohmann::ordered_json& object) const;

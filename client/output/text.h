@@ -41,8 +41,9 @@ std::string Ellipsize(absl::string_view text, int width, Charset charset);
 std::string PadRight(absl::string_view text, int width);
 std::string PadLeft(absl::string_view text, int width);
 
-// Joins words with `separator` into lines of at most `width` columns. All lines but the first begin
-// with `indent` spaces, or half the width if that is less. A word longer than a line is cut.
+// Joins printable words with `separator` into lines of at most `width` columns. All lines but the
+// first begin with `indent` spaces, or half the width if that is less. A word longer than a line is
+// cut.
 std::vector<std::string> FlowWords(const std::vector<std::string>& words, int width, int indent,
                                    absl::string_view separator, Charset charset);
 

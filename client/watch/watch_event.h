@@ -14,8 +14,9 @@ namespace megatrain::client {
 
 enum class WatchStream { kJob, kMetrics, kLogs, kNode };
 
-// The server does not answer. The stream is opened again at `retry_at`, or sooner if the server is
-// back.
+// The stream broke off: its connection is lost, or the server is starting, stopping or overloaded.
+// The stream is opened again at `retry_at`. After a lost connection it is opened sooner if the
+// server is back.
 struct StreamLost {
   WatchStream stream;
   std::string why;

@@ -14,13 +14,14 @@ namespace megatrain::client {
 class WatchLines {
  public:
   // Limits the lines of steps to one per `step_interval`, by the times that the steps carry. The
-  // first step received, the job's last, and those with an evaluation always get a line. Superseded
-  // steps get none.
+  // first step received, a step with an evaluation, and the step with the number total_steps always
+  // get a line. So does a step whose time is before that of the last line. Superseded steps get
+  // none.
   explicit WatchLines(absl::Duration step_interval = absl::Seconds(5))
       : step_interval_(step_interval) {}
 
-  // Returns the lines of an event, without line ends. REQUIRES: `model` has already applied the
-  // event.
+  // Returns the lines of an event, printable and without line ends. Events of the node, and the end
+  // or restart of a stream, have none. REQUIRES: `model` has already applied the event.
   std::vector<std::string> Lines(const WatchEvent& event, const WatchModel& model);
 
  private:

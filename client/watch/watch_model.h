@@ -36,7 +36,7 @@ struct WatchState {
   std::optional<v1::Node> node;
   // The number of records of step metrics that the server no longer had.
   int64_t missed_records = 0;
-  // Set while the job's stream has no connection.
+  // Set from a StreamLost of the job's stream until the stream is restored or has ended.
   std::optional<StreamLost> lost;
 };
 

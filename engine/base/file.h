@@ -41,7 +41,8 @@ class WritableFile {
   virtual absl::Status Append(const void* data, int64_t bytes) = 0;
   // Returns when everything appended is on stable storage.
   virtual absl::Status Sync() = 0;
-  // Must be called once, after the last Append, because it may report a deferred write error.
+  // Completes the file. It may report a deferred write error, so call it once, after the last
+  // Append or Sync. After an error of these it need not be called.
   virtual absl::Status Close() = 0;
 };
 

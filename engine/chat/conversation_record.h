@@ -61,7 +61,8 @@ absl::Status ReadMessageList(simdjson::dom::element value, const std::string& na
 // Reads the keys beside the conversation; wraps tools for kShareGpt. REQUIRES:
 // conversation->messages has been read.
 absl::Status ReadBeside(simdjson::dom::object record, MessageForm form, Conversation* conversation);
-// Appends the history and the user's message of an alpaca record.
+// Appends the history and the user's message of an alpaca record, and its `instruction` and `input`
+// to conversation->alpaca. REQUIRES: conversation->messages is empty.
 absl::Status ReadAlpacaPrompt(simdjson::dom::object record, Conversation* conversation);
 
 }  // namespace megatrain

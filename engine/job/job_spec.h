@@ -82,7 +82,7 @@ struct JobSpec {
     // (ExpertsDescription::auxiliary_loss).
     std::optional<double> router_auxiliary_loss;
     std::vector<int64_t> skip_steps;     // steps whose batch is left out
-    std::vector<std::string> freeze;     // patterns of tensor names (plan/training_layout.h)
+    std::vector<std::string> freeze;     // patterns of tensor names (plan/trained_tensors.h)
     std::vector<Prompt> sample_prompts;  // answered at each evaluation
     int64_t sample_tokens = 64;          // of each of those answers at most
   } training;

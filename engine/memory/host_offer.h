@@ -11,8 +11,9 @@ namespace megatrain {
 
 struct HostOffer {
   int64_t free_bytes = 0;  // AvailableMemoryBytes; the pool shares it with all other allocations
-  // Free bytes of the kernel's reserved huge pages (hugetlb), which only the pool uses. Of the page
-  // sizes 1 GiB and 2 MiB that HostPool::MayLieIn accepts, the larger total; 0 if it accepts none.
+  // Free bytes of the kernel's reserved huge pages (hugetlb), which only the pool uses. The larger
+  // of two totals: that of the pages of 1 GiB and that of the pages of 2 MiB. A total counts as 0
+  // if a pool of its size may not lie in its pages (HostPool::MayLieIn).
   int64_t set_aside_bytes = 0;
 };
 

@@ -32,7 +32,7 @@ Tile MakeWeightsTile(const TileLayout* layout, DType weight_dtype, void* weights
 
 namespace {
 
-// The elements of a tile that one of the tensor takes: two of BF16 one of a buffer.
+// The elements of a tile that one of the tensor takes. One of a buffer, FP32, takes two of BF16.
 int64_t ElementsInTile(const TensorSpec& tensor, DType weight_dtype) {
   return DTypeBytes(WeightDType(tensor, weight_dtype)) / DTypeBytes(weight_dtype);
 }

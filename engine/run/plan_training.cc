@@ -21,7 +21,7 @@
 #include "engine/model/model_layout.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/plan/step_prediction.h"
-#include "engine/plan/training_layout.h"
+#include "engine/plan/trained_tensors.h"
 #include "engine/run/start/machine_speed.h"
 
 namespace megatrain {

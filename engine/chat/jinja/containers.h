@@ -41,8 +41,10 @@ enum class SequenceKind { kList, kTuple, kRange, kKeys, kValues, kItems };
 
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
-  int depth = 1;         // levels of containers, with this one
-  bool hashable = true;  // of a tuple: all items are; stored, because tuples may share items
+  int depth = 1;  // levels of containers, with this one
+  // Of a tuple: whether all its items are. It is stored, because a walk through tuples that share
+  // items may take exponential time.
+  bool hashable = true;
   std::vector<JinjaValue> items;
   std::string range_text;  // what a range prints as: "range(0, 3)"
   // True for a tuple of the filter groupby, whose items have the names grouper and list.
@@ -82,6 +84,9 @@ class Object : public std::enable_shared_from_this<Object> {
   virtual ~Object() = default;
   // Levels of containers and objects that are freed with this one.
   int depth() const { return depth_; }
+  // The functions below return InvalidArgument for what Python would raise, and ResourceExhausted
+  // beyond a limit of `runtime`.
+  //
   // Python's name of the type.
   virtual std::string type_name() const = 0;
   // Returns nullopt if there is no such attribute.

@@ -20,7 +20,7 @@
 #include "engine/hf/weight_files.h"
 #include "engine/job/spec_values.h"
 #include "engine/optim/learning_rate.h"
-#include "engine/plan/training_layout.h"
+#include "engine/plan/trained_tensors.h"
 #include "engine/run/start/load_tiles.h"
 #include "engine/run/start/machine_speed.h"
 #include "engine/run/start/model_files.h"

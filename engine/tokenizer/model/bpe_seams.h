@@ -19,11 +19,12 @@ namespace megatrain {
 // Thread safety: const methods may be called from several threads.
 class BpeSeams {
  public:
-  // Adds the merge rule of two tokens whose symbols are their characters. REQUIRES: neither is
-  // empty.
+  // Adds the rule that merges the tokens `left` and `right`: text can no longer be cut between the
+  // last character of `left` and the first of `right`. REQUIRES: neither is empty, and both are
+  // well-formed UTF-8.
   void AddRule(std::string_view left, std::string_view right);
-  // Declares that there are no seams. Call it if a rule has a token that does not stand for its
-  // characters.
+  // Declares that there are no seams. Call it if a rule has a token that does not stand for its own
+  // characters: one for a byte, as "<0x41>", or the unknown token.
   void SetNone() {
     none_ = true;
     ascii_joined_.set();

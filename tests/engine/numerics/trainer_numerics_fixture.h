@@ -18,7 +18,7 @@
 #include "engine/memory/host_pool.h"
 #include "engine/optim/adamw_updater.h"
 #include "engine/plan/memory_plan.h"
-#include "engine/plan/training_layout.h"
+#include "engine/plan/trained_tensors.h"
 #include "engine/trainer/trainer.h"
 #include "tests/engine/device/device_under_test.h"
 #include "tests/engine/numerics/model_reference.h"

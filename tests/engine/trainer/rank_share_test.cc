@@ -20,7 +20,7 @@
 #include "engine/optim/adamw_updater.h"
 #include "engine/pipeline/schedule/schedule.h"
 #include "engine/plan/memory_plan.h"
-#include "engine/plan/training_layout.h"
+#include "engine/plan/trained_tensors.h"
 #include "engine/trainer/trainer.h"
 #include "tests/engine/numerics/model_reference.h"
 #include "tests/engine/plan/seven_billion.h"

@@ -4,8 +4,8 @@
 //
 // A pattern is one of fnmatch(3) over Hugging Face names: `*` stands for any text, dots included,
 // `?` for a character, `[...]` for one of several. A tied matrix has the names of both its ends.
-#ifndef MEGATRAIN_ENGINE_PLAN_TRAINING_LAYOUT_H_
-#define MEGATRAIN_ENGINE_PLAN_TRAINING_LAYOUT_H_
+#ifndef MEGATRAIN_ENGINE_PLAN_TRAINED_TENSORS_H_
+#define MEGATRAIN_ENGINE_PLAN_TRAINED_TENSORS_H_
 
 #include "absl/status/statusor.h"
 #include "engine/job/job_spec.h"
@@ -20,4 +20,4 @@ absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelDescription& config,
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_PLAN_TRAINING_LAYOUT_H_
+#endif  // MEGATRAIN_ENGINE_PLAN_TRAINED_TENSORS_H_

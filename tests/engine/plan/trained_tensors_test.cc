@@ -1,4 +1,4 @@
-#include "engine/plan/training_layout.h"
+#include "engine/plan/trained_tensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
