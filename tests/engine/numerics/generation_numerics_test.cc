@@ -5,39 +5,31 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "engine/base/thread_pool.h"
 #include "engine/generation/generation_batch.h"
 #include "engine/generation/sampler.h"
 #include "engine/hf/config_json.h"
-#include "engine/hf/hf_weights.h"
-#include "engine/memory/host_pool.h"
 #include "engine/model/model_layout.h"
-#include "engine/optim/adamw_updater.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/trainer/trainer.h"
-#include "tests/engine/device/device_under_test.h"
 #include "tests/engine/numerics/model_reference.h"
+#include "tests/engine/numerics/trainer_fixture.h"
 
 namespace megatrain {
 namespace {
 
 using Ids = std::vector<int32_t>;
 
-class GenerationNumericsTest : public ::testing::TestWithParam<std::string> {
+class GenerationNumericsTest : public TrainerFixture,
+                               public ::testing::WithParamInterface<std::string> {
  protected:
   void SetUp() override {
-    absl::StatusOr<std::unique_ptr<Device>> device = MakeDeviceUnderTest(&pool_);
-    if (absl::IsNotFound(device.status()) || absl::IsUnavailable(device.status())) {
-      GTEST_SKIP() << device.status();
-    }
-    ASSERT_TRUE(device.ok()) << device.status();
-    device_ = *std::move(device);
+    TrainerFixture::SetUp();
+    if (device_ == nullptr) return;
     const absl::StatusOr<ModelDescription> config = ReadModelDescription(directory_);
     ASSERT_TRUE(config.ok()) << config.status();
     layout_ = BuildModelLayout(*config);
@@ -47,17 +39,8 @@ class GenerationNumericsTest : public ::testing::TestWithParam<std::string> {
     answer_tokens_ = static_cast<int64_t>(answers_[0].size());
     vocabulary_ = layout_.model.vocabulary;
   }
-  void TearDown() override { Stop(); }
-
-  void Stop() {
-    trainer_ = nullptr;
-    if (host_pool_ != nullptr) device_->UnpinHost(host_pool_->data());
-    host_pool_ = nullptr;
-  }
-
   // With room for all prompts together. `weight_buffers` above 0 replace the plan's.
   void Start(DType dtype, int weight_buffers = 0) {
-    Stop();
     GenerationNeed need;
     for (const Ids& prompt : prompts_) need.prompt_tokens.push_back(std::ssize(prompt));
     need.answer_tokens = answer_tokens_;
@@ -70,24 +53,7 @@ class GenerationNumericsTest : public ::testing::TestWithParam<std::string> {
       plan.dimensions.shape.weight_buffers = weight_buffers;
       plan.arena_bytes += weight_buffers * layout_.tile_elements_max * DTypeBytes(dtype);
     }
-    HostPoolOptions options;
-    options.capacity = plan.pool_bytes;
-    absl::StatusOr<std::unique_ptr<HostPool>> host_pool = HostPool::Create(options);
-    ASSERT_TRUE(host_pool.ok()) << host_pool.status();
-    host_pool_ = *std::move(host_pool);
-    const absl::Status pinned =
-        device_->PinHost(host_pool_->data(), host_pool_->capacity(), nullptr);
-    ASSERT_TRUE(pinned.ok()) << pinned;
-    absl::StatusOr<std::unique_ptr<Trainer>> trainer =
-        Trainer::Create(JobSpec(), plan, device_.get(), &updater_, host_pool_.get());
-    ASSERT_TRUE(trainer.ok()) << trainer.status();
-    trainer_ = *std::move(trainer);
-    const auto weights = HfWeights::Open(directory_, layout_);
-    ASSERT_TRUE(weights.ok()) << weights.status();
-    for (int i = 0; i < layout_.tile_count(); ++i) {
-      const absl::Status status = (*weights)->LoadTile(i, trainer_->tiles()[i]);
-      ASSERT_TRUE(status.ok()) << status;
-    }
+    TrainerFixture::Start(JobSpec(), plan, directory_);
   }
 
   std::vector<float> Logits(const Batch& batch, const std::vector<TokenRange>& tokens) {
@@ -152,14 +118,8 @@ class GenerationNumericsTest : public ::testing::TestWithParam<std::string> {
   }
 
   const std::string directory_ = LoadModelReference(GetParam()).directory;
-  ModelLayout layout_;
   std::vector<Ids> prompts_, answers_;
   int64_t answer_tokens_ = 0, vocabulary_ = 0;
-  ThreadPool pool_{2};
-  AdamWUpdater updater_{&pool_};
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<HostPool> host_pool_;
-  std::unique_ptr<Trainer> trainer_;
 };
 
 TEST_P(GenerationNumericsTest, GreedyAnswersAreThoseOfTransformers) {

@@ -3,22 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "engine/base/thread_pool.h"
 #include "engine/data/sequences/batch.h"
 #include "engine/hf/config_json.h"
-#include "engine/hf/hf_weights.h"
-#include "engine/memory/host_pool.h"
-#include "engine/optim/adamw_updater.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/plan/trained_tensors.h"
 #include "engine/trainer/trainer.h"
-#include "tests/engine/device/device_under_test.h"
 #include "tests/engine/numerics/preference_reference.h"
+#include "tests/engine/numerics/trainer_fixture.h"
 
 namespace megatrain {
 namespace {
@@ -31,21 +26,10 @@ struct Setting {
   int64_t head_chunk_tokens = 0;  // 0: the plan's, which is the whole micro-batch here
 };
 
-class PreferenceNumericsTest : public ::testing::TestWithParam<std::tuple<std::string, Setting>> {
+class PreferenceNumericsTest
+    : public TrainerFixture,
+      public ::testing::WithParamInterface<std::tuple<std::string, Setting>> {
  protected:
-  void SetUp() override {
-    absl::StatusOr<std::unique_ptr<Device>> device = MakeDeviceUnderTest(&pool_);
-    if (absl::IsNotFound(device.status()) || absl::IsUnavailable(device.status())) {
-      GTEST_SKIP() << device.status();
-    }
-    ASSERT_TRUE(device.ok()) << device.status();
-    device_ = *std::move(device);
-  }
-  void TearDown() override {
-    trainer_ = nullptr;
-    if (host_pool_ != nullptr) device_->UnpinHost(host_pool_->data());
-  }
-
   void Start(const PreferenceObjective& objective) {
     const Setting& setting = std::get<1>(GetParam());
     absl::StatusOr<ModelDescription> config = ReadModelDescription(reference_.directory);
@@ -61,31 +45,14 @@ class PreferenceNumericsTest : public ::testing::TestWithParam<std::tuple<std::s
     spec.engine.stash = setting.stash;
     absl::StatusOr<ModelLayout> layout = BuildTrainingLayout(*config, spec);
     ASSERT_TRUE(layout.ok()) << layout.status();
-    TearDown();
+    Stop();
     layout_ = *std::move(layout);
-    MemoryBudget budget;
-    budget.host_bytes = int64_t{1} << 30;
-    absl::StatusOr<MemoryPlan> plan = PlanMemory(spec, layout_, device_->kernels(), budget);
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    ASSERT_TRUE(plan->fits) << plan->Table();
+    MemoryPlan plan;
+    ASSERT_NO_FATAL_FAILURE(Plan(spec, &plan));
     if (setting.head_chunk_tokens > 0) {
-      plan->dimensions.head_chunk_tokens = setting.head_chunk_tokens;
+      plan.dimensions.head_chunk_tokens = setting.head_chunk_tokens;
     }
-    HostPoolOptions options;
-    options.capacity = plan->pool_bytes;
-    absl::StatusOr<std::unique_ptr<HostPool>> host_pool = HostPool::Create(options);
-    ASSERT_TRUE(host_pool.ok()) << host_pool.status();
-    host_pool_ = *std::move(host_pool);
-    ASSERT_TRUE(device_->PinHost(host_pool_->data(), host_pool_->capacity(), nullptr).ok());
-    absl::StatusOr<std::unique_ptr<Trainer>> trainer =
-        Trainer::Create(spec, *plan, device_.get(), &updater_, host_pool_.get());
-    ASSERT_TRUE(trainer.ok()) << trainer.status();
-    trainer_ = *std::move(trainer);
-    auto weights = HfWeights::Open(reference_.directory, layout_);
-    ASSERT_TRUE(weights.ok()) << weights.status();
-    for (int i = 0; i < layout_.tile_count(); ++i) {
-      ASSERT_TRUE((*weights)->LoadTile(i, trainer_->tiles()[i]).ok());
-    }
+    ASSERT_NO_FATAL_FAILURE(TrainerFixture::Start(spec, plan, reference_.directory));
     batch_ = MakeBatch(1, reference_.sequences, setting.micro_batch);
   }
 
@@ -98,13 +65,7 @@ class PreferenceNumericsTest : public ::testing::TestWithParam<std::tuple<std::s
   }
 
   const PreferenceReference reference_ = LoadPreferenceReference(std::get<0>(GetParam()));
-  ModelLayout layout_;
   Batch batch_;
-  ThreadPool pool_{2};
-  AdamWUpdater updater_{&pool_};
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<HostPool> host_pool_;
-  std::unique_ptr<Trainer> trainer_;
 };
 
 TEST_P(PreferenceNumericsTest, LossRewardsAndGradients) {

@@ -6,22 +6,17 @@
 
 #include <algorithm>
 #include <functional>
-#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "engine/base/thread_pool.h"
 #include "engine/data/sequences/batch.h"
 #include "engine/hf/config_json.h"
-#include "engine/hf/hf_weights.h"
-#include "engine/memory/host_pool.h"
-#include "engine/optim/adamw_updater.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/plan/trained_tensors.h"
 #include "engine/trainer/trainer.h"
-#include "tests/engine/device/device_under_test.h"
 #include "tests/engine/numerics/model_reference.h"
+#include "tests/engine/numerics/trainer_fixture.h"
 
 namespace megatrain {
 
@@ -35,7 +30,8 @@ struct Setting {
   int64_t experts_per_tile = 0;    // 0: the description's, which is all of a layer here
 };
 
-class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::string, Setting>> {
+class TrainerNumericsTest : public TrainerFixture,
+                            public ::testing::WithParamInterface<std::tuple<std::string, Setting>> {
  protected:
   void Start(Precision precision) {
     const auto& [family, setting] = GetParam();
@@ -54,52 +50,15 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
     spec_.engine.micro_batches_per_sweep = setting.micro_batches_per_sweep;
     spec_.engine.stash = setting.stash;
     spec_.engine.recompute = setting.recompute;
-    MemoryBudget budget;
-    budget.host_bytes = int64_t{1} << 30;
-    absl::StatusOr<MemoryPlan> plan = PlanMemory(spec_, layout_, device_->kernels(), budget);
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    ASSERT_TRUE(plan->fits) << plan->Table();
+    MemoryPlan plan;
+    ASSERT_NO_FATAL_FAILURE(Plan(spec_, &plan));
     // Shorter ones need less of what the plan takes.
     if (setting.layer_chunk_tokens > 0) {
-      plan->dimensions.layer_chunk_tokens = setting.layer_chunk_tokens;
+      plan.dimensions.layer_chunk_tokens = setting.layer_chunk_tokens;
     }
-    if (change_) change_(*plan);
-    HostPoolOptions options;
-    options.capacity = plan->pool_bytes;
-    absl::StatusOr<std::unique_ptr<HostPool>> host_pool = HostPool::Create(options);
-    ASSERT_TRUE(host_pool.ok()) << host_pool.status();
-    Stop();
-    host_pool_ = *std::move(host_pool);
-    const absl::Status pinned =
-        device_->PinHost(host_pool_->data(), host_pool_->capacity(), nullptr);
-    ASSERT_TRUE(pinned.ok()) << pinned;
-    absl::StatusOr<std::unique_ptr<Trainer>> trainer =
-        Trainer::Create(spec_, *plan, device_.get(), &updater_, host_pool_.get());
-    ASSERT_TRUE(trainer.ok()) << trainer.status();
-    trainer_ = *std::move(trainer);
-    auto weights = HfWeights::Open(reference_.directory, layout_);
-    ASSERT_TRUE(weights.ok()) << weights.status();
-    for (int i = 0; i < layout_.tile_count(); ++i) {
-      const absl::Status status = (*weights)->LoadTile(i, trainer_->tiles()[i]);
-      ASSERT_TRUE(status.ok()) << status;
-    }
+    if (change_) change_(plan);
+    TrainerFixture::Start(spec_, plan, reference_.directory);
   }
-
-  void SetUp() override {
-    absl::StatusOr<std::unique_ptr<Device>> device = MakeDeviceUnderTest(&pool_);
-    if (absl::IsNotFound(device.status()) || absl::IsUnavailable(device.status())) {
-      GTEST_SKIP() << device.status();
-    }
-    ASSERT_TRUE(device.ok()) << device.status();
-    device_ = *std::move(device);
-  }
-
-  void Stop() {
-    trainer_ = nullptr;
-    if (host_pool_ != nullptr) device_->UnpinHost(host_pool_->data());
-    host_pool_ = nullptr;
-  }
-  void TearDown() override { Stop(); }
 
   Batch ReferenceStep() const { return StepOf(reference_.batch.sequences, 1); }
   Batch StepOf(const std::vector<Sequence>& sequences, int64_t step) const {
@@ -151,14 +110,8 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
   }
 
   const ModelReference reference_ = LoadModelReference(std::get<0>(GetParam()));
-  ModelLayout layout_;
   JobSpec spec_;  // the default clips, so that gradients are held
   std::function<void(MemoryPlan&)> change_;
-  ThreadPool pool_{2};
-  AdamWUpdater updater_{&pool_};
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<HostPool> host_pool_;
-  std::unique_ptr<Trainer> trainer_;
 };
 
 }  // namespace megatrain
