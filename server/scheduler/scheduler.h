@@ -43,10 +43,10 @@ namespace megatrain {
 // JobForecast holds what the plan of a job says of its run.
 struct JobForecast {
   double step_seconds = 0;  // 0 = not known
-  // The numbers of the devices on which it fits, ascending, and why it does not on others. nullopt
-  // if it is not known; it may then have any.
+  // The numbers of the devices on which the job fits, ascending. nullopt: not known; the job may
+  // then have any device.
   std::optional<std::vector<int>> fits_on;
-  std::string misfit;
+  std::string misfit;  // why the job does not fit on the others
 };
 
 class Scheduler {
@@ -74,9 +74,10 @@ class Scheduler {
   // Shuts down, as Shutdown does, if Start was called.
   ~Scheduler();
 
-  // Begins to work, on a thread of its own.
+  // Begins to work, on a thread of its own. REQUIRES: called once.
   void Start();
-  // Begins what Shutdown does, and returns at once: from now on no job is started.
+  // Begins what Shutdown does, and returns at once. A round that is under way may still start a
+  // job, which is then saved and ended too.
   void BeginShutdown();
   // Has every run saved and ended, stores that, and returns when it is done. Jobs that ran are
   // QUEUED then and go on when the daemon is started again. A change that cannot be stored is made
@@ -93,8 +94,8 @@ class Scheduler {
   struct Run {
     RunFacts facts;
     std::shared_ptr<JobRecords> records;
-    std::vector<int> devices;  // that it has, and goes on on after a pause in place
-    absl::Time since;          // has them
+    std::vector<int> devices;  // its devices; it goes on with the same ones after a pause in place
+    absl::Time since;          // when it got them, later until when their use is metered
     bool has_devices = true;
   };
   // A queued job that could not be started: not before `until`, or before another run has ended.
