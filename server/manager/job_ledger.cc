@@ -8,8 +8,8 @@
 #include "engine/base/status.h"
 #include "server/base/error_reason.h"
 #include "server/jobs/restart_rule.h"
+#include "server/manager/job_paths.h"
 #include "server/manager/request_checks.h"
-#include "server/manager/submission.h"
 
 namespace megatrain {
 namespace {

@@ -12,8 +12,8 @@
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "server/base/error_reason.h"
 #include "server/manager/admission.h"
+#include "server/manager/job_paths.h"
 #include "server/manager/request_checks.h"
-#include "server/manager/submission.h"
 
 namespace megatrain {
 namespace {

@@ -13,7 +13,7 @@
 #include "engine/base/thread_name.h"
 #include "server/files/own_directory.h"
 #include "server/jobs/retention_rule.h"
-#include "server/manager/submission.h"
+#include "server/manager/job_paths.h"
 
 namespace megatrain {
 namespace {

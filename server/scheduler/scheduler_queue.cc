@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/status.h"
 #include "engine/job/device_name.h"
-#include "server/manager/submission.h"
+#include "server/manager/job_paths.h"
 #include "server/scheduler/scheduler.h"
 
 namespace megatrain {
