@@ -23,7 +23,6 @@
 #include "engine/comm/mpi/mpi_communicator.h"
 #include "server/base/exit_code.h"
 #include "server/base/version.h"
-#include "server/commands/report.h"
 
 namespace megatrain {
 namespace {
