@@ -31,7 +31,6 @@
 #include "server/manager/job_ledger.h"
 #include "server/scheduler/disk_waits.h"
 #include "server/scheduler/queue_policy.h"
-#include "server/scheduler/run_facts.h"
 #include "server/scheduler/run_mailbox.h"
 #include "server/scheduler/run_rule.h"
 #include "server/scheduler/usage_meter.h"
