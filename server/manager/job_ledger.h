@@ -23,7 +23,6 @@
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
 #include "server/jobs/job.h"
-#include "server/jobs/job_change.h"
 #include "server/manager/job_table.h"
 #include "server/store/job_store.h"
 

@@ -33,6 +33,7 @@
 #include "absl/status/statusor.h"
 #include "engine/engine.h"
 #include "server/files/open_files.h"
+#include "server/identity/caller.h"
 #include "server/jobs/job.h"
 #include "server/jobs/user_limits.h"
 #include "server/manager/job_disk.h"

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "server/jobs/job.h"
-#include "server/jobs/job_change.h"
 #include "server/worker/job_runner.h"
 
 namespace megatrain {
