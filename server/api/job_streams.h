@@ -13,7 +13,7 @@
 #include "megatrain/v1/job_service.pb.h"
 #include "server/api/conversion.h"
 #include "server/api/record_cursor.h"
-#include "server/manager/job_watch.h"
+#include "server/manager/job_table.h"
 #include "server/transport/stream_source.h"
 
 namespace megatrain {

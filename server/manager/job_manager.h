@@ -38,7 +38,7 @@
 #include "server/jobs/user_limits.h"
 #include "server/manager/job_disk.h"
 #include "server/manager/job_ledger.h"
-#include "server/manager/job_watch.h"
+#include "server/manager/job_table.h"
 
 namespace megatrain {
 
