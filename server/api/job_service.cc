@@ -220,9 +220,6 @@ class JobService final : public RpcService<v1::JobService> {
                   std::function<void()> wake) -> OpenedSource<v1::ExportJobResponse> {
           MT_ASSIGN_OR_RETURN(const JobCheckpointName name,
                               ParseCheckpointName("name", request->name()));
-          if (!absl::StartsWith(request->directory(), "/")) {
-            return InvalidField("directory", "expects an absolute path on the daemon's machine");
-          }
           const auto ended = std::make_shared<std::promise<absl::Status>>();
           MT_ASSIGN_OR_RETURN(const JobCheckpoint checkpoint,
                               manager_->Export(caller, name.job_id, name.step, request->directory(),
@@ -244,15 +241,11 @@ class JobService final : public RpcService<v1::JobService> {
         [=, this](const Caller& caller,
                   std::function<void()> wake) -> OpenedSource<v1::WatchJobResponse> {
           MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request->name()));
-          if (request->start_sequence() < 0) {
-            return InvalidField("start_sequence",
-                                absl::StrCat("expects 0 or more, got ", request->start_sequence()));
-          }
           MT_RETURN_IF_ERROR(CheckView(request->view()));
-          const int64_t start = std::max<int64_t>(1, request->start_sequence());
-          MT_ASSIGN_OR_RETURN(std::unique_ptr<JobWatch> watch,
-                              manager_->Watch(caller, id, start, std::move(wake)));
-          return NewWatchSource(id, std::move(watch), start, request->view());
+          MT_ASSIGN_OR_RETURN(
+              std::unique_ptr<JobWatch> watch,
+              manager_->Watch(caller, id, request->start_sequence(), std::move(wake)));
+          return NewWatchSource(id, std::move(watch), request->start_sequence(), request->view());
         });
   }
 
