@@ -109,7 +109,7 @@ MeasuredJob Monitoring::Describe(const RunRequest& run) const {
       PlanTraining(run.spec, host_->budget(), files->get(), run.devices);
   if (!plan.ok()) return job;
   job.model_family = plan->model_family;
-  job.device_bytes = {{"arena", plan->device_bytes}};
+  job.device_bytes = plan->device_bytes;
   return job;
 }
 

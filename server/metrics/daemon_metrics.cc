@@ -274,9 +274,7 @@ void DaemonMetrics::AddRuns(MetricPage* page) const {
     std::vector<std::string> devices = run.job.devices;
     if (devices.empty()) devices.push_back("");
     for (const std::string& each : devices) {
-      for (const auto& [kind, taken] : run.job.device_bytes) {
-        bytes.Add(LabelsOf(each, {{"kind", kind}}), static_cast<double>(taken));
-      }
+      bytes.Add(LabelsOf(each, {{"kind", "arena"}}), static_cast<double>(run.job.device_bytes));
     }
   }
   AddOfRuns(

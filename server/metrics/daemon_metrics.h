@@ -45,8 +45,7 @@ struct MeasuredJob {
   // Their names, which were given to DaemonMetrics; empty if the daemon has one device alone.
   std::vector<std::string> devices;
   std::string model_family;  // "llama"
-  // Bytes of the memory of each of its devices, by their purpose.
-  std::vector<std::pair<std::string, int64_t>> device_bytes;
+  int64_t device_bytes = 0;  // of the arena that it has on each of its devices
   // Its devices' rate of matrix products at the job's precision, as measured at start. The MFU is
   // the job's rate over this one. 0 = not known.
   double peak_flops_per_second = 0;
