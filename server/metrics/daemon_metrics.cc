@@ -108,12 +108,18 @@ void DaemonMetrics::Tell(const RunRequest& run, const JobRunEvent& event) {
                         },
                         [&](const StepRecord& record) { StepDone(run.job_id, record); },
                         [&](const CheckpointSaved& saved) {
-                          CheckpointDone(run.job_id, absl::Now(), saved.seconds);
+                          MutexLock lock(&mutex_);
+                          Run* const measured = Find(run.job_id);
+                          if (measured == nullptr) return;
+                          measured->checkpoint_time = absl::Now();
+                          measured->checkpoint_seconds = saved.seconds;
                         },
                         [&](const TrainingPause&) { JobLeftDevices(run.job_id); },
                         [&](const RunEnd& end) {
-                          if (FailureOf(end.status) == JobReason::kNonFinite) StepNotFinite();
                           JobLeftDevices(run.job_id);
+                          if (FailureOf(end.status) != JobReason::kNonFinite) return;
+                          MutexLock lock(&mutex_);
+                          ++nonfinite_steps_;  // a step that has no record
                         },
                         [](const auto&) {}},
              event);
@@ -161,19 +167,6 @@ void DaemonMetrics::StepDone(const std::string& id, const StepRecord& record) {
   for (const auto& lane : kNamedLanes<double>) {
     lanes_.*lane.value += record.lane_busy_seconds.*lane.value;
   }
-}
-
-void DaemonMetrics::StepNotFinite() {
-  MutexLock lock(&mutex_);
-  ++nonfinite_steps_;
-}
-
-void DaemonMetrics::CheckpointDone(const std::string& id, absl::Time time, double seconds) {
-  MutexLock lock(&mutex_);
-  Run* const run = Find(id);
-  if (run == nullptr) return;
-  run->checkpoint_time = time;
-  run->checkpoint_seconds = seconds;
 }
 
 void DaemonMetrics::NoteDeviceChanged(absl::Time time) {
@@ -269,7 +262,7 @@ void DaemonMetrics::AddRuns(MetricPage* page) const {
   auto bytes = page->Gauge("megatrain_device_bytes",
                            "Memory of a device that the job there has taken, by use.");
   for (const auto& [device, run] : runs_) {
-    if (!run.has_devices) continue;
+    if (!run.has_devices || run.job.device_bytes == 0) continue;
     // All of them are listed, because each has a memory of its own.
     std::vector<std::string> devices = run.job.devices;
     if (devices.empty()) devices.push_back("");

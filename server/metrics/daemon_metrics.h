@@ -45,7 +45,7 @@ struct MeasuredJob {
   // Their names, which were given to DaemonMetrics; empty if the daemon has one device alone.
   std::vector<std::string> devices;
   std::string model_family;  // "llama"
-  int64_t device_bytes = 0;  // of the arena that it has on each of its devices
+  int64_t device_bytes = 0;  // of its arena on each of its devices; 0 = not known
   // Its devices' rate of matrix products at the job's precision, as measured at start. The MFU is
   // the job's rate over this one. 0 = not known.
   double peak_flops_per_second = 0;
@@ -79,23 +79,8 @@ class DaemonMetrics : public RunObserver {
   DaemonMetrics(std::string version, std::string device, std::vector<std::string> devices = {},
                 Describe describe = {});
 
-  // Measures what a run tells, by the functions below.
+  // Measures what a run tells.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
-
-  // ---- Jobs that have devices ----
-  // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint: of
-  // its first device if they are another job's, and of another device if they are this job's.
-  void JobHasDevices(const MeasuredJob& job);
-  // Says that the job has paused or ended. Without effect if its steps have not begun, or if
-  // another job's have begun on its first device since.
-  void JobLeftDevices(const std::string& id);
-  // Adds a step of a job. REQUIRES: JobHasDevices was called for that job.
-  void StepDone(const std::string& id, const StepRecord& record);
-  // Counts a step whose loss, gradient or weights were not finite. It has no record.
-  void StepNotFinite();
-  // Adds a checkpoint of a job. It was verified at `time`, `seconds` after its first byte.
-  // Without effect where JobLeftDevices has none.
-  void CheckpointDone(const std::string& id, absl::Time time, double seconds);
 
   // Records that the device is of another kind than before, and that jobs that had begun go on with
   // other bits.
@@ -126,6 +111,13 @@ class DaemonMetrics : public RunObserver {
     std::optional<double> checkpoint_seconds;
   };
 
+  // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint: of
+  // its first device if they are another job's, and of another device if they are this job's.
+  void JobHasDevices(const MeasuredJob& job);
+  // Says that the job has paused or ended. Without effect if its steps have not begun, or if
+  // another job's have begun on its first device since.
+  void JobLeftDevices(const std::string& id);
+  void StepDone(const std::string& id, const StepRecord& record);
   // Returns the run of a job, or null.
   Run* Find(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Adds a gauge with the value of each run: a std::optional<double>.
