@@ -79,7 +79,8 @@ class DaemonMetrics : public RunObserver {
   DaemonMetrics(std::string version, std::string device, std::vector<std::string> devices = {},
                 Describe describe = {});
 
-  // Measures what a run tells.
+  // Measures what a run tells. Once another job's steps have begun on its first device, the sums
+  // alone change.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
 
   // Records that the device is of another kind than before, and that jobs that had begun go on with
@@ -114,8 +115,7 @@ class DaemonMetrics : public RunObserver {
   // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint: of
   // its first device if they are another job's, and of another device if they are this job's.
   void JobHasDevices(const MeasuredJob& job);
-  // Says that the job has paused or ended. Without effect if its steps have not begun, or if
-  // another job's have begun on its first device since.
+  // Says that the job has paused or ended.
   void JobLeftDevices(const std::string& id);
   void StepDone(const std::string& id, const StepRecord& record);
   // Returns the run of a job, or null.
