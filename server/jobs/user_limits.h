@@ -12,6 +12,8 @@
 
 #include <cstdint>
 
+#include "engine/base/mutex.h"
+
 namespace megatrain {
 
 struct UserLimits {
@@ -22,6 +24,27 @@ struct UserLimits {
   int64_t disk_bytes = 0;    // beneath the state directory
 
   bool operator==(const UserLimits&) const = default;
+};
+
+// The limits that hold now, for all that read them at work.
+//
+// Thread safety: all methods may be called from any thread.
+class SharedUserLimits {
+ public:
+  explicit SharedUserLimits(const UserLimits& limits) : limits_(limits) {}
+
+  UserLimits Get() const {
+    MutexLock lock(&mutex_);
+    return limits_;
+  }
+  void Set(const UserLimits& limits) {
+    MutexLock lock(&mutex_);
+    limits_ = limits;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  UserLimits limits_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The names of the limits in the configuration and in errors.

@@ -53,7 +53,9 @@ class Scheduler {
   struct Options {
     HostDevices devices = {};
     int64_t pool_bytes = 0;  // the host pool's capacity; 0 = not known
-    UserLimits limits = {};
+    // Read at each look at the queue; whoever changes them wakes the mailbox. Null: none. Must
+    // outlive the scheduler.
+    const SharedUserLimits* limits = nullptr;
     JobDisk* disk = nullptr;  // measured as jobs write; null, or outlives the scheduler
     DiskWaits::FreeBytes free_disk_bytes;  // must be set; called on the scheduler's thread
     // Plans a job on these devices, when nothing else runs there. Returns nullopt if the job's
@@ -82,9 +84,6 @@ class Scheduler {
   // QUEUED then and go on when the daemon is started again. A change that cannot be stored is made
   // at the next start, as after a death of the process. Does nothing unless Start was called.
   void Shutdown();
-
-  // Replaces Options::limits, from the next look at the queue on, which is soon.
-  void SetLimits(const UserLimits& limits);
 
   // Does one round. For tests, in place of Start.
   void RunRound();
@@ -146,8 +145,6 @@ class Scheduler {
   const Options options_;
   std::thread thread_;
   std::atomic<bool> stopping_{false};
-  Mutex limits_mutex_;
-  UserLimits limits_ ABSL_GUARDED_BY(limits_mutex_);
 
   // Used only by the thread that does the rounds.
   std::map<std::string, Run> runs_;
