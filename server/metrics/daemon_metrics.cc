@@ -64,20 +64,23 @@ void AddNode(const MeasuredNode& node, MetricPage* page) {
   for (int kind = 0; kind < kHostKinds; ++kind) {
     const std::string name =
         absl::StrReplaceAll(HostKindName(static_cast<HostKind>(kind)), {{" ", "_"}});
-    pool.Add({{"kind", name}}, static_cast<double>(node.pool_bytes[kind]));
+    pool.Add({{"kind", name}}, static_cast<double>(node.pool.bytes[kind]));
   }
-  pool.Add({{"kind", "free"}}, static_cast<double>(node.pool_free_bytes));
+  pool.Add({{"kind", "free"}}, static_cast<double>(node.pool.free_bytes));
   page->Gauge("megatrain_disk_size_bytes", "Size of the state directory's file system.")
-      .Add(static_cast<double>(node.disk_bytes));
+      .Add(static_cast<double>(node.node.state_disk().size_bytes()));
   page->Gauge("megatrain_disk_free_bytes", "What is free of the state directory's file system.")
-      .Add(static_cast<double>(node.disk_free_bytes));
+      .Add(static_cast<double>(node.node.state_disk().free_bytes()));
   auto devices = page->Gauge("megatrain_device_busy",
                              "1 while a job has the device: prepares, trains or saves.");
-  for (const auto& [device, busy] : node.devices) devices.Add({{"device", device}}, busy ? 1 : 0);
+  for (const v1::Device& device : node.node.devices()) {
+    devices.Add({{"device", device.id()}}, device.busy() ? 1 : 0);
+  }
   auto memory =
       page->Gauge("megatrain_device_memory_bytes", "All memory of a device that has its own.");
-  for (const auto& [device, bytes] : node.device_memory_bytes) {
-    memory.Add({{"device", device}}, static_cast<double>(bytes));
+  for (const v1::Device& device : node.node.devices()) {
+    if (device.memory_bytes() == 0) continue;
+    memory.Add({{"device", device.id()}}, static_cast<double>(device.memory_bytes()));
   }
 }
 

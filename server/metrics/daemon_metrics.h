@@ -18,7 +18,6 @@
 
 #include <prometheus/histogram.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -30,8 +29,9 @@
 
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
-#include "engine/memory/host_pool.h"
+#include "engine/host/engine_host.h"
 #include "engine/trace/step_record.h"
+#include "megatrain/v1/node.pb.h"
 #include "server/jobs/job.h"
 #include "server/worker/job_runner.h"
 
@@ -57,12 +57,8 @@ struct MeasuredNode {
   std::map<std::pair<JobState, JobReason>, int64_t> endings;  // as JobTable::Endings
   int64_t store_errors = 0;                                   // as JobLedger::store_errors
   absl::Time now;
-  std::array<int64_t, kHostKinds> pool_bytes = {};  // leased, by HostKind
-  int64_t pool_free_bytes = 0;
-  int64_t disk_bytes = 0;  // of the state directory's file system
-  int64_t disk_free_bytes = 0;
-  std::map<std::string, bool> devices;                 // whether each is busy, by name
-  std::map<std::string, int64_t> device_memory_bytes;  // all of it, of those that have their own
+  PoolUsage pool;
+  v1::Node node;                // its devices and the state directory's disk
   bool device_missing = false;  // the daemon waits for the device that jobs have begun on
   // The end of the server's certificate; nullopt: there is no TLS.
   std::optional<absl::Time> certificate_expires;

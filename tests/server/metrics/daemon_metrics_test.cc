@@ -224,7 +224,12 @@ TEST(DaemonMetricsTest, JobsSideBySideAreToldApartByTheirFirstDevice) {
   metrics.Tell(one, TestStep(3));
   metrics.Tell(two, CheckpointSaved{7, "", 1.5});
   MeasuredNode node = TestNode();
-  node.devices = {{"cuda:0", true}, {"cuda:1", true}, {"cuda:2", true}, {"cuda:3", false}};
+  node.node.clear_devices();
+  for (const char* const id : {"cuda:0", "cuda:1", "cuda:2", "cuda:3"}) {
+    v1::Device* const device = node.node.add_devices();
+    device->set_id(id);
+    device->set_busy(id != std::string("cuda:3"));
+  }
   Samples samples = PageSamples(metrics.Page(node));
   EXPECT_EQ(samples.at("megatrain_step{device=\"cuda:0\"}"), "3");
   EXPECT_EQ(samples.at("megatrain_step{device=\"cuda:1\"}"), "7");

@@ -80,12 +80,14 @@ inline MeasuredNode TestNode() {
   };
   node.endings[{JobState::kFailed, JobReason::kNonFinite}] = 2;
   node.store_errors = 3;
-  node.devices["cpu"] = true;
-  node.device_memory_bytes["cpu"] = 7000;
-  node.pool_bytes = {1000, 200, 30, 4, 0};
-  node.pool_free_bytes = 5000;
-  node.disk_bytes = 1 << 30;
-  node.disk_free_bytes = 1 << 29;
+  v1::Device* const device = node.node.add_devices();
+  device->set_id("cpu");
+  device->set_busy(true);
+  device->set_memory_bytes(7000);
+  node.pool.bytes = {1000, 200, 30, 4, 0};
+  node.pool.free_bytes = 5000;
+  node.node.mutable_state_disk()->set_size_bytes(1 << 30);
+  node.node.mutable_state_disk()->set_free_bytes(1 << 29);
   node.certificate_expires = node.now + absl::Hours(24 * 60);
   return node;
 }
