@@ -1,5 +1,6 @@
 #include "server/api/conversion.h"
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
 #include "engine/base/status.h"
 #include "server/api/resource_name.h"
 #include "server/base/error_reason.h"
@@ -232,11 +234,6 @@ void ToProto(const PlanReport& report, v1::Plan* proto) {
   }
 }
 
-void ToProto(const LogLine& line, v1::LogLine* proto) {
-  SetTime(line.time, proto);
-  proto->set_text(line.text);
-}
-
 void ToProto(const absl::Status& refusal, v1::UserLimit* proto) {
   proto->set_message(ValidUtf8(std::string(refusal.message())));
   const std::optional<ErrorReasonInfo> info = ReasonOf(refusal);
@@ -249,6 +246,19 @@ void ToProto(const absl::Status& refusal, v1::UserLimit* proto) {
     if (key == "limit") proto->set_limit(value);
     if (key == "value" && absl::SimpleAtoi(value, &number)) proto->set_value(number);
   }
+}
+
+absl::Status ReadLogLine(std::string_view json, v1::LogLine* proto) {
+  const absl::StatusOr<nlohmann::json> line = ParseJson(json, "log line");
+  if (!line.ok()) return absl::DataLossError(line.status().message());
+  if (!line->is_object()) return absl::DataLossError("log line: expects an object");
+  const auto text = [&line](const char* key) {
+    const auto found = line->find(key);
+    return found != line->end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  SetTime(text("time"), proto);
+  proto->set_text(text("text"));
+  return absl::OkStatus();
 }
 
 JobFile FromProto(const v1::JobFile& proto) {

@@ -4,6 +4,7 @@
 #define MEGATRAIN_SERVER_API_CONVERSION_H_
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,7 +17,6 @@
 #include "megatrain/v1/step_metrics.pb.h"
 #include "server/jobs/job.h"
 #include "server/manager/job_manager.h"
-#include "server/worker/log_line.h"
 
 namespace megatrain {
 
@@ -33,9 +33,12 @@ void ToProto(const JobEvent& event, v1::JobEvent* proto);
 void ToProto(const std::string& job_id, const JobCheckpoint& checkpoint, v1::Checkpoint* proto);
 void ToProto(const StepRecord& record, v1::StepMetrics* proto);
 void ToProto(const PlanReport& report, v1::Plan* proto);
-void ToProto(const LogLine& line, v1::LogLine* proto);
 // REQUIRES: `refusal` is an error of CheckUserLimits.
 void ToProto(const absl::Status& refusal, v1::UserLimit* proto);
+
+// Reads a line of a job's log (JobRecords). DataLoss if `json` is no JSON object. A key that is
+// missing or no text gives an empty field.
+absl::Status ReadLogLine(std::string_view json, v1::LogLine* proto);
 
 JobFile FromProto(const v1::JobFile& proto);
 

@@ -144,9 +144,7 @@ struct LogSeries {
   static absl::Status AddRecord(const LogRecord& record, Message* message) {
     v1::LogLine* const proto = message->mutable_batch()->add_lines();
     proto->set_sequence(record.sequence);
-    MT_ASSIGN_OR_RETURN(const LogLine line, ParseLogLine(record.text));
-    ToProto(line, proto);
-    return absl::OkStatus();
+    return ReadLogLine(record.text, proto);
   }
   // Lines are never superseded, so this does not happen; told as what it would be to a reader.
   static void SetFellBack(const LogRecord& record, Message* message) {

@@ -13,7 +13,7 @@
 #include "megatrain/v1/job_service.pb.h"
 #include "server/api/conversion.h"
 #include "server/api/record_cursor.h"
-#include "server/manager/job_watch.h"
+#include "server/manager/job_table.h"
 #include "server/transport/stream_source.h"
 
 namespace megatrain {
@@ -23,7 +23,7 @@ namespace megatrain {
 inline constexpr int kBatchRecordsMax = 100;
 inline constexpr size_t kBatchBytesMax = size_t{64} << 10;
 
-// Streams a job and its events from `start_sequence` on, where `watch` begins too:
+// Streams a job and its events from `start_sequence` (0 or 1: all) on, where `watch` begins too:
 // - First the job as it is, in `view`.
 // - Then the range of events that are not kept any more, if there are such, and the kept events.
 // - Then events as they happen, each group followed by the job as it is then (JOB_VIEW_BASIC). A

@@ -3,7 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/api/job_service.h"
+#include "megatrain/v1/job_service.grpc.pb.h"
+#include "megatrain/v1/node_service.grpc.pb.h"
 
 namespace megatrain {
 
@@ -14,10 +15,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> ServeApi(const GrpcServerOptions& op
                                                      NodeReader node) {
   return GrpcServer::Start(options, authenticator, [&](const ServiceContext& services) {
     std::vector<GrpcService> api;
-    api.push_back({v1::JobService::service_full_name(),
-                   std::make_unique<JobService>(manager, records, services)});
-    api.push_back({v1::NodeService::service_full_name(),
-                   std::make_unique<NodeService>(std::move(node), services)});
+    api.push_back({v1::JobService::service_full_name(), NewJobService(manager, records, services)});
+    api.push_back(
+        {v1::NodeService::service_full_name(), NewNodeService(std::move(node), services)});
     return api;
   });
 }

@@ -1,5 +1,8 @@
 #include "server/base/exit_code.h"
 
+#include <cstdio>
+#include <string>
+
 namespace megatrain {
 
 ExitCode ExitCodeOf(const absl::Status& status) {
@@ -21,6 +24,17 @@ ExitCode ExitCodeOf(const absl::Status& status) {
     default:
       return kExitFailed;
   }
+}
+
+int Report(const absl::Status& status) {
+  if (!status.ok()) {
+    const std::string message = status.message().empty()
+                                    ? std::string(absl::StatusCodeToString(status.code()))
+                                    : std::string(status.message());
+    std::fflush(stdout);
+    std::fprintf(stderr, "megatraind: %s\n", message.c_str());
+  }
+  return ExitCodeOf(status);
 }
 
 }  // namespace megatrain

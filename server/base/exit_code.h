@@ -1,4 +1,4 @@
-// The exit codes of megatraind.
+// The exit codes of megatraind, and how its commands tell errors.
 #ifndef MEGATRAIN_SERVER_BASE_EXIT_CODE_H_
 #define MEGATRAIN_SERVER_BASE_EXIT_CODE_H_
 
@@ -18,6 +18,9 @@ enum ExitCode : int {
 // NotFound, FailedPrecondition, OutOfRange and Unimplemented, kExitDoesNotFit for
 // ResourceExhausted, kExitInterrupted for Cancelled, and kExitFailed for other errors.
 ExitCode ExitCodeOf(const absl::Status& status);
+
+// Prints an error on standard error, and nothing for OK. Returns ExitCodeOf(status).
+int Report(const absl::Status& status);
 
 }  // namespace megatrain
 

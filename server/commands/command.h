@@ -6,7 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "server/commands/report.h"
+#include "server/base/exit_code.h"  // IWYU pragma: export
 
 namespace megatrain {
 

@@ -100,12 +100,11 @@ std::string Json(const EvaluationReport& report) {
 
 absl::Status RunEvaluate(const EvaluateArguments& arguments) {
   MT_ASSIGN_OR_RETURN(const JobSpec spec, JobOf(arguments));
-  EngineHostOptions options;
-  options.device = arguments.device;
-  options.device_key = "--device";
-  options.threads = arguments.threads;
-  options.open_gpu = OpenCudaDevice;
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, EngineHost::Create(options));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host,
+                      EngineHost::Create({.device = arguments.device,
+                                          .device_key = "--device",
+                                          .open_gpu = OpenCudaDevice,
+                                          .threads = arguments.threads}));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> cache,
                       TemporaryDirectory::Create());
   MT_ASSIGN_OR_RETURN(const EvaluationReport report,

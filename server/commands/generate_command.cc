@@ -58,12 +58,11 @@ absl::Status RunGenerate(const GenerateArguments& arguments) {
     }
     options.engine.device_memory = *bytes;
   }
-  EngineHostOptions host_options;
-  host_options.device = arguments.device;
-  host_options.device_key = "--device";
-  host_options.threads = arguments.threads;
-  host_options.open_gpu = OpenCudaDevice;
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, EngineHost::Create(host_options));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host,
+                      EngineHost::Create({.device = arguments.device,
+                                          .device_key = "--device",
+                                          .open_gpu = OpenCudaDevice,
+                                          .threads = arguments.threads}));
 
   GenerateSink sink;
   sink.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };

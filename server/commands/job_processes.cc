@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "engine/base/file.h"
+#include "engine/base/mutex.h"
 #include "engine/base/processors.h"
 #include "engine/base/status.h"
 #include "engine/comm/collective_call.h"
@@ -19,8 +23,6 @@
 #include "engine/comm/mpi/mpi_communicator.h"
 #include "server/base/exit_code.h"
 #include "server/base/version.h"
-#include "server/commands/deadline.h"
-#include "server/commands/report.h"
 
 namespace megatrain {
 namespace {
@@ -36,6 +38,46 @@ constexpr absl::Duration kFirstSpeaks = absl::Seconds(2);
 constexpr absl::Duration kFarewell = absl::Seconds(1);
 // A process that hangs ends after this at the latest, for MPI may hang too.
 constexpr absl::Duration kEndingAlone = absl::Seconds(25);
+
+// Deadline calls a function, on a thread of its own, unless it is destroyed before its time: for
+// calls of libraries that may wait for ever, and can be told nothing meanwhile.
+class Deadline {
+ public:
+  // `late` is called at most once. It may end the process, and must not destroy the deadline. Time
+  // for which the machine is suspended does not count.
+  Deadline(absl::Duration patience, std::function<void()> late)
+      : thread_([this, patience, late = std::move(late)] { Wait(patience, late); }) {}
+  // Waits for a call that is under way.
+  ~Deadline() {
+    {
+      MutexLock lock(&mutex_);
+      met_ = true;
+      changed_.NotifyAll();
+    }
+    thread_.join();
+  }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+ private:
+  void Wait(absl::Duration patience, const std::function<void()>& late) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point end = Clock::now() + absl::ToChronoNanoseconds(patience);
+    {
+      MutexLock lock(&mutex_);
+      while (!met_ && Clock::now() < end) {
+        changed_.WaitFor(&mutex_, std::chrono::duration<double>(end - Clock::now()).count());
+      }
+      if (met_) return;
+    }
+    late();
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool met_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: uses the rest
+};
 
 // Returns the same text for all processes on a machine, also in containers with names of their own.
 std::string MachineId() {

@@ -65,12 +65,6 @@ absl::StatusOr<absl::Time> ExpiryTime(const std::string& text, absl::Time now) {
   return now + duration;
 }
 
-std::string TimeText(absl::Time time) {
-  return time == absl::InfiniteFuture()
-             ? "never"
-             : absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
-}
-
 absl::Status AddToken(const TokenArguments& arguments) {
   MT_ASSIGN_OR_RETURN(const std::string path, TokensFile(arguments));
   const absl::StatusOr<Account> account = FindAccount(arguments.user);
@@ -90,7 +84,7 @@ absl::Status AddToken(const TokenArguments& arguments) {
   std::fprintf(stderr,
                "megatraind: token %s of %s, expires: %s; %s holds its hash, so that it cannot be "
                "shown again\n",
-               token.stored.id.c_str(), account->name.c_str(), TimeText(expires).c_str(),
+               token.stored.id.c_str(), account->name.c_str(), TokenTimeText(expires).c_str(),
                path.c_str());
   std::printf("%s\n", token.text.c_str());
   return absl::OkStatus();
@@ -106,8 +100,8 @@ absl::Status ListTokens(const TokenArguments& arguments) {
     for (const StoredToken& token : *tokens) {
       list.push_back({{"id", token.id},
                       {"user", token.user},
-                      {"created", TimeText(token.created)},
-                      {"expires", TimeText(token.expires)},
+                      {"created", TokenTimeText(token.created)},
+                      {"expires", TokenTimeText(token.expires)},
                       {"expired", token.expires <= absl::Now()}});
     }
     std::printf("%s\n", list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
@@ -119,7 +113,7 @@ absl::Status ListTokens(const TokenArguments& arguments) {
   std::printf("%-16s  %-*s  %-20s  %s\n", "ID", width, "USER", "CREATED", "EXPIRES");
   for (const StoredToken& token : *tokens) {
     std::printf("%-16s  %-*s  %-20s  %s%s\n", token.id.c_str(), width, token.user.c_str(),
-                TimeText(token.created).c_str(), TimeText(token.expires).c_str(),
+                TokenTimeText(token.created).c_str(), TokenTimeText(token.expires).c_str(),
                 token.expires <= absl::Now() ? " (expired)" : "");
   }
   return absl::OkStatus();

@@ -30,7 +30,7 @@ constexpr absl::Duration kDeviceLookInterval = absl::Seconds(1);
 }  // namespace
 
 Daemon::Daemon(const DaemonConfig& config, const DaemonHooks& hooks)
-    : config_(config), hooks_(hooks) {}
+    : config_(config), hooks_(hooks), limits_(config.limits) {}
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
                                                      const DaemonHooks& hooks) {
@@ -90,7 +90,7 @@ absl::Status Daemon::OpenStore() {
     return records->LastStep(id);
   };
   MT_ASSIGN_OR_RETURN(ledger_, JobLedger::Open(std::move(store), std::move(options)));
-  disk_ = std::make_unique<JobDisk>(config_.state_directory, config_.limits.disk_bytes);
+  disk_ = std::make_unique<JobDisk>(config_.state_directory, &limits_);
   for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
   return absl::OkStatus();
 }
@@ -160,7 +160,7 @@ JobManager::Options Daemon::ManagerOptions() {
   };
   options.files = FilesOfJobs();
   options.devices = host_->devices();
-  options.limits = config_.limits;
+  options.limits = &limits_;
   options.disk = disk_.get();
   options.checkpoint = [this](const std::string& id) -> absl::Status {
     MT_RETURN_IF_ERROR(CheckStarted());
@@ -271,7 +271,7 @@ absl::Status Daemon::BeginJobs(const std::function<bool()>& cancelled) {
   Scheduler::Options scheduler;
   scheduler.devices = host_->budget().devices;
   scheduler.pool_bytes = host_->pool_usage().capacity;
-  scheduler.limits = config_.limits;
+  scheduler.limits = &limits_;
   scheduler.disk = disk_.get();
   // With the submitter's rights, as everything that is read for a job.
   scheduler.free_disk_bytes = [this](const Job& job,
@@ -296,15 +296,14 @@ absl::Status Daemon::Reload(const DaemonConfig& config) {
   monitoring_->service_manager().Reloading();
   const absl::Status status = access_->Reload(config);
   if (status.ok()) {
-    const bool measured = config_.limits.disk_bytes > 0;
-    disk_->SetLimit(config.limits.disk_bytes);
+    const bool measured = limits_.Get().disk_bytes > 0;
+    limits_.Set(config.limits);
     if (!measured) {
       for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
     }
-    manager_->SetLimits(config.limits);
-    if (scheduler_ != nullptr) scheduler_->SetLimits(config.limits);
+    mailbox_.Wake();  // the scheduler looks at the queue again
     remover_->SetKeepEndedJobs(config.keep_ended_jobs);
-    // The rest stays what it is, so that it is named each time.
+    // config_ stays what it was at start, so that the rest is named each time.
     const std::vector<std::string> others = KeysThatNeedRestart(config_, config);
     if (!others.empty()) {
       hooks_.warn(
@@ -313,7 +312,6 @@ absl::Status Daemon::Reload(const DaemonConfig& config) {
     } else {
       hooks_.log("the configuration was read again");
     }
-    config_.limits = config.limits;
   }
   monitoring_->service_manager().Ready();
   return status;

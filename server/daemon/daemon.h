@@ -25,6 +25,7 @@
 #include "server/daemon/node_monitor.h"
 #include "server/files/job_files.h"
 #include "server/files/open_files.h"
+#include "server/jobs/user_limits.h"
 #include "server/manager/job_disk.h"
 #include "server/manager/job_ledger.h"
 #include "server/manager/job_manager.h"
@@ -128,7 +129,7 @@ class Daemon {
   absl::Status CheckStarted() const;
   JobManager::Options ManagerOptions();
 
-  DaemonConfig config_;
+  const DaemonConfig config_;
   const DaemonHooks hooks_;
   bool stopped_ = false;
   bool device_changed_ = false;  // at this start
@@ -136,6 +137,7 @@ class Daemon {
   std::atomic<bool> started_{false};
 
   // The members are in the order in which they are made; each uses those before it.
+  SharedUserLimits limits_;
   std::unique_ptr<JobRecordsDirectory> records_;
   std::unique_ptr<JobLedger> ledger_;
   std::unique_ptr<JobDisk> disk_;

@@ -109,7 +109,7 @@ MeasuredJob Monitoring::Describe(const RunRequest& run) const {
       PlanTraining(run.spec, host_->budget(), files->get(), run.devices);
   if (!plan.ok()) return job;
   job.model_family = plan->model_family;
-  job.device_bytes = {{"arena", plan->device_bytes}};
+  job.device_bytes = plan->device_bytes;
   return job;
 }
 
@@ -119,18 +119,8 @@ MeasuredNode Monitoring::Measure() const {
   measured.endings = ledger_->table().Endings();
   measured.store_errors = ledger_->store_errors();
   measured.now = absl::Now();
-  const PoolUsage pool = host_->pool_usage();
-  measured.pool_bytes = pool.bytes;
-  measured.pool_free_bytes = pool.free_bytes;
-  const v1::Node node = node_->Read();
-  measured.disk_bytes = node.state_disk().size_bytes();
-  measured.disk_free_bytes = node.state_disk().free_bytes();
-  for (const v1::Device& device : node.devices()) {
-    measured.devices[device.id()] = device.busy();
-    if (device.memory_bytes() > 0) {
-      measured.device_memory_bytes[device.id()] = device.memory_bytes();
-    }
-  }
+  measured.pool = host_->pool_usage();
+  measured.node = node_->Read();
   if (tls_ != nullptr) measured.certificate_expires = tls_->Current()->expires;
   return measured;
 }

@@ -59,11 +59,6 @@ absl::StatusOr<std::string> RandomHex(size_t bytes) {
   return absl::BytesToHexString(random);
 }
 
-std::string TimeText(absl::Time time) {
-  if (time == absl::InfiniteFuture()) return kNever;
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
-}
-
 bool ReadTime(absl::string_view text, absl::Time* time) {
   std::string error;
   return absl::ParseTime("%Y-%m-%dT%H:%M:%SZ", text, time, &error);
@@ -166,13 +161,18 @@ absl::StatusOr<std::vector<StoredToken>> ParseTokenFile(std::string_view text,
   return tokens;
 }
 
+std::string TokenTimeText(absl::Time time) {
+  if (time == absl::InfiniteFuture()) return kNever;
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
 std::string FormatTokenFile(const std::vector<StoredToken>& tokens) {
   std::string text =
       "# Tokens of megatraind; `megatraind token add|ls|revoke` writes this file.\n"
       "# ID SHA256 USER CREATED EXPIRES\n";
   for (const StoredToken& token : tokens) {
     absl::StrAppend(&text, token.id, " ", absl::BytesToHexString(token.hash), " ", token.user, " ",
-                    TimeText(token.created), " ", TimeText(token.expires), "\n");
+                    TokenTimeText(token.created), " ", TokenTimeText(token.expires), "\n");
   }
   return text;
 }

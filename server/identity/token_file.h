@@ -56,6 +56,8 @@ absl::StatusOr<TokenParts> ParseToken(std::string_view text);
 // malformed line or an ID that is there twice.
 absl::StatusOr<std::vector<StoredToken>> ParseTokenFile(std::string_view text,
                                                         const std::string& name);
+// Returns the text of a time in the file, "2025-01-31T12:00:00Z"; "never" for the infinite future.
+std::string TokenTimeText(absl::Time time);
 // Returns the text of a tokens file with these tokens.
 std::string FormatTokenFile(const std::vector<StoredToken>& tokens);
 

@@ -4,6 +4,7 @@
 #define MEGATRAIN_SERVER_JOBS_JOB_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,7 +14,6 @@
 #include "engine/job/job_spec.h"
 #include "engine/trace/step_record.h"
 #include "megatrain/v1/job.pb.h"
-#include "server/identity/caller.h"
 #include "server/jobs/job_state_machine.h"
 
 namespace megatrain {
@@ -160,6 +160,18 @@ struct JobEvent {
 // How many of a job's newest events are kept, in the store and in memory. There is a limit because
 // a job that a full disk pauses is tried again every ten minutes, for weeks.
 inline constexpr int64_t kJobEventsKept = 1000;
+
+// A change of a job, before it is made.
+struct JobChange {
+  std::optional<JobState> to;  // nullopt: the state stays
+  // The reason of the event. It becomes the job's reason too if `to` is given.
+  JobReason reason = JobReason::kNone;
+  // A text for people, of the event and, if `to` is given, of the job. A change with neither `to`
+  // nor a text makes no event.
+  std::string text;
+  // Changes further fields of the job, after those above are changed. May be empty.
+  std::function<void(Job* job)> edit;
+};
 
 }  // namespace megatrain
 

@@ -1,48 +1,34 @@
 #include "server/jobs/job_state_machine.h"
 
-#include <algorithm>
+#include <initializer_list>
+
+#include "absl/algorithm/container.h"
 
 namespace megatrain {
 namespace {
 
-const std::vector<JobState>& Successors(JobState state) {
-  using S = JobState;
-  static const std::vector<JobState> queued = {S::kPreparing, S::kCancelled, S::kFailed};
-  static const std::vector<JobState> preparing = {S::kRunning, S::kQueued, S::kCancelling,
-                                                  S::kFailed};
-  static const std::vector<JobState> running = {S::kPausing, S::kCancelling, S::kSucceeded,
-                                                S::kFailed, S::kQueued};
-  static const std::vector<JobState> pausing = {S::kPaused, S::kRunning, S::kCancelling,
-                                                S::kSucceeded, S::kFailed};
-  static const std::vector<JobState> paused = {S::kQueued, S::kCancelling};
-  static const std::vector<JobState> cancelling = {S::kCancelled, S::kFailed};
-  static const std::vector<JobState> none;
-  switch (state) {
-    case S::kQueued:
-      return queued;
-    case S::kPreparing:
-      return preparing;
-    case S::kRunning:
-      return running;
-    case S::kPausing:
-      return pausing;
-    case S::kPaused:
-      return paused;
-    case S::kCancelling:
-      return cancelling;
-    case S::kSucceeded:
-    case S::kFailed:
-    case S::kCancelled:
-      return none;
-  }
-  return none;
-}
+using S = JobState;
+
+struct Successors {
+  S from;
+  std::initializer_list<S> to;
+};
+
+constexpr Successors kSuccessors[] = {
+    {S::kQueued, {S::kPreparing, S::kCancelled, S::kFailed}},
+    {S::kPreparing, {S::kRunning, S::kQueued, S::kCancelling, S::kFailed}},
+    {S::kRunning, {S::kPausing, S::kCancelling, S::kSucceeded, S::kFailed, S::kQueued}},
+    {S::kPausing, {S::kPaused, S::kRunning, S::kCancelling, S::kSucceeded, S::kFailed}},
+    {S::kPaused, {S::kQueued, S::kCancelling}},
+    {S::kCancelling, {S::kCancelled, S::kFailed}},
+};
 
 }  // namespace
 
 bool IsLegalTransition(JobState from, JobState to) {
-  const std::vector<JobState>& successors = Successors(from);
-  return std::find(successors.begin(), successors.end(), to) != successors.end();
+  return absl::c_any_of(kSuccessors, [&](const Successors& each) {
+    return each.from == from && absl::c_linear_search(each.to, to);
+  });
 }
 
 JobState StateAfterRestart(JobState state) {
@@ -59,7 +45,9 @@ JobState StateAfterRestart(JobState state) {
   }
 }
 
-bool IsEnded(JobState state) { return Successors(state).empty(); }
+bool IsEnded(JobState state) {
+  return absl::c_none_of(kSuccessors, [&](const Successors& each) { return each.from == state; });
+}
 
 bool IsActive(JobState state) { return StateAfterRestart(state) != state; }
 

@@ -16,7 +16,6 @@
 #include <string>
 
 #include "server/jobs/job.h"
-#include "server/jobs/job_change.h"
 
 namespace megatrain {
 

@@ -1,11 +1,18 @@
 // Limits on what one user may have of the daemon at a time. 0 = no limit.
 //
+// A new job is refused if it alone needs more than a limit, if the queue has queued_jobs of its
+// user, or if its checkpoints and what the user's jobs have would exceed disk_bytes. Beyond the
+// other limits a job waits in the queue. A running job whose next checkpoint would exceed
+// disk_bytes is paused.
+//
 // They hold for administrators too, because they bound what the daemon must keep. A job counts for
 // the user who submitted it, whoever else controls it.
 #ifndef MEGATRAIN_SERVER_JOBS_USER_LIMITS_H_
 #define MEGATRAIN_SERVER_JOBS_USER_LIMITS_H_
 
 #include <cstdint>
+
+#include "engine/base/mutex.h"
 
 namespace megatrain {
 
@@ -17,6 +24,27 @@ struct UserLimits {
   int64_t disk_bytes = 0;    // beneath the state directory
 
   bool operator==(const UserLimits&) const = default;
+};
+
+// The limits that hold now, for all that read them at work.
+//
+// Thread safety: all methods may be called from any thread.
+class SharedUserLimits {
+ public:
+  explicit SharedUserLimits(const UserLimits& limits) : limits_(limits) {}
+
+  UserLimits Get() const {
+    MutexLock lock(&mutex_);
+    return limits_;
+  }
+  void Set(const UserLimits& limits) {
+    MutexLock lock(&mutex_);
+    limits_ = limits;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  UserLimits limits_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The names of the limits in the configuration and in errors.

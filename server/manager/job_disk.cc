@@ -6,7 +6,6 @@
 #include "engine/base/bytes.h"
 #include "engine/base/directory_tree.h"
 #include "server/files/own_directory.h"
-#include "server/jobs/user_limits.h"
 
 namespace megatrain {
 
@@ -15,13 +14,14 @@ int64_t OwnCheckpointBytes(const Job& job) {
   return job.checkpoint_bytes * (job.spec->checkpoint.keep + 1);
 }
 
-JobDisk::JobDisk(std::string state_directory, int64_t limit)
-    : state_directory_(std::move(state_directory)), limit_(limit) {}
+JobDisk::JobDisk(std::string state_directory, const SharedUserLimits* limits)
+    : state_directory_(std::move(state_directory)), limits_(limits) {}
 
 void JobDisk::Measure(const Job& job) {
-  if (limit_ == 0) return;
+  const int64_t limit = limits_->Get().disk_bytes;
+  if (limit == 0) return;
   const TreeSize size = MeasureJobDirectory(state_directory_, job.id);
-  const int64_t bytes = size.whole ? size.bytes : std::max(size.bytes, limit_.load());
+  const int64_t bytes = size.whole ? size.bytes : std::max(size.bytes, limit);
   MutexLock lock(&mutex_);
   Held& held = jobs_[job.id];
   users_[job.uid] += bytes - held.bytes;
@@ -68,7 +68,7 @@ std::string JobDisk::WhyTooDeep(int64_t uid) const {
 }
 
 std::string JobDisk::WhyOverLimit(const Job& job) const {
-  const int64_t limit = limit_;
+  const int64_t limit = limits_->Get().disk_bytes;
   if (limit == 0 || !job.own_checkpoints) return "";
   const int64_t held = UserBytes(job.uid);
   if (held + job.checkpoint_bytes <= limit) return "";

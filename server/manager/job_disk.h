@@ -7,25 +7,22 @@
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_DISK_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_DISK_H_
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
 
 #include "engine/base/mutex.h"
 #include "server/jobs/job.h"
+#include "server/jobs/user_limits.h"
 #include "server/manager/job_table.h"
 
 namespace megatrain {
 
 class JobDisk {
  public:
-  // `limit` bytes are what a user's jobs may hold (UserLimits::disk_bytes); 0: any, and nothing is
-  // measured.
-  JobDisk(std::string state_directory, int64_t limit);
-
-  // Changes the limit. The caller measures the jobs that are there if the limit was 0 before.
-  void SetLimit(int64_t limit) { limit_ = limit; }
+  // The limit of `limits` that counts here is disk_bytes; 0: nothing is measured. Whoever changes
+  // it from 0 measures the jobs that are there. `limits` must outlive the object.
+  JobDisk(std::string state_directory, const SharedUserLimits* limits);
 
   // Measures the files in the job's directory that are less than kTreeLevelsMax levels down. What
   // cannot be read counts as empty. A job that has deeper directories counts as at least the limit,
@@ -56,7 +53,7 @@ class JobDisk {
   };
 
   const std::string state_directory_;
-  std::atomic<int64_t> limit_;
+  const SharedUserLimits* const limits_;
   mutable Mutex mutex_;
   std::map<std::string, Held> jobs_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, int64_t> users_ ABSL_GUARDED_BY(mutex_);  // sums of their jobs' bytes

@@ -8,8 +8,8 @@
 #include "engine/base/status.h"
 #include "server/base/error_reason.h"
 #include "server/jobs/restart_rule.h"
+#include "server/manager/job_paths.h"
 #include "server/manager/request_checks.h"
-#include "server/manager/submission.h"
 
 namespace megatrain {
 namespace {
@@ -55,7 +55,6 @@ absl::Status JobLedger::Load() {
       stored.job.spec = std::make_shared<const JobSpec>(*std::move(spec));
     }
     if (stored.deleted) {
-      MutexLock lock(&deleted_mutex_);
       const std::string id = stored.job.id;
       deleted_[id] = std::make_shared<const Job>(std::move(stored.job));
       continue;
@@ -199,17 +198,14 @@ absl::Status JobLedger::Delete(const std::string& id,
     return NotInThisState(*job, "deleted", "; only jobs that have ended can be: cancel it first");
   }
   MT_RETURN_IF_ERROR(NoteStored(store_->MarkDeleted(id)));
-  {
-    MutexLock deleted_lock(&deleted_mutex_);
-    deleted_[id] = job;
-  }
+  deleted_[id] = job;
   table_.Erase(id);
   TellListeners();
   return absl::OkStatus();
 }
 
 std::vector<JobPtr> JobLedger::Deleted() const {
-  MutexLock lock(&deleted_mutex_);
+  MutexLock lock(&change_mutex_);
   std::vector<JobPtr> jobs;
   for (const auto& [id, job] : deleted_) jobs.push_back(job);
   return jobs;
@@ -218,10 +214,7 @@ std::vector<JobPtr> JobLedger::Deleted() const {
 absl::Status JobLedger::RemoveRow(const std::string& id) {
   MutexLock lock(&change_mutex_);
   MT_RETURN_IF_ERROR(NoteStored(store_->Remove(id)));
-  {
-    MutexLock deleted_lock(&deleted_mutex_);
-    deleted_.erase(id);
-  }
+  deleted_.erase(id);
   TellListeners();
   return absl::OkStatus();
 }
@@ -232,17 +225,16 @@ void JobLedger::Announce(Job job, std::vector<JobEvent> events) {
 }
 
 void JobLedger::TellListeners() {
-  MutexLock lock(&listener_mutex_);
   for (const auto& [owner, listener] : listeners_) listener();
 }
 
 void JobLedger::AddListener(const void* owner, std::function<void()> listener) {
-  MutexLock lock(&listener_mutex_);
+  MutexLock lock(&change_mutex_);
   listeners_[owner] = std::move(listener);
 }
 
 void JobLedger::RemoveListener(const void* owner) {
-  MutexLock lock(&listener_mutex_);
+  MutexLock lock(&change_mutex_);
   listeners_.erase(owner);
 }
 

@@ -2,7 +2,8 @@
 // table, writes the store, and only then announces it.
 //
 // Thread safety: all methods may be called from any thread. Changes are made one at a time and wait
-// for the disk; reads of table() do not wait for them.
+// for the disk. Deleted, AddListener and RemoveListener wait for a change that is under way; reads
+// of table() do not.
 // Invariants: table() never shows a state or an event that the store does not hold. A job's
 // progress and place in the queue are shown only.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_LEDGER_H_
@@ -23,7 +24,6 @@
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
 #include "server/jobs/job.h"
-#include "server/jobs/job_change.h"
 #include "server/manager/job_table.h"
 #include "server/store/job_store.h"
 
@@ -113,14 +113,12 @@ class JobLedger {
   const std::unique_ptr<JobStore> store_;
   // Held from the look at the transition table to the announcement. All writes to table_ are under
   // it, so that none is lost between another's read and write.
-  Mutex change_mutex_;
+  mutable Mutex change_mutex_;
   JobTable table_;
   std::atomic<int64_t> store_errors_{0};
   int64_t last_number_ ABSL_GUARDED_BY(change_mutex_) = 0;
-  mutable Mutex deleted_mutex_;
-  std::map<std::string, JobPtr> deleted_ ABSL_GUARDED_BY(deleted_mutex_);
-  Mutex listener_mutex_;
-  std::map<const void*, std::function<void()>> listeners_ ABSL_GUARDED_BY(listener_mutex_);
+  std::map<std::string, JobPtr> deleted_ ABSL_GUARDED_BY(change_mutex_);
+  std::map<const void*, std::function<void()>> listeners_ ABSL_GUARDED_BY(change_mutex_);
 };
 
 }  // namespace megatrain

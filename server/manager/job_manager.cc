@@ -12,8 +12,8 @@
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "server/base/error_reason.h"
 #include "server/manager/admission.h"
+#include "server/manager/job_paths.h"
 #include "server/manager/request_checks.h"
-#include "server/manager/submission.h"
 
 namespace megatrain {
 namespace {
@@ -81,17 +81,7 @@ std::string By(const Caller& caller) {
 }  // namespace
 
 JobManager::JobManager(JobLedger* ledger, Options options)
-    : ledger_(ledger), options_(std::move(options)), limits_(options_.limits) {}
-
-void JobManager::SetLimits(const UserLimits& limits) {
-  MutexLock lock(&limits_mutex_);
-  limits_ = limits;
-}
-
-UserLimits JobManager::limits() const {
-  MutexLock lock(&limits_mutex_);
-  return limits_;
-}
+    : ledger_(ledger), options_(std::move(options)) {}
 
 absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobOptions& options) {
   MT_RETURN_IF_ERROR(CheckRequestId(options.request_id));
@@ -134,7 +124,9 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
 }
 
 absl::Status JobManager::CheckLimits(const Job& job) const {
-  return CheckUserLimits(limits(), job, options_.devices, ledger_->table(), options_.disk);
+  if (options_.limits == nullptr) return absl::OkStatus();
+  return CheckUserLimits(options_.limits->Get(), job, options_.devices, ledger_->table(),
+                         options_.disk);
 }
 
 void JobManager::SetPlanned(const PlanReport& plan, JobSpec spec, Job* job) const {

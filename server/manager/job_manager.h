@@ -33,11 +33,12 @@
 #include "absl/status/statusor.h"
 #include "engine/engine.h"
 #include "server/files/open_files.h"
+#include "server/identity/caller.h"
 #include "server/jobs/job.h"
 #include "server/jobs/user_limits.h"
 #include "server/manager/job_disk.h"
 #include "server/manager/job_ledger.h"
-#include "server/manager/job_watch.h"
+#include "server/manager/job_table.h"
 
 namespace megatrain {
 
@@ -89,8 +90,9 @@ class JobManager {
     // Opens the files of a caller, or those of a job.
     OpenFiles files = FilesOfProcess();
     HostDevices devices = {};
-    UserLimits limits = {};
-    const JobDisk* disk = nullptr;  // for limits.disk_bytes; must outlive the manager
+    // Read at each call that may add a job. Null: none. Must outlive the manager.
+    const SharedUserLimits* limits = nullptr;
+    const JobDisk* disk = nullptr;  // for their disk_bytes; must outlive the manager
     // Does what JobRunner::Ask does for kCheckpoint. Unavailable (STARTING) while there is no
     // runner yet.
     std::function<absl::Status(const std::string& id)> checkpoint = {};
@@ -104,9 +106,6 @@ class JobManager {
 
   // `ledger` must outlive the manager.
   JobManager(JobLedger* ledger, Options options);
-
-  // Replaces Options::limits for calls from now on.
-  void SetLimits(const UserLimits& limits);
 
   // Adds a job and returns it. A second call with the same request_id, file and priority returns
   // the job of the first, whatever became of it, until it is deleted. With another file or
@@ -177,12 +176,8 @@ class JobManager {
   absl::StatusOr<JobPtr> Control(const Caller& caller, const std::string& id,
                                  const JobLedger::Decide& decide);
 
-  UserLimits limits() const;
-
   JobLedger* const ledger_;
   const Options options_;
-  mutable Mutex limits_mutex_;
-  UserLimits limits_ ABSL_GUARDED_BY(limits_mutex_);
 };
 
 }  // namespace megatrain

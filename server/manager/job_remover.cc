@@ -1,10 +1,11 @@
 #include "server/manager/job_remover.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <tuple>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -12,8 +13,7 @@
 #include "engine/base/status.h"
 #include "engine/base/thread_name.h"
 #include "server/files/own_directory.h"
-#include "server/jobs/retention_rule.h"
-#include "server/manager/submission.h"
+#include "server/manager/job_paths.h"
 
 namespace megatrain {
 namespace {
@@ -26,6 +26,8 @@ bool HasCheckpointFiles(const std::string& state_directory, const std::string& i
   return OwnDirectoryHas(state_directory, id, "step-").value_or(true);  // rather kept than lost
 }
 
+bool HoldsCheckpoints(const Job& job) { return job.own_checkpoints && job.checkpoint_step > 0; }
+
 }  // namespace
 
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
@@ -36,6 +38,24 @@ absl::Status RemoveJobFiles(const std::string& state_directory, const std::strin
   MT_RETURN_IF_ERROR(RemoveOwnDirectory(state_directory, id, cancelled));
   MT_RETURN_IF_ERROR(files->RemoveTree(directory));
   return files->SyncDirectory(ParentDirectory(directory));
+}
+
+std::vector<JobPtr> JobsToPrune(const std::vector<JobPtr>& jobs, int64_t keep) {
+  const auto ended_before = [](const JobPtr& a, const JobPtr& b) {
+    return std::tie(a->ended, a->number) < std::tie(b->ended, b->number);
+  };
+  std::map<int64_t, std::vector<JobPtr>> by_user;
+  for (const JobPtr& job : jobs) {
+    if (IsEnded(job->state) && !HoldsCheckpoints(*job)) by_user[job->uid].push_back(job);
+  }
+  std::vector<JobPtr> pruned;
+  for (auto& [uid, ended] : by_user) {
+    std::sort(ended.begin(), ended.end(), ended_before);
+    const auto surplus = static_cast<int64_t>(ended.size()) - keep;
+    for (int64_t i = 0; i < surplus; ++i) pruned.push_back(ended[static_cast<size_t>(i)]);
+  }
+  std::sort(pruned.begin(), pruned.end(), ended_before);
+  return pruned;
 }
 
 JobRemover::JobRemover(JobLedger* ledger, JobRecordsDirectory* records, Options options)

@@ -1,5 +1,5 @@
-// JobRemover removes the files of deleted jobs, and deletes ended jobs that retention_rule.h no
-// longer keeps. It keeps an ended job whose own directory holds a checkpoint that the ledger does
+// JobRemover removes the files of deleted jobs, and deletes ended jobs that JobsToPrune
+// names. It keeps an ended job whose own directory holds a checkpoint that the ledger does
 // not know of. Of a deleted job it removes STATE/jobs/ID. Directories that the job's file names
 // (checkpoints, output, cache) stay.
 //
@@ -18,6 +18,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/base/file.h"
@@ -35,6 +36,12 @@ namespace megatrain {
 // returns true, and otherwise the errors of RemoveOwnDirectory and of `files`.
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
                             FileSystem* files, const std::function<bool()>& cancelled = {});
+
+// Decides which ended jobs the daemon deletes by itself, and has no side effects. Returns the jobs
+// to delete, the oldest first: each user's ended jobs without checkpoints of their own, but for the
+// `keep` that ended last. 0 keeps none. Checkpoints in a job's own directory are its user's work,
+// and only the user deletes them.
+std::vector<JobPtr> JobsToPrune(const std::vector<JobPtr>& jobs, int64_t keep);
 
 class JobRemover {
  public:

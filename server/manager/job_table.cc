@@ -147,57 +147,51 @@ std::unique_ptr<JobWatch> JobTable::Watch(const std::string& id, int64_t first_s
   return std::unique_ptr<JobWatch>(new JobWatch(this, id, first_sequence, std::move(bell)));
 }
 
-JobWatch::Update JobTable::Poll(JobWatch* watch, int events_max) {
-  // Before the look: a change right behind it rings again.
-  watch->bell_->rung.store(JobWatch::Bell::kNot);
-  JobWatch::Update update;
-  MutexLock lock(&mutex_);
-  const Entry* const found = FindEntry(watch->id_);
-  if (found == nullptr) {
-    update.deleted = true;
-    return update;
-  }
-  const Entry& entry = *found;
-  const int64_t kept = entry.events.empty() ? 1 : entry.events.front().sequence;
-  const int64_t end = kept + static_cast<int64_t>(entry.events.size());
-  if (watch->next_sequence_ < kept) {
-    update.missed_first = watch->next_sequence_;
-    update.missed_last = kept - 1;
-    watch->next_sequence_ = kept;
-  }
-  while (watch->next_sequence_ < end && static_cast<int>(update.events.size()) < events_max) {
-    update.events.push_back(entry.events[static_cast<size_t>(watch->next_sequence_++ - kept)]);
-  }
-  update.more_events = watch->next_sequence_ < end;
-  if (watch->seen_ != entry.job) update.job = entry.job;
-  watch->seen_ = entry.job;
-  update.ended = IsEnded(entry.job->state) && !update.more_events;
-  return update;
-}
-
-void JobTable::Unwatch(JobWatch* watch) {
-  MutexLock lock(&mutex_);
-  const auto number = numbers_.find(watch->id_);
-  if (number == numbers_.end()) return;
-  std::erase(entries_.at(number->second).bells, watch->bell_);
-}
-
-bool JobTable::HasEvents(const JobWatch& watch) const {
-  MutexLock lock(&mutex_);
-  const Entry* const entry = FindEntry(watch.id_);
-  return entry == nullptr ||
-         (!entry->events.empty() && watch.next_sequence_ <= entry->events.back().sequence);
-}
-
-bool JobWatch::HasEvents() const { return table_->HasEvents(*this); }
-
 JobWatch::~JobWatch() {
-  table_->Unwatch(this);
+  {
+    MutexLock lock(&table_->mutex_);
+    const auto number = table_->numbers_.find(id_);
+    if (number != table_->numbers_.end()) {
+      std::erase(table_->entries_.at(number->second).bells, bell_);
+    }
+  }
   // A ring under way ends first.
   MutexLock lock(&bell_->mutex);
   bell_->on_ready = nullptr;
 }
 
-JobWatch::Update JobWatch::Poll(int events_max) { return table_->Poll(this, events_max); }
+JobWatch::Update JobWatch::Poll(int events_max) {
+  // Before the look: a change right behind it rings again.
+  bell_->rung.store(Bell::kNot);
+  Update update;
+  MutexLock lock(&table_->mutex_);
+  const JobTable::Entry* const entry = table_->FindEntry(id_);
+  if (entry == nullptr) {
+    update.deleted = true;
+    return update;
+  }
+  const int64_t kept = entry->events.empty() ? 1 : entry->events.front().sequence;
+  const int64_t end = kept + static_cast<int64_t>(entry->events.size());
+  if (next_sequence_ < kept) {
+    update.missed_first = next_sequence_;
+    update.missed_last = kept - 1;
+    next_sequence_ = kept;
+  }
+  while (next_sequence_ < end && static_cast<int>(update.events.size()) < events_max) {
+    update.events.push_back(entry->events[static_cast<size_t>(next_sequence_++ - kept)]);
+  }
+  update.more_events = next_sequence_ < end;
+  if (seen_ != entry->job) update.job = entry->job;
+  seen_ = entry->job;
+  update.ended = IsEnded(entry->job->state) && !update.more_events;
+  return update;
+}
+
+bool JobWatch::HasEvents() const {
+  MutexLock lock(&table_->mutex_);
+  const JobTable::Entry* const entry = table_->FindEntry(id_);
+  return entry == nullptr ||
+         (!entry->events.empty() && next_sequence_ <= entry->events.back().sequence);
+}
 
 }  // namespace megatrain

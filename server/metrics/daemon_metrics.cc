@@ -64,20 +64,23 @@ void AddNode(const MeasuredNode& node, MetricPage* page) {
   for (int kind = 0; kind < kHostKinds; ++kind) {
     const std::string name =
         absl::StrReplaceAll(HostKindName(static_cast<HostKind>(kind)), {{" ", "_"}});
-    pool.Add({{"kind", name}}, static_cast<double>(node.pool_bytes[kind]));
+    pool.Add({{"kind", name}}, static_cast<double>(node.pool.bytes[kind]));
   }
-  pool.Add({{"kind", "free"}}, static_cast<double>(node.pool_free_bytes));
+  pool.Add({{"kind", "free"}}, static_cast<double>(node.pool.free_bytes));
   page->Gauge("megatrain_disk_size_bytes", "Size of the state directory's file system.")
-      .Add(static_cast<double>(node.disk_bytes));
+      .Add(static_cast<double>(node.node.state_disk().size_bytes()));
   page->Gauge("megatrain_disk_free_bytes", "What is free of the state directory's file system.")
-      .Add(static_cast<double>(node.disk_free_bytes));
+      .Add(static_cast<double>(node.node.state_disk().free_bytes()));
   auto devices = page->Gauge("megatrain_device_busy",
                              "1 while a job has the device: prepares, trains or saves.");
-  for (const auto& [device, busy] : node.devices) devices.Add({{"device", device}}, busy ? 1 : 0);
+  for (const v1::Device& device : node.node.devices()) {
+    devices.Add({{"device", device.id()}}, device.busy() ? 1 : 0);
+  }
   auto memory =
       page->Gauge("megatrain_device_memory_bytes", "All memory of a device that has its own.");
-  for (const auto& [device, bytes] : node.device_memory_bytes) {
-    memory.Add({{"device", device}}, static_cast<double>(bytes));
+  for (const v1::Device& device : node.node.devices()) {
+    if (device.memory_bytes() == 0) continue;
+    memory.Add({{"device", device.id()}}, static_cast<double>(device.memory_bytes()));
   }
 }
 
@@ -108,12 +111,18 @@ void DaemonMetrics::Tell(const RunRequest& run, const JobRunEvent& event) {
                         },
                         [&](const StepRecord& record) { StepDone(run.job_id, record); },
                         [&](const CheckpointSaved& saved) {
-                          CheckpointDone(run.job_id, absl::Now(), saved.seconds);
+                          MutexLock lock(&mutex_);
+                          Run* const measured = Find(run.job_id);
+                          if (measured == nullptr) return;
+                          measured->checkpoint_time = absl::Now();
+                          measured->checkpoint_seconds = saved.seconds;
                         },
                         [&](const TrainingPause&) { JobLeftDevices(run.job_id); },
                         [&](const RunEnd& end) {
-                          if (FailureOf(end.status) == JobReason::kNonFinite) StepNotFinite();
                           JobLeftDevices(run.job_id);
+                          if (FailureOf(end.status) != JobReason::kNonFinite) return;
+                          MutexLock lock(&mutex_);
+                          ++nonfinite_steps_;  // a step that has no record
                         },
                         [](const auto&) {}},
              event);
@@ -161,19 +170,6 @@ void DaemonMetrics::StepDone(const std::string& id, const StepRecord& record) {
   for (const auto& lane : kNamedLanes<double>) {
     lanes_.*lane.value += record.lane_busy_seconds.*lane.value;
   }
-}
-
-void DaemonMetrics::StepNotFinite() {
-  MutexLock lock(&mutex_);
-  ++nonfinite_steps_;
-}
-
-void DaemonMetrics::CheckpointDone(const std::string& id, absl::Time time, double seconds) {
-  MutexLock lock(&mutex_);
-  Run* const run = Find(id);
-  if (run == nullptr) return;
-  run->checkpoint_time = time;
-  run->checkpoint_seconds = seconds;
 }
 
 void DaemonMetrics::NoteDeviceChanged(absl::Time time) {
@@ -269,14 +265,12 @@ void DaemonMetrics::AddRuns(MetricPage* page) const {
   auto bytes = page->Gauge("megatrain_device_bytes",
                            "Memory of a device that the job there has taken, by use.");
   for (const auto& [device, run] : runs_) {
-    if (!run.has_devices) continue;
+    if (!run.has_devices || run.job.device_bytes == 0) continue;
     // All of them are listed, because each has a memory of its own.
     std::vector<std::string> devices = run.job.devices;
     if (devices.empty()) devices.push_back("");
     for (const std::string& each : devices) {
-      for (const auto& [kind, taken] : run.job.device_bytes) {
-        bytes.Add(LabelsOf(each, {{"kind", kind}}), static_cast<double>(taken));
-      }
+      bytes.Add(LabelsOf(each, {{"kind", "arena"}}), static_cast<double>(run.job.device_bytes));
     }
   }
   AddOfRuns(

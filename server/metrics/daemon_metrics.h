@@ -18,7 +18,6 @@
 
 #include <prometheus/histogram.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -30,8 +29,9 @@
 
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
-#include "engine/memory/host_pool.h"
+#include "engine/host/engine_host.h"
 #include "engine/trace/step_record.h"
+#include "megatrain/v1/node.pb.h"
 #include "server/jobs/job.h"
 #include "server/worker/job_runner.h"
 
@@ -45,8 +45,7 @@ struct MeasuredJob {
   // Their names, which were given to DaemonMetrics; empty if the daemon has one device alone.
   std::vector<std::string> devices;
   std::string model_family;  // "llama"
-  // Bytes of the memory of each of its devices, by their purpose.
-  std::vector<std::pair<std::string, int64_t>> device_bytes;
+  int64_t device_bytes = 0;  // of its arena on each of its devices; 0 = not known
   // Its devices' rate of matrix products at the job's precision, as measured at start. The MFU is
   // the job's rate over this one. 0 = not known.
   double peak_flops_per_second = 0;
@@ -58,12 +57,8 @@ struct MeasuredNode {
   std::map<std::pair<JobState, JobReason>, int64_t> endings;  // as JobTable::Endings
   int64_t store_errors = 0;                                   // as JobLedger::store_errors
   absl::Time now;
-  std::array<int64_t, kHostKinds> pool_bytes = {};  // leased, by HostKind
-  int64_t pool_free_bytes = 0;
-  int64_t disk_bytes = 0;  // of the state directory's file system
-  int64_t disk_free_bytes = 0;
-  std::map<std::string, bool> devices;                 // whether each is busy, by name
-  std::map<std::string, int64_t> device_memory_bytes;  // all of it, of those that have their own
+  PoolUsage pool;
+  v1::Node node;                // its devices and the state directory's disk
   bool device_missing = false;  // the daemon waits for the device that jobs have begun on
   // The end of the server's certificate; nullopt: there is no TLS.
   std::optional<absl::Time> certificate_expires;
@@ -80,23 +75,9 @@ class DaemonMetrics : public RunObserver {
   DaemonMetrics(std::string version, std::string device, std::vector<std::string> devices = {},
                 Describe describe = {});
 
-  // Measures what a run tells, by the functions below.
+  // Measures what a run tells. Once another job's steps have begun on its first device, the sums
+  // alone change.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
-
-  // ---- Jobs that have devices ----
-  // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint: of
-  // its first device if they are another job's, and of another device if they are this job's.
-  void JobHasDevices(const MeasuredJob& job);
-  // Says that the job has paused or ended. Without effect if its steps have not begun, or if
-  // another job's have begun on its first device since.
-  void JobLeftDevices(const std::string& id);
-  // Adds a step of a job. REQUIRES: JobHasDevices was called for that job.
-  void StepDone(const std::string& id, const StepRecord& record);
-  // Counts a step whose loss, gradient or weights were not finite. It has no record.
-  void StepNotFinite();
-  // Adds a checkpoint of a job. It was verified at `time`, `seconds` after its first byte.
-  // Without effect where JobLeftDevices has none.
-  void CheckpointDone(const std::string& id, absl::Time time, double seconds);
 
   // Records that the device is of another kind than before, and that jobs that had begun go on with
   // other bits.
@@ -127,6 +108,12 @@ class DaemonMetrics : public RunObserver {
     std::optional<double> checkpoint_seconds;
   };
 
+  // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint: of
+  // its first device if they are another job's, and of another device if they are this job's.
+  void JobHasDevices(const MeasuredJob& job);
+  // Says that the job has paused or ended.
+  void JobLeftDevices(const std::string& id);
+  void StepDone(const std::string& id, const StepRecord& record);
   // Returns the run of a job, or null.
   Run* Find(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Adds a gauge with the value of each run: a std::optional<double>.

@@ -5,11 +5,49 @@
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_RULE_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_RULE_H_
 
+#include <cstdint>
+
 #include "server/jobs/job.h"
-#include "server/jobs/job_change.h"
-#include "server/scheduler/run_facts.h"
+#include "server/worker/job_runner.h"
 
 namespace megatrain {
+
+// RunFacts holds what the runner has reported about the run of one job, and what the scheduler has
+// asked the runner to do with it.
+struct RunFacts {
+  enum class Phase {
+    kPreparing,
+    kTraining,
+    kPaused,  // in place
+    kEnded,   // the runner no longer knows the run
+  };
+  Phase phase = Phase::kPreparing;
+
+  // The values of the last StepsBegin. `steps_unstored` is true until they are stored.
+  int64_t first_step = 0, total_steps = 0;
+  bool steps_unstored = false;
+  int64_t step = 0;             // the last one that is done
+  int64_t checkpoint_step = 0;  // newest verified
+  TrainingPause pause;          // kPaused
+  // The release or the resumption failed, and the ledger does not have the job as PAUSED yet.
+  // `pause` says why.
+  bool release_failed = false, resume_failed = false;
+  RunEnd end;  // for kEnded
+
+  // The runner was asked for these (NoteAsked sets them) and has not answered yet. The last two
+  // stay set until the run has ended.
+  bool pause_asked = false, release_asked = false, resume_asked = false;
+  bool cancel_asked = false, stop_asked = false;
+
+  // Returns true if the runner is at work for the job: it prepares, trains, saves, or is about to
+  // end.
+  bool Occupies() const {
+    return phase != Phase::kPaused || release_asked || resume_asked || cancel_asked || stop_asked;
+  }
+};
+
+// Changes the facts as `event` says. Events that change no fact are ignored.
+void Apply(const JobRunEvent& event, RunFacts* facts);
 
 struct RunAction {
   enum class Kind {

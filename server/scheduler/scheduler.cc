@@ -26,7 +26,6 @@ Scheduler::Scheduler(JobLedger* ledger, JobRunner* runner, RunMailbox* mailbox,
       mailbox_(mailbox),
       records_(records),
       options_(std::move(options)),
-      limits_(options_.limits),
       disk_waits_(options_.free_disk_bytes) {
   for (const JobPtr& job : ledger_->table().All()) {
     usage_.AddEvents(job->uid, static_cast<size_t>(ClaimOf(*job).value_or(DeviceClaim()).count),

@@ -31,7 +31,6 @@
 #include "server/manager/job_ledger.h"
 #include "server/scheduler/disk_waits.h"
 #include "server/scheduler/queue_policy.h"
-#include "server/scheduler/run_facts.h"
 #include "server/scheduler/run_mailbox.h"
 #include "server/scheduler/run_rule.h"
 #include "server/scheduler/usage_meter.h"
@@ -43,10 +42,10 @@ namespace megatrain {
 // JobForecast holds what the plan of a job says of its run.
 struct JobForecast {
   double step_seconds = 0;  // 0 = not known
-  // The numbers of the devices on which it fits, ascending, and why it does not on others. nullopt
-  // if it is not known; it may then have any.
+  // The numbers of the devices on which the job fits, ascending. nullopt: not known; the job may
+  // then have any device.
   std::optional<std::vector<int>> fits_on;
-  std::string misfit;
+  std::string misfit;  // why the job does not fit on the others
 };
 
 class Scheduler {
@@ -54,7 +53,9 @@ class Scheduler {
   struct Options {
     HostDevices devices = {};
     int64_t pool_bytes = 0;  // the host pool's capacity; 0 = not known
-    UserLimits limits = {};
+    // Read at each look at the queue; whoever changes them wakes the mailbox. Null: none. Must
+    // outlive the scheduler.
+    const SharedUserLimits* limits = nullptr;
     JobDisk* disk = nullptr;  // measured as jobs write; null, or outlives the scheduler
     DiskWaits::FreeBytes free_disk_bytes;  // must be set; called on the scheduler's thread
     // Plans a job on these devices, when nothing else runs there. Returns nullopt if the job's
@@ -74,17 +75,15 @@ class Scheduler {
   // Shuts down, as Shutdown does, if Start was called.
   ~Scheduler();
 
-  // Begins to work, on a thread of its own.
+  // Begins to work, on a thread of its own. REQUIRES: called once.
   void Start();
-  // Begins what Shutdown does, and returns at once: from now on no job is started.
+  // Begins what Shutdown does, and returns at once. A round that is under way may still start a
+  // job, which is then saved and ended too.
   void BeginShutdown();
   // Has every run saved and ended, stores that, and returns when it is done. Jobs that ran are
   // QUEUED then and go on when the daemon is started again. A change that cannot be stored is made
   // at the next start, as after a death of the process. Does nothing unless Start was called.
   void Shutdown();
-
-  // Replaces Options::limits, from the next look at the queue on, which is soon.
-  void SetLimits(const UserLimits& limits);
 
   // Does one round. For tests, in place of Start.
   void RunRound();
@@ -93,8 +92,8 @@ class Scheduler {
   struct Run {
     RunFacts facts;
     std::shared_ptr<JobRecords> records;
-    std::vector<int> devices;  // that it has, and goes on on after a pause in place
-    absl::Time since;          // has them
+    std::vector<int> devices;  // its devices; it goes on with the same ones after a pause in place
+    absl::Time since;          // when it got them, later until when their use is metered
     bool has_devices = true;
   };
   // A queued job that could not be started: not before `until`, or before another run has ended.
@@ -146,8 +145,6 @@ class Scheduler {
   const Options options_;
   std::thread thread_;
   std::atomic<bool> stopping_{false};
-  Mutex limits_mutex_;
-  UserLimits limits_ ABSL_GUARDED_BY(limits_mutex_);
 
   // Used only by the thread that does the rounds.
   std::map<std::string, Run> runs_;

@@ -4,14 +4,6 @@
 
 namespace megatrain {
 
-void Scheduler::SetLimits(const UserLimits& limits) {
-  {
-    MutexLock lock(&limits_mutex_);
-    limits_ = limits;
-  }
-  mailbox_->Wake();
-}
-
 void Scheduler::SettleDiskWaits() {
   const absl::Time now = ledger_->Now();
   for (const JobPtr& job : ledger_->table().Live()) {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/status.h"
 #include "engine/job/device_name.h"
-#include "server/manager/submission.h"
+#include "server/manager/job_paths.h"
 #include "server/scheduler/scheduler.h"
 
 namespace megatrain {
@@ -156,10 +156,7 @@ QueueSnapshot Scheduler::TakeSnapshot() {
   snapshot.accepts = !stopping_;
   snapshot.devices = options_.devices;
   snapshot.pool_bytes = options_.pool_bytes;
-  {
-    MutexLock lock(&limits_mutex_);
-    snapshot.limits = limits_;
-  }
+  if (options_.limits != nullptr) snapshot.limits = options_.limits->Get();
   snapshot.use_seconds = usage_.Seconds(snapshot.now);
   const auto add_active = [&](int64_t uid, int64_t pool_bytes, const Run* run,
                               std::optional<double> seconds) {

@@ -29,8 +29,9 @@ class ExportQueue {
   void Add(const std::string& checkpoint, const std::string& directory,
            std::shared_ptr<FileSystem> files, std::function<void(const absl::Status& status)> done);
 
-  // Abandons the export that runs and those that wait: their `done` is called with Cancelled. The
-  // one that runs may still end with OK or an error of its own. Returns when all are called.
+  // Abandons all exports. `done` of those that wait is called with Cancelled. The one that runs
+  // stops soon; it ends with Cancelled, or with OK or an error of its own if it was faster. Returns
+  // when every `done` has returned.
   void Stop();
 
  private:

@@ -1,12 +1,12 @@
 #include "server/worker/job_records.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
-#include "server/worker/log_line.h"
 
 namespace megatrain {
 namespace {
@@ -18,7 +18,8 @@ std::string LineJson(std::string text) {
   if (text.size() > kLineBytesMax) {
     text = absl::StrCat(text.substr(0, kLineBytesMax), " ... (", text.size(), " bytes, cut)");
   }
-  return LogLineJson({Rfc3339Now(), std::move(text)});
+  const nlohmann::ordered_json json = {{"time", Rfc3339Now()}, {"text", std::move(text)}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // JobRecords keeps a job's step metrics and its log lines, in the directory
 //   metrics/   one record for a step: StepRecordJson
-//   log/       one record for a line: LogLineJson
+//   log/       one record for a line: {"time": RFC 3339, "text": ...}
 // Both are kept for as long as the directory is, and are appended to again when the job goes on
 // after a restart.
 //

@@ -32,54 +32,47 @@ double Watchdog::Now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+void Watchdog::Advance() {
+  advanced_ = Now();
+  told_ = false;
+}
+
 void Watchdog::Enter(TrainingPhase phase, const std::string& what) {
-  const double now = Now();
   MutexLock lock(&mutex_);
   phase_ = phase;
   what_ = what;
-  advanced_ = now;
-  told_ = false;
+  Advance();
 }
 
 void Watchdog::Alive() {
-  const double now = Now();
   MutexLock lock(&mutex_);
-  advanced_ = now;
-  told_ = false;
+  Advance();
 }
 
 void Watchdog::Step(int64_t step, double step_seconds) {
-  const double now = Now();
   MutexLock lock(&mutex_);
   step_ = step;
   step_seconds_[static_cast<size_t>(steps_++ % kStepsRemembered)] = step_seconds;
-  advanced_ = now;
-  told_ = false;
-}
-
-void Watchdog::BeginAt(int64_t step) {
-  const double now = Now();
-  MutexLock lock(&mutex_);
-  step_ = step - 1;
-  advanced_ = now;
-  told_ = false;
+  Advance();
 }
 
 void Watchdog::Follow(const RunEvent& event) {
   std::visit(
       Overloaded{[this](const TrainingActivity& activity) { Enter(activity.phase, activity.what); },
-                 [this](const StepsBegin& begin) { BeginAt(begin.first_step); },
+                 [this](const StepsBegin& begin) {
+                   MutexLock lock(&mutex_);
+                   step_ = begin.first_step - 1;
+                   Advance();
+                 },
                  [this](const StepRecord& record) { Step(record.step, record.step_seconds); },
                  [](const auto&) {}},
       event);
 }
 
 void Watchdog::SetResting(bool resting) {
-  const double now = Now();
   MutexLock lock(&mutex_);
   resting_ = resting;
-  advanced_ = now;
-  told_ = false;
+  Advance();
 }
 
 double Watchdog::Limit() const {

@@ -42,7 +42,7 @@ struct WatchdogOptions {
   // Is given the seconds that this run may still stand still, infinite if any number, and returns
   // those that all of the job may: it hangs when they are negative. Empty: a process alone.
   std::function<double(double seconds)> share;
-  // Seconds of a clock that only goes forward; empty: the system's.
+  // Seconds of a clock that only goes forward; empty: the system's. Must not call the watchdog.
   std::function<double()> now;
 };
 
@@ -63,11 +63,9 @@ class Watchdog {
   void Enter(TrainingPhase phase, const std::string& what = "");
   // Says that something went on in the phase.
   void Alive();
-  // Says that `step` is the next one.
-  void BeginAt(int64_t step);
   // Says that step `step` is done and took `step_seconds`.
   void Step(int64_t step, double step_seconds);
-  // Takes what an event of the run says of the above.
+  // Takes what an event of the run says of the above, and which step is the next one.
   void Follow(const RunEvent& event);
 
   // While it lives nothing is expected, as in kPaused; then the phase begins anew. For what waits
@@ -91,6 +89,8 @@ class Watchdog {
  private:
   double Now() const;
   void SetResting(bool resting);
+  // Notes that something advanced now.
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   double Limit() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Poll();
 

@@ -1,5 +1,3 @@
-#include "server/api/job_service.h"
-
 #include <chrono>
 #include <functional>
 #include <future>
@@ -11,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "server/base/error_reason.h"
 #include "tests/server/api/service_fixture.h"
 
 namespace megatrain {

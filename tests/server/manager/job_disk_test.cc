@@ -35,7 +35,8 @@ Job OfUser(int64_t number, int64_t uid) {
 
 TEST(JobDiskTest, EachUsersJobsAreSummed) {
   const TestDirectory directory;
-  JobDisk disk(directory.path(), 1000);
+  const SharedUserLimits limits({.disk_bytes = 1000});
+  JobDisk disk(directory.path(), &limits);
   const Job first = OfUser(1, 1), second = OfUser(2, 1), other = OfUser(3, 2);
   Write(directory / "jobs/job1/x", 100);
   Write(directory / "jobs/job2/x", 20);
@@ -55,7 +56,8 @@ TEST(JobDiskTest, EachUsersJobsAreSummed) {
 
 TEST(JobDiskTest, WhatLiveJobsWillTake) {
   const TestDirectory directory;
-  JobDisk disk(directory.path(), 1000);
+  const SharedUserLimits limits({.disk_bytes = 1000});
+  JobDisk disk(directory.path(), &limits);
   JobTable table;
   Job first = OfUser(1, 1), second = OfUser(2, 1), elsewhere = OfUser(3, 1), ended = OfUser(4, 1),
       other = OfUser(5, 2);
@@ -74,7 +76,8 @@ TEST(JobDiskTest, WhatLiveJobsWillTake) {
 
 TEST(JobDiskTest, TheNextCheckpointDecides) {
   const TestDirectory directory;
-  JobDisk disk(directory.path(), 1000);
+  const SharedUserLimits limits({.disk_bytes = 1000});
+  JobDisk disk(directory.path(), &limits);
   Job job = OfUser(1, 1);
   Write(directory / "jobs/job1/x", 900);
   disk.Measure(job);
@@ -86,7 +89,8 @@ TEST(JobDiskTest, TheNextCheckpointDecides) {
               HasSubstr("a user may have 1000 bytes (limits.disk_per_user)"));
   job.own_checkpoints = false;
   EXPECT_EQ(disk.WhyOverLimit(job), "");
-  JobDisk unlimited(directory.path(), 0);
+  const SharedUserLimits none{UserLimits()};
+  JobDisk unlimited(directory.path(), &none);
   unlimited.Measure(job);
   EXPECT_EQ(unlimited.UserBytes(1), 0) << "nobody looks";
 }
@@ -94,7 +98,8 @@ TEST(JobDiskTest, TheNextCheckpointDecides) {
 // What lies too deep to be measured is no place to hide files in.
 TEST(JobDiskTest, AJobWithDirectoriesTooDeepCountsAsAllThatAUserMayHave) {
   const TestDirectory directory;
-  JobDisk disk(directory.path(), 1000);
+  const SharedUserLimits limits({.disk_bytes = 1000});
+  JobDisk disk(directory.path(), &limits);
   const Job deep = OfUser(1, 1), other = OfUser(2, 1);
   Write(directory / "jobs/job1/checkpoints/x", 10);
   Write(directory / "jobs/job2/x", 3);

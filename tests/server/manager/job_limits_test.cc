@@ -23,7 +23,7 @@ using S = JobState;
 class JobLimitsTest : public JobManagerTest {
  protected:
   void Limit(const UserLimits& limits) {
-    limits_ = limits;
+    limits_.Set(limits);
     Open();
   }
   absl::Status Try(const Caller& caller, bool validate_only = false) {

@@ -41,12 +41,12 @@ class JobManagerTest : public ::testing::Test {
         {.state_directory = directory_ / "state", .reached_step = {}, .now = absl::Now});
     ASSERT_TRUE(ledger.ok()) << ledger.status();
     ledger_ = *std::move(ledger);
-    disk_ = std::make_unique<JobDisk>(directory_ / "state", limits_.disk_bytes);
+    disk_ = std::make_unique<JobDisk>(directory_ / "state", &limits_);
     for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
     manager_ = std::make_unique<JobManager>(
         ledger_.get(),
         JobManager::Options{.plan = [this](const JobSpec&, FileSystem*) { return plan_; },
-                            .limits = limits_,
+                            .limits = &limits_,
                             .disk = disk_.get(),
                             .checkpoint =
                                 [this](const std::string& id) {
@@ -94,7 +94,7 @@ class JobManagerTest : public ::testing::Test {
   JobState StateOf(const std::string& id) { return ledger_->table().Find(id)->state; }
 
   TestDirectory directory_;
-  UserLimits limits_;   // from the next Open on
+  SharedUserLimits limits_{UserLimits()};
   absl::Status asked_;  // what asking for a checkpoint or an export comes to
   std::vector<std::string> checkpointed_, exported_;
   absl::StatusOr<PlanReport> plan_ = TestPlan(true, 1000);

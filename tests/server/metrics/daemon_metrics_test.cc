@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "tests/server/metrics/test_page.h"
 
 namespace megatrain {
@@ -78,7 +79,7 @@ std::string LabelNames(const std::string& sample) {
 }
 
 TEST(DaemonMetricsTest, ThePageHasTheMetricsOfTheContractWithTheirTypesAndLabels) {
-  DaemonMetrics metrics("1.2.3", "cpu");
+  DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
   FillMetrics(&metrics);
   const std::string page = metrics.Page(TestNode());
   const auto types = PageTypes(page);
@@ -98,7 +99,7 @@ TEST(DaemonMetricsTest, ThePageHasTheMetricsOfTheContractWithTheirTypesAndLabels
 }
 
 TEST(DaemonMetricsTest, AnIdleDaemonHasEveryMetricAndNoJobs) {
-  DaemonMetrics metrics("1.2.3", "cpu");
+  DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
   MeasuredNode node;
   node.now = absl::FromUnixSeconds(1700000000);
   const std::string page = metrics.Page(node);
@@ -116,7 +117,7 @@ TEST(DaemonMetricsTest, AnIdleDaemonHasEveryMetricAndNoJobs) {
 }
 
 TEST(DaemonMetricsTest, ValuesAreThoseThatWereTold) {
-  DaemonMetrics metrics("1.2.3", "cpu");
+  DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
   FillMetrics(&metrics);
   const Samples samples = PageSamples(metrics.Page(TestNode()));
   const Samples expected = {
@@ -162,9 +163,8 @@ TEST(DaemonMetricsTest, ValuesAreThoseThatWereTold) {
       {"megatrain_host_pool_bytes{kind=\"tiles\"}", "1000"},
       {"megatrain_host_pool_bytes{kind=\"gradient_slabs\"}", "200"},
       {"megatrain_host_pool_bytes{kind=\"free\"}", "5000"},
-      {"megatrain_device_bytes{kind=\"weights\"}", "100"},
+      {"megatrain_device_bytes{kind=\"arena\"}", "100"},
       {"megatrain_disk_free_bytes", "536870912"},
-      {"megatrain_checkpoint_last_success_timestamp_seconds", "1699999000"},
       {"megatrain_checkpoint_duration_seconds", "12.5"},
       {"megatrain_grpc_requests_total{method=\"GetJob\",code=\"OK\"}", "2"},
       {"megatrain_grpc_requests_total{method=\"GetJob\",code=\"NOT_FOUND\"}", "1"},
@@ -178,7 +178,7 @@ TEST(DaemonMetricsTest, ValuesAreThoseThatWereTold) {
 }
 
 TEST(DaemonMetricsTest, ThePageNamesNobodyAndNothingOfTheirs) {
-  DaemonMetrics metrics("1.2.3", "cpu");
+  DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
   FillMetrics(&metrics);
   const std::string page = metrics.Page(TestNode());
   EXPECT_THAT(page, Not(HasSubstr("anna")));
@@ -187,21 +187,21 @@ TEST(DaemonMetricsTest, ThePageNamesNobodyAndNothingOfTheirs) {
 }
 
 TEST(DaemonMetricsTest, StepsOfAnEndedJobStayUntilAnotherJobHasTheDevice) {
-  DaemonMetrics metrics("1.2.3", "cpu");
+  DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
   FillMetrics(&metrics);
-  metrics.JobLeftDevices("id1");  // another one
+  metrics.Tell(TestRun("id1"), RunEnd());  // another one
   EXPECT_THAT(metrics.Page(TestNode()), HasSubstr("job=\"id2\""));
-  metrics.JobLeftDevices("id2");
+  metrics.Tell(TestRun("id2"), TrainingPause());
   std::string page = metrics.Page(TestNode());
   EXPECT_THAT(page, Not(HasSubstr("id2")));
   EXPECT_EQ(PageSamples(page).at("megatrain_step"), "2");
-  EXPECT_EQ(PageSamples(page).count("megatrain_device_bytes{kind=\"weights\"}"), 0u);
+  EXPECT_EQ(PageSamples(page).count("megatrain_device_bytes{kind=\"arena\"}"), 0u);
 
   // The same job goes on: its measures are still its own.
-  metrics.JobHasDevices(TestMeasuredJob("id2"));
+  metrics.Tell(TestRun("id2"), StepsBegin{1, 10});
   EXPECT_EQ(PageSamples(metrics.Page(TestNode())).at("megatrain_step"), "2");
 
-  metrics.JobHasDevices(TestMeasuredJob("id9"));
+  metrics.Tell(TestRun("id9"), StepsBegin{1, 10});
   page = metrics.Page(TestNode());
   EXPECT_THAT(page, HasSubstr("job=\"id9\""));
   for (const char* gone : {"megatrain_step", "megatrain_loss", "megatrain_eval_loss",
@@ -215,17 +215,21 @@ TEST(DaemonMetricsTest, StepsOfAnEndedJobStayUntilAnotherJobHasTheDevice) {
 }
 
 TEST(DaemonMetricsTest, JobsSideBySideAreToldApartByTheirFirstDevice) {
-  DaemonMetrics metrics("1.2.3", "cuda:0", {"cuda:0", "cuda:1", "cuda:2", "cuda:3"});
-  MeasuredJob one = TestMeasuredJob("one"), two = TestMeasuredJob("two");
-  one.devices = {"cuda:0"};
-  two.devices = {"cuda:1", "cuda:2"};
-  metrics.JobHasDevices(one);
-  metrics.JobHasDevices(two);
-  metrics.StepDone("two", TestStep(7));
-  metrics.StepDone("one", TestStep(3));
-  metrics.CheckpointDone("two", absl::FromUnixSeconds(9), 1.5);
+  DaemonMetrics metrics("1.2.3", "cuda:0", {"cuda:0", "cuda:1", "cuda:2", "cuda:3"},
+                        DescribeTestRun);
+  const RunRequest one = TestRun("one", {0}), two = TestRun("two", {1, 2});
+  metrics.Tell(one, StepsBegin{1, 10});
+  metrics.Tell(two, StepsBegin{1, 10});
+  metrics.Tell(two, TestStep(7));
+  metrics.Tell(one, TestStep(3));
+  metrics.Tell(two, CheckpointSaved{7, "", 1.5});
   MeasuredNode node = TestNode();
-  node.devices = {{"cuda:0", true}, {"cuda:1", true}, {"cuda:2", true}, {"cuda:3", false}};
+  node.node.clear_devices();
+  for (const char* const id : {"cuda:0", "cuda:1", "cuda:2", "cuda:3"}) {
+    v1::Device* const device = node.node.add_devices();
+    device->set_id(id);
+    device->set_busy(id != std::string("cuda:3"));
+  }
   Samples samples = PageSamples(metrics.Page(node));
   EXPECT_EQ(samples.at("megatrain_step{device=\"cuda:0\"}"), "3");
   EXPECT_EQ(samples.at("megatrain_step{device=\"cuda:1\"}"), "7");
@@ -235,8 +239,8 @@ TEST(DaemonMetricsTest, JobsSideBySideAreToldApartByTheirFirstDevice) {
   EXPECT_EQ(samples.at("megatrain_job_info{job=\"two\",model=\"llama\",device=\"cuda:1\","
                        "devices=\"cuda:1,cuda:2\"}"),
             "1");
-  EXPECT_EQ(samples.at("megatrain_device_bytes{kind=\"weights\",device=\"cuda:1\"}"), "100");
-  EXPECT_EQ(samples.at("megatrain_device_bytes{kind=\"weights\",device=\"cuda:2\"}"), "100");
+  EXPECT_EQ(samples.at("megatrain_device_bytes{kind=\"arena\",device=\"cuda:1\"}"), "100");
+  EXPECT_EQ(samples.at("megatrain_device_bytes{kind=\"arena\",device=\"cuda:2\"}"), "100");
   EXPECT_EQ(samples.at("megatrain_slowest_rank{lane=\"compute\",device=\"cuda:1\"}"), "1");
   EXPECT_EQ(samples.count("megatrain_checkpoint_duration_seconds{device=\"cuda:0\"}"), 0u);
   EXPECT_EQ(samples.at("megatrain_checkpoint_duration_seconds{device=\"cuda:1\"}"), "1.5");
@@ -244,62 +248,62 @@ TEST(DaemonMetricsTest, JobsSideBySideAreToldApartByTheirFirstDevice) {
   EXPECT_EQ(samples.at("megatrain_device_busy{device=\"cuda:3\"}"), "0");
 
   // A job that goes on elsewhere is told of there alone.
-  two.devices = {"cuda:3"};
-  metrics.JobLeftDevices("two");
-  metrics.JobHasDevices(two);
-  metrics.StepDone("two", TestStep(8));
+  const RunRequest moved = TestRun("two", {3});
+  metrics.Tell(two, RunEnd());
+  metrics.Tell(moved, StepsBegin{8, 10});
+  metrics.Tell(moved, TestStep(8));
   samples = PageSamples(metrics.Page(node));
   EXPECT_EQ(samples.at("megatrain_step{device=\"cuda:3\"}"), "8");
   EXPECT_EQ(samples.count("megatrain_step{device=\"cuda:1\"}"), 0u);
-  metrics.JobLeftDevices("two");
+  metrics.Tell(moved, TrainingPause());
   EXPECT_THAT(metrics.Page(node), Not(HasSubstr("job=\"two\"")));
 
-  metrics.JobLeftDevices("one");
-  MeasuredJob three = TestMeasuredJob("three");
-  three.devices = {"cuda:0"};
-  metrics.JobHasDevices(three);
-  metrics.CheckpointDone("one", absl::FromUnixSeconds(9), 1.5);
+  metrics.Tell(one, RunEnd());
+  metrics.Tell(TestRun("three", {0}), StepsBegin{1, 10});
+  metrics.Tell(one, CheckpointSaved{3, "", 1.5});
   samples = PageSamples(metrics.Page(node));
   EXPECT_EQ(samples.count("megatrain_step{device=\"cuda:0\"}"), 0u);
   EXPECT_EQ(samples.count("megatrain_checkpoint_duration_seconds{device=\"cuda:0\"}"), 0u);
 }
 
 TEST(DaemonMetricsTest, AThousandJobsLeaveAPageOfTheSameSize) {
-  DaemonMetrics metrics("1.2.3", "cpu");
+  DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
   FillMetrics(&metrics);
   const size_t before = PageSamples(metrics.Page(TestNode())).size();
   for (int i = 0; i < 1000; ++i) {
-    const std::string id = absl::StrCat("job", i);
-    metrics.JobHasDevices(TestMeasuredJob(id));
+    const RunRequest run = TestRun(absl::StrCat("job", i));
+    metrics.Tell(run, StepsBegin{1, 10});
     StepRecord step = TestStep(1);
     step.eval_loss = 1;
     step.eval_losses = {{"code", 1}};
-    metrics.StepDone(id, step);
-    metrics.CheckpointDone(id, absl::FromUnixSeconds(1), 1);
-    if (i < 999) metrics.JobLeftDevices(id);
+    metrics.Tell(run, step);
+    metrics.Tell(run, CheckpointSaved{1, "", 1});
+    if (i < 999) metrics.Tell(run, RunEnd());
   }
   EXPECT_EQ(PageSamples(metrics.Page(TestNode())).size(), before);
 }
 
 TEST(DaemonMetricsTest, OfARankAloneNoSlowestIsTold) {
-  DaemonMetrics metrics("1.2.3", "cpu");
-  metrics.JobHasDevices(TestMeasuredJob("id1"));
+  DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
+  metrics.Tell(TestRun("id1"), StepsBegin{1, 10});
   StepRecord step = TestStep(1);
   step.spread = std::nullopt;
-  metrics.StepDone("id1", step);
+  metrics.Tell(TestRun("id1"), step);
   for (const auto& [sample, value] : PageSamples(metrics.Page(TestNode()))) {
     EXPECT_THAT(sample, Not(HasSubstr("rank"))) << value;
   }
 }
 
 TEST(DaemonMetricsTest, NumbersThatAreNotFinite) {
-  DaemonMetrics metrics("1.2.3", "cpu");
+  DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
   StepRecord step = TestStep(1);
   step.loss = std::numeric_limits<double>::quiet_NaN();
   step.gradient_norm = std::numeric_limits<double>::infinity();
-  metrics.JobHasDevices(TestMeasuredJob("id1"));
-  metrics.StepDone("id1", step);
-  metrics.StepNotFinite();
+  metrics.Tell(TestRun("id1"), StepsBegin{1, 10});
+  metrics.Tell(TestRun("id1"), step);
+  RunEnd end;
+  end.status = absl::AbortedError("loss is NaN");
+  metrics.Tell(TestRun("id1"), end);
   const Samples samples = PageSamples(metrics.Page(TestNode()));
   EXPECT_EQ(samples.at("megatrain_loss"), "Nan");
   EXPECT_EQ(samples.at("megatrain_gradient_norm"), "+Inf");
@@ -307,7 +311,7 @@ TEST(DaemonMetricsTest, NumbersThatAreNotFinite) {
 }
 
 TEST(DaemonMetricsTest, CodesThatGrpcDoesNotHaveAreUnknown) {
-  DaemonMetrics metrics("1.2.3", "cpu");
+  DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
   metrics.RequestDone("/megatrain.v1.JobService/GetJob", 17);
   metrics.RequestDone("/megatrain.v1.JobService/GetJob", -1);
   metrics.RequestDone("/megatrain.v1.JobService/GetJob", 16);
@@ -318,7 +322,7 @@ TEST(DaemonMetricsTest, CodesThatGrpcDoesNotHaveAreUnknown) {
 }
 
 TEST(DaemonMetricsTest, ReadWhileItIsWritten) {
-  DaemonMetrics metrics("1.2.3", "cpu");
+  DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
   std::atomic<bool> done{false};
   std::thread reader([&] {
     while (!done) EXPECT_THAT(metrics.Page(TestNode()), HasSubstr("megatrain_step"));
@@ -327,9 +331,10 @@ TEST(DaemonMetricsTest, ReadWhileItIsWritten) {
     for (int i = 0; i < 500; ++i) metrics.RequestDone("/megatrain.v1.JobService/GetJob", 0);
   });
   for (int i = 1; i <= 500; ++i) {
-    metrics.JobHasDevices(TestMeasuredJob(absl::StrCat("job", i)));
-    metrics.StepDone(absl::StrCat("job", i), TestStep(i));
-    metrics.JobLeftDevices(absl::StrCat("job", i));
+    const RunRequest run = TestRun(absl::StrCat("job", i));
+    metrics.Tell(run, StepsBegin{1, 500});
+    metrics.Tell(run, TestStep(i));
+    metrics.Tell(run, RunEnd());
   }
   caller.join();
   done = true;
@@ -341,7 +346,7 @@ TEST(DaemonMetricsTest, ARunIsOnThePage) {
   int described = 0;
   DaemonMetrics metrics("1.2.3", "cpu", {}, [&](const RunRequest& run) {
     ++described;
-    MeasuredJob job = TestMeasuredJob("");
+    MeasuredJob job = DescribeTestRun(TestRun(run.job_id));
     job.model_family = run.spec.name;
     return job;
   });
@@ -354,7 +359,11 @@ TEST(DaemonMetricsTest, ARunIsOnThePage) {
   metrics.Tell(run, StepsBegin{1, 10});
   EXPECT_EQ(samples().count(info), 1u);
   metrics.Tell(run, TestStep(1));
+  const absl::Time before = absl::Now();
   metrics.Tell(run, CheckpointSaved{1, "", 2.5});
+  const double saved =
+      std::stod(samples().at("megatrain_checkpoint_last_success_timestamp_seconds"));
+  EXPECT_NEAR(saved, absl::ToDoubleSeconds(before - absl::UnixEpoch()), 60);
   EXPECT_EQ(samples().at("megatrain_step"), "1");
   EXPECT_EQ(samples().at("megatrain_checkpoint_duration_seconds"), "2.5");
   metrics.Tell(run, TrainingPause());

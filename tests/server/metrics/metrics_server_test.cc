@@ -30,7 +30,7 @@ class MetricsServerTest : public testing::Test {
   static void TearDownTestSuite() { delete server_; }
 
   static DaemonMetrics& metrics() {
-    static DaemonMetrics metrics("1.2.3", "cpu");
+    static DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
     return metrics;
   }
   static HttpAnswer Get(const std::string& path) { return HttpGet(server_->address(), path); }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_split.h"
 #include "server/metrics/daemon_metrics.h"
@@ -40,12 +41,21 @@ inline StepRecord TestStep(int64_t step) {
   return record;
 }
 
-inline MeasuredJob TestMeasuredJob(const std::string& id) {
-  return {.id = id,
-          .devices = {},
-          .model_family = "llama",
-          .device_bytes = {{"weights", 100}, {"activations", 200}},
-          .peak_flops_per_second = 1.2e12};
+// The run of a job on these devices of several; on the only one if there are none.
+inline RunRequest TestRun(const std::string& id, const std::vector<int>& devices = {}) {
+  RunRequest run;
+  run.job_id = id;
+  run.devices = devices;
+  return run;
+}
+
+inline MeasuredJob DescribeTestRun(const RunRequest& run) {
+  MeasuredJob job;
+  for (const int device : run.devices) job.devices.push_back("cuda:" + std::to_string(device));
+  job.model_family = "llama";
+  job.device_bytes = 100;
+  job.peak_flops_per_second = 1.2e12;
+  return job;
 }
 
 inline JobPtr TestQueuedJob(int64_t number, JobState state, absl::Time updated) {
@@ -70,25 +80,29 @@ inline MeasuredNode TestNode() {
   };
   node.endings[{JobState::kFailed, JobReason::kNonFinite}] = 2;
   node.store_errors = 3;
-  node.devices["cpu"] = true;
-  node.device_memory_bytes["cpu"] = 7000;
-  node.pool_bytes = {1000, 200, 30, 4, 0};
-  node.pool_free_bytes = 5000;
-  node.disk_bytes = 1 << 30;
-  node.disk_free_bytes = 1 << 29;
+  v1::Device* const device = node.node.add_devices();
+  device->set_id("cpu");
+  device->set_busy(true);
+  device->set_memory_bytes(7000);
+  node.pool.bytes = {1000, 200, 30, 4, 0};
+  node.pool.free_bytes = 5000;
+  node.node.mutable_state_disk()->set_size_bytes(1 << 30);
+  node.node.mutable_state_disk()->set_free_bytes(1 << 29);
   node.certificate_expires = node.now + absl::Hours(24 * 60);
   return node;
 }
 
-// Everything has a value: a job trains, was evaluated and saved; calls were answered.
+// Everything has a value: a job trains, was evaluated and saved; calls were answered. REQUIRES: the
+// metrics describe runs by DescribeTestRun.
 inline void FillMetrics(DaemonMetrics* metrics) {
-  metrics->JobHasDevices(TestMeasuredJob("id2"));
+  const RunRequest run = TestRun("id2");
+  metrics->Tell(run, StepsBegin{1, 10});
   StepRecord first = TestStep(1);
   first.eval_loss = 2.75;
   first.eval_losses = {{"code", 2.25}};
-  metrics->StepDone("id2", first);
-  metrics->StepDone("id2", TestStep(2));
-  metrics->CheckpointDone("id2", absl::FromUnixSeconds(1699999000), 12.5);
+  metrics->Tell(run, first);
+  metrics->Tell(run, TestStep(2));
+  metrics->Tell(run, CheckpointSaved{2, "", 12.5});
   metrics->NoteDeviceChanged(absl::FromUnixSeconds(1699998000));
   metrics->RequestDone("/megatrain.v1.JobService/GetJob", 0);
   metrics->RequestDone("/megatrain.v1.JobService/GetJob", 0);

@@ -195,7 +195,7 @@ class DiskLimitTest : public SchedulerTest {
  protected:
   // Checkpoints take 77 bytes by the plan.
   void Limit(int64_t bytes) {
-    disk_limit_ = bytes;
+    limits_.Set({.disk_bytes = bytes});
     Restart();
   }
   // Of `id`, in its own directory.

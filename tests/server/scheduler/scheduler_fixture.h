@@ -42,7 +42,7 @@ class SchedulerTest : public ::testing::Test {
          .now = [this] { return now_; }});
     ASSERT_TRUE(ledger.ok()) << ledger.status();
     ledger_ = *std::move(ledger);
-    disk_ = std::make_unique<JobDisk>(state, disk_limit_);
+    disk_ = std::make_unique<JobDisk>(state, &limits_);
     for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
     manager_ = std::make_unique<JobManager>(
         ledger_.get(),
@@ -129,7 +129,7 @@ class SchedulerTest : public ::testing::Test {
   int predictions_ = 0;                // that were asked for
   int64_t free_disk_bytes_ = int64_t{1} << 40;
   int64_t job_pool_bytes_ = 4000;
-  int64_t disk_limit_ = 0;                        // from the next start on
+  SharedUserLimits limits_{UserLimits()};         // of the disk alone
   int devices_ = 1;                               // from the next start on
   std::string first_device_ = "cpu";              // likewise
   std::optional<std::vector<int>> fits_on_ = {};  // JobForecast's, of jobs not planned yet

@@ -22,7 +22,6 @@
 #include "engine/base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/worker/record_format.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {

@@ -1,6 +1,6 @@
 // Parses submitted job files and checks their paths.
-#ifndef MEGATRAIN_SERVER_MANAGER_SUBMISSION_H_
-#define MEGATRAIN_SERVER_MANAGER_SUBMISSION_H_
+#ifndef MEGATRAIN_SERVER_MANAGER_JOB_PATHS_H_
+#define MEGATRAIN_SERVER_MANAGER_JOB_PATHS_H_
 
 #include <string>
 
@@ -38,4 +38,4 @@ absl::Status CheckPlaceOfDirectory(const std::string& directory, FileSystem* fil
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_SERVER_MANAGER_SUBMISSION_H_
+#endif  // MEGATRAIN_SERVER_MANAGER_JOB_PATHS_H_

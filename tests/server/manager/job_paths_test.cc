@@ -1,5 +1,5 @@
 // The paths of a submitted job, by the files that its submitter has.
-#include "server/manager/submission.h"
+#include "server/manager/job_paths.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,9 +21,9 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class SubmissionTest : public ::testing::Test {
+class JobPathsTest : public ::testing::Test {
  protected:
-  SubmissionTest() {
+  JobPathsTest() {
     fs::create_directories(directory_ / "root/model");
     std::ofstream(directory_ / "root/train.jsonl") << "{}";
     std::ofstream(directory_ / "outside.jsonl") << "{}";
@@ -50,7 +50,7 @@ class SubmissionTest : public ::testing::Test {
   JobSpec spec_;
 };
 
-TEST_F(SubmissionTest, TakesWhatIsBeneathTheRoots) {
+TEST_F(JobPathsTest, TakesWhatIsBeneathTheRoots) {
   EXPECT_TRUE(Check().ok()) << Check();
   spec_.data.eval = spec_.data.train;
   spec_.data.cache_directory = directory_ / "root/cache/new";
@@ -59,7 +59,7 @@ TEST_F(SubmissionTest, TakesWhatIsBeneathTheRoots) {
   EXPECT_TRUE(Check().ok()) << Check();
 }
 
-TEST_F(SubmissionTest, NamesTheKeyOfWhatIsOutside) {
+TEST_F(JobPathsTest, NamesTheKeyOfWhatIsOutside) {
   const JobSpec sound = spec_;
   for (const char* name : {"outside.jsonl", "none.jsonl", "root/link.jsonl", "root/up/none.jsonl",
                            "root/../outside.jsonl"}) {
@@ -89,7 +89,7 @@ TEST_F(SubmissionTest, NamesTheKeyOfWhatIsOutside) {
   ExpectRefused("checkpoint.directory", own_, "NOT_PERMITTED");
 }
 
-TEST_F(SubmissionTest, NamesTheKeyOfWhatIsNotThereOrNotWhatItMustBe) {
+TEST_F(JobPathsTest, NamesTheKeyOfWhatIsNotThereOrNotWhatItMustBe) {
   const JobSpec sound = spec_;
   spec_.model.path = directory_ / "root/none";
   ExpectRefused("model.path", "root/none", "INVALID_JOB_FILE");

@@ -1,4 +1,4 @@
-#include "server/manager/submission.h"
+#include "server/manager/job_paths.h"
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -1,8 +1,8 @@
-#include "server/jobs/retention_rule.h"
-
+// Which ended jobs the daemon deletes by itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/manager/job_remover.h"
 #include "tests/server/jobs/test_job.h"
 
 namespace megatrain {
@@ -28,7 +28,7 @@ std::vector<std::string> Pruned(const std::vector<Job>& jobs, int64_t keep) {
   return ids;
 }
 
-TEST(RetentionRuleTest, OfEachUserThoseThatEndedLastAreKept) {
+TEST(JobsToPruneTest, OfEachUserThoseThatEndedLastAreKept) {
   const std::vector<Job> jobs = {Ended(1, 1, 50), Ended(2, 1, 10), Ended(3, 2, 5), Ended(4, 1, 30),
                                  Ended(5, 2, 60)};
   EXPECT_THAT(Pruned(jobs, 3), IsEmpty());
@@ -37,12 +37,12 @@ TEST(RetentionRuleTest, OfEachUserThoseThatEndedLastAreKept) {
   EXPECT_THAT(Pruned({}, 1), IsEmpty());
 }
 
-TEST(RetentionRuleTest, WhatEndedAtTheSameTimeGoesByItsNumber) {
+TEST(JobsToPruneTest, WhatEndedAtTheSameTimeGoesByItsNumber) {
   EXPECT_THAT(Pruned({Ended(2, 1, 0), Ended(1, 1, 0), Ended(3, 1, 0)}, 1),
               ElementsAre("job1", "job2"));
 }
 
-TEST(RetentionRuleTest, WhatHasNotEndedStays) {
+TEST(JobsToPruneTest, WhatHasNotEndedStays) {
   for (const JobState state : AllJobStates()) {
     Job job = Ended(1, 1, 0);
     job.state = state;
@@ -50,14 +50,12 @@ TEST(RetentionRuleTest, WhatHasNotEndedStays) {
   }
 }
 
-TEST(RetentionRuleTest, CheckpointsThatTheDaemonKeepsAreTheUsersToThrowAway) {
+TEST(JobsToPruneTest, CheckpointsThatTheDaemonKeepsAreTheUsersToThrowAway) {
   std::vector<Job> jobs = {Ended(1, 1, 0), Ended(2, 1, 1), Ended(3, 1, 2)};
   jobs[0].checkpoint_step = 10;
-  EXPECT_TRUE(HoldsCheckpoints(jobs[0]));
   EXPECT_THAT(Pruned(jobs, 1), ElementsAre("job2")) << "and do not count";
   // In a directory of the user's own they stay anyway.
   jobs[0].own_checkpoints = false;
-  EXPECT_FALSE(HoldsCheckpoints(jobs[0]));
   EXPECT_THAT(Pruned(jobs, 1), ElementsAre("job1", "job2"));
 }
 
