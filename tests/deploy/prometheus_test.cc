@@ -51,7 +51,7 @@ int RunProgram(const std::vector<std::string>& arguments, std::string* output) {
 }
 
 std::string FilledPage() {
-  DaemonMetrics metrics("1.2.3", "cpu");
+  DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
   FillMetrics(&metrics);
   return metrics.Page(TestNode());
 }
@@ -221,7 +221,7 @@ TEST(GrafanaTest, PanelsDoNotOverlap) {
 
 // The real program against a page that is served, both on loopback.
 TEST(PrometheusTest, PrometheusScrapesAndEvaluates) {
-  DaemonMetrics metrics("1.2.3", "cpu");
+  DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
   FillMetrics(&metrics);
   const auto server =
       MetricsServer::Start("127.0.0.1:0", {.page = [&] { return metrics.Page(TestNode()); },
