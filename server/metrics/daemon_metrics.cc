@@ -313,7 +313,8 @@ void DaemonMetrics::AddRanks(MetricPage* page) const {
 
 void DaemonMetrics::AddLastSteps(MetricPage* page) const {
   // Adds a gauge with a value of the last step of each run that has made one.
-  const auto add = [&](const char* name, const char* help, auto value_of) {
+  const auto add = [&](const char* name, const char* help,
+                       auto value_of) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     AddOfRuns(
         name, help,
         [&](const Run& run) {
