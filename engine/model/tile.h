@@ -27,7 +27,6 @@ struct HeldElements {
   ElementRange stateless;  // of those without
 
   int64_t elements() const { return state.elements() + stateless.elements(); }
-  bool operator==(const HeldElements&) const = default;
 };
 inline HeldElements AllElements(const TileLayout& layout) {
   return {{0, layout.state_elements()}, {layout.state_elements(), layout.elements}};

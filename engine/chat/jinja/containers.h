@@ -42,8 +42,8 @@ enum class SequenceKind { kList, kTuple, kRange, kKeys, kValues, kItems };
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   int depth = 1;  // levels of containers, with this one
-  // Of a tuple: whether all its items are. It is stored, because a walk through tuples that share
-  // items may take exponential time.
+  // False for a tuple with an item that is not hashable. The answer is stored, because a walk
+  // through tuples that share items may take exponential time.
   bool hashable = true;
   std::vector<JinjaValue> items;
   std::string range_text;  // what a range prints as: "range(0, 3)"

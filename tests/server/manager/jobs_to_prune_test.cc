@@ -1,4 +1,4 @@
-// Which ended jobs the daemon deletes by itself.
+// JobsToPrune names the ended jobs that the daemon deletes by itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
