@@ -19,8 +19,11 @@ void* OpenForFrontend(const char* name, int flags);
 #include <cudnn_frontend.h>
 #undef dlopen
 
+#include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -278,21 +281,45 @@ std::string OpenCompiler() {
   return why;
 }
 
+// The version in the name of the library's file, as of libcudnn.so.9.14.0; 0 if it has none.
+size_t VersionInName(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(path, error);
+  if (error) return 0;
+  size_t major = 0, minor = 0, patch = 0;
+  const int read =
+      std::sscanf(file.filename().c_str(), "libcudnn.so.%2zu.%2zu.%2zu", &major, &minor, &patch);
+  return read == 3 ? 10000 * major + 100 * minor + patch : 0;
+}
+
+// Returns whether a cuDNN has the versions that are needed: a system's own may be older than that
+// of Python's packages. One whose name says that it is too old is not asked: to answer, it loads
+// parts of its own that cannot be unloaded, and that every other cuDNN would then take for its own.
+absl::Status SuitsAsCudnn(const SharedLibrary& cudnn) {
+  const auto unfit = [&](const std::string& what) {
+    return absl::UnavailableError(absl::StrCat(cudnn.path, " is cuDNN ", what, ", and ",
+                                               VersionText(kVersionMin), " or newer for CUDA ",
+                                               kCudaMajor, " is needed"));
+  };
+  const size_t named = VersionInName(cudnn.path);
+  if (named != 0 && named < kVersionMin) return unfit(VersionText(named));
+  decltype(&cudnnGetVersion) version_of = nullptr;
+  decltype(&cudnnGetCudartVersion) cuda_of = nullptr;
+  FunctionFinder find(cudnn.handle);
+  find(version_of, "cudnnGetVersion");
+  find(cuda_of, "cudnnGetCudartVersion");
+  if (const char* missing = find.missing(); missing != nullptr) {
+    return absl::UnavailableError(absl::StrCat(cudnn.path, " has no ", missing));
+  }
+  if (version_of() >= kVersionMin && cuda_of() / 1000 == kCudaMajor) return absl::OkStatus();
+  return unfit(absl::StrCat(VersionText(version_of()), " for CUDA ", cuda_of() / 1000));
+}
+
 // Opens cuDNN, and what it and its frontend need beside it.
 absl::StatusOr<CudaLibrary> LoadCudnn() {
-  MT_ASSIGN_OR_RETURN(const SharedLibrary cudnn, OpenSharedLibrary(kLibrary));
+  MT_ASSIGN_OR_RETURN(const SharedLibrary cudnn, OpenSharedLibrary(kLibrary, SuitsAsCudnn));
   fe::cudnn_dlhandle = cudnn.handle;
   const size_t version = fe::detail::get_backend_version();
-  // The frontend does not report this version.
-  const auto cuda_version = reinterpret_cast<decltype(&cudnnGetCudartVersion)>(
-      dlsym(cudnn.handle, "cudnnGetCudartVersion"));
-  const size_t cuda = cuda_version != nullptr ? cuda_version() : 0;
-  if (version < kVersionMin || cuda / 1000 != kCudaMajor) {
-    return absl::UnavailableError(
-        absl::StrCat(cudnn.path, " is cuDNN ", VersionText(version), " for CUDA ", cuda / 1000,
-                     "; ", VersionText(kVersionMin), " or newer for CUDA ", kCudaMajor,
-                     " is needed, in a directory that comes before in LD_LIBRARY_PATH"));
-  }
   if (const absl::Status status = OpenSharedLibrary(RuntimeName()).status(); !status.ok()) {
     return absl::UnavailableError(absl::StrCat("cuDNN's frontend needs ", status.message()));
   }

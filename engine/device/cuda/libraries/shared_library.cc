@@ -44,10 +44,10 @@ void* Open(const std::string& name, std::string* why) {
   return handle;
 }
 
-SharedLibrary Opened(void* handle, const std::string& name, std::vector<std::string> failures) {
+SharedLibrary Opened(void* handle, const std::string& name) {
   const link_map* map = nullptr;
   const bool known = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map->l_name[0] != '\0';
-  return {handle, known ? map->l_name : name, std::move(failures)};
+  return {handle, known ? map->l_name : name, {}};
 }
 
 }  // namespace
@@ -112,12 +112,25 @@ std::vector<std::string> FindLibraryFiles(const std::string& name,
 }
 
 absl::StatusOr<SharedLibrary> OpenSharedLibrary(const std::string& name,
-                                                const std::vector<std::string>& places) {
+                                                const std::vector<std::string>& places,
+                                                const LibrarySuits& suits) {
   std::vector<std::string> failures;
+  // Has no handle if the library is not taken: `why` says why.
+  const auto take = [&](const std::string& file, std::string* why) -> SharedLibrary {
+    void* const handle = Open(file, why);
+    if (handle == nullptr) return {};
+    SharedLibrary library = Opened(handle, file);
+    const absl::Status status = suits != nullptr ? suits(library) : absl::OkStatus();
+    if (status.ok()) {
+      library.failures = failures;
+      return library;
+    }
+    *why = std::string(status.message());
+    dlclose(handle);
+    return {};
+  };
   std::string why;
-  if (void* const handle = Open(name, &why); handle != nullptr) {
-    return Opened(handle, name, std::move(failures));
-  }
+  if (SharedLibrary library = take(name, &why); library.handle != nullptr) return library;
   // The loader's words where it does not find the library itself; one that it needs has another
   // name.
   if (!absl::StartsWith(why,
@@ -125,19 +138,17 @@ absl::StatusOr<SharedLibrary> OpenSharedLibrary(const std::string& name,
     failures.push_back(absl::StrCat("by its name: ", why));
   }
   for (const std::string& file : FindLibraryFiles(name, places)) {
-    if (void* const handle = Open(file, &why); handle != nullptr) {
-      return Opened(handle, file, std::move(failures));
-    }
+    if (SharedLibrary library = take(file, &why); library.handle != nullptr) return library;
     failures.push_back(why);  // which names the file
   }
   return absl::UnavailableError(absl::StrCat(
-      name,
-      failures.empty() ? " is not found" : " cannot be loaded: ", absl::StrJoin(failures, "; "),
+      name, failures.empty() ? " is not found" : " cannot be used: ", absl::StrJoin(failures, "; "),
       "; looked for by its name (LD_LIBRARY_PATH, ldconfig) and in ", absl::StrJoin(places, ", ")));
 }
 
-absl::StatusOr<SharedLibrary> OpenSharedLibrary(const std::string& name) {
-  return OpenSharedLibrary(name, LibraryPlaces(LibraryEnvironment::OfThisProcess()));
+absl::StatusOr<SharedLibrary> OpenSharedLibrary(const std::string& name,
+                                                const LibrarySuits& suits) {
+  return OpenSharedLibrary(name, LibraryPlaces(LibraryEnvironment::OfThisProcess()), suits);
 }
 
 }  // namespace megatrain

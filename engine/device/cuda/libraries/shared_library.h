@@ -2,7 +2,8 @@
 // latter have hundreds of megabytes and come with the toolkit or with Python packages, not with
 // this program.
 //
-// The places are searched in this order, and the first library that can be loaded is taken:
+// The places are searched in this order, and the first library that can be loaded, and suits
+// whoever asks for it, is taken:
 //   1. by name, as the loader searches: LD_LIBRARY_PATH, the system's own list (ldconfig);
 //   2. the toolkit's directories: /usr/local/cuda, /usr/local/cuda-13* (the last name first) and
 //      /usr/local/nvidia;
@@ -13,19 +14,21 @@
 
 #include <dlfcn.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace megatrain {
 
 struct SharedLibrary {
-  // The handle for dlsym. It is never closed, because the threads of the library and of the driver
-  // may outlive everything here.
+  // The handle for dlsym. That of a library that is taken is never closed, because the threads of
+  // the library and of the driver may outlive everything here.
   void* handle = nullptr;
   std::string path;  // the library's file
-  // The loader's messages for libraries in earlier places that could not be loaded.
+  // Why libraries in earlier places were not taken: the loader's messages, and what did not suit.
   std::vector<std::string> failures;
 
   // Returns "/usr/local/cuda/lib64/libcublasLt.so.13", followed by the failures if there are any.
@@ -69,12 +72,19 @@ std::vector<std::string> LibraryPlaces(const LibraryEnvironment& environment);
 std::vector<std::string> FindLibraryFiles(const std::string& name,
                                           const std::vector<std::string>& places);
 
-// Opens the library `name`, such as "libcudnn.so.9", by name or from `places`. Returns Unavailable,
-// with the places that were searched and the loader's messages, if it cannot be loaded.
+// Returns OK if a library can be used, else an error whose message names its file and what is wrong
+// with it, as its version: the library is closed, and those of later places are tried.
+using LibrarySuits = std::function<absl::Status(const SharedLibrary& library)>;
+
+// Opens the library `name`, such as "libcudnn.so.9", by name or from `places`. `suits` may be null:
+// every library suits. Returns Unavailable, with the places that were searched, the loader's
+// messages and what did not suit, if none is taken.
 absl::StatusOr<SharedLibrary> OpenSharedLibrary(const std::string& name,
-                                                const std::vector<std::string>& places);
+                                                const std::vector<std::string>& places,
+                                                const LibrarySuits& suits = nullptr);
 // Opens the library `name` by name or from the places of this process, with the same errors.
-absl::StatusOr<SharedLibrary> OpenSharedLibrary(const std::string& name);
+absl::StatusOr<SharedLibrary> OpenSharedLibrary(const std::string& name,
+                                                const LibrarySuits& suits = nullptr);
 
 }  // namespace megatrain
 

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+
 namespace megatrain {
 namespace {
 
@@ -41,9 +43,11 @@ class SharedLibraryTest : public testing::Test {
   void PutBroken(const std::string& directory) {
     std::ofstream(Directory(directory) + "/" + kName) << "not a library";
   }
-  absl::StatusOr<SharedLibrary> Open(LibraryEnvironment environment = {}) {
+  absl::StatusOr<SharedLibrary> Open(LibraryEnvironment environment = {},
+                                     const LibrarySuits& suits = nullptr) {
     environment.root = root_;
-    absl::StatusOr<SharedLibrary> library = OpenSharedLibrary(kName, LibraryPlaces(environment));
+    absl::StatusOr<SharedLibrary> library =
+        OpenSharedLibrary(kName, LibraryPlaces(environment), suits);
     if (library.ok()) opened_.push_back(library->handle);
     return library;
   }
@@ -113,12 +117,32 @@ TEST_F(SharedLibraryTest, ThePackagesOfThePythonOnThePathAreFound) {
   EXPECT_EQ(answer(), 42);
 }
 
+// As where the system has an older cuDNN than Python's packages.
+TEST_F(SharedLibraryTest, OneThatDoesNotSuitIsClosedAndLaterPlacesAreTried) {
+  PutLibrary("/usr/local/cuda/lib64");
+  PutLibrary("/venv/lib/python3.12/site-packages/nvidia/cudnn/lib");
+  const auto old = [](const SharedLibrary& library) {
+    return absl::StrContains(library.path, "/cuda/lib64/")
+               ? absl::FailedPreconditionError(library.path + " is old")
+               : absl::OkStatus();
+  };
+  const std::string said = fs::canonical(root_).string() + "/usr/local/cuda/lib64/" + kName;
+  const absl::Status none = Open({}, old).status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(none.message()), HasSubstr(" cannot be used: " + said + " is old; "));
+  const auto library = Open({.virtual_env = "/venv"}, old);
+  ASSERT_TRUE(library.ok()) << library.status();
+  EXPECT_THAT(library->path, HasSubstr("/venv/lib/python3.12/"));
+  EXPECT_THAT(library->Describe(), HasSubstr("passed over: " + said + " is old"));
+  EXPECT_EQ(dlopen(said.c_str(), RTLD_NOW | RTLD_NOLOAD), nullptr) << "it is still loaded";
+}
+
 // The loader's words are kept where another place has one that can be loaded, and where none has.
 TEST_F(SharedLibraryTest, OneThatCannotBeLoadedIsTold) {
   PutBroken("/usr/local/cuda/lib64");
   const std::string broken = root_ + "/usr/local/cuda/lib64/" + kName;
   const absl::Status none = Open().status();
-  EXPECT_THAT(none.message(), HasSubstr("cannot be loaded: " + broken + ": "));
+  EXPECT_THAT(none.message(), HasSubstr("cannot be used: " + broken + ": "));
   EXPECT_THAT(none.message(), Not(HasSubstr("is not found")));
   PutLibrary("/usr/local/nvidia/lib64");
   const auto library = Open();
