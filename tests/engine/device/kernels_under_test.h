@@ -22,8 +22,8 @@ class KernelsUnderTest {
   virtual Stream& stream() = 0;
   // Called before each of the two runs of a call.
   virtual void BeforeRun() {}
-  // Whether products of BF16 are added up by tensor cores, which cut sums off.
-  virtual bool truncates_sums() const { return false; }
+  // Whether cuBLASLt makes the products, those of BF16 on tensor cores, which cut sums off.
+  virtual bool on_tensor_cores() const { return false; }
   virtual void* Allocate(int64_t bytes) = 0;
   // Ordered after, and finished before the return.
   virtual void CopyIn(void* device, const void* host, int64_t bytes) = 0;

@@ -59,20 +59,17 @@ class LayerNumericsTest : public ::testing::TestWithParam<std::string> {
     EXPECT_NEAR(result.loss / expected.loss, 1, 3e-3);
     EXPECT_LE(RelativeError(ReferenceRows(result.logits), expected.logits),
               Bf16ErrorBound(expected.logits_error, expected.logits.size()));
-    double worst = 0, small_squares = 0;
-    int small_tensors = 0;
+    double worst = 0;
+    SmallTensors small;
     for (const auto& [name, gradient] : expected.gradients) {
       ASSERT_TRUE(result.gradients.contains(name)) << name;
       const double error = RelativeError(result.gradients.at(name), gradient);
       const double transformers_error = expected.gradient_errors.at(name);
       EXPECT_LE(error, Bf16ErrorBound(transformers_error, gradient.size())) << name;
-      const double ratio = error / transformers_error;
-      worst = std::max(worst, ratio);
-      if (gradient.size() >= kSmallTensor) continue;
-      small_squares += ratio * ratio;
-      ++small_tensors;
+      worst = std::max(worst, error / transformers_error);
+      small.Add(error, transformers_error, gradient.size());
     }
-    EXPECT_LE(std::sqrt(small_squares / small_tensors), 1.25) << "norms and biases together";
+    EXPECT_LE(small.Ratio(), 1.25) << "norms and biases together";
     RecordProperty("worst_gradient_error_over_transformers", std::to_string(worst));
   }
 

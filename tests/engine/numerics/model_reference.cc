@@ -211,9 +211,19 @@ double RelativeError(const std::vector<float>& actual, const std::vector<float>&
 }
 
 double Bf16ErrorBound(double transformers_error, size_t elements) {
-  const double draw = elements < kSmallTensor ? 1 / std::sqrt(static_cast<double>(elements)) : 0;
-  return std::min(3e-2, 1.25 * (1 + draw) * transformers_error);
+  constexpr double kErrorMax = 3e-2;
+  if (elements >= kSmallTensor) return std::min(kErrorMax, 1.25 * transformers_error);
+  const double draw = 1 + 1 / std::sqrt(static_cast<double>(elements));
+  return draw * std::min(kErrorMax, 2 * transformers_error);
 }
+
+void SmallTensors::Add(double error, double transformers_error, size_t elements) {
+  if (elements >= kSmallTensor) return;
+  squares_ += error / transformers_error * (error / transformers_error);
+  ++count_;
+}
+
+double SmallTensors::Ratio() const { return count_ == 0 ? 0 : std::sqrt(squares_ / count_); }
 
 double CurveDistance(const std::vector<double>& actual, const std::vector<double>& expected) {
   if (actual.size() != expected.size()) return INFINITY;

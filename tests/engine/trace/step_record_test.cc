@@ -87,6 +87,7 @@ TEST(StepRecordTest, WhatIsWrittenIsReadAgain) {
   record.lane_busy_seconds = {0.1, 0.2, 0.3, 0.4, 0.6, 0.7};
   record.matmul_seconds = 0.125;
   record.forward_seconds = 0.25;
+  record.compute_seconds = {{"head", 0.05}, {"layer forward", 0.15}};
   record.host_bytes = int64_t{1} << 40;
   record.device_bytes = int64_t{1} << 30;
   record.eval_loss = 2.5;
