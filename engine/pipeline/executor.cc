@@ -202,6 +202,7 @@ absl::StatusOr<Executor::Timing> Executor::Wait(const std::shared_ptr<Ticket>& t
       MT_ASSIGN_OR_RETURN(const double seconds, device_->ElapsedSeconds(*item->start, *item->end));
       BusyOf(timing.busy, lane) += seconds;
       if (item->op.IsLayersForward()) timing.forward += seconds;
+      if (item->op.lane == Lane::kCompute) timing.compute[item->op.name()] += seconds;
       // The device's clock is its own: the host saw the work queued at host_start, at the earliest
       // it ended then plus its duration.
       item->host_end =

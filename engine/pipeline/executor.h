@@ -16,7 +16,9 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -52,6 +54,7 @@ class Executor {
   struct Timing {
     LaneSeconds busy;
     double forward = 0;  // the part of busy.compute for the layers before the loss
+    std::map<std::string, double> compute;  // busy.compute by the names of operations
     // The start of the first operation and the end of the last one.
     std::chrono::steady_clock::time_point started, finished;
   };

@@ -17,6 +17,15 @@ double Number(const nlohmann::json& json, const char* key) {
   return found->get<double>();
 }
 
+// The numbers of an object; none if there is no such object.
+std::map<std::string, double> NumbersIn(const nlohmann::json& json, const char* key) {
+  std::map<std::string, double> numbers;
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_object()) return numbers;
+  for (const auto& [name, number] : found->items()) numbers[name] = Number(*found, name.c_str());
+  return numbers;
+}
+
 int64_t Whole(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
@@ -151,6 +160,7 @@ std::string StepRecordJson(const StepRecord& record) {
   }
   json["matmul_seconds"] = record.matmul_seconds;
   json["forward_seconds"] = record.forward_seconds;
+  if (!record.compute_seconds.empty()) json["compute_seconds"] = record.compute_seconds;
   json["host_bytes"] = record.host_bytes;
   json["device_bytes"] = record.device_bytes;
   if (record.eval_loss.has_value()) json["eval_loss"] = *record.eval_loss;
@@ -190,11 +200,8 @@ absl::StatusOr<StepRecord> ParseStepRecord(std::string_view text) {
   record.host_bytes = Whole(json, "host_bytes");
   record.device_bytes = Whole(json, "device_bytes");
   if (json.contains("eval_loss")) record.eval_loss = Number(json, "eval_loss");
-  if (const auto sets = json.find("eval_losses"); sets != json.end() && sets->is_object()) {
-    for (const auto& [name, loss] : sets->items()) {
-      record.eval_losses[name] = Number(*sets, name.c_str());
-    }
-  }
+  record.eval_losses = NumbersIn(json, "eval_losses");
+  record.compute_seconds = NumbersIn(json, "compute_seconds");
   record.rewards = RewardsIn(json, "rewards");
   record.eval_rewards = RewardsIn(json, "eval_rewards");
   record.router = RouterIn(json);

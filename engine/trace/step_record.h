@@ -91,6 +91,8 @@ struct StepRecord {
   // The part of compute that is the pass through the layers before the loss. With exact clipping,
   // the previous step's updates can overlap with this part only.
   double forward_seconds = 0;
+  // Compute by the kind of operation, of the process's first device: {"layer forward", 1.5}.
+  std::map<std::string, double> compute_seconds;
   int64_t host_bytes = 0, device_bytes = 0;   // planned: of the pool, and of each device
   std::optional<double> eval_loss;            // over all evaluation data
   std::map<std::string, double> eval_losses;  // of the named sets of data.eval
@@ -101,9 +103,9 @@ struct StepRecord {
 };
 
 // Returns the record as one JSON object without a line end. eval_loss is left out if it was not
-// measured, eval_losses if there are none, rewards and eval_rewards without pairs, router without
-// experts, and what is said of ranks for a rank alone. A number that is not finite becomes null, so
-// that the line is valid JSON.
+// measured, eval_losses and compute_seconds if there are none, rewards and eval_rewards without
+// pairs, router without experts, and what is said of ranks for a rank alone. A number that is not
+// finite becomes null, so that the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
 
 // Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or

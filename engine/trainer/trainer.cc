@@ -269,6 +269,7 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
     router.Append(ranks_[rank]->runner().state(pending.slot).router);
   }
   record.forward_seconds = timing.forward;
+  record.compute_seconds = timing.compute;
   // The next step's forward may have begun: a share moves between neighbours, the sum is right.
   for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
     record.matmul_seconds = std::max(record.matmul_seconds, rank->TakeMatMulSeconds());
