@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The first contact with a GPU, in one command: a verdict and a table, whatever breaks on the way.
+# Tries a GPU in one command: a verdict and a table, whatever breaks on the way.
 #
 #   tests/gpu.sh [check|sanitize|bench|all] [--out DIR] [--without-cudnn] [--without-nccl]
 #                [--pool SIZE]
@@ -141,7 +141,7 @@ all_filters+=:$kernels:$attention:$sanitized:CudnnTest.*
 if $small; then sanitized='Gpu/KernelsSuite.Rope/*:Gpu/KernelsSuite.GluAndBackward/*'; fi
 # Of each item of the bench the seconds without which it is not begun, and those it may take.
 declare -A least=([limits]=20 [7b]=90 [kernels]=20 [1.5b]=40 [32k]=90 [exchange]=30 [devices]=60)
-declare -A most=([limits]=90 [7b]=200 [kernels]=60 [1.5b]=90 [32k]=150 [exchange]=90 [devices]=150)
+declare -A most=([limits]=90 [7b]=240 [kernels]=60 [1.5b]=150 [32k]=200 [exchange]=90 [devices]=150)
 several_seconds=$((most[exchange] + most[devices]))
 if $small; then for item in "${!most[@]}"; do least[$item]=1 most[$item]=$test_seconds; done; fi
 
@@ -182,9 +182,11 @@ check() {
   if several check "NCCL"; then try "NCCL" "$nccl_tests" 100; fi
   if several check "jobs on several GPUs"; then try "jobs on several GPUs" "$several_jobs" 150; fi
   test_seconds=$((test_seconds / 2))
-  if $cudnn && ! try "cuDNN takes its calls" 'CudnnTest.*' 40; then
+  test_seconds=$((2 * test_seconds))  # cuDNN takes seconds to make a graph, and there are many
+  if $cudnn && ! try "cuDNN takes its calls" 'CudnnTest.*' 120; then
     tell "cuDNN does not take what it should, or gets it wrong: ${aside[cuDNN]}"
   fi
+  test_seconds=$((test_seconds / 2))
   # What is used where cuDNN or a fast path takes no call.
   try "our own attention" "$attention" 40 "${aside[cuDNN]}"
   own=("${failures[@]}")

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -10,6 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/bytes.h"
 #include "engine/base/processors.h"
 #include "engine/base/status.h"
@@ -113,10 +116,16 @@ absl::StatusOr<std::unique_ptr<EngineHost>> OpenHost(const GpuItemOptions& optio
   host_options.load_nccl = LoadNccl;
   MT_ASSIGN_OR_RETURN(std::unique_ptr<EngineHost> host, EngineHost::Create(host_options));
   // A job's plan takes measured rates; without them it goes by rule.
+  const absl::Time begin = absl::Now();
   if (!SmallGpuSizes()) MT_RETURN_IF_ERROR(host->MeasureRates());
+  const absl::Time measured = absl::Now();
   if (options.pool_bytes > 0) {
     MT_RETURN_IF_ERROR(host->ReservePool(options.pool_bytes, nullptr, nullptr));
   }
+  std::printf("  rates measured in %.1f s, pool reserved in %.1f s\n",
+              absl::ToDoubleSeconds(measured - begin),
+              absl::ToDoubleSeconds(absl::Now() - measured));
+  std::fflush(stdout);
   return host;
 }
 
@@ -227,14 +236,34 @@ absl::Status RunGpuItem(const std::string& name, const GpuItemOptions& options,
   }
   if (name == kExchange) return RunExchange(results);
   if (!SmallGpuSizes()) {
-    MT_RETURN_IF_ERROR(GrowHostMemory(std::max(options.pool_bytes, kStepHostBytes)).status());
+    const absl::Time begin = absl::Now();
+    MT_ASSIGN_OR_RETURN(const int64_t free,
+                        GrowHostMemory(std::max(options.pool_bytes, kStepHostBytes)));
+    std::printf("  host memory: %s free, after %.1f s\n", FormatBytesShort(free).c_str(),
+                absl::ToDoubleSeconds(absl::Now() - begin));
+    std::fflush(stdout);
   }
   const TemporaryDirectory directory(name);
   if (name == kDevices) return RunDevices(options, *limits, directory.path, results);
   if (name == kSteps) return RunOtherSteps(options, *limits, directory.path, results);
   if (name == kLong) return RunLongest(options, *limits, directory.path, results);
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, OpenHost(options));
-  return BenchGpuStep(*host, *limits, StepOf(name), directory.path, results);
+  std::vector<GpuStep> steps = {StepOf(name)};
+  // Whether it pays that the plan leaves a part of AdamW to the device, and whether AdamW on all
+  // processors keeps the threads waiting that give the device its work.
+  if (name == k1500M) {
+    GpuStep step = steps.front();
+    step.update_device = UpdateDevice::kHost;
+    steps.push_back(step);
+    step = steps.front();
+    step.threads = std::max(1, AvailableProcessors() - 2);
+    steps.push_back(step);
+  }
+  for (const GpuStep& step : steps) {
+    // A host without a pool reserves what its first job plans.
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, OpenHost(options));
+    MT_RETURN_IF_ERROR(BenchGpuStep(*host, *limits, step, directory.path, results));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace megatrain

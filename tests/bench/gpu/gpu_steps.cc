@@ -6,9 +6,14 @@
 #include <fstream>
 #include <optional>
 #include <random>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/hf/config_json.h"
@@ -60,13 +65,15 @@ absl::StatusOr<JobSpec> MakeJob(const GpuStep& step, const std::string& director
   spec.optimizer.max_gradient_norm = step.clipped ? 1.0 : 0.0;
   spec.checkpoint.directory = directory + "/checkpoints";
   spec.checkpoint.every_steps = 0;
+  spec.engine.update_device = step.update_device;
+  spec.engine.threads = step.threads;
   spec.engine.devices = step.devices;
   return spec;
 }
 
-// The median step so far.
-absl::Status AddStep(const GpuStep& step, const GpuLimits& limits, std::vector<StepRecord> records,
-                     BenchResults& results) {
+// The median step so far. `predicted_seconds` is the plan's; 0 if it has none.
+absl::Status AddStep(const GpuStep& step, const GpuLimits& limits, double predicted_seconds,
+                     std::vector<StepRecord> records, BenchResults& results) {
   std::sort(records.begin(), records.end(), [](const StepRecord& a, const StepRecord& b) {
     return a.step_seconds < b.step_seconds;
   });
@@ -91,18 +98,27 @@ absl::Status AddStep(const GpuStep& step, const GpuLimits& limits, std::vector<S
   MT_RETURN_IF_ERROR(results.Add(
       absl::StrCat(name, ": step over its bound"), r.step_seconds / bound, "",
       absl::StrFormat("over its busiest lane %.3f; busy: h2d %.3f s, compute %.3f s (forward %.3f "
-                      "s), d2h %.3f s, update %.3f s, exchange %.3f s",
+                      "s), d2h %.3f s, update %.3f s, device update %.3f s, exchange %.3f s",
                       r.step_seconds / busiest, busy.h2d, busy.compute, forward, busy.d2h,
-                      busy.update, busy.collective)));
+                      busy.update, busy.device_update, busy.collective)));
+  if (predicted_seconds > 0) {
+    MT_RETURN_IF_ERROR(results.Add(absl::StrCat(name, ": step over the plan's"),
+                                   r.step_seconds / predicted_seconds, "",
+                                   absl::StrFormat("planned %.3f s", predicted_seconds)));
+  }
+  const auto by_operation = [](std::string* out, const std::pair<const std::string, double>& of) {
+    absl::StrAppendFormat(out, "%s %.3f s", of.first, of.second);
+  };
+  MT_RETURN_IF_ERROR(results.Note(absl::StrCat(name, ": compute"),
+                                  absl::StrJoin(r.compute_seconds, ", ", by_operation)));
+  // Updates on the device use the link beside the lanes of copies. Bytes are those of all devices.
   return results.Note(
       absl::StrCat(name, ": traffic and memory"),
-      // Bytes are those of all devices, and the lanes' seconds those of one.
-      absl::StrFormat(
-          "link while busy %.1f GB/s to %s, %.1f back; device %s, host %s",
-          static_cast<double>(r.h2d_bytes) / step.devices / std::max(busy.h2d, 1e-9) / 1e9,
-          step.devices > 1 ? "each device" : "the device",
-          static_cast<double>(r.d2h_bytes) / step.devices / std::max(busy.d2h, 1e-9) / 1e9,
-          FormatBytesShort(r.device_bytes), FormatBytesShort(r.host_bytes)));
+      absl::StrFormat("%.1f GB to %s, %.1f GB back; device %s, host %s",
+                      static_cast<double>(r.h2d_bytes) / step.devices / 1e9,
+                      step.devices > 1 ? "each device" : "the device",
+                      static_cast<double>(r.d2h_bytes) / step.devices / 1e9,
+                      FormatBytesShort(r.device_bytes), FormatBytesShort(r.host_bytes)));
 }
 
 // Abandoned behind the last step, so that nothing is saved, or when the item is out of time.
@@ -110,21 +126,34 @@ absl::Status Train(EngineHost& host, const JobSpec& spec, const GpuStep& step,
                    const GpuLimits& limits, BenchResults& results) {
   std::vector<StepRecord> records;
   absl::Status added;
+  // What was planned, and from which choices, beside what becomes of it.
+  MT_ASSIGN_OR_RETURN(const PlanReport plan, PlanTraining(spec, host.budget(), PosixFileSystem()));
+  std::printf("%s", plan.table.c_str());
+  const double predicted = plan.choice.predicted.step_seconds;
+  std::string activity;
   TrainingControl control;
-  const Overloaded note = {[](const RunMessage& message) {
-                             std::printf("  %s\n", message.line.c_str());
+  const auto seconds = [begin = absl::Now()] { return absl::ToDoubleSeconds(absl::Now() - begin); };
+  const Overloaded note = {[&](const RunMessage& message) {
+                             std::printf("  %.1f s: %s\n", seconds(), message.line.c_str());
                              std::fflush(stdout);
                            },
                            [&](const StepRecord& record) {
-                             std::printf("  step %lld: %.3f s, loss %.4f\n",
+                             std::printf("  %.1f s: step %lld took %.3f s, loss %.4f\n", seconds(),
                                          static_cast<long long>(record.step), record.step_seconds,
                                          record.loss);
+                             std::fflush(stdout);
                              if (record.step > kUncountedSteps) {
                                records.push_back(record);
-                               added.Update(AddStep(step, limits, records, results));
+                               added.Update(AddStep(step, limits, predicted, records, results));
                              }
                              if (record.step == spec.training.steps || results.out_of_time())
                                control.Cancel();
+                           },
+                           [&](const TrainingActivity& now) {
+                             if (now.what == activity) return;
+                             activity = now.what;
+                             std::printf("  %.1f s: %s\n", seconds(), activity.c_str());
+                             std::fflush(stdout);
                            },
                            [](const auto&) {}};
   MT_RETURN_IF_ERROR(RunTraining(host, spec, {}, &control, [&](const RunEvent& event) {
@@ -144,6 +173,8 @@ std::string GpuStepName(const GpuStep& step) {
   return absl::StrCat(step.preset, " ", step.precision == Precision::kBf16 ? "bf16" : "fp32", ", ",
                       step.global_batch, " x ", step.sequence_length, " tokens, ",
                       step.clipped ? "clipped" : "not clipped",
+                      step.update_device == UpdateDevice::kHost ? ", AdamW on the host" : "",
+                      step.threads > 0 ? absl::StrCat(", ", step.threads, " threads") : "",
                       step.devices > 1 ? absl::StrCat(", ", step.devices, " GPUs") : "");
 }
 

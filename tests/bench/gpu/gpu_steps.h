@@ -20,7 +20,9 @@ struct GpuStep {
   Precision precision = Precision::kBf16;
   Precision gradient_dtype = Precision::kBf16;
   bool clipped = true;
-  int devices = 1;    // GPUs that share it
+  UpdateDevice update_device = UpdateDevice::kAuto;  // or kHost
+  int threads = 0;                                   // of the host; 0: all
+  int devices = 1;                                   // GPUs that share it
   int64_t steps = 5;  // the first two are not counted: algorithms are chosen, kernels loaded
 };
 
