@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeGpuKernels() {
   class OnTensorCores : public CudaKernelsUnderTest {
    public:
     using CudaKernelsUnderTest::CudaKernelsUnderTest;
-    bool truncates_sums() const override { return true; }
+    bool on_tensor_cores() const override { return true; }
   };
   return std::make_unique<OnTensorCores>(std::move(api), switches.kernels);
 }
