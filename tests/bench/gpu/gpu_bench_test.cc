@@ -95,7 +95,7 @@ TEST(GpuBenchTest, StepsAndTheLongestSequence) {
   options.open_gpu = gpu.opener();
   const auto host = EngineHost::Create(options);
   ASSERT_TRUE(host.ok()) << host.status();
-  ASSERT_TRUE((*host)->ReservePool(64 * kMiB, nullptr, nullptr).ok());
+  ASSERT_TRUE((*host)->MeasureRates().ok());
   const std::string directory = FreshDirectory("gpu_bench");
   BenchResults results = Results(directory);
   results.Begin("step", 0);
@@ -112,6 +112,10 @@ TEST(GpuBenchTest, StepsAndTheLongestSequence) {
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_TRUE(results.Value("step", "llama-tiny bf16, 1 x 8 tokens, clipped: speed").ok())
       << results.Table();
+  EXPECT_TRUE(
+      results.Value("step", "llama-tiny bf16, 1 x 8 tokens, clipped: step over the plan's").ok())
+      << results.Table();
+  EXPECT_NE(results.Table().find(", layer forward 0."), std::string::npos) << results.Table();
   EXPECT_FALSE(std::filesystem::exists(directory + "/checkpoints"));
   EXPECT_TRUE(absl::IsResourceExhausted(BenchGpuStep(**host, limits, large, directory, results)));
   EXPECT_NE(results.Table().find("llama-124m bf16, 1 x 8 tokens, clipped: not measured"),

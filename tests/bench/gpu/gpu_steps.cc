@@ -4,10 +4,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -126,8 +128,12 @@ absl::Status Train(EngineHost& host, const JobSpec& spec, const GpuStep& step,
                    const GpuLimits& limits, BenchResults& results) {
   std::vector<StepRecord> records;
   absl::Status added;
-  // What was planned, and from which choices, beside what becomes of it.
-  MT_ASSIGN_OR_RETURN(const PlanReport plan, PlanTraining(spec, host.budget(), PosixFileSystem()));
+  // What is planned, and from which choices, beside what becomes of it. There may be no pool yet.
+  std::vector<int> on(static_cast<size_t>(step.devices));
+  std::iota(on.begin(), on.end(), 0);
+  EngineBudget budget = {.devices = host.devices(), .rates = host.rates()};
+  MT_ASSIGN_OR_RETURN(budget.memory, host.BudgetNow(on));
+  MT_ASSIGN_OR_RETURN(const PlanReport plan, PlanTraining(spec, budget, PosixFileSystem()));
   std::printf("%s", plan.table.c_str());
   const double predicted = plan.choice.predicted.step_seconds;
   std::string activity;
@@ -152,6 +158,7 @@ absl::Status Train(EngineHost& host, const JobSpec& spec, const GpuStep& step,
                            [&](const TrainingActivity& now) {
                              if (now.what == activity) return;
                              activity = now.what;
+                             if (activity.empty()) return;  // steps follow
                              std::printf("  %.1f s: %s\n", seconds(), activity.c_str());
                              std::fflush(stdout);
                            },

@@ -159,6 +159,8 @@ TEST(ExecutorTest, BusyTimeIsByLane) {
   EXPECT_DOUBLE_EQ(timing->busy.h2d, 0.5);  // the fake's events are 0.25 s apart
   EXPECT_DOUBLE_EQ(timing->busy.compute, 0.5);
   EXPECT_DOUBLE_EQ(timing->forward, 0.25);
+  EXPECT_EQ(timing->compute,
+            (std::map<std::string, double>{{"layer backward", 0.25}, {"layer forward", 0.25}}));
   EXPECT_GE(timing->busy.update, 0);
   EXPECT_EQ(timing->busy.d2h, 0);
 }

@@ -96,6 +96,7 @@ TEST(StepRecordTest, WhatIsWrittenIsReadAgain) {
   const auto read = ParseStepRecord(text);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(StepRecordJson(*read), text);
+  EXPECT_EQ(read->compute_seconds, record.compute_seconds);
 }
 
 TEST(StepRecordTest, RecordsOfEarlierVersionsAreRead) {
@@ -108,6 +109,7 @@ TEST(StepRecordTest, RecordsOfEarlierVersionsAreRead) {
   EXPECT_EQ(read->lane_busy_seconds.compute, 2);
   EXPECT_EQ(read->lane_busy_seconds.device_update, 0);
   EXPECT_EQ(read->forward_seconds, 0);
+  EXPECT_TRUE(read->compute_seconds.empty());
   EXPECT_FALSE(read->eval_loss.has_value());
   for (const char* text : {"", "x", "[1]", R"({"step":3})", R"({"step":"3","loss":1})"}) {
     EXPECT_EQ(ParseStepRecord(text).status().code(), absl::StatusCode::kDataLoss) << text;
