@@ -23,6 +23,16 @@ namespace {
 constexpr GpuLimitSizes kSizes = {
     .product = 16, .copy_bytes = 1 << 16, .repetitions = 2, .sustained_repetitions = 2};
 
+constexpr GpuLimits kLimits = {.bf16_flops_per_second = 1e12, .fp32_flops_per_second = 1e12};
+
+GpuStep TinyStep() {
+  return {.preset = "llama-tiny",
+          .sequence_length = 8,
+          .micro_batch = 1,
+          .global_batch = 1,
+          .steps = 3};
+}
+
 BenchResults Results(const std::string& directory) {
   absl::StatusOr<BenchResults> results = BenchResults::Open(directory);
   EXPECT_TRUE(results.ok()) << results.status();
@@ -99,30 +109,23 @@ TEST(GpuBenchTest, StepsAndTheLongestSequence) {
   const std::string directory = FreshDirectory("gpu_bench");
   BenchResults results = Results(directory);
   results.Begin("step", 0);
-  GpuLimits limits;
-  limits.bf16_flops_per_second = limits.fp32_flops_per_second = 1e12;
-  const GpuStep tiny = {.preset = "llama-tiny",
-                        .sequence_length = 8,
-                        .micro_batch = 1,
-                        .global_batch = 1,
-                        .steps = 3};
-  GpuStep large = tiny;
+  GpuStep large = TinyStep();
   large.preset = "llama-124m";  // does not fit the pool
-  const absl::Status status = BenchGpuStep(**host, limits, tiny, directory, results);
+  const absl::Status status = BenchGpuStep(**host, kLimits, TinyStep(), directory, results);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_TRUE(results.Value("step", "llama-tiny bf16, 1 x 8 tokens, clipped: speed").ok())
       << results.Table();
   EXPECT_NE(results.Table().find(", layer forward 0."), std::string::npos) << results.Table();
   EXPECT_FALSE(std::filesystem::exists(directory + "/checkpoints"));
-  EXPECT_TRUE(absl::IsResourceExhausted(BenchGpuStep(**host, limits, large, directory, results)));
+  EXPECT_TRUE(absl::IsResourceExhausted(BenchGpuStep(**host, kLimits, large, directory, results)));
   EXPECT_NE(results.Table().find("llama-124m bf16, 1 x 8 tokens, clipped: not measured"),
             std::string::npos);
   // Of a model that has no room at all; one that has takes its longest sequence, emulated.
   EXPECT_TRUE(
-      absl::IsResourceExhausted(BenchLongestSequence(**host, limits, large, directory, results)));
+      absl::IsResourceExhausted(BenchLongestSequence(**host, kLimits, large, directory, results)));
   // A step that is begun is finished, and counts if it is one of those that are counted.
   results.Begin("late", 1e-9);
-  EXPECT_EQ(BenchGpuStep(**host, limits, tiny, directory, results).code(),
+  EXPECT_EQ(BenchGpuStep(**host, kLimits, TinyStep(), directory, results).code(),
             absl::StatusCode::kDeadlineExceeded);
 }
 
@@ -138,14 +141,7 @@ TEST(GpuBenchTest, ThePlanIsToldBesideTheStep) {
   const std::string directory = FreshDirectory("planned");
   BenchResults results = Results(directory);
   results.Begin("step", 0);
-  GpuLimits limits;
-  limits.bf16_flops_per_second = limits.fp32_flops_per_second = 1e12;
-  const GpuStep tiny = {.preset = "llama-tiny",
-                        .sequence_length = 8,
-                        .micro_batch = 1,
-                        .global_batch = 1,
-                        .steps = 3};
-  const absl::Status status = BenchGpuStep(**host, limits, tiny, directory, results);
+  const absl::Status status = BenchGpuStep(**host, kLimits, TinyStep(), directory, results);
   EXPECT_TRUE(status.ok()) << status;
   const auto over =
       results.Value("step", "llama-tiny bf16, 1 x 8 tokens, clipped: step over the plan's");

@@ -73,7 +73,7 @@ absl::StatusOr<JobSpec> MakeJob(const GpuStep& step, const std::string& director
   return spec;
 }
 
-// The median step so far. `predicted_seconds` is the plan's; 0 if it has none.
+// Adds the median step so far. `predicted_seconds` is the plan's; 0 if it has none.
 absl::Status AddStep(const GpuStep& step, const GpuLimits& limits, double predicted_seconds,
                      std::vector<StepRecord> records, BenchResults& results) {
   std::sort(records.begin(), records.end(), [](const StepRecord& a, const StepRecord& b) {
@@ -128,7 +128,8 @@ absl::Status Train(EngineHost& host, const JobSpec& spec, const GpuStep& step,
                    const GpuLimits& limits, BenchResults& results) {
   std::vector<StepRecord> records;
   absl::Status added;
-  // What is planned, and from which choices, beside what becomes of it. There may be no pool yet.
+  // The plan is told before the step, so that the two can be compared. It takes the budget of now:
+  // there may be no pool yet.
   std::vector<int> on(static_cast<size_t>(step.devices));
   std::iota(on.begin(), on.end(), 0);
   EngineBudget budget = {.devices = host.devices(), .rates = host.rates()};

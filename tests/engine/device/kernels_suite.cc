@@ -43,10 +43,12 @@ double KernelsSuite::SumError(int64_t k) const {
   return std::sqrt(static_cast<double>(k)) * kUnit;
 }
 
-// BF16 results are rounded once, to 1.7e-3 in the norm. cuBLASLt rounds many products of odd sizes
-// before it adds the bias, too: on an H200 they are up to 4.2e-3 from the reference.
+// BF16 results are rounded once, to 1.7e-3 in the norm. cuBLASLt also rounds many products of odd
+// sizes, and their sums with the addend, before it adds the bias. With the reference's own these
+// are four roundings, 2 * 1.7e-3, and half as much again for results of few elements: on an H200
+// the largest of 54 elements was 4.2e-3.
 double KernelsSuite::ProductError(DType out_dtype, int64_t k, bool with_bias) const {
-  const double rounding = with_bias && device_->on_tensor_cores() ? 6e-3 : 3e-3;
+  const double rounding = with_bias && device_->on_tensor_cores() ? 5e-3 : 3e-3;
   return (out_dtype == DType::kF32 ? kRounding : rounding) + SumError(k);
 }
 

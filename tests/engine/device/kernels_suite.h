@@ -30,7 +30,8 @@ class KernelsSuite : public testing::TestWithParam<std::tuple<KernelsFactory, DT
   // The relative error, in the norm, that a product's FP32 sums of k random terms may have before
   // the result is rounded.
   double SumError(int64_t k) const;
-  // That of a product's result of this type, with a bias or without.
+  // The relative error, in the norm, that a product's result of this type may have, with a bias or
+  // without.
   double ProductError(DType out_dtype, int64_t k, bool with_bias) const;
   KernelsUnderTest& device() { return *device_; }
 

@@ -214,7 +214,7 @@ double Bf16ErrorBound(double transformers_error, size_t elements) {
   constexpr double kErrorMax = 3e-2;
   if (elements >= kSmallTensor) return std::min(kErrorMax, 1.25 * transformers_error);
   const double draw = 1 + 1 / std::sqrt(static_cast<double>(elements));
-  return draw * std::min(kErrorMax, 2 * transformers_error);
+  return draw * std::min(kErrorMax, 1.5 * transformers_error);
 }
 
 void SmallTensors::Add(double error, double transformers_error, size_t elements) {

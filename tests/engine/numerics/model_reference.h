@@ -87,7 +87,7 @@ inline constexpr size_t kSmallTensor = 1000;  // elements
 // `transformers_error` from it: 1.25 times as far, and at most 3e-2. Below 1,000 elements the norm
 // of an error is a draw: the ratio of two norms varies by about 1 / sqrt(elements), and by more
 // where few tokens make the tensor's gradient, as that of an expert. So a small tensor may be
-// 2 (1 + 1 / sqrt(elements)) times as far, and at most 3e-2 (1 + 1 / sqrt(elements)); small ones
+// 1.5 (1 + 1 / sqrt(elements)) times as far, and at most 3e-2 (1 + 1 / sqrt(elements)); small ones
 // are held to 1.25 together (SmallTensors). With AVX2 the ratios have a mean of 0.76, on an H200 of
 // 0.83, in large and small tensors alike; the deviations are 0.06 and 0.08 in large ones, 0.15 and
 // 0.17 in small ones. The largest on the H200 are 1.17 (large) and 1.70 (of 6 elements).
