@@ -19,11 +19,8 @@ void* OpenForFrontend(const char* name, int flags);
 #include <cudnn_frontend.h>
 #undef dlopen
 
-#include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -281,17 +278,6 @@ std::string OpenCompiler() {
   return why;
 }
 
-// The version in the name of the library's file, as of libcudnn.so.9.14.0; 0 if it has none.
-size_t VersionInName(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path file = std::filesystem::canonical(path, error);
-  if (error) return 0;
-  size_t major = 0, minor = 0, patch = 0;
-  const int read =
-      std::sscanf(file.filename().c_str(), "libcudnn.so.%2zu.%2zu.%2zu", &major, &minor, &patch);
-  return read == 3 ? 10000 * major + 100 * minor + patch : 0;
-}
-
 // Returns whether a cuDNN has the versions that are needed: a system's own may be older than that
 // of Python's packages. One whose name says that it is too old is not asked: to answer, it loads
 // parts of its own that cannot be unloaded, and that every other cuDNN would then take for its own.
@@ -301,8 +287,11 @@ absl::Status SuitsAsCudnn(const SharedLibrary& cudnn) {
                                                VersionText(kVersionMin), " or newer for CUDA ",
                                                kCudaMajor, " is needed"));
   };
-  const size_t named = VersionInName(cudnn.path);
-  if (named != 0 && named < kVersionMin) return unfit(VersionText(named));
+  if (const auto named = VersionInName(cudnn.path)) {
+    const auto [major, minor, patch] = *named;
+    const size_t version = static_cast<size_t>(10000 * major + 100 * minor + patch);
+    if (version < kVersionMin) return unfit(VersionText(version));
+  }
   decltype(&cudnnGetVersion) version_of = nullptr;
   decltype(&cudnnGetCudartVersion) cuda_of = nullptr;
   FunctionFinder find(cudnn.handle);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
@@ -90,6 +91,19 @@ std::vector<std::string> LibraryPlaces(const LibraryEnvironment& environment) {
   add_python_under_root("/usr");
   if (!environment.home.empty()) add_python_under_root(environment.home + "/.local");
   return places;
+}
+
+std::optional<std::array<int, 3>> VersionInName(const std::string& path) {
+  std::error_code error;
+  const std::string name = std::filesystem::canonical(path, error).filename();
+  const size_t suffix = name.find(".so.");
+  std::array<int, 3> version = {};
+  if (error || suffix == std::string::npos ||
+      std::sscanf(name.c_str() + suffix, ".so.%4d.%4d.%4d", &version[0], &version[1],
+                  &version[2]) != 3) {
+    return std::nullopt;
+  }
+  return version;
 }
 
 std::vector<std::string> FindLibraryFiles(const std::string& name,

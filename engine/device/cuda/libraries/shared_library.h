@@ -14,7 +14,9 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,6 +73,11 @@ std::vector<std::string> LibraryPlaces(const LibraryEnvironment& environment);
 // places. Within a pattern newer versions come first: cuda-13.10 before cuda-13.9.
 std::vector<std::string> FindLibraryFiles(const std::string& name,
                                           const std::vector<std::string>& places);
+
+// Returns the version in the name of the library's file, links followed: {9, 14, 0} of
+// libcudnn.so.9 -> libcudnn.so.9.14.0. Returns nullopt if the name has fewer than three numbers, as
+// in Python's packages, or there is no such file.
+std::optional<std::array<int, 3>> VersionInName(const std::string& path);
 
 // Returns OK if a library can be used, else an error whose message names its file and what is wrong
 // with it, as its version: the library is closed, and those of later places are tried.

@@ -18,6 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Optional;
 
 namespace fs = std::filesystem;
 
@@ -115,6 +116,16 @@ TEST_F(SharedLibraryTest, ThePackagesOfThePythonOnThePathAreFound) {
   const auto answer = reinterpret_cast<int (*)()>(dlsym(library->handle, "Answer"));
   ASSERT_NE(answer, nullptr);
   EXPECT_EQ(answer(), 42);
+}
+
+TEST_F(SharedLibraryTest, AFilesNameHasAVersionOrNone) {
+  const std::string directory = Directory("/lib");
+  std::ofstream(directory + "/libcudnn.so.9.14.0") << "";
+  fs::create_symlink("libcudnn.so.9.14.0", directory + "/libcudnn.so.9");
+  std::ofstream(directory + "/libplain.so.9") << "";
+  EXPECT_THAT(VersionInName(directory + "/libcudnn.so.9"), Optional(ElementsAre(9, 14, 0)));
+  EXPECT_EQ(VersionInName(directory + "/libplain.so.9"), std::nullopt);
+  EXPECT_EQ(VersionInName(directory + "/libmissing.so.9"), std::nullopt);
 }
 
 // As where the system has an older cuDNN than Python's packages.
