@@ -39,6 +39,7 @@ using ::testing::HasSubstr;
 
 constexpr char kBatchScript[] = "deploy/slurm/megatrain.sbatch";
 constexpr char kMpiLibrary[] = "server/libmegatrain-mpi.so";
+constexpr char kLateFence[] = "tests/e2e/liblate_fence.so";
 constexpr int kSteps = 24;
 constexpr int kInterrupted = 7;
 // As in mpi_run_test.
@@ -96,12 +97,14 @@ class Job {
     return FinalState();
   }
 
-  std::unique_ptr<ChildProcess> Srun(int ranks = 2, const std::string& mpi = "pmix") const {
+  // `variables` is srun's --export.
+  std::unique_ptr<ChildProcess> Srun(int ranks = 2, const std::string& mpi = "pmix",
+                                     const std::string& variables = "ALL") const {
     std::vector<std::string> arguments = {
         "/usr/bin/srun", "--mpi=" + mpi,
         // One that is killed for another's exit may say nothing.
         mpi == "none" ? "--kill-on-bad-exit=0" : "--kill-on-bad-exit=1", "--job-name=" + name_,
-        "--nodes=2", absl::StrCat("--ntasks=", ranks), Binary(), "run"};
+        "--nodes=2", absl::StrCat("--ntasks=", ranks), "--export=" + variables, Binary(), "run"};
     for (const std::string& argument : RunArguments()) arguments.push_back(argument);
     return std::make_unique<ChildProcess>(arguments, *this / "log");
   }
@@ -260,6 +263,16 @@ TEST_F(SlurmTest, TheWeightsAreThoseOfOneProcess) {
       EXPECT_TRUE(job.FinalState() == one_process) << name << ": other bits";
     }
   }
+}
+
+// Of four ranks the last is alone on its node, and does not wait in MPI_Init for those of the
+// other.
+TEST_F(SlurmTest, AProcessThatStartsLateIsWaitedFor) {
+  const Job job = NewJob("late", "bf16", /*steps=*/1);
+  const auto run = job.Srun(
+      4, "pmix", absl::StrCat("ALL,LATE_RANK=2,LD_PRELOAD=", fs::absolute(kLateFence).string()));
+  EXPECT_EQ(run->Wait(), 0) << run->Output();
+  EXPECT_EQ(job.Steps(), 1);
 }
 
 TEST_F(SlurmTest, WithoutPmixTheRefusalSaysHowToStart) {

@@ -82,6 +82,11 @@ absl::StatusOr<std::shared_ptr<MpiSession>> MpiSession::Open(const std::string& 
                      "install one that does: ",
                      library));
   }
+  if (error == MEGATRAIN_MPI_NOT_MET) {
+    return absl::UnavailableError(
+        "the launcher's PMIx did not bring the processes of the job together (PMIx_Fence failed); "
+        "has one of them ended?");
+  }
   MT_RETURN_IF_ERROR(Checked(*mpi, error, "MPI_Init_thread"));
   std::shared_ptr<MpiSession> session(new MpiSession(mpi, rank, ranks, deadline));
   MT_ASSIGN_OR_RETURN(session->notices_, session->CreateCommunicator());

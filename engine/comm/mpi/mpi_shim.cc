@@ -1,6 +1,9 @@
 #include "engine/comm/mpi/mpi_shim.h"
 
+#include <dlfcn.h>
 #include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +46,35 @@ void Describe(int error, char* text, int bytes) {
   Copy(words, text, bytes);
 }
 
+// pmix_info_t of PMIx 2 to 5 with a bool as its value, and the values of pmix_common.h. MPI's own
+// headers bring none of it.
+struct PmixFlag {
+  char key[512];
+  uint32_t flags;
+  alignas(8) uint16_t type;
+  alignas(8) bool value;
+  char rest[31];  // of the union
+};
+static_assert(offsetof(PmixFlag, type) == 520 && offsetof(PmixFlag, value) == 528);
+constexpr uint16_t kPmixBool = 1;
+constexpr int kPmixSuccess = 0;
+
+// Waits until all processes have come here, and so out of MPI_Init. Messages need this: Open MPI's
+// receiver of TCP calls a null pointer for one that comes while it starts. MPI_Init ends with a
+// barrier of PMIx to prevent that, but Slurm's "tree" of a job on fewer nodes than TreeWidth, all
+// versions since 20.02, waits for the processes of the same node only. Slurm chooses its "ring",
+// which waits for all, where data are to be collected. An MPI with a PMIx of its own is not helped.
+int MeetAfterInitialize() {
+  void* const pmix = dlopen("libpmix.so.2", RTLD_NOW | RTLD_NOLOAD);
+  if (pmix == nullptr) return MPI_SUCCESS;
+  using Fence = int (*)(const void* processes, size_t count, const PmixFlag* info, size_t infos);
+  const auto fence = reinterpret_cast<Fence>(dlsym(pmix, "PMIx_Fence"));
+  const PmixFlag collect = {"pmix.collect", 0, kPmixBool, true, {}};
+  const bool met = fence == nullptr || fence(nullptr, 0, &collect, 1) == kPmixSuccess;
+  dlclose(pmix);
+  return met ? MPI_SUCCESS : MEGATRAIN_MPI_NOT_MET;
+}
+
 int Initialize(int* rank, int* ranks) {
   int initialized = 0, provided = 0;
   int error = MPI_Initialized(&initialized);
@@ -60,8 +92,9 @@ int Initialize(int* rank, int* ranks) {
   error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   if (error != MPI_SUCCESS) return error;
   if (provided < MPI_THREAD_MULTIPLE) return MEGATRAIN_MPI_SINGLE_THREADED;
-  error = MPI_Comm_rank(MPI_COMM_WORLD, rank);
-  return error != MPI_SUCCESS ? error : MPI_Comm_size(MPI_COMM_WORLD, ranks);
+  if ((error = MPI_Comm_rank(MPI_COMM_WORLD, rank)) != MPI_SUCCESS) return error;
+  if ((error = MPI_Comm_size(MPI_COMM_WORLD, ranks)) != MPI_SUCCESS) return error;
+  return *ranks > 1 ? MeetAfterInitialize() : MPI_SUCCESS;
 }
 
 int Finalize() { return MPI_Finalize(); }

@@ -25,6 +25,8 @@ extern "C" {
 #define MEGATRAIN_MPI_SINGLE_THREADED (-1)
 /* From `initialize`: MPI was initialised, or finalised, in this process before. */
 #define MEGATRAIN_MPI_USED (-2)
+/* From `initialize`: the launcher's PMIx did not bring the processes together. */
+#define MEGATRAIN_MPI_NOT_MET (-3)
 /* As the peer of `receive`: any rank. */
 #define MEGATRAIN_MPI_ANY_RANK (-1)
 
