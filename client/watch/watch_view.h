@@ -17,14 +17,16 @@ struct ViewSize {
   int rows = 24;
 };
 
-// Returns at most `size.rows` lines of at most `size.columns` columns, without line ends. If they
-// do not all fit, it first drops lines of the log, the oldest first. Then it prints the lanes as
-// words instead of bars, then it drops the curve, and last the lines at the end.
+// Returns at most `size.rows` lines of at most `size.columns` columns, without line ends. They are
+// printable (text.h). Four rows are wanted for the curve, even while there is none to draw. To free
+// them, lines of the log are dropped first, the oldest first; then the lanes are words instead of
+// bars. The curve takes up to 14 of the free rows, and is left out if fewer than 3 are free. Lines
+// that still do not fit are dropped at the end. REQUIRES: size.rows >= 1.
 std::vector<std::string> DrawWatch(const WatchState& state, const ViewSize& size, absl::Time now,
                                    Charset charset);
 
 // Returns the last line of a view, without a line end: how the job ended or stands. Its last word
-// is the job's name.
+// is the job's name. It is printable (text.h).
 std::string ClosingLine(const v1::Job& job);
 
 // Returns why a job waits, is paused, has failed or was cancelled; of a queued job also its place

@@ -50,8 +50,8 @@ class WritableFile {
 // multiple of every usual sector.
 inline constexpr int64_t kDirectAlignment = 4096;
 
-// A new file of a known size that is written in blocks, in any order. Where the file system allows
-// it the blocks go straight to the disk, past the page cache.
+// A file of a known size that is written in blocks, in any order. Where the file system allows it
+// the blocks go straight to the disk, past the page cache.
 //
 // Thread safety: Write may be called from several threads at once.
 class BlockFile {
@@ -63,7 +63,8 @@ class BlockFile {
   virtual absl::Status Write(int64_t offset, const void* data, int64_t bytes) = 0;
   // Returns when everything written is on stable storage. REQUIRES: no Write runs.
   virtual absl::Status Sync() = 0;
-  // Must be called once, after the last Sync.
+  // Completes the file. It may report a late error of writing, so that it must be called once,
+  // after the last Sync; after an error of Write or Sync it need not.
   virtual absl::Status Close() = 0;
   // After Sync, returns false if blocks went through the page cache.
   virtual bool direct() const { return true; }
@@ -131,7 +132,7 @@ class FileSystem {
   // Renames atomically. A file replaces an existing file `to`, a directory an empty directory `to`.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
   // Makes the names in the directory `path` durable after files in it were created, renamed or
-  // removed.
+  // removed. On a file system that cannot sync directories it succeeds and does nothing.
   virtual absl::Status SyncDirectory(const std::string& path) = 0;
   // Creates the directory and its missing parents; succeeds if it exists.
   virtual absl::Status CreateDirectories(const std::string& path) = 0;
@@ -228,7 +229,7 @@ absl::Status AtomicWriteFile(FileSystem* files, const std::string& path, std::st
 absl::StatusOr<int64_t> CopyFileSynced(FileSystem* files, const std::string& from,
                                        const std::string& to);
 
-// "a/b/c" -> "a/b", "c" -> ".", "/c" -> "/".
+// "a/b/c" -> "a/b", "a/b/" -> "a", "c" -> ".", "/c" -> "/", "/" -> "/".
 std::string ParentDirectory(const std::string& path);
 // ("a", "b") -> "a/b", ("", "b") -> "b".
 std::string JoinPath(const std::string& a, const std::string& b);

@@ -5,7 +5,7 @@
 // Thread safety: ParallelFor and ParallelForNear may be called from several threads (the lanes).
 // Calls are served one at a time, so a pool of T threads keeps at most T processors busy.
 //
-// Invariant: denormals are flushed to zero while a loop runs, on every thread.
+// Invariant: on x86-64, denormals are flushed to zero while a loop runs, on every thread.
 #ifndef MEGATRAIN_ENGINE_BASE_THREAD_POOL_H_
 #define MEGATRAIN_ENGINE_BASE_THREAD_POOL_H_
 

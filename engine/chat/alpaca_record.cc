@@ -42,13 +42,14 @@ absl::Status ReadHistory(dom::element value, std::vector<ChatMessage>* messages)
 
 absl::Status ReadAlpacaPrompt(dom::object record, Conversation* conversation) {
   std::optional<std::string> instruction, input;
+  bool has_history = false;
   for (dom::key_value_pair field : record) {
     if (field.key == "instruction") {
       MT_RETURN_IF_ERROR(SetJsonString("instruction", field.value, &instruction));
     } else if (field.key == "input" && !field.value.is_null()) {
       MT_RETURN_IF_ERROR(SetJsonString("input", field.value, &input));
     } else if (field.key == "history") {
-      if (!conversation->messages.empty()) return Bad("history", "is there twice");
+      if (std::exchange(has_history, true)) return Bad("history", "is there twice");
       MT_RETURN_IF_ERROR(ReadHistory(field.value, &conversation->messages));
     }
   }

@@ -79,11 +79,28 @@ absl::Status SetTools(dom::element value, bool wrap, JinjaValue* target) {
   return absl::OkStatus();
 }
 
+// Messages and variables have few keys, each of them once.
+absl::Status CheckKeys(dom::object object, const std::string& name) {
+  constexpr size_t kKeysMax = 64;
+  if (object.size() > kKeysMax) {
+    return Bad(name, absl::StrCat("has more than ", kKeysMax, " keys"));
+  }
+  for (auto field = object.begin(); field != object.end(); ++field) {
+    for (auto other = object.begin(); other != field; ++other) {
+      if (other.key() == field.key()) {
+        return Bad(absl::StrCat(name, ".", std::string(field.key())), "is there twice");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetKwargs(dom::element value, JinjaVariables* kwargs) {
   constexpr char kName[] = "chat_template_kwargs";
   if (value.is_null()) return absl::OkStatus();
   dom::object object;
   if (value.get(object) != simdjson::SUCCESS) return IsNot(kName, value, "an object");
+  MT_RETURN_IF_ERROR(CheckKeys(object, kName));
   for (dom::key_value_pair field : object) {
     const std::string key(field.key);
     const std::string name = absl::StrCat(kName, ".", key);
@@ -194,32 +211,13 @@ absl::Status ReadParts(dom::element value, const std::string& name, std::string*
       });
 }
 
-absl::Status Twice(dom::object object, const std::string& name) {
-  // Messages have few keys.
-  for (auto field = object.begin(); field != object.end(); ++field) {
-    for (auto other = object.begin(); other != field; ++other) {
-      if (other.key() == field.key()) {
-        return Bad(absl::StrCat(name, ".", std::string(field.key())), "is there twice");
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckKeyCount(dom::object object, const std::string& name) {
-  constexpr size_t kKeysMax = 64;
-  if (object.size() <= kKeysMax) return absl::OkStatus();
-  return Bad(name, absl::StrCat("has more than ", kKeysMax, " keys"));
-}
-
 absl::Status MissingField(dom::object object, const std::string& name, const char* key) {
   return Bad(absl::StrCat(name, ".", key),
              absl::StrCat("is missing; the message has ", JsonKeys(object)));
 }
 
 absl::Status ReadMessage(dom::object object, const std::string& name, ChatMessage* message) {
-  MT_RETURN_IF_ERROR(CheckKeyCount(object, name));
-  MT_RETURN_IF_ERROR(Twice(object, name));
+  MT_RETURN_IF_ERROR(CheckKeys(object, name));
   std::optional<dom::element> weight;
   bool explained = false;  // why there is no content
   for (dom::key_value_pair field : object) {
@@ -300,7 +298,7 @@ std::string RoleOf(const std::string& from) {
 }
 
 absl::Status ReadTurn(dom::object object, const std::string& name, ChatMessage* message) {
-  MT_RETURN_IF_ERROR(CheckKeyCount(object, name));
+  MT_RETURN_IF_ERROR(CheckKeys(object, name));
   std::optional<std::string> from, value;
   std::optional<dom::element> weight;
   const std::string from_name = absl::StrCat(name, ".from");

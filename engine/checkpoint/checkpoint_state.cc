@@ -112,7 +112,9 @@ bool Evaluations::Add(int64_t step, double loss) {
     ++since_best;
     return false;
   }
-  *this = {step, loss, 0};
+  best_step = step;
+  best_loss = loss;
+  since_best = 0;
   return true;
 }
 

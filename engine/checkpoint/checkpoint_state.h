@@ -17,8 +17,13 @@ struct Evaluations {
   int64_t best_step = 0;   // the step of the lowest finite loss, the first of equal ones; 0: none
   double best_loss = 0;    // its loss
   int64_t since_best = 0;  // evaluations after it; all if there is no best
+  // The step of the checkpoint that training.keep_best keeps, and its loss: that of best_step, or
+  // of an earlier best one if the later could not be saved. 0: none. Without keep_best as
+  // best_step.
+  int64_t kept_step = 0;
+  double kept_loss = 0;
 
-  // Adds an evaluation after `step`. Returns true if it is the best so far.
+  // Adds an evaluation after `step`. Returns true if it is the best so far. What is kept stays.
   bool Add(int64_t step, double loss);
 };
 

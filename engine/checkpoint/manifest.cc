@@ -72,6 +72,9 @@ Json StateToJson(const CheckpointState& state) {
   if (evaluations.best_step > 0) {
     json["best"] = {{"step", evaluations.best_step}, {"eval_loss", evaluations.best_loss}};
   }
+  if (evaluations.kept_step > 0 && evaluations.kept_step != evaluations.best_step) {
+    json["kept_best"] = {{"step", evaluations.kept_step}, {"eval_loss", evaluations.kept_loss}};
+  }
   json["evaluations_since_best"] = evaluations.since_best;
   if (!state.reference.empty()) json["reference"] = state.reference;
   if (!state.carried_digest.empty()) json["carried_digest"] = state.carried_digest;
@@ -84,6 +87,17 @@ Json StateToJson(const CheckpointState& state) {
   json["spec"] = Json::object();
   for (const auto& [key, value] : state.spec) json["spec"][key] = value;
   return json;
+}
+
+// Sets nothing if `key` is not there.
+absl::Status GetBest(const Json& json, const char* key, int64_t* step, double* loss) {
+  if (!json.contains(key)) return absl::OkStatus();
+  MT_ASSIGN_OR_RETURN(const Json* best, GetMember(json, key, Json::value_t::object));
+  MT_ASSIGN_OR_RETURN(*step, GetInteger(*best, "step", 1));
+  const auto value = best->find("eval_loss");
+  if (value == best->end() || !value->is_number()) return Bad("\"eval_loss\" is not a number");
+  *loss = value->get<double>();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<CheckpointState> StateFromJson(const Json& json) {
@@ -139,13 +153,11 @@ absl::StatusOr<CheckpointState> StateFromJson(const Json& json) {
     MT_ASSIGN_OR_RETURN(state.evaluations.since_best,
                         GetInteger(json, "evaluations_since_best", 0));
   }
-  if (json.contains("best")) {
-    MT_ASSIGN_OR_RETURN(const Json* best, GetMember(json, "best", Json::value_t::object));
-    MT_ASSIGN_OR_RETURN(state.evaluations.best_step, GetInteger(*best, "step", 1));
-    const auto loss = best->find("eval_loss");
-    if (loss == best->end() || !loss->is_number()) return Bad("\"eval_loss\" is not a number");
-    state.evaluations.best_loss = loss->get<double>();
-  }
+  Evaluations& evaluations = state.evaluations;
+  MT_RETURN_IF_ERROR(GetBest(json, "best", &evaluations.best_step, &evaluations.best_loss));
+  evaluations.kept_step = evaluations.best_step;
+  evaluations.kept_loss = evaluations.best_loss;
+  MT_RETURN_IF_ERROR(GetBest(json, "kept_best", &evaluations.kept_step, &evaluations.kept_loss));
   MT_ASSIGN_OR_RETURN(const Json* spec, GetMember(json, "spec", Json::value_t::object));
   for (const auto& [key, value] : spec->items()) {
     if (!value.is_string()) return Bad(absl::StrCat("\"spec\".\"", key, "\" is not a string"));

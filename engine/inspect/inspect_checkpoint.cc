@@ -21,9 +21,9 @@ absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint) {
                    "made on     ", state.arithmetic.empty() ? "-" : state.arithmetic, "\n",  //
                    "on disk     ", FormatBytes(manifest.total_bytes()), "\n", report.text);
   const Evaluations& evaluations = state.evaluations;
-  if (evaluations.best_step > 0) {
-    report.text = absl::StrCat("best        step ", evaluations.best_step, ", eval_loss ",
-                               evaluations.best_loss, "\n", report.text);
+  if (evaluations.kept_step > 0) {
+    report.text = absl::StrCat("best        step ", evaluations.kept_step, ", eval_loss ",
+                               evaluations.kept_loss, "\n", report.text);
   }
   report.json["kind"] = "checkpoint";
   nlohmann::ordered_json& entry = report.json["checkpoint"];
@@ -34,8 +34,8 @@ absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint) {
   entry["weight_dtype"] = DTypeName(state.weight_dtype);
   entry["threads"] = state.threads;
   entry["arithmetic"] = state.arithmetic;
-  if (evaluations.best_step > 0) {
-    entry["best"] = {{"step", evaluations.best_step}, {"eval_loss", evaluations.best_loss}};
+  if (evaluations.kept_step > 0) {
+    entry["best"] = {{"step", evaluations.kept_step}, {"eval_loss", evaluations.kept_loss}};
   }
   entry["bytes"] = manifest.total_bytes();
   entry["spec"] = state.spec;

@@ -57,6 +57,7 @@ CheckpointSaver::CheckpointSaver(RunContext& run, const PreparedRun& prepared,
       trainer_(trainer),
       communicator_(run.processes() == nullptr ? nullptr : run.processes()->saves.get()),
       retention_(prepared.start.retention),
+      kept_loss_(prepared.start.evaluations.kept_loss),
       saved_{prepared.start.step, prepared.start.checkpoint.value_or("")} {}
 
 bool CheckpointSaver::Due(int64_t step) const {
@@ -102,11 +103,19 @@ absl::Status CheckpointSaver::Start(int64_t step) {
 
 void CheckpointSaver::Commit() {
   run_.Tell(BeforeCheckpoint{save_->step});
-  save_->evaluations = progress_.evaluations;
-  // The one before stays until this one is there.
-  save_->retention.best = IsBest(save_->step) ? save_->step : retention_.best;
+  ChooseBest(*save_);
   trainer_.CommitSave();
   save_->committed = true;
+}
+
+void CheckpointSaver::ChooseBest(Save& save) const {
+  Evaluations& evaluations = save.evaluations;
+  evaluations = progress_.evaluations;
+  // The one before stays until this one is there.
+  const bool best = run_.spec().training.keep_best && evaluations.best_step == save.step;
+  save.retention.best = best ? save.step : retention_.best;
+  evaluations.kept_step = save.retention.best;
+  evaluations.kept_loss = best ? evaluations.best_loss : kept_loss_;
 }
 
 absl::Status CheckpointSaver::End() {
@@ -130,7 +139,8 @@ absl::Status CheckpointSaver::End() {
 
 void CheckpointSaver::NoteSaved(const Save& save) {
   saved_ = {save.step, save.directory, absl::ToDoubleSeconds(absl::Now() - save.since)};
-  if (IsBest(saved_.step)) retention_.best = saved_.step;
+  retention_.best = save.retention.best;
+  kept_loss_ = save.evaluations.kept_loss;
   // They are gone, and a damaged one of this step was replaced by a good one.
   retention_.discard.clear();
   std::erase(retention_.damaged, saved_.step);
@@ -162,8 +172,7 @@ absl::Status CheckpointSaver::SaveTiles() {
                               prepared_.StateAt(run_.spec(), step, progress_.total_tokens),
                               SideFiles(), run_.files(), communicator_));
   Save save(step, retention_, std::move(writer));
-  save.evaluations = progress_.evaluations;
-  if (IsBest(step)) save.retention.best = step;
+  ChooseBest(save);
   for (int tile = 0; tile < prepared_.layout.tile_count(); ++tile) {
     save.TakeTile(tile, trainer_.tiles()[tile]);
   }
@@ -261,10 +270,10 @@ void CheckpointSaver::TellBest() const {
   const int64_t step = retention_.best;
   if (step == 0 || step == saved_.step) return;
   const std::string path = JoinPath(run_.spec().checkpoint.directory, StepDirectoryName(step));
-  run_.Say(absl::StrFormat(
-      "the lowest eval_loss, %.6g, was that of step %d: %s; `megatraind export %s --out DIR` makes "
-      "a model directory of it",
-      progress_.evaluations.best_loss, step, path, path));
+  run_.Say(
+      absl::StrFormat("the lowest eval_loss of a checkpoint, %.6g, was that of step %d: %s; "
+                      "`megatraind export %s --out DIR` makes a model directory of it",
+                      kept_loss_, step, path, path));
 }
 
 HfSideFiles CheckpointSaver::SideFiles() const {

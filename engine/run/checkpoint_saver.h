@@ -1,9 +1,12 @@
 // CheckpointSaver saves a run's checkpoints and writes its output.
 //
-// A save has three stages. It begins after a step is submitted: the io lane writes tiles while
-// later steps run. It is committed when the record of its step has been reported, so that a resumed
-// run finds the records of all its steps. It ends when the directory is verified and renamed to its
-// final name.
+// A save has three stages. It begins after its step is submitted, or left out by
+// training.skip_steps: the io lane writes tiles while later steps run. It is committed when the
+// record of its step has been reported, so that a resumed run finds the records of all its steps.
+// It ends when the directory is verified and renamed to its final name.
+//
+// Several processes write one checkpoint together (checkpoint_writer.h), so that all of them must
+// make the calls that save.
 //
 // A failed save is reported as CheckpointFailed, the checkpoint before is kept, and training goes
 // on. With TrainingOptions::pause_on_full_disk the saver asks for a pause after a full disk, and
@@ -33,7 +36,8 @@ namespace megatrain {
 
 class CheckpointSaver {
  public:
-  // All arguments must outlive this. The trainer may hold a save in flight after this is destroyed.
+  // All arguments must outlive this. A save in flight stays with the trainer when this is
+  // destroyed, so `run` and `prepared` must outlive the trainer too.
   CheckpointSaver(RunContext& run, const PreparedRun& prepared, const RunProgress& progress,
                   Trainer& trainer);
 
@@ -47,7 +51,8 @@ class CheckpointSaver {
 
   // Begins to save the state after `step`. Waits for the save before, so a slow disk stalls
   // training here. Returns Aborted if a training step failed. A failure of a save is reported, and
-  // the result is OK. REQUIRES: `step` is the step submitted last, and !MustWait(step).
+  // the result is OK. REQUIRES: `step` is the last one that was submitted or left out, and
+  // !MustWait(step).
   absl::Status Begin(int64_t step);
   // If the job keeps the best, begins to save the state after `step`, unless a save of it is under
   // way or it is the last step. Returns what Begin returns, or OK. REQUIRES: the evaluation of
@@ -95,10 +100,8 @@ class CheckpointSaver {
 
   // The model's files besides the weights, with the chat template that the data was made with.
   HfSideFiles SideFiles() const;
-  // Returns true if the job keeps the best checkpoint and that of `step` is it.
-  bool IsBest(int64_t step) const {
-    return run_.spec().training.keep_best && progress_.evaluations.best_step == step;
-  }
+  // Sets what `save` says of evaluations, and which checkpoint it keeps as the best.
+  void ChooseBest(Save& save) const;
   // Finishes the save under way although no lane runs any more. The tiles that it has not taken yet
   // have not changed since its step.
   absl::Status FinishInterrupted();
@@ -120,6 +123,7 @@ class CheckpointSaver {
   Trainer& trainer_;
   Communicator* const communicator_;  // as of CheckpointWriter::Begin
   Retention retention_;
+  double kept_loss_;            // the eval_loss of step retention_.best
   std::shared_ptr<Save> save_;  // in flight
   CheckpointSaved saved_;       // the newest checkpoint
   bool retry_ = false;

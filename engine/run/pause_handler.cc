@@ -7,7 +7,9 @@
 
 namespace megatrain {
 
-absl::StatusOr<Ending> PauseHandler::Honour() {
+absl::StatusOr<Ending> PauseHandler::Honour() { return HonourRequests(/*for_steps=*/true); }
+
+absl::StatusOr<Ending> PauseHandler::HonourRequests(bool for_steps) {
   TrainingControl& control = run_.control();
   while (true) {
     if (control.cancel_requested()) return Ending(TrainingOutcome::kCancelled);
@@ -29,7 +31,11 @@ absl::StatusOr<Ending> PauseHandler::Honour() {
     } else if (saver_.TakeRetry()) {
       saver_.TrySave();
     } else {
-      MT_RETURN_IF_ERROR(RetakeDevice());
+      if (for_steps) {
+        MT_RETURN_IF_ERROR(RetakeDevice());
+      } else {
+        TellGoingOn();
+      }
       if (!control.pause_requested()) return Ending();
     }
   }
@@ -46,8 +52,11 @@ absl::Status PauseHandler::HonourAmidStep() {
     }
   }
   MT_RETURN_IF_ERROR(run_.CheckNotAbandoned());
+  if (trainer_.holds_device()) return absl::OkStatus();
   // Stop and Release wait for the step's record, which needs the device.
-  return trainer_.holds_device() ? absl::OkStatus() : trainer_.TakeDevice();
+  const absl::Status status = trainer_.TakeDevice();
+  ends_without_device_ = !status.ok() && !IsDeviceLost(status);
+  return status;
 }
 
 absl::StatusOr<Ending> PauseHandler::WriteOrWait(int64_t bytes, const std::string& directory,
@@ -58,7 +67,7 @@ absl::StatusOr<Ending> PauseHandler::WriteOrWait(int64_t bytes, const std::strin
     if (!IsDiskFull(status) || !run_.options().pause_on_full_disk) return status;
     run_.Say(std::string(status.message()));
     run_.PauseFor({status, directory, bytes});
-    MT_ASSIGN_OR_RETURN(const Ending ending, Honour());
+    MT_ASSIGN_OR_RETURN(const Ending ending, HonourRequests(/*for_steps=*/false));
     if (ending.has_value()) return ending;
   }
 }
@@ -86,12 +95,16 @@ absl::Status PauseHandler::RetakeDevice() {
       return absl::OkStatus();
     }
   }
+  TellGoingOn();
+  return absl::OkStatus();
+}
+
+void PauseHandler::TellGoingOn() {
   // A pause that was withdrawn before it took effect ends in the same way.
   const bool noticed = run_.control().TakePauseNotice();
-  if (!std::exchange(standing_, false) && !noticed) return absl::OkStatus();
+  if (!std::exchange(standing_, false) && !noticed) return;
   run_.Report(TrainingPhase::kRunning);
   run_.Tell(StepsBegin{progress_.next_step, total_steps_});
-  return absl::OkStatus();
 }
 
 }  // namespace megatrain

@@ -46,6 +46,10 @@ class PauseHandler {
   // of its evaluation. The device is held when this returns OK. Returns Cancelled after Cancel, and
   // the error of taking the device.
   absl::Status HonourAmidStep();
+  // Returns true if HonourAmidStep failed because the run ends, by Stop or Release, while others
+  // have the device's memory. What is left of the step's record must be left out then: the state in
+  // host memory is good, and Honour saves it without the device.
+  bool ends_without_device() const { return ends_without_device_; }
   // Calls `write` until it succeeds, then returns nullopt. Pauses after each attempt that finds the
   // disk full; the pause names `directory` and the `bytes` that must be free there. Returns an
   // ending if a request ended the run during a pause. Returns other errors of `write`, the errors
@@ -54,10 +58,14 @@ class PauseHandler {
                                      absl::FunctionRef<absl::Status()> write);
 
  private:
+  // Does what Honour does. If not `for_steps`, what goes on needs no device: it is not taken.
+  absl::StatusOr<Ending> HonourRequests(bool for_steps);
   // Gives the device back and waits until the pause ends or there is another request.
   void StandStill(bool wake_for_checkpoint);
   // Takes the device, or asks for a pause if that fails. Returns an error if the device is lost.
   absl::Status RetakeDevice();
+  // Reports that the run goes on, if a pause was reported or withdrawn.
+  void TellGoingOn();
 
   RunContext& run_;
   const RunProgress& progress_;
@@ -65,6 +73,7 @@ class PauseHandler {
   Trainer& trainer_;
   CheckpointSaver& saver_;
   bool standing_ = false;  // a pause was reported, and its end was not
+  bool ends_without_device_ = false;
 };
 
 }  // namespace megatrain

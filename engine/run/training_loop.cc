@@ -158,8 +158,8 @@ absl::Status TrainingLoop::CollectOne() {
   p_.progress.done = record.step;
   p_.progress.total_tokens += record.input_tokens;
   record.total_tokens = p_.progress.total_tokens;
-  if (EvaluationDue(record.step)) {
-    MT_RETURN_IF_ERROR(Evaluate(record));
+  if (EvaluationDue(record.step)) MT_RETURN_IF_ERROR(Evaluate(record));
+  if (record.eval_loss.has_value()) {
     Evaluations& evaluations = p_.progress.evaluations;
     if (evaluations.Add(record.step, *record.eval_loss)) {
       MT_RETURN_IF_ERROR(p_.saver.SaveBest(record.step));
@@ -182,14 +182,17 @@ bool TrainingLoop::EvaluationDue(int64_t step) const {
 
 absl::Status TrainingLoop::Evaluate(StepRecord& record) {
   RewardSums rewards;
-  MT_ASSIGN_OR_RETURN(
-      const EvaluationReport report,
-      EvaluateDataset(
-          *p_.prepared.dataset,
-          [this](int64_t index) { return ReadEvalSequence(p_.prepared, index); }, p_.run.spec(),
-          p_.trainer, [this] { return p_.pause.HonourAmidStep(); }, &rewards));
-  for (const EvaluatedSet& set : report.sets) record.eval_losses[set.name] = set.loss();
-  record.eval_loss = report.all.loss();
+  const absl::StatusOr<EvaluationReport> report = EvaluateDataset(
+      *p_.prepared.dataset, [this](int64_t index) { return ReadEvalSequence(p_.prepared, index); },
+      p_.run.spec(), p_.trainer, [this] { return p_.pause.HonourAmidStep(); }, &rewards);
+  if (!report.ok() && p_.pause.ends_without_device()) {
+    p_.run.Say(absl::StrCat("step ", record.step, ": its evaluation was not finished, for the run ",
+                            "ends and cannot have the device: ", report.status().message()));
+    return absl::OkStatus();
+  }
+  MT_RETURN_IF_ERROR(report.status());
+  for (const EvaluatedSet& set : report->sets) record.eval_losses[set.name] = set.loss();
+  record.eval_loss = report->all.loss();
   if (rewards.pairs > 0) record.eval_rewards = RewardsOf(rewards);
   return AnswerSamplePrompts(record.step);
 }
@@ -202,7 +205,9 @@ absl::Status TrainingLoop::AnswerSamplePrompts(int64_t step) {
   if (!prompts.empty()) settings.stop.ids = p_.prepared.tokenizer->end_ids();
   for (size_t done = 0; done < prompts.size();) {
     // A pause takes the cache with the device, so that it waits for the wave's end.
-    MT_RETURN_IF_ERROR(p_.pause.HonourAmidStep());
+    const absl::Status honoured = p_.pause.HonourAmidStep();
+    if (p_.pause.ends_without_device()) return absl::OkStatus();
+    MT_RETURN_IF_ERROR(honoured);
     bool ending = false;  // a run that is told to stop needs no answers
     const auto go_on = [&]() -> absl::Status {
       MT_RETURN_IF_ERROR(p_.run.CheckNotAbandoned());

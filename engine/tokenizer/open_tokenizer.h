@@ -13,10 +13,13 @@ namespace megatrain {
 
 // Opens the tokenizer that `choice`, the job file's `data.tokenizer`, names: "bytes" is the bytes
 // tokenizer, "auto" the directory's tokenizer.json, or its tokenizer.model if there is no
-// tokenizer.json. Special tokens come from tokenizer_config.json and special_tokens_map.json
-// (tokenizer_config.h says which takes precedence). If they name no eos_token, the first
-// eos_token_id of config.json is used. Tokenizer::end_ids come from generation_config.json if it
-// has any, else from config.json. `files` is used during the call only.
+// tokenizer.json. `files` is used during the call only.
+//
+// Special tokens come from tokenizer_config.json and special_tokens_map.json (tokenizer_config.h
+// says which takes precedence). With tokenizer.model, a token that they do not name is the default
+// of the tokenizer's class, or the model's own. If the tokenizer then knows no eos_token, the first
+// eos_token_id of config.json is used. Tokenizer::end_ids are that token and the eos_token_id of
+// generation_config.json, or of config.json if the former has none.
 //
 // Returns NotFound if there is no tokenizer, InvalidArgument for a broken file or another `choice`,
 // and the errors of reading. Returns Unimplemented, with a message that says what works instead,

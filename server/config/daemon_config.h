@@ -13,7 +13,8 @@
 namespace megatrain {
 
 struct DaemonConfig {
-  // "unix:/PATH" is private in a directory that only the daemon's user can enter, else shared.
+  // "unix:/PATH" is a Unix socket. It is private if only the daemon's user can enter its directory.
+  // Otherwise it is shared, and callers prove who they are (peer_credential_server.h).
   // "HOST:PORT" is served with TLS, to callers with a certificate or a token.
   std::vector<std::string> listen = {"unix:/run/megatrain/megatrain.sock"};
   // "HOST:PORT" of the metrics page; "" = none. nullopt: the default address (metrics_server.h),
@@ -22,8 +23,8 @@ struct DaemonConfig {
   // Holds the store, the records of jobs, and the checkpoints of jobs that name no directory. One
   // daemon at a time may use it.
   std::string state_directory = "/var/lib/megatrain";
-  int64_t host_memory = 0;  // bytes of the pool; 0 = EngineHost::DefaultPoolBytes at start
-  std::string device = "auto";
+  int64_t host_memory = 0;      // bytes of the pool; 0 = EngineHost::DefaultPoolBytes at start
+  std::string device = "auto";  // as EngineHostOptions::device
   int64_t devices = 1;  // GPUs from `device` on, or equal parts of the cpu; 0 = all GPUs from there
   // True if the daemon may start on a device of another kind than before. It is a flag of one
   // start, not a key.

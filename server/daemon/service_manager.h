@@ -9,9 +9,10 @@
 //   RELOADING=1            when a reload of the configuration begins, with MONOTONIC_USEC=
 //   STOPPING=1             when running jobs begin to be saved
 //
-// EXTEND_TIMEOUT_USEC= makes the manager end the process for silence, not for duration. It asks for
-// at least extension_seconds in every message while starting and stopping. While stopping it asks
-// for at least twice the time of the longest of the jobs' last checkpoints that this process saved.
+// With EXTEND_TIMEOUT_USEC= the manager ends the process if it falls silent, however long starting
+// and stopping take. While starting and stopping, every message asks for at least
+// extension_seconds. While stopping it asks for at least twice the time of the longest of the jobs'
+// last checkpoints that this process saved.
 //
 // Thread safety: all methods may be called from any thread. None waits for the manager; the
 // destructor does, until the last message is sent.
@@ -34,23 +35,25 @@ namespace megatrain {
 class ServiceManager : public RunObserver {
  public:
   struct Options {
-    // A message is sent this often, so that a status is at most this old. With a watchdog, messages
-    // are sent at least three times within its time.
+    // The time between messages, so that a status is at most this old. A message with nothing to
+    // say is not sent. With a watchdog, messages are sent at least three times within its time.
     double interval_seconds = 5;
     // The least that EXTEND_TIMEOUT_USEC= asks for.
     double extension_seconds = 60;
   };
 
-  // Reads NOTIFY_SOCKET and WATCHDOG_USEC from the environment once.
+  // Reads WATCHDOG_USEC, and whether NOTIFY_SOCKET is set, from the environment once. Each message
+  // reads NOTIFY_SOCKET again, so that it must stay set while this lives.
   explicit ServiceManager(Options options);
   ServiceManager() : ServiceManager(Options()) {}
   ~ServiceManager() override;
 
   // Sets what the daemon is doing before Ready: "reserving 12.5 of 64 GiB of host memory".
   void Starting(const std::string& activity);
-  // Says that jobs can run, or that a reload is over.
+  // Says that jobs can run, or that a reload is over. REQUIRES: Stopping was not called.
   void Ready();
-  // Says that the configuration is being read again. Ready ends this.
+  // Says that the configuration is being read again. Ready ends this. REQUIRES: Ready was called,
+  // and Stopping was not.
   void Reloading();
   // Says that the daemon stops and that running jobs are saved.
   void Stopping();

@@ -332,8 +332,8 @@ absl::StatusOr<std::vector<JobCheckpoint>> JobManager::CheckpointsOf(const Job& 
   if (directories.empty()) return checkpoints;
   const absl::StatusOr<CheckpointState> state = ReadCheckpointState(directories.front(), files);
   for (JobCheckpoint& checkpoint : checkpoints) {
-    if (state.ok() && checkpoint.step == state->evaluations.best_step) {
-      checkpoint.best_eval_loss = state->evaluations.best_loss;
+    if (state.ok() && checkpoint.step == state->evaluations.kept_step) {
+      checkpoint.best_eval_loss = state->evaluations.kept_loss;
     }
   }
   return checkpoints;

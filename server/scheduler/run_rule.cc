@@ -107,9 +107,12 @@ RunAction DecideLetGo(const Job& job, const RunEnd& end) {
 // Of a job that was paused in place, or waits to go on since.
 RunAction DecideEndedInPlace(const Job& job, const RunEnd& end) {
   if (!job.host_retained) return {Kind::kForget, {}};
-  std::string text = end.kind == RunEnd::Kind::kFailed
-                         ? absl::StrCat("lost its host memory: ", Message(end.status), "; it ")
-                         : std::string("its host memory was given back; it ");
+  std::string text = "its host memory was given back; it ";
+  if (end.kind == RunEnd::Kind::kFailed) {
+    text = absl::StrCat("lost its host memory: ", Message(end.status), "; it ");
+  } else if (!end.status.ok()) {
+    text = absl::StrCat("its last steps could not be saved: ", end.status.message(), "; it ");
+  }
   return Note(job.reason, absl::StrCat(text, GoesOnFrom(job)), LoseHostMemory);
 }
 

@@ -26,8 +26,8 @@ struct Program {
   int varargs_name = -1, kwargs_name = -1, caller_name = -1;
 };
 
-// The variables of a block. It sees those of the blocks around it (`parent`), but Set does not
-// change them.
+// The variables of a block. A name is looked up here, then in `parent`, and so on outwards. Set
+// changes this scope only.
 struct Scope {
   explicit Scope(std::shared_ptr<Scope> outer) : parent(std::move(outer)) {}
   void Set(int name, JinjaValue value);
@@ -45,16 +45,17 @@ class Evaluator {
   // Renders the program, with the errors of JinjaProgram::Render. Call it once.
   absl::StatusOr<JinjaRendered> Render();
 
-  // Macros and loops, which are values of the program, call these to run their bodies. They return
-  // the text that the body writes, or the body's first error. `closure` is the scope around the
-  // macro or loop; `depth` counts calls of a recursive loop within one another, from 0. REQUIRES,
-  // here and below: Render runs.
+  // A program's macros and recursive loops are values that it can call. They call these functions
+  // to run their bodies. `closure` is the scope around the macro or loop. `depth` is the number of
+  // calls of the loop around this one. The result is the text that the body writes, or its first
+  // error. CallMacro also returns InvalidArgument for arguments that the macro does not take, and
+  // CallLoop for an `iterable` that is not iterable. REQUIRES, here and below: Render runs.
   Result CallMacro(const MacroDefinition& macro, const std::shared_ptr<Scope>& closure,
                    CallValues values);
   Result CallLoop(const Statement& loop, const std::shared_ptr<Scope>& closure,
                   const JinjaValue& iterable, int depth);
   // Takes items from `cursor` until the loop's condition holds for one. Returns that item, nullopt
-  // at the end, or an error of the cursor or the condition.
+  // at the end, or an error of the cursor or the condition. REQUIRES: loop.condition is not null.
   absl::StatusOr<std::optional<JinjaValue>> NextSelected(const Statement& loop,
                                                          const std::shared_ptr<Scope>& closure,
                                                          Cursor* cursor);

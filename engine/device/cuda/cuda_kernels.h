@@ -48,8 +48,8 @@ class CudaStream : public Stream {
 class CudaKernels : public Kernels {
  public:
   // `api` must outlive this object. Streams passed to the methods must be CudaStreams. All methods
-  // except Zero and AdamW need a stream with a workspace. Each leaves GPU `ordinal` as the calling
-  // thread's current device.
+  // except Zero, Add and AdamW need a stream with a workspace. Each leaves GPU `ordinal` as the
+  // calling thread's current device.
   CudaKernels(CudaApi* api, int ordinal, const cuda::FastPaths& paths = {})
       : api_(api), ordinal_(ordinal), paths_(paths) {}
 

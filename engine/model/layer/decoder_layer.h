@@ -27,9 +27,9 @@ absl::Status AttentionStageForward(const LayerContext& context, const void* weig
                                    const LayerActivations& activations, void* y);
 
 // Announces the attention calls of DecoderLayerForward and DecoderLayerBackward to the kernels, so
-// that they can be prepared in advance. Only the sizes and document_starts of `batch` are used.
-// context.stream may be null. `workspace_bytes` is the backward workspace, 0 if there will be no
-// backward pass.
+// that they can be prepared in advance. Of `batch` only the sizes and document_starts are used,
+// during the call. context.stream may be null. `workspace_bytes` is the backward workspace, 0 if
+// there will be no backward pass.
 void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
                          int64_t workspace_bytes);
 
@@ -42,8 +42,8 @@ int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int6
 // another.
 int64_t LayerCacheBytes(const LayerDescription& layer, DType dtype, const CacheSize& size);
 
-// The elements a token of dmixed, dprojected (or dper_layer) and dexpanded in LayerBackwardScratch
-// that suffice for any one of the layers.
+// For each token, the elements of dmixed, of dprojected (or dper_layer) and of dexpanded in
+// LayerBackwardScratch. They suffice for any one of the layers.
 struct LayerBackwardWidths {
   int64_t mixed = 0, projected = 0, expanded = 0;
 };

@@ -1,9 +1,10 @@
-// LatentAttention (LatentDescription): a.projected has the latent of queries (or queries
-// themselves), the latent of keys and values, and the end of keys before its rotation, side by
-// side. Prepare norms the latents, expands them to heads and rotates; then comes causal attention
-// inside documents. With the normed latents c_q and c_kv, for a head h:
+// LatentAttention is multi-head latent attention (LatentDescription). A row of a.projected, where
+// `a` is BoundLayer::a, has three parts: the latent of queries (queries themselves if there is
+// none), the latent of keys and values, and the end of keys, which all heads share and which is not
+// rotated yet. Prepare norms the latents, expands them to heads and rotates the ends. Mix is causal
+// attention inside documents. With the normed latents c_q and c_kv, for a head h:
 //   q_h = [W_q_h c_q with its end rotated],  k_h = [W_k_h c_kv | rotated end],  v_h = W_v_h c_kv.
-// Keys and values are cached expanded.
+// A cache holds the expanded keys and values.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_LATENT_ATTENTION_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_LATENT_ATTENTION_H_
 

@@ -47,15 +47,14 @@ absl::Status CheckThereIsNone(RunContext& run) {
 absl::Status KeepBest(RunContext& run, ResumePoint& point) {
   point.retention.best = 0;  // a damaged checkpoint that was chosen before may have named another
   if (!run.spec().training.keep_best || point.evaluations.best_step == 0) return absl::OkStatus();
-  const int64_t step = point.evaluations.best_step;
   MT_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
                       ListSteps(run.spec().checkpoint.directory, run.files()));
-  if (absl::c_linear_search(steps, step)) {
-    point.retention.best = step;
+  if (absl::c_linear_search(steps, point.evaluations.kept_step)) {
+    point.retention.best = point.evaluations.kept_step;
     return absl::OkStatus();
   }
-  run.Say(absl::StrCat("training.keep_best: the checkpoint of step ", step,
-                       ", which had the lowest eval_loss so far (", point.evaluations.best_loss,
+  run.Say(absl::StrCat("training.keep_best: the checkpoint of step ", point.evaluations.kept_step,
+                       ", which had the lowest eval_loss so far (", point.evaluations.kept_loss,
                        "), is gone; the best is kept from here on"));
   point.evaluations = {};
   return absl::OkStatus();

@@ -142,6 +142,8 @@ TEST(ConversationRecord, KeysOfTheRecordThatBearOnTheTextAreRefused) {
   EXPECT_EQ(beside(R"("tools": "f")"), "\"tools\" is a text that is not JSON");
   EXPECT_EQ(beside(R"("tools": "\"f\"")"), "\"tools\" is a string; a list of objects is needed");
   EXPECT_EQ(beside(R"("tools": [], "tools": [])"), "\"tools\" is there twice");
+  EXPECT_EQ(beside(R"("chat_template_kwargs": {"a": 1, "a": 2})"),
+            "\"chat_template_kwargs.a\" is there twice");
   EXPECT_EQ(beside(R"("documents": 1)"), "\"documents\" is a number; a list of objects is needed");
   EXPECT_EQ(beside(R"("chat_template_kwargs": [])"),
             "\"chat_template_kwargs\" is a list; an object is needed");
@@ -177,6 +179,8 @@ TEST(ConversationRecord, BadShareGptIsRefusedByName) {
   const auto turn = [](const std::string& fields) {
     return Error(R"({"conversations": [{)" + fields + "}]}", ReadShareGpt);
   };
+  EXPECT_EQ(turn(R"("from": "gpt", "value": "", "weight": 0, "weight": 1)"),
+            "\"conversations[0].weight\" is there twice");
   EXPECT_THAT(turn(R"("from": "bot", "value": "")"),
               HasSubstr("\"conversations[0].from\" is \"bot\"; human or user, gpt or assistant, "
                         "system, developer, function_call, or observation, tool or function is "
@@ -210,6 +214,9 @@ TEST(ConversationRecord, AlpacaIsAQuestionAndItsAnswer) {
             R"([{"role": "system", "content": "S"}, {"role": "user", "content": "p"}, )"
             R"({"role": "assistant", "content": "a"}, {"role": "user", "content": "Do\nthis"}, )"
             R"({"role": "assistant", "content": "Done"}])");
+  EXPECT_EQ(Error(R"({"instruction": "", "output": "", "history": [], "history": [["p", "a"]]})",
+                  ReadAlpaca),
+            "\"history\" is there twice");
   EXPECT_EQ(Error(R"({"instruction": "", "output": "", "history": [["p"]]})", ReadAlpaca),
             "\"history\" holds something that is not a pair [question, answer]");
   EXPECT_EQ(Error(R"({"instruction": "", "output": null})", ReadAlpaca),

@@ -22,7 +22,7 @@ Manifest MakeManifest() {
   manifest.state = MakeState(TinyLayout(), DType::kBF16, 100);
   manifest.state.seed = ~uint64_t{0};
   manifest.state.carried_digest = std::string(32, 'd');
-  manifest.state.evaluations = {80, 2.25, 3};
+  manifest.state.evaluations = {80, 2.25, 3, 40, 2.5};
   manifest.state.allowed_changes = {{40, "optimizer.learning_rate", "0.0003", "1e-05"}};
   manifest.state.spec["data.train[0].path"] = "a \"quoted\" näme\n";
   for (int tile = 0; tile < 2; ++tile) {
@@ -65,6 +65,8 @@ TEST(ManifestTest, RoundTrip) {
   EXPECT_EQ(after->state.evaluations.best_step, 80);
   EXPECT_EQ(after->state.evaluations.best_loss, 2.25);
   EXPECT_EQ(after->state.evaluations.since_best, 3);
+  EXPECT_EQ(after->state.evaluations.kept_step, 40);
+  EXPECT_EQ(after->state.evaluations.kept_loss, 2.5);
   ASSERT_EQ(after->state.allowed_changes.size(), 1u);
   EXPECT_EQ(after->state.allowed_changes[0].step, 40);
   EXPECT_EQ(after->state.allowed_changes[0].key, "optimizer.learning_rate");

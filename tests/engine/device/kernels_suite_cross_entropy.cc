@@ -122,4 +122,35 @@ TEST_P(KernelsSuite, CrossEntropyOfLogitsThatAreNotFinite) {
   }
 }
 
+// What is masked says nothing, whatever its logits are.
+TEST_P(KernelsSuite, CrossEntropyOfAMaskedTokenIsZero) {
+  for (float bad : {HUGE_VALF, std::nanf("")}) {
+    Operands operands(12);
+    const int64_t vocabulary = 260;
+    std::vector<float> logits_of = Normal(operands.random(), vocabulary, 5.0);
+    logits_of[7] = bad;
+    const size_t logits = operands.Values(DType::kF32, logits_of);
+    const size_t labels = operands.Ints({-1});
+    const size_t losses = operands.Random(DType::kF32, 1);
+    const auto got = RunOn(
+        device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+          return kernels.CrossEntropy(stream, {.dtype = dtype(),
+                                               .tokens = 1,
+                                               .vocabulary = vocabulary,
+                                               .logits = static_cast<float*>(p[logits]),
+                                               .logits_stride = vocabulary,
+                                               .labels = static_cast<int32_t*>(p[labels]),
+                                               .scale = 1,
+                                               .losses = static_cast<float*>(p[losses])});
+        });
+    EXPECT_EQ(ValueOf(got[losses], 0), 0);
+    const Operands::Operand gradients = {
+        dtype() == DType::kF32 ? Operands::Operand::kF32 : Operands::Operand::kBF16,
+        got[logits].bytes};
+    for (size_t i = 0; i < static_cast<size_t>(vocabulary); ++i) {
+      EXPECT_EQ(ValueOf(gradients, i), 0) << i;
+    }
+  }
+}
+
 }  // namespace megatrain

@@ -5,15 +5,22 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "engine/base/bytes.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "tests/engine/run/cuda_job_fixture.h"
+#include "tests/engine/run/full_disk_file_system.h"
+#include "tests/engine/run/hooked_run.h"
 
 namespace megatrain {
 namespace {
 
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(CudaMemoryTest, APauseGivesTheDevicesMemoryBack) {
@@ -113,6 +120,74 @@ TEST(CudaMemoryTest, MemoryThatIsGoneAfterAPauseIsWaitedFor) {
   ASSERT_TRUE(run.status.ok()) << run.status;
   EXPECT_EQ(pauses, 2);
   EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
+}
+
+// Stopped and released in the midst of the evaluation of step 2.
+TEST(CudaMemoryTest, ARunThatEndsWhileOthersHaveTheMemoryIsSaved) {
+  for (const bool release : {false, true}) {
+    EmulatedGpu gpu;
+    const auto host = Host(gpu);
+    JobSpec spec = Job("ends");
+    spec.checkpoint.every_steps = 0;
+    spec.data.eval_fraction = 0.3;
+    spec.training.eval_every = 1;
+    HookedRun hooked;
+    bool running = false, paused = false;
+    hooked.activity = [&](const TrainingActivity& now) {
+      running = now.phase == TrainingPhase::kRunning;
+    };
+    const std::thread::id training_thread = std::this_thread::get_id();
+    hooked.alive = [&] {
+      if (std::this_thread::get_id() != training_thread || !running || paused) return;
+      if (hooked.run.records.size() == 1) hooked.control.Pause();
+    };
+    hooked.paused = [&](const TrainingPause&) {
+      paused = true;
+      gpu.edge().Fail("Malloc", kCudaMemoryAllocation);
+      if (release) {
+        hooked.control.Release();
+      } else {
+        hooked.control.Stop();
+      }
+    };
+    const auto outcome = hooked.Train(*host, spec);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(*outcome, release ? TrainingOutcome::kReleased : TrainingOutcome::kInterrupted);
+    EXPECT_THAT(hooked.events,
+                ElementsAre("started 1", "step 1", "paused", "step 2", "checkpoint 2"));
+    EXPECT_TRUE(hooked.run.records[0].eval_loss.has_value());
+    EXPECT_FALSE(hooked.run.records[1].eval_loss.has_value());
+    EXPECT_THAT(hooked.run.messages,
+                Contains(HasSubstr("step 2: its evaluation was not finished")));
+  }
+}
+
+TEST(CudaMemoryTest, TheOutputIsWrittenWhileOthersHaveTheMemory) {
+  FullDiskFileSystem disk(PosixFileSystem());
+  EmulatedGpu gpu;
+  EngineHostOptions options;
+  options.files = &disk;
+  const auto host = Host(gpu, "cuda", options);
+  JobSpec spec = Job("output");
+  spec.output.directory = spec.checkpoint.directory + "_model";
+  HookedRun hooked;
+  hooked.options.pause_on_full_disk = true;
+  bool paused = false;
+  hooked.activity = [&](const TrainingActivity& now) {
+    if (absl::StrContains(now.what, "output") && !paused) disk.FillAfter(2);
+  };
+  hooked.paused = [&](const TrainingPause& pause) {
+    EXPECT_TRUE(IsDiskFull(pause.status)) << pause.status;
+    if (std::exchange(paused, true)) hooked.control.Cancel();
+    disk.MakeRoom();
+    gpu.edge().Fail("Malloc", kCudaMemoryAllocation);
+    hooked.control.Resume();
+  };
+  const auto outcome = hooked.Train(*host, spec);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(*outcome, TrainingOutcome::kFinished);
+  EXPECT_TRUE(paused);
+  EXPECT_TRUE(PosixFileSystem()->FileExists(spec.output.directory + "/config.json"));
 }
 
 TEST(CudaMemoryTest, MemoryThatIsNotGivenAtAllIsAnErrorWithTheBytes) {

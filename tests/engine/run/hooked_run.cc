@@ -37,6 +37,7 @@ absl::StatusOr<TrainingOutcome> HookedRun::Train(EngineHost& host, const JobSpec
         EXPECT_GE(saved.seconds, 0);
         EXPECT_TRUE(std::filesystem::exists(saved.directory + "/manifest.json")) << saved.directory;
         events.push_back(absl::StrCat("checkpoint ", saved.step));
+        if (this->saved) this->saved(saved.step);
       },
       [&](const CheckpointFailed& failed) {
         EXPECT_FALSE(failed.status.ok());

@@ -24,6 +24,7 @@ struct HookedRun {
   std::function<void(int64_t first_step)> started;
   std::function<void(int64_t step)> step;
   std::function<void(int64_t step)> before_checkpoint;
+  std::function<void(int64_t step)> saved;
   std::function<void(const TrainingPause&)> paused;
   std::function<void()> alive;
   TrainingOptions options;

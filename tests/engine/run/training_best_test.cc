@@ -4,12 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <latch>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/engine.h"
+#include "tests/engine/run/full_disk_file_system.h"
 #include "tests/engine/run/hooked_run.h"
 
 namespace megatrain {
@@ -101,6 +106,76 @@ TEST_F(BestTest, ABestWhoseCheckpointIsGoneIsForgotten) {
   ASSERT_TRUE(resumed.Train(*host_, spec).ok()) << resumed.run.status;
   EXPECT_THAT(resumed.run.messages, Contains(HasSubstr("is gone")));
   EXPECT_THAT(Steps(spec), ElementsAre(6, 4));
+}
+
+TEST_F(BestTest, ABestThatCouldNotBeSavedDoesNotTakeThePlaceOfTheOneBefore) {
+  FullDiskFileSystem disk(PosixFileSystem());
+  const auto host = HostWithPool(&disk);
+  JobSpec spec = Job("unsaved", 12);
+  spec.training.keep_best = true;
+  spec.training.eval_every = 4;
+  spec.checkpoint.every_steps = 0;
+  HookedRun run;
+  run.step = [&](int64_t step) {
+    if (step == 7) disk.FillAfter(0);
+    if (step != 9) return;
+    disk.MakeRoom();
+    run.control.Stop();
+  };
+  ASSERT_TRUE(run.Train(*host, spec).ok()) << run.run.status;
+  EXPECT_LT(*run.run.records[7].eval_loss, *run.run.records[3].eval_loss);
+  EXPECT_THAT(run.events, Contains("checkpoint_failed 8"));
+  EXPECT_THAT(Steps(spec), ElementsAre(9, 4));
+
+  // No later evaluation is better.
+  spec.optimizer.learning_rate = 1;
+  HookedRun resumed;
+  resumed.options.allow_change = {"optimizer"};
+  ASSERT_TRUE(resumed.Train(*host, spec).ok()) << resumed.run.status;
+  EXPECT_THAT(Steps(spec), ElementsAre(12, 4));
+  EXPECT_THAT(resumed.run.messages,
+              Contains(HasSubstr(absl::StrFormat("the lowest eval_loss of a checkpoint, %.6g, was "
+                                                 "that of step 4",
+                                                 *run.run.records[3].eval_loss))));
+}
+
+// Holds back the name of the checkpoint of step 2.
+class SlowDisk : public FullDiskFileSystem {
+ public:
+  SlowDisk() : FullDiskFileSystem(PosixFileSystem()) {}
+
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (absl::EndsWith(to, StepDirectoryName(2))) held.wait();
+    return FullDiskFileSystem::Rename(from, to);
+  }
+
+  std::latch held{1};
+};
+
+TEST_F(BestTest, ABestWhoseSaveEndsLateStaysWhenTheNextOneCannotBeSaved) {
+  SlowDisk disk;
+  const auto host = HostWithPool(&disk);
+  JobSpec spec = Job("late", 6);
+  spec.training.keep_best = true;
+  spec.training.eval_every = 2;
+  spec.checkpoint.every_steps = 0;
+  HookedRun run;
+  bool freed = false;
+  run.activity = [&](const TrainingActivity& now) {
+    // The better evaluation of step 4 waits for the save.
+    if (now.phase == TrainingPhase::kSaving && !std::exchange(freed, true)) disk.held.count_down();
+  };
+  run.saved = [&](int64_t step) {
+    if (step == 2) disk.FillAfter(0);
+  };
+  run.step = [&](int64_t step) {
+    if (step != 5) return;
+    disk.MakeRoom();
+    run.control.Stop();
+  };
+  ASSERT_TRUE(run.Train(*host, spec).ok()) << run.run.status;
+  EXPECT_THAT(run.events, Contains("checkpoint_failed 4"));
+  EXPECT_THAT(Steps(spec), ElementsAre(5, 2));
 }
 
 TEST_F(BestTest, ARunEndsEarlyWhenTheLossFallsNoMore) {

@@ -88,6 +88,24 @@ TEST(RunRuleTest, LegalAndAtRestFromAnywhere) {
   EXPECT_GT(combinations, 100000);
 }
 
+TEST(RunRuleTest, APausedJobWhoseLastStepsWereNotSavedSaysSo) {
+  for (const RunEnd::Kind kind : {RunEnd::Kind::kStopped, RunEnd::Kind::kLost}) {
+    Job job = TestJob(1);
+    job.state = JobState::kPaused;
+    job.host_retained = true;
+    RunFacts facts;
+    facts.phase = Phase::kEnded;
+    facts.end.kind = kind;
+    facts.end.status = DiskFullError("disk full");
+    const RunAction action = DecideRun(job, facts, /*stopping=*/true);
+    EXPECT_EQ(action.change.text,
+              "its last steps could not be saved: disk full; it goes on from the beginning");
+    ASSERT_TRUE(action.change.edit);
+    action.change.edit(&job);
+    EXPECT_FALSE(job.host_retained);
+  }
+}
+
 TEST(RunRuleTest, WithoutARun) {
   for (const JobState state : AllJobStates()) {
     Job job = TestJob(1);

@@ -105,6 +105,7 @@ __global__ void __launch_bounds__(kThreads, 2) CrossEntropyKernel(CrossEntropyAr
         const float by_raw = kCapped ? 1.0f - tanh_of(x[j]) * tanh_of(x[j]) : 1.0f;
         x[j] = (expf(capped(x[j]) - lse) - (i + j == label ? 1.0f : 0.0f)) * scale;
         if constexpr (kCapped) x[j] *= by_raw;
+        if (label < 0) x[j] = 0;  // whatever the logits are
       }
       Store(x, out + i);
     }
