@@ -22,6 +22,7 @@
 #include "engine/hf/hf_format.h"
 #include "engine/hf/hf_weights.h"
 #include "engine/hf/safetensors.h"
+#include "engine/model/parameter_count.h"
 
 namespace megatrain {
 namespace {

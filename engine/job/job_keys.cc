@@ -24,7 +24,7 @@ namespace megatrain {
 namespace {
 
 constexpr int64_t kNoMax = std::numeric_limits<int64_t>::max();
-constexpr bool kMayChange = true;
+constexpr bool kMayChange = true;  // in a resumed run, whose refusal lists them (resume_check.cc)
 
 // The name becomes a directory's.
 bool IsJobName(const std::string& name) { return IsPlainName(name, 100); }

@@ -243,19 +243,6 @@ int64_t ExpertsPerTile(int64_t experts, int64_t hidden, int64_t intermediate) {
   return (experts + tiles - 1) / tiles;
 }
 
-int64_t ActiveParameterCount(const ModelDescription& model) {
-  int64_t idle = 0;
-  for (const LayerDescription& layer : model.layers) {
-    const ExpertsDescription& e = layer.experts;
-    const int64_t biases = e.bias ? 2 * e.intermediate + model.hidden : 0;
-    idle += (e.count - e.chosen) * (3 * model.hidden * e.intermediate + biases);
-    if (const PerLayerInputDescription& p = layer.per_layer_input; p.width > 0) {
-      idle += (p.vocabulary - 1) * p.width;
-    }
-  }
-  return ParameterCount(model) - idle;
-}
-
 int64_t MostExperts(const ModelDescription& model) {
   int64_t most = 0;
   for (const LayerDescription& layer : model.layers) most = std::max(most, layer.experts.count);

@@ -155,14 +155,6 @@ struct UniformShape {
 // Returns the description of a Llama model of this shape, with one rope over whole heads.
 ModelDescription UniformModel(const UniformShape& shape);
 
-// Returns the number of parameters of the text model. A tied matrix counts once, carried tensors do
-// not count. REQUIRES, here and below: CheckModel accepts the model.
-int64_t ParameterCount(const ModelDescription& model);
-
-// Returns the number of active parameters: as ParameterCount, but of the experts only the chosen
-// ones, and one row of a per-layer input's table. The embedding counts whole.
-int64_t ActiveParameterCount(const ModelDescription& model);
-
 // Returns the attention of the first layer that has softmax attention; without one, the first
 // layer's. The result lives as long as `model`. REQUIRES: there are layers.
 const AttentionDescription& FirstAttention(const ModelDescription& model);

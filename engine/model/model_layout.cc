@@ -137,8 +137,6 @@ bool IsTrained(const TileLayout& tile, int64_t offset) {
   });
 }
 
-int64_t ParameterCount(const ModelDescription& model) { return BuildModelLayout(model).parameters; }
-
 void ForEachTensor(const ModelLayout& layout,
                    absl::FunctionRef<void(int tile, const TensorSpec& tensor)> visit) {
   for (int tile = 0; tile < layout.tile_count(); ++tile) {

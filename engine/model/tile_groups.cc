@@ -12,7 +12,7 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
 
 bool IsNeverTrained(Role role) { return role == Role::kBuffer || role == Role::kConstant; }
 
-// By the names of tensors, as transformers' Trainer does it.
+// As transformers' Trainer, which decides by the names of tensors: norms and biases do not decay.
 bool Decays(Role role) {
   return role == Role::kMatrix || role == Role::kScale || role == Role::kDecay;
 }

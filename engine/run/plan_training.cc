@@ -13,6 +13,7 @@
 #include "engine/base/status.h"
 #include "engine/device/cpu/cpu_kernels.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
+#include "engine/device/cuda/device_reserve.h"
 #include "engine/engine.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/weight_files.h"

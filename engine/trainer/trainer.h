@@ -28,6 +28,7 @@
 #include "engine/device/device.h"
 #include "engine/job/job_spec.h"
 #include "engine/memory/host_pool.h"
+#include "engine/model/parameter_count.h"
 #include "engine/model/tile.h"
 #include "engine/optim/adamw_updater.h"
 #include "engine/pipeline/buffers.h"

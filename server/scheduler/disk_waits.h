@@ -2,6 +2,9 @@
 //
 // A job that meets a full disk again before it has finished another step waits twice as long as
 // before. A quota may keep it from using what is free, and each try costs a save.
+//
+// A full disk takes this way: the run pauses itself (pause_handler.h), FailureOf (job_runner.h)
+// names the reason, DecideRun (run_rule.h) moves the job, and here the wait for room begins.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_DISK_WAITS_H_
 #define MEGATRAIN_SERVER_SCHEDULER_DISK_WAITS_H_
 

@@ -15,6 +15,7 @@
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/cuda/cuda_kernels.h"
 #include "engine/device/cuda/cuda_status.h"
+#include "engine/device/cuda/device_reserve.h"
 #include "engine/device/cuda/pinned_ranges.h"
 #include "engine/device/cuda/warm_up.h"
 #include "engine/device/device_lost.h"
@@ -25,11 +26,6 @@ namespace {
 // The size of the pinned memory through which unpinned memory is copied.
 constexpr int64_t kStagingBytes = int64_t{1} << 20;
 constexpr size_t kPageBytes = 4096;
-
-// Device memory kept free besides the arena. Memory that is loaded for shapes to come, cuDNN's
-// graphs among them, takes no more than the first use of everything did; this is the least. Not
-// measured on a GPU.
-constexpr int64_t kReserveBytes = int64_t{512} << 20;
 
 std::string Version(int number) { return absl::StrCat(number / 1000, ".", number % 1000 / 10); }
 
@@ -149,8 +145,8 @@ class CudaDevice : public Device {
   }
 
   int64_t ReserveBytes() const override {
-    if (!api_->loads_lazily() || properties_.integrated) return kReserveBytes;
-    return loaded_bytes_.has_value() ? std::max(kReserveBytes, *loaded_bytes_)
+    if (!api_->loads_lazily() || properties_.integrated) return kDeviceReserveBytesMin;
+    return loaded_bytes_.has_value() ? std::max(kDeviceReserveBytesMin, *loaded_bytes_)
                                      : kUnknownReserveBytes;
   }
 

@@ -17,11 +17,6 @@ namespace megatrain {
 // MiB for Hopper.
 inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
 
-// The device memory to leave free for modules and graphs that are loaded later, where their size is
-// not known: the GPU is not at hand, or its kernels were not warmed up. An estimate, not measured
-// on a GPU.
-inline constexpr int64_t kUnknownReserveBytes = int64_t{1536} << 20;
-
 class CudaKernelSizes : public KernelSizes {
  public:
   // Includes room for cuDNN's gradient even if cuDNN is absent, so that a plan does not depend on

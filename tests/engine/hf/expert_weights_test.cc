@@ -14,6 +14,7 @@
 #include "engine/hf/hf_format.h"
 #include "engine/hf/hf_weights.h"
 #include "engine/hf/random_weights.h"
+#include "engine/model/parameter_count.h"
 #include "tests/engine/hf/expert_fixture.h"
 
 namespace megatrain {

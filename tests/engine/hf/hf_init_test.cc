@@ -17,6 +17,7 @@
 #include "engine/hf/hf_weights.h"
 #include "engine/hf/random_weights.h"
 #include "engine/memory/split_master.h"
+#include "engine/model/parameter_count.h"
 #include "tests/engine/hf/model_fixture.h"
 
 namespace megatrain {

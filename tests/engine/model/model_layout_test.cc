@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/parameter_count.h"
+
 namespace megatrain {
 namespace {
 

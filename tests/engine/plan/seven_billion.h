@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/device/cuda/cuda_kernel_sizes.h"
+#include "engine/device/cuda/device_reserve.h"
 #include "engine/host/hardware_rates.h"
 #include "engine/host/machine_profile.h"
 #include "engine/model/model_layout.h"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/hf/config/config_readers.h"
+#include "engine/model/parameter_count.h"
 #include "tests/engine/hf/families/small_config.h"
 
 namespace megatrain {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/hf/config_json.h"
+#include "engine/model/parameter_count.h"
 
 namespace megatrain {
 namespace {

@@ -1,0 +1,21 @@
+// The number of parameters of a text model.
+#ifndef MEGATRAIN_ENGINE_MODEL_PARAMETER_COUNT_H_
+#define MEGATRAIN_ENGINE_MODEL_PARAMETER_COUNT_H_
+
+#include <cstdint>
+
+#include "engine/model/model_description.h"
+
+namespace megatrain {
+
+// Returns the number of parameters. A tied matrix counts once, carried tensors do not count.
+// REQUIRES, here and below: CheckModel accepts the model.
+int64_t ParameterCount(const ModelDescription& model);
+
+// Returns the number of active parameters: as ParameterCount, but of the experts only the chosen
+// ones, and one row of a per-layer input's table. The embedding counts whole.
+int64_t ActiveParameterCount(const ModelDescription& model);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_PARAMETER_COUNT_H_
