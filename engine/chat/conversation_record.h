@@ -27,7 +27,7 @@ namespace megatrain {
 // ReadMessages, ReadShareGpt and ReadAlpaca read a record into an empty `*conversation`. All
 // functions return InvalidArgument, naming the key, for a missing or double field, a field of
 // another type, or a key that is refused. `*conversation` is unspecified then. Of a
-// double key within an object of tools or documents the last one counts.
+// double key within a nested object the last one counts.
 
 // {"messages": [{"role": "...", "content": "..."}, ...]}. A content is a text or a list of
 // {"type": "text", "text": "..."}; an assistant's may be missing beside tool_calls or reasoning.

@@ -107,6 +107,8 @@ std::string Peculiarities(const ModelDescription& m) {
 }  // namespace
 
 bool Evaluations::Add(int64_t step, double loss) {
+  last_step = step;
+  last_loss = loss;
   const bool better = std::isfinite(loss) && (best_step == 0 || loss < best_loss);
   if (!better) {
     ++since_best;

@@ -18,10 +18,13 @@ struct Evaluations {
   double best_loss = 0;    // its loss
   int64_t since_best = 0;  // evaluations after it; all if there is no best
   // The step of the checkpoint that training.keep_best keeps, and its loss: that of best_step, or
-  // of an earlier best one if the later could not be saved. 0: none. Without keep_best as
-  // best_step.
+  // of another one if best_step could not be saved. 0: none, which a manifest does not say: it is
+  // read as best_step.
   int64_t kept_step = 0;
   double kept_loss = 0;
+  // The last evaluation of this process; 0: none. Not in manifests.
+  int64_t last_step = 0;
+  double last_loss = 0;
 
   // Adds an evaluation after `step`. Returns true if it is the best so far. What is kept stays.
   bool Add(int64_t step, double loss);

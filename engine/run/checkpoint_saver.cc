@@ -1,5 +1,6 @@
 #include "engine/run/checkpoint_saver.h"
 
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -80,11 +81,11 @@ absl::Status CheckpointSaver::Begin(int64_t step) {
 }
 
 absl::Status CheckpointSaver::SaveBest(int64_t step) {
-  if (!run_.spec().training.keep_best || Saves(step)) return absl::OkStatus();
+  if (Saves(step) || !IsBetterThanKept(step)) return absl::OkStatus();
   // The last step's is SaveNow's.
   if (step == prepared_.total_steps) return absl::OkStatus();
-  run_.Say(absl::StrFormat("eval_loss %.6g is the lowest so far: step %d is saved for it",
-                           progress_.evaluations.best_loss, step));
+  run_.Say(absl::StrFormat("eval_loss %.6g is lower than any checkpoint's: step %d is saved for it",
+                           progress_.evaluations.last_loss, step));
   return Begin(step);
 }
 
@@ -112,10 +113,19 @@ void CheckpointSaver::ChooseBest(Save& save) const {
   Evaluations& evaluations = save.evaluations;
   evaluations = progress_.evaluations;
   // The one before stays until this one is there.
-  const bool best = run_.spec().training.keep_best && evaluations.best_step == save.step;
+  const bool best = IsBetterThanKept(save.step);
   save.retention.best = best ? save.step : retention_.best;
   evaluations.kept_step = save.retention.best;
-  evaluations.kept_loss = best ? evaluations.best_loss : kept_loss_;
+  evaluations.kept_loss = best ? evaluations.last_loss : kept_loss_;
+}
+
+bool CheckpointSaver::IsBetterThanKept(int64_t step) const {
+  const Evaluations& now = progress_.evaluations;
+  if (!run_.spec().training.keep_best || now.last_step != step) return false;
+  const bool pending = save_ != nullptr && save_->committed;
+  const int64_t kept = pending ? save_->evaluations.kept_step : retention_.best;
+  const double kept_loss = pending ? save_->evaluations.kept_loss : kept_loss_;
+  return std::isfinite(now.last_loss) && (kept == 0 || now.last_loss < kept_loss);
 }
 
 absl::Status CheckpointSaver::End() {

@@ -54,9 +54,10 @@ class CheckpointSaver {
   // the result is OK. REQUIRES: `step` is the last one that was submitted or left out, and
   // !MustWait(step).
   absl::Status Begin(int64_t step);
-  // If the job keeps the best, begins to save the state after `step`, unless a save of it is under
-  // way or it is the last step. Returns what Begin returns, or OK. REQUIRES: the evaluation of
-  // `step` is the best so far, no step is in flight, and the record of `step` is not reported yet.
+  // If the job keeps the best and the evaluation of `step` is better than that of the checkpoint
+  // which is kept, begins to save the state after `step`, unless a save of it is under way or it is
+  // the last step. Returns what Begin returns, or OK. REQUIRES: no step is in flight, and the
+  // record of `step` is not reported yet.
   absl::Status SaveBest(int64_t step);
   // Must be called after each record is reported, and after each step that is left out. Commits the
   // save of the last collected step, and ends a committed save that is written, without waiting.
@@ -102,6 +103,9 @@ class CheckpointSaver {
   HfSideFiles SideFiles() const;
   // Sets what `save` says of evaluations, and which checkpoint it keeps as the best.
   void ChooseBest(Save& save) const;
+  // Returns true if the job keeps the best, and `step` has just been evaluated as better than what
+  // is kept or is about to be.
+  bool IsBetterThanKept(int64_t step) const;
   // Finishes the save under way although no lane runs any more. The tiles that it has not taken yet
   // have not changed since its step.
   absl::Status FinishInterrupted();

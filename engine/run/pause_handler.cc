@@ -42,6 +42,7 @@ absl::StatusOr<Ending> PauseHandler::HonourRequests(bool for_steps) {
 }
 
 absl::Status PauseHandler::HonourAmidStep() {
+  ends_without_device_ = false;  // a release that could not save went on
   const auto paused = [this] {
     return run_.control().pause_requested() && !run_.AskedToEnd().has_value();
   };

@@ -46,9 +46,9 @@ class PauseHandler {
   // of its evaluation. The device is held when this returns OK. Returns Cancelled after Cancel, and
   // the error of taking the device.
   absl::Status HonourAmidStep();
-  // Returns true if HonourAmidStep failed because the run ends, by Stop or Release, while others
-  // have the device's memory. What is left of the step's record must be left out then: the state in
-  // host memory is good, and Honour saves it without the device.
+  // Returns true if the last HonourAmidStep failed because the run ends, by Stop or Release, while
+  // others have the device's memory. What is left of the step's record must be left out then: the
+  // state in host memory is good, and Honour saves it without the device.
   bool ends_without_device() const { return ends_without_device_; }
   // Calls `write` until it succeeds, then returns nullopt. Pauses after each attempt that finds the
   // disk full; the pause names `directory` and the `bytes` that must be free there. Returns an

@@ -161,9 +161,8 @@ absl::Status TrainingLoop::CollectOne() {
   if (EvaluationDue(record.step)) MT_RETURN_IF_ERROR(Evaluate(record));
   if (record.eval_loss.has_value()) {
     Evaluations& evaluations = p_.progress.evaluations;
-    if (evaluations.Add(record.step, *record.eval_loss)) {
-      MT_RETURN_IF_ERROR(p_.saver.SaveBest(record.step));
-    }
+    evaluations.Add(record.step, *record.eval_loss);
+    MT_RETURN_IF_ERROR(p_.saver.SaveBest(record.step));
     p_.progress.stopped_early =
         record.step < p_.prepared.total_steps && EnoughWorse(p_.run.spec(), evaluations);
   }

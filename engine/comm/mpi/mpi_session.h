@@ -43,7 +43,8 @@ class MpiSession {
  public:
   // Loads the library `path` and initialises MPI. All processes of the job must call it. Errors:
   // - Unimplemented: there is no such file, because the build had no MPI.
-  // - Unavailable: it cannot be loaded, because MPI is not installed here.
+  // - Unavailable: it cannot be loaded, because MPI is not installed here, or the processes did not
+  //   meet (MEGATRAIN_MPI_NOT_MET).
   // - FailedPrecondition: the library is of another version than this program, this MPI does not
   //   let several threads call it, or MPI was used in this process before, which it allows once.
   // - Internal: other errors of MPI.

@@ -61,16 +61,19 @@ constexpr int kPmixSuccess = 0;
 
 // Waits until all processes have come here, and so out of MPI_Init. Messages need this: Open MPI's
 // receiver of TCP calls a null pointer for one that comes while it starts. MPI_Init ends with a
-// barrier of PMIx to prevent that, but Slurm's "tree" of a job on fewer nodes than TreeWidth, all
-// versions since 20.02, waits for the processes of the same node only. Slurm chooses its "ring",
+// barrier of PMIx to prevent that, but Slurm's "tree" of a job on fewer nodes than TreeWidth, as in
+// 22.05 and 25.05, waits for the processes of the same node only. Slurm chooses its "ring",
 // which waits for all, where data are to be collected. An MPI with a PMIx of its own is not helped.
 int MeetAfterInitialize() {
   void* const pmix = dlopen("libpmix.so.2", RTLD_NOW | RTLD_NOLOAD);
   if (pmix == nullptr) return MPI_SUCCESS;
   using Fence = int (*)(const void* processes, size_t count, const PmixFlag* info, size_t infos);
   const auto fence = reinterpret_cast<Fence>(dlsym(pmix, "PMIx_Fence"));
+  // Another PMIx may have started MPI, though this one is loaded.
+  const auto initialized = reinterpret_cast<int (*)()>(dlsym(pmix, "PMIx_Initialized"));
   const PmixFlag collect = {"pmix.collect", 0, kPmixBool, true, {}};
-  const bool met = fence == nullptr || fence(nullptr, 0, &collect, 1) == kPmixSuccess;
+  const bool usable = fence != nullptr && initialized != nullptr && initialized() != 0;
+  const bool met = !usable || fence(nullptr, 0, &collect, 1) == kPmixSuccess;
   dlclose(pmix);
   return met ? MPI_SUCCESS : MEGATRAIN_MPI_NOT_MET;
 }

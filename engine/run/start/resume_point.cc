@@ -54,7 +54,7 @@ absl::Status KeepBest(RunContext& run, ResumePoint& point) {
     return absl::OkStatus();
   }
   run.Say(absl::StrCat("training.keep_best: the checkpoint of step ", point.evaluations.kept_step,
-                       ", which had the lowest eval_loss so far (", point.evaluations.kept_loss,
+                       ", kept as the best (eval_loss ", point.evaluations.kept_loss,
                        "), is gone; the best is kept from here on"));
   point.evaluations = {};
   return absl::OkStatus();
