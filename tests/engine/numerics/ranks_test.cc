@@ -68,7 +68,9 @@ const NamedTensors& StateOfOneDevice(const std::string& family, Precision precis
 // The weights after the last step and the moments, which are sums of all steps' gradients, differ
 // only by the order in which gradients are summed in FP32. Measured: 7e-8 and 1.4e-6 at most. The
 // softmax takes nearly all away of the gradient of a key's bias, and AdamW makes whole steps of
-// what rounding leaves: 3.4e-5.
+// what rounding leaves: 3.4e-5. In BF16 a difference that small may still turn the rounding of a
+// weight, and later steps differ by more: 3.8e-5 and 5.7e-3, of llama_tied with AVX2. The
+// tight bounds are those of FP32.
 void ExpectStateOfOneDevice(const JobSpec& spec, const std::string& family) {
   const NamedTensors state = StateOf(spec);
   const NamedTensors& one =
@@ -77,7 +79,11 @@ void ExpectStateOfOneDevice(const JobSpec& spec, const std::string& family) {
   ASSERT_EQ(state.size(), one.size());
   for (const auto& [name, expected] : one) {
     const bool is_moment = name.find(".exp_avg") != std::string::npos;
-    const double bound = name.ends_with("k_proj.bias") ? 1e-4 : is_moment ? 1e-5 : 1e-6;
+    const bool bf16 = spec.training.precision == Precision::kBf16;
+    const double bound = bf16                            ? (is_moment ? 2e-2 : 1e-4)
+                         : name.ends_with("k_proj.bias") ? 1e-4
+                         : is_moment                     ? 1e-5
+                                                         : 1e-6;
     EXPECT_LE(RelativeError(state.at(name), expected), bound) << name;
   }
 }
