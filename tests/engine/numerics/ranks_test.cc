@@ -52,12 +52,17 @@ NamedTensors StateOf(const JobSpec& spec) {
   return state;
 }
 
-// Returns the state that one device reaches in all steps of the job, which is trained once.
-const NamedTensors& StateOfOneDevice(const std::string& family, Precision precision, bool clipped) {
-  static auto* const states = new std::map<std::tuple<std::string, Precision, bool>, NamedTensors>;
-  const auto [found, is_new] = states->insert({{family, precision, clipped}, {}});
+// Returns the state that one device reaches in the steps of `spec`. It is trained once.
+const NamedTensors& StateOfOneDevice(const std::string& family, const JobSpec& spec) {
+  using Key = std::tuple<std::string, Precision, bool, int64_t>;
+  static auto* const states = new std::map<Key, NamedTensors>;
+  const Precision precision = spec.training.precision;
+  const bool clipped = spec.optimizer.max_gradient_norm > 0;
+  const auto [found, is_new] =
+      states->insert({{family, precision, clipped, spec.training.steps}, {}});
   if (is_new) {
-    const JobSpec one = Job(LoadModelReference(family), precision, clipped, 1, "one");
+    JobSpec one = Job(LoadModelReference(family), precision, clipped, 1, "one");
+    one.training.steps = spec.training.steps;
     const JobRun run = Train(one);
     EXPECT_TRUE(run.status.ok()) << run.status;
     found->second = StateOf(one);
@@ -68,22 +73,15 @@ const NamedTensors& StateOfOneDevice(const std::string& family, Precision precis
 // The weights after the last step and the moments, which are sums of all steps' gradients, differ
 // only by the order in which gradients are summed in FP32. Measured: 7e-8 and 1.4e-6 at most. The
 // softmax takes nearly all away of the gradient of a key's bias, and AdamW makes whole steps of
-// what rounding leaves: 3.4e-5. In BF16 a difference that small may still turn the rounding of a
-// weight, and later steps differ by more: 3.8e-5 and 5.7e-3, of llama_tied with AVX2. The
-// tight bounds are those of FP32.
+// what rounding leaves: 3.4e-5.
 void ExpectStateOfOneDevice(const JobSpec& spec, const std::string& family) {
   const NamedTensors state = StateOf(spec);
-  const NamedTensors& one =
-      StateOfOneDevice(family, spec.training.precision, spec.optimizer.max_gradient_norm > 0);
+  const NamedTensors& one = StateOfOneDevice(family, spec);
   ASSERT_FALSE(one.empty());
   ASSERT_EQ(state.size(), one.size());
   for (const auto& [name, expected] : one) {
     const bool is_moment = name.find(".exp_avg") != std::string::npos;
-    const bool bf16 = spec.training.precision == Precision::kBf16;
-    const double bound = bf16                            ? (is_moment ? 2e-2 : 1e-4)
-                         : name.ends_with("k_proj.bias") ? 1e-4
-                         : is_moment                     ? 1e-5
-                                                         : 1e-6;
+    const double bound = name.ends_with("k_proj.bias") ? 1e-4 : is_moment ? 1e-5 : 1e-6;
     EXPECT_LE(RelativeError(state.at(name), expected), bound) << name;
   }
 }
@@ -120,12 +118,22 @@ TEST_P(RanksTest, Bf16CurveIsAsNearAsTransformers) {
   const JobSpec spec = SpecOf(Precision::kBf16);
   const JobRun run = Train(spec);
   ASSERT_TRUE(run.status.ok()) << run.status;
-  ExpectStateOfOneDevice(spec, std::get<0>(GetParam()));
   const LossCurve curve = run.curve(), &fp32 = reference_.fp32_curve[clipped_],
                   &bf16 = reference_.bf16_curve[clipped_];
   EXPECT_LE(CurveDeviation(curve.losses, fp32.losses),
             1.5 * CurveDeviation(bf16.losses, fp32.losses));
   EXPECT_LE(CurveDistance(curve.gradient_norms, fp32.gradient_norms), 3e-2);
+}
+
+// The second step would read weights in BF16, of which one may lie so near to the middle of two
+// numbers that the order of a sum decides its rounding. One of llama_tied does after step 11 with
+// AVX2 (0.0310668945 and 0.0310668927), and the moments of step 12 differ by 2e-3.
+TEST_P(RanksTest, TheFirstStepInBf16IsThatOfOneDevice) {
+  JobSpec spec = SpecOf(Precision::kBf16);
+  spec.training.steps = 1;
+  const JobRun run = Train(spec);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  ExpectStateOfOneDevice(spec, std::get<0>(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, RanksTest,
