@@ -26,8 +26,8 @@ namespace megatrain {
 
 // ReadMessages, ReadShareGpt and ReadAlpaca read a record into an empty `*conversation`. All
 // functions return InvalidArgument, naming the key, for a missing or double field, a field of
-// another type, or a key that is refused. `*conversation` is unspecified then. Of a
-// double key within a nested object the last one counts.
+// another type, or a key that is refused. `*conversation` is unspecified then. Of a double key
+// within a nested object the last one counts.
 
 // {"messages": [{"role": "...", "content": "..."}, ...]}. A content is a text or a list of
 // {"type": "text", "text": "..."}; an assistant's may be missing beside tool_calls or reasoning.

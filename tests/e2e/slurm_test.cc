@@ -265,8 +265,7 @@ TEST_F(SlurmTest, TheWeightsAreThoseOfOneProcess) {
   }
 }
 
-// Of four ranks the last is alone on its node, and does not wait in MPI_Init for those of the
-// other.
+// The last of four ranks is alone on its node. MPI_Init does not let it wait for the others.
 TEST_F(SlurmTest, AProcessThatStartsLateIsWaitedFor) {
   const Job job = NewJob("late", "bf16", /*steps=*/1);
   const auto run = job.Srun(

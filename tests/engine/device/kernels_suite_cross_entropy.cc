@@ -1,5 +1,7 @@
 // The suite's tests of the loss and its gradient.
 #include <cmath>
+#include <cstdint>
+#include <random>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -16,6 +18,32 @@ void ExpectLosses(const Operands::Operand& got, const Operands::Operand& want, f
     EXPECT_NEAR(ValueOf(got, i), ValueOf(want, i), 1e-6 + of_logits + 1e-6 * ValueOf(want, i))
         << "the loss of token " << i;
   }
+}
+
+struct OneToken {
+  double loss;
+  Operands::Operand gradient;  // of more elements than the vocabulary has
+};
+OneToken CrossEntropyOfOneToken(KernelsUnderTest& device, DType dtype, uint64_t seed,
+                                const std::vector<float>& logits_of, int32_t label) {
+  Operands operands(seed);
+  const auto vocabulary = static_cast<int64_t>(logits_of.size());
+  const size_t logits = operands.Values(DType::kF32, logits_of);
+  const size_t labels = operands.Ints({label});
+  const size_t losses = operands.Random(DType::kF32, 1);
+  const auto got =
+      RunOn(device, operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+        return kernels.CrossEntropy(stream, {.dtype = dtype,
+                                             .tokens = 1,
+                                             .vocabulary = vocabulary,
+                                             .logits = static_cast<float*>(p[logits]),
+                                             .logits_stride = vocabulary,
+                                             .labels = static_cast<int32_t*>(p[labels]),
+                                             .scale = 1,
+                                             .losses = static_cast<float*>(p[losses])});
+      });
+  const auto kind = dtype == DType::kF32 ? Operands::Operand::kF32 : Operands::Operand::kBF16;
+  return {ValueOf(got[losses], 0), {kind, got[logits].bytes}};
 }
 
 }  // namespace
@@ -89,8 +117,8 @@ TEST_P(KernelsSuite, CrossEntropyOfLogitsThatAreNotFinite) {
   for (int64_t vocabulary : {260, 20004}) {
     if (!SizeIsTested(vocabulary)) continue;
     for (float bad : {-HUGE_VALF, std::nanf("")}) {
-      Operands operands(11);
-      std::vector<float> logits_of = Normal(operands.random(), vocabulary, 5.0);
+      std::mt19937_64 random(11);
+      std::vector<float> logits_of = Normal(random, vocabulary, 5.0);
       for (int64_t i = 0; i < vocabulary; ++i) {
         if (std::isinf(bad) ? i >= 100 : i == vocabulary - 3) {
           logits_of[static_cast<size_t>(i)] = bad;
@@ -99,57 +127,25 @@ TEST_P(KernelsSuite, CrossEntropyOfLogitsThatAreNotFinite) {
       double sum = 0;
       for (float logit : logits_of) sum += std::exp(static_cast<double>(logit));
       const double want = std::log(sum) - static_cast<double>(logits_of[5]);
-      const size_t logits = operands.Values(DType::kF32, logits_of);
-      const size_t labels = operands.Ints({5});
-      const size_t losses = operands.Random(DType::kF32, 1);
-      const auto got = RunOn(
-          device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
-            return kernels.CrossEntropy(stream, {.dtype = dtype(),
-                                                 .tokens = 1,
-                                                 .vocabulary = vocabulary,
-                                                 .logits = static_cast<float*>(p[logits]),
-                                                 .logits_stride = vocabulary,
-                                                 .labels = static_cast<int32_t*>(p[labels]),
-                                                 .scale = 1,
-                                                 .losses = static_cast<float*>(p[losses])});
-          });
+      const double loss = CrossEntropyOfOneToken(device(), dtype(), 11, logits_of, 5).loss;
       if (std::isnan(bad)) {
-        EXPECT_TRUE(std::isnan(ValueOf(got[losses], 0)));
+        EXPECT_TRUE(std::isnan(loss));
       } else {
-        EXPECT_NEAR(ValueOf(got[losses], 0), want, 2e-6 * want);
+        EXPECT_NEAR(loss, want, 2e-6 * want);
       }
     }
   }
 }
 
-// What is masked says nothing, whatever its logits are.
+// A masked token has no loss and no gradient, whatever its logits are.
 TEST_P(KernelsSuite, CrossEntropyOfAMaskedTokenIsZero) {
   for (float bad : {HUGE_VALF, std::nanf("")}) {
-    Operands operands(12);
-    const int64_t vocabulary = 260;
-    std::vector<float> logits_of = Normal(operands.random(), vocabulary, 5.0);
+    std::mt19937_64 random(12);
+    std::vector<float> logits_of = Normal(random, 260, 5.0);
     logits_of[7] = bad;
-    const size_t logits = operands.Values(DType::kF32, logits_of);
-    const size_t labels = operands.Ints({-1});
-    const size_t losses = operands.Random(DType::kF32, 1);
-    const auto got = RunOn(
-        device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
-          return kernels.CrossEntropy(stream, {.dtype = dtype(),
-                                               .tokens = 1,
-                                               .vocabulary = vocabulary,
-                                               .logits = static_cast<float*>(p[logits]),
-                                               .logits_stride = vocabulary,
-                                               .labels = static_cast<int32_t*>(p[labels]),
-                                               .scale = 1,
-                                               .losses = static_cast<float*>(p[losses])});
-        });
-    EXPECT_EQ(ValueOf(got[losses], 0), 0);
-    const Operands::Operand gradients = {
-        dtype() == DType::kF32 ? Operands::Operand::kF32 : Operands::Operand::kBF16,
-        got[logits].bytes};
-    for (size_t i = 0; i < static_cast<size_t>(vocabulary); ++i) {
-      EXPECT_EQ(ValueOf(gradients, i), 0) << i;
-    }
+    const OneToken got = CrossEntropyOfOneToken(device(), dtype(), 12, logits_of, -1);
+    EXPECT_EQ(got.loss, 0);
+    for (size_t i = 0; i < logits_of.size(); ++i) EXPECT_EQ(ValueOf(got.gradient, i), 0) << i;
   }
 }
 

@@ -162,6 +162,47 @@ TEST(CudaMemoryTest, ARunThatEndsWhileOthersHaveTheMemoryIsSaved) {
   }
 }
 
+// What was left out of step 2 says nothing of step 3, whose evaluation fails by itself.
+TEST(CudaMemoryTest, AReleaseThatCouldNotSaveLeavesNothingMoreOut) {
+  FullDiskFileSystem disk(PosixFileSystem());
+  EmulatedGpu gpu;
+  EngineHostOptions options;
+  options.files = &disk;
+  const auto host = Host(gpu, "cuda", options);
+  JobSpec spec = Job("not_released");
+  spec.checkpoint.every_steps = 0;
+  spec.data.eval_fraction = 0.3;
+  spec.training.eval_every = 1;
+  HookedRun hooked;
+  hooked.options.pause_on_full_disk = true;
+  bool running = false;
+  int pauses = 0;
+  hooked.activity = [&](const TrainingActivity& now) {
+    running = now.phase == TrainingPhase::kRunning;
+  };
+  const std::thread::id training_thread = std::this_thread::get_id();
+  hooked.alive = [&] {
+    if (std::this_thread::get_id() != training_thread || !running) return;
+    if (hooked.run.records.size() == 1 && pauses == 0) hooked.control.Pause();
+    if (hooked.run.records.size() == 2) gpu.edge().Fail("Launch", kIllegalAddress);
+  };
+  hooked.paused = [&](const TrainingPause& pause) {
+    if (++pauses == 1) {
+      gpu.edge().Fail("Malloc", kCudaMemoryAllocation);
+      disk.FillAfter(0);
+      hooked.control.Release();
+    } else {
+      EXPECT_TRUE(IsDiskFull(pause.status)) << pause.status;
+      gpu.edge().Fail("Malloc", kCudaSuccess);
+      disk.MakeRoom();
+      hooked.control.Resume();
+    }
+  };
+  EXPECT_THAT(Message(hooked.Train(*host, spec).status()), HasSubstr("700"));
+  EXPECT_EQ(pauses, 2);
+  EXPECT_EQ(hooked.run.records.size(), 2u);
+}
+
 TEST(CudaMemoryTest, TheOutputIsWrittenWhileOthersHaveTheMemory) {
   FullDiskFileSystem disk(PosixFileSystem());
   EmulatedGpu gpu;

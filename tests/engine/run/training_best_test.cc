@@ -126,7 +126,7 @@ TEST_F(BestTest, ABestThatCouldNotBeSavedDoesNotTakeThePlaceOfTheOneBefore) {
   ASSERT_TRUE(run.Train(*host, spec).ok()) << run.run.status;
   EXPECT_LT(*run.run.records[7].eval_loss, *run.run.records[3].eval_loss);
   EXPECT_THAT(run.events, Contains("checkpoint_failed 8"));
-  // Of step 9, or of 10 if that was under way.
+  // Step 10 is the newest if it was under way already.
   EXPECT_THAT(Steps(spec), ElementsAre(AnyOf(9, 10), 4));
 
   // No later evaluation is better.
