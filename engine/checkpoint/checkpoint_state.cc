@@ -106,18 +106,14 @@ std::string Peculiarities(const ModelDescription& m) {
 
 }  // namespace
 
-bool Evaluations::Add(int64_t step, double loss) {
+void Evaluations::Add(int64_t step, double loss) {
   last_step = step;
   last_loss = loss;
-  const bool better = std::isfinite(loss) && (best_step == 0 || loss < best_loss);
-  if (!better) {
-    ++since_best;
-    return false;
-  }
+  ++since_best;
+  if (!std::isfinite(loss) || (best_step > 0 && loss >= best_loss)) return;
   best_step = step;
   best_loss = loss;
   since_best = 0;
-  return true;
 }
 
 std::string ModelFingerprint(const ModelLayout& layout) {

@@ -26,8 +26,8 @@ struct Evaluations {
   int64_t last_step = 0;
   double last_loss = 0;
 
-  // Adds an evaluation after `step`. Returns true if it is the best so far. What is kept stays.
-  bool Add(int64_t step, double loss);
+  // Adds an evaluation after `step`. Does not change what is kept.
+  void Add(int64_t step, double loss);
 };
 
 // A change of a key that only --allow-change admits.

@@ -62,8 +62,8 @@ constexpr int kPmixSuccess = 0;
 // Waits until all processes have come here, and so out of MPI_Init. Messages need this: Open MPI's
 // receiver of TCP calls a null pointer for one that comes while it starts. MPI_Init ends with a
 // barrier of PMIx to prevent that, but Slurm's "tree" of a job on fewer nodes than TreeWidth, as in
-// 22.05 and 25.05, waits for the processes of the same node only. Slurm chooses its "ring",
-// which waits for all, where data are to be collected. An MPI with a PMIx of its own is not helped.
+// 22.05 and 25.05, waits for the processes of the same node only. Slurm chooses its "ring", which
+// waits for all, where data are to be collected. An MPI with a PMIx of its own is not helped.
 int MeetAfterInitialize() {
   void* const pmix = dlopen("libpmix.so.2", RTLD_NOW | RTLD_NOLOAD);
   if (pmix == nullptr) return MPI_SUCCESS;

@@ -225,13 +225,15 @@ TEST_F(BestTest, NamedSetsHaveALossOfTheirOwn) {
 
 TEST(EvaluationsTest, EqualLossesAndNumbersThatAreNotFiniteAreNoBetter) {
   Evaluations evaluations;
-  EXPECT_FALSE(evaluations.Add(1, std::nan("")));
-  EXPECT_TRUE(evaluations.Add(2, 3.0));
-  EXPECT_FALSE(evaluations.Add(3, 3.0));
-  EXPECT_FALSE(evaluations.Add(4, std::nan("")));
+  evaluations.Add(1, std::nan(""));
+  EXPECT_EQ(evaluations.best_step, 0);
+  evaluations.Add(2, 3.0);
+  evaluations.Add(3, 3.0);
+  evaluations.Add(4, std::nan(""));
   EXPECT_EQ(evaluations.best_step, 2);
   EXPECT_EQ(evaluations.since_best, 2);
-  EXPECT_TRUE(evaluations.Add(5, 2.5));
+  evaluations.Add(5, 2.5);
+  EXPECT_EQ(evaluations.best_step, 5);
   EXPECT_EQ(evaluations.since_best, 0);
 }
 
