@@ -119,7 +119,7 @@ def hash64(text):
 
 
 def small_programs():
-    programs = ["{{ " + line + " }}" for line in jinja_programs.EXPRESSIONS.split("\n") if line.strip()]
+    programs = ["{{ " + line + " }}" for line in jinja_programs.expressions()]
     for program in programs + jinja_programs.STATEMENTS:
         text, ranges, error = render(program, jinja_programs.VARIABLES)
         if error is not None:

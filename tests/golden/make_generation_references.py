@@ -15,8 +15,9 @@ import json
 import os
 
 import torch
-from make_model_references import watched_choices
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+from expert_choices import watched_choices
 
 PROMPT_TOKENS = [1, 2, 7, 31, 32, 33, 70]
 NEW_TOKENS = 24

@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from make_model_references import (CURVE, forward_loss, load, parameter_groups, round_to_bf16,
-                                   targets_of)
+from make_model_references import CURVE, forward_loss, parameter_groups, targets_of
+from reference_models import load, round_to_bf16
 
 FAMILIES = ("llama", "llama_tied")
 LENGTH = 150

@@ -4,20 +4,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <future>
+#include <optional>
 
+#include "tests/engine/device/cuda/emulated_event.h"
 #include "tests/engine/device/cuda/emulated_product.h"
 #include "tests/engine/device/cuda/emulated_queue.h"
 
 namespace megatrain {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kHostMemoryAlreadyRegistered = 712;
 
@@ -26,19 +25,6 @@ void Must(bool holds, const char* what) {
   std::fprintf(stderr, "emulated cuda: %s\n", what);
   std::abort();
 }
-
-// Waits are for the recording that was the last one when they were queued.
-struct EmulatedEvent {
-  std::mutex mutex;
-  std::condition_variable passed_changed;
-  int64_t recorded = 0, passed = 0;
-  Clock::time_point time;
-
-  void WaitFor(int64_t number) {
-    std::unique_lock<std::mutex> lock(mutex);
-    passed_changed.wait(lock, [&] { return passed >= number; });
-  }
-};
 
 // As in CUDA, of each thread, and 0 until it is set.
 thread_local int current_device = 0;
@@ -275,28 +261,14 @@ int EmulatedCuda::EventDestroy(void* event) {
 int EmulatedCuda::EventRecord(void* event, void* stream) {
   if (const int error = CalledAlone("EventRecord"); error != 0) return error;
   const std::shared_ptr<EmulatedEvent> e = EventOf(event);
-  int64_t number = 0;
-  {
-    std::lock_guard<std::mutex> lock(e->mutex);
-    number = ++e->recorded;
-  }
-  StreamOf(stream).Enqueue([e, number] {
-    std::lock_guard<std::mutex> lock(e->mutex);
-    e->passed = number;
-    e->time = Clock::now();
-    e->passed_changed.notify_all();
-  });
+  StreamOf(stream).Enqueue([e, number = e->Record()] { e->Pass(number); });
   return kCudaSuccess;
 }
 
 int EmulatedCuda::StreamWaitEvent(void* stream, void* event) {
   if (const int error = CalledAlone("StreamWaitEvent"); error != 0) return error;
   const std::shared_ptr<EmulatedEvent> e = EventOf(event);
-  int64_t number = 0;
-  {
-    std::lock_guard<std::mutex> lock(e->mutex);
-    number = e->recorded;
-  }
+  const int64_t number = e->recorded();
   Must(number > 0, "a wait for an event that was not recorded");
   StreamOf(stream).Enqueue([e, number] { e->WaitFor(number); });
   return kCudaSuccess;
@@ -305,28 +277,20 @@ int EmulatedCuda::StreamWaitEvent(void* stream, void* event) {
 int EmulatedCuda::EventSynchronize(void* event) {
   if (const int error = CalledAlone("EventSynchronize"); error != 0) return error;
   EmulatedEvent& e = *EventOf(event);
-  int64_t number = 0;
-  {
-    std::lock_guard<std::mutex> lock(e.mutex);
-    number = e.recorded;
-  }
-  e.WaitFor(number);
+  e.WaitFor(e.recorded());
   return kCudaSuccess;
 }
 
 int EmulatedCuda::EventQuery(void* event) {
   if (const int error = CalledAlone("EventQuery"); error != 0) return error;
-  EmulatedEvent& e = *EventOf(event);
-  std::lock_guard<std::mutex> lock(e.mutex);
-  return e.passed < e.recorded ? kCudaNotReady : kCudaSuccess;
+  return EventOf(event)->passed() ? kCudaSuccess : kCudaNotReady;
 }
 
 int EmulatedCuda::EventElapsed(void* start, void* end, float* milliseconds) {
   if (const int error = CalledAlone("EventElapsed"); error != 0) return error;
-  EmulatedEvent &from = *EventOf(start), &to = *EventOf(end);
-  std::scoped_lock lock(from.mutex, to.mutex);
-  if (from.passed < from.recorded || to.passed < to.recorded) return kCudaNotReady;
-  *milliseconds = std::chrono::duration<float, std::milli>(to.time - from.time).count();
+  const std::optional<float> elapsed = EmulatedEvent::Milliseconds(*EventOf(start), *EventOf(end));
+  if (!elapsed.has_value()) return kCudaNotReady;
+  *milliseconds = *elapsed;
   return kCudaSuccess;
 }
 

@@ -8,15 +8,11 @@
 #ifndef MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATED_CUDA_H_
 #define MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATED_CUDA_H_
 
-#include <condition_variable>
-#include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/device/cuda/libraries/cuda_api.h"
