@@ -25,7 +25,7 @@ struct CollectiveCall {
   uint64_t cuts = 0;   // a hash of them
 
   bool operator==(const CollectiveCall&) const = default;
-  // Returns "Broadcast of 16 B from rank 1 (operation 3)".
+  // Returns, for example, "Broadcast of 16 bytes from rank 1 (operation 3)".
   std::string Describe() const;
 };
 
