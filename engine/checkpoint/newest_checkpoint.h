@@ -1,4 +1,4 @@
-// Finds the newest checkpoint in a directory that can be trusted, and passes over damaged ones.
+// Finds the newest checkpoint in a directory, passing over damaged ones.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_NEWEST_CHECKPOINT_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_NEWEST_CHECKPOINT_H_
 

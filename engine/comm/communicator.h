@@ -87,8 +87,8 @@ class Communicator {
   // Tells the others for how many seconds this rank may still go without progress; a negative
   // number if it has done so for too long. Returns the largest number of all ranks that have not
   // left. A rank that has told none counts as infinite. The numbers of the others are some seconds
-  // old, and are raised by as much. A negative result means that the job stands still, because the
-  // others may wait as long as one rank may be at work.
+  // old, and are raised by as much. A negative result means that no rank may be at work any more,
+  // so that the job stands still.
   virtual double ShareAllowance(double seconds) { return seconds; }
   // Describes the waits of this rank's operations that take longer than a moment, for example "rank
   // 1 in Barrier (operation 7)" if it waits for rank 1. Empty if there are none.

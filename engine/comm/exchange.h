@@ -1,6 +1,6 @@
-// Exchanges of host memory that several ranks make from the operations of a Communicator. A null
-// communicator is that of a rank alone. All ranks must call the same functions in the same order,
-// but for AbortAll.
+// Exchanges bytes and statuses in host memory between ranks, by the operations of a Communicator. A
+// null communicator is that of a rank alone. All ranks must call the same functions in the same
+// order, but for AbortAll.
 #ifndef MEGATRAIN_ENGINE_COMM_EXCHANGE_H_
 #define MEGATRAIN_ENGINE_COMM_EXCHANGE_H_
 

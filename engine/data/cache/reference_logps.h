@@ -1,6 +1,6 @@
-// The log-probabilities that the reference of a preference objective gives the answers of all
-// sequences, on disk. They are made in parts of consecutive sequences, each a cache file of its
-// own, so that a run that is killed meanwhile loses one part at most.
+// Keeps on disk the log-probabilities that the reference model of a preference objective gives the
+// answers of all sequences. They are made in parts of consecutive sequences, each a cache file of
+// its own, so that a run that is killed meanwhile loses one part at most.
 //
 // A part is an array of elements of 8 bytes. First come the numbers (uint64) of the elements at
 // which each sequence's values begin, and the number of elements. Then come the values (double),

@@ -110,7 +110,7 @@ int64_t EpochPositions(const JobSpec& spec, int64_t epoch_sequences);
 
 // Returns the number of steps that the spec asks for: `training.steps`, or ceil(epochs *
 // epoch_sequences / global_batch). Returns InvalidArgument if the spec gives neither, if
-// global_batch is below 1, or if the number is below 1 or not below 9e15.
+// global_batch is below 1, or if the quotient, rounded up, is below 1 or not below 9e15.
 absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t epoch_sequences);
 
 }  // namespace megatrain
