@@ -22,7 +22,7 @@ struct CollectiveCall {
   int32_t root = 0;    // of Broadcast
   int64_t number = 0;  // counts the operations of the communicator
   int64_t bytes = 0;   // all parts together
-  uint64_t cuts = 0;   // a hash of them
+  uint64_t cuts = 0;   // a hash of the parts' cuts; 0 without parts
 
   bool operator==(const CollectiveCall&) const = default;
   // Returns, for example, "Broadcast of 16 bytes from rank 1 (operation 3)".

@@ -91,8 +91,8 @@ class MpiSession {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // A rank tells of its life so many times in a deadline, and so often: the allowances that come
-  // along are to be known while they count.
+  // A rank sends this many signs of life in a deadline, and one each kSignOfLifeMax at least, so
+  // that the allowances that they carry are known while they count.
   static constexpr int kSignsOfLife = 6;
   static constexpr absl::Duration kSignOfLifeMax = absl::Seconds(5);
 
