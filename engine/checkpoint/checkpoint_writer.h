@@ -36,16 +36,16 @@ namespace megatrain {
 class CheckpointWriter {
  public:
   // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The
-  // tokenizer files and chat templates of `side_files`, and its config.json with torch_dtype
-  // rewritten, are copied into it during the call. Finish copies the carried tensors of a wrapper
+  // tokenizer files and chat templates of `side_files`, and its config.json as RewriteConfigDType
+  // changes it, are copied into it during the call. Finish copies the carried tensors of a wrapper
   // (carried_tensors.h). `communicator` is null for one process. For several it must serve saves
   // alone and have a deadline longer than a save takes, since processes wait for each other's
   // disks. `layout`, `files` and `communicator` must outlive the writer.
   //
   // Returns ResourceExhausted, with the number of bytes needed, if the disk has no room. Returns
-  // FailedPrecondition if a foreign file or directory has the checkpoint's name or is in the
-  // directory that it would replace, or if the processes do not share `directory` (CheckIsShared).
-  // Returns the errors of CarriedTensors::Open and of `files`.
+  // FailedPrecondition if step-XXXXXXXX.tmp exists and is no leftover, if the checkpoint directory
+  // to be replaced holds a foreign entry, or if the processes do not share `directory`
+  // (CheckIsShared). Returns the errors of CarriedTensors::Open and of `files`.
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Begin(
       const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
       const HfSideFiles& side_files, FileSystem* files = PosixFileSystem(),

@@ -24,8 +24,8 @@ namespace megatrain {
 
 enum class TileSection { kWeights, kRemainder, kExpAvg, kExpAvgSq };
 
-// A section of a tensor, as it lies in a file. A tile has the rows of some tensors in another
-// order.
+// One section of a tensor, as it lies in a file. A tile may have the tensor's rows in another
+// order, which `runs` describe.
 struct TilePiece {
   SafetensorsDeclaration declaration;
   const TensorSpec* tensor = nullptr;
@@ -71,7 +71,8 @@ absl::StatusOr<TileFile> LayOutTileFile(const ModelLayout& layout, int index, bo
 // the file. The result points into `file`.
 std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, DType weight_dtype,
                              const HeldElements& held);
-// Returns the places of those runs that `tile` has memory for. REQUIRES: it holds them all.
+// Returns the places of `runs` in the memory of `tile`, without those of its sections that are
+// null. REQUIRES: `tile` holds the elements of all runs.
 std::vector<FilePiece> PlacesOf(const std::vector<PieceRun>& runs, const Tile& tile);
 
 }  // namespace megatrain
