@@ -182,7 +182,7 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
 absl::Status ReadPrompts(const std::string& path, FileSystem* files, GenerateOptions* options);
 
 struct EvaluatedSet {
-  std::string name;  // of DataFile::name; empty for files without one, and for all together
+  std::string name;  // DataFile::name; empty for files without one, and for all together
   double loss_sum = 0;
   int64_t predictions = 0;  // or pairs, of a preference objective
 

@@ -19,7 +19,7 @@ std::map<std::string, std::string> WithoutPaths(std::map<std::string, std::strin
 
 // Returns the values of the keys that all processes of a job must have alike, by key path. Those
 // are all but the paths, whose contents are compared instead, and what a process may have of its
-// own: its device, its threads and its link. Of output.directory only whether it is given is told.
+// own: its device, its threads and its link. output.directory counts only as given or not.
 std::map<std::string, std::string> ValuesOfAllProcesses(const JobSpec& spec);
 
 }  // namespace megatrain

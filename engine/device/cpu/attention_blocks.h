@@ -29,8 +29,8 @@ inline int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 // documents that do not cover the tokens.
 absl::Status CheckAttention(const AttentionArgs& args);
 
-// Holds [tokens] for each token the first key that it sees, and for each key the token after the
-// last one that sees it. Neither decreases from a token to the next.
+// Holds for each token the first key that it sees (`start`), and the token after the last one that
+// sees its key (`end`). Neither decreases from a token to the next.
 struct SightBounds {
   explicit SightBounds(const AttentionArgs& args);
 

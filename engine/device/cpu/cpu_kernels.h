@@ -96,9 +96,9 @@ class CpuKernels : public Kernels {
   double MatMulSeconds() const override;
 
  private:
-  // Sums over `rows` rows of row_elements elements each. `run` writes the sum of a range of rows to
-  // part[width], on the pool. Then `sums` [width], unless it is null, is overwritten by the sum of
-  // the parts in their order or, with `add`, has them added.
+  // Sums over `rows` rows of row_elements elements each. The pool's threads call `run`, which
+  // writes the sum of a range of rows to part[width]. Then the parts are added in their order to
+  // `sums` [width], which counts as 0 before unless `add` is set. A null `sums` is left out.
   void SumInParts(int64_t rows, int64_t row_elements, int64_t width, float* sums, bool add,
                   absl::FunctionRef<void(int64_t begin, int64_t end, float* part)> run);
 

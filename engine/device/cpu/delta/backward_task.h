@@ -1,6 +1,6 @@
-// The range and the memory of one task of the gated delta rule's gradient. A task goes over the
-// chunks of a document twice: the first sweep, forwards, computes again what the second one, which
-// goes backwards and computes the gradients, reads.
+// The range and the memory of one task of the gated delta rule's gradient. A task sweeps over the
+// chunks of a document twice. The first sweep goes forwards and computes u and the states again.
+// The second one goes backwards, reads them and computes the gradients.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
 

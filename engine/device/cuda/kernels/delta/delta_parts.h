@@ -90,8 +90,9 @@ struct DeltaKept {
   __device__ int64_t Head(const GatedDeltaArgs& args, int64_t head) const {
     return head - first_key_head * (args.value_heads / args.key_heads);
   }
-  // Return the offsets in elements: of a head's state in `states` at the chunk that begins at
-  // `token`, of a token's values in `u` and `du`, and of its keys in `dq` and `dk`.
+  // Return offsets in elements. StateOf gives that of a head's state, in `states` and `dstates`, at
+  // the chunk that begins at `token`. ValuesOf gives that of a token's row in `u` and `du`, KeysOf
+  // that of its row in `dq` and `dk`.
   __device__ int64_t StateOf(const GatedDeltaArgs& args, int64_t head, int64_t token) const {
     return (Head(args, head) * (args.documents.tokens / kDeltaChunk) + token / kDeltaChunk - 1) *
            args.key_dim * args.value_dim;

@@ -8,8 +8,8 @@
 
 namespace megatrain::cuda {
 
-// The sums of which a softmax is made: softmax(logits)[e] = exp(logits[e] - largest) / total. A NaN
-// among the logits makes `total` a NaN.
+// The sums from which a softmax is computed: softmax(logits)[e] = exp(logits[e] - largest) / total.
+// A NaN among the logits makes `total` a NaN.
 struct SoftmaxSums {
   float largest = 0, total = 1;
 
