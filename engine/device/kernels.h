@@ -2,9 +2,10 @@
 //
 // Shapes, types and memory are those of kernel_args.h. A call returns as soon as the work is
 // queued, or on the cpu device when it is done. Reductions have a fixed order that depends on
-// shapes alone, never on timing. Errors are those of the device (device.h). A shape that the device
-// does not take gives InvalidArgument or, at rare limits of kernels, Internal. Errors of queued
-// work come from later calls.
+// shapes, on the lengths of documents and on the alignment of operands alone, never on timing.
+// Errors are those of the device (device.h). A shape that the device does not take gives
+// InvalidArgument or, at rare limits of kernels, Internal. Errors of queued work come from later
+// calls.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNELS_H_
 
