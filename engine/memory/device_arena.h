@@ -57,8 +57,9 @@ class DeviceArena {
   DeviceArena(void* block, int64_t limit) : block_(static_cast<char*>(block)), limit_(limit) {}
 
   // Reserves the next `bytes`, aligned to kAlignment. Returns ResourceExhausted, naming the item
-  // and the bytes requested, free and used, if they exceed the limit. Returns FailedPrecondition
-  // after Seal. An error leaves the arena unchanged. REQUIRES: bytes >= 0.
+  // and the bytes requested, free and used, if these bytes, rounded up to kAlignment, are more
+  // than free_bytes(). Returns FailedPrecondition after Seal. An error leaves the arena unchanged.
+  // REQUIRES: bytes >= 0.
   absl::StatusOr<DeviceBlock> Reserve(std::string_view name, int64_t bytes, DeviceKind kind);
 
   // Ends planning: every later Reserve is refused.

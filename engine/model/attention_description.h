@@ -123,9 +123,9 @@ enum class DeltaTensors {
   kByKeyHead,
 };
 
-// A gated delta net: linear attention whose memory is a state of one size for each value head
-// (engine/device/delta_args.h). A causal convolution goes over queries, keys and values before, and
-// a gated norm over the result behind. Yang et al. 2024.
+// A gated delta net: linear attention whose memory is a state of fixed size for each value head
+// (engine/device/delta_args.h). A causal convolution is applied to queries, keys and values first,
+// and a gated norm to the result. Yang et al. 2024.
 struct DeltaNetDescription {
   int64_t key_heads = 0;    // of queries too; 0: the layer has none
   int64_t value_heads = 0;  // a multiple of key_heads

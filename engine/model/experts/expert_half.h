@@ -33,8 +33,8 @@ enum class RoutingTotals {
 // dprobabilities, shared.dweights and what `totals` leaves out. r.sum becomes what the shared unit
 // returns, or 0 in a `backward` pass or without such a unit.
 //
-// ExpertsForward and ExpertsBackward read r.offsets. Before them, and when the work queued here is
-// done, the caller copies r.device_offsets to the host and sets r.offsets to the copy.
+// ExpertsForward and ExpertsBackward read r.offsets. Before it calls them, the caller waits for the
+// work queued here, copies r.device_offsets to the host and sets r.offsets to the copy.
 absl::Status RouteTokens(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
                          const RoutedTokens& r, bool backward, RoutingTotals totals);
