@@ -19,8 +19,8 @@ struct FeedForwardDescription {
   friend bool operator==(const FeedForwardDescription&, const FeedForwardDescription&) = default;
 };
 
-// How a router chooses experts for a token from its FP32 logits, one for each expert. Ties go to the
-// lower index. RouteArgs (engine/device/expert_args.h) has the formulas.
+// How a router chooses experts for a token from its FP32 logits, one for each expert. Ties go to
+// the lower index. RouteArgs (engine/device/expert_args.h) has the formulas.
 struct RouterDescription {
   RouterScores scores = RouterScores::kSoftmax;
   bool normalized = true;         // the weights of the chosen are divided by their sum

@@ -52,7 +52,7 @@ enum class Initial {
   kLogUniform,  // log(u), u uniform in (0.01, 16): the decays of a delta net
 };
 
-// A tensor, or the experts' part of a tensor that stacks all experts of a layer.
+// A tensor, or the part of it that lies in one tile.
 struct TensorSpec {
   std::string name;            // as in transformers: "model.layers.0.self_attn.q_proj.weight"
   std::string wrapped_name;    // on disk, if it is a part of a wrapper; else empty
@@ -248,8 +248,8 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
                              absl::FunctionRef<TensorTraits(const std::string& name)> traits);
 
 // Calls `visit` for every TensorSpec of the model in forward order. `tile` is an index in
-// layout.tiles. A tensor that stacks the experts of a layer comes once for each tile of them, a
-// tied matrix once.
+// layout.tiles. A tensor of which several tiles have a part (stacked experts, the matrices of
+// per-layer inputs) comes once for each of these tiles, a tied matrix once.
 void ForEachTensor(const ModelLayout& layout,
                    absl::FunctionRef<void(int tile, const TensorSpec& tensor)> visit);
 

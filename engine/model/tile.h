@@ -8,8 +8,8 @@
 // one without (a frozen tensor's).
 //
 // Where the processes of a job share the tiles, a process has a part of each. Its sections have
-// only the elements Tile::held, one after another: the weights those with state, then those
-// without, the other sections the former.
+// only the elements of Tile::held. The weights have those with state, then those without; the other
+// sections have those with state.
 #ifndef MEGATRAIN_ENGINE_MODEL_TILE_H_
 #define MEGATRAIN_ENGINE_MODEL_TILE_H_
 

@@ -30,8 +30,8 @@ struct AnswerSettings {
   StopRules stop;
 };
 
-// Answers the first of `prompts`: as many as the rows of the key-value cache and the micro-batches
-// of the trainer's plan suffice for, at least one. Returns their answers, in that order. `pool`
+// Answers the first of `prompts`: as many as the trainer's plan has room for in its key-value cache
+// and micro-batches, at least one. Returns their answers, in that order. `pool`
 // runs the sampling. Calls go_on() before each pass over the model and returns its error. `piece`
 // is as in GenerateSink and counts from the first of `prompts`; it may be null.
 //

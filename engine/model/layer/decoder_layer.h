@@ -1,5 +1,5 @@
-// Computes a decoder layer as its LayerDescription says, forward and backward. The functions keep no
-// state: the caller passes weights, activations and gradients. They queue work on the context's
+// Computes a decoder layer as its LayerDescription says, forward and backward. The functions keep
+// no state: the caller passes weights, activations and gradients. They queue work on the context's
 // stream and return the errors of its kernels. All memory must stay valid until that work is done.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_DECODER_LAYER_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_DECODER_LAYER_H_
