@@ -36,7 +36,8 @@ struct AnswerSettings {
 // is as in GenerateSink and counts from the first of `prompts`; it may be null.
 //
 // Returns ResourceExhausted if the first prompt and its answer have no room, and the errors of
-// Trainer::Logits. REQUIRES: `prompts` is not empty, trainer.in_flight() == 0, the device is held.
+// Trainer::Logits. REQUIRES: `prompts` is not empty, trainer.in_flight() == 0,
+// and trainer.holds_device() when go_on() returns OK.
 absl::StatusOr<std::vector<GeneratedText>> AnswerWave(
     Trainer& trainer, ThreadPool& pool, const Tokenizer& tokenizer, const AnswerSettings& settings,
     absl::Span<const EncodedPrompt> prompts, absl::FunctionRef<absl::Status()> go_on,

@@ -26,7 +26,7 @@ struct BpeSettings {
   bool fuse_unknown = false;   // neighbouring unknown characters become one token
   std::optional<int32_t> unknown_id;  // without one, unknown characters are left out
   // The vocabulary writes the prefix before every character of a word but the first, and the suffix
-  // behind the last.
+  // after the last.
   std::string continuing_prefix;
   std::string end_suffix;
 };
