@@ -36,8 +36,9 @@ class BpeModel : public TokenModel {
   // REQUIRES: `seams` was given every rule of `merges`.
   BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams, BpeSettings settings);
 
-  // Never fails. Merges a long word in stretches, in linear time, if bpe_settled.cc finds places
-  // for that, else as a whole. Looks short stretches up in `buffers->words` first.
+  // Never fails. Cuts the word at its seams, and looks short stretches between them up in
+  // `buffers->words`. Merges a long stretch in linear time if bpe_settled.cc finds places at which
+  // to cut it.
   absl::Status Encode(std::string_view word, const WordState& state,
                       ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,

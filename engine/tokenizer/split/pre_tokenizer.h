@@ -22,7 +22,7 @@ enum class SplitBehavior {
   kIsolated,            // it is a piece
   kRemoved,             // it belongs to no piece
   kMergedWithPrevious,  // it is joined to the text before it, unless that is a match
-  kMergedWithNext,      // it is joined to the text behind it, unless that is a match
+  kMergedWithNext,      // it is joined to the text after it, unless that is a match
   kContiguous,          // it is one piece with the matches next to it
 };
 

@@ -75,8 +75,8 @@ struct OffsetChain {
     if (runs != nullptr) offset = OriginalOffset(*runs, offset, &hint);
     return next != nullptr ? next->Original(offset) : offset;
   }
-  // Does as Original, but leaves out the last rewriting: returns the offset in what the `runs` to
-  // the last text map.
+  // Returns the offset in the last text but one of the chain, in which only the first rewriting of
+  // the original is still done.
   size_t BeforeLast(size_t offset) {
     offset += base;
     if (next == nullptr || next->next == nullptr) return offset;
