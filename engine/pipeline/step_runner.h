@@ -263,7 +263,7 @@ class StepRunner : public OpRunner {
   int64_t updating_step_ ABSL_GUARDED_BY(rows_mutex_) = -1;  // the last one to take rows
 };
 
-// Returns a name for messages: "embedding", "layer 3", "layer 3, experts 0 to 7" or "head".
+// Returns a name for messages, such as "embedding", "layer 3" or "layer 3, experts 0 to 7".
 std::string TileName(const TileLayout& tile);
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// MemoryPlan: the memory that a job takes, computed before anything is allocated, and the decisions
-// that depend on it. These are the place of the stash, the micro-batches of a sweep, the
+// MemoryPlan has the memory that a job takes, computed before anything is allocated, and the
+// decisions that depend on it. These are the place of the stash, the micro-batches of a sweep, the
 // activations that are kept for the backward pass, the number of weight buffers, the updates on the
 // device and what each of several devices loads. If the machine's rates are known, predicted step
 // times decide (plan_choice.h). The results of training do not depend on the decisions.
@@ -68,7 +68,7 @@ struct MemoryPlan {
   // (MemoryBudget::device_bytes), and the other plans have kUnlimitedBytes.
   int64_t device_limit = 0;
   bool fits = true;
-  std::string misfit;  // the kinds of memory that do not suffice, in bytes; empty if it fits
+  std::string misfit;  // the kinds of memory that do not suffice, with bytes; empty if it fits
 
   // Decisions and the predicted time of a step with them.
   struct Timed {
