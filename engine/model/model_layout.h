@@ -153,7 +153,7 @@ struct LayerOffsets {
   int64_t a_log = -1;         // [value_heads]
   int64_t dt_bias = -1;       // [value_heads]
   int64_t gated_norm = -1;    // [value_dim]
-  int64_t output_scale = -1;  // [1], never trained
+  int64_t output_scale = -1;  // [1], never trained; of any dense layer or kJoin
   // Those of PerLayerInputDescription.
   int64_t per_layer_table = -1;             // [vocabulary, width]
   int64_t per_layer_model_projection = -1;  // [width, hidden]

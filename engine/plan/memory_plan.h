@@ -64,8 +64,9 @@ struct MemoryPlan {
   int64_t host_limit = 0;  // the smaller of engine.host_memory, if set, and the budget
   // The most bytes of each device. For a GPU it is the smaller of engine.device_memory, if set, and
   // budget.device_bytes. For the cpu device it is engine.device_memory, or budget.device_bytes if
-  // the job sets none. If both are 0, PlanMemory chooses a limit from the free host memory
-  // (MemoryBudget::device_bytes), and the other plans have kUnlimitedBytes.
+  // the job sets none; plans of evaluation and generation take the smaller if both are set. If both
+  // are 0, PlanMemory chooses a limit from the free host memory (MemoryBudget::device_bytes), and
+  // the other plans have kUnlimitedBytes.
   int64_t device_limit = 0;
   bool fits = true;
   std::string misfit;  // the kinds of memory that do not suffice, with bytes; empty if it fits
