@@ -48,9 +48,9 @@ enum class QkNorm {
   kFull,  // all heads together, with weights [heads head_dim] and [kv_heads head_dim]
 };
 
-// Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2): queries, and keys with values, are
-// projected to latents, normed, and projected to heads. The end of each query and key is rotated,
-// and that of keys is one for all heads, projected beside their latent.
+// Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2). Queries are projected to one latent,
+// keys and values to another. Each latent is normed and projected to heads. Only the end of a query
+// or key is rotated. All heads share one end of keys, which is projected beside their latent.
 struct LatentDescription {
   int64_t key_value_rank = 0;  // of the latent of keys and values; 0: there are no latents
   int64_t query_rank = 0;      // 0: queries have no latent and are projected as usual

@@ -106,8 +106,8 @@ struct TensorRun {
   int64_t place = 0;   // the first one in the tile, from the tensor's offset on
   int64_t elements = 0;
 };
-// Returns the runs of what the tile has of a tensor, in the order of the whole tensor; one for
-// most.
+// Returns the runs of what the tile has of a tensor, in the order of the whole tensor. Most
+// tensors have one.
 std::vector<TensorRun> RunsOf(const TensorSpec& tensor);
 // Returns the runs of `part` only, whose elements are counted from the tensor's offset on.
 // REQUIRES: `part` is [0, tensor.elements), or whole rows of a tensor with columns.

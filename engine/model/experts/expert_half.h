@@ -1,8 +1,8 @@
 // Computes the second half of a layer with experts: norm, router, a unit that all tokens share, the
 // experts, and the sum of their results, y = x + sum. Where there is a dense unit beside them,
 // expert_join.h has the end. The experts' weights come in several tiles (TileKind::kExperts), and
-// all micro-batches of a sweep go through one tile before the next. What a micro-batch has
-// meanwhile is its RoutedTokens.
+// all micro-batches of a sweep go through one tile before the next. Between tiles, a
+// micro-batch's intermediate results are in its RoutedTokens.
 //
 //   forward:  RouteTokens, ExpertsForward of each tile in order, FinishExperts
 //   backward: RouteTokens, ExpertsBackward of each tile in order, RouterBackward

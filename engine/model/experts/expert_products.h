@@ -55,7 +55,7 @@ struct ExpertMatrix {
   int64_t in = 0, out = 0;
   bool transposed = false;
 
-  // Return the offsets of one expert's.
+  // Return the offset of one expert's weight or bias.
   int64_t weight_of(int64_t index) const { return weight + index * in * out; }
   int64_t bias_of(int64_t index) const { return bias < 0 ? -1 : bias + index * out; }
 };

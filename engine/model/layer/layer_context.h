@@ -12,16 +12,15 @@
 
 namespace megatrain {
 
-// The memory in which a layer keeps what it needs of earlier tokens, for generation, as its
-// AttentionPart lays it out: the keys and values of every token, or states of fixed size for each
-// sequence. Does not own memory.
+// A layer's memory of earlier tokens, for generation, laid out by its AttentionPart: the keys and
+// values of every token, or states of fixed size for each sequence. Does not own memory.
 struct LayerCache {
   // Has LayerCacheBytes; null: no cache. A layer without keys of its own has the memory of the
   // layer whose keys it uses.
   void* data = nullptr;
   int64_t sequences = 0;  // of a delta net: the sequences whose states it holds
-  // The tokens go on from the cache. If false, they are only stored there, and documents begin
-  // anew.
+  // The tokens continue the sequences in the cache. If false, they are only stored there, and
+  // documents begin anew.
   bool attend = false;
 };
 // The size of the caches of all layers.

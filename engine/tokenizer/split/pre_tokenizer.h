@@ -80,8 +80,8 @@ class PreTokenizer {
     bool open;           // the text may go on, and this word with it
     OpenMatch* matches = nullptr;
 
-    // Returns true if the rest of an open word from `offset` on, with what follows it, is cut as in
-    // the whole.
+    // Returns true if the rest of an open word from `offset` on, with what follows it, would be cut
+    // into words as it is in the whole text.
     bool CutsAt(size_t offset) const {
       for (OpenMatch* match = matches; match != nullptr; match = match->outer) {
         if (!match->follower.EndsAlike(begin + offset)) return false;

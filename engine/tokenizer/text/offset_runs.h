@@ -75,8 +75,7 @@ struct OffsetChain {
     if (runs != nullptr) offset = OriginalOffset(*runs, offset, &hint);
     return next != nullptr ? next->Original(offset) : offset;
   }
-  // Returns the offset in the last text but one of the chain, in which only the first rewriting of
-  // the original is still done.
+  // Returns the offset in the text that the last `runs` of the chain map to the original.
   size_t BeforeLast(size_t offset) {
     offset += base;
     if (next == nullptr || next->next == nullptr) return offset;

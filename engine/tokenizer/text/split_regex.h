@@ -52,9 +52,9 @@ class SplitRegex {
                                    absl::FunctionRef<void(size_t begin, size_t end)> match,
                                    size_t* known) const;
 
-  // Returns the program that runs the pattern. Returns null if there is none: the pattern is
-  // nothing that MatchProgram::Make takes, looks at the text before its match, or can match the
-  // empty text. The first call makes it. Valid as long as this object.
+  // Returns the program that runs the pattern. Returns null if there is none, because
+  // MatchProgram::Make does not take the pattern, or the pattern looks at the text before its match
+  // or can match the empty text. The first call makes it. Valid as long as this object.
   const MatchProgram* program() const;
 
   // Returns the pattern as it was given. Valid as long as this object.
