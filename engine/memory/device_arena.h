@@ -1,7 +1,8 @@
 // Divides device memory, one block, among weight buffers, gradient accumulators, stash, activations
-// and workspace. This is done once, before the first step. Apart from this block a job's steps use
-// only the workspaces of streams (KernelSizes::StreamWorkspaceBytes) and a rank's memory for
-// exchange (PipelineDimensions::exchange_bytes), so the plan can name every byte of device memory.
+// and workspace. This is done once, before the first step. Apart from this block a job's steps
+// allocate only the workspaces of streams (KernelSizes::StreamWorkspaceBytes) and a rank's memory
+// for exchange (PipelineDimensions::exchange_bytes), so the plan can name every byte that they
+// allocate. Libraries take more by themselves (MemoryBudget::device_reserve_bytes).
 //
 // An arena without a block does the same arithmetic and refuses the same requests. So the plan can
 // run the code that the executor runs.

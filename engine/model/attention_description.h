@@ -1,4 +1,4 @@
-// The description of what mixes a layer's tokens: attention with its rotations, or a delta net.
+// Describes how a layer mixes tokens: by attention, with its rotations, or by a delta net.
 #ifndef MEGATRAIN_ENGINE_MODEL_ATTENTION_DESCRIPTION_H_
 #define MEGATRAIN_ENGINE_MODEL_ATTENTION_DESCRIPTION_H_
 

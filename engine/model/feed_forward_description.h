@@ -1,4 +1,4 @@
-// The description of what a layer does with each token alone: a dense unit, or experts.
+// Describes what a layer does with each token by itself: a dense unit, or experts.
 #ifndef MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
 #define MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
 

@@ -1,5 +1,5 @@
-// Assigns the tensors of a model to tiles and to places within them. Loading, saving, the
-// optimizer, checkpoints and the Hugging Face names all use this one traversal (ForEachTensor).
+// Assigns the tensors of a model to tiles and to places within them. Loading, saving, checkpoints,
+// the optimizer and the Hugging Face names all follow this one list (TileLayout::tensors).
 //
 // The tiles in forward order are the embedding, those of each decoder layer, and the final norm
 // with the LM head. With tied embeddings the first tile also holds the final norm and serves both

@@ -1,4 +1,5 @@
-// Runs schedules on real lanes. Each lane has a host thread; device lanes also have a stream each.
+// Executor runs schedules on their lanes (lane.h). Each lane has a host thread; device lanes also
+// have a stream each.
 //
 // Thread safety: Interrupt may be called from any thread; all other methods from one (the
 // trainer's).

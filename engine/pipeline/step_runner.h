@@ -1,5 +1,5 @@
-// StepRunner carries out a schedule's operations: it calls the kernels and copies with the memory
-// that they work on. It also holds the batches and results of the steps in flight.
+// StepRunner carries out a schedule's operations: it calls kernels and makes copies on the buffers
+// of a rank. It also holds the batches and results of the steps in flight.
 //
 // Thread safety: the executor's lanes call Run, and the trainer's thread calls everything else. A
 // StepState belongs to the trainer until it submits the schedule, and again after it has waited for

@@ -126,11 +126,11 @@ struct GenerationNeed {
   int64_t answer_tokens = 0;           // of each answer at most
 };
 // Plans the answers to prompts (generation_batch.h) with weights in `dtype`. A wave is a number of
-// consecutive prompts that are answered together. The plan has the largest waves that fit, of
-// dimensions.micro_batches prompts each, and as many weight buffers as fit then. On a device that
-// shares the host's memory it has kWeightBuffersMin buffers unless engine.device_memory is given.
-// Lifetimes and `fits` are as for PlanMemory. REQUIRES: there are prompts, and CheckHeadSizes
-// returned OK.
+// consecutive prompts that are answered together. The plan has the largest waves that a
+// bisection finds to fit, of dimensions.micro_batches prompts each, and as many weight buffers as
+// fit then. On a device that shares the host's memory it has kWeightBuffersMin buffers unless
+// engine.device_memory is given. Lifetimes and `fits` are as for PlanMemory. REQUIRES: there are
+// prompts, and CheckHeadSizes returned OK.
 MemoryPlan PlanGeneration(const JobSpec::Engine& engine, const ModelLayout& layout, DType dtype,
                           const GenerationNeed& need, const KernelSizes& sizes,
                           const MemoryBudget& budget);

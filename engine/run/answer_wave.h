@@ -1,5 +1,5 @@
-// Answers prompts with a trainer's model: all prompts of a wave together, one pass over the model
-// for the prompts and one for each token of their answers.
+// Answers prompts with a trainer's model, in waves. The prompts of a wave go through the model
+// together: one pass for the prompts, and one for each token of their answers.
 #ifndef MEGATRAIN_ENGINE_RUN_ANSWER_WAVE_H_
 #define MEGATRAIN_ENGINE_RUN_ANSWER_WAVE_H_
 

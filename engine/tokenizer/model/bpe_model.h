@@ -1,5 +1,5 @@
-// Byte-pair encoding. Its symbols are bytes (GPT-2, Llama 3, Qwen) or characters (SentencePiece,
-// Llama 2).
+// BpeModel cuts words into tokens by byte-pair encoding. Its symbols are bytes (GPT-2, Llama 3,
+// Qwen) or characters (SentencePiece, Llama 2).
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_MODEL_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_MODEL_H_
 

@@ -1,4 +1,4 @@
-// A regular expression that is matched in time linear in its match, by an automaton.
+// MatchProgram matches a regular expression by an automaton, in time linear in the match.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_MATCH_PROGRAM_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_MATCH_PROGRAM_H_
 
