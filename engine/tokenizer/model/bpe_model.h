@@ -64,7 +64,7 @@ class BpeModel : public TokenModel {
   size_t MergeSettled(const Word& word, size_t begin, size_t end,
                       absl::FunctionRef<bool(size_t)> may_cut, ModelBuffers* buffers) const;
   // Returns the places in [begin, end] at which the next token may begin when [begin, end) is cut
-  // into tokens and the word goes on behind it. It may return other places too, which do no harm.
+  // into tokens and the word goes on after it. It may return other places too, which do no harm.
   std::vector<size_t> NextBegins(const Word& word, size_t begin, size_t end) const;
   // Returns true if tokens end at tokens[token].begin whatever follows. `tokens` are those of a
   // part of the word, and `next` is NextBegins of that part, whose order may change.
