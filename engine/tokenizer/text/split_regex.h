@@ -19,7 +19,8 @@ class PcrePattern;   // pcre_pattern.h
 
 // Translates a pattern of Oniguruma's syntax to a PCRE2 pattern (for UTF, UCP and MULTILINE) that
 // matches the same. Returns Unimplemented, naming the construct, if Oniguruma and PCRE2 read it
-// differently and there is no translation here. Returns InvalidArgument for invalid UTF-8.
+// differently and there is no translation here, and for a pattern that is too long or has groups
+// nested too deep. Returns InvalidArgument for invalid UTF-8.
 absl::StatusOr<std::string> TranslateRegex(std::string_view pattern);
 
 // Returns `text` with all characters escaped that have a meaning in regular expressions.
