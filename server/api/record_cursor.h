@@ -53,7 +53,8 @@ class RecordCursor {
   const Item& front() const { return items_.front(); }
   void Pop();
 
-  // The sequence number after the last item that was popped.
+  // Returns the sequence number after the last item popped; before the first Pop, where the cursor
+  // began.
   int64_t next_sequence() const { return next_; }
 
  private:

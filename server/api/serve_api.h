@@ -27,7 +27,7 @@ std::unique_ptr<grpc::Service> NewJobService(JobManager* manager, JobRecordsDire
 std::unique_ptr<grpc::Service> NewNodeService(NodeReader read, const ServiceContext& services);
 
 // Starts a server with JobService and NodeService. The targets of the pointers, and what `node`
-// refers to, must outlive the server. Errors as GrpcServer::Start's.
+// refers to, must outlive the server. Returns the errors of GrpcServer::Start.
 absl::StatusOr<std::unique_ptr<GrpcServer>> ServeApi(const GrpcServerOptions& options,
                                                      const Authenticator* authenticator,
                                                      JobManager* manager,

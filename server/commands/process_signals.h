@@ -3,7 +3,7 @@
 // With both, the first SIGINT or SIGTERM asks for an orderly end. A second one ends the process at
 // once with kExitInterrupted; the checkpoints written before stay. SIGHUP stays ignored if it was
 // ignored before (nohup). SIGPIPE is ignored, so that a closed terminal or pipe ends nothing. A
-// process installs one of the two, once, before it starts threads.
+// process installs one of the two, once.
 #ifndef MEGATRAIN_SERVER_COMMANDS_PROCESS_SIGNALS_H_
 #define MEGATRAIN_SERVER_COMMANDS_PROCESS_SIGNALS_H_
 

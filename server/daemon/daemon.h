@@ -74,7 +74,7 @@ class Daemon {
   // Opens the store and the device, and begins to answer calls. REQUIRES: `log`, `warn`,
   // `end_process` and `restart` of `hooks` are set.
   //
-  // InvalidArgument if the configuration is wrong; DataLoss if the store or the file of
+  // Returns InvalidArgument if the configuration is wrong; DataLoss if the store or the file of
   // settle_device.h is damaged; Unimplemented if the kernel cannot keep paths beneath the roots;
   // Cancelled if `cancelled` returned true while Open waited for a device; FileError's codes.
   // Trying again later may help after these:
