@@ -12,7 +12,7 @@
 namespace megatrain {
 
 // Returns an opaque text that is safe in URLs. `after` > 0 is the key of the last entry of the page
-// before. `question` holds everything that decides the list, which is its filter and order.
+// before. `question` holds everything that decides the list, such as its filter and order.
 std::string MakePageToken(int64_t after, const std::string& question);
 
 // Returns the `after` of a token, and 0 for an empty one. Returns InvalidArgument

@@ -61,11 +61,12 @@ class JobProcesses {
   // for a process alone.
   std::function<double(double seconds)> Share();
 
-  // Reports `error` and returns the exit code. After Join, it aborts the operations of all
-  // processes; the lowest rank that is left reports the error that came first, which also gives the
-  // exit code. Ends this process with kExitFailed if MPI keeps it for three times the timeout.
-  // Before that, rank 0 reports. Two seconds later, unless the launcher has ended the job, the
-  // first process of each machine reports too if the error may concern its machine alone.
+  // Reports `error` and returns the exit code. If Join has succeeded, End aborts the operations of
+  // all processes. The lowest rank that is left reports the error that came first, which gives the
+  // exit code of all. Ends this process with kExitFailed if MPI keeps it for three times the
+  // timeout. If Join has not succeeded, rank 0 reports. Two seconds later the first process of each
+  // machine reports too, if the error may concern its machine alone and the launcher has not ended
+  // the job.
   int End(const absl::Status& error);
   // Ends the job because this process hangs, and reports `why`. Ends this process with kExitFailed
   // within half a minute, whatever hangs. A process that waits for others lets them report first.

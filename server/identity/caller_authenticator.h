@@ -51,7 +51,7 @@ class CallerAuthenticator : public Authenticator {
     const LocalTokens* local_tokens = nullptr;
     // Verifies tokens on TCP. Null: no tokens are taken on TCP.
     BearerTokens* bearer_tokens = nullptr;
-    // They are administrators beside this process' own user.
+    // The accounts that are administrators, beside this process' own user.
     std::set<uid_t> administrators;
   };
 

@@ -140,7 +140,8 @@ struct Job {
   double step_seconds = 0;              // mean of the last steps; 0 = not known
 };
 
-// An immutable picture of a job. A change makes a new one, so a holder never sees a half-made one.
+// An immutable snapshot of a job. A change makes a new one, so a holder never sees a half-made
+// change.
 using JobPtr = std::shared_ptr<const Job>;
 
 // One entry of a job's event log: a change of state, stored before it was announced.

@@ -41,8 +41,8 @@ class JobTable;
 // loses no event that is kept (kJobEventsKept), is told which it has missed, and costs the daemon
 // no more. Each poll gives the job as it is then; states in between are only in the events.
 //
-// Thread safety: one thread at a time. `on_ready` is called from any thread.
-// Invariants: there is news since the last Poll only if on_ready was called since.
+// Thread safety: one thread at a time. `on_ready` is called from any thread. Invariants: once Poll
+// has returned without more_events, on_ready is called for any later news.
 class JobWatch {
  public:
   struct Update {
@@ -66,7 +66,7 @@ class JobWatch {
   Update Poll(int events_max = 100);
 
   // Returns true if the next Poll gives events or tells that the job is gone; false if it gives at
-  // most a newer picture of the job.
+  // most a newer state of the job.
   bool HasEvents() const;
 
  private:

@@ -79,7 +79,8 @@ class SqliteDatabase {
     (statement->Bind(parameters), ...);
     return statement->Run();
   }
-  // Return the first column of the first row, as text or as a number. Internal if there is no row.
+  // Return the first column of the first row, as text or as a number. Return Internal if there is
+  // no row.
   absl::StatusOr<std::string> Value(const std::string& sql) const;
   absl::StatusOr<int64_t> IntValue(const std::string& sql) const;
 

@@ -18,8 +18,8 @@
 namespace megatrain {
 
 struct EngineJobRunnerOptions {
-  // Told of every event, in this order, after the job's records were offered it. Writing the record
-  // may have failed. The observers must outlive the runner.
+  // Each is told of every event, in the order of this list, after the event was written to the
+  // job's records or could not be. The observers must outlive the runner.
   std::vector<RunObserver*> observers = {};
   WatchdogOptions watchdog;
   // Opens the files of a run. Called on the job's own thread as it begins.

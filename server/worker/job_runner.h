@@ -11,7 +11,7 @@
 // RunMessage and TrainingActivity may come at any time before RunEnd; RunEnd comes exactly once,
 // last.
 //
-// Thread safety: all methods may be called from any thread, observers' included.
+// Thread safety: all methods may be called from any thread, also by observers within Tell.
 #ifndef MEGATRAIN_SERVER_WORKER_JOB_RUNNER_H_
 #define MEGATRAIN_SERVER_WORKER_JOB_RUNNER_H_
 
@@ -99,7 +99,7 @@ enum class RunWish {
   // If it still prepares, that is abandoned at once.
   kRelease,
   // Gives the devices again to a job that is paused in place, or about to be; then StepsBegin is
-  // told. FailedPrecondition while another job is active on one of them.
+  // told. Ask returns FailedPrecondition while another job is active on one of them.
   kResume,
   // Ends the job as kCancelled within one step, or within seconds if it prepares, is paused or
   // saves.
@@ -116,8 +116,9 @@ class JobRunner {
   // Ends all jobs as kCancel does and waits for them.
   virtual ~JobRunner() = default;
 
-  // Starts the job on a thread of its own. FailedPrecondition while another job is active on one of
-  // its devices; AlreadyExists if this job has not ended. Errors of the job itself come as RunEnd.
+  // Starts the job on a thread of its own. Returns AlreadyExists if this job runs already, and
+  // FailedPrecondition while another job is active on one of its devices or while the runner is
+  // being destroyed. Errors of the job itself come as RunEnd.
   virtual absl::Status Start(RunRequest request) = 0;
 
   // Returns NotFound if the job has not been started or has ended: its RunEnd was told or is about
