@@ -1,5 +1,4 @@
-// The streams of a job: what each sends first, what follows, and when it ends. Each is a
-// StreamSource, from which StreamCall takes the messages.
+// Makes the sources of the streams of a job. A StreamCall sends the messages of its source.
 #ifndef MEGATRAIN_SERVER_API_JOB_STREAMS_H_
 #define MEGATRAIN_SERVER_API_JOB_STREAMS_H_
 

@@ -40,7 +40,7 @@ struct DaemonConfig {
   UserLimits limits = {.queued_jobs = 32, .running_jobs = 1};
   // Names of accounts that are administrators, beside the daemon's own user.
   std::vector<std::string> administrators;
-  // Absolute paths, of PEM files but for tokens_file. With a TCP listener the certificate and key
+  // Absolute paths; all but tokens_file are PEM files. With a TCP listener the certificate and key
   // are set, and tls_client_ca or tokens_file or both.
   std::string tls_certificate;
   std::string tls_key;
@@ -55,8 +55,8 @@ bool HasTcp(const DaemonConfig& config);
 
 // Returns the configured roots. If the configuration has no such key, returns /srv/megatrain for a
 // daemon that others than its own user can reach (`shared`), and an empty list for a private one.
-// An empty list sets no bounds: the rights of the daemon's user decide. InvalidArgument if `shared`
-// and the configured list is empty.
+// An empty list sets no bounds: the rights of the daemon's user decide. Returns InvalidArgument if
+// `shared` and the configured list is empty.
 absl::StatusOr<std::vector<std::string>> JobRoots(const DaemonConfig& config, bool shared);
 
 // Returns the keys whose values differ between `running` and `read` and which a running daemon

@@ -104,7 +104,7 @@ class Daemon {
 
   // Takes over what can change while jobs run: limits, the number of ended jobs kept,
   // administrators, the TLS files and the tokens file. (The level of the log is the caller's.) The
-  // log names other keys that differ, which need a restart. Errors are those of Access::Reload;
+  // log names other keys that differ, which need a restart. Returns the errors of Access::Reload;
   // limits and the number of jobs kept are then unchanged.
   absl::Status Reload(const DaemonConfig& config);
 

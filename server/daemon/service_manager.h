@@ -15,8 +15,9 @@
 // last checkpoints that this process saved.
 //
 // Thread safety: all methods may be called from any thread. None waits for the manager; the
-// destructor does, until the last message is sent. Invariants: messages made after Hangs() neither
-// feed the watchdog nor extend a timeout, so that the manager can end the process.
+// destructor does, until the last message is sent.
+// Invariants: messages made after Hangs() neither feed the watchdog nor extend a timeout, so that
+// the manager can end the process.
 #ifndef MEGATRAIN_SERVER_DAEMON_SERVICE_MANAGER_H_
 #define MEGATRAIN_SERVER_DAEMON_SERVICE_MANAGER_H_
 

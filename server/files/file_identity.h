@@ -1,4 +1,4 @@
-// The account with whose rights a thread reaches files.
+// Lets a thread reach files with the rights of another account.
 #ifndef MEGATRAIN_SERVER_FILES_FILE_IDENTITY_H_
 #define MEGATRAIN_SERVER_FILES_FILE_IDENTITY_H_
 

@@ -1,5 +1,5 @@
-// TLS of the gRPC server: each connection gets the certificate that TlsFileWatch has at that
-// moment.
+// Makes the TLS credentials of the gRPC server. Each connection gets the certificate that
+// TlsFileWatch has at that moment.
 #ifndef MEGATRAIN_SERVER_IDENTITY_TLS_CREDENTIALS_H_
 #define MEGATRAIN_SERVER_IDENTITY_TLS_CREDENTIALS_H_
 

@@ -93,11 +93,11 @@ class JobManager {
     // Read at each call that may add a job. Null: none. Must outlive the manager.
     const SharedUserLimits* limits = nullptr;
     const JobDisk* disk = nullptr;  // for their disk_bytes; must outlive the manager
-    // Does what JobRunner::Ask does for kCheckpoint. Unavailable (STARTING) while there is no
-    // runner yet.
+    // Does what JobRunner::Ask does for kCheckpoint. Returns Unavailable (STARTING) while there is
+    // no runner yet.
     std::function<absl::Status(const std::string& id)> checkpoint = {};
-    // Does what ExportQueue::Add does. Unavailable (STARTING) while jobs cannot run yet; `done` is
-    // not called then.
+    // Does what ExportQueue::Add does. Returns Unavailable (STARTING) while jobs cannot run yet;
+    // `done` is not called then.
     std::function<absl::Status(const std::string& checkpoint, const std::string& directory,
                                std::shared_ptr<FileSystem> files,
                                std::function<void(const absl::Status& status)> done)>

@@ -41,8 +41,8 @@ class JobTable;
 // loses no event that is kept (kJobEventsKept), is told which it has missed, and costs the daemon
 // no more. Each poll gives the job as it is then; states in between are only in the events.
 //
-// Thread safety: one thread at a time. `on_ready` is called from any thread. Invariants: once Poll
-// has returned without more_events, on_ready is called for any later news.
+// Thread safety: one thread at a time. `on_ready` is called from any thread.
+// Invariants: once Poll has returned without more_events, on_ready is called for any later news.
 class JobWatch {
  public:
   struct Update {
@@ -76,7 +76,7 @@ class JobWatch {
   // notification lasts.
   struct Bell {
     explicit Bell(std::function<void()> on_ready) : on_ready(std::move(on_ready)) {}
-    // Calls on_ready once for a new picture of the job, and once for events, until the next Poll.
+    // Calls on_ready once for a new state of the job, and once for events, until the next Poll.
     void Ring(bool for_event) {
       if (for_event) {
         if (rung.exchange(kForEvent) == kForEvent) return;

@@ -3,8 +3,9 @@
 // A job that meets a full disk again before it has finished another step waits twice as long as
 // before. A quota may keep it from using what is free, and each try costs a save.
 //
-// When a disk is full, the run pauses itself (pause_handler.h), FailureOf (job_runner.h) gives the
-// reason, and DecideRun (run_rule.h) makes the job PAUSED. Then the wait for room begins here.
+// When a disk is full during training, the run pauses itself (pause_handler.h), FailureOf
+// (job_runner.h) gives the reason, and DecideRun (run_rule.h) makes the job PAUSED. Then the wait
+// for room begins here.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_DISK_WAITS_H_
 #define MEGATRAIN_SERVER_SCHEDULER_DISK_WAITS_H_
 

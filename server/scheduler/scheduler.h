@@ -1,5 +1,5 @@
 // Scheduler gives queued jobs their devices and carries out what users ask of running ones. It
-// brings the states in the ledger and the runs in the runner together.
+// makes the states in the ledger and the runs in the runner agree.
 //
 // It remembers no requests. Each round it takes in what the runner told, then asks pure functions
 // what is to be done (queue_policy.h, run_rule.h) and does it: a change of state through the

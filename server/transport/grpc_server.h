@@ -1,7 +1,7 @@
 // GrpcServer serves services of the callback API, with gRPC's own health and reflection, and limits
 // what a caller can make it hold.
 //
-// gRPC 1.51 does connections, calls, deadlines, cancellation, health, reflection, and waits for
+// gRPC 1.51 handles connections, calls, deadlines, cancellation, health, reflection, and waits for
 // calls under way when it stops. These parts do what gRPC cannot:
 // - ConnectionListener accepts connections: gRPC's own listener ends for good when file descriptors
 //   run out.

@@ -59,7 +59,7 @@ class EngineJobRunner : public JobRunner {
   // Notes that the run stands still. Returns why: what the engine says, or that its records found
   // no room.
   TrainingPause Park(Run& run, const TrainingPause& pause) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Returns the run of a job that has not ended. NotFound if there is none.
+  // Returns the run of a job that has not ended, or NotFound if there is none.
   absl::StatusOr<Run*> Find(const std::string& job_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns FailedPrecondition if another run is active on one of the devices.
   absl::Status CheckFree(const std::vector<int>& devices) const

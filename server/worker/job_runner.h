@@ -3,7 +3,7 @@
 //
 // At most one job is active (prepares, trains or saves) on a device. A job that is paused in place
 // keeps its host memory and its thread but not its devices, so that another may be started there if
-// the pool has room. It goes on on the same devices.
+// the pool has room. It continues on the same devices.
 //
 // The events of a job, in order:
 //   TrainingActivity*  StepsBegin  (StepRecord | BeforeCheckpoint | CheckpointSaved |
