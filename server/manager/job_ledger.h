@@ -3,8 +3,9 @@
 //
 // Thread safety: all methods may be called from any thread. Changes are made one at a time and wait
 // for the disk. Deleted, AddListener and RemoveListener wait for a change that is under way; reads
-// of table() do not. Invariants: table() never shows a state or an event that the store does not
-// hold. A job's progress and place in the queue may be newer in the table.
+// of table() do not.
+// Invariants: table() never shows a state or an event that the store does not hold. A job's
+// progress and place in the queue may be newer in the table.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_LEDGER_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_LEDGER_H_
 
