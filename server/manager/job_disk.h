@@ -59,8 +59,9 @@ class JobDisk {
   std::map<int64_t, int64_t> users_ ABSL_GUARDED_BY(mutex_);  // sums of their jobs' bytes
 };
 
-// Returns the bytes that a job's checkpoints will take in its own directory: those it keeps, and
-// one that is being written. 0 if they are elsewhere, or if Job::spec is null.
+// Returns the bytes that a job's checkpoints will take in its own directory: the newest
+// checkpoint.keep of them, and one that is being written. The one that training.keep_best keeps is
+// not counted. Returns 0 if they are elsewhere, or if Job::spec is null.
 int64_t OwnCheckpointBytes(const Job& job);
 
 }  // namespace megatrain
