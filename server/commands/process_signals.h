@@ -11,9 +11,9 @@
 
 namespace megatrain {
 
-// Installs the handlers for a foreground run. The first signal makes the run finish its step and
-// save. SIGHUP does so too, and SIGUSR1 asks for a checkpoint. `control` must live as long as the
-// process. With `says` the first signal is answered on standard error.
+// Installs the handlers for a foreground run. The first signal makes the run save and end
+// (TrainingControl::Stop). SIGHUP does so too, and SIGUSR1 asks for a checkpoint. `control` must
+// live as long as the process. With `says` the first signal is answered on standard error.
 void InstallTrainingSignals(TrainingControl* control, bool says = true);
 
 // Installs the handlers for the daemon. SIGHUP asks it to read its configuration again, and never

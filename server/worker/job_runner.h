@@ -107,7 +107,8 @@ enum class RunWish {
   // Saves the job after the step that runs, or at once if it is paused between two steps; then
   // CheckpointSaved or CheckpointFailed is told.
   kCheckpoint,
-  // Finishes the step, saves, and ends the job as kStopped. For the end of the process.
+  // Saves the job as soon as the step under way allows (TrainingControl::Stop), and ends it as
+  // kStopped. For the end of the process.
   kStop,
 };
 
