@@ -1,5 +1,4 @@
-// The filter of ListJobs: comparisons joined by AND and OR, of which OR binds tighter, as described
-// in the API.
+// The filter of ListJobs: comparisons joined by AND and OR, of which OR binds tighter.
 #ifndef MEGATRAIN_SERVER_API_JOB_FILTER_H_
 #define MEGATRAIN_SERVER_API_JOB_FILTER_H_
 

@@ -22,8 +22,7 @@ namespace megatrain {
 inline constexpr int kBatchRecordsMax = 100;
 inline constexpr size_t kBatchBytesMax = size_t{64} << 10;
 
-// Streams a job and its events from `start_sequence` on (0 or 1: all). `watch` must begin there
-// too.
+// Streams a job and its events from `start_sequence` on (0 or 1: all), where `watch` must begin.
 // - First the job as it is, in `view`.
 // - Then the range of events that are not kept any more, if there are any, and the kept events.
 // - Then events as they happen, each group followed by the job as it is then (JOB_VIEW_BASIC). A
@@ -37,8 +36,8 @@ std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::st
 
 // Stream step metrics or log lines in batches, from the cursor's position on. A range of missed
 // records, and for metrics a fall-back to a checkpoint, is a message of its own between the
-// batches. The stream ends as RecordCursor::Advance says, or with the error of a record that cannot
-// be read.
+// batches. The stream ends as RecordCursor::Advance says, or with the error of an unreadable
+// record.
 std::unique_ptr<StreamSource<v1::StreamStepMetricsResponse>> NewStepMetricsSource(
     std::unique_ptr<RecordCursor> cursor);
 std::unique_ptr<StreamSource<v1::StreamLogsResponse>> NewLogSource(

@@ -1,5 +1,4 @@
-// Makes and reads page tokens. A token says where the next page of a list begins, and is valid for
-// that list only.
+// Makes and reads page tokens, each of which says where the next page of one list begins.
 #ifndef MEGATRAIN_SERVER_API_PAGE_TOKEN_H_
 #define MEGATRAIN_SERVER_API_PAGE_TOKEN_H_
 

@@ -53,8 +53,7 @@ class RecordCursor {
   const Item& front() const { return items_.front(); }
   void Pop();
 
-  // Returns the sequence number after the last item popped; before the first Pop, where the cursor
-  // began.
+  // Returns the sequence number after the last item popped; at first, that of the cursor's start.
   int64_t next_sequence() const { return next_; }
 
  private:

@@ -20,8 +20,7 @@ namespace megatrain {
 // Returns the node as it is now. Called from any thread, by several at once; must return soon.
 using NodeReader = std::function<v1::Node()>;
 
-// Make the two services. The targets of the pointers, and what `read` and `services` refer to, must
-// outlive the server.
+// Make the two services. What the pointers, `read` and `services` refer to must outlive the server.
 std::unique_ptr<grpc::Service> NewJobService(JobManager* manager, JobRecordsDirectory* records,
                                              const ServiceContext& services);
 std::unique_ptr<grpc::Service> NewNodeService(NodeReader read, const ServiceContext& services);

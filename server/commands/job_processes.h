@@ -47,8 +47,7 @@ class JobProcesses {
   // processes within three times that. Later, a process from which nothing is heard for `timeout`
   // counts as gone. Errors:
   // - InvalidArgument: ReadLaunchEnvironment found wrong variables.
-  // - FailedPrecondition: the launcher has started the processes without MPI, or MPI has another
-  //   number of them.
+  // - FailedPrecondition: the launcher has started no MPI, or MPI has another number of processes.
   // - The errors of CreateMpiCommunicators; the message names this machine.
   absl::Status Join(absl::Duration timeout);
   // Returns FailedPrecondition, on all processes, if another process runs another program than the
@@ -64,9 +63,8 @@ class JobProcesses {
   // Reports `error` and returns the exit code. If Join has succeeded, End aborts the operations of
   // all processes. The lowest rank that is left reports the error that came first, which gives the
   // exit code of all. Ends this process with kExitFailed if MPI keeps it for three times the
-  // timeout. If Join has not succeeded, rank 0 reports. Two seconds later the first process of each
-  // machine reports too, if the error may concern its machine alone and the launcher has not ended
-  // the job.
+  // timeout. If Join has not succeeded, rank 0 reports. If the error may concern one machine alone,
+  // the first process of each machine reports too, two seconds later.
   int End(const absl::Status& error);
   // Ends the job because this process hangs, and reports `why`. Ends this process with kExitFailed
   // within half a minute, whatever hangs. A process that waits for others lets them report first.

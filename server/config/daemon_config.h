@@ -26,8 +26,7 @@ struct DaemonConfig {
   int64_t host_memory = 0;      // bytes of the pool; 0 = EngineHost::DefaultPoolBytes at start
   std::string device = "auto";  // as EngineHostOptions::device
   int64_t devices = 1;  // GPUs from `device` on, or equal parts of the cpu; 0 = all GPUs from there
-  // True if the daemon may start on a device of another kind than before. It is a flag of one
-  // start, not a key.
+  // True if the daemon may start on a device of another kind than before. It is a flag, not a key.
   bool accept_device_change = false;
   // The threads of a job that asks for none, and the most that a job may ask for. 0 = the
   // processors that this process may use, and no limit. EngineHostOptions::threads says more.
@@ -50,7 +49,6 @@ struct DaemonConfig {
   std::string log_level = "info";
 };
 
-// Returns true if the daemon listens on TCP.
 bool HasTcp(const DaemonConfig& config);
 
 // Returns the configured roots. If the configuration has no such key, returns /srv/megatrain for a

@@ -57,8 +57,7 @@ class Access {
   // Returns credentials for one more TCP listener. This object must outlive the server that uses
   // them. REQUIRES: the configuration has a TCP listener.
   std::shared_ptr<grpc::ServerCredentials> MakeTcpCredentials() const;
-  // Returns null if the configuration has no TCP listener. The pointer is valid as long as this
-  // object.
+  // Returns null if the configuration has no TCP listener. Valid as long as this object.
   TlsFileWatch* tls() const { return tls_.get(); }
 
   // Returns true if others than the daemon's own user can reach it: a socket is shared, or there is

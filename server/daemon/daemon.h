@@ -1,5 +1,4 @@
-// Daemon is `megatraind serve`: the store, the engine and the API of one state directory, put
-// together.
+// Daemon is `megatraind serve`: the store, the engine and the API of one state directory.
 //
 // Open reads the store and begins to answer calls. BeginJobs reserves the host pool and begins to
 // run jobs. Stop saves running jobs and ends the server. If the process dies at any point in
@@ -80,8 +79,7 @@ class Daemon {
   // Trying again later may help after these:
   // - FailedPrecondition: another daemon has the state directory or a socket. A store of a newer
   //   version has this code too, and stays.
-  // - NotFound: a root, a file that the configuration names, or an administrator's account is
-  //   missing.
+  // - NotFound: a root, a configured file, or an administrator's account is missing.
   // - Unavailable: the device is missing (settle_device.h), an address cannot be listened on, or
   //   the account database does not answer.
   // - ResourceExhausted: the disk of the store is full.

@@ -1,5 +1,4 @@
-// Monitoring serves the metrics page, and tells the service manager that started the daemon what
-// happens.
+// Monitoring serves the metrics page, and reports to the service manager (ServiceManager).
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_DAEMON_MONITORING_H_

@@ -1,6 +1,5 @@
 // ServiceManager tells the service manager that started the daemon what happens, by systemd's
-// notify protocol. Without NOTIFY_SOCKET in the environment nothing is sent and no thread is
-// started.
+// notify protocol. Without NOTIFY_SOCKET in the environment nothing is sent.
 //
 //   READY=1                as soon as jobs can run, and after a reload
 //   STATUS=                what runs, for `systemctl status`; jobs by their opaque ids

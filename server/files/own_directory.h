@@ -18,8 +18,8 @@
 namespace megatrain {
 
 // Returns the size of all that a job has in the state directory: its own directory, and what the
-// daemon keeps of it. What cannot be read, also for lack of the submitter's rights, counts as
-// empty.
+// daemon keeps of it. Unreadable directories count as empty, also where the submitter lacks the
+// rights.
 TreeSize MeasureJobDirectory(const std::string& state_directory, const std::string& job_id);
 
 // Returns true if a name in the job's own directory begins with `prefix`, and false if none does or

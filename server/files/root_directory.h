@@ -1,6 +1,5 @@
 // RootDirectory opens paths beneath a directory and never outside it, even if others change
-// symbolic links in it meanwhile. The kernel resolves each path from the directory's descriptor
-// (openat2).
+// symbolic links in it meanwhile. The kernel resolves each path beneath the directory (openat2).
 //
 // Thread safety: const methods may be called from several threads.
 #ifndef MEGATRAIN_SERVER_FILES_ROOT_DIRECTORY_H_

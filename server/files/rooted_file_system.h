@@ -76,8 +76,7 @@ class RootedFileSystem : public FileSystem {
     std::string name;
   };
 
-  // Open a file under the account's identity: one to write, which is made or emptied, and one to
-  // read.
+  // Open a file under the account's identity: one to write, made or emptied, and one to read.
   absl::StatusOr<Descriptor> OpenEmptied(const std::string& path) const;
   absl::StatusOr<Descriptor> OpenToRead(const std::string& path) const;
 

@@ -45,8 +45,8 @@ class BearerTokens {
   // between, no token is good until the file is.
   absl::Status Reload(const std::string& path);
 
-  // Returns the token's user, or Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED) if it is not
-  // good. Reads the file if it has changed.
+  // Returns the token's user, or Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED). Reads the file
+  // if it has changed.
   absl::StatusOr<std::string> Verify(std::string_view token);
 
  private:

@@ -36,8 +36,7 @@ class LocalTokens {
 
   // Returns a new token of `uid`, good for kLifetime.
   std::string Mint(uid_t uid);
-  // Returns the uid of a token, or Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED) if it is not
-  // good.
+  // Returns the uid of a token, or Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED).
   absl::StatusOr<uid_t> Verify(std::string_view token) const;
 
  private:

@@ -13,7 +13,7 @@ namespace megatrain {
 
 // Returns credentials for one listener; each needs its own, because they remember the files that
 // gRPC has. If watch->asks_for_client_certificates(), clients are asked for a certificate. They may
-// have none, since a token is enough, but one that they send must be good. `watch` must outlive the
+// send none, since a token is enough, but one that they send must be good. `watch` must outlive the
 // server.
 std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(TlsFileWatch* watch);
 

@@ -7,8 +7,7 @@
 // at the next look. It does not say so at once, since a renewal may have been caught between two
 // files.
 //
-// Thread safety: all methods may be called from any thread. They read files, of a megabyte at most
-// each.
+// Thread safety: all methods may be called from any thread. They read files of at most 1 MiB.
 #ifndef MEGATRAIN_SERVER_IDENTITY_TLS_FILE_WATCH_H_
 #define MEGATRAIN_SERVER_IDENTITY_TLS_FILE_WATCH_H_
 
@@ -43,8 +42,7 @@ class TlsFileWatch {
   static absl::StatusOr<std::unique_ptr<TlsFileWatch>> Open(const TlsPaths& paths, Options options);
 
   // Reads the files at `paths` and takes them in place of those before. Returns the errors of Open,
-  // after which nothing has changed. Whether clients are asked for certificates stays as Open found
-  // it.
+  // after which nothing has changed. Clients are asked for certificates as before.
   absl::Status Reload(const TlsPaths& paths);
 
   // Looks whether the files have changed, at most once in kLookInterval, and returns the newest

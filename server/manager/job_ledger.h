@@ -70,8 +70,7 @@ class JobLedger {
   // if it has not ended, and errors of `check` and of the store. On an error nothing has changed.
   absl::Status Delete(const std::string& id,
                       const std::function<absl::Status(const Job& job)>& check);
-  // Returns the jobs that were deleted, by this process or one before, and whose rows are not
-  // removed yet.
+  // Returns the deleted jobs, also of earlier processes, whose rows are not removed yet.
   std::vector<JobPtr> Deleted() const;
   // Removes the row of a deleted job whose files are removed, and calls the listeners, because
   // there is more room on the disk. Returns the store's errors.

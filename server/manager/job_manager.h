@@ -76,8 +76,7 @@ struct JobCheckpoint {
 struct JobPlan {
   PlanReport report;
   int jobs_ahead = 0;  // active jobs, and queued ones of priority 0 and above
-  // The error with which Create would refuse a job that fits: the caller's limits. OK: it would
-  // not.
+  // The error with which the caller's limits make Create refuse a job that fits, or OK.
   absl::Status limit_refusal;
 };
 
@@ -93,8 +92,8 @@ class JobManager {
     // Read at each call that may add a job. Null: none. Must outlive the manager.
     const SharedUserLimits* limits = nullptr;
     const JobDisk* disk = nullptr;  // for their disk_bytes; must outlive the manager
-    // Does what JobRunner::Ask does for kCheckpoint. Returns Unavailable (STARTING) while there is
-    // no runner yet.
+    // Does what JobRunner::Ask does for kCheckpoint. Returns Unavailable (STARTING) before there is
+    // a runner.
     std::function<absl::Status(const std::string& id)> checkpoint = {};
     // Does what ExportQueue::Add does. Returns Unavailable (STARTING) while jobs cannot run yet;
     // `done` is not called then.
@@ -137,8 +136,7 @@ class JobManager {
   // succeeded or failed.
   absl::StatusOr<JobPtr> Cancel(const Caller& caller, const std::string& id);
   // Asks a RUNNING job for a checkpoint after its step, and returns the job as it is now.
-  // checkpoint_step of the job grows when it is on disk. Returns ILLEGAL_TRANSITION in other
-  // states.
+  // Job::checkpoint_step grows when it is on disk. Returns ILLEGAL_TRANSITION in other states.
   absl::StatusOr<JobPtr> Checkpoint(const Caller& caller, const std::string& id);
 
   // Deletes a job that has ended. Returns ILLEGAL_TRANSITION if it has not. Callers do not find it

@@ -1,5 +1,4 @@
-// JobTable holds all jobs and their events in memory, as JobLedger last put them. Every read is
-// answered from it.
+// JobTable holds all jobs and their events in memory and answers every read. JobLedger fills it.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: the store holds what the table shows, except progress and places in the queue. A
@@ -24,7 +23,6 @@
 
 namespace megatrain {
 
-// The numbers of jobs by state.
 struct JobCounts {
   int queued = 0;
   int active = 0;  // PREPARING, RUNNING, PAUSING, CANCELLING
@@ -112,8 +110,7 @@ class JobTable {
   // Adds a job or replaces it, and appends `events`, whose numbers continue those of the job's
   // events. Then calls on_ready of the job's watches, on this thread and without the table's lock.
   void Put(Job job, std::vector<JobEvent> events);
-  // Removes a job and calls on_ready of its watches, as Put does. Does nothing if there is no such
-  // job.
+  // Removes a job, if it is there, and calls on_ready of its watches, as Put does.
   void Erase(const std::string& id);
   JobPtr Find(const std::string& id) const;  // null: none
   // Finds a user's job by the request_id that made it. Null: none, or `request_id` is empty.

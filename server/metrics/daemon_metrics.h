@@ -1,5 +1,5 @@
-// DaemonMetrics holds the counts and measures of the daemon, and writes the page of them that
-// Prometheus reads.
+// DaemonMetrics counts and measures what the daemon does, and writes the page that Prometheus
+// reads.
 //
 // The page names no user, no path and no job's name; jobs are opaque ids. So people who may not see
 // the jobs may read it. Its size does not depend on how many jobs there were, because it has only
@@ -114,7 +114,6 @@ class DaemonMetrics : public RunObserver {
   // Says that the job has paused or ended.
   void JobLeftDevices(const std::string& id);
   void StepDone(const std::string& id, const StepRecord& record);
-  // Returns the run of a job, or null.
   Run* Find(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Adds a gauge with the value of each run: a std::optional<double>.
   template <class ValueOf>

@@ -1,8 +1,8 @@
 // RunMailbox carries the events of runs, in order, from the engine's threads to the scheduler's.
 //
 // Thread safety: all methods may be called from any thread. Posting never waits for the scheduler.
-// Invariants: the mailbox stays small, because it keeps only the newest step of each job, and other
-// events are few.
+// Invariants: the mailbox stays small. It keeps only the newest step of each job, and other events
+// are few.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_MAILBOX_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_MAILBOX_H_
 

@@ -64,7 +64,6 @@ struct RunAction {
 // Returns the next action; kNone: there is nothing to do. `stopping`: the daemon is stopping.
 RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping);
 
-// Notes that the runner was asked for `wish`.
 void NoteAsked(RunWish wish, RunFacts* facts);
 // Notes that a change that DecideRun wanted was made, and that the job is in `state` now.
 void NoteChanged(JobState state, RunFacts* facts);

@@ -1,5 +1,4 @@
-// Writes jobs and their events to rows of the store's tables, and reads them: see
-// job_store_schema.h.
+// Writes jobs and their events to rows of the store's tables, and reads them.
 #ifndef MEGATRAIN_SERVER_STORE_JOB_ROWS_H_
 #define MEGATRAIN_SERVER_STORE_JOB_ROWS_H_
 

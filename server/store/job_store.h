@@ -1,8 +1,7 @@
 // JobStore keeps jobs and their events on disk, in one SQLite database in the state directory.
 //
 // Durability: a write is on stable storage when its method returns (write-ahead log,
-// synchronous=FULL). Each writing method is one transaction: after a crash all of it is there or
-// nothing.
+// synchronous=FULL). Each writing method is one transaction: a crash leaves all of it or nothing.
 //
 // Errors name the file: ResourceExhausted (disk full; the write is undone and the store can be used
 // on), DataLoss (the file is damaged), FailedPrecondition (a newer version wrote it, another
@@ -31,7 +30,6 @@ namespace megatrain {
 
 inline constexpr char kJobStoreFileName[] = "jobs.sqlite3";
 
-// A stored job with its event log.
 struct StoredJob {
   Job job;
   std::vector<JobEvent> events;  // by sequence, the last kJobEventsKept

@@ -54,8 +54,7 @@ struct GrpcService {
   std::string name;  // "megatrain.v1.JobService"
   std::unique_ptr<grpc::Service> service;
 };
-// Makes the services. The targets of `services` outlive them, but the struct itself does not and
-// must be copied.
+// Makes the services. They must copy `services`; only the targets of its pointers outlive them.
 using MakeGrpcServices = std::function<std::vector<GrpcService>(const ServiceContext& services)>;
 
 // Thread safety: all methods may be called from any thread.

@@ -57,8 +57,7 @@ class TurnScheduler {
   TurnScheduler& operator=(const TurnScheduler&) = delete;
 
   // Keeps the stream alive until it is removed, and gives it its first turn soon. Returns
-  // ResourceExhausted (LIMIT_REACHED) if `streams_max` streams are there; then the stream is not
-  // kept.
+  // ResourceExhausted (LIMIT_REACHED), and does not keep it, if `streams_max` streams are there.
   absl::Status Add(std::shared_ptr<Stream> stream);
   // Gives the stream a turn soon. Does nothing if it was not added or is removed. REQUIRES, as
   // Remove does: the stream is alive.

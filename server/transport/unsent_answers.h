@@ -8,9 +8,9 @@
 // A caller with too many unsent bytes is not answered until some have gone: a call waits before it
 // is acted on, a stream before its next message. Waiting calls are bounded in number and bytes;
 // those beyond are refused. A client that reads answers as they come is refused only if more of its
-// calls wait than the bounds allow, however slow its line. One connection has fewer open calls than
-// may wait. A client that reads nothing until one of its calls is answered may wait for that until
-// the call's deadline: calls that were sent later may be taken first, and use up the room.
+// calls wait than the bounds allow, however slow its line. A client that reads nothing until one of
+// its calls is answered may wait for that until the call's deadline: calls that were sent later may
+// be taken first, and use up the room.
 //
 // Thread safety: all methods may be called from any thread, an AnswerShare's by one at a time.
 // Invariants: unsent bytes exceed a bound by no more than the bytes by which answers are longer

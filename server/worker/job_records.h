@@ -1,8 +1,7 @@
 // JobRecords keeps a job's step metrics and its log lines in two RecordLogs beneath a directory:
 //   metrics/   one record for a step: StepRecordJson
 //   log/       one record for a line: {"time": RFC 3339, "text": ...}
-// Both are kept for as long as the directory is, and are appended to again when the job goes on
-// after a restart.
+// Both live as long as the directory, and are appended to when the job goes on after a restart.
 //
 // Thread safety: all methods from any thread.
 #ifndef MEGATRAIN_SERVER_WORKER_JOB_RECORDS_H_

@@ -43,8 +43,7 @@ struct WatchdogOptions {
   // returns those for the whole job, which hangs when they are negative. Called with a lock held:
   // it must not call the watchdog. Empty for a process alone.
   std::function<double(double seconds)> share;
-  // Returns the seconds of a clock that only goes forward. Must not call the watchdog. Empty: the
-  // system's.
+  // Returns the seconds of a monotonic clock. Must not call the watchdog. Empty: the system's.
   std::function<double()> now;
 };
 
