@@ -37,8 +37,7 @@ struct GpuChoice {
 // Messages begin with `key`. Returns InvalidArgument for an unknown name, if there are GPUs but not
 // the first one of this process, and for a wrong variable of the environment. Returns
 // FailedPrecondition if there is no GPU, if there are fewer than choice.count, or if the driver or
-// a library is not in order. Other errors of `open_gpu`, such as lack of memory, keep their codes,
-// but IsDeviceLost is false for them.
+// a library is not in order. Other errors of `open_gpu`, such as lack of memory, keep their codes.
 absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::string& name,
                                           const GpuOpener& open_gpu, const GpuChoice& choice = {});
 

@@ -159,6 +159,8 @@ class EngineHost {
   EngineHost(const EngineHostOptions& options, ChosenDevice device);
   absl::StatusOr<std::unique_ptr<HostPool>> MakePool(int64_t bytes, const ReserveProgress& progress,
                                                      const std::function<bool()>& cancelled) const;
+  // Undoes what MakePool has done with the devices.
+  void Unpin(const HostPool& pool);
   // Returns what a job on so many devices may have of the memory beside the pool: of several
   // devices each has an equal part of what was free when the pool was reserved. `free_bytes` are
   // free now.

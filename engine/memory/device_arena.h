@@ -30,7 +30,6 @@ enum class DeviceKind {
   kBatches,
   kOther,
 };
-inline constexpr int kDeviceKinds = 7;
 // Returns "weight buffers", "gradient accumulators", "stash", "activations", "workspace", "batches"
 // or "other".
 const char* DeviceKindName(DeviceKind kind);
