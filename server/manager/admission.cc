@@ -76,7 +76,7 @@ absl::Status CheckDisk(const UserLimits& limits, const Job& job, const JobTable&
   }
   const int64_t held = disk->UserBytes(job.uid);
   const int64_t reserved = disk->UserReservedBytes(job.uid, table);
-  if (held + reserved + needed <= limits.disk_bytes) return absl::OkStatus();
+  if (reserved <= limits.disk_bytes - needed - held) return absl::OkStatus();
   return LimitReached(
       kDiskLimit, limits.disk_bytes,
       absl::StrCat(need, "; your other jobs hold ", FormatBytesShort(held), " there and will take ",

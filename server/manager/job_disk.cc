@@ -1,6 +1,7 @@
 #include "server/manager/job_disk.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
@@ -11,7 +12,11 @@ namespace megatrain {
 
 int64_t OwnCheckpointBytes(const Job& job) {
   if (!job.own_checkpoints || job.spec == nullptr) return 0;
-  return job.checkpoint_bytes * (job.spec->checkpoint.keep + 1);
+  // checkpoint.keep may be as large as its type takes.
+  int64_t count = 0, bytes = 0;
+  const bool too_many = __builtin_add_overflow(job.spec->checkpoint.keep, 1, &count) ||
+                        __builtin_mul_overflow(count, job.checkpoint_bytes, &bytes);
+  return too_many ? std::numeric_limits<int64_t>::max() : bytes;
 }
 
 JobDisk::JobDisk(std::string state_directory, const SharedUserLimits* limits)
@@ -49,7 +54,8 @@ int64_t JobDisk::UserReservedBytes(int64_t uid, const JobTable& table) const {
     MutexLock lock(&mutex_);
     const auto found = jobs_.find(job->id);
     const int64_t held = found == jobs_.end() ? 0 : found->second.bytes;
-    bytes += std::max<int64_t>(OwnCheckpointBytes(*job) - held, 0);
+    const int64_t more = std::max<int64_t>(OwnCheckpointBytes(*job) - held, 0);
+    if (__builtin_add_overflow(bytes, more, &bytes)) return std::numeric_limits<int64_t>::max();
   }
   return bytes;
 }

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "engine/base/descriptor.h"
 #include "engine/base/file.h"
@@ -72,6 +73,25 @@ TEST(JobDiskTest, WhatLiveJobsWillTake) {
   disk.Measure(first);
   disk.Measure(second);
   EXPECT_EQ(disk.UserReservedBytes(1, table), 180);
+}
+
+// So many checkpoints that no number counts their bytes escape no limit.
+TEST(JobDiskTest, MoreCheckpointsThanANumberCountsAreTheLargestNumber) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  const TestDirectory directory;
+  const SharedUserLimits limits({.disk_bytes = 1000});
+  const JobDisk disk(directory.path(), &limits);
+  JobTable table;
+  int64_t number = 0;
+  for (const int64_t keep : {kMax, kMax - 1, kMax / 100}) {
+    Job job = OfUser(++number, 1);
+    JobSpec spec;
+    spec.checkpoint.keep = keep;
+    job.spec = std::make_shared<const JobSpec>(spec);
+    EXPECT_EQ(OwnCheckpointBytes(job), kMax) << keep;
+    table.Put(job, {});
+    EXPECT_EQ(disk.UserReservedBytes(1, table), kMax) << number;
+  }
 }
 
 TEST(JobDiskTest, TheNextCheckpointDecides) {
