@@ -67,6 +67,7 @@ absl::Status CheckDisk(const UserLimits& limits, const Job& job, const JobTable&
   const std::string need = absl::StrCat(
       "the job's checkpoints take ", FormatBytesShort(needed),
       " beneath the daemon's state directory (checkpoint.keep: ", job.spec->checkpoint.keep,
+      job.spec->training.keep_best ? ", the best, by training.keep_best" : "",
       ", and one being written, of ", FormatBytesShort(job.checkpoint_bytes), " each)");
   const std::string may_have = MayHave(kDiskLimit, FormatBytesShort(limits.disk_bytes));
   if (needed > limits.disk_bytes) {

@@ -13,8 +13,9 @@ namespace megatrain {
 int64_t OwnCheckpointBytes(const Job& job) {
   if (!job.own_checkpoints || job.spec == nullptr) return 0;
   // checkpoint.keep may be as large as its type takes.
+  const int64_t beside = job.spec->training.keep_best ? 2 : 1;
   int64_t count = 0, bytes = 0;
-  const bool too_many = __builtin_add_overflow(job.spec->checkpoint.keep, 1, &count) ||
+  const bool too_many = __builtin_add_overflow(job.spec->checkpoint.keep, beside, &count) ||
                         __builtin_mul_overflow(count, job.checkpoint_bytes, &bytes);
   return too_many ? std::numeric_limits<int64_t>::max() : bytes;
 }

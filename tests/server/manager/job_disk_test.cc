@@ -66,6 +66,11 @@ TEST(JobDiskTest, WhatLiveJobsWillTake) {
   ended.state = JobState::kFailed;
   for (const Job& job : {first, second, elsewhere, ended, other}) table.Put(job, {});
   EXPECT_EQ(OwnCheckpointBytes(first), 300) << "two, and one being written";
+  JobSpec spec = *first.spec;
+  spec.training.keep_best = true;
+  Job keeping = first;
+  keeping.spec = std::make_shared<const JobSpec>(spec);
+  EXPECT_EQ(OwnCheckpointBytes(keeping), 400) << "and the best";
   EXPECT_EQ(OwnCheckpointBytes(elsewhere), 0);
   EXPECT_EQ(disk.UserReservedBytes(1, table), 600);
   Write(directory / "jobs/job1/x", 120);
