@@ -26,12 +26,17 @@ JobDisk::JobDisk(std::string state_directory, const SharedUserLimits* limits)
 void JobDisk::Measure(const Job& job) {
   const int64_t limit = limits_->Get().disk_bytes;
   if (limit == 0) return;
+  {
+    MutexLock lock(&mutex_);
+    jobs_[job.id].uid = job.uid;
+  }
   const TreeSize size = MeasureJobDirectory(state_directory_, job.id);
   const int64_t bytes = size.whole ? size.bytes : std::max(size.bytes, limit);
   MutexLock lock(&mutex_);
-  Held& held = jobs_[job.id];
-  users_[job.uid] += bytes - held.bytes;
-  held = {.uid = job.uid, .bytes = bytes, .too_deep = !size.whole};
+  const auto found = jobs_.find(job.id);
+  if (found == jobs_.end()) return;  // forgotten meanwhile: its files are gone
+  users_[job.uid] += bytes - found->second.bytes;
+  found->second = {.uid = job.uid, .bytes = bytes, .too_deep = !size.whole};
 }
 
 void JobDisk::Forget(const std::string& job_id) {

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <string>
+#include <thread>
 
 #include "engine/base/descriptor.h"
 #include "engine/base/file.h"
@@ -53,6 +56,28 @@ TEST(JobDiskTest, EachUsersJobsAreSummed) {
   disk.Forget("job1");
   disk.Forget("job1");
   EXPECT_EQ(disk.UserBytes(1), 20);
+}
+
+TEST(JobDiskTest, AMeasurementThatEndsAfterItsJobIsForgottenCountsNothing) {
+  const TestDirectory directory;
+  const SharedUserLimits limits({.disk_bytes = 1000});
+  JobDisk disk(directory.path(), &limits);
+  const Job job = OfUser(1, 1);
+  const std::string place = directory / "jobs/job1", removed = directory / "removed";
+  for (int i = 0; i < 300; ++i) Write(place + "/" + std::to_string(i), 1);
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<bool> begins{false};
+    std::thread measuring([&] {
+      begins = true;
+      disk.Measure(job);
+    });
+    while (!begins) std::this_thread::yield();
+    fs::rename(place, removed);
+    disk.Forget(job.id);
+    measuring.join();
+    EXPECT_EQ(disk.UserBytes(1), 0) << round;
+    fs::rename(removed, place);
+  }
 }
 
 TEST(JobDiskTest, WhatLiveJobsWillTake) {
