@@ -38,7 +38,7 @@ void CallToken::Fetch() {
   // Without one a call goes out as it is: if the server is not there, it is the call that says so.
   token_ = fetched.ok() ? fetched->token : "";
   renew_ = absl::Now() + (fetched.ok() ? fetched->lifetime / 2 : kNoTokenBelieved);
-  problem_ = absl::IsUnauthenticated(fetched.status()) ? fetched.status() : absl::OkStatus();
+  problem_ = absl::IsNotFound(fetched.status()) ? absl::OkStatus() : fetched.status();
 }
 
 }  // namespace megatrain::client

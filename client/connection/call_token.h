@@ -29,8 +29,9 @@ class CallToken {
   // returns a token that is another one and not empty, and always false on TCP. May fetch a token,
   // as Get does.
   bool Renew(const std::string& token);
-  // Returns Unauthenticated with the daemon's words if the last fetch was refused, else OK. Waits
-  // while another thread fetches.
+  // Returns Unauthenticated with the daemon's words if the last fetch was refused, another error if
+  // it failed otherwise, and OK if it gave a token or nobody was there to give one. Waits while
+  // another thread fetches.
   absl::Status problem() const;
 
  private:

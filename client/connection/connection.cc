@@ -100,12 +100,18 @@ bool Connection::Connect(absl::Duration timeout) {
 
 absl::StatusOr<std::string> Connection::Authorization() {
   if (const std::string token = token_.Get(); !token.empty()) return "Bearer " + token;
-  MT_RETURN_IF_ERROR(token_.problem());
-  return absl::FailedPreconditionError(absl::StrCat(
-      address_.text, address_.local()
-                         ? ": calls to this server carry no token: its socket is private"
-                         : ": there is no token for this server; one is in MEGATRAIN_TOKEN or the "
-                           "context's --token-file"));
+  if (!address_.local()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(address_.text,
+                     ": there is no token for this server; one is in "
+                     "MEGATRAIN_TOKEN or the context's --token-file"));
+  }
+  const absl::Status problem = token_.problem();
+  return WhyUnreachable(address_, !problem.ok() ? problem
+                                                : absl::FailedPreconditionError(absl::StrCat(
+                                                      address_.text,
+                                                      ": calls to this server carry no token: its "
+                                                      "socket is private")));
 }
 
 absl::Status Connection::Explain(const grpc::Status& status) const {
@@ -121,8 +127,10 @@ absl::Status Connection::Explain(const grpc::Status& status) const {
         address_.text, ": the server did not answer in time; it is busy or hangs: try again"));
   }
   if (absl::IsUnavailable(error)) {
-    return address_.local() ? WhyUnreachable(address_, status.error_message())
-                            : WhyTlsFails(address_.text, status.error_message(), has_certificate_);
+    return address_.local()
+               ? WhyUnreachable(address_, absl::UnavailableError(absl::StrCat(
+                                              address_.text, ": ", status.error_message())))
+               : WhyTlsFails(address_.text, status.error_message(), has_certificate_);
   }
   return error;
 }

@@ -1,15 +1,16 @@
 #include "client/connection/credentials.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/status.h"
 
 namespace megatrain::client {
@@ -21,8 +22,9 @@ enum class Kept { kPublic, kSecret };
 absl::StatusOr<std::string> Read(const std::string& path, Kept kept) {
   if (path.empty()) return std::string();
   struct stat info = {};
-  std::ifstream file(path, std::ios::binary);
-  if (!file || stat(path.c_str(), &info) != 0) {
+  // O_NONBLOCK: a FIFO of that name does not hold us up.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open() || fstat(file.get(), &info) != 0) {
     return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
   }
   if (!S_ISREG(info.st_mode)) {
@@ -32,10 +34,14 @@ absl::StatusOr<std::string> Read(const std::string& path, Kept kept) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": others than its owner may read it; chmod 0600 ", path));
   }
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (text.str().empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": is empty"));
-  return text.str();
+  std::string text(static_cast<size_t>(info.st_size), '\0');
+  const ssize_t bytes = read(file.get(), text.data(), text.size());
+  if (bytes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
+  }
+  text.resize(static_cast<size_t>(bytes));
+  if (text.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": is empty"));
+  return text;
 }
 
 }  // namespace

@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 namespace megatrain::client {
 namespace {
 
-constexpr timeval kTimeout = {.tv_sec = 5, .tv_usec = 0};
 constexpr size_t kAnswerBytesMax = 4096;
 
 absl::Status Failed(const std::string& path, int error) {
@@ -26,19 +26,24 @@ absl::Status Failed(const std::string& path, int error) {
 }
 
 // All that the companion sends.
-absl::StatusOr<std::string> ReadAnswer(int fd, const std::string& path) {
+absl::StatusOr<std::string> ReadAnswer(int fd, const std::string& path, absl::Duration timeout) {
+  const absl::Time end = absl::Now() + timeout;
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) return Failed(path, ENOENT);
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &kTimeout, sizeof(kTimeout));  // of connect
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kTimeout, sizeof(kTimeout));
+  const timeval connecting = absl::ToTimeval(timeout);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &connecting, sizeof(connecting));
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return Failed(path, errno);
   }
   std::string answer;
   char buffer[512];
   while (answer.size() < kAnswerBytesMax) {
+    const timeval left = absl::ToTimeval(end - absl::Now());
+    // None left, or 0, would be no limit.
+    if (left.tv_sec < 0 || (left.tv_sec == 0 && left.tv_usec == 0)) return Failed(path, ETIMEDOUT);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &left, sizeof(left));
     const ssize_t bytes = read(fd, buffer, sizeof(buffer));
     if (bytes == 0) return answer;
     if (bytes < 0 && errno != EINTR) return Failed(path, errno);
@@ -49,11 +54,11 @@ absl::StatusOr<std::string> ReadAnswer(int fd, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<LocalToken> FetchLocalToken(const std::string& socket_path) {
+absl::StatusOr<LocalToken> FetchLocalToken(const std::string& socket_path, absl::Duration timeout) {
   const std::string path = socket_path + ".auth";
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::UnavailableError(std::strerror(errno));
-  const absl::StatusOr<std::string> answer = ReadAnswer(fd, path);
+  const absl::StatusOr<std::string> answer = ReadAnswer(fd, path, timeout);
   close(fd);
   if (!answer.ok()) return answer.status();
   const nlohmann::json json = nlohmann::json::parse(*answer, nullptr, /*allow_exceptions=*/false);

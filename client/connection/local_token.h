@@ -16,14 +16,15 @@ struct LocalToken {
   absl::Duration lifetime;
 };
 
-// Fetches a token for the socket at `socket_path`, which takes some seconds at most. Errors:
+// Fetches a token for the socket at `socket_path`, which takes `timeout` at most. Errors:
 // - NotFound: there is no companion socket, because the socket is private and needs no token, or no
 //   daemon listens on it.
 // - PermissionDenied: this user may not connect.
 // - Unauthenticated: the daemon refuses this user a token. The message is the daemon's.
 // - Unavailable: the daemon does not answer, or its answer is not a token, or the system has no
 //   descriptor left.
-absl::StatusOr<LocalToken> FetchLocalToken(const std::string& socket_path);
+absl::StatusOr<LocalToken> FetchLocalToken(const std::string& socket_path,
+                                           absl::Duration timeout = absl::Seconds(5));
 
 }  // namespace megatrain::client
 

@@ -107,7 +107,7 @@ class ResumableStream {
   // Returns false if Stop was called.
   bool Begin(grpc::ClientContext* context) {
     MutexLock lock(&mutex_);
-    context_ = context;
+    if (!stopped_) context_ = context;
     return !stopped_;
   }
   bool End() {

@@ -105,12 +105,12 @@ absl::Status WhyTlsFails(const std::string& address, const std::string& words,
   return absl::UnavailableError(absl::StrCat("no answer from ", address, ": ", words, advice));
 }
 
-absl::Status WhyUnreachable(const ServerAddress& address, const std::string& otherwise) {
+absl::Status WhyUnreachable(const ServerAddress& address, const absl::Status& otherwise) {
   const std::string start = kStart;
   switch (const int error = ConnectError(address.socket_path)) {
     case 0:
     case EAGAIN:
-      return absl::UnavailableError(absl::StrCat(address.text, ": ", otherwise));
+      return otherwise;
     case ENOENT:
       return absl::UnavailableError(absl::StrCat(address.text, ": there is no such socket", start));
     case ECONNREFUSED:

@@ -25,9 +25,9 @@ struct ServerAddress {
 absl::StatusOr<ServerAddress> ParseServerAddress(const std::string& text);
 
 // Returns why a Unix socket does not answer, which it finds by connecting: PermissionDenied if this
-// user may not connect, else Unavailable. The message tells `otherwise` if connecting works.
+// user may not connect, else Unavailable, and `otherwise` if connecting works.
 // REQUIRES: address.local().
-absl::Status WhyUnreachable(const ServerAddress& address, const std::string& otherwise);
+absl::Status WhyUnreachable(const ServerAddress& address, const absl::Status& otherwise);
 
 // Returns Unavailable, with advice, for a TCP server at `address` that does not answer. The cause
 // is read from gRPC's message `words`. `has_certificate` says that the client sends a certificate,

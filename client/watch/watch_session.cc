@@ -151,9 +151,7 @@ absl::StatusOr<v1::Job> WatchJob(const Invocation& invocation, Connection* conne
   }
   session.Close();
   if (session.state().job.has_value()) {
-    if (invocation.quiet) {
-      invocation.Print(job + "\n");
-    } else if (invocation.format() == OutputFormat::kTable) {
+    if (!invocation.quiet && invocation.format() == OutputFormat::kTable) {
       invocation.Print(ClosingLine(*session.state().job) + "\n");
     }
   } else if (status.ok()) {

@@ -13,7 +13,7 @@
 namespace megatrain::client {
 
 // Shows a live view on a terminal and plain lines elsewhere, then a closing line. With JSON or YAML
-// output it prints records and no closing line. With --quiet it prints the job's name alone.
+// output it prints records and no closing line. With --quiet it prints nothing.
 //
 // Returns the job as it ended. Returns Cancelled if SIGINT, SIGTERM or SIGHUP came; the job goes
 // on. Returns a stream's error if the job's events, metrics or log cannot be read, and Internal if

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -135,6 +136,7 @@ absl::Status JobProcesses::Join(absl::Duration timeout) {
   // PMIx, by which MPI starts, has a name for the job.
   const char* const job = std::getenv("PMIX_NAMESPACE");
   here_ = std::make_unique<LocalProcesses>(job != nullptr ? job : "", launched_.local_rank);
+  std::signal(SIGPIPE, SIG_IGN);  // MPI writes to processes that are gone
   {
     const Deadline begun(timeout, [this] { EndUnlessAllBegan(); });
     const Deadline met(kMeetingTimeouts * timeout, [this] { EndUnmet(); });

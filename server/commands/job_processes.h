@@ -42,10 +42,10 @@ class JobProcesses {
   // Returns true in the process that shows progress and writes files of its own.
   bool leads() const { return launched_.rank == 0; }
 
-  // Connects to the other processes, if there are any. Ends this process with kExitFailed if a
-  // process of this machine has not begun within `timeout`, or if MPI has not connected all
-  // processes within three times that. Later, a process from which nothing is heard for `timeout`
-  // counts as gone. Errors:
+  // Connects to the other processes, if there are any, and ignores SIGPIPE from then on. Ends this
+  // process with kExitFailed if a process of this machine has not begun within `timeout`, or if MPI
+  // has not connected all processes within three times that. Later, a process from which nothing is
+  // heard for `timeout` counts as gone. Errors:
   // - InvalidArgument: ReadLaunchEnvironment found wrong variables.
   // - FailedPrecondition: the launcher has started no MPI, or MPI has another number of processes.
   // - The errors of CreateMpiCommunicators; the message names this machine.

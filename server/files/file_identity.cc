@@ -21,6 +21,8 @@
 namespace megatrain {
 namespace {
 
+constexpr size_t kEntryBytesMax = size_t{1} << 20;
+
 // Groups and capabilities are read and set by bare system calls, which concern the calling thread:
 // the C library's setgroups changes all threads.
 
@@ -97,7 +99,8 @@ absl::StatusOr<FileIdentity> LookUpIdentity(int64_t uid) {
   passwd* found = nullptr;
   int error = 0;
   while ((error = ::getpwuid_r(static_cast<uid_t>(uid), &entry, buffer.data(), buffer.size(),
-                               &found)) == ERANGE) {
+                               &found)) == ERANGE &&
+         buffer.size() < kEntryBytesMax) {
     buffer.resize(2 * buffer.size());
   }
   if (error != 0 && error != ENOENT && error != ESRCH) {
@@ -109,9 +112,14 @@ absl::StatusOr<FileIdentity> LookUpIdentity(int64_t uid) {
   identity.user = entry.pw_name;
   identity.uid = entry.pw_uid;
   identity.gid = entry.pw_gid;
-  int count = 32;
+  int count = 32, room = 0;
   do {
-    identity.groups.resize(static_cast<size_t>(count));
+    if (count <= room) {
+      return absl::UnavailableError(
+          absl::StrCat("the groups of user id ", uid, " cannot be looked up"));
+    }
+    room = count;
+    identity.groups.resize(static_cast<size_t>(room));
   } while (::getgrouplist(entry.pw_name, entry.pw_gid, identity.groups.data(), &count) < 0);
   identity.groups.resize(static_cast<size_t>(count));
   return identity;

@@ -67,6 +67,7 @@ absl::Status CheckDisk(const UserLimits& limits, const Job& job, const JobTable&
   const std::string need = absl::StrCat(
       "the job's checkpoints take ", FormatBytesShort(needed),
       " beneath the daemon's state directory (checkpoint.keep: ", job.spec->checkpoint.keep,
+      job.spec->training.keep_best ? ", the best, by training.keep_best" : "",
       ", and one being written, of ", FormatBytesShort(job.checkpoint_bytes), " each)");
   const std::string may_have = MayHave(kDiskLimit, FormatBytesShort(limits.disk_bytes));
   if (needed > limits.disk_bytes) {
@@ -76,7 +77,7 @@ absl::Status CheckDisk(const UserLimits& limits, const Job& job, const JobTable&
   }
   const int64_t held = disk->UserBytes(job.uid);
   const int64_t reserved = disk->UserReservedBytes(job.uid, table);
-  if (held + reserved + needed <= limits.disk_bytes) return absl::OkStatus();
+  if (reserved <= limits.disk_bytes - needed - held) return absl::OkStatus();
   return LimitReached(
       kDiskLimit, limits.disk_bytes,
       absl::StrCat(need, "; your other jobs hold ", FormatBytesShort(held), " there and will take ",

@@ -1,6 +1,7 @@
 #include "server/manager/job_disk.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
@@ -11,7 +12,12 @@ namespace megatrain {
 
 int64_t OwnCheckpointBytes(const Job& job) {
   if (!job.own_checkpoints || job.spec == nullptr) return 0;
-  return job.checkpoint_bytes * (job.spec->checkpoint.keep + 1);
+  // checkpoint.keep may be as large as its type takes.
+  const int64_t beside = job.spec->training.keep_best ? 2 : 1;
+  int64_t count = 0, bytes = 0;
+  const bool too_many = __builtin_add_overflow(job.spec->checkpoint.keep, beside, &count) ||
+                        __builtin_mul_overflow(count, job.checkpoint_bytes, &bytes);
+  return too_many ? std::numeric_limits<int64_t>::max() : bytes;
 }
 
 JobDisk::JobDisk(std::string state_directory, const SharedUserLimits* limits)
@@ -20,12 +26,17 @@ JobDisk::JobDisk(std::string state_directory, const SharedUserLimits* limits)
 void JobDisk::Measure(const Job& job) {
   const int64_t limit = limits_->Get().disk_bytes;
   if (limit == 0) return;
+  {
+    MutexLock lock(&mutex_);
+    jobs_[job.id].uid = job.uid;
+  }
   const TreeSize size = MeasureJobDirectory(state_directory_, job.id);
   const int64_t bytes = size.whole ? size.bytes : std::max(size.bytes, limit);
   MutexLock lock(&mutex_);
-  Held& held = jobs_[job.id];
-  users_[job.uid] += bytes - held.bytes;
-  held = {.uid = job.uid, .bytes = bytes, .too_deep = !size.whole};
+  const auto found = jobs_.find(job.id);
+  if (found == jobs_.end()) return;  // forgotten meanwhile: its files are gone
+  users_[job.uid] += bytes - found->second.bytes;
+  found->second = {.uid = job.uid, .bytes = bytes, .too_deep = !size.whole};
 }
 
 void JobDisk::Forget(const std::string& job_id) {
@@ -49,7 +60,8 @@ int64_t JobDisk::UserReservedBytes(int64_t uid, const JobTable& table) const {
     MutexLock lock(&mutex_);
     const auto found = jobs_.find(job->id);
     const int64_t held = found == jobs_.end() ? 0 : found->second.bytes;
-    bytes += std::max<int64_t>(OwnCheckpointBytes(*job) - held, 0);
+    const int64_t more = std::max<int64_t>(OwnCheckpointBytes(*job) - held, 0);
+    if (__builtin_add_overflow(bytes, more, &bytes)) return std::numeric_limits<int64_t>::max();
   }
   return bytes;
 }

@@ -60,8 +60,9 @@ class JobDisk {
 };
 
 // Returns the bytes that a job's checkpoints will take in its own directory: the newest
-// checkpoint.keep of them, and one that is being written. The one that training.keep_best keeps is
-// not counted. Returns 0 if they are elsewhere, or if Job::spec is null.
+// checkpoint.keep of them, the one that training.keep_best keeps, and one that is being written.
+// Returns 0 if they are elsewhere, or if Job::spec is null, and the largest number if they are more
+// than that.
 int64_t OwnCheckpointBytes(const Job& job);
 
 }  // namespace megatrain

@@ -51,7 +51,7 @@ absl::Status JobLedger::Load() {
         ParseJob(*stored.job.file, options_.state_directory, stored.job.id);
     if (spec.ok()) {
       stored.job.own_checkpoints =
-          WritesInOwnDirectory(*spec, options_.state_directory, stored.job.id);
+          WritesInOwnDirectory(*spec, JobDirectory(options_.state_directory, stored.job.id));
       stored.job.spec = std::make_shared<const JobSpec>(*std::move(spec));
     }
     if (stored.deleted) {

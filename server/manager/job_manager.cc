@@ -18,6 +18,9 @@
 namespace megatrain {
 namespace {
 
+// Exports are written one at a time, for all callers: nobody's may fill the queue.
+constexpr int kExportsMax = 4;
+
 bool MaySee(const Caller& caller, const Job& job) {
   return caller.administrator || caller.uid == job.uid;
 }
@@ -132,7 +135,8 @@ absl::Status JobManager::CheckLimits(const Job& job) const {
 void JobManager::SetPlanned(const PlanReport& plan, JobSpec spec, Job* job) const {
   job->pool_bytes = plan.pool_bytes;
   job->checkpoint_bytes = plan.checkpoint_bytes;
-  job->own_checkpoints = WritesInOwnDirectory(spec, ledger_->state_directory(), job->id);
+  job->own_checkpoints =
+      WritesInOwnDirectory(spec, JobDirectory(ledger_->state_directory(), job->id));
   job->spec = std::make_shared<const JobSpec>(std::move(spec));
 }
 
@@ -362,9 +366,27 @@ absl::StatusOr<JobCheckpoint> JobManager::Export(
         v1::CHECKPOINT_NOT_FOUND, {{"job", id}});
   }
   MT_RETURN_IF_ERROR(CheckFree(directory, files.get()));
-  MT_RETURN_IF_ERROR(
-      options_.write_export(found->directory, directory, std::move(files), std::move(done)));
+  MT_ASSIGN_OR_RETURN(std::shared_ptr<const void> counted, CountExport(caller.uid));
+  MT_RETURN_IF_ERROR(options_.write_export(found->directory, directory, std::move(files),
+                                           [counted = std::move(counted), done = std::move(done)](
+                                               const auto& status) { done(status); }));
   return *found;
+}
+
+absl::StatusOr<std::shared_ptr<const void>> JobManager::CountExport(int64_t uid) {
+  MutexLock lock(&mutex_);
+  std::vector<std::weak_ptr<const void>>& counted = exports_[uid];
+  std::erase_if(counted, [](const auto& one) { return one.expired(); });
+  if (counted.size() >= kExportsMax) {
+    return WithReason(
+        absl::ResourceExhaustedError(absl::StrCat("you have ", kExportsMax,
+                                                  " exports that wait or are written, as many as "
+                                                  "you may; try again when one is done")),
+        v1::LIMIT_REACHED, {{"limit", "exports"}, {"value", absl::StrCat(kExportsMax)}});
+  }
+  std::shared_ptr<const void> one = std::make_shared<const int>(0);
+  counted.push_back(one);
+  return one;
 }
 
 absl::StatusOr<std::unique_ptr<JobWatch>> JobManager::Watch(const Caller& caller,

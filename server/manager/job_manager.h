@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "engine/engine.h"
 #include "server/files/open_files.h"
 #include "server/identity/caller.h"
@@ -152,7 +154,9 @@ class JobManager {
   // and returns that checkpoint. `done` is called once when the directory is written or has failed,
   // from another thread or, while the daemon stops, from this one. It is not called if Export
   // returns an error. `directory` is absolute, and empty or not there (OUTPUT_EXISTS). It is
-  // written with the rights of the job's submitter, whoever asks.
+  // written with the rights of the job's submitter, whoever asks. Returns ResourceExhausted
+  // (LIMIT_REACHED) if too many exports of the caller's wait or are written. One is counted until
+  // `done` and its copies are destroyed.
   absl::StatusOr<JobCheckpoint> Export(const Caller& caller, const std::string& id, int64_t step,
                                        const std::string& directory,
                                        std::function<void(const absl::Status& status)> done);
@@ -176,8 +180,14 @@ class JobManager {
   absl::StatusOr<JobPtr> Control(const Caller& caller, const std::string& id,
                                  const JobLedger::Decide& decide);
 
+  // Counts an export of the user while the result lives. Returns Export's LIMIT_REACHED.
+  absl::StatusOr<std::shared_ptr<const void>> CountExport(int64_t uid);
+
   JobLedger* const ledger_;
   const Options options_;
+  Mutex mutex_;
+  // By user.
+  std::map<int64_t, std::vector<std::weak_ptr<const void>>> exports_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace megatrain

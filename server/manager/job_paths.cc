@@ -6,6 +6,7 @@
 #include "engine/job/data_paths.h"
 #include "engine/job/job_parser.h"
 #include "server/base/error_reason.h"
+#include "server/files/job_files.h"
 
 namespace megatrain {
 namespace {
@@ -49,15 +50,13 @@ absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_d
                         file.base_directory, file.overrides);
   if (!spec.ok()) return WithReason(spec.status(), v1::INVALID_JOB_FILE);
   if (spec->checkpoint.directory.empty()) {
-    spec->checkpoint.directory = absl::StrCat(JobDirectory(state_directory, id), "/checkpoints");
+    spec->checkpoint.directory = OwnCheckpointDirectory(state_directory, id);
   }
   return spec;
 }
 
-bool WritesInOwnDirectory(const JobSpec& spec, const std::string& state_directory,
-                          const std::string& id) {
-  return absl::StartsWith(spec.checkpoint.directory,
-                          absl::StrCat(JobDirectory(state_directory, id), "/"));
+bool WritesInOwnDirectory(const JobSpec& spec, const std::string& own_directory) {
+  return absl::StartsWith(spec.checkpoint.directory, own_directory + "/");
 }
 
 absl::Status CheckPaths(const JobSpec& spec, const std::string& own_directory, FileSystem* files) {
@@ -69,7 +68,7 @@ absl::Status CheckPaths(const JobSpec& spec, const std::string& own_directory, F
         AtKey("data.cache_directory", files->CheckWritable(spec.data.cache_directory)));
   }
   // The job's own is made when it begins.
-  if (!absl::StartsWith(spec.checkpoint.directory, own_directory + "/")) {
+  if (!WritesInOwnDirectory(spec, own_directory)) {
     MT_RETURN_IF_ERROR(
         AtKey("checkpoint.directory", files->CheckWritable(spec.checkpoint.directory)));
   }

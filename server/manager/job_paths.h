@@ -21,9 +21,8 @@ std::string JobDirectory(const std::string& state_directory, const std::string& 
 absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_directory,
                                  const std::string& id);
 
-// Returns true if the job's checkpoint.directory lies beneath its JobDirectory.
-bool WritesInOwnDirectory(const JobSpec& spec, const std::string& state_directory,
-                          const std::string& id);
+// Returns true if the job's checkpoint.directory lies beneath `own_directory`, its JobDirectory.
+bool WritesInOwnDirectory(const JobSpec& spec, const std::string& own_directory);
 
 // Checks through `files` that the job's submitter may read what the job reads and write where it
 // writes. A checkpoint.directory beneath `own_directory`, which is JobDirectory, is not checked,

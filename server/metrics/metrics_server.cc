@@ -73,10 +73,15 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::s
   callbacks.log_message = NoteError;
   server->context_ = mg_start(&callbacks, server.get(), options);
   mg_server_port port = {};
-  if (server->context_ == nullptr || mg_get_server_ports(server->context_, 1, &port) != 1) {
+  const bool listens =
+      server->context_ != nullptr && mg_get_server_ports(server->context_, 1, &port) == 1;
+  {
     MutexLock lock(&server->mutex_);
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", address, ": ", server->errors_));
+    server->started_ = true;
+    if (!listens) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", address, ": ", server->errors_));
+    }
   }
   server->address_ = absl::StrCat(address.substr(0, address.rfind(':')), ":", port.port);
   mg_set_request_handler(server->context_, "**", HandleRequest, server.get());
@@ -105,7 +110,7 @@ int MetricsServer::NoteError(const mg_connection* connection, const char* messag
   auto* const self = static_cast<MetricsServer*>(mg_get_user_data(mg_get_context(connection)));
   MutexLock lock(&self->mutex_);
   // Later ones are of readers that went away.
-  if (self->context_ == nullptr) {
+  if (!self->started_) {
     absl::StrAppend(&self->errors_, self->errors_.empty() ? "" : "; ", message);
   }
   return 1;  // said

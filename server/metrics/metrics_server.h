@@ -58,6 +58,7 @@ class MetricsServer {
   std::string address_;
   Mutex mutex_;
   std::string errors_ ABSL_GUARDED_BY(mutex_);  // while starting
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
   mg_context* context_ = nullptr;
 };
 

@@ -60,8 +60,6 @@ class JobStore {
   // Returns all jobs by number. Job::spec is null. Returns DataLoss if one is damaged.
   absl::StatusOr<std::vector<StoredJob>> ReadAll();
 
-  const std::string& path() const { return path_; }
-
  private:
   JobStore(std::string path, Descriptor lock) : path_(std::move(path)), lock_(std::move(lock)) {}
 

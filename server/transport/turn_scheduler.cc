@@ -49,7 +49,10 @@ absl::Status TurnScheduler::Add(std::shared_ptr<Stream> stream) {
 
 void TurnScheduler::Wake(Stream* stream) {
   MutexLock lock(&mutex_);
-  if (!stream->added_) return;
+  if (stream->added_) WakeLocked(stream);
+}
+
+void TurnScheduler::WakeLocked(Stream* stream) {
   if (stream->turning_) {
     stream->woken_ = true;
   } else {
@@ -73,13 +76,7 @@ void TurnScheduler::Stop(std::chrono::milliseconds wait) {
   const Clock::time_point deadline = Clock::now() + wait;
   MutexLock lock(&mutex_);
   stopping_ = true;
-  for (const std::shared_ptr<Stream>& stream : streams_) {
-    if (stream->turning_) {
-      stream->woken_ = true;
-    } else {
-      SetDue(stream.get(), Clock::now());
-    }
-  }
+  for (const std::shared_ptr<Stream>& stream : streams_) WakeLocked(stream.get());
   for (auto now = Clock::now(); !streams_.empty() && now < deadline; now = Clock::now()) {
     removed_.WaitFor(&mutex_, std::chrono::duration<double>(deadline - now).count());
   }

@@ -73,6 +73,7 @@ class TurnScheduler {
 
  private:
   void Run();
+  void WakeLocked(Stream* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetDue(Stream* stream, Clock::time_point due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t streams_max_;

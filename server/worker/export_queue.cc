@@ -29,6 +29,7 @@ absl::Status Export(const std::string& checkpoint, const std::string& directory,
 
 }  // namespace
 
+// JobManager bounds how many a caller may add.
 ExportQueue::ExportQueue() : queue_("exports", 1, SIZE_MAX, SIZE_MAX) {}
 
 void ExportQueue::Stop() {

@@ -263,7 +263,14 @@ absl::Status RecordLog::PrepareSegment(int64_t line_bytes, int64_t sequence) {
   }
   // One that stays is found when the log is opened again, and removed by the next segment.
   for (const std::string& old : obsolete) PosixFileSystem()->RemoveFile(old).IgnoreError();
-  return PosixFileSystem()->SyncDirectory(directory_);
+  unsynced_ = true;
+  return SyncDirectory();
+}
+
+absl::Status RecordLog::SyncDirectory() {
+  if (unsynced_) MT_RETURN_IF_ERROR(PosixFileSystem()->SyncDirectory(directory_));
+  unsynced_ = false;
+  return absl::OkStatus();
 }
 
 // Cuts off what an earlier failed write left, then writes: all of the line or nothing.
@@ -287,7 +294,7 @@ absl::Status RecordLog::WriteLine(std::string_view line) {
 absl::Status RecordLog::Sync() {
   MutexLock lock(&append_mutex_);
   if (file_.is_open() && ::fdatasync(file_.get()) != 0) return FileError("sync", directory_, errno);
-  return absl::OkStatus();
+  return SyncDirectory();
 }
 
 void RecordLog::Close() {

@@ -141,6 +141,8 @@ class RecordLog {
       ABSL_LOCKS_EXCLUDED(append_mutex_, mutex_);
   absl::Status PrepareSegment(int64_t line_bytes, int64_t sequence)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(append_mutex_);
+  // Does nothing if the directory was synced since the last segment was created.
+  absl::Status SyncDirectory() ABSL_EXCLUSIVE_LOCKS_REQUIRED(append_mutex_);
   absl::Status WriteLine(std::string_view line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(append_mutex_);
   // Takes note of a record that is in the file.
   void Count(LogRecord::Kind kind, int64_t sequence, int64_t step)
@@ -155,8 +157,9 @@ class RecordLog {
   // Held over a write; mutex_ is not, so that readers never wait for the disk. Locked before
   // mutex_.
   Mutex append_mutex_;
-  Descriptor file_ ABSL_GUARDED_BY(append_mutex_);    // the last segment
-  bool torn_ ABSL_GUARDED_BY(append_mutex_) = false;  // what a failed write left is still there
+  Descriptor file_ ABSL_GUARDED_BY(append_mutex_);        // the last segment
+  bool torn_ ABSL_GUARDED_BY(append_mutex_) = false;      // what a failed write left is still there
+  bool unsynced_ ABSL_GUARDED_BY(append_mutex_) = false;  // the directory, of the last segment
 
   mutable Mutex mutex_;
   std::map<int64_t, Segment> segments_ ABSL_GUARDED_BY(mutex_);  // by first sequence

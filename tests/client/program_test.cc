@@ -299,6 +299,21 @@ TEST_F(ProgramTest, SubmitAndWatch) {
                                 HasSubstr("\ndemo has failed")));
 }
 
+TEST_F(ProgramTest, SubmitAndWatchQuietly) {
+  std::thread ending([&] {
+    WaitUntil([&] { return server_->streams() >= 3; });
+    const std::string id = ledger_->table().All().front()->id;
+    MoveToRunning(id);
+    Move(id, JobState::kFailed);
+  });
+  const Result result = Run({"submit", JobFile(), "--watch", "--quiet"});
+  ending.join();
+  EXPECT_EQ(result.code, kExitFailed) << result.err;
+  const std::string name = "jobs/" + ledger_->table().All().front()->id;
+  EXPECT_EQ(result.out, name + "\n");
+  EXPECT_EQ(Run({"watch", name, "--quiet"}).out, name + "\n");
+}
+
 TEST_F(ProgramTest, ServersInTheirOrder) {
   const std::string server = variables_["MEGATRAIN_SERVER"];
   variables_["MEGATRAIN_SERVER"] = "nonsense";

@@ -1,5 +1,6 @@
 #include "client/connection/connection.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,6 +11,8 @@
 
 namespace megatrain::client {
 namespace {
+
+using ::testing::HasSubstr;
 
 class ConnectionTest : public ServiceTest {
  protected:
@@ -35,6 +38,16 @@ TEST_F(ConnectionTest, ACallIsRepeatedWhileTheServerStartsOrHasTooMuchToDo) {
   EXPECT_EQ(CallsUntilDone(v1::STARTING), 3);
   EXPECT_EQ(CallsUntilDone(v1::OVERLOADED), 3);
   EXPECT_EQ(CallsUntilDone(v1::STOPPING), 1);
+}
+
+TEST_F(ConnectionTest, WhyThereIsNoToken) {
+  Connection connection(*ParseServerAddress(options_.listen[0]));
+  absl::Status status = connection.Authorization().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("its socket is private"));
+  StopDaemon();
+  status = connection.Authorization().status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
 }
 
 }  // namespace

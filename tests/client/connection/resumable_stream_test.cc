@@ -171,5 +171,19 @@ TEST_F(ResumableStreamTest, AMessageBeginsTheGrowingPausesAnew) {
   EXPECT_LE(pauses_[3], 0.12);
 }
 
+TEST_F(ResumableStreamTest, OneThatIsStoppedOpensNothingAndMayBeStoppedAgain) {
+  Connection connection(*ParseServerAddress("unix:" + socket_));
+  ResumableStream<v1::WatchJobResponse> stream(
+      &connection,
+      [&connection](grpc::ClientContext* context, int64_t) {
+        return connection.jobs()->WatchJob(context, v1::WatchJobRequest());
+      },
+      {});
+  stream.Stop();
+  EXPECT_TRUE(absl::IsCancelled(stream.Run(1)));
+  stream.Stop();
+  EXPECT_TRUE(service_.starts.empty());
+}
+
 }  // namespace
 }  // namespace megatrain::client

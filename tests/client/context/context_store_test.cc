@@ -84,9 +84,12 @@ TEST_F(ContextStoreTest, CredentialsAreFilesThatCanBeUsed) {
   EXPECT_EQ(ReadCredentials(far.files)->token, "mt_1");
   EXPECT_TRUE(absl::IsAlreadyExists(AddContext("far", {"node7:1", {}}, &contexts)));
 
+  const std::string fifo = directory_ / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   const std::pair<CredentialFiles, const char*> cases[] = {
       {{directory_ / "none", "", "", ""}, "none: No such file"},
       {{directory_, "", "", ""}, "is not a regular file"},
+      {{"", "", "", fifo}, "is not a regular file"},
       {{empty, "", "", ""}, "is empty"},
       {{"", ca, "", ""}, "belong together"},
       {{"", ca, open, ""}, "chmod 0600"},

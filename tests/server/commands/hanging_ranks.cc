@@ -41,6 +41,7 @@ int Main(const std::string& scenario, int odd_rank, const std::filesystem::path&
   if (const absl::Status joined = processes.Join(absl::Seconds(3)); !joined.ok()) {
     return processes.End(joined);
   }
+  std::raise(SIGPIPE);  // as when MPI writes to a rank that is gone
   Communicator& control = *processes.communicators()->control;
   const bool odd = control.rank() == odd_rank;
   if (scenario == "stays") {
@@ -72,6 +73,5 @@ int Main(const std::string& scenario, int odd_rank, const std::filesystem::path&
 }  // namespace megatrain
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);
   return argc == 4 ? megatrain::Main(argv[1], std::atoi(argv[2]), argv[3]) : 2;
 }

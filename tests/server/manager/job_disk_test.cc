@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <string>
+#include <thread>
 
 #include "engine/base/descriptor.h"
 #include "engine/base/file.h"
@@ -54,6 +58,28 @@ TEST(JobDiskTest, EachUsersJobsAreSummed) {
   EXPECT_EQ(disk.UserBytes(1), 20);
 }
 
+TEST(JobDiskTest, AMeasurementThatEndsAfterItsJobIsForgottenCountsNothing) {
+  const TestDirectory directory;
+  const SharedUserLimits limits({.disk_bytes = 1000});
+  JobDisk disk(directory.path(), &limits);
+  const Job job = OfUser(1, 1);
+  const std::string place = directory / "jobs/job1", removed = directory / "removed";
+  for (int i = 0; i < 300; ++i) Write(place + "/" + std::to_string(i), 1);
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<bool> begins{false};
+    std::thread measuring([&] {
+      begins = true;
+      disk.Measure(job);
+    });
+    while (!begins) std::this_thread::yield();
+    fs::rename(place, removed);
+    disk.Forget(job.id);
+    measuring.join();
+    EXPECT_EQ(disk.UserBytes(1), 0) << round;
+    fs::rename(removed, place);
+  }
+}
+
 TEST(JobDiskTest, WhatLiveJobsWillTake) {
   const TestDirectory directory;
   const SharedUserLimits limits({.disk_bytes = 1000});
@@ -65,6 +91,11 @@ TEST(JobDiskTest, WhatLiveJobsWillTake) {
   ended.state = JobState::kFailed;
   for (const Job& job : {first, second, elsewhere, ended, other}) table.Put(job, {});
   EXPECT_EQ(OwnCheckpointBytes(first), 300) << "two, and one being written";
+  JobSpec spec = *first.spec;
+  spec.training.keep_best = true;
+  Job keeping = first;
+  keeping.spec = std::make_shared<const JobSpec>(spec);
+  EXPECT_EQ(OwnCheckpointBytes(keeping), 400) << "and the best";
   EXPECT_EQ(OwnCheckpointBytes(elsewhere), 0);
   EXPECT_EQ(disk.UserReservedBytes(1, table), 600);
   Write(directory / "jobs/job1/x", 120);
@@ -72,6 +103,25 @@ TEST(JobDiskTest, WhatLiveJobsWillTake) {
   disk.Measure(first);
   disk.Measure(second);
   EXPECT_EQ(disk.UserReservedBytes(1, table), 180);
+}
+
+// So many checkpoints that no number counts their bytes escape no limit.
+TEST(JobDiskTest, MoreCheckpointsThanANumberCountsAreTheLargestNumber) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  const TestDirectory directory;
+  const SharedUserLimits limits({.disk_bytes = 1000});
+  const JobDisk disk(directory.path(), &limits);
+  JobTable table;
+  int64_t number = 0;
+  for (const int64_t keep : {kMax, kMax - 1, kMax / 100}) {
+    Job job = OfUser(++number, 1);
+    JobSpec spec;
+    spec.checkpoint.keep = keep;
+    job.spec = std::make_shared<const JobSpec>(spec);
+    EXPECT_EQ(OwnCheckpointBytes(job), kMax) << keep;
+    table.Put(job, {});
+    EXPECT_EQ(disk.UserReservedBytes(1, table), kMax) << number;
+  }
 }
 
 TEST(JobDiskTest, TheNextCheckpointDecides) {

@@ -123,6 +123,11 @@ TEST_F(JobLimitsTest, CheckpointsInTheStateDirectoryAreBounded) {
               HasSubstr("a user may have 230 bytes (limits.disk_per_user"));
   EXPECT_THAT(std::string(large.message()), HasSubstr("checkpoint.directory of your own"));
 
+  CreateJobOptions endless = Options();
+  endless.file.overrides.push_back("checkpoint.keep=9223372036854775807");
+  EXPECT_EQ(Refusal(manager_->Create(kAnna, endless).status()),
+            "FAILED_PRECONDITION EXCEEDS_USER_LIMIT");
+
   Limit({.disk_bytes = 500});
   const JobPtr first = Submit(kAnna), second = Submit(kAnna);
   const absl::Status refused = Try(kAnna, /*validate_only=*/true);

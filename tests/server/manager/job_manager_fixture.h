@@ -59,7 +59,11 @@ class JobManagerTest : public ::testing::Test {
                                        const std::function<void(const absl::Status&)>& done) {
                                   if (!asked_.ok()) return asked_;
                                   exported_.push_back(checkpoint + " to " + directory);
-                                  done(absl::OkStatus());
+                                  if (holds_exports_) {
+                                    held_exports_.push_back(done);
+                                  } else {
+                                    done(absl::OkStatus());
+                                  }
                                   return absl::OkStatus();
                                 }});
   }
@@ -97,6 +101,8 @@ class JobManagerTest : public ::testing::Test {
   SharedUserLimits limits_{UserLimits()};
   absl::Status asked_;  // what asking for a checkpoint or an export comes to
   std::vector<std::string> checkpointed_, exported_;
+  bool holds_exports_ = false;
+  std::vector<std::function<void(const absl::Status&)>> held_exports_;  // not told of their end
   absl::StatusOr<PlanReport> plan_ = TestPlan(true, 1000);
   std::unique_ptr<JobLedger> ledger_;
   std::unique_ptr<JobDisk> disk_;

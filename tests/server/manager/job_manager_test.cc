@@ -403,6 +403,26 @@ TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
             "UNAVAILABLE STARTING");
 }
 
+TEST_F(JobManagerTest, TheExportsOfACallerAreBounded) {
+  const JobPtr job = Submit(kAnna);
+  fs::create_directories(job->spec->checkpoint.directory + "/step-00000020");
+  std::ofstream(job->spec->checkpoint.directory + "/step-00000020/manifest.json") << "{...}";
+  const auto refusal = [&](const Caller& caller) {
+    const auto nothing = [](const absl::Status&) {};
+    return Refusal(manager_->Export(caller, job->id, 0, directory_ / "out", nothing).status());
+  };
+  const std::string kAccepted = "OK without reason";
+  holds_exports_ = true;
+  while (refusal(kAnna) == kAccepted && held_exports_.size() < 100) continue;
+  EXPECT_EQ(held_exports_.size(), 4u);
+  EXPECT_EQ(refusal(kAnna), "RESOURCE_EXHAUSTED LIMIT_REACHED");
+  EXPECT_EQ(refusal(kRoot), kAccepted) << "another's are not counted";
+  held_exports_.pop_back();
+  held_exports_.pop_back();
+  EXPECT_EQ(refusal(kAnna), kAccepted);
+  EXPECT_EQ(refusal(kAnna), "RESOURCE_EXHAUSTED LIMIT_REACHED");
+}
+
 // Whoever comes first: every answer is one that the state at that moment allows, and the job ends
 // where the table allows.
 TEST_F(JobManagerTest, ControlFromManyThreads) {

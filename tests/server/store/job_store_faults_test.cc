@@ -104,7 +104,7 @@ TEST(JobStoreFaultsTest, AFailedWriteLeavesTheStoreUsable) {
       if (!status.ok()) {
         ++failures;
         --event.sequence;
-        EXPECT_THAT(std::string(status.message()), HasSubstr(store->path()));
+        EXPECT_THAT(std::string(status.message()), HasSubstr(directory.path()));
         EXPECT_EQ(status.code(), code == SQLITE_FULL ? absl::StatusCode::kResourceExhausted
                                                      : absl::StatusCode::kInternal);
       }

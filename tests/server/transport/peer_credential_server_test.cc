@@ -162,6 +162,28 @@ TEST_F(PeerCredentialServerTest, WhatIsNoTokenIsRefused) {
   close(fd);
 }
 
+// Each byte comes soon after the one before.
+TEST_F(PeerCredentialServerTest, AnAnswerThatTricklesIsNotWaitedFor) {
+  server_.reset();
+  const std::string path = path_ + kPeerCredentialSuffix;
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, path.c_str());
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(listen(fd, 8), 0);
+  std::thread peer([&] {
+    const int connection = accept(fd, nullptr, nullptr);
+    while (send(connection, " ", 1, MSG_NOSIGNAL) == 1) usleep(1000);
+    close(connection);
+  });
+  const absl::Status status = client::FetchLocalToken(path_, absl::Milliseconds(100)).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("timed out"));
+  peer.join();
+  close(fd);
+}
+
 TEST_F(PeerCredentialServerTest, AClientsTokenOutlivesTheDaemon) {
   client::CallToken token(*client::ParseServerAddress("unix:" + path_), "mt_users_own");
   const std::string first = token.Get();

@@ -418,6 +418,30 @@ TEST(RecordLogTest, ReadersAndAnAppenderSideBySide) {
 }
 
 // A limit on the file's size fails a write in its middle, as a full disk does.
+// A power cut would take the new segment with all that is in it.
+TEST(RecordLogTest, ADirectoryThatCouldNotBeSyncedIsSyncedLater) {
+  const TestDirectory directory;
+  const std::unique_ptr<RecordLog> log = OpenLog(directory.path(), {.segment_bytes = 1});
+  ASSERT_TRUE(log->Append(1, "first").ok());
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int last = dup(STDERR_FILENO);
+  close(last);
+  rlimit small = before;
+  small.rlim_cur = static_cast<rlim_t>(last) + 1;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &small), 0);
+  // The new segment takes the last descriptor, and none is left for the directory.
+  const absl::Status rotated = log->Append(2, "second").status();
+  const int taken = dup(STDERR_FILENO);  // the old segment's
+  const absl::Status synced = log->Sync();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  close(taken);
+  EXPECT_FALSE(rotated.ok());
+  EXPECT_FALSE(synced.ok());
+  EXPECT_TRUE(log->Append(2, "second").ok());
+  EXPECT_TRUE(log->Sync().ok());
+}
+
 TEST(RecordLogTest, AFailedWriteLeavesTheLogAsItWas) {
   const std::string directory = FreshDirectory("full");
   auto log = OpenLog(directory);
