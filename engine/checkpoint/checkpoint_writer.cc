@@ -49,15 +49,16 @@ absl::Status CheckFreeSpace(const std::string& directory, int64_t needed, FileSy
 class Writer : public CheckpointWriter {
  public:
   Writer(const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
-         FileSystem* files, Communicator* communicator)
+         FileSystem* files, const DirectoryRanks& ranks)
       : files_(files),
-        communicator_(communicator),
+        ranks_(ranks),
+        communicator_(ranks.communicator),
         layout_(layout),
         directory_(directory),
         final_path_(JoinPath(directory, StepDirectoryName(state.step))),
         path_(absl::StrCat(final_path_, kUnfinishedSuffix)),
-        tile_files_(std::make_unique<TileFilesWriter>(path_, layout, state.weight_dtype,
-                                                      communicator, files)) {
+        tile_files_(
+            std::make_unique<TileFilesWriter>(path_, layout, state.weight_dtype, ranks, files)) {
     manifest_.tiles = layout.tile_count();
     manifest_.state = state;
   }
@@ -65,12 +66,15 @@ class Writer : public CheckpointWriter {
   ~Writer() override { Remove(); }
 
   absl::Status Start(const HfSideFiles& side_files) {
+    if (ranks_.parts > 1) {
+      MT_ASSIGN_OR_RETURN(const std::string save, OfFirst(communicator_, NewRunName()));
+      manifest_.part = {ranks_.part, ranks_.parts, save};
+    }
     MT_RETURN_IF_ERROR(
         Agree(communicator_, leads() ? StartDirectory(side_files) : absl::OkStatus()));
     // Each save checks it again: another file system may be mounted there since, and one of a
     // network may tell of the new directory late.
-    return communicator_ == nullptr ? absl::OkStatus()
-                                    : CheckIsShared(path_, *communicator_, files_);
+    return CheckIsShared(path_, ranks_, files_);
   }
 
   absl::Status WriteTile(int index, const Tile& tile) override {
@@ -97,8 +101,8 @@ class Writer : public CheckpointWriter {
  private:
   enum class Phase { kNothing, kWriting, kRenamed };
 
-  // Returns true for the rank that does what is done once.
-  bool leads() const { return communicator_ == nullptr || communicator_->rank() == 0; }
+  // Returns true for the rank that does what is done once in its directory.
+  bool leads() const { return ranks_.leads(); }
 
   void Remove() {
     tile_files_ = nullptr;
@@ -117,8 +121,9 @@ class Writer : public CheckpointWriter {
     if (files_->FileExists(final_path_)) {
       MT_RETURN_IF_ERROR(CheckHoldsOnlyCheckpointFiles(final_path_, files_));
     }
+    const int64_t bytes = EstimateBytes(layout_, manifest_.state.weight_dtype);
     MT_RETURN_IF_ERROR(
-        CheckFreeSpace(directory_, EstimateBytes(layout_, manifest_.state.weight_dtype), files_));
+        CheckFreeSpace(directory_, bytes * (ranks_.end - ranks_.begin) / ranks_.ranks(), files_));
     MT_ASSIGN_OR_RETURN(carried_,
                         CarriedTensors::Open(files_, side_files.directory, layout_.model.wrapper,
                                              side_files.carried_digest));
@@ -168,15 +173,16 @@ class Writer : public CheckpointWriter {
     return absl::OkStatus();
   }
 
-  // Does the part of all ranks, and then of the one that leads, and returns the same on all.
+  // Does the part of all ranks, and then of those that lead, and returns the same on all. No
+  // directory gets its name before all are whole.
   absl::Status FinishAll(const Retention& retention) {
     if (tile_files_ == nullptr) return status_;
     MT_ASSIGN_OR_RETURN(const std::vector<ManifestFile> files, tile_files_->Finish(status_));
-    return Agree(communicator_, leads() ? FinishDirectory(files, retention) : absl::OkStatus());
+    MT_RETURN_IF_ERROR(Agree(communicator_, leads() ? FinishDirectory(files) : absl::OkStatus()));
+    return Agree(communicator_, leads() ? TakeName(retention) : absl::OkStatus());
   }
 
-  absl::Status FinishDirectory(const std::vector<ManifestFile>& tile_files,
-                               const Retention& retention) {
+  absl::Status FinishDirectory(const std::vector<ManifestFile>& tile_files) {
     if (!tile_files_->direct()) {
       notes_.push_back(absl::StrCat("the file system of ", directory_,
                                     " has no direct I/O: the checkpoint was written through the "
@@ -190,8 +196,7 @@ class Writer : public CheckpointWriter {
     MT_RETURN_IF_ERROR(files_->SyncDirectory(path_));
     // Before it gets its name, so that a directory with that name was once good. The tiles' files
     // were read back before.
-    MT_RETURN_IF_ERROR(VerifyBeforeLoading(path_, files_));
-    return TakeName(retention);
+    return VerifyBeforeLoading(path_, files_);
   }
 
   struct Move {
@@ -243,7 +248,8 @@ class Writer : public CheckpointWriter {
   }
 
   FileSystem* const files_;
-  Communicator* const communicator_;
+  const DirectoryRanks ranks_;
+  Communicator* const communicator_;  // that of ranks_
   const ModelLayout& layout_;
   const std::string directory_;
   const std::string final_path_;
@@ -260,8 +266,8 @@ class Writer : public CheckpointWriter {
 
 absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(
     const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
-    const HfSideFiles& side_files, FileSystem* files, Communicator* communicator) {
-  auto writer = std::make_unique<Writer>(directory, layout, state, files, communicator);
+    const HfSideFiles& side_files, FileSystem* files, const DirectoryRanks& ranks) {
+  auto writer = std::make_unique<Writer>(directory, layout, state, files, ranks);
   MT_RETURN_IF_ERROR(writer->Start(side_files));
   return writer;
 }

@@ -320,6 +320,11 @@ std::vector<ConfigKey> CheckpointKeys(JobSpec::Checkpoint& checkpoint) {
        "steps between checkpoints", kMayChange},
       {"checkpoint.keep", Whole(&checkpoint.keep, 1), "newest checkpoints that are kept",
        kMayChange},
+      {"checkpoint.shared", Boolean(&checkpoint.shared),
+       "processes on several machines write into one directory; false = each machine has one of "
+       "its "
+       "own, for what its processes hold, and `megatraind gather` joins them",
+       kMayChange},
   };
 }
 

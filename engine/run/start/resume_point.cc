@@ -1,14 +1,19 @@
 #include "engine/run/start/resume_point.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/comm/exchange.h"
+#include "engine/comm/launch_environment.h"
 #include "engine/job/spec_values.h"
 #include "engine/run/start/processes.h"
 
@@ -31,6 +36,60 @@ absl::Status FindNewest(RunContext& run, ResumePoint& point) {
                      "); remove them, or use another checkpoint.directory, to begin anew"));
   }
   return absl::OkStatus();
+}
+
+// The newest checkpoint that a rank has found, as it tells the others.
+struct Found {
+  std::string host;
+  int64_t step = -1;      // -1: none
+  std::string save = {};  // CheckpointPart::save; "" if it has all of the tiles
+};
+
+absl::StatusOr<Found> FoundBy(RunContext& run, const ResumePoint& point) {
+  Found found = {HostName()};
+  if (!point.checkpoint.has_value()) return found;
+  MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(*point.checkpoint, run.files()));
+  found.step = manifest.state.step;
+  if (manifest.part.has_value()) found.save = manifest.part->save;
+  return found;
+}
+
+// Does as FindNewest, for machines with directories of their own.
+absl::Status FindNewestOfAll(RunContext& run, ResumePoint& point) {
+  while (true) {
+    absl::Status status = FindNewest(run, point);
+    Found own;
+    if (status.ok()) {
+      absl::StatusOr<Found> found = FoundBy(run, point);
+      status = found.status();
+      if (found.ok()) own = *std::move(found);
+    }
+    MT_RETURN_IF_ERROR(Agree(run.between(), status));
+    std::vector<Found> all;
+    MT_RETURN_IF_ERROR(ExchangeBytes(
+        run.between(), absl::StrCat(own.step, " ", own.save, " ", own.host),
+        [&](int, absl::string_view text) {
+          const std::vector<std::string> words = absl::StrSplit(text, absl::MaxSplits(' ', 2));
+          Found& other = all.emplace_back(Found{words[2], -1, words[1]});
+          (void)absl::SimpleAtoi(words[0], &other.step);
+        }));
+    const auto older = [](const Found& a, const Found& b) { return a.step < b.step; };
+    const auto [oldest, newest] = std::minmax_element(all.begin(), all.end(), older);
+    const bool same_save = absl::c_all_of(all, [&](const Found& f) { return f.save == own.save; });
+    if (oldest->step == newest->step && same_save) return absl::OkStatus();
+    if (oldest->step < 0) {
+      return FoundByAll(absl::FailedPreconditionError(absl::StrCat(
+          "checkpoint.directory: rank ", oldest - all.begin(), " on ", oldest->host,
+          " has no checkpoint in ", run.spec().checkpoint.directory, ", and rank ",
+          newest - all.begin(), " on ", newest->host, " has one of step ", newest->step,
+          "; bring the missing part back, or remove those of all machines to begin anew")));
+    }
+    if (own.step > oldest->step || oldest->step == newest->step) {
+      point.damaged.push_back(
+          {own.step, absl::StrCat(*point.checkpoint, " has no counterpart on all machines")});
+      NoteDamage(run, point.damaged.back(), point);
+    }
+  }
 }
 
 absl::Status CheckThereIsNone(RunContext& run) {
@@ -60,7 +119,7 @@ absl::Status KeepBest(RunContext& run, ResumePoint& point) {
   return absl::OkStatus();
 }
 
-absl::Status FindCheckpoint(RunContext& run, ResumePoint& point) {
+absl::Status FindCheckpoint(RunContext& run, const DirectoryRanks& ranks, ResumePoint& point) {
   switch (run.options().resume) {
     case ResumeMode::kPath:
       point.checkpoint = run.options().resume_path;
@@ -68,7 +127,7 @@ absl::Status FindCheckpoint(RunContext& run, ResumePoint& point) {
     case ResumeMode::kNever:
       return CheckThereIsNone(run);
     case ResumeMode::kAuto:
-      return FindNewest(run, point);
+      return ranks.parts > 1 ? FindNewestOfAll(run, point) : FindNewest(run, point);
   }
   return absl::OkStatus();
 }
@@ -106,8 +165,9 @@ absl::Status CheckNewer(RunContext& run, ResumePoint& point) {
 }
 
 // Chooses among the checkpoints that are not known to be damaged.
-absl::Status Choose(RunContext& run, const CheckpointState& wanted, ResumePoint& point) {
-  MT_RETURN_IF_ERROR(FindCheckpoint(run, point));
+absl::Status Choose(RunContext& run, const DirectoryRanks& ranks, const CheckpointState& wanted,
+                    ResumePoint& point) {
+  MT_RETURN_IF_ERROR(FindCheckpoint(run, ranks, point));
   if (!point.checkpoint.has_value()) return absl::OkStatus();
   MT_ASSIGN_OR_RETURN(CheckpointState saved, ReadCheckpointState(*point.checkpoint, run.files()));
   point.run_name = RunName(saved);
@@ -147,42 +207,49 @@ absl::Status Choose(RunContext& run, const CheckpointState& wanted, ResumePoint&
 
 }  // namespace
 
-absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointState& wanted) {
+absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRanks& ranks,
+                                            const CheckpointState& wanted) {
   const std::string& directory = run.spec().checkpoint.directory;
   run.Report(TrainingPhase::kPreparing, "verifying the checkpoint to resume from");
   ResumePoint point;
-  if (run.leads()) {
-    MT_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
-                        RemoveLeftovers(directory, run.files()));
-    for (const std::string& line : leftovers) run.Say(line);
-  }
+  absl::StatusOr<std::vector<std::string>> leftovers = std::vector<std::string>();
+  if (ranks.leads()) leftovers = RemoveLeftovers(directory, run.files());
+  // The others of a machine look when that is done.
+  if (ranks.parts > 1) MT_RETURN_IF_ERROR(Agree(run.between(), leftovers.status()));
+  MT_RETURN_IF_ERROR(leftovers.status());
+  for (const std::string& line : *leftovers) run.Say(line);
   point.retention.keep = run.spec().checkpoint.keep;
   point.run_name = NewRunName();
-  MT_RETURN_IF_ERROR(Choose(run, wanted, point));
+  MT_RETURN_IF_ERROR(Choose(run, ranks, wanted, point));
   return point;
 }
 
 absl::Status CheckSameStart(RunContext& run, const ResumePoint& point) {
-  std::string manifest = "none";
+  std::string same = "none";
   if (point.checkpoint.has_value() && run.processes() != nullptr) {
-    MT_ASSIGN_OR_RETURN(manifest, HashFile(run.files(), JoinPath(*point.checkpoint, kManifestFile),
-                                           /*bytes=*/nullptr));
+    MT_ASSIGN_OR_RETURN(const Manifest read, ReadManifest(*point.checkpoint, run.files()));
+    if (read.part.has_value()) {
+      same = read.part->save;
+    } else {
+      MT_ASSIGN_OR_RETURN(same, HashFile(run.files(), JoinPath(*point.checkpoint, kManifestFile),
+                                         /*bytes=*/nullptr));
+    }
   }
   return CheckSameInAll(
       run, "the checkpoint to resume from",
       {{"step", absl::StrCat(point.step)},
        {"the best evaluation up to it in step", absl::StrCat(point.evaluations.best_step)},
-       {"a manifest of the hash", manifest}},
+       {"a manifest, or for a part a save, of the hash", same}},
       "all processes must read one and the same: name it on a file system that is mounted at the "
       "same path on all machines");
 }
 
-absl::Status FallBack(RunContext& run, const CheckpointState& wanted, const absl::Status& damage,
-                      ResumePoint& point) {
+absl::Status FallBack(RunContext& run, const DirectoryRanks& ranks, const CheckpointState& wanted,
+                      const absl::Status& damage, ResumePoint& point) {
   if (run.options().resume != ResumeMode::kAuto || !IsDamagedCheckpoint(damage)) return damage;
   point.damaged.push_back({point.step, std::string(damage.message())});
   NoteDamage(run, point.damaged.back(), point);
-  return Choose(run, wanted, point);
+  return Choose(run, ranks, wanted, point);
 }
 
 }  // namespace megatrain

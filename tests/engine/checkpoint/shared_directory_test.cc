@@ -39,7 +39,8 @@ absl::Status Check(const std::vector<Rank>& ranks) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < ranks.size(); ++i) {
     threads.emplace_back([&, i] {
-      results[i] = CheckIsShared(ranks[i].directory, *sets[i].control, ranks[i].files,
+      results[i] = CheckIsShared(ranks[i].directory, AllInOneDirectory(sets[i].control.get()),
+                                 ranks[i].files,
                                  /*patience=*/absl::Milliseconds(100));
     });
   }
