@@ -1,4 +1,5 @@
-// The engine's public face: what the foreground command and the daemon both call.
+// The engine's public interface: training, plans, generation and evaluation. The foreground command
+// and the daemon both call it.
 #ifndef MEGATRAIN_ENGINE_ENGINE_H_
 #define MEGATRAIN_ENGINE_ENGINE_H_
 
@@ -19,9 +20,10 @@
 
 namespace megatrain {
 
-// Where a run goes on from. FindResumePoint (resume_point.h) says it exactly.
+// The checkpoint that a run resumes from. FindResumePoint (engine/run/start/resume_point.h) has the
+// details.
 enum class ResumeMode {
-  kAuto,   // the newest good checkpoint in checkpoint.directory; anew if there is none
+  kAuto,   // the newest good checkpoint in checkpoint.directory; anew if there is none at all
   kNever,  // anew; refused if there is any checkpoint
   kPath,   // TrainingOptions::resume_path
 };
@@ -77,7 +79,7 @@ enum class TrainingOutcome {
 // Trains `spec` on the host's threads, device and pool, and returns when the job is finished or
 // `control` has ended it. The run gives back what it took before this returns. `control` must not
 // be null; `tell` may be empty and is called on the calling thread. Paths in `spec` must be
-// absolute, and its directories must be filled in. Returns
+// absolute, and checkpoint.directory must be given. Returns
 //   ResourceExhausted   if the job does not fit; the message holds the plan's table
 //   Unavailable         if the job would fit if other jobs held less of the pool
 //   InvalidArgument, NotFound, FailedPrecondition
@@ -103,8 +105,8 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
 // everywhere.
 //
 // In all three functions a job that does not fit gives a report with fits == false. They return the
-// errors of ReadModelDescription, BuildTrainingLayout, PlanMemory and ChooseSession; this one also
-// those of the device.
+// errors of ReadModelDescription, BuildTrainingLayout, PlanMemory, DescribeIgnoredTensors and
+// ChooseSession; this one also those of the device.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr,
                                         const std::vector<std::string>& given_rates = {},
                                         int nodes = 1, const NcclLoader& load_nccl = nullptr);
@@ -115,10 +117,10 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfil
                                         const std::vector<std::string>& given_rates = {},
                                         int nodes = 1);
 // Plans `spec` on a host with this budget on which nothing else runs, on the devices `on` as in
-// TrainingOptions::devices. If `on` is empty it is planned on those that it gets there: those that
-// it names, or else the first in HostDevices::ByMemory on which it fits. A job that does not fit
-// now will never fit there. Reads the model's config.json and the names of its tensors, from
-// `files`, and no weights.
+// TrainingOptions::devices. If `on` is empty, the job is planned on the devices that it gets there:
+// those that it names, or else the first in HostDevices::ByMemory on which it fits. A job that does
+// not fit now will never fit there. Reads the model's config.json and the names of its tensors,
+// from `files`, and no weights.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
                                         FileSystem* files, const std::vector<int>& on = {});
 
@@ -163,24 +165,24 @@ struct GenerateSink {
   std::function<void(const std::string& line)> say;
 };
 // Answers the prompts with the model in `path`, a Hugging Face directory or a checkpoint. Uses the
-// host's threads, device and pool, and streams tiles as training does: a tile is loaded once for
-// the tokens of all prompts. As many prompts are answered together as the device's memory holds the
-// keys and values of. An answer does not depend on the other prompts. The sink is called on the
-// calling thread. Returns
+// host's threads, device and pool, and streams the weights tile by tile (engine/model/tile.h) as
+// training does: a tile is loaded once for the tokens of all prompts. As many prompts are answered
+// together as there is device memory for their keys and values. An answer does not depend on the
+// other prompts. The sink is called on the calling thread. Returns
 //   InvalidArgument    if there is no prompt, or if one has no tokens, is too long with
 //                      options.tokens or is refused by the chat template; also for an empty stop
 //                      text and a stop id that the model does not have
 //   ResourceExhausted  if the model does not fit; with the bytes
-// and the errors of reading the model.
+// and the errors of reading the model and of the device.
 absl::Status Generate(EngineHost& host, const std::string& path, const GenerateOptions& options,
                       const GenerateSink& sink);
-// Reads prompts from a file and appends them with their places: of a .jsonl file its records, of
-// any other file its lines, without those that are empty. Returns InvalidArgument for a file
-// without prompts and the errors of reading.
+// Reads prompts from a file and appends them with their places. A line is a prompt, in a .jsonl
+// file as a record; empty lines are left out. Returns InvalidArgument for a file without prompts,
+// and the errors of reading.
 absl::Status ReadPrompts(const std::string& path, FileSystem* files, GenerateOptions* options);
 
 struct EvaluatedSet {
-  std::string name;  // empty: of files without a name
+  std::string name;  // DataFile::name; empty for files without one, and for all together
   double loss_sum = 0;
   int64_t predictions = 0;  // or pairs, of a preference objective
 
@@ -196,10 +198,11 @@ struct EvaluationReport {
 // Measures the loss over the files of data.eval with the model in spec.model.path, a Hugging Face
 // directory or a checkpoint. It uses one device of the host, whatever engine.devices says. The
 // section `data` says how the files are read, and `training` the sizes of batches, as in a run. The
-// precision is that in which the weights are stored. data.train is not read. Tokenised data goes to
-// data.cache_directory, or to `cache_directory` if that is empty. `say` receives lines for people;
-// it may be empty. Returns ResourceExhausted, with the bytes, if it does not fit, InvalidArgument
-// if the files hold no prediction, and the errors of reading the files.
+// precision is BF16 if that holds the stored weights exactly, else FP32. data.train is not read.
+// Tokenised data goes to data.cache_directory, or to `cache_directory` if that is empty. `say`
+// receives lines for people; it may be empty. Returns ResourceExhausted, with the bytes, if it does
+// not fit, InvalidArgument if the files hold no prediction, and the errors of reading the files and
+// of the device.
 absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& spec,
                                           const std::string& cache_directory,
                                           const std::function<void(const std::string&)>& say);

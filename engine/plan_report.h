@@ -1,5 +1,5 @@
-// PlanReport: what a job needs on host, device and disk, what was chosen for it, and how long a
-// step will take.
+// PlanReport: the memory that a job needs on host, device and disk, the choices that were made for
+// it, and how long a step will take.
 #ifndef MEGATRAIN_ENGINE_PLAN_REPORT_H_
 #define MEGATRAIN_ENGINE_PLAN_REPORT_H_
 
@@ -24,9 +24,9 @@ struct PredictedStep {
 
 // The decisions of a plan. The results of training do not depend on them.
 struct PlanChoice {
-  int micro_batches_per_sweep = 0;
-  bool stash_on_host = false;
-  int weight_buffers = 0;
+  int micro_batches_per_sweep = 0;  // that a layer computes before the next layer is loaded
+  bool stash_on_host = false;  // where hidden states wait for the backward pass; else the device
+  int weight_buffers = 0;      // tiles of weights (engine/model/tile.h) on the device at a time
   // The parts of AdamW's work that run on the device, from 0 to 1. The first number is for all
   // tiles but the embedding's, which is always updated on the host. The second is for the first
   // layer and may differ if gradients are clipped.

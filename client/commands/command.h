@@ -51,7 +51,7 @@ CLI::App* AddCommand(CLI::App* app, const std::string& name, const std::string& 
 // written to the targets when `app` parses. The targets must outlive the parsing.
 void AddJobArgument(CLI::App* command, std::string* job);
 void AddJobFileArguments(CLI::App* command, std::string* path, std::vector<std::string>* overrides);
-// Adds --allow-change, whose value is names with a comma between two. The server checks them. The
+// Adds --allow-change, whose value is a comma-separated list of names, which the server checks. The
 // target must outlive the parsing.
 void AddAllowChangeOption(CLI::App* command, std::vector<std::string>* sections);
 

@@ -1,6 +1,6 @@
 // Makes shell completion scripts from the declared command line, so that they have its commands,
-// the names of their subcommands, and their options. The options of subcommands are left out. What
-// the values of an option can be is written into the scripts by hand.
+// the names of their subcommands, and their options. The options of subcommands are left out. The
+// values that an option accepts are fixed in the scripts.
 #ifndef MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 #define MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 

@@ -79,8 +79,8 @@ class Connection {
   bool Connect(absl::Duration timeout);
 
   // Returns "Bearer TOKEN", the value of the metadata `authorization` that calls carry. Returns
-  // FailedPrecondition if calls carry no token, and Unauthenticated if the daemon refused to give
-  // one. May fetch a token, as CallToken::Get does.
+  // FailedPrecondition if calls carry no token or none can be fetched, and Unauthenticated if the
+  // daemon refused to give one. May fetch a token, as CallToken::Get does.
   absl::StatusOr<std::string> Authorization();
 
   // Returns true if the server has ever answered a call with OK or sent a message of a stream.

@@ -1,6 +1,6 @@
 // Fetches the token that proves this process's user to a daemon on a shared Unix socket. The daemon
-// sends a token to whoever connects to the companion socket PATH.auth. A token is valid for some
-// minutes.
+// sends a token to each process that connects to the companion socket PATH.auth. A token is valid
+// for some minutes.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_LOCAL_TOKEN_H_
 #define MEGATRAIN_CLIENT_CONNECTION_LOCAL_TOKEN_H_
 
@@ -16,12 +16,13 @@ struct LocalToken {
   absl::Duration lifetime;
 };
 
-// Fetches a token for the socket at PATH `socket_path`, which takes some seconds at most. Errors:
+// Fetches a token for the socket at `socket_path`, which takes some seconds at most. Errors:
 // - NotFound: there is no companion socket, because the socket is private and needs no token, or no
 //   daemon listens on it.
 // - PermissionDenied: this user may not connect.
 // - Unauthenticated: the daemon refuses this user a token. The message is the daemon's.
-// - Unavailable: the daemon does not answer, or answers something else than a token.
+// - Unavailable: the daemon does not answer, or its answer is not a token, or the system has no
+//   descriptor left.
 absl::StatusOr<LocalToken> FetchLocalToken(const std::string& socket_path);
 
 }  // namespace megatrain::client

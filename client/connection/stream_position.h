@@ -10,8 +10,8 @@
 namespace megatrain::client {
 
 // Return the sequence number that a stream must be opened at if its connection is lost after
-// `message`. `next` is what the call for the message before returned, or the number that the stream
-// was opened at. It is returned unchanged for a message without a number.
+// `message`. `next` is the result for the message before, or the number that the stream was opened
+// at. It is returned unchanged for a message without a number.
 int64_t PositionAfter(const v1::WatchJobResponse& message, int64_t next);
 int64_t PositionAfter(const v1::StreamStepMetricsResponse& message, int64_t next);
 int64_t PositionAfter(const v1::StreamLogsResponse& message, int64_t next);

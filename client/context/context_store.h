@@ -38,11 +38,11 @@ absl::StatusOr<Contexts> ReadContexts(const std::string& path);
 // unchanged. Takes no lock: of two programs that read and write at once, the last one wins.
 absl::Status WriteContexts(const std::string& path, const Contexts& contexts);
 
-// Adds a context unless an equal one has the name, which has 1 to 64 letters, digits, and - _ .
-// characters. It becomes the current one if there is none. Relative paths of files start at the
-// working directory. Returns InvalidArgument for another name, an invalid address, files with a
-// Unix socket, and the errors of ReadCredentials. Returns AlreadyExists if a different context has
-// the name. After an error `*contexts` is unchanged.
+// Adds a context, or leaves an equal one of that name as it is. A name has 1 to 64 letters, digits
+// and characters of "-_.". The context becomes the current one if there is none. Relative paths of
+// files start at the working directory. Returns InvalidArgument for another name, an invalid
+// address, files with a Unix socket, and the errors of ReadCredentials. Returns AlreadyExists if a
+// different context has the name. After an error `*contexts` is unchanged.
 absl::Status AddContext(const std::string& name, const Context& context, Contexts* contexts);
 // Makes a context the current one. Returns NotFound, naming the contexts that exist, if there is
 // none of that name.

@@ -1,7 +1,7 @@
 // Turns messages into complete and stable JSON and YAML. Every field has its name of the .proto, in
 // that order. 64-bit numbers are numbers, enums are names (numbers if the name is not known), and
 // times are RFC 3339. Unset messages and numbers that are not finite are null. These are left out:
-// unset `optional` numbers, unset members of a oneof, unset Rewards and Router, and empty maps.
+// unset `optional` values, unset members of a oneof, unset messages in StepMetrics, and empty maps.
 #ifndef MEGATRAIN_CLIENT_OUTPUT_PROTO_JSON_H_
 #define MEGATRAIN_CLIENT_OUTPUT_PROTO_JSON_H_
 

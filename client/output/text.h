@@ -15,9 +15,10 @@ namespace megatrain::client {
 // The characters that a terminal can show.
 enum class Charset { kAscii, kUtf8 };
 
-// Returns "1.5 GiB", "300 MiB" or "512 B". From 1 KiB on there are two or three digits.
+// Returns "1.5 GiB", "300 MiB" or "512 B". From 1 KiB to 999 PiB there are two or three digits.
 std::string SizeText(int64_t bytes);
-// Returns "950", "12.3k" or "1.23M": at most three digits. Returns "--" if negative or not finite.
+// Returns "950", "12.3k" or "1.23M": at most three digits below 1000P. Returns "--" if negative or
+// not finite.
 std::string FormatRate(double per_second);
 // Returns "42s", "3m05s", "2h07m" or "4d03h". Returns "--" if negative or above 10,000 days.
 std::string DurationText(absl::Duration duration);

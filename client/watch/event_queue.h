@@ -31,8 +31,8 @@ class EventQueue {
   // will take events any more.
   void Close();
 
-  // Returns a descriptor that is readable while there are events, or -1 if the process has none
-  // left. The queue closes it.
+  // Returns a descriptor that is readable while there are events, or -1 if the process has no
+  // descriptor left. The queue closes it.
   int fd() const { return fd_; }
 
  private:

@@ -12,8 +12,8 @@
 
 namespace megatrain::client {
 
-// Shows a live view on a terminal and plain lines elsewhere, then a closing line. With a record
-// format it prints records and no closing line. With --quiet it prints the job's name alone.
+// Shows a live view on a terminal and plain lines elsewhere, then a closing line. With JSON or YAML
+// output it prints records and no closing line. With --quiet it prints the job's name alone.
 //
 // Returns the job as it ended. Returns Cancelled if SIGINT, SIGTERM or SIGHUP came; the job goes
 // on. Returns a stream's error if the job's events, metrics or log cannot be read, and Internal if

@@ -19,9 +19,10 @@ struct ViewSize {
 
 // Returns at most `size.rows` lines of at most `size.columns` columns, without line ends. They are
 // printable (text.h). Four rows are wanted for the curve, even while there is none to draw. To free
-// them, lines of the log are dropped first, the oldest first; then the lanes are words instead of
-// bars. The curve takes up to 14 of the free rows, and is left out if fewer than 3 are free. Lines
-// that still do not fit are dropped at the end. REQUIRES: size.rows >= 1.
+// them, lines of the log are dropped first, the oldest first; then the lanes (copies, compute,
+// update, I/O) are shown as words instead of bars. The curve takes up to 14 of the free rows, and
+// is left out if fewer than 3 are free. Lines that still do not fit are dropped at the end.
+// REQUIRES: size.rows >= 1.
 std::vector<std::string> DrawWatch(const WatchState& state, const ViewSize& size, absl::Time now,
                                    Charset charset);
 
@@ -35,9 +36,9 @@ std::string ClosingLine(const v1::Job& job);
 // printable (text.h).
 std::string SituationText(const v1::Job& job, absl::Time now);
 
-// Returns which of several ranks computed longest, "rank 3 (cuda:3), compute 1.21 s, mean 1.02 s";
-// the device only if each rank has one that `job` names. Empty for a rank alone. The device's name
-// comes from the server and is not made printable.
+// Returns which of several ranks computed longest, "rank 3 (cuda:3), compute 1.21 s, mean 1.02 s".
+// The device is left out unless `job` names one for each rank. Empty if there are fewer than two
+// ranks. The device's name comes from the server and is not made printable.
 std::string SlowestRankText(const v1::StepMetrics& metrics, const v1::Job& job);
 
 }  // namespace megatrain::client

@@ -11,7 +11,7 @@ enum class DType { kF32, kBF16 };
 
 constexpr int64_t DTypeBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 constexpr const char* DTypeName(DType dtype) { return dtype == DType::kF32 ? "F32" : "BF16"; }
-// Returns the word of training.precision.
+// Returns the value of training.precision in a job file that selects this type.
 constexpr const char* PrecisionName(DType dtype) { return dtype == DType::kF32 ? "fp32" : "bf16"; }
 
 // The upper half of an IEEE binary32. It is for storage only: arithmetic is done in FP32.

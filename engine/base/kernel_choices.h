@@ -11,7 +11,8 @@ enum class AttentionChoice {
   kOwn,      // the device's own for every call
 };
 
-// The objective of training.objective: dpo. engine/device/preference_term.h has the formulas.
+// The preference objective of a job with `training.objective: dpo`. engine/device/preference_term.h
+// has the formulas.
 enum class PreferenceLossKind { kSigmoid, kRobust, kHinge, kIpo };
 struct PreferenceObjective {
   PreferenceLossKind loss = PreferenceLossKind::kSigmoid;

@@ -19,8 +19,9 @@
 //
 // Nothing is dropped silently, unless it is empty. A record is refused if it has tools, documents
 // or variables that the program does not mention, or if a message has a key that it does not
-// mention. Only role, content, name and tool_call_id may go unread. A message with a role that the
-// program does not mention is refused if the rendered text is the same without it.
+// mention. Only role, content, name and tool_call_id may go unread. A message of a role other than
+// user and assistant is refused if the program does not mention the role and renders the same text
+// without the message.
 //
 // The loss is on the assistant's turns, which are the messages of role `assistant`, or on what
 // `data.train_on` names (TrainOn).

@@ -26,7 +26,8 @@ enum class PreferenceForm {
   // {"prompt": ..., "chosen": ..., "rejected": ...}, all texts or all lists of messages, as TRL
   // takes them. If there is no prompt, or it is a text and the answers are lists, the answers are
   // whole: what both begin with is the prompt, as in extract_prompt of TRL. A record without a
-  // prompt that has one of the forms below is read in that form.
+  // prompt is read in one of the forms below if it has that form's key, and `chosen` is a text
+  // (kAlpaca), or a message or a list that begins with the assistant's.
   kPrompt,
   kMessages,  // {"messages": [...]}; the answers are messages or lists of them
   kShareGpt,  // {"conversations": [...]}, as kMessages, with turns of sharegpt

@@ -7,9 +7,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "engine/base/json.h"
 #include "engine/base/model_directory_file.h"
 #include "engine/base/status.h"
-#include "nlohmann/json.hpp"
 
 namespace megatrain {
 namespace {
@@ -26,10 +26,10 @@ absl::StatusOr<Json> ReadObject(const std::string& directory, const std::string&
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> text,
                       ReadModelDirectoryFile(directory, name, files));
   if (!text.has_value()) return Json();
-  Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const std::string path = JoinPath(directory, name);
+  MT_ASSIGN_OR_RETURN(Json json, ParseJson(*text, path));
   if (!json.is_object()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(JoinPath(directory, name), ": not a JSON object"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a JSON object"));
   }
   return json;
 }

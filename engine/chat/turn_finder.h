@@ -44,7 +44,7 @@
 
 namespace megatrain {
 
-// Takes time in proportion to the texts. Not thread-safe.
+// Each function takes time in proportion to its texts. Not thread-safe.
 class TurnFinder {
  public:
   // `whole` is F, which must outlive the finder.

@@ -18,8 +18,8 @@ struct Evaluations {
   double best_loss = 0;    // its loss
   int64_t since_best = 0;  // evaluations after it; all if there is no best
   // The step of the checkpoint that training.keep_best keeps, and its loss: that of best_step, or
-  // of another one if best_step could not be saved. 0: none, which a manifest does not say: it is
-  // read as best_step.
+  // of another one if best_step could not be saved. 0: none. A manifest cannot hold this 0; it is
+  // read back as best_step.
   int64_t kept_step = 0;
   double kept_loss = 0;
   // The last evaluation of this process; 0: none. Not in manifests.
@@ -37,7 +37,7 @@ struct AllowedChange {
 };
 
 struct CheckpointState {
-  int64_t step = 0;  // steps made, with those that training.skip_steps leaves out
+  int64_t step = 0;  // steps made, counting those that training.skip_steps skips
   DType weight_dtype = DType::kBF16;
   // The number of sequences consumed, which is the position of the next one in training order.
   int64_t data_position = 0;

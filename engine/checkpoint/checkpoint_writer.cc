@@ -118,8 +118,14 @@ class Writer : public CheckpointWriter {
           absl::StrCat(path_, " is in the way of the checkpoint of step ", manifest_.state.step,
                        " and is not a leftover of one: move it"));
     }
-    if (files_->FileExists(final_path_)) {
+    if (files_->IsDirectory(final_path_)) {
       MT_RETURN_IF_ERROR(CheckHoldsOnlyCheckpointFiles(final_path_, files_));
+    } else if (files_->FileExists(final_path_)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(final_path_,
+                       " is not a directory, and is in the way of the checkpoint of "
+                       "step ",
+                       manifest_.state.step, ": move it"));
     }
     const int64_t bytes = EstimateBytes(layout_, manifest_.state.weight_dtype);
     MT_RETURN_IF_ERROR(

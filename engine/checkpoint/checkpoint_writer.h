@@ -36,22 +36,22 @@ namespace megatrain {
 //
 // After an error all later calls return the same error. Older checkpoints are then untouched,
 // unless the new one already has its name. The destructor of an unfinished writer removes the
-// `.tmp` directory (on rank 0, if there are several processes). A single process removes it as soon
-// as WriteTile fails.
+// `.tmp` directory (of several processes, that of the one that leads in the directory). A single
+// process removes it as soon as WriteTile fails.
 class CheckpointWriter {
  public:
   // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The
-  // tokenizer files and chat templates of `side_files`, and its config.json with torch_dtype
-  // rewritten, are copied into it during the call. Finish copies the carried tensors of a wrapper
+  // tokenizer files and chat templates of `side_files`, and its config.json as RewriteConfigDType
+  // changes it, are copied into it during the call. Finish copies the carried tensors of a wrapper
   // (carried_tensors.h). `ranks` are the processes that write together; by default there is one.
   // Their communicator must serve saves alone and have a deadline longer than a save takes, since
   // processes wait for each other's disks. `layout`, `files` and the communicator must outlive the
   // writer.
   //
   // Returns ResourceExhausted, with the number of bytes needed, if the disk has no room. Returns
-  // FailedPrecondition if a foreign file or directory has the checkpoint's name or is in the
-  // directory that it would replace, or for an error of CheckIsShared.
-  // Returns the errors of CarriedTensors::Open and of `files`.
+  // FailedPrecondition if step-XXXXXXXX.tmp exists and is no leftover, if a file has the
+  // checkpoint's name, or if the directory to be replaced holds a foreign entry. Returns the errors
+  // of CheckIsShared, CarriedTensors::Open and `files`.
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Begin(
       const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
       const HfSideFiles& side_files, FileSystem* files = PosixFileSystem(),

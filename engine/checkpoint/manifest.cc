@@ -312,7 +312,9 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
   seal.remove_prefix(sizeof(kSealBegin) - 1);
   if (seal.substr(0, kHashDigits) != HashBytes(body)) return Bad("its checksum does not match");
 
-  MT_ASSIGN_OR_RETURN(const Json json, ParseOrderedJson(text, kManifestFile));
+  const absl::StatusOr<Json> parsed = ParseOrderedJson(text, kManifestFile);
+  if (!parsed.ok()) return absl::DataLossError(parsed.status().message());
+  const Json& json = *parsed;
   if (!json.is_object()) return Bad("not a JSON object");
   MT_ASSIGN_OR_RETURN(const std::string format, GetString(json, "format"));
   if (format != kFormat) return Bad(absl::StrCat("\"format\" is \"", format, "\""));

@@ -93,8 +93,7 @@ std::string SerializeManifest(const Manifest& manifest);
 // Parses what SerializeManifest returned. Returns DataLoss if the text is damaged, truncated or
 // inconsistent: a member is missing or of another type, a file name leaves the directory or appears
 // twice, or a tile's file or the index of the weights is not listed. Returns FailedPrecondition for
-// a version that this program does not read. Returns InvalidArgument if the hash is right but
-// ParseOrderedJson refuses the text.
+// a version that this program does not read.
 absl::StatusOr<Manifest> ParseManifest(std::string_view text);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// Finds the newest checkpoint in a directory that can be trusted, and passes over damaged ones.
+// Finds the newest checkpoint in a directory, passing over damaged ones.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_NEWEST_CHECKPOINT_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_NEWEST_CHECKPOINT_H_
 
@@ -13,7 +13,7 @@
 namespace megatrain {
 
 // Returns the value of a job key (CheckpointState::spec) in the newest checkpoint in `directory`
-// whose manifest can be read, or "" if there is none.
+// whose manifest can be read. Returns "" if there is none, or if it does not have the key.
 std::string NewestSpecValue(const std::string& directory, const std::string& key,
                             FileSystem* files = PosixFileSystem());
 

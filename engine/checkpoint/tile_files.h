@@ -24,8 +24,8 @@ namespace megatrain {
 
 enum class TileSection { kWeights, kRemainder, kExpAvg, kExpAvgSq };
 
-// A section of a tensor, as it lies in a file. A tile has the rows of some tensors in another
-// order.
+// One section of a tensor, as it lies in a file. A tile may have the tensor's rows in another
+// order, which `runs` describe.
 struct TilePiece {
   SafetensorsDeclaration declaration;
   const TensorSpec* tensor = nullptr;
@@ -93,7 +93,8 @@ class PartOfFile {
   std::vector<int64_t> begins_;  // in the part's file, of the ranges; the last is the file's end
 };
 
-// Returns the places of those runs that `tile` has memory for. REQUIRES: it holds them all.
+// Returns the places of `runs` in the memory of `tile`, without those of its sections that are
+// null. REQUIRES: `tile` holds the elements of all runs.
 std::vector<FilePiece> PlacesOf(const std::vector<PieceRun>& runs, const Tile& tile);
 
 }  // namespace megatrain

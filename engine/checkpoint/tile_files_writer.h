@@ -1,7 +1,7 @@
 // Writes and verifies the files of a checkpoint's tiles. Where several ranks (processes) share the
-// state, each writes what it holds into the same files, which get the bytes that one process would
-// write. The headers are written by one rank for each tile, in turn. Ranks with a directory of
-// their own write files that have their parts alone (PartOfFile).
+// tiles, each writes the elements that it holds into the same files, which get the bytes that one
+// process would write. One rank writes the headers of a tile's files; the ranks take turns, tile by
+// tile. Ranks with a directory of their own write files that have their parts alone (PartOfFile).
 //
 // The files are read back once, each by one rank of their directory in turn, and compared with
 // hashes that every rank made of its own bytes in memory. The reader makes the hashes for the

@@ -22,10 +22,10 @@ struct CollectiveCall {
   int32_t root = 0;    // of Broadcast
   int64_t number = 0;  // counts the operations of the communicator
   int64_t bytes = 0;   // all parts together
-  uint64_t cuts = 0;   // a hash of them
+  uint64_t cuts = 0;   // a hash of the parts' cuts; 0 without parts
 
   bool operator==(const CollectiveCall&) const = default;
-  // Returns "Broadcast of 16 B from rank 1 (operation 3)".
+  // Returns, for example, "Broadcast of 16 bytes from rank 1 (operation 3)".
   std::string Describe() const;
 };
 

@@ -86,21 +86,21 @@ class Communicator {
   //
   // Tells the others for how many seconds this rank may still go without progress; a negative
   // number if it has done so for too long. Returns the largest number of all ranks that have not
-  // left. What the others told is some seconds old, for which it is raised; that of a rank which
-  // has told none is infinite. So a job stands still when this is negative: as long as one rank may
-  // be at work, the others may wait for it.
+  // left. A rank that has told none counts as infinite. The numbers of the others are some seconds
+  // old, and are raised by as much. A negative result means that no rank may be at work any more,
+  // so that the job stands still.
   virtual double ShareAllowance(double seconds) { return seconds; }
-  // Returns what operations of this rank have waited for longer than a moment, for example "rank 1
-  // in Barrier (operation 7)". Empty if none has.
+  // Describes the waits of this rank's operations that take longer than a moment, for example "rank
+  // 1 in Barrier (operation 7)" if it waits for rank 1. Empty if there are none.
   virtual std::string Waits() { return ""; }
   // After an error: calls `tell` on one rank, the lowest of those that are left, so that people are
-  // told of the cause once. The others return when that has told, or is gone. One that is busy is
+  // told of the cause once. The others return when it has told. A rank that does not call this is
   // waited for a few seconds, and then left out.
   virtual void TellOnce(absl::FunctionRef<void()> tell) {
     if (rank() == 0) tell();
   }
 
-  // Returns what this rank has sent so far. May be called between operations.
+  // Returns what this rank has sent so far. REQUIRES: no operation of this communicator runs.
   virtual Traffic traffic() const = 0;
 };
 

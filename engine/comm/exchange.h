@@ -1,6 +1,6 @@
-// Exchanges of host memory that several ranks make from the operations of a Communicator. A null
-// communicator is that of a rank alone. All ranks must call the same functions in the same order,
-// but for AbortAll.
+// Exchanges bytes and statuses in host memory between ranks, by the operations of a Communicator. A
+// null communicator is that of a rank alone. All ranks must call the same functions in the same
+// order, but for AbortAll.
 #ifndef MEGATRAIN_ENGINE_COMM_EXCHANGE_H_
 #define MEGATRAIN_ENGINE_COMM_EXCHANGE_H_
 
@@ -14,18 +14,18 @@
 
 namespace megatrain {
 
-// Calls visit(rank, bytes) for each rank in turn, on every rank, with the bytes that it gave. No
-// call may change `own`. Needs memory for the bytes of one rank at a time. Returns the errors of
-// the communicator.
+// Calls visit(rank, bytes) on every rank, for each rank in turn with the bytes that it gave as
+// `own`. `visit` must not change the memory of `own`. Needs memory for the bytes of one rank at a
+// time. Returns the errors of the communicator.
 absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
                            absl::FunctionRef<void(int rank, absl::string_view bytes)> visit);
 
-// Returns the text that rank 0 gives, as ExchangeBytes.
+// Returns the `own` of rank 0 on every rank, or the errors of the communicator.
 absl::StatusOr<std::string> OfFirst(Communicator* communicator, absl::string_view own);
 
 // Returns the same on every rank: OK if all ranks gave OK, else the error of the lowest rank that
 // has one, with its number and the machine's name, or that of the communicator. IsDiskFull
-// survives.
+// survives. A rank alone gets `own` back.
 absl::Status Agree(Communicator* communicator, const absl::Status& own);
 
 // Marks `error` as one that every rank has found alike, and that names the ranks itself.

@@ -42,9 +42,9 @@ using GetEnvironment = absl::FunctionRef<const char*(const char* name)>;
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_environment,
                                                         const std::string& host_name);
 
-// Returns what those variables tell of the rank and its number on this machine, whether or not they
-// go together, and 0 for what they do not: which process is to say what is wrong with them. The
-// rest is as of a process alone.
+// Returns the rank and the local rank that those variables tell, without checking them, and 0 for
+// one that they do not tell. After an error of ReadLaunchEnvironment these say which process is to
+// report it. The node is `host_name`, and the other fields are those of a process alone.
 LaunchEnvironment ApparentEnvironment(GetEnvironment get_environment, const std::string& host_name);
 
 }  // namespace megatrain

@@ -103,11 +103,16 @@ class NcclCommunicator : public Communicator {
       MT_RETURN_IF_ERROR(session_->Group(stream, call, [&](void* communicator) {
         return Exchange(communicator, stream, data, cuts, step, step - lag);
       }));
+      absl::Status summed;
       for (const RankGrid::Sum& sum : inside) {
-        MT_RETURN_IF_ERROR(Sum(stream, data, PieceOf(cuts, sum.part, step), sum));
+        summed.Update(Sum(stream, data, PieceOf(cuts, sum.part, step), sum));
       }
       const Piece own = PieceOf(cuts, rank(), step - lag);
-      MT_RETURN_IF_ERROR(Sum(stream, data, own, grid_.SumOutside()));
+      summed.Update(Sum(stream, data, own, grid_.SumOutside()));
+      if (!summed.ok()) {
+        Abort(summed);  // the others cannot know of it
+        return summed;
+      }
     }
     traffic_.reduced_bytes += call.bytes - PartOf(cuts, rank()).size * int64_t{sizeof(float)};
     return absl::OkStatus();

@@ -36,8 +36,9 @@ class NcclSession {
  public:
   // Makes a communicator of the ranks of `bootstrap`, which all must call this. The first error of
   // either communicator is kept in `bootstrap`, so that it reaches all ranks. All arguments must
-  // outlive the session. Returns FailedPrecondition if two ranks have the same GPU, Internal for
-  // errors of NCCL, and those of `bootstrap`.
+  // outlive the session. Returns FailedPrecondition if two ranks have the same GPU,
+  // DeadlineExceeded if other ranks do not come within `meeting`, Internal for errors of NCCL, and
+  // the errors of `device` and `bootstrap`.
   static absl::StatusOr<std::unique_ptr<NcclSession>> Open(NcclApi* api, Device* device,
                                                            Communicator* bootstrap,
                                                            const NcclPatience& patience);

@@ -1,10 +1,13 @@
 #include "engine/config/config_reader.h"
 
+#include <simdjson.h>
+
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -102,6 +105,10 @@ absl::Status ApplyOverride(const ConfigTable& table, const std::string& text, Ya
   if (equals == std::string::npos || equals == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": expects KEY=VALUE, as in ", table.example));
+  }
+  if (text.find('\0') != std::string::npos || !simdjson::validate_utf8(text.data(), text.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--set ", absl::CHexEscape(text), ": not UTF-8 text"));
   }
   const std::string path = text.substr(0, equals);
   const std::string value = text.substr(equals + 1);

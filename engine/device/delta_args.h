@@ -92,8 +92,8 @@ struct GatedDeltaArgs {
 // The tokens of a chunk. The backward pass keeps the states at the starts of chunks.
 inline constexpr int64_t kDeltaChunk = 64;
 
-// `forward` has the inputs; `out` and states are not used. dq, dk and dv are overwritten, and those
-// of a key head are the sums over its value heads.
+// `forward` has the inputs; `out` and states are not used. dq, dk and dv are overwritten. dq and dk
+// are sums over the value heads of a key head.
 struct GatedDeltaBackwardArgs {
   GatedDeltaArgs forward;
   const void* dout = nullptr;  // T [tokens, value_heads, value_dim], contiguous

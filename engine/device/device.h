@@ -6,8 +6,8 @@
 // unless said otherwise. If IsDeviceLost (device_lost.h) is true for an error, this process can no
 // longer use the device.
 //
-// Thread safety: one thread at a time, that of its lane, uses a Stream. Any thread may wait for an
-// Event and call the other methods of Device.
+// Thread safety: one thread at a time may use a Stream. Any thread may wait for an Event and call
+// the other methods of Device.
 #ifndef MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 
@@ -46,8 +46,8 @@ class DeviceMemory {
   virtual int64_t bytes() const = 0;
 };
 
-// The purpose of a stream. A stream with kernels needs device memory besides the arena; a stream
-// with copies alone does not.
+// The purpose of a stream. A stream for kernels takes device memory
+// (KernelSizes::StreamWorkspaceBytes); a stream for copies alone does not.
 enum class StreamUse { kCompute, kCopy };
 
 // Receives the bytes that PinHost has pinned so far. If it returns an error, PinHost stops and
@@ -80,9 +80,8 @@ class Device {
   // Returns the part of FreeBytes that must stay free. Libraries take more memory when their
   // kernels are first used.
   virtual int64_t ReserveBytes() const { return 0; }
-  // Allocates one block. A rank calls this for its arena and its scratch for exchange, before the
-  // first step. Returns ResourceExhausted, with the bytes, if there is not enough. REQUIRES: bytes
-  // > 0.
+  // Allocates one block. It is meant for few large blocks and not for use within a step. Returns
+  // ResourceExhausted, with the bytes, if there is not enough. REQUIRES: bytes > 0.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) = 0;
   // Create an empty stream, and an event that has not been recorded.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse use) = 0;
@@ -128,7 +127,7 @@ class Device {
   virtual absl::Status Upload(Stream& stream, void* device, const void* host, int64_t bytes) = 0;
   virtual absl::Status Download(Stream& stream, void* host, const void* device, int64_t bytes) = 0;
 
-  // Valid as long as the device.
+  // Returns the device's kernels, which live as long as it.
   virtual Kernels& kernels() = 0;
 
   // Names the work that the calling thread queues until the matching EndRange, for an attached

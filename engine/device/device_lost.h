@@ -1,4 +1,4 @@
-// Marks errors after which this process can no longer use a device. A new process can.
+// Marks errors after which this process can no longer use a device. A new process may be able to.
 #ifndef MEGATRAIN_ENGINE_DEVICE_DEVICE_LOST_H_
 #define MEGATRAIN_ENGINE_DEVICE_DEVICE_LOST_H_
 

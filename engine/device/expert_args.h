@@ -128,11 +128,11 @@ struct WeighRowsArgs {
   void* dout = nullptr;            // T [rows, width]
   float* dweights = nullptr;       // [tokens, chosen]; those of these rows are written
   // The last product's bias; null: none, then the rest is not read.
-  const void* bias = nullptr;  // T [experts of the tile, bias_width]
+  const void* bias = nullptr;  // T [experts from first_expert on, bias_width]
   int64_t bias_width = 0;
   const void* dy = nullptr;         // T [rows, bias_width]
   const int32_t* choice = nullptr;  // [tokens, chosen]
-  int64_t first_expert = 0;         // whose bias comes first
+  int64_t first_expert = 0;         // the expert whose bias comes first
 };
 
 }  // namespace megatrain

@@ -4,7 +4,8 @@
 // Every matrix is row-major; `*_stride` is the distance between rows in elements. Activations and
 // weights have one dtype (BF16 or FP32), written "T" below. Statistics, losses and weight gradients
 // are FP32. `void*` points to elements of type T. All pointers are to device memory unless said
-// otherwise, and must stay valid until the work on the stream is done.
+// otherwise, and must stay valid until the work on the stream is done. "The gradient by x" is that
+// of the loss with respect to x; dx holds it.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNEL_ARGS_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNEL_ARGS_H_
 
@@ -36,9 +37,9 @@ struct MatMulArgs {
 };
 
 // Computes y = x * rstd * weight (+ addend) with rstd = 1 / sqrt(mean(x^2) + epsilon), over the
-// `width` elements of each of a row's `groups` parts, in FP32 and rounded once. More than one group
-// means QK norm, with one weight [width] for all heads. Element (row, group, i) is at row * stride
-// + group * width + i. Zhang & Sennrich 2019.
+// `width` elements of each of a row's `groups` groups, in FP32 and rounded once. QK norm has a
+// group for each head, and one weight [width] for all heads. Element (row, group, i) is at row *
+// stride + group * width + i. Zhang & Sennrich 2019.
 struct RmsNormArgs {
   DType dtype = DType::kF32;
   int64_t rows = 0, groups = 1, width = 0;
@@ -87,9 +88,9 @@ struct RopeArgs {
   bool inverse = false;
 };
 
-// to(t, h, i) = from(t, h, i) for i < width, where element (t, h, i) is at t * stride + h *
-// head_stride + i. Heads are taken out of wider ones, or put into them. With a from_head_stride of
-// 0 all heads get the same elements.
+// Copies to(t, h, i) = from(t, h, i) for i < width, where element (t, h, i) is at t * stride + h *
+// head_stride + i. So heads can be taken out of wider ones, or put into them. With a
+// from_head_stride of 0 all heads get the same elements.
 struct CopyHeadsArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, width = 0;
@@ -166,9 +167,9 @@ struct AttentionBackwardArgs {
   int64_t workspace_bytes = 0;
 };
 
-// The keys and values of tokens that later tokens attend to, for generation: a row of the cache for
-// each token, the tokens of a sequence one after another. A token of no sequence (a negative first
-// row) fills up a batch.
+// Attention over a cache of keys and values, for generation. The cache has a row for each token,
+// and the rows of a sequence follow one another. A token with a negative first row belongs to no
+// sequence and only fills up the batch.
 struct CachedAttentionArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, kv_heads = 0;  // kv_heads divides heads
@@ -225,8 +226,8 @@ struct GluArgs {
   bool interleaved = false;    // gate_up is [tokens, width, 2]: gate and up in turn
 };
 
-// The gradient by a clamped operand is 0 where it was clamped, and passes where it equals the
-// limit.
+// Computes dgate_up. The gradient by a clamped operand is 0 where it was clamped, and passes where
+// it equals the limit.
 struct GluBackwardArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, width = 0;
@@ -325,8 +326,8 @@ struct PreferenceResult {
 struct PreferenceLossArgs {
   PreferenceObjective objective;
   int64_t pairs = 0;
-  // [pairs, 4]: the tokens [0], [1] of the chosen answer's document, and [2], [3] of the rejected
-  // one's. An answer is those of them that have a label.
+  // [pairs, 4]: the first token of the chosen answer's document and the one after its last, then
+  // those of the rejected answer's. An answer consists of its document's tokens that have a label.
   const int32_t* bounds = nullptr;
   const int32_t* labels = nullptr;    // [tokens], as in CrossEntropyArgs
   const float* losses = nullptr;      // [tokens], of CrossEntropyArgs

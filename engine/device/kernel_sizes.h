@@ -1,5 +1,5 @@
-// The memory that a device's kernels take besides their operands. With it a job can be planned for
-// a device of another machine.
+// The limits of a device's kernels, and the memory that they take besides their operands. They are
+// known without the device, so that a job can be planned for a device of another machine.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNEL_SIZES_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNEL_SIZES_H_
 
@@ -56,8 +56,9 @@ class KernelSizes {
   virtual int64_t StreamWorkspaceBytes() const { return 0; }
   // Returns true if ranks on such devices exchange by NCCL.
   virtual bool ExchangeByNccl() const { return false; }
-  // Returns the most host bytes that the kernels hold themselves (packing buffers, scratch) for
-  // products whose operands have up to max_operand_elements elements.
+  // Returns the most host bytes that the kernels and their libraries hold themselves (packing
+  // buffers, scratch), an estimate for a GPU. The products' operands have up to
+  // max_operand_elements elements.
   virtual int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const = 0;
 };
 

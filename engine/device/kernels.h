@@ -2,9 +2,10 @@
 //
 // Shapes, types and memory are those of kernel_args.h. A call returns as soon as the work is
 // queued, or on the cpu device when it is done. Reductions have a fixed order that depends on
-// shapes alone, never on timing. Errors are those of the device (device.h). A shape that the device
-// does not take gives InvalidArgument or, at rare limits of kernels, Internal. Errors of queued
-// work come from later calls.
+// shapes, on the lengths of documents and on the alignment of operands alone, never on timing.
+// Errors are those of the device (device.h). A shape that the device does not take gives
+// InvalidArgument or, at rare limits of kernels, Internal. Errors of queued work come from later
+// calls.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNELS_H_
 
@@ -30,7 +31,8 @@ class Kernels : public KernelSizes {
   virtual absl::Status CopyHeads(Stream& stream, const CopyHeadsArgs& args) = 0;
   virtual absl::Status SumHeads(Stream& stream, const SumHeadsArgs& args) = 0;
   // Both return FailedPrecondition if AttentionChoice::kLibrary is chosen and the library does not
-  // take the call. The cpu, which has no library, ignores the choice (Device::CheckAttention).
+  // take the call. The cpu, which has no library, ignores the choice; Device::CheckAttention tells
+  // that kLibrary is not possible there.
   virtual absl::Status Attention(Stream& stream, const AttentionArgs& args) = 0;
   virtual absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) = 0;
   // Announces that both attention calls will follow with these shapes, perhaps in some seconds, so
@@ -41,10 +43,10 @@ class Kernels : public KernelSizes {
   // Writes the keys and values of the tokens to their rows of the cache, first_rows + positions.
   // Reads neither `q` nor `heads`, and leaves `out` alone.
   virtual absl::Status StoreInCache(Stream& stream, const CachedAttentionArgs& args) = 0;
-  // Attention of each token over the rows first_rows to first_rows + positions of the cache, or the
-  // last `window` of them: those of the tokens before it and its own. They are stored already, and
-  // `k` and `v` are not read. The output of a token of no sequence is 0. A token's bits depend on
-  // no other token of the call.
+  // Computes the attention of each token over the rows of its sequence, up to its own: rows
+  // first_rows to first_rows + positions of the cache, or the last `window` of them. StoreInCache
+  // has stored them; `k` and `v` are not read. The output of a token of no sequence is 0. A token's
+  // bits depend on no other token of the call.
   virtual absl::Status CachedAttention(Stream& stream, const CachedAttentionArgs& args) = 0;
   virtual absl::Status Glu(Stream& stream, const GluArgs& args) = 0;
   virtual absl::Status GluBackward(Stream& stream, const GluBackwardArgs& args) = 0;

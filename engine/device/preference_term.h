@@ -1,5 +1,5 @@
-// The loss of one pair of answers, and its derivatives. The host's and the device's compiler read
-// this file.
+// The preference loss of one pair of answers (DPO and its variants), and its derivatives. The
+// host's and the device's compiler read this file.
 //
 // c and r are the log-probabilities of the chosen and the rejected answer, each minus that of the
 // reference, and z = beta (c - r). As DPOTrainer of TRL computes them:
@@ -28,7 +28,7 @@ struct PreferenceTerm {
   double by_chosen = 0, by_rejected = 0;  // derivatives by c and r
 };
 
-// log(1 + exp(x)), which is -log sigmoid(-x).
+// Returns log(1 + exp(x)), which is -log sigmoid(-x), without overflow.
 MT_HOST_DEVICE inline double Softplus(double x) {
   return (x > 0 ? x : 0) + log1p(exp(x > 0 ? -x : x));
 }
@@ -37,7 +37,8 @@ MT_HOST_DEVICE inline double Sigmoid(double x) {
   return (x > 0 ? 1 : e) / (1 + e);
 }
 
-// `chosen` and `rejected` are c and r. The numbers of their tokens matter for ipo alone.
+// Returns the loss of a pair and its derivatives. `chosen` and `rejected` are c and r. The numbers
+// of their tokens matter for ipo alone.
 MT_HOST_DEVICE inline PreferenceTerm TermOf(const PreferenceObjective& objective, double chosen,
                                             double rejected, double chosen_tokens,
                                             double rejected_tokens) {

@@ -1,6 +1,6 @@
-// Every kernel as plain loops that accumulate in FP64; AdamW alone is FP32, with the bits of
-// AdamWUpdateSpan. Tests compare the kernels of devices with it. It is slow and single-threaded,
-// and is for tests alone.
+// Implements every kernel by plain loops that accumulate in FP64; AdamW alone is FP32, with the
+// bits of AdamWUpdateSpan. Tests compare the kernels of devices with it. It is slow and
+// single-threaded, and is for tests alone.
 #ifndef MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
 

@@ -1,5 +1,5 @@
 // Read and write element i of an array of type T (kernel_args.h) as FP64, for the reference
-// kernels.
+// kernels. Set rounds to FP32 and then, if T is BF16, to BF16.
 #ifndef MEGATRAIN_ENGINE_DEVICE_REFERENCE_VALUES_H_
 #define MEGATRAIN_ENGINE_DEVICE_REFERENCE_VALUES_H_
 

@@ -1,5 +1,5 @@
-// Makes the tokens of prompts: texts with what the tokenizer puts before them, conversations
-// through the model's chat template.
+// Turns prompts into token ids: a text with the tokens that the tokenizer puts before it, and a
+// conversation through the model's chat template.
 #ifndef MEGATRAIN_ENGINE_GENERATION_PROMPT_ENCODER_H_
 #define MEGATRAIN_ENGINE_GENERATION_PROMPT_ENCODER_H_
 

@@ -107,7 +107,9 @@ void CheckTokenIds(JsonFields& fields) {
   if (eos == nullptr) return;
   const json list = eos->is_array() ? *eos : json::array({*eos});
   for (const json& id : list) {
-    if (!id.is_number_integer() || id.get<int64_t>() < -1 || id.get<int64_t>() >= kVocabularyMax) {
+    const bool is_id = id.is_number_unsigned() ? id.get<uint64_t>() < uint64_t{kVocabularyMax}
+                                               : id.is_number_integer() && id.get<int64_t>() == -1;
+    if (!is_id) {
       fields.Refuse("eos_token_id",
                     absl::StrCat("must be a token id or a list of them, not ", DescribeJson(id)));
       return;

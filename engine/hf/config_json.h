@@ -1,4 +1,4 @@
-// Converts a Hugging Face config.json to the engine's terms.
+// Reads a Hugging Face config.json into a ModelDescription.
 #ifndef MEGATRAIN_ENGINE_HF_CONFIG_JSON_H_
 #define MEGATRAIN_ENGINE_HF_CONFIG_JSON_H_
 

@@ -20,7 +20,7 @@ inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 // The size of a strip of rows (WriteHfWeights).
 inline constexpr int64_t kStripBytes = int64_t{8} << 20;
 
-// Takes the data of a tensor, or of a part of one, in pieces of any size from its begin on.
+// Takes the data of a tensor, or of a part of one, in order, in pieces of any size.
 using TensorSink = absl::FunctionRef<absl::Status(const void* data, int64_t bytes)>;
 
 // Gives `sink` the elements `part` of what tile `tile` has of a tensor, in the order of
@@ -43,7 +43,7 @@ using EmitTensor = absl::FunctionRef<absl::Status(int tile, const TensorSpec& te
 // tile are scattered over its file. It is emitted in strips of rows, each strip from tile to tile.
 // One strip is in memory, of at most kStripBytes or one row.
 //
-// The tensors of `carried`, if there are any, go to one more file, the last one.
+// The tensors of `carried`, if there are any, go to one more file of any size, the last one.
 absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
                             const ModelLayout& layout, DType dtype, int64_t shard_bytes,
                             EmitTensor emit, const CarriedTensors& carried = {});

@@ -57,13 +57,13 @@ absl::StatusOr<std::string> DescribeIgnoredTensors(FileSystem* files, const std:
 struct WeightSource {
   struct Part {
     int64_t begin = 0;  // its first element in the whole tensor; with `columns`, its first column
-    // If > 0, it has these many columns of every row of a matrix. If 0, its elements follow one
+    // If > 0, it has this many columns of every row of a matrix. If 0, its elements follow one
     // another in the whole tensor.
     int64_t columns = 0;
     StoredTensor stored;
     FileDType dtype = FileDType::kF32;
   };
-  std::vector<Part> parts;  // of the whole tensor, in order; mostly one; empty if it is in MXFP4
+  std::vector<Part> parts;  // of the whole tensor, in order; usually one; empty if it is in MXFP4
   // In MXFP4 only: the values of a tensor [E, K, N], transposed.
   StoredTensor blocks;  // U8 [E, N, K / 32, 16]
   StoredTensor scales;  // U8 [E, N, K / 32]

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/device/device_lost.h"
 #include "engine/job/device_name.h"
 
 namespace megatrain {
@@ -43,7 +44,7 @@ absl::Status AsAsked(const std::string& key, const absl::Status& status) {
     case absl::StatusCode::kUnavailable:
       return absl::FailedPreconditionError(text);
     default:
-      return absl::Status(status.code(), text);
+      return IsDeviceLost(status) ? DeviceLostError(text) : absl::Status(status.code(), text);
   }
 }
 

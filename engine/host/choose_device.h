@@ -1,4 +1,4 @@
-// Chooses the device on which a process trains.
+// Chooses and opens the devices on which a process trains.
 #ifndef MEGATRAIN_ENGINE_HOST_CHOOSE_DEVICE_H_
 #define MEGATRAIN_ENGINE_HOST_CHOOSE_DEVICE_H_
 
@@ -34,10 +34,10 @@ struct GpuChoice {
 // first GPU, or the cpu if `open_gpu` finds none. A GPU that is there but cannot be used is an
 // error. A null `open_gpu` means that there is no GPU. It is used during the call only.
 //
-// Messages begin with `key`. Returns InvalidArgument for an unknown name, and if there are GPUs but
-// not the first one of this process. Returns FailedPrecondition if there is no GPU, if there are
-// fewer than choice.count, or if the driver is not in order. Other errors of `open_gpu`, such as
-// lack of memory, are returned with their codes.
+// Messages begin with `key`. Returns InvalidArgument for an unknown name, if there are GPUs but not
+// the first one of this process, and for a wrong variable of the environment. Returns
+// FailedPrecondition if there is no GPU, if there are fewer than choice.count, or if the driver or
+// a library is not in order. Other errors of `open_gpu`, such as lack of memory, keep their codes.
 absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::string& name,
                                           const GpuOpener& open_gpu, const GpuChoice& choice = {});
 

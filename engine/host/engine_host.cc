@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/processors.h"
@@ -58,10 +59,13 @@ absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const EngineHostO
 
 EngineHost::~EngineHost() {
   MutexLock lock(&mutex_);
-  if (pool_ == nullptr) return;
+  if (pool_ != nullptr) Unpin(*pool_);
+}
+
+void EngineHost::Unpin(const HostPool& pool) {
   // The first one has pinned it.
   for (auto gpu = device_.gpus.rbegin(); gpu != device_.gpus.rend(); ++gpu) {
-    (*gpu)->UnpinHost(pool_->data());
+    (*gpu)->UnpinHost(pool.data());
   }
 }
 
@@ -115,8 +119,10 @@ absl::Status EngineHost::ReservePool(int64_t bytes, const ReserveProgress& progr
                                      "; 0 takes 80% of it, or all huge pages if they are more"));
   }
   MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, MakePool(bytes, progress, cancelled));
+  absl::Cleanup unpin = [&] { Unpin(*pool); };
   MT_ASSIGN_OR_RETURN(const int64_t beside, AvailableMemoryBytes());
   MT_ASSIGN_OR_RETURN(std::vector<int64_t> device_bytes, DeviceBytes(AllDevices()));
+  std::move(unpin).Cancel();
   MutexLock lock(&mutex_);
   pool_ = std::move(pool);
   memory_.SetPool(pool_->capacity(), beside);

@@ -93,15 +93,16 @@ class EngineHost {
   // from several threads at once. Once it returns true, everything is released and the result is
   // Cancelled. Both may be null and are used during the call only.
   //
-  // Returns FailedPrecondition if there is a pool already, and ResourceExhausted if there is not
-  // enough free memory or it cannot all be pinned. A host without a pool reserves as much as its
-  // first job plans (see Pool).
+  // Returns FailedPrecondition if there is a pool already, ResourceExhausted if there is not enough
+  // free memory, the errors of Device::PinHost if it cannot all be pinned, and those of reading
+  // what is free. A host without a pool reserves as much as its first job plans (see Pool).
   absl::Status ReservePool(int64_t bytes, const ReserveProgress& progress,
                            const std::function<bool()>& cancelled);
 
   // Measures the machine's rates. It takes about a second, in which nothing else should run, and
-  // for several GPUs as long as NCCL takes to start. Without NCCL the rate between GPUs stays
-  // unknown. Returns ResourceExhausted if there is no memory for it.
+  // for several GPUs as long as NCCL takes to start. If their exchange cannot be measured, the rate
+  // between GPUs stays unknown. Returns ResourceExhausted if there is no memory for it, and the
+  // errors of the device.
   absl::Status MeasureRates();
   // Returns the measured rates; all are 0 before MeasureRates.
   HardwareRates rates() const;
@@ -138,14 +139,14 @@ class EngineHost {
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
   // Returns the memory that a job on the devices `on` may plan with now: the free bytes of the
-  // pool, these devices' part of the memory besides it, and the free memory of the GPU that has
-  // least. With `without_others`, as if no other job had any of the host memory. Without a pool,
-  // returns the memory that one could have. Returns the errors of reading the machine's and the
-  // device's free memory.
+  // pool, these devices' part of the memory besides it, and the least of their DeviceBytes. With
+  // `without_others`, as if no other job had any of the host memory. Without a pool, returns the
+  // memory that one could have. Returns the errors of reading the machine's and the device's free
+  // memory.
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
                                          bool without_others = false) const;
-  // Returns the device memory that a job may plan with now, of each of the devices `on`. It is
-  // empty if devices use host memory.
+  // Returns the device memory that a job may plan with now, of each of the devices `on`: what is
+  // free but for Device::ReserveBytes. It is empty if devices use host memory.
   absl::StatusOr<std::vector<int64_t>> DeviceBytes(const std::vector<int>& on) const;
   // Returns a sentence for people if the GPUs have unequal memory free, because a plan uses the
   // least on all. Returns "" if they are about equal (IsUnequal), or the errors of reading it.
@@ -158,6 +159,8 @@ class EngineHost {
   EngineHost(const EngineHostOptions& options, ChosenDevice device);
   absl::StatusOr<std::unique_ptr<HostPool>> MakePool(int64_t bytes, const ReserveProgress& progress,
                                                      const std::function<bool()>& cancelled) const;
+  // Undoes what MakePool has done with the devices.
+  void Unpin(const HostPool& pool);
   // Returns what a job on so many devices may have of the memory beside the pool: of several
   // devices each has an equal part of what was free when the pool was reserved. `free_bytes` are
   // free now.

@@ -1,5 +1,5 @@
-// Measures how fast the GPUs of a host exchange, by gathering as jobs do. It takes a tenth of a
-// second beside the start of NCCL.
+// Measures how fast the GPUs of a host exchange data, by an all-gather such as jobs make. It takes
+// a tenth of a second beside the start of NCCL.
 #ifndef MEGATRAIN_ENGINE_HOST_MEASURE_EXCHANGE_H_
 #define MEGATRAIN_ENGINE_HOST_MEASURE_EXCHANGE_H_
 
@@ -16,8 +16,8 @@ namespace megatrain {
 // Returns the bytes a second that the slowest GPU receives from the others, while all of them
 // gather `bytes` bytes (HardwareRates::collective_bytes_per_second). Each takes that much device
 // memory meanwhile, with NcclScratchBytes and NCCL's own. Returns ResourceExhausted if it is not
-// there, and the errors of `load_nccl` and CreateNcclCommunicator. REQUIRES: there are several
-// GPUs, and nothing else uses them.
+// there, and the errors of `load_nccl`, CreateNcclCommunicator, the exchange and the devices.
+// REQUIRES: there are several GPUs, and nothing else uses them.
 absl::StatusOr<double> MeasureExchange(const std::vector<std::shared_ptr<Device>>& gpus,
                                        const NcclLoader& load_nccl, int64_t bytes);
 

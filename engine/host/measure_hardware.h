@@ -46,7 +46,7 @@ inline constexpr MeasurementSizes kGpuMeasurement = {.tokens = 4096,
 
 // Measures all rates but collective_bytes_per_second on the session's first device, and allocates
 // memory for the time of the call. Other load on the machine lowers the result. Returns
-// ResourceExhausted if there is not enough memory.
+// ResourceExhausted if there is not enough memory, and the errors of the device.
 absl::StatusOr<HardwareRates> MeasureHardware(const Session& session,
                                               const MeasurementSizes& sizes);
 

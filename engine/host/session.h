@@ -1,4 +1,5 @@
-// Session: the threads and the device that a job uses.
+// Session: the threads and the devices that a job uses. Each device with its part of the threads is
+// a rank of the job.
 #ifndef MEGATRAIN_ENGINE_HOST_SESSION_H_
 #define MEGATRAIN_ENGINE_HOST_SESSION_H_
 
@@ -66,8 +67,8 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                               const std::vector<int>& on = {});
 
 // Starts the threads and, if `gpus` is empty, creates the cpu devices. `first_processor` is the
-// place in AllowedProcessors of the processor with which device number 0 begins. REQUIRES: `gpus`
-// are the host's, or empty if its device is the cpu.
+// place in AllowedProcessors of the processor with which device number 0 begins. Never fails.
+// REQUIRES: `gpus` are the host's, or empty if its device is the cpu.
 absl::StatusOr<std::shared_ptr<const Session>> OpenSession(
     const SessionSettings& settings, const std::vector<std::shared_ptr<Device>>& gpus,
     int first_processor = 0);

@@ -10,11 +10,11 @@
 namespace megatrain {
 
 // Writes the checkpoint's weights to `directory`, in BF16 or FP32 as they were trained, with
-// config.json, the tokenizer files and what a wrapper carries. ExportHfDirectory says when an
-// existing `directory` is replaced. Verifies checksums while it reads, and takes memory for the
-// weights of the largest tile. Returns ResourceExhausted without that memory, and the errors of
-// ReadManifest, ReadModelDescription, VerifyBeforeLoading, LoadCheckpointTile and
-// ExportHfDirectory.
+// config.json, the tokenizer files and the tensors that a WrapperDescription carries.
+// ExportHfDirectory says when an existing `directory` is replaced. Verifies checksums while it
+// reads, and takes memory for the weights of the largest tile (engine/model/tile.h). Returns
+// ResourceExhausted without that memory, and the errors of ReadManifest, ReadModelDescription,
+// VerifyBeforeLoading, LoadCheckpointTile and ExportHfDirectory.
 absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
                               FileSystem* files = PosixFileSystem());
 

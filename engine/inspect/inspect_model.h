@@ -10,15 +10,15 @@
 namespace megatrain {
 
 struct ModelReport {
-  // Lines, each with its line feed. The tensors of layers and experts that are like an earlier one
-  // are not listed.
+  // Lines, each with its line feed. Tensors of layers and experts that are like an earlier one are
+  // not listed, nor those that the wrapper carries or the family ignores.
   std::string text;
   // One object: path, kind (hf_directory or safetensors), files[], parameters, bytes, dtypes{NAME:
   // {tensors, parameters, bytes}}, tensors[{name, dtype, shape, bytes, file}]. A directory also has
   // model{family, hidden, layers, ...}, and for a wrapper model.wrapper{family, carried_tensors,
-  // carried_bytes}; model.ignored is a line about tensors that its family ignores. A tied matrix
-  // counts once. For a directory without weights, `files` is empty and `parameters` follows from
-  // config.json.
+  // carried_bytes}; model.ignored is a line about tensors that its family ignores. The `parameters`
+  // of a directory follow from config.json, and a tied matrix counts once. `files` is empty for a
+  // directory without weights.
   nlohmann::ordered_json json;
 };
 

@@ -1,5 +1,5 @@
-// Shows prepared data to people and to other programs (`inspect`). Unless said otherwise, errors
-// are those of reading the dataset.
+// Shows data as training sees it, to people and to other programs (the command `inspect`). Unless
+// said otherwise, errors are those of reading the dataset.
 #ifndef MEGATRAIN_ENGINE_INSPECT_INSPECT_SEQUENCES_H_
 #define MEGATRAIN_ENGINE_INSPECT_INSPECT_SEQUENCES_H_
 
@@ -16,8 +16,8 @@ namespace megatrain {
 // Returns the sequences at positions [begin, end) of the training order as a JSON list with one
 // object on each line. Position 0 is the first sequence of step 1, and positions continue through
 // the epochs. The members are position, sequence (the number in file order), input_ids, labels,
-// position_ids and document_ids, and of pairs of answers pairs: the documents of the chosen and the
-// rejected answer of each. Returns InvalidArgument for an impossible range.
+// position_ids and document_ids. Pairs of answers also have the member pairs, with the documents of
+// the chosen and the rejected answer of each. Returns InvalidArgument for an impossible range.
 absl::StatusOr<std::string> SequencesJson(const Dataset& dataset, int64_t begin, int64_t end);
 
 // Returns the same sequences for people: the counts of each sequence, then its text in stretches

@@ -12,12 +12,12 @@
 
 namespace megatrain {
 
-// Return the types of data.train and data.eval, bound to `files`, which must outlive the result.
+// Return the values of data.train and data.eval, bound to `files`, which must outlive the result.
 ConfigValue TrainFiles(std::vector<DataFile>* files);
 ConfigValue EvalFiles(std::vector<DataFile>* files);
 
-// Returns `text`, the canonical text of such a value, without the paths in it. What follows a place
-// that cannot be parsed stays as it is.
+// Returns `text`, which is the canonical text of such a value, without the paths in it. From the
+// first place that cannot be parsed on, the text stays as it is.
 std::string DataFilesWithoutPaths(absl::string_view text);
 
 // Returns true for a name of 1 to `bytes_max` letters, digits, '-', '_' and '.' that begins with

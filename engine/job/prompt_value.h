@@ -1,4 +1,4 @@
-// The type of a list of prompts in a configuration file.
+// Declares the value of a key whose value is a list of prompts.
 #ifndef MEGATRAIN_ENGINE_JOB_PROMPT_VALUE_H_
 #define MEGATRAIN_ENGINE_JOB_PROMPT_VALUE_H_
 
@@ -9,10 +9,10 @@
 
 namespace megatrain {
 
-// A list of texts and of maps with the key `messages`, bound to `prompts`, which must outlive the
-// result. A map may also have `system`, `tools`, `documents` and `chat_template_kwargs`. Maps are
-// kept as JSON. A scalar in them becomes a number, a boolean or null if it reads
-// as that in JSON and is not in quotes, else a text.
+// Returns the value for a list of texts and of maps with the key `messages`, bound to `prompts`,
+// which must outlive the result. A map may also have `system`, `tools`, `documents` and
+// `chat_template_kwargs`. Maps are kept as JSON. A scalar in them becomes a number, a boolean or
+// null if it reads as that in JSON and is not in quotes, else a text.
 ConfigValue Prompts(std::vector<Prompt>* prompts);
 
 }  // namespace megatrain

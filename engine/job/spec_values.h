@@ -1,5 +1,5 @@
-// The values of a spec as plain text: those that a resumed run may not change, for checkpoints, and
-// those that the processes of a job compare.
+// Returns the values of a JobSpec as plain text. Checkpoints keep those that a resumed run may not
+// change, and the processes of a job compare those that they must have alike.
 #ifndef MEGATRAIN_ENGINE_JOB_SPEC_VALUES_H_
 #define MEGATRAIN_ENGINE_JOB_SPEC_VALUES_H_
 
@@ -18,8 +18,8 @@ std::map<std::string, std::string> SpecValues(const JobSpec& spec);
 std::map<std::string, std::string> WithoutPaths(std::map<std::string, std::string> values);
 
 // Returns the values of the keys that all processes of a job must have alike, by key path. Those
-// are all but the paths, of which the contents are compared, and what a process may have of its
-// own: its device, its threads and its link.
+// are all but the paths, whose contents are compared instead, and what a process may have of its
+// own: its device, its threads and its link. output.directory counts only as given or not.
 std::map<std::string, std::string> ValuesOfAllProcesses(const JobSpec& spec);
 
 }  // namespace megatrain

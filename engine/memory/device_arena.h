@@ -1,7 +1,8 @@
 // Divides device memory, one block, among weight buffers, gradient accumulators, stash, activations
-// and workspace. This is done once, before the first step. Apart from this block a job's steps use
-// only the workspaces of streams (KernelSizes::StreamWorkspaceBytes) and a rank's memory for
-// exchange (PipelineDimensions::exchange_bytes), so the plan can name every byte of device memory.
+// and workspace. This is done once, before the first step. Apart from this block a job's steps
+// allocate only the workspaces of streams (KernelSizes::StreamWorkspaceBytes) and a rank's memory
+// for exchange (PipelineDimensions::exchange_bytes), so the plan can name every byte that they
+// allocate. Libraries take more by themselves (MemoryBudget::device_reserve_bytes).
 //
 // An arena without a block does the same arithmetic and refuses the same requests. So the plan can
 // run the code that the executor runs.
@@ -29,7 +30,6 @@ enum class DeviceKind {
   kBatches,
   kOther,
 };
-inline constexpr int kDeviceKinds = 7;
 // Returns "weight buffers", "gradient accumulators", "stash", "activations", "workspace", "batches"
 // or "other".
 const char* DeviceKindName(DeviceKind kind);
@@ -57,8 +57,9 @@ class DeviceArena {
   DeviceArena(void* block, int64_t limit) : block_(static_cast<char*>(block)), limit_(limit) {}
 
   // Reserves the next `bytes`, aligned to kAlignment. Returns ResourceExhausted, naming the item
-  // and the bytes requested, free and used, if they exceed the limit. Returns FailedPrecondition
-  // after Seal. An error leaves the arena unchanged. REQUIRES: bytes >= 0.
+  // and the bytes requested, free and used, if these bytes, rounded up to kAlignment, are more
+  // than free_bytes(). Returns FailedPrecondition after Seal. An error leaves the arena unchanged.
+  // REQUIRES: bytes >= 0.
   absl::StatusOr<DeviceBlock> Reserve(std::string_view name, int64_t bytes, DeviceKind kind);
 
   // Ends planning: every later Reserve is refused.

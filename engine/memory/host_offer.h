@@ -11,9 +11,9 @@ namespace megatrain {
 
 struct HostOffer {
   int64_t free_bytes = 0;  // AvailableMemoryBytes; the pool shares it with all other allocations
-  // Free bytes of the kernel's reserved huge pages (hugetlb), which only the pool uses. Those in
-  // pages of 1 GiB or those in pages of 2 MiB, whichever are more. Pages of one size count as none
-  // if a pool as large as all of them may not use that size (HostPool::MayLieIn).
+  // Free bytes of the kernel's reserved huge pages (hugetlb), which only the pool uses: those of
+  // 1 GiB or those of 2 MiB, whichever have more bytes. A size does not count if a pool of all its
+  // pages may not use it (HostPool::MayLieIn).
   int64_t set_aside_bytes = 0;
 };
 

@@ -25,7 +25,7 @@ constexpr int64_t kTouchChunkBytes = int64_t{256} << 20;
 // In this order.
 constexpr int64_t kPageChoices[] = {kGiantPageBytes, kHugePageBytes, kSmallPageBytes};
 
-// Every page, from several threads. Cancelled if told so.
+// Touches every page, from several threads. Returns Cancelled if told so.
 absl::Status Touch(const HostPoolOptions& options, int64_t capacity, PageMapping& pages) {
   // Threads that touch the same page wait for each other.
   const int64_t chunk_bytes = std::max(kTouchChunkBytes, pages.page_bytes());

@@ -1,5 +1,6 @@
-// The host memory of a process, reserved once. Tiles, gradient slabs, stashes and batches are
-// leases on it. The pool outlives jobs, so that the next job need not touch its pages again.
+// HostPool is the host memory of a process, reserved once. Tiles, gradient slabs, stashes and
+// batches are leases on it. The pool outlives jobs, so that the next job need not touch its pages
+// again.
 //
 // A lease takes whole pages: LeaseBytes(bytes). Leases of 256 MiB and more are aligned to 2 MiB
 // (huge pages, which costs at most 2 / 256 = 0.8%) and taken from the lowest address that fits.

@@ -15,8 +15,8 @@ namespace megatrain {
 // Returns false if the nodes cannot be found out.
 using PageNodes = std::function<bool(absl::Span<void* const> pages, absl::Span<int> nodes)>;
 
-// Asks the kernel (move_pages) and reads the pages. Returns false for example in a container that
-// may not make this call.
+// Reads a byte of each page and asks the kernel (move_pages). Returns false for example in a
+// container that may not make this call.
 bool KernelPageNodes(absl::Span<void* const> pages, absl::Span<int> nodes);
 
 // A copyable map from addresses to NUMA nodes. One that is default-constructed knows no address.

@@ -1,4 +1,4 @@
-// Anonymous host memory in pages of a chosen size, placed near a device. HostPool is built on it.
+// Maps anonymous host memory in pages of a chosen size, near a chosen NUMA node. HostPool uses it.
 #ifndef MEGATRAIN_ENGINE_MEMORY_PAGE_MAPPING_H_
 #define MEGATRAIN_ENGINE_MEMORY_PAGE_MAPPING_H_
 

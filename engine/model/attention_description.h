@@ -1,4 +1,4 @@
-// The description of what mixes a layer's tokens: attention with its rotations, or a delta net.
+// Describes how a layer mixes tokens: by attention, with its rotations, or by a delta net.
 #ifndef MEGATRAIN_ENGINE_MODEL_ATTENTION_DESCRIPTION_H_
 #define MEGATRAIN_ENGINE_MODEL_ATTENTION_DESCRIPTION_H_
 
@@ -48,9 +48,9 @@ enum class QkNorm {
   kFull,  // all heads together, with weights [heads head_dim] and [kv_heads head_dim]
 };
 
-// Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2): queries, and keys with values, are
-// projected to latents, normed, and projected to heads. The end of each query and key is rotated,
-// and that of keys is one for all heads, projected beside their latent.
+// Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2). Queries are projected to one latent,
+// keys and values to another. Each latent is normed and projected to heads. Only the end of a query
+// or key is rotated. All heads share one end of keys, which is projected beside their latent.
 struct LatentDescription {
   int64_t key_value_rank = 0;  // of the latent of keys and values; 0: there are no latents
   int64_t query_rank = 0;      // 0: queries have no latent and are projected as usual
@@ -123,9 +123,9 @@ enum class DeltaTensors {
   kByKeyHead,
 };
 
-// A gated delta net: linear attention whose memory is a state of one size for each value head
-// (engine/device/delta_args.h). A causal convolution goes over queries, keys and values before, and
-// a gated norm over the result behind. Yang et al. 2024.
+// A gated delta net: linear attention whose memory is a state of fixed size for each value head
+// (engine/device/delta_args.h). A causal convolution is applied to queries, keys and values first,
+// and a gated norm to the result. Yang et al. 2024.
 struct DeltaNetDescription {
   int64_t key_heads = 0;    // of queries too; 0: the layer has none
   int64_t value_heads = 0;  // a multiple of key_heads

@@ -1,4 +1,4 @@
-// The description of what a layer does with each token alone: a dense unit, or experts.
+// Describes what a layer does with each token by itself: a dense unit, or experts.
 #ifndef MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
 #define MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
 
@@ -19,16 +19,16 @@ struct FeedForwardDescription {
   friend bool operator==(const FeedForwardDescription&, const FeedForwardDescription&) = default;
 };
 
-// How a router chooses experts for a token from its logits, one an expert, in FP32. Ties go to the
-// lower index. RouteArgs (engine/device/expert_args.h) has the formulas.
+// How a router chooses experts for a token from its FP32 logits, one for each expert. Ties go to
+// the lower index. RouteArgs (engine/device/expert_args.h) has the formulas.
 struct RouterDescription {
   RouterScores scores = RouterScores::kSoftmax;
   bool normalized = true;         // the weights of the chosen are divided by their sum
   double scale = 1.0;             // a factor of the weights
-  int64_t groups = 1;             // the experts are in so many groups of equal size
-  int64_t chosen_groups = 1;      // the experts of a token are of this many groups at most
+  int64_t groups = 1;             // the number of groups of equal size that the experts form
+  int64_t chosen_groups = 1;      // a token's experts come from at most this many groups
   bool bias = false;              // of the logits
-  bool correction = false;        // a value an expert that changes the choice but not the weights
+  bool correction = false;        // a value for each expert; changes the choice, not the weights
   std::string name = "mlp.gate";  // on disk
   // Names on disk, empty if the tensor is not there:
   // [hidden]. The logits are hidden^-1/2 W (input_scale * norm(x)), where x is the stream and its

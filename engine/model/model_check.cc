@@ -93,6 +93,9 @@ std::string CheckExperts(const ModelDescription& model, const LayerDescription& 
       {{e.chosen < 1 || e.chosen > e.count, "more chosen experts than there are, or none"},
        {e.experts_per_tile < 1, "experts without experts_per_tile"},
        {!Divides(e.router.groups, e.count), "experts that the router's groups do not divide"},
+       {e.router.chosen_groups > e.router.groups ||
+            e.chosen * e.router.groups > e.router.chosen_groups * e.count,
+        "more chosen groups than there are, or fewer experts in them than are chosen"},
        // The norm of the router's input would multiply by 1 + input_scale.
        {model.one_plus_norms && !e.router.input_scale.empty(),
         "a router's input_scale and one_plus_norms"},

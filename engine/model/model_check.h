@@ -8,8 +8,8 @@
 namespace megatrain {
 
 // Returns InvalidArgument for such a description, naming the first such layer and what does not go
-// together in it. ParseModelDescription checks every description that comes from a config.json, so
-// that a family's reader need not know what the templates cannot do.
+// together in it; also for one without layers. ParseModelDescription checks every description that
+// comes from a config.json, so that a family's reader need not know what the templates cannot do.
 absl::Status CheckModel(const ModelDescription& model);
 
 }  // namespace megatrain

@@ -113,8 +113,8 @@ struct WrapperDescription {
   int64_t carried_tensors = 0, carried_bytes = 0;  // in the directory that was read
 
   bool is_there() const { return !family.empty(); }
-  // Returns the name on disk of a text model's tensor: in Gemma 4's wrapper of "model.norm.weight"
-  // "model.language_model.norm.weight".
+  // Returns the name on disk of the text model's tensor `name`. In Gemma 4's wrapper it is
+  // "model.language_model.norm.weight" for "model.norm.weight".
   std::string OnDisk(const std::string& name) const;
   // Returns true if the name is of a tensor that is carried through.
   bool Carries(const std::string& name_on_disk) const;

@@ -1,5 +1,5 @@
-// Assigns the tensors of a model to tiles and to places within them. Loading, saving, the
-// optimizer, checkpoints and the Hugging Face names all use this one traversal (ForEachTensor).
+// Assigns the tensors of a model to tiles and to places within them. Loading, saving, checkpoints,
+// the optimizer and the Hugging Face names all follow this one list (TileLayout::tensors).
 //
 // The tiles in forward order are the embedding, those of each decoder layer, and the final norm
 // with the LM head. With tied embeddings the first tile also holds the final norm and serves both
@@ -52,7 +52,7 @@ enum class Initial {
   kLogUniform,  // log(u), u uniform in (0.01, 16): the decays of a delta net
 };
 
-// A tensor, or the experts' part of a tensor that stacks all experts of a layer.
+// A tensor, or the part of it that lies in one tile.
 struct TensorSpec {
   std::string name;            // as in transformers: "model.layers.0.self_attn.q_proj.weight"
   std::string wrapped_name;    // on disk, if it is a part of a wrapper; else empty
@@ -106,8 +106,8 @@ struct TensorRun {
   int64_t place = 0;   // the first one in the tile, from the tensor's offset on
   int64_t elements = 0;
 };
-// Returns the runs of what the tile has of a tensor, in the order of the whole tensor; one for
-// most.
+// Returns the runs of what the tile has of a tensor, in the order of the whole tensor. Most
+// tensors have one.
 std::vector<TensorRun> RunsOf(const TensorSpec& tensor);
 // Returns the runs of `part` only, whose elements are counted from the tensor's offset on.
 // REQUIRES: `part` is [0, tensor.elements), or whole rows of a tensor with columns.
@@ -153,7 +153,7 @@ struct LayerOffsets {
   int64_t a_log = -1;         // [value_heads]
   int64_t dt_bias = -1;       // [value_heads]
   int64_t gated_norm = -1;    // [value_dim]
-  int64_t output_scale = -1;  // [1], never trained
+  int64_t output_scale = -1;  // [1], never trained; of any dense layer or kJoin
   // Those of PerLayerInputDescription.
   int64_t per_layer_table = -1;             // [vocabulary, width]
   int64_t per_layer_model_projection = -1;  // [width, hidden]
@@ -248,8 +248,8 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
                              absl::FunctionRef<TensorTraits(const std::string& name)> traits);
 
 // Calls `visit` for every TensorSpec of the model in forward order. `tile` is an index in
-// layout.tiles. A tensor that stacks the experts of a layer comes once for each tile of them, a
-// tied matrix once.
+// layout.tiles. A tensor of which several tiles have a part (stacked experts, the matrices of
+// per-layer inputs) comes once for each of these tiles, a tied matrix once.
 void ForEachTensor(const ModelLayout& layout,
                    absl::FunctionRef<void(int tile, const TensorSpec& tensor)> visit);
 

@@ -4,12 +4,12 @@
 //   exp_avg     FP32
 //   exp_avg_sq  FP32
 // The weights have `layout->elements` elements, the other sections layout->state_elements(). In
-// either precision this is 12 bytes for a parameter with state, and that of the weight alone for
-// one without (a frozen tensor's).
+// either precision this is 12 bytes for a parameter with state. One without state (a frozen
+// tensor's) has only its weight.
 //
 // Where the processes of a job share the tiles, a process has a part of each. Its sections have
-// only the elements Tile::held, one after another: the weights those with state, then those
-// without, the other sections the former.
+// only the elements of Tile::held. The weights have those with state, then those without; the other
+// sections have those with state.
 #ifndef MEGATRAIN_ENGINE_MODEL_TILE_H_
 #define MEGATRAIN_ENGINE_MODEL_TILE_H_
 

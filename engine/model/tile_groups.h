@@ -11,10 +11,9 @@
 
 namespace megatrain {
 
-// The role of a tensor in its layer. It decides the tensor's Initial, which each comment names
-// first. It decides whether the tensor has weight decay, as in transformers' Trainer: those have it
-// whose comment says so. And it decides whether the tensor can be trained: all but the last two
-// can.
+// The role of a tensor in its layer. It decides the tensor's Initial (named first below), whether
+// the tensor has weight decay (as in transformers' Trainer), and whether it can be trained (all but
+// the last two can).
 enum class Role {
   kMatrix,      // kNormal; has weight decay
   kNorm,        // kOne, or kZero with one_plus_norms

@@ -1,4 +1,5 @@
-// Runs schedules on real lanes. Each lane has a host thread; device lanes also have a stream each.
+// Executor runs schedules on their lanes (lane.h). Each lane has a host thread; device lanes also
+// have a stream each.
 //
 // Thread safety: Interrupt may be called from any thread; all other methods from one (the
 // trainer's).
@@ -70,9 +71,8 @@ class Executor {
   // Queues the schedule's operations and returns at once.
   std::shared_ptr<Ticket> Submit(Schedule schedule);
   // Blocks until all operations of the ticket are done. Returns the executor's first error if it
-  // kept one of them from being done.
-  // REQUIRES: each ticket is waited for once, and after the tickets submitted earlier that share a
-  // lane with it.
+  // kept one of them from being done, and errors of the device. REQUIRES: each ticket is waited for
+  // once, and after the tickets submitted earlier that share a lane with it.
   absl::StatusOr<Timing> Wait(const std::shared_ptr<Ticket>& ticket);
   // Blocks until all operations of the ticket are done or queued on streams (returns true), or
   // until `interrupted` returns true (returns false). While it has to wait, `interrupted` is called

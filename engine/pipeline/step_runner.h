@@ -1,5 +1,5 @@
-// StepRunner carries out a schedule's operations: it calls the kernels and copies with the memory
-// that they work on. It also holds the batches and results of the steps in flight.
+// StepRunner carries out a schedule's operations: it calls kernels and makes copies on the buffers
+// of a rank. It also holds the batches and results of the steps in flight.
 //
 // Thread safety: the executor's lanes call Run, and the trainer's thread calls everything else. A
 // StepState belongs to the trainer until it submits the schedule, and again after it has waited for
@@ -263,7 +263,7 @@ class StepRunner : public OpRunner {
   int64_t updating_step_ ABSL_GUARDED_BY(rows_mutex_) = -1;  // the last one to take rows
 };
 
-// Returns a name for messages: "embedding", "layer 3", "layer 3, experts 0 to 7" or "head".
+// Returns a name for messages, such as "embedding", "layer 3" or "layer 3, experts 0 to 7".
 std::string TileName(const TileLayout& tile);
 
 }  // namespace megatrain

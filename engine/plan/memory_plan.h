@@ -1,5 +1,5 @@
-// MemoryPlan: the memory that a job takes, computed before anything is allocated, and the decisions
-// that depend on it. These are the place of the stash, the micro-batches of a sweep, the
+// MemoryPlan has the memory that a job takes, computed before anything is allocated, and the
+// decisions that depend on it. These are the place of the stash, the micro-batches of a sweep, the
 // activations that are kept for the backward pass, the number of weight buffers, the updates on the
 // device and what each of several devices loads. If the machine's rates are known, predicted step
 // times decide (plan_choice.h). The results of training do not depend on the decisions.
@@ -64,11 +64,12 @@ struct MemoryPlan {
   int64_t host_limit = 0;  // the smaller of engine.host_memory, if set, and the budget
   // The most bytes of each device. For a GPU it is the smaller of engine.device_memory, if set, and
   // budget.device_bytes. For the cpu device it is engine.device_memory, or budget.device_bytes if
-  // the job sets none. If both are 0, PlanMemory chooses a limit from the free host memory
-  // (MemoryBudget::device_bytes), and the other plans have kUnlimitedBytes.
+  // the job sets none; plans of evaluation and generation take the smaller if both are set. If both
+  // are 0, PlanMemory chooses a limit from the free host memory (MemoryBudget::device_bytes), and
+  // the other plans have kUnlimitedBytes.
   int64_t device_limit = 0;
   bool fits = true;
-  std::string misfit;  // the kinds of memory that do not suffice, in bytes; empty if it fits
+  std::string misfit;  // the kinds of memory that do not suffice, with bytes; empty if it fits
 
   // Decisions and the predicted time of a step with them.
   struct Timed {
@@ -125,11 +126,11 @@ struct GenerationNeed {
   int64_t answer_tokens = 0;           // of each answer at most
 };
 // Plans the answers to prompts (generation_batch.h) with weights in `dtype`. A wave is a number of
-// consecutive prompts that are answered together. The plan has the largest waves that fit, of
-// dimensions.micro_batches prompts each, and as many weight buffers as fit then. On a device that
-// shares the host's memory it has kWeightBuffersMin buffers unless engine.device_memory is given.
-// Lifetimes and `fits` are as for PlanMemory. REQUIRES: there are prompts, and CheckHeadSizes
-// returned OK.
+// consecutive prompts that are answered together. The plan has the largest waves that a
+// bisection finds to fit, of dimensions.micro_batches prompts each, and as many weight buffers as
+// fit then. On a device that shares the host's memory it has kWeightBuffersMin buffers unless
+// engine.device_memory is given. Lifetimes and `fits` are as for PlanMemory. REQUIRES: there are
+// prompts, and CheckHeadSizes returned OK.
 MemoryPlan PlanGeneration(const JobSpec::Engine& engine, const ModelLayout& layout, DType dtype,
                           const GenerationNeed& need, const KernelSizes& sizes,
                           const MemoryBudget& budget);

@@ -140,8 +140,6 @@ SimulatedExecutor::Run SimulatedExecutor::Submit(const Schedule& schedule) {
     item.waits = tracker_.Add(op);
     item.seconds = PartsOf(op);
     run.busy_seconds[item.lane] += OpSeconds(op, profile_);
-    run.h2d_seconds += item.seconds[kDown];
-    run.d2h_seconds += item.seconds[kUp];
     items_.push_back(item);
   }
   std::vector<Item> items = items_;

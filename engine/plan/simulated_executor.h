@@ -52,7 +52,6 @@ class SimulatedExecutor {
   struct Run {
     std::vector<Span> spans;                       // in the schedule's order
     std::array<double, kLanes> busy_seconds = {};  // sums of OpSeconds
-    double h2d_seconds = 0, d2h_seconds = 0;       // busy time of the link, for all lanes
     double end_seconds = 0;                        // when the last operation ends
   };
 

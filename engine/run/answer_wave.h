@@ -1,5 +1,5 @@
-// Answers prompts with a trainer's model: all prompts of a wave together, one pass over the model
-// for the prompts and one for each token of their answers.
+// Answers prompts with a trainer's model, in waves. The prompts of a wave go through the model
+// together: one pass for the prompts, and one for each token of their answers.
 #ifndef MEGATRAIN_ENGINE_RUN_ANSWER_WAVE_H_
 #define MEGATRAIN_ENGINE_RUN_ANSWER_WAVE_H_
 
@@ -30,13 +30,14 @@ struct AnswerSettings {
   StopRules stop;
 };
 
-// Answers the first of `prompts`: as many as the rows of the key-value cache and the micro-batches
-// of the trainer's plan suffice for, at least one. Returns their answers, in that order. `pool`
+// Answers the first of `prompts`: as many as the trainer's plan has room for in its key-value cache
+// and micro-batches, at least one. Returns their answers, in that order. `pool`
 // runs the sampling. Calls go_on() before each pass over the model and returns its error. `piece`
 // is as in GenerateSink and counts from the first of `prompts`; it may be null.
 //
 // Returns ResourceExhausted if the first prompt and its answer have no room, and the errors of
-// Trainer::Logits. REQUIRES: `prompts` is not empty, trainer.in_flight() == 0, the device is held.
+// Trainer::Logits. REQUIRES: `prompts` is not empty, trainer.in_flight() == 0,
+// and trainer.holds_device() when go_on() returns OK.
 absl::StatusOr<std::vector<GeneratedText>> AnswerWave(
     Trainer& trainer, ThreadPool& pool, const Tokenizer& tokenizer, const AnswerSettings& settings,
     absl::Span<const EncodedPrompt> prompts, absl::FunctionRef<absl::Status()> go_on,

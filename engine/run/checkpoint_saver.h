@@ -11,7 +11,7 @@
 // A failed save is reported as CheckpointFailed, the checkpoint before is kept, and training goes
 // on. With TrainingOptions::pause_on_full_disk the saver asks for a pause after a full disk, and
 // the save is tried again after the pause. A run cannot do without its last checkpoint and its
-// output: their errors are returned, and pause_handler.h waits for the disk.
+// output: their errors are returned, and PauseHandler waits until the disk has room.
 //
 // Invariant: at most one save is in flight. A new one waits for the one before.
 //
@@ -126,7 +126,7 @@ class CheckpointSaver {
   const PreparedRun& prepared_;
   const RunProgress& progress_;
   Trainer& trainer_;
-  DirectoryRanks ranks_;              // as of CheckpointWriter::Begin
+  DirectoryRanks ranks_;              // as in CheckpointWriter::Begin
   Communicator* const communicator_;  // that of ranks_
   Retention retention_;
   double kept_loss_;            // the eval_loss of step retention_.best

@@ -90,6 +90,10 @@ double EvaluatedSet::perplexity() const { return std::exp(loss()); }
 absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& given,
                                           const std::string& cache_directory,
                                           const std::function<void(const std::string&)>& say) {
+  if (given.training.objective != Objective::kCausal) {
+    return absl::InvalidArgumentError(
+        "training.objective: an evaluation alone measures the loss of text; leave it causal");
+  }
   JobSpec spec = given;
   spec.engine.devices = 1;  // one device evaluates
   const std::string& path = spec.model.path;

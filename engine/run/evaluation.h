@@ -19,8 +19,8 @@ namespace megatrain {
 // the sizes of the job's batches, and returns its error. Adds the rewards of pairs to `*rewards`,
 // if it is given. Returns InvalidArgument if a set with a name, or all sets together, hold no
 // prediction, the errors of reading by way of AsInputError (open_data.h), and those of
-// Trainer::EvaluateLossSum. REQUIRES: trainer.in_flight() == 0, and the device is held when go_on()
-// returns OK.
+// Trainer::EvaluateLossSum. REQUIRES: trainer.in_flight() == 0, and trainer.holds_device() when
+// go_on() returns OK.
 absl::StatusOr<EvaluationReport> EvaluateDataset(
     const Dataset& dataset, absl::FunctionRef<absl::StatusOr<Sequence>(int64_t index)> read,
     const JobSpec& spec, Trainer& trainer, absl::FunctionRef<absl::Status()> go_on,

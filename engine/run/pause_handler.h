@@ -1,5 +1,5 @@
 // PauseHandler honours requests to a run while no step is in flight: pause, release, checkpoint,
-// stop and cancel. It also waits for a full disk.
+// stop and cancel. It also waits while the disk is full.
 //
 // A pause gives the device's memory back and keeps the state in host memory. When the pause ends,
 // the device is taken again. If its memory is no longer free, the run pauses again; if the device

@@ -3,7 +3,7 @@
 //
 // Invariants:
 // - Steps are submitted and collected in order, and at most two are in flight.
-// - No step is submitted behind one whose evaluation needs its weights, or while a request waits.
+// - No step is submitted after one whose evaluation needs its weights, or while a request waits.
 // - A step that was given up is submitted again with the same batch before any other.
 #ifndef MEGATRAIN_ENGINE_RUN_TRAINING_LOOP_H_
 #define MEGATRAIN_ENGINE_RUN_TRAINING_LOOP_H_

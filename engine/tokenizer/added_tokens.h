@@ -41,7 +41,7 @@ class AddedTokenMatcher {
 
   // Returns true if one of the tokens is at `at`, whatever is around it.
   bool BeginsAt(std::string_view text, size_t at) const;
-  // Returns true if one of the tokens begins before `at` and ends behind it, whatever is around it.
+  // Returns true if one of the tokens begins before `at` and ends after it, whatever is around it.
   bool MayCross(std::string_view text, size_t at) const;
 
   // Cuts `text` into pieces from left to right and calls piece(begin, end, token) for each. For a

@@ -52,7 +52,7 @@ absl::Status ForEachComponent(const nlohmann::json& component, std::string_view 
                               const char* list,
                               absl::FunctionRef<absl::Status(const nlohmann::json&)> read);
 
-// What the reader of the model must know of the pre-tokenizer.
+// The facts about the pre-tokenizer that ReadModel needs.
 struct ComponentKinds {
   bool byte_level = false;  // the pre-tokenizer makes bytes of words
 };

@@ -111,9 +111,8 @@ std::string StepRecordJson(const StepRecord& record);
 // Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or
 // missing becomes NaN, and a missing whole number 0. forward_seconds and the lanes' device_update
 // and collective become 0 if they are missing, and compute_seconds empty; without lane_busy_seconds
-// all lanes are 0. There is
-// no spread without `ranks`, which earlier versions did not write. Returns DataLoss if `json` is
-// not an object with a whole `step` and a `loss`.
+// all lanes are 0. There is no spread without `ranks`, which earlier versions did not write.
+// Returns DataLoss if `json` is not an object with a whole `step` and a `loss`.
 absl::StatusOr<StepRecord> ParseStepRecord(std::string_view json);
 
 // Returns the current time in UTC to the millisecond: "2024-05-01T12:00:00.123Z".

@@ -1,4 +1,4 @@
-// RankParts: a rank's device, its AdamW, and its communicators with other ranks.
+// RankParts has a rank's device, its AdamW, and its communicators with other ranks.
 #ifndef MEGATRAIN_ENGINE_TRAINER_RANK_PARTS_H_
 #define MEGATRAIN_ENGINE_TRAINER_RANK_PARTS_H_
 

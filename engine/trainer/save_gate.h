@@ -1,6 +1,6 @@
-// SaveGate merges the saves of all ranks of a process into one. Each rank's io lane calls in for a
-// tile once that rank has updated it. The last rank to call saves the tile for all. The others
-// block until then, so that no rank updates the tile before it is saved.
+// SaveGate merges the saves of all ranks of a process into one. Each rank's io lane calls the gate
+// for a tile once that rank has updated it. The last rank to call saves the tile for all. The
+// others block until then, so that no rank updates the tile before it is saved.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_ENGINE_TRAINER_SAVE_GATE_H_
@@ -17,7 +17,7 @@ namespace megatrain {
 
 class SaveGate {
  public:
-  // The rank that calls in last runs `calls`, on its own thread.
+  // The rank that calls last runs `calls`, on its own thread.
   SaveGate(int ranks, SaveCalls calls) : ranks_(ranks), calls_(std::move(calls)) {}
 
   // Returns the calls for one rank. This must outlive them. REQUIRES: all ranks make the same calls

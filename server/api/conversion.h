@@ -27,7 +27,7 @@ v1::Job::State ToProto(JobState state);
 v1::Job::Reason ToProto(JobReason reason);
 v1::QueueStatus::Waiting ToProto(WaitingReason reason);
 
-// The job's file is there in JOB_VIEW_FULL only.
+// Includes the job's file in JOB_VIEW_FULL only.
 void ToProto(const Job& job, v1::JobView view, v1::Job* proto);
 void ToProto(const JobEvent& event, v1::JobEvent* proto);
 void ToProto(const std::string& job_id, const JobCheckpoint& checkpoint, v1::Checkpoint* proto);
@@ -36,8 +36,8 @@ void ToProto(const PlanReport& report, v1::Plan* proto);
 // REQUIRES: `refusal` is an error of CheckUserLimits.
 void ToProto(const absl::Status& refusal, v1::UserLimit* proto);
 
-// Reads a line of a job's log (JobRecords). DataLoss if `json` is no JSON object. A key that is
-// missing or no text gives an empty field.
+// Reads a line of a job's log (JobRecords). Returns DataLoss if `json` is no JSON object. A field
+// stays empty if its key is missing or not a text.
 absl::Status ReadLogLine(std::string_view json, v1::LogLine* proto);
 
 JobFile FromProto(const v1::JobFile& proto);

@@ -1,5 +1,4 @@
-// The filter of ListJobs: comparisons joined by AND and OR, of which OR binds tighter, as described
-// in the API.
+// The filter of ListJobs: comparisons joined by AND and OR, of which OR binds tighter.
 #ifndef MEGATRAIN_SERVER_API_JOB_FILTER_H_
 #define MEGATRAIN_SERVER_API_JOB_FILTER_H_
 
@@ -13,8 +12,9 @@ namespace megatrain {
 
 using JobFilter = std::function<bool(const Job& job)>;
 
-// Returns an empty function for an empty text. InvalidArgument (INVALID_FILTER) if the text is not
-// understood; the message says where. The filter may be called from several threads.
+// Returns an empty function for a text of nothing but white space. Returns InvalidArgument
+// (INVALID_FILTER) if the text is not understood or longer than 4096 bytes; the message says why.
+// The filter may be called from several threads.
 absl::StatusOr<JobFilter> ParseJobFilter(const std::string& text);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// Page tokens: they say where the next page of a list begins, and are good for that list only.
+// Makes and reads page tokens, each of which says where the next page of one list begins.
 #ifndef MEGATRAIN_SERVER_API_PAGE_TOKEN_H_
 #define MEGATRAIN_SERVER_API_PAGE_TOKEN_H_
 
@@ -11,11 +11,11 @@
 namespace megatrain {
 
 // Returns an opaque text that is safe in URLs. `after` > 0 is the key of the last entry of the page
-// before. `question` holds all that decides the list: filter and order.
+// before. `question` holds everything that decides the list, such as its filter and order.
 std::string MakePageToken(int64_t after, const std::string& question);
 
-// Returns the `after` of a token, 0 for an empty one. InvalidArgument (INVALID_PAGE_TOKEN) for a
-// text that MakePageToken did not make for this `question`.
+// Returns the `after` of a token, and 0 for an empty one. Returns InvalidArgument
+// (INVALID_PAGE_TOKEN) for a text that MakePageToken did not make for this `question`.
 absl::StatusOr<int64_t> ReadPageToken(const std::string& token, const std::string& question);
 
 }  // namespace megatrain

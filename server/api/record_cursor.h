@@ -53,7 +53,7 @@ class RecordCursor {
   const Item& front() const { return items_.front(); }
   void Pop();
 
-  // The sequence number after the last item that was popped.
+  // Returns the sequence number after the last item popped; at first, that of the cursor's start.
   int64_t next_sequence() const { return next_; }
 
  private:

@@ -16,20 +16,20 @@ inline constexpr char kNodeName[] = "nodes/local";
 std::string JobName(const std::string& id);
 std::string CheckpointName(const std::string& job_id, int64_t step);
 
-// Returns the id of `jobs/{id}`; there need not be such a job. InvalidArgument (INVALID_FIELD)
-// names `field`.
+// Returns the id of `jobs/{id}`; there need not be such a job. Returns InvalidArgument
+// (INVALID_FIELD), naming `field`, for any other text.
 absl::StatusOr<std::string> ParseJobName(const std::string& field, const std::string& name);
 
 struct JobCheckpointName {
   std::string job_id;
   int64_t step = 0;  // 0: the job's newest
 };
-// Reads `jobs/{id}` or `jobs/{id}/checkpoints/{step}`. Errors as ParseJobName's.
+// Reads `jobs/{id}` or `jobs/{id}/checkpoints/{step}`. Returns the errors of ParseJobName.
 absl::StatusOr<JobCheckpointName> ParseCheckpointName(const std::string& field,
                                                       const std::string& name);
 
-// OK for kNodeName. InvalidArgument (INVALID_FIELD) if `name` is empty; NotFound (NODE_NOT_FOUND)
-// for another node.
+// Returns OK for kNodeName, InvalidArgument (INVALID_FIELD) if `name` is empty, and NotFound
+// (NODE_NOT_FOUND) for another node.
 absl::Status CheckNodeName(const std::string& field, const std::string& name);
 
 }  // namespace megatrain

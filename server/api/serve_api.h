@@ -20,14 +20,13 @@ namespace megatrain {
 // Returns the node as it is now. Called from any thread, by several at once; must return soon.
 using NodeReader = std::function<v1::Node()>;
 
-// Make the two services. The targets of the pointers, and what `read` and `services` refer to, must
-// outlive the server.
+// Make the two services. What the pointers, `read` and `services` refer to must outlive the server.
 std::unique_ptr<grpc::Service> NewJobService(JobManager* manager, JobRecordsDirectory* records,
                                              const ServiceContext& services);
 std::unique_ptr<grpc::Service> NewNodeService(NodeReader read, const ServiceContext& services);
 
 // Starts a server with JobService and NodeService. The targets of the pointers, and what `node`
-// refers to, must outlive the server. Errors as GrpcServer::Start's.
+// refers to, must outlive the server. Returns the errors of GrpcServer::Start.
 absl::StatusOr<std::unique_ptr<GrpcServer>> ServeApi(const GrpcServerOptions& options,
                                                      const Authenticator* authenticator,
                                                      JobManager* manager,

@@ -31,7 +31,7 @@ class CallQueue {
   // if Stop is called before. `bytes` is the memory that the call holds while it waits. A call that
   // waits alone may hold any number. Returns an error if `call` will not be run: Unavailable
   // (OVERLOADED) if too many or too large calls wait, Unavailable (STOPPING) after Stop. Does not
-  // wait for a turn.
+  // wait.
   absl::Status Add(size_t bytes, std::function<void(const absl::Status& status)> call);
 
   // Runs the waiting calls with STOPPING, and returns when no call runs any more. Must not be

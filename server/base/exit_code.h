@@ -1,4 +1,4 @@
-// The exit codes of megatraind, and how its commands tell errors.
+// The exit codes of megatraind, and how its commands report errors.
 #ifndef MEGATRAIN_SERVER_BASE_EXIT_CODE_H_
 #define MEGATRAIN_SERVER_BASE_EXIT_CODE_H_
 
@@ -9,8 +9,8 @@ namespace megatrain {
 enum ExitCode : int {
   kExitDone = 0,
   kExitFailed = 1,       // any other error
-  kExitUsage = 2,        // usage, invalid spec or input, or not possible as things are
-  kExitDoesNotFit = 3,   // memory or disk does not suffice, by the plan or on the way
+  kExitUsage = 2,        // wrong usage, invalid spec or input, or a state that forbids it
+  kExitDoesNotFit = 3,   // too little memory or disk, by the plan or during the run
   kExitInterrupted = 7,  // stopped from outside, resumable
 };
 

@@ -1,9 +1,9 @@
-// JobProcesses is this process's part in a job that a launcher (mpirun, srun, torchrun) has started
-// as several processes: its communicators, what it shares its machine with, and whether it is the
-// one that speaks to people.
+// JobProcesses connects this process to the others of a job that a launcher (mpirun, srun,
+// torchrun) has started. It owns the communicators, shares the machine out among its processes, and
+// decides which process reports to people.
 //
-// Torchrun starts a process for each GPU of a machine, but no MPI. There the first process trains
-// with as many devices, and the others stand by.
+// Torchrun starts a process for each GPU of a machine, but does not start MPI. Then the first
+// process trains with as many devices, and the others stand by.
 #ifndef MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_
 #define MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_
 
@@ -23,16 +23,16 @@
 namespace megatrain {
 
 // Divides a machine among the processes of a job that are on it: sets `sharers`, `process` (the
-// process's number there, by which it has its GPU), `threads` and `first_processor` of `options`.
-// `machine` is the same text for all processes on a machine, and `processors` for those that may
-// use the same processors of it; neither has a zero byte. All processes must call it. Errors are
-// those of ExchangeBytes.
+// process's number there, which selects its GPU), `threads` and `first_processor` of `options`.
+// Processes on one machine must pass the same `machine`, and those of them that may use the same
+// processors the same `processors`; neither has a zero byte. All processes must call it. Returns
+// the errors of ExchangeBytes.
 absl::Status DivideMachine(Communicator& control, const std::string& machine,
                            const std::string& processors, EngineHostOptions& options);
 
 class JobProcesses {
  public:
-  // Reads the launcher's variables. Join returns the errors of ReadLaunchEnvironment.
+  // Reads the launcher's variables. Join returns the error if they are wrong.
   static JobProcesses Read();
 
   // Returns true if the processes train the job together.
@@ -42,41 +42,41 @@ class JobProcesses {
   // Returns true in the process that shows progress and writes files of its own.
   bool leads() const { return launched_.rank == 0; }
 
-  // Meets the other processes, if there are any. Ends this process if they do not come: if one of
-  // this machine has not begun within `timeout`, and if MPI has not brought all together within
-  // three times that. A process of which nothing is heard for `timeout` later counts as gone.
-  // Errors:
-  // - InvalidArgument: those of ReadLaunchEnvironment.
-  // - Unimplemented, Unavailable: there is no MPI on this machine, which is named.
-  // - FailedPrecondition: the launcher has started the processes without MPI, or MPI has another
-  //   number of them; those of CreateMpiCommunicators.
+  // Connects to the other processes, if there are any. Ends this process with kExitFailed if a
+  // process of this machine has not begun within `timeout`, or if MPI has not connected all
+  // processes within three times that. Later, a process from which nothing is heard for `timeout`
+  // counts as gone. Errors:
+  // - InvalidArgument: ReadLaunchEnvironment found wrong variables.
+  // - FailedPrecondition: the launcher has started no MPI, or MPI has another number of processes.
+  // - The errors of CreateMpiCommunicators; the message names this machine.
   absl::Status Join(absl::Duration timeout);
   // Returns FailedPrecondition, on all processes, if another process runs another program than the
-  // first one: they exchange memory as it lies. Also returns the errors of the communicator. All
-  // processes must call it. REQUIRES: Join succeeded.
+  // first one, because they exchange memory as it lies. Also returns errors of reading the program
+  // and of the communicator. All processes must call it. REQUIRES: Join succeeded.
   absl::Status CheckSameProgram();
-  // Returns null for a process alone. REQUIRES: Join succeeded.
+  // Returns null for a process alone. Valid until Leave. REQUIRES: Join succeeded.
   CommunicatorSet* communicators() { return set_.has_value() ? &*set_ : nullptr; }
-  // Returns WatchdogOptions::share for these processes: empty for a process alone.
+  // Returns WatchdogOptions::share for these processes, which must not be called after Leave. Empty
+  // for a process alone.
   std::function<double(double seconds)> Share();
 
-  // Ends the operations of all processes with `error` of this one, and tells people of the error
-  // that ended them first, in one process: the lowest that is left. Before they have met that is
-  // the first one, and some seconds later, if nothing has ended the job meanwhile, the first one of
-  // each machine, if the error may be that machine's alone. Returns the exit code. Ends this
-  // process with kExitFailed if MPI keeps it for three times the timeout.
+  // Reports `error` and returns the exit code. If Join has succeeded, End aborts the operations of
+  // all processes. The lowest rank that is left reports the error that came first, which gives the
+  // exit code of all. Ends this process with kExitFailed if MPI keeps it for three times the
+  // timeout. If Join has not succeeded, rank 0 reports. If the error may concern one machine alone,
+  // the first process of each machine reports too, two seconds later.
   int End(const absl::Status& error);
-  // Ends the job because this process hangs, and why; ends this process with kExitFailed within
-  // half a minute, whatever hangs. A process that waits for others leaves it to them to say why.
+  // Ends the job because this process hangs, and reports `why`. Ends this process with kExitFailed
+  // within half a minute, whatever hangs. A process that waits for others lets them report first.
   [[noreturn]] void EndHanging(const std::string& why);
-  // Takes leave of the other processes. Ends this one with `exit_code` if they keep it waiting for
-  // three times the timeout. The communicators are gone then.
+  // Disconnects from the other processes and destroys the communicators. Ends this process with
+  // `exit_code` if that takes longer than three times the timeout.
   void Leave(int exit_code);
 
   // Sets `devices` (engine.devices, 1 by default, 0 for all) if torchrun decides it. Returns
   // InvalidArgument if the job file says otherwise.
   absl::Status TakeDevices(int64_t& devices) const;
-  // Does as DivideMachine for the machine that this process is on. Nothing changes for a process
+  // Calls DivideMachine for the machine that this process is on. Changes nothing for a process
   // alone. REQUIRES: Join succeeded.
   absl::Status ShareMachine(EngineHostOptions& options);
 

@@ -13,7 +13,7 @@ class LocalProcesses {
  public:
   // Announces this process, number `number` of the job's processes on this machine, until this
   // object is destroyed. `job` must be unique to the job. If it is empty or too long for a socket's
-  // name, or if the name is taken, nothing is announced.
+  // name, or if the name is taken or no socket can be made, nothing is announced.
   LocalProcesses(const std::string& job, int number);
   ~LocalProcesses();
   LocalProcesses(const LocalProcesses&) = delete;

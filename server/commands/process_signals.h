@@ -3,7 +3,7 @@
 // With both, the first SIGINT or SIGTERM asks for an orderly end. A second one ends the process at
 // once with kExitInterrupted; the checkpoints written before stay. SIGHUP stays ignored if it was
 // ignored before (nohup). SIGPIPE is ignored, so that a closed terminal or pipe ends nothing. A
-// process installs one of the two, once, before it starts threads.
+// process installs one of the two, once.
 #ifndef MEGATRAIN_SERVER_COMMANDS_PROCESS_SIGNALS_H_
 #define MEGATRAIN_SERVER_COMMANDS_PROCESS_SIGNALS_H_
 
@@ -11,9 +11,9 @@
 
 namespace megatrain {
 
-// Installs the handlers for a foreground run. The first signal makes the run finish its step and
-// save. SIGHUP does so too, and SIGUSR1 asks for a checkpoint. `control` must live as long as the
-// process. With `says` the first signal is answered on standard error.
+// Installs the handlers for a foreground run. The first signal makes the run save and end
+// (TrainingControl::Stop). SIGHUP does so too, and SIGUSR1 asks for a checkpoint. `control` must
+// live as long as the process. With `says` the first signal is answered on standard error.
 void InstallTrainingSignals(TrainingControl* control, bool says = true);
 
 // Installs the handlers for the daemon. SIGHUP asks it to read its configuration again, and never

@@ -26,8 +26,7 @@ struct DaemonConfig {
   int64_t host_memory = 0;      // bytes of the pool; 0 = EngineHost::DefaultPoolBytes at start
   std::string device = "auto";  // as EngineHostOptions::device
   int64_t devices = 1;  // GPUs from `device` on, or equal parts of the cpu; 0 = all GPUs from there
-  // True if the daemon may start on a device of another kind than before. It is a flag of one
-  // start, not a key.
+  // True if the daemon may start on a device of another kind than before. It is a flag, not a key.
   bool accept_device_change = false;
   // The threads of a job that asks for none, and the most that a job may ask for. 0 = the
   // processors that this process may use, and no limit. EngineHostOptions::threads says more.
@@ -40,7 +39,7 @@ struct DaemonConfig {
   UserLimits limits = {.queued_jobs = 32, .running_jobs = 1};
   // Names of accounts that are administrators, beside the daemon's own user.
   std::vector<std::string> administrators;
-  // Absolute paths, of PEM files but for tokens_file. With a TCP listener the certificate and key
+  // Absolute paths; all but tokens_file are PEM files. With a TCP listener the certificate and key
   // are set, and tls_client_ca or tokens_file or both.
   std::string tls_certificate;
   std::string tls_key;
@@ -50,13 +49,12 @@ struct DaemonConfig {
   std::string log_level = "info";
 };
 
-// Returns true if the daemon listens on TCP.
 bool HasTcp(const DaemonConfig& config);
 
 // Returns the configured roots. If the configuration has no such key, returns /srv/megatrain for a
 // daemon that others than its own user can reach (`shared`), and an empty list for a private one.
-// An empty list sets no bounds: the rights of the daemon's user decide. InvalidArgument if `shared`
-// and the configured list is empty.
+// An empty list sets no bounds: the rights of the daemon's user decide. Returns InvalidArgument if
+// `shared` and the configured list is empty.
 absl::StatusOr<std::vector<std::string>> JobRoots(const DaemonConfig& config, bool shared);
 
 // Returns the keys whose values differ between `running` and `read` and which a running daemon

@@ -1,5 +1,5 @@
-// Access prepares what the configuration says of callers (sockets, TLS files, tokens), and makes
-// the authenticator that decides who calls.
+// Access prepares the sockets, TLS files and tokens that the configuration names, and makes the
+// authenticator that identifies callers.
 //
 // Thread safety: one thread at a time. Any thread may use the authenticator.
 #ifndef MEGATRAIN_SERVER_DAEMON_ACCESS_H_
@@ -29,17 +29,17 @@ namespace megatrain {
 class Access {
  public:
   // Checks the directories of the Unix sockets and removes sockets that nobody listens on. If any
-  // socket is shared, starts a token server beside each (peer_credential_server.h). Reads the files
-  // that the configuration names. To be called before the daemon listens. Both functions are
-  // copied. `log` is called by ShareSockets. `warn` is called from any thread, when the TLS files
-  // or the tokens file have changed or turned bad, and by Prepare and Reload for certificates that
-  // are not valid now. It is called under a lock, so it must not call this object or its
+  // socket is shared, starts a token server beside each socket (peer_credential_server.h). Reads
+  // the files that the configuration names. To be called before the daemon listens. Both functions
+  // are copied. `log` is called by ShareSockets. `warn` is called from any thread, when the TLS
+  // files or the tokens file have changed or turned bad, and by Prepare and Reload for certificates
+  // that are not valid now. It is called under a lock, so it must not call this object or its
   // authenticator.
   //
-  // Errors are those of AccountCache::Find for administrators, of PrepareUnixSocket and
-  // ConnectionListener::Listen for sockets, and of ReadTlsFiles and ReadTokenFile for files. The
-  // message names the key of the configuration or the socket. Unavailable if the system has no
-  // random bytes.
+  // Returns the errors of AccountCache::Find for administrators, of PrepareUnixSocket,
+  // ConnectionListener::Listen and ShareUnixSocket for sockets, and of ReadTlsFiles and
+  // ReadTokenFile for files. The message names the key of the configuration or the socket. Returns
+  // Unavailable if the system has no random bytes.
   static absl::StatusOr<std::unique_ptr<Access>> Prepare(
       const DaemonConfig& config, std::function<void(const std::string& line)> log,
       std::function<void(const std::string& line)> warn);
@@ -57,8 +57,7 @@ class Access {
   // Returns credentials for one more TCP listener. This object must outlive the server that uses
   // them. REQUIRES: the configuration has a TCP listener.
   std::shared_ptr<grpc::ServerCredentials> MakeTcpCredentials() const;
-  // Returns null if the configuration has no TCP listener. The pointer is valid as long as this
-  // object.
+  // Returns null if the configuration has no TCP listener. Valid as long as this object.
   TlsFileWatch* tls() const { return tls_.get(); }
 
   // Returns true if others than the daemon's own user can reach it: a socket is shared, or there is

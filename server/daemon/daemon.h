@@ -1,5 +1,4 @@
-// Daemon is `megatraind serve`: the store, the engine and the API of one state directory, put
-// together.
+// Daemon is `megatraind serve`: the store, the engine and the API of one state directory.
 //
 // Open reads the store and begins to answer calls. BeginJobs reserves the host pool and begins to
 // run jobs. Stop saves running jobs and ends the server. If the process dies at any point in
@@ -74,14 +73,13 @@ class Daemon {
   // Opens the store and the device, and begins to answer calls. REQUIRES: `log`, `warn`,
   // `end_process` and `restart` of `hooks` are set.
   //
-  // InvalidArgument if the configuration is wrong; DataLoss if the store or the file of
+  // Returns InvalidArgument if the configuration is wrong; DataLoss if the store or the file of
   // settle_device.h is damaged; Unimplemented if the kernel cannot keep paths beneath the roots;
   // Cancelled if `cancelled` returned true while Open waited for a device; FileError's codes.
   // Trying again later may help after these:
   // - FailedPrecondition: another daemon has the state directory or a socket. A store of a newer
   //   version has this code too, and stays.
-  // - NotFound: a root, a file that the configuration names, or an administrator's account is
-  //   missing.
+  // - NotFound: a root, a configured file, or an administrator's account is missing.
   // - Unavailable: the device is missing (settle_device.h), an address cannot be listened on, or
   //   the account database does not answer.
   // - ResourceExhausted: the disk of the store is full.
@@ -104,7 +102,7 @@ class Daemon {
 
   // Takes over what can change while jobs run: limits, the number of ended jobs kept,
   // administrators, the TLS files and the tokens file. (The level of the log is the caller's.) The
-  // log names other keys that differ, which need a restart. Errors are those of Access::Reload;
+  // log names other keys that differ, which need a restart. Returns the errors of Access::Reload;
   // limits and the number of jobs kept are then unchanged.
   absl::Status Reload(const DaemonConfig& config);
 

@@ -26,11 +26,10 @@ LogPriority LogPriorityOf(const std::string& level);
 class DaemonLog {
  public:
   // Sends one entry, whose fields are "NAME=value" each and are valid during the call:
-  // sd_journal_sendv, or a test's function. Returns an error as -errno.
+  // sd_journal_sendv, or a test's function. Returns a negative errno if it fails.
   using SendToJournal = std::function<int(const iovec* fields, int count)>;
 
-  // Writes to the journal if JOURNAL_STREAM says that standard error leads there, else to standard
-  // error.
+  // Writes to standard error, or to the journal if JOURNAL_STREAM says that it leads there.
   DaemonLog();
   // Writes to the journal by `send`, and to standard error if `send` is empty or fails. Several
   // threads may call `send` at once.

@@ -1,5 +1,4 @@
-// Monitoring serves the metrics page, and tells the service manager that started the daemon what
-// happens.
+// Monitoring serves the metrics page, and reports to the service manager (ServiceManager).
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_DAEMON_MONITORING_H_
@@ -37,8 +36,8 @@ class Monitoring {
  public:
   // Serves the metrics page, if the configuration wants one, and begins to send to the service
   // manager. `files` opens the files of jobs. `tls` may be null. All pointers must outlive this
-  // object. `log` is copied and called from any thread. Unavailable if metrics_listen is set and
-  // cannot be listened on; a default address that cannot be is logged.
+  // object. `log` is copied and called from any thread. Returns Unavailable if metrics_listen is
+  // set and cannot be listened on; if the default address cannot, that is logged.
   static absl::StatusOr<std::unique_ptr<Monitoring>> Start(
       const DaemonConfig& config, const EngineHost* host, const JobLedger* ledger,
       const NodeMonitor* node, OpenFiles files, TlsFileWatch* tls,

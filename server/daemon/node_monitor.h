@@ -16,8 +16,7 @@ namespace megatrain {
 // asks the file system how much is free.
 class NodeMonitor {
  public:
-  // `host` and `jobs` must outlive the monitor. `state_directory` is the one whose disk Read
-  // measures.
+  // `host` and `jobs` must outlive the monitor. Read measures the disk of `state_directory`.
   NodeMonitor(const EngineHost* host, const JobTable* jobs, std::string state_directory);
 
   void SetState(v1::Node::State state) { state_ = state; }

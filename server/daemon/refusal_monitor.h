@@ -28,8 +28,7 @@ class RefusalMonitor {
                  std::function<absl::Time()> now = absl::Now);
 
   // Counts the refusal. Logs it if its reason has had no line within kLineInterval. The next line
-  // for that reason says how many refusals had none. REQUIRES: there are few reasons, since each is
-  // remembered.
+  // for that reason says how many refusals had none. REQUIRES: there are few reasons.
   void Add(const Refusal& refusal);
 
  private:

@@ -1,6 +1,5 @@
 // ServiceManager tells the service manager that started the daemon what happens, by systemd's
-// notify protocol. Without NOTIFY_SOCKET in the environment nothing is sent and no thread is
-// started.
+// notify protocol. Without NOTIFY_SOCKET in the environment nothing is sent.
 //
 //   READY=1                as soon as jobs can run, and after a reload
 //   STATUS=                what runs, for `systemctl status`; jobs by their opaque ids
@@ -9,14 +8,14 @@
 //   RELOADING=1            when a reload of the configuration begins, with MONOTONIC_USEC=
 //   STOPPING=1             when running jobs begin to be saved
 //
-// With EXTEND_TIMEOUT_USEC= the manager ends the process if it falls silent, however long starting
-// and stopping take. While starting and stopping, every message asks for at least
+// With EXTEND_TIMEOUT_USEC= starting and stopping may take any time; the manager ends the process
+// only if it falls silent. While starting and stopping, every message asks for at least
 // extension_seconds. While stopping it asks for at least twice the time of the longest of the jobs'
 // last checkpoints that this process saved.
 //
 // Thread safety: all methods may be called from any thread. None waits for the manager; the
 // destructor does, until the last message is sent.
-// Invariants: messages sent after Hangs() neither feed the watchdog nor extend a timeout, so that
+// Invariants: messages made after Hangs() neither feed the watchdog nor extend a timeout, so that
 // the manager can end the process.
 #ifndef MEGATRAIN_SERVER_DAEMON_SERVICE_MANAGER_H_
 #define MEGATRAIN_SERVER_DAEMON_SERVICE_MANAGER_H_

@@ -27,10 +27,10 @@ struct FoundDevice {
 // it has changed. Returns nullopt if it has not, or if none was remembered. `ledger` is not kept.
 //
 // A change is accepted if the operator decided on it (`is_named` or `accepted`), or if it is from
-// cpu to cuda and no job has begun. Each job that has begun and not ended then gets an event. Any
-// other change is Unavailable: nothing is remembered, and the message says what to do. DataLoss if
-// the file holds another text or is no file; errors of FileSystem if it cannot be read or written;
-// errors of JobLedger::Change if an event cannot be stored.
+// cpu to cuda and no job has begun. Each job that has begun and not ended then gets an event.
+// Returns Unavailable for any other change: nothing is remembered, and the message says what to do.
+// Returns DataLoss if the file holds another text or is no file, errors of FileSystem if it cannot
+// be read or written, and errors of JobLedger::Change if an event cannot be stored.
 absl::StatusOr<std::optional<std::string>> SettleDevice(const FoundDevice& found,
                                                         JobLedger* ledger);
 

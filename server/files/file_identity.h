@@ -1,4 +1,4 @@
-// The account with whose rights a thread reaches files.
+// Lets a thread reach files with the rights of another account.
 #ifndef MEGATRAIN_SERVER_FILES_FILE_IDENTITY_H_
 #define MEGATRAIN_SERVER_FILES_FILE_IDENTITY_H_
 
@@ -21,8 +21,8 @@ struct FileIdentity {
   std::vector<gid_t> groups;  // all of them, `gid` too
 };
 
-// Reads the machine's account database, which may wait for a directory service. NotFound if there
-// is no such account; Unavailable if the database cannot be read.
+// Reads the machine's account database, which may wait for a directory service. Returns NotFound if
+// there is no such account, and Unavailable if the database cannot be read.
 absl::StatusOr<FileIdentity> LookUpIdentity(int64_t uid);
 
 // Returns the capabilities that this thread lacks to act for other accounts, as in "CAP_SETUID,
@@ -39,14 +39,14 @@ std::string MissingCapabilities();
 // thread's own identity cannot be restored the process ends.
 class ScopedIdentity {
  public:
-  // Assumes `identity`, which is not kept. Null: the thread stays what it is.
+  // Assumes `identity`, which is not kept. If it is null, the thread keeps its own.
   explicit ScopedIdentity(const FileIdentity* identity);
   ~ScopedIdentity();
   ScopedIdentity(const ScopedIdentity&) = delete;
   ScopedIdentity& operator=(const ScopedIdentity&) = delete;
 
-  // Returns OK if the identity was assumed. PermissionDenied if the process may not act for others;
-  // the thread is then what it was.
+  // Returns OK if the identity was assumed or is null. Returns PermissionDenied if the process may
+  // not act for others; the thread then keeps its own identity.
   const absl::Status& status() const { return status_; }
 
  private:

@@ -35,8 +35,8 @@ class JobFiles {
  public:
   // Opens the roots, which are absolute paths. Without roots each account may name what the machine
   // lets it reach. Returns NotFound if a root is not there, InvalidArgument if it is not a
-  // directory, Unimplemented if the kernel cannot keep paths beneath it, and otherwise the codes of
-  // FileError.
+  // directory, Unimplemented if the kernel cannot keep paths beneath it, and otherwise FileError's
+  // codes.
   static absl::StatusOr<std::unique_ptr<JobFiles>> Open(const std::string& state_directory,
                                                         const std::vector<std::string>& roots);
 

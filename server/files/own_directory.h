@@ -18,21 +18,21 @@
 namespace megatrain {
 
 // Returns the size of all that a job has in the state directory: its own directory, and what the
-// daemon keeps of it. What cannot be read, also for lack of the submitter's rights, counts as
-// empty.
+// daemon keeps of it. Unreadable directories count as empty, also where the submitter lacks the
+// rights.
 TreeSize MeasureJobDirectory(const std::string& state_directory, const std::string& job_id);
 
 // Returns true if a name in the job's own directory begins with `prefix`, and false if none does or
-// the directory is not there. PermissionDenied if the daemon may not act for its owner; FileError's
-// codes.
+// the directory is not there. Returns PermissionDenied if the daemon may not act for its owner, and
+// otherwise FileError's codes.
 absl::StatusOr<bool> OwnDirectoryHas(const std::string& state_directory, const std::string& job_id,
                                      std::string_view prefix);
 
 // Removes the job's own directory: its content with its owner's rights, then the empty directory
-// with the daemon's. Fine if no directory is there; a file or link of that name stays. What the
-// owner cannot remove (another account's files, a directory closed to its owner) stays, and an
-// error is returned: PermissionDenied and other codes of FileError. Cancelled once `cancelled`
-// returns true, because its owner may fill the directory without end.
+// with the daemon's. Returns OK if there is no directory; a file or link of that name stays. Files
+// that the owner cannot remove (another account's, or in a directory closed to its owner) stay, and
+// PermissionDenied or another code of FileError is returned. Returns Cancelled once `cancelled`
+// returns true, because the owner may fill the directory without end.
 absl::Status RemoveOwnDirectory(const std::string& state_directory, const std::string& job_id,
                                 const std::function<bool()>& cancelled = {});
 

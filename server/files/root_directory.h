@@ -1,6 +1,5 @@
-// RootDirectory is a directory beneath which paths are opened, and never outside, whatever symbolic
-// links lie in it and whoever changes them meanwhile: the kernel resolves each path (openat2) from
-// the directory's descriptor.
+// RootDirectory opens paths beneath a directory and never outside it, even if others change
+// symbolic links in it meanwhile. The kernel resolves each path beneath the directory (openat2).
 //
 // Thread safety: const methods may be called from several threads.
 #ifndef MEGATRAIN_SERVER_FILES_ROOT_DIRECTORY_H_
@@ -20,9 +19,9 @@ namespace megatrain {
 
 class RootDirectory {
  public:
-  // Opens the directory. `path` is absolute. NotFound if it is not there; InvalidArgument if it is
-  // not a directory; Unimplemented if the kernel does not have openat2 or a sandbox forbids it;
-  // FileError's codes otherwise. "/" bounds nothing.
+  // Opens the directory. `path` is absolute; "/" bounds nothing. Returns NotFound if there is no
+  // such directory, InvalidArgument if `path` is not a directory, Unimplemented if the kernel does
+  // not have openat2 or a sandbox forbids it, and otherwise FileError's codes.
   static absl::StatusOr<std::shared_ptr<const RootDirectory>> Open(const std::string& path);
 
   // Returns the part of the absolute `path` beneath this directory, "." for the directory itself.

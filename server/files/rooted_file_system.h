@@ -76,7 +76,7 @@ class RootedFileSystem : public FileSystem {
     std::string name;
   };
 
-  // Opens a file that was made or emptied, or one to read, under the account's identity.
+  // Open a file under the account's identity: one to write, made or emptied, and one to read.
   absl::StatusOr<Descriptor> OpenEmptied(const std::string& path) const;
   absl::StatusOr<Descriptor> OpenToRead(const std::string& path) const;
 

@@ -32,8 +32,8 @@ struct Account {
 // The key of a look-up: an account's number or its name.
 using AccountKey = std::variant<uid_t, std::string>;
 
-// Reads the account database. NotFound: this machine has no such account. Unavailable: the database
-// cannot be read.
+// Reads the account database. Returns NotFound if this machine has no such account, and Unavailable
+// if the database cannot be read.
 absl::StatusOr<Account> FindAccount(const AccountKey& key);
 
 // Remembers answers of the account database for a short time.
@@ -44,7 +44,7 @@ class AccountCache {
     std::function<absl::Time()> now = absl::Now;
   };
 
-  // How long an answer, also NotFound, is believed. Unavailable is not remembered.
+  // How long an answer, also NotFound, is used. Unavailable is not remembered.
   static constexpr absl::Duration kBelieved = absl::Seconds(10);
 
   AccountCache() : AccountCache(Options()) {}

@@ -1,5 +1,5 @@
 // Authenticator finds out who calls. It turns what the transport knows of its peer into a Caller,
-// which the JobManager decides by.
+// on which the JobManager bases its decisions.
 #ifndef MEGATRAIN_SERVER_IDENTITY_AUTHENTICATOR_H_
 #define MEGATRAIN_SERVER_IDENTITY_AUTHENTICATOR_H_
 
@@ -19,9 +19,9 @@ class Authenticator {
  public:
   virtual ~Authenticator() = default;
 
-  // Returns who calls. Unauthenticated if that cannot be told; Unavailable if the machine's account
-  // database cannot be read. May wait for that database, which may be a directory service that does
-  // not answer.
+  // Returns who calls. Returns Unauthenticated if that cannot be told, and Unavailable if the
+  // machine's account database cannot be read. May wait for that database, which may be a directory
+  // service that does not answer.
   virtual absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const = 0;
 
   // Returns what Authenticate would return, without waiting. Returns nullopt if the account must be

@@ -36,17 +36,17 @@ class BearerTokens {
   // The file is looked at no more often than this.
   static constexpr absl::Duration kLookInterval = absl::Seconds(1);
 
-  // Reads the file; errors as ReadTokenFile's.
+  // Reads the file. Returns the errors of ReadTokenFile.
   static absl::StatusOr<std::unique_ptr<BearerTokens>> Open(const std::string& path,
                                                             Options options);
 
-  // Reads `path` and takes its tokens in place of those before. Errors as Open's, and then nothing
-  // has changed. But the file is read twice: if it turns bad in between, no token is good until the
-  // file is.
+  // Reads `path` and takes its tokens in place of those before. Returns the errors of Open; then
+  // nothing has changed, with one exception. The file is read twice, and if it turns bad in
+  // between, no token is good until the file is.
   absl::Status Reload(const std::string& path);
 
-  // Returns the token's user. Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED) if it is not good.
-  // Reads the file if it has changed.
+  // Returns the token's user, or Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED). Reads the file
+  // if it has changed.
   absl::StatusOr<std::string> Verify(std::string_view token);
 
  private:

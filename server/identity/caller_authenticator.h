@@ -51,7 +51,7 @@ class CallerAuthenticator : public Authenticator {
     const LocalTokens* local_tokens = nullptr;
     // Verifies tokens on TCP. Null: no tokens are taken on TCP.
     BearerTokens* bearer_tokens = nullptr;
-    // They are administrators beside this process' own user.
+    // The accounts that are administrators, beside this process' own user.
     std::set<uid_t> administrators;
   };
 
@@ -63,8 +63,7 @@ class CallerAuthenticator : public Authenticator {
   void SetAdministrators(std::set<uid_t> administrators);
 
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
-  // Returns nullopt only if the account must be looked up. Calls with a token on TCP may read the
-  // tokens file.
+  // Returns nullopt only if the account must be looked up. On TCP it may read the tokens file.
   std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
       const grpc::ServerContextBase& context) const override;
   // Returns a function that rechecks a token on TCP, which may be revoked or expire; null for other

@@ -30,13 +30,13 @@ class LocalTokens {
   static constexpr char kPrefix[] = "mtl_";
   static constexpr std::chrono::seconds kLifetime{300};
 
-  // Draws the key. Unavailable if the system has no random bytes.
+  // Draws the key. Returns Unavailable if the system has no random bytes.
   static absl::StatusOr<std::unique_ptr<LocalTokens>> Create(
       std::function<Clock::time_point()> now = Clock::now);
 
   // Returns a new token of `uid`, good for kLifetime.
   std::string Mint(uid_t uid);
-  // Returns the uid of a token. Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED) if it is not good.
+  // Returns the uid of a token, or Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED).
   absl::StatusOr<uid_t> Verify(std::string_view token) const;
 
  private:

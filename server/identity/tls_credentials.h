@@ -1,5 +1,5 @@
-// TLS of the gRPC server: each connection gets the certificate that TlsFileWatch has at that
-// moment.
+// Makes the TLS credentials of the gRPC server. Each connection gets the certificate that
+// TlsFileWatch has at that moment.
 #ifndef MEGATRAIN_SERVER_IDENTITY_TLS_CREDENTIALS_H_
 #define MEGATRAIN_SERVER_IDENTITY_TLS_CREDENTIALS_H_
 
@@ -13,7 +13,7 @@ namespace megatrain {
 
 // Returns credentials for one listener; each needs its own, because they remember the files that
 // gRPC has. If watch->asks_for_client_certificates(), clients are asked for a certificate. They may
-// have none, since a token is enough, but one that they send must be good. `watch` must outlive the
+// send none, since a token is enough, but one that they send must be good. `watch` must outlive the
 // server.
 std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(TlsFileWatch* watch);
 

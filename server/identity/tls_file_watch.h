@@ -7,8 +7,7 @@
 // at the next look. It does not say so at once, since a renewal may have been caught between two
 // files.
 //
-// Thread safety: all methods may be called from any thread. They read files, of a megabyte at most
-// each.
+// Thread safety: all methods may be called from any thread. They read files of at most 1 MiB.
 #ifndef MEGATRAIN_SERVER_IDENTITY_TLS_FILE_WATCH_H_
 #define MEGATRAIN_SERVER_IDENTITY_TLS_FILE_WATCH_H_
 
@@ -39,11 +38,11 @@ class TlsFileWatch {
   // The files are looked at no more often than this.
   static constexpr absl::Duration kLookInterval = absl::Seconds(1);
 
-  // Reads the files. Errors as ReadTlsFiles'; its warnings are logged.
+  // Reads the files, and logs the warnings of ReadTlsFiles. Returns its errors.
   static absl::StatusOr<std::unique_ptr<TlsFileWatch>> Open(const TlsPaths& paths, Options options);
 
-  // Reads the files at `paths` and takes them in place of those before. An error, as Open's,
-  // changes nothing. Whether clients are asked for certificates stays as Open found it.
+  // Reads the files at `paths` and takes them in place of those before. Returns the errors of Open,
+  // after which nothing has changed. Clients are asked for certificates as before.
   absl::Status Reload(const TlsPaths& paths);
 
   // Looks whether the files have changed, at most once in kLookInterval, and returns the newest

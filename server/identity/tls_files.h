@@ -28,9 +28,10 @@ struct TlsFiles {
 };
 
 // Reads the files and checks that they fit together at the time `now`. Errors name the
-// configuration's key (tls.certificate, ...), the file and what is wrong. InvalidArgument: it is
-// not PEM, encrypted, a key of another certificate, or one that others than its owner may read (a
-// key that belongs to root may be its group's to read). NotFound and others: it cannot be read now.
+// configuration's key (tls.certificate, ...), the file and what is wrong. Returns InvalidArgument
+// if a file is not PEM, or if the key is encrypted, belongs to another certificate or is open to
+// others than its owner. (The group may read a key that belongs to root.) Returns NotFound or
+// another error if a file cannot be read now.
 absl::StatusOr<TlsFiles> ReadTlsFiles(const TlsPaths& paths, absl::Time now);
 
 }  // namespace megatrain

@@ -3,9 +3,8 @@
 // with # are comments:
 //   ID SHA256 USER CREATED EXPIRES
 //   3f9a01bc22d4e6f7 2c26b4...  anna 2025-01-31T12:00:00Z never
-// A token is "mt_ID_SECRET", both in lower-case hexadecimal. Its secret is 256 random bits, so that
-// nobody can guess it from its hash, and a plain SHA-256 is enough: salts and slow hashes are for
-// passwords, which people choose.
+// A token is "mt_ID_SECRET", both in lower-case hexadecimal. Its secret is 256 random bits, so a
+// plain SHA-256 is enough: nobody can guess it from its hash.
 //
 // Only the owner may read or write the file (mode 0600). It is replaced as a whole.
 #ifndef MEGATRAIN_SERVER_IDENTITY_TOKEN_FILE_H_

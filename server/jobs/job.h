@@ -140,15 +140,14 @@ struct Job {
   double step_seconds = 0;              // mean of the last steps; 0 = not known
 };
 
-// An immutable picture of a job. A change makes a new one, so a holder never sees a half-made one.
+// An immutable snapshot of a job. A change makes a new snapshot.
 using JobPtr = std::shared_ptr<const Job>;
 
 // One entry of a job's event log: a change of state, stored before it was announced.
 struct JobEvent {
   int64_t sequence = 0;  // from 1, without gaps, within the job
   absl::Time time;
-  // nullopt: the job was created. Equal to `to`: the state did not change, and `text` says what
-  // did.
+  // nullopt: the job was created. Equal to `to`: the state did not change; see `text`.
   std::optional<JobState> from;
   JobState to = JobState::kQueued;
   JobReason reason = JobReason::kNone;

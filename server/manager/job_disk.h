@@ -20,15 +20,15 @@ namespace megatrain {
 
 class JobDisk {
  public:
-  // The limit of `limits` that counts here is disk_bytes; 0: nothing is measured. Whoever changes
-  // it from 0 measures the jobs that are there. `limits` must outlive the object.
+  // Only disk_bytes of `limits` matters here. While it is 0, nothing is measured; after changing it
+  // from 0, measure all jobs. `limits` must outlive the object.
   JobDisk(std::string state_directory, const SharedUserLimits* limits);
 
   // Measures the files in the job's directory that are less than kTreeLevelsMax levels down. What
   // cannot be read counts as empty. A job that has deeper directories counts as at least the limit,
   // so that files in them do not escape it. Does nothing if the limit is 0.
   void Measure(const Job& job);
-  // Drops a job whose files are removed. Fine if it was never measured.
+  // Forgets a job whose files are removed. Does nothing if it was never measured.
   void Forget(const std::string& job_id);
 
   // Returns the bytes that the user's jobs held when they were measured.
@@ -42,7 +42,7 @@ class JobDisk {
   // the user has directories that are too deep.
   std::string WhyTooDeep(int64_t uid) const;
   // Returns why, for people, the job's next checkpoint would take its user over the limit; empty if
-  // it would not, or if the job writes its checkpoints elsewhere.
+  // it would not, if there is no limit, or if the job writes its checkpoints elsewhere.
   std::string WhyOverLimit(const Job& job) const;
 
  private:
@@ -59,8 +59,9 @@ class JobDisk {
   std::map<int64_t, int64_t> users_ ABSL_GUARDED_BY(mutex_);  // sums of their jobs' bytes
 };
 
-// Returns the bytes that a job's checkpoints will take in its own directory: those it keeps, and
-// one that is being written. 0 if they are elsewhere, or if Job::spec is null.
+// Returns the bytes that a job's checkpoints will take in its own directory: the newest
+// checkpoint.keep of them, and one that is being written. The one that training.keep_best keeps is
+// not counted. Returns 0 if they are elsewhere, or if Job::spec is null.
 int64_t OwnCheckpointBytes(const Job& job);
 
 }  // namespace megatrain

@@ -5,7 +5,7 @@
 // for the disk. Deleted, AddListener and RemoveListener wait for a change that is under way; reads
 // of table() do not.
 // Invariants: table() never shows a state or an event that the store does not hold. A job's
-// progress and place in the queue are shown only.
+// progress and place in the queue may be newer in the table.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_LEDGER_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_LEDGER_H_
 
@@ -38,13 +38,13 @@ class JobLedger {
   struct Options {
     std::string state_directory;  // absolute
     // Returns the last step of a job by its records, which are written more often than the store.
-    // Whether a job got further before a death is decided by it. May be empty.
+    // It decides whether a job got further before a death. May be empty.
     std::function<int64_t(const std::string& id)> reached_step;
     std::function<absl::Time()> now = absl::Now;
   };
 
   // Reads the store, and changes jobs that a dead process left as restart_rule.h says, with an
-  // event for each. The store's errors.
+  // event for each. Returns the store's errors.
   static absl::StatusOr<std::unique_ptr<JobLedger>> Open(std::unique_ptr<JobStore> store,
                                                          Options options);
 
@@ -59,26 +59,25 @@ class JobLedger {
   absl::StatusOr<JobPtr> Add(Job job, const std::string& text,
                              const std::function<absl::Status()>& admit = {});
 
-  // Changes a job as `decide` says, and returns it as it is then. An illegal transition is
-  // FailedPrecondition (ILLEGAL_TRANSITION), a job that is not there NotFound; an error of `decide`
-  // or of the store is returned. On an error nothing has changed.
+  // Changes a job as `decide` says, and returns it as it is then. Returns NotFound if there is no
+  // such job, FailedPrecondition (ILLEGAL_TRANSITION) for an illegal transition, and errors of
+  // `decide` and of the store. On an error nothing has changed.
   absl::StatusOr<JobPtr> Change(const std::string& id, const Decide& decide);
 
   // Deletes a job that has ended: readers do not find it any more, also after a restart. Its files,
-  // and its row in the store, stay until RemoveRow. FailedPrecondition (ILLEGAL_TRANSITION) if it
-  // has not ended, NotFound if it is not there; an error of `check` or of the store is returned. On
-  // an error nothing has changed. `check` is called first, with a lock held as for Decide.
+  // and its row in the store, stay until RemoveRow. `check` is called first, with a lock held as
+  // for Decide. Returns NotFound if there is no such job, FailedPrecondition (ILLEGAL_TRANSITION)
+  // if it has not ended, and errors of `check` and of the store. On an error nothing has changed.
   absl::Status Delete(const std::string& id,
                       const std::function<absl::Status(const Job& job)>& check);
-  // Returns the jobs that were deleted, by this process or one before, and whose rows are not
-  // removed yet.
+  // Returns the deleted jobs, also of earlier processes, whose rows are not removed yet.
   std::vector<JobPtr> Deleted() const;
-  // Removes the row of a deleted job whose files are removed, and calls the listeners: there is
-  // more room. The store's errors.
+  // Removes the row of a deleted job whose files are removed, and calls the listeners, because
+  // there is more room on the disk. Returns the store's errors.
   absl::Status RemoveRow(const std::string& id);
 
-  // Sets the job's last step. Readers see it at once; it is stored with the job's next change.
-  // Without effect if there is no such job.
+  // Sets the job's last step. Readers see it at once; it is stored with the job's next change. Does
+  // nothing if there is no such job.
   void SetProgress(const std::string& id, const StepRecord& record, double step_seconds);
   // Sets the places, by id, of jobs that are QUEUED; others are left alone. Not stored.
   void SetQueuePlaces(const std::map<std::string, QueuePlace>& places);

@@ -1,9 +1,9 @@
-// JobManager carries out what the RPC services are asked: to submit jobs, to look at them and to
+// JobManager carries out the requests of the RPC services: to submit jobs, to look at them and to
 // control them. It checks who asks and whether the job's state allows it, has the change stored,
 // and returns. The effect is the scheduler's work and is seen in the job. A job of another user is
 // NotFound, as if it did not exist; administrators see all.
 //
-// Errors carry a reason (error_reason.h):
+// Errors carry a reason (error_reason.h), except some of reading files and accounts:
 // - NotFound: JOB_NOT_FOUND, CHECKPOINT_NOT_FOUND.
 // - InvalidArgument: INVALID_FIELD, INVALID_JOB_FILE.
 // - FailedPrecondition: ILLEGAL_TRANSITION, OUTPUT_EXISTS, EXCEEDS_USER_LIMIT (admission.h),
@@ -76,8 +76,7 @@ struct JobCheckpoint {
 struct JobPlan {
   PlanReport report;
   int jobs_ahead = 0;  // active jobs, and queued ones of priority 0 and above
-  // The error with which Create would refuse a job that fits: the caller's limits. OK: it would
-  // not.
+  // The error with which the caller's limits make Create refuse a job that fits, or OK.
   absl::Status limit_refusal;
 };
 
@@ -93,11 +92,11 @@ class JobManager {
     // Read at each call that may add a job. Null: none. Must outlive the manager.
     const SharedUserLimits* limits = nullptr;
     const JobDisk* disk = nullptr;  // for their disk_bytes; must outlive the manager
-    // Does what JobRunner::Ask does for kCheckpoint. Unavailable (STARTING) while there is no
-    // runner yet.
+    // Does what JobRunner::Ask does for kCheckpoint. Returns Unavailable (STARTING) before there is
+    // a runner.
     std::function<absl::Status(const std::string& id)> checkpoint = {};
-    // Does what ExportQueue::Add does. Unavailable (STARTING) while jobs cannot run yet; `done` is
-    // not called then.
+    // Does what ExportQueue::Add does. Returns Unavailable (STARTING) while jobs cannot run yet;
+    // `done` is not called then.
     std::function<absl::Status(const std::string& checkpoint, const std::string& directory,
                                std::shared_ptr<FileSystem> files,
                                std::function<void(const absl::Status& status)> done)>
@@ -119,49 +118,50 @@ class JobManager {
 
   // Returns the job as it is now.
   absl::StatusOr<JobPtr> Get(const Caller& caller, const std::string& id) const;
-  // Returns a page of the jobs that the caller may see. INVALID_FIELD unless page_size > 0.
+  // Returns a page of the jobs that the caller may see. Returns INVALID_FIELD unless page_size > 0.
   absl::StatusOr<JobPage> List(const Caller& caller, const ListJobsOptions& options) const;
 
   // Pauses a RUNNING job. PAUSING and PAUSED stay as they are, with two changes: a pause by the
-  // daemon becomes the user's, and `release_host` gives the memory back. ILLEGAL_TRANSITION in
-  // other states.
+  // daemon becomes the user's, and `release_host` gives the memory back. Returns ILLEGAL_TRANSITION
+  // in other states.
   absl::StatusOr<JobPtr> Pause(const Caller& caller, const std::string& id, bool release_host);
   // Puts a PAUSED job in the queue, and withdraws the pause of a PAUSING one. QUEUED, PREPARING and
-  // RUNNING stay as they are. ILLEGAL_TRANSITION if the job has ended or is being cancelled, or is
-  // PAUSING to give its memory back. Adds `allow_change` to the sections that the job
-  // may change, unless it is PREPARING or RUNNING. INVALID_FIELD for one that no job may change.
+  // RUNNING stay as they are. Adds `allow_change` to the sections that the job may change, unless
+  // it is PREPARING or RUNNING. Returns ILLEGAL_TRANSITION if the job has ended or is being
+  // cancelled, or is PAUSING to give its memory back. Returns INVALID_FIELD for a section that no
+  // job may change.
   absl::StatusOr<JobPtr> Resume(const Caller& caller, const std::string& id,
                                 const std::vector<std::string>& allow_change = {});
-  // Cancels a job. CANCELLING and CANCELLED stay as they are. ILLEGAL_TRANSITION if it has
+  // Cancels a job. CANCELLING and CANCELLED stay as they are. Returns ILLEGAL_TRANSITION if it has
   // succeeded or failed.
   absl::StatusOr<JobPtr> Cancel(const Caller& caller, const std::string& id);
   // Asks a RUNNING job for a checkpoint after its step, and returns the job as it is now.
-  // checkpoint_step of the job grows when it is on disk. ILLEGAL_TRANSITION in other states.
+  // Job::checkpoint_step grows when it is on disk. Returns ILLEGAL_TRANSITION in other states.
   absl::StatusOr<JobPtr> Checkpoint(const Caller& caller, const std::string& id);
 
-  // Deletes a job that has ended; ILLEGAL_TRANSITION if it has not. Callers do not find it any
-  // more. What the daemon keeps for it (events, metrics, log, checkpoints in its own directory) is
-  // removed soon after. Directories that its file names are left alone.
+  // Deletes a job that has ended. Returns ILLEGAL_TRANSITION if it has not. Callers do not find it
+  // any more. What the daemon keeps for it (events, metrics, log, checkpoints in its own directory)
+  // is removed soon after. Directories that its file names are left alone.
   absl::Status Delete(const Caller& caller, const std::string& id);
 
   // Returns the job's checkpoints, the newest first; none if Job::spec is null. Their directories
   // are read with the rights of the job's submitter.
   absl::StatusOr<std::vector<JobCheckpoint>> ListCheckpoints(const Caller& caller,
                                                              const std::string& id) const;
-  // Begins to write a HF directory from the job's checkpoint of `step` (0: the newest), and returns
-  // that checkpoint. `done` is called once when the directory is written or has failed, from
-  // another thread or, while the daemon stops, from this one. It is not called if Export returns an
-  // error. `directory` is absolute, and empty or not there (OUTPUT_EXISTS). It is written with the
-  // rights of the job's submitter, whoever asks.
+  // Begins to write a Hugging Face directory from the job's checkpoint of `step` (0: the newest),
+  // and returns that checkpoint. `done` is called once when the directory is written or has failed,
+  // from another thread or, while the daemon stops, from this one. It is not called if Export
+  // returns an error. `directory` is absolute, and empty or not there (OUTPUT_EXISTS). It is
+  // written with the rights of the job's submitter, whoever asks.
   absl::StatusOr<JobCheckpoint> Export(const Caller& caller, const std::string& id, int64_t step,
                                        const std::string& directory,
                                        std::function<void(const absl::Status& status)> done);
 
-  // Returns a watch of the job and its events from `first_sequence` on (0 or 1: all).
-  // InvalidArgument (INVALID_FIELD) if that is more than one past the last. `on_ready` is called,
-  // from any thread, when there is something to poll; between two polls once at most for the job
-  // and once for events. It must return soon, and not use the watch. The ledger must outlive the
-  // watch.
+  // Returns a watch of the job and its events from `first_sequence` on (0 or 1: all). Returns
+  // InvalidArgument (INVALID_FIELD) if that is negative or more than one past the last. `on_ready`
+  // is called, from any thread, when there is something to poll. Between two polls it is called at
+  // most once for the job and once for events. It must return soon, and not use the watch. The
+  // ledger must outlive the watch.
   absl::StatusOr<std::unique_ptr<JobWatch>> Watch(const Caller& caller, const std::string& id,
                                                   int64_t first_sequence,
                                                   std::function<void()> on_ready);

@@ -15,7 +15,7 @@ namespace megatrain {
 // Returns the directory in which the daemon keeps what belongs to a job: "STATE_DIRECTORY/jobs/ID".
 std::string JobDirectory(const std::string& state_directory, const std::string& id);
 
-// Parses the file. An empty checkpoint.directory becomes "checkpoints" in the JobDirectory.
+// Parses the file. An empty checkpoint.directory becomes "checkpoints" in the JobDirectory. Returns
 // InvalidArgument with the reason INVALID_JOB_FILE, or INVALID_FIELD if base_directory is not
 // absolute.
 absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_directory,
@@ -26,14 +26,14 @@ bool WritesInOwnDirectory(const JobSpec& spec, const std::string& state_director
                           const std::string& id);
 
 // Checks through `files` that the job's submitter may read what the job reads and write where it
-// writes. A checkpoint.directory beneath `own_directory`, which is JobDirectory, is not checked: it
-// is made when the job begins. Errors name the key, the path and what is wrong with it:
-// PermissionDenied, reason NOT_PERMITTED, also for what is outside the daemon's roots;
-// InvalidArgument, reason INVALID_JOB_FILE.
+// writes. A checkpoint.directory beneath `own_directory`, which is JobDirectory, is not checked,
+// because it is made when the job begins. Returns PermissionDenied (NOT_PERMITTED) if access is
+// refused or a path is outside the daemon's roots, and InvalidArgument (INVALID_JOB_FILE) for
+// everything else. The message names the key, the path and what is wrong with it.
 absl::Status CheckPaths(const JobSpec& spec, const std::string& own_directory, FileSystem* files);
 
-// Checks that `directory` can be made, or is there and may be replaced. InvalidArgument if
-// something else of that name is there; other errors as FileSystem::CheckWritable's.
+// Checks that `directory` can be made, or is there and may be replaced. Returns InvalidArgument if
+// something else of that name is there, and the errors of FileSystem::CheckWritable and Examine.
 absl::Status CheckPlaceOfDirectory(const std::string& directory, FileSystem* files);
 
 }  // namespace megatrain

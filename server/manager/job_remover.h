@@ -1,7 +1,7 @@
 // JobRemover removes the files of deleted jobs, and deletes ended jobs that JobsToPrune names. It
-// keeps an ended job whose own directory holds a checkpoint that the ledger does not know of. Of a
-// deleted job it removes STATE/jobs/ID. Directories that the job's file names (checkpoints, output,
-// cache) stay.
+// does not delete a job whose own directory holds a checkpoint that the ledger does not know of. It
+// removes STATE/jobs/ID of a deleted job; directories that the job's file names (checkpoints,
+// output, cache) stay.
 //
 // Once the ledger has deleted a job, readers no longer find it. Removing its files may take long.
 // If the process dies before that is done, the next one goes on, because the store remembers the

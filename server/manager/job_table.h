@@ -1,5 +1,4 @@
-// JobTable holds all jobs and their events in memory, as JobLedger last put them. Every read is
-// answered from it.
+// JobTable holds all jobs and their events in memory and answers every read. JobLedger fills it.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: the store holds what the table shows, except progress and places in the queue. A
@@ -24,7 +23,6 @@
 
 namespace megatrain {
 
-// The numbers of jobs by state.
 struct JobCounts {
   int queued = 0;
   int active = 0;  // PREPARING, RUNNING, PAUSING, CANCELLING
@@ -42,7 +40,7 @@ class JobTable;
 // no more. Each poll gives the job as it is then; states in between are only in the events.
 //
 // Thread safety: one thread at a time. `on_ready` is called from any thread.
-// Invariants: there is news since the last Poll only if on_ready was called since.
+// Invariants: once Poll has returned without more_events, on_ready is called for any later news.
 class JobWatch {
  public:
   struct Update {
@@ -66,7 +64,7 @@ class JobWatch {
   Update Poll(int events_max = 100);
 
   // Returns true if the next Poll gives events or tells that the job is gone; false if it gives at
-  // most a newer picture of the job.
+  // most a newer state of the job.
   bool HasEvents() const;
 
  private:
@@ -76,7 +74,7 @@ class JobWatch {
   // notification lasts.
   struct Bell {
     explicit Bell(std::function<void()> on_ready) : on_ready(std::move(on_ready)) {}
-    // Calls on_ready once for a new picture of the job, and once for events, until the next Poll.
+    // Calls on_ready once for a new state of the job, and once for events, until the next Poll.
     void Ring(bool for_event) {
       if (for_event) {
         if (rung.exchange(kForEvent) == kForEvent) return;
@@ -112,8 +110,7 @@ class JobTable {
   // Adds a job or replaces it, and appends `events`, whose numbers continue those of the job's
   // events. Then calls on_ready of the job's watches, on this thread and without the table's lock.
   void Put(Job job, std::vector<JobEvent> events);
-  // Removes a job and calls on_ready of its watches, as Put does. Does nothing if there is no such
-  // job.
+  // Removes a job, if it is there, and calls on_ready of its watches, as Put does.
   void Erase(const std::string& id);
   JobPtr Find(const std::string& id) const;  // null: none
   // Finds a user's job by the request_id that made it. Null: none, or `request_id` is empty.

@@ -17,19 +17,19 @@ namespace megatrain {
 absl::Status NotInThisState(const Job& job, const std::string& operation,
                             const std::string& advice);
 
-// Check a field of a new job. A request_id has at most 64 letters, digits, and - _ . Errors are
-// INVALID_FIELD, or NOT_PERMITTED for a priority that only administrators give.
+// Check a field of a new job. A request_id has at most 64 letters, digits and characters of "-_.".
+// Return INVALID_FIELD, or NOT_PERMITTED for a priority that only administrators may give.
 absl::Status CheckRequestId(const std::string& request_id);
 absl::Status CheckPriority(const Caller& caller, int priority);
 
 // Returns the sections of allow_change of `sections` and `more` together, each once, ascending.
-// INVALID_FIELD for one that no run may change.
+// Returns INVALID_FIELD for one that no run may change.
 absl::StatusOr<std::vector<std::string>> WithSections(std::vector<std::string> sections,
                                                       const std::vector<std::string>& more);
 
 // Returns the error of a plan as callers get it. InvalidArgument, NotFound, FailedPrecondition,
 // OutOfRange, Unimplemented and DataLoss come from what the job names, and become InvalidArgument
-// (INVALID_JOB_FILE). Others are the daemon's own faults, and are returned unchanged.
+// (INVALID_JOB_FILE). Others are returned unchanged.
 absl::Status PlanError(const absl::Status& status);
 
 }  // namespace megatrain

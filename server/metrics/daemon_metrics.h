@@ -1,15 +1,15 @@
-// DaemonMetrics holds the counts and measures of the daemon, and writes the page of them that
-// Prometheus reads.
+// DaemonMetrics counts and measures what the daemon does, and writes the page that Prometheus
+// reads.
 //
-// The page names no user, no path and no job's name: jobs are opaque ids, so it may be read by
-// people who may not see the jobs. Its size does not depend on how many jobs there were: it names
-// only those that have devices, and tells their last steps. Measures of steps stay after their
-// job's end until another job's steps begin on its first device, so that a short job's are not lost
-// between two readings.
+// The page names no user, no path and no job's name; jobs are opaque ids. So people who may not see
+// the jobs may read it. Its size does not depend on how many jobs there were, because it has only
+// those that have devices, with their last steps. Measures of steps stay after their job's end
+// until another job's steps begin on its first device, so that a short job's are not lost between
+// two readings.
 //
 // Where there are several devices, the measures of one job and the durations of steps have the
-// label `device`, which is the job's first device; what is said of memory has the device whose it
-// is. Other counters are sums over all jobs.
+// label `device`, which names the job's first device. Measures of a device's own state have that
+// device. Other counters are sums over all jobs.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: every metric is on every page, at least with its HELP and TYPE; counters only grow.
@@ -75,8 +75,8 @@ class DaemonMetrics : public RunObserver {
   DaemonMetrics(std::string version, std::string device, std::vector<std::string> devices = {},
                 Describe describe = {});
 
-  // Measures what a run tells. Once another job's steps have begun on its first device, the sums
-  // alone change.
+  // Updates the measures from an event of a run. Once another job's steps have begun on the run's
+  // first device, only the sums over all jobs change.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
 
   // Records that the device is of another kind than before, and that jobs that had begun go on with
@@ -114,7 +114,6 @@ class DaemonMetrics : public RunObserver {
   // Says that the job has paused or ended.
   void JobLeftDevices(const std::string& id);
   void StepDone(const std::string& id, const StepRecord& record);
-  // Returns the run of a job, or null.
   Run* Find(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Adds a gauge with the value of each run: a std::optional<double>.
   template <class ValueOf>

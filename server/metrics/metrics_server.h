@@ -36,8 +36,8 @@ struct MetricsSources {
 
 class MetricsServer {
  public:
-  // Serves on `address`, "HOST:PORT"; port 0 takes a free one. InvalidArgument if `address` is not
-  // of that form; Unavailable if it cannot be listened on now.
+  // Serves on `address`, "HOST:PORT"; port 0 takes a free one. Returns InvalidArgument if `address`
+  // is not of that form, and Unavailable if it cannot be listened on now.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& address,
                                                               MetricsSources sources);
   // Answers the requests under way; the sources are not called any more when this returns.
@@ -45,7 +45,7 @@ class MetricsServer {
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
-  // The address given to Start, with the port that was taken in place of 0.
+  // Returns the address given to Start, with the port that was taken in place of 0.
   const std::string& address() const { return address_; }
 
  private:

@@ -3,8 +3,9 @@
 // A job that meets a full disk again before it has finished another step waits twice as long as
 // before. A quota may keep it from using what is free, and each try costs a save.
 //
-// A full disk takes this way: the run pauses itself (pause_handler.h), FailureOf (job_runner.h)
-// names the reason, DecideRun (run_rule.h) moves the job, and here the wait for room begins.
+// When a disk is full during training, the run pauses itself (pause_handler.h), FailureOf
+// (job_runner.h) gives the reason, and DecideRun (run_rule.h) makes the job PAUSED. Then the wait
+// for room begins here.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_DISK_WAITS_H_
 #define MEGATRAIN_SERVER_SCHEDULER_DISK_WAITS_H_
 
@@ -46,7 +47,7 @@ class DiskWaits {
 
   explicit DiskWaits(FreeBytes free_bytes) : free_bytes_(std::move(free_bytes)) {}
 
-  // Notes that the job could not write `needs` and waits. Without effect if it waits already.
+  // Notes that the job could not write `needs` and waits. Does nothing if it waits already.
   void Add(const Job& job, std::vector<DiskNeed> needs, absl::Time now);
   bool Waits(const std::string& id) const;
   // Ends the job's wait, because it goes on or is no longer paused for its disk. The length of the

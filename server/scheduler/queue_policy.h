@@ -7,11 +7,11 @@
 // - A job that cannot start for a reason of its own (its disk is full, paused jobs hold the memory
 //   it needs, its user has all that one user may have) does not hold up those behind it.
 // - A job that waits for active ones to end (for devices, or for the memory they hold) keeps its
-//   part of what is free now: else small jobs would keep a large one waiting for ever.
+//   part of what is free now. Otherwise small jobs would keep a large one waiting for ever.
 //
-// A job that is paused in place goes on where it is, on its own devices. New jobs take others as
-// long as there are any. Where devices have unequal memory, a job takes the smallest free ones on
-// which it fits.
+// A job that is paused in place continues on its own devices. New jobs take other devices as long
+// as there are any. Where devices have unequal memory, a job takes the smallest free ones on which
+// it fits.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_QUEUE_POLICY_H_
 #define MEGATRAIN_SERVER_SCHEDULER_QUEUE_POLICY_H_
 

@@ -1,8 +1,8 @@
-// RunMailbox carries what runs tell, in order, from the engine's threads to the scheduler's.
+// RunMailbox carries the events of runs, in order, from the engine's threads to the scheduler's.
 //
 // Thread safety: all methods may be called from any thread. Posting never waits for the scheduler.
-// Invariants: bounded, since of a job's steps only the newest is kept; whatever else a run tells,
-// it tells a few times.
+// Invariants: the mailbox stays small. It keeps only the newest step of each job, and other events
+// are few.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_MAILBOX_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_MAILBOX_H_
 
@@ -34,8 +34,8 @@ class RunMailbox : public RunObserver {
   // Posts an event. Messages, activities, and the begin and failure of checkpoints are dropped: the
   // scheduler needs none of them.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
-  // Makes Wait return at once, because something else has changed: the one under way, and later
-  // ones until the next Take.
+  // Makes Wait return at once, because something else has changed. That holds for a Wait under way
+  // and for later ones until the next Take.
   void Wake();
 
   // Returns everything that was posted since the last call. Does not wait.

@@ -1,6 +1,6 @@
 // Decides what is to be done next about a job that the runner has. The decision follows from the
-// job's state and from what the runner told, and has no side effects. Applied again and again until
-// there is nothing to do, it brings job and run together whatever happened in between. So no
+// job's state and from what the runner told, and has no side effects. Applied repeatedly until
+// there is nothing to do, it makes the job and its run agree, whatever happened in between. So no
 // request and no answer needs to be remembered.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_RULE_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_RULE_H_
@@ -34,13 +34,13 @@ struct RunFacts {
   bool release_failed = false, resume_failed = false;
   RunEnd end;  // for kEnded
 
-  // The runner was asked for these (NoteAsked sets them) and has not answered yet. The last two
-  // stay set until the run has ended.
+  // The requests to the runner (NoteAsked sets them) that it has not answered and that no later one
+  // has replaced. The last two stay set until the run has ended.
   bool pause_asked = false, release_asked = false, resume_asked = false;
   bool cancel_asked = false, stop_asked = false;
 
-  // Returns true if the runner is at work for the job: it prepares, trains, saves, or is about to
-  // end.
+  // Returns true if the runner is at work for the job: it prepares, trains, saves, is about to end,
+  // or has ended and is not forgotten yet.
   bool Occupies() const {
     return phase != Phase::kPaused || release_asked || resume_asked || cancel_asked || stop_asked;
   }
@@ -64,13 +64,12 @@ struct RunAction {
 // Returns the next action; kNone: there is nothing to do. `stopping`: the daemon is stopping.
 RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping);
 
-// Notes that the runner was asked for `wish`.
 void NoteAsked(RunWish wish, RunFacts* facts);
 // Notes that a change that DecideRun wanted was made, and that the job is in `state` now.
 void NoteChanged(JobState state, RunFacts* facts);
 
-// Returns the action for an active job that the runner does not have, as one that was cancelled
-// while its host memory was not kept: a change, or kNone if the job is not active.
+// Returns the action for an active job that the runner does not have, for example one that was
+// cancelled while its host memory was not kept. It is a change, or kNone if the job is not active.
 RunAction DecideWithoutRun(const Job& job);
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
 // Scheduler gives queued jobs their devices and carries out what users ask of running ones. It
-// brings the states in the ledger and the runs in the runner together.
+// makes the states in the ledger and the runs in the runner agree.
 //
 // It remembers no requests. Each round it takes in what the runner told, then asks pure functions
 // what is to be done (queue_policy.h, run_rule.h) and does it: a change of state through the
@@ -53,15 +53,15 @@ class Scheduler {
   struct Options {
     HostDevices devices = {};
     int64_t pool_bytes = 0;  // the host pool's capacity; 0 = not known
-    // Read at each look at the queue; whoever changes them wakes the mailbox. Null: none. Must
+    // Read at each look at the queue; wake the mailbox after changing them. Null: none. Must
     // outlive the scheduler.
     const SharedUserLimits* limits = nullptr;
     JobDisk* disk = nullptr;  // measured as jobs write; null, or outlives the scheduler
     DiskWaits::FreeBytes free_disk_bytes;  // must be set; called on the scheduler's thread
     // Plans a job on these devices, when nothing else runs there. Returns nullopt if the job's
-    // files cannot be read; it is called again after a while then, else once for each job. Called
-    // on the scheduler's thread. May read the job's model configuration. May be empty. REQUIRES:
-    // the job's spec is not null.
+    // files cannot be read, and is then called again after a while; otherwise it is called once for
+    // each job. Called on the scheduler's thread. May read the job's model configuration. May be
+    // empty. REQUIRES: the job's spec is not null.
     std::function<std::optional<JobForecast>(const Job& job)> forecast = {};
     // Called on the scheduler's thread with lines for the daemon's log: what users are not told
     // elsewhere. May be empty.

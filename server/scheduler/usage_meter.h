@@ -1,5 +1,5 @@
-// UsageMeter counts how long each user had devices lately: in seconds of one device, which are
-// halved with each day that has passed since.
+// UsageMeter counts how long each user had devices lately, in seconds of one device. The weight of
+// a second halves with each day that has passed since.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_USAGE_METER_H_
 #define MEGATRAIN_SERVER_SCHEDULER_USAGE_METER_H_
 

@@ -1,7 +1,7 @@
 // JobStore keeps jobs and their events on disk, in one SQLite database in the state directory.
 //
 // Durability: a write is on stable storage when its method returns (write-ahead log,
-// synchronous=FULL). Each method is one transaction: after a crash all of it is there or nothing.
+// synchronous=FULL). Each writing method is one transaction: a crash leaves all of it or nothing.
 //
 // Errors name the file: ResourceExhausted (disk full; the write is undone and the store can be used
 // on), DataLoss (the file is damaged), FailedPrecondition (a newer version wrote it, another
@@ -30,7 +30,6 @@ namespace megatrain {
 
 inline constexpr char kJobStoreFileName[] = "jobs.sqlite3";
 
-// A stored job with its event log.
 struct StoredJob {
   Job job;
   std::vector<JobEvent> events;  // by sequence, the last kJobEventsKept
@@ -40,25 +39,25 @@ struct StoredJob {
 class JobStore {
  public:
   // Opens `directory`/jobs.sqlite3, which is made if it is missing (the directory too, mode 0700),
-  // checks all of it, and brings an older schema up to date. FailedPrecondition if another process
-  // has it open; the lock ends with the process at the latest.
+  // checks all of it, and brings an older schema up to date. Returns FailedPrecondition if another
+  // process has it open; the lock ends with the process at the latest.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::string& directory);
 
   JobStore(const JobStore&) = delete;
   JobStore& operator=(const JobStore&) = delete;
 
-  // Adds a job with its first event. AlreadyExists if the id, the number, or the user's request_id
-  // is taken. REQUIRES, as Update does: job.file is not null.
+  // Adds a job with its first event. Returns AlreadyExists if the id, the number, or the user's
+  // request_id is taken. REQUIRES, as Update does: job.file is not null.
   absl::Status Insert(const Job& job, const JobEvent& event);
   // Replaces the job and appends the events, which ascend by sequence. Removes its oldest events
-  // beyond kJobEventsKept. NotFound if there is no such job.
+  // beyond kJobEventsKept. Returns NotFound if there is no such job.
   absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
-  // Marks a job that is to be removed. Its request_id is free for another job. NotFound if there is
-  // no such job.
+  // Marks a job that is to be removed. Its request_id is free for another job. Returns NotFound if
+  // there is no such job.
   absl::Status MarkDeleted(const std::string& id);
-  // Removes the job and its events. Fine if there is none.
+  // Removes the job and its events. Does nothing if there is no such job.
   absl::Status Remove(const std::string& id);
-  // Returns all jobs by number. Job::spec is null. DataLoss if one is damaged.
+  // Returns all jobs by number. Job::spec is null. Returns DataLoss if one is damaged.
   absl::StatusOr<std::vector<StoredJob>> ReadAll();
 
   const std::string& path() const { return path_; }

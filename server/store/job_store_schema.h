@@ -14,9 +14,7 @@ inline constexpr int64_t kJobStoreApplicationId = 0x4d675472;
 //
 // Times are microseconds since 1970, NULL = not yet.
 //
-// The file does not shrink when jobs are deleted, but SQLite uses their pages for the next ones. A
-// job takes a few KiB, and has at most kJobEventsKept events. To give pages back would take a
-// VACUUM, which copies the whole store.
+// The file does not shrink when jobs are deleted, but SQLite uses their pages for the next ones.
 inline constexpr const char* kJobStoreMigrations[] = {
     R"sql(
 CREATE TABLE jobs (

@@ -79,12 +79,11 @@ class SqliteDatabase {
     (statement->Bind(parameters), ...);
     return statement->Run();
   }
-  // Return the first column of the first row, as text or as a number. Internal if there is no row.
+  // Return the first column of the first row, as text or as a number; Internal if there is no row.
   absl::StatusOr<std::string> Value(const std::string& sql) const;
   absl::StatusOr<int64_t> IntValue(const std::string& sql) const;
 
-  // Carries out all that `body` does, or nothing if it or the commit fails. `body` must not call
-  // Transaction.
+  // Carries out all that `body` does, or nothing if it or the commit fails. Must not be nested.
   absl::Status Transaction(const std::function<absl::Status()>& body);
 
   // Returns how many rows the last INSERT, UPDATE or DELETE touched.

@@ -29,8 +29,7 @@ class ConnectionListener {
 
   // Listens on "unix:/PATH", which must not exist and gets mode 0600, or on "HOST:PORT", where the
   // system chooses the port if it is 0. Returns InvalidArgument if the address can never work, and
-  // Unavailable if it cannot now, as when no interface has it yet. Connections wait until Accept is
-  // called.
+  // Unavailable if it cannot now. Connections wait until Accept is called.
   static absl::StatusOr<std::unique_ptr<ConnectionListener>> Listen(const std::string& address);
   // Closes the listening sockets and removes a Unix socket from the file system. Waits for a call
   // of `take` that is under way. Connections that were taken stay open.

@@ -14,8 +14,7 @@ namespace megatrain {
 
 inline constexpr char kErrorDomain[] = "megatrain";
 
-// Returns OK for OK. A Status without a reason gets a general one for its code. A message beyond
-// 3,000 bytes is cut.
+// A Status without a reason gets a general one for its code. A message is cut after 3,000 bytes.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // Returns `text` if it is valid UTF-8, else `text` with '?' in place of every byte beyond ASCII.

@@ -1,7 +1,7 @@
 // GrpcServer serves services of the callback API, with gRPC's own health and reflection, and limits
 // what a caller can make it hold.
 //
-// gRPC 1.51 does connections, calls, deadlines, cancellation, health, reflection, and waits for
+// gRPC 1.51 handles connections, calls, deadlines, cancellation, health, reflection, and waits for
 // calls under way when it stops. These parts do what gRPC cannot:
 // - ConnectionListener accepts connections: gRPC's own listener ends for good when file descriptors
 //   run out.
@@ -54,8 +54,7 @@ struct GrpcService {
   std::string name;  // "megatrain.v1.JobService"
   std::unique_ptr<grpc::Service> service;
 };
-// Makes the services. The targets of `services` outlive them, but the struct itself does not and
-// must be copied.
+// Makes the services. They must copy `services`; only the targets of its pointers outlive them.
 using MakeGrpcServices = std::function<std::vector<GrpcService>(const ServiceContext& services)>;
 
 // Thread safety: all methods may be called from any thread.
@@ -63,8 +62,9 @@ class GrpcServer {
  public:
   // Listens and serves. The health of "" is NOT_SERVING until SetReady, that of the services
   // SERVING. `authenticator` must outlive the server. `make_services` is called once, before Start
-  // returns. InvalidArgument for TCP without credentials; ConnectionListener::Listen's errors for
-  // an address that cannot be listened on; Internal if gRPC does not start.
+  // returns. Returns InvalidArgument for TCP without credentials, the errors of
+  // ConnectionListener::Listen for an address that cannot be listened on, and Internal if gRPC does
+  // not start.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcServerOptions& options,
                                                            const Authenticator* authenticator,
                                                            const MakeGrpcServices& make_services);
@@ -83,9 +83,9 @@ class GrpcServer {
   void Stop(std::chrono::milliseconds grace);
 
   size_t streams() const { return turns_.streams(); }
-  // Bytes of answers that are being made or that have not left the process: see UnsentAnswers.
+  // Returns the bytes of answers that are being made or have not left the process (UnsentAnswers).
   size_t unsent_bytes() const { return answers_.bytes(); }
-  // The addresses of the options, with the port that the system chose in place of 0.
+  // Returns the addresses of the options, with the port that the system chose in place of 0.
   const std::vector<std::string>& listening() const { return listening_; }
 
  private:

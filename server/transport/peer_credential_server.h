@@ -1,6 +1,6 @@
-// Serves the socket PATH.auth beside a shared Unix socket PATH, by which its callers are told
-// apart. A process that connects to it is sent one line of JSON, and the connection is closed. The
-// line holds a token for the uid that the kernel says the process has (SO_PEERCRED):
+// Serves the socket PATH.auth beside a shared Unix socket PATH, so that callers on PATH can prove
+// who they are. A process that connects to it is sent one line of JSON, and the connection is
+// closed. The line holds a token for the uid that the kernel says the process has (SO_PEERCRED):
 //   {"token": "mtl_...", "lifetime_seconds": 300}
 //   {"error": "why there is none"}
 // The caller sends the token with its calls on PATH, where CallerAuthenticator checks it.
@@ -26,7 +26,7 @@ inline constexpr char kPeerCredentialSuffix[] = ".auth";
 
 // Answers on the Unix socket `path` until the returned listener is destroyed. `path` must not
 // exist; the socket has mode 0600 until ShareUnixSocket changes it. `accounts` and `tokens` must
-// outlive the listener. Errors as ConnectionListener::Listen's.
+// outlive the listener. Returns the errors of ConnectionListener::Listen.
 absl::StatusOr<std::unique_ptr<ConnectionListener>> ServePeerCredentials(
     const std::string& path, const AccountCache* accounts, LocalTokens* tokens);
 

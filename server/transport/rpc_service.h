@@ -1,5 +1,5 @@
-// RpcService is a base class for gRPC services of the callback API. It makes RPCs of plain
-// functions, which know requests, responses and callers, and nothing of gRPC.
+// RpcService is a base class for gRPC services of the callback API. It turns plain functions into
+// RPCs. The functions know requests, responses and callers, but not gRPC.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_RPC_SERVICE_H_
 #define MEGATRAIN_SERVER_TRANSPORT_RPC_SERVICE_H_
 
@@ -54,7 +54,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
       return;
     }
     // Room for an answer is taken when a thread of the queue runs the call. Calls that wait in the
-    // queue would else keep it from calls that are answered at once.
+    // queue would otherwise keep it from calls that are answered at once.
     Enqueue([this] {
       if (!caller_.has_value()) caller_ = services_.gate->Authenticate(*context_);
       Admit();

@@ -130,7 +130,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
     const CallGate& gate = *services_.gate;
     std::optional<absl::StatusOr<Caller>> caller = gate.AuthenticateAtOnce(*context_);
     const bool refused = caller.has_value() && !caller->ok();
-    // Who is refused takes nobody's place.
+    // A refused caller takes nobody's place.
     const absl::Status joined = refused ? caller->status() : services_.turns->Add(self_);
     if (!joined.ok()) {
       End(joined);

@@ -56,10 +56,10 @@ class TurnScheduler {
   TurnScheduler(const TurnScheduler&) = delete;
   TurnScheduler& operator=(const TurnScheduler&) = delete;
 
-  // Keeps the stream alive until it is removed, and gives it its first turn soon. ResourceExhausted
-  // (LIMIT_REACHED) if `streams_max` streams are there; then the stream is not kept.
+  // Keeps the stream alive until it is removed, and gives it its first turn soon. Returns
+  // ResourceExhausted (LIMIT_REACHED), and does not keep it, if `streams_max` streams are there.
   absl::Status Add(std::shared_ptr<Stream> stream);
-  // Gives the stream a turn soon. Without effect if it was not added or is removed. REQUIRES, as
+  // Gives the stream a turn soon. Does nothing if it was not added or is removed. REQUIRES, as
   // Remove does: the stream is alive.
   void Wake(Stream* stream);
   // Gives the stream no more turns; one may be under way. The stream may be destroyed by this call.

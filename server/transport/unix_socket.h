@@ -27,7 +27,8 @@ absl::StatusOr<SocketAccess> PrepareUnixSocket(const std::string& path);
 
 // Lets a group connect to the socket `path` (mode 0660), and returns the group's name. It is the
 // group megatrain if there is one and this process may give the socket to it, else the group of the
-// directory, else this process' own. FileError's codes. REQUIRES: a socket is bound to `path`.
+// directory, else this process' own. Returns FileError's codes. REQUIRES: a socket is bound to
+// `path`.
 absl::StatusOr<std::string> ShareUnixSocket(const std::string& path);
 
 }  // namespace megatrain

@@ -7,10 +7,10 @@
 //
 // A caller with too many unsent bytes is not answered until some have gone: a call waits before it
 // is acted on, a stream before its next message. Waiting calls are bounded in number and bytes;
-// those beyond are refused. A client that reads answers as they come is refused nothing, however
-// slow its line and however many calls it sends ahead. A client that reads nothing until one of its
-// calls is answered may wait for that until the call's deadline: calls that were sent later may be
-// taken first, and use up the room.
+// those beyond are refused. A client that reads answers as they come is refused only if more of its
+// calls wait than the bounds allow, however slow its line. A client that reads nothing until one of
+// its calls is answered may wait for that until the call's deadline: calls that were sent later may
+// be taken first, and use up the room.
 //
 // Thread safety: all methods may be called from any thread, an AnswerShare's by one at a time.
 // Invariants: unsent bytes exceed a bound by no more than the bytes by which answers are longer
@@ -47,7 +47,7 @@ class UnsentAnswers {
   UnsentAnswers(const UnsentAnswers&) = delete;
   UnsentAnswers& operator=(const UnsentAnswers&) = delete;
 
-  // Bytes that are counted now, of all callers.
+  // Returns the bytes that are counted now, of all callers.
   size_t bytes() const;
 
  private:
@@ -97,9 +97,9 @@ class AnswerShare {
   // Counts kAnswerBytesExpected and returns true if the call may be answered now. Returns false if
   // it must wait: `go_on` is called once, on any thread, when the bytes are counted and the call
   // may be answered. That may be before Take returns. `request_bytes` is what the call holds while
-  // it waits. ResourceExhausted (ANSWERS_UNREAD) if too many calls wait; `go_on` is then not
-  // called. REQUIRES: nothing is counted. After false, the share lives and Set is not called until
-  // `go_on` is.
+  // it waits. Returns ResourceExhausted (ANSWERS_UNREAD) if too many calls wait; `go_on` is then
+  // not called. REQUIRES: nothing is counted. After false, the share lives and Set is not called
+  // until `go_on` is.
   absl::StatusOr<bool> Take(size_t request_bytes, std::function<void()> go_on);
 
   // Counts `bytes` in place of those before. If they are fewer, the `go_on` of other calls may be

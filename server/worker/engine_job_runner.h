@@ -18,8 +18,8 @@
 namespace megatrain {
 
 struct EngineJobRunnerOptions {
-  // Told of every event, in this order, after the job's records were offered it. Writing the record
-  // may have failed. The observers must outlive the runner.
+  // Each is told of every event, in the order of this list, after the event was written to the
+  // job's records or could not be. The observers must outlive the runner.
   std::vector<RunObserver*> observers = {};
   WatchdogOptions watchdog;
   // Opens the files of a run. Called on the job's own thread as it begins.
@@ -59,7 +59,7 @@ class EngineJobRunner : public JobRunner {
   // Notes that the run stands still. Returns why: what the engine says, or that its records found
   // no room.
   TrainingPause Park(Run& run, const TrainingPause& pause) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Returns the run of a job that has not ended. NotFound if there is none.
+  // Returns the run of a job that has not ended, or NotFound if there is none.
   absl::StatusOr<Run*> Find(const std::string& job_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns FailedPrecondition if another run is active on one of the devices.
   absl::Status CheckFree(const std::vector<int>& devices) const

@@ -22,9 +22,9 @@ class ExportQueue {
   ExportQueue(const ExportQueue&) = delete;
   ExportQueue& operator=(const ExportQueue&) = delete;
 
-  // Writes the HF directory `directory` from `checkpoint`, both reached through `files`, as
-  // ExportCheckpoint does. `done` is called once on the queue's thread, with OK or the error of the
-  // export. After Stop it is called with Cancelled on the caller's thread, before Add returns.
+  // Writes the Hugging Face directory `directory` from `checkpoint`, both reached through `files`,
+  // as ExportCheckpoint does. `done` is called once on the queue's thread, with OK or the error of
+  // the export. After Stop it is called with Cancelled on the caller's thread, before Add returns.
   // `done` must not call Stop.
   void Add(const std::string& checkpoint, const std::string& directory,
            std::shared_ptr<FileSystem> files, std::function<void(const absl::Status& status)> done);

@@ -1,8 +1,7 @@
-// JobRecords keeps a job's step metrics and its log lines, in the directory
+// JobRecords keeps a job's step metrics and its log lines in two RecordLogs beneath a directory:
 //   metrics/   one record for a step: StepRecordJson
 //   log/       one record for a line: {"time": RFC 3339, "text": ...}
-// Both are kept for as long as the directory is, and are appended to again when the job goes on
-// after a restart.
+// Both live as long as the directory, and are appended to when the job goes on after a restart.
 //
 // Thread safety: all methods from any thread.
 #ifndef MEGATRAIN_SERVER_WORKER_JOB_RECORDS_H_
@@ -35,8 +34,8 @@ class JobRecords {
   static constexpr size_t kWaitingBytesMax = size_t{4} << 20;
 
   // Opens the records in `directory`, which is made if it is missing. Damaged records that are
-  // found are reported in the log. FailedPrecondition if another JobRecords has the directory open:
-  // see JobRecordsDirectory. FileError's codes otherwise.
+  // found are reported in the log. Returns FailedPrecondition if another JobRecords has the
+  // directory open (see JobRecordsDirectory), and otherwise FileError's codes.
   static absl::StatusOr<std::unique_ptr<JobRecords>> Open(const std::string& directory);
 
   // Add a record. A record that cannot be written has one of these fates:
@@ -49,12 +48,12 @@ class JobRecords {
   // A line is cut after 128 KiB; its `step` is the last one that is done.
   absl::Status AddStep(const StepRecord& record);
   absl::Status AddLine(int64_t step, const std::string& text);
-  // Records that the job goes on after `step`, which supersedes the metrics of later steps. Errors
-  // as AddStep's.
+  // Records that the job goes on after `step`, which supersedes the metrics of later steps. Returns
+  // the errors of AddStep.
   absl::Status FallBack(int64_t step);
   // Returns when all written records are on stable storage; records that wait in memory are not. To
   // be called before a checkpoint becomes valid, so that no power cut leaves it without the records
-  // of its steps. FileError's codes.
+  // of its steps. Returns FileError's codes.
   absl::Status Sync();
   // Says that the job has ended for good, so that readers that follow it end too. Tries once more
   // to write the waiting records.
@@ -97,8 +96,9 @@ class JobRecordsDirectory {
  public:
   explicit JobRecordsDirectory(std::string directory) : directory_(std::move(directory)) {}
 
-  // Returns the records in `directory`/JOB_ID, and opens them if they are not open. NotFound after
-  // Remove; errors of JobRecords::Open otherwise. REQUIRES: job_id is one path component.
+  // Returns the records in `directory`/JOB_ID, and opens them if they are not open. Returns
+  // NotFound after Remove, and the errors of JobRecords::Open. REQUIRES: job_id is one path
+  // component.
   absl::StatusOr<std::shared_ptr<JobRecords>> Open(const std::string& job_id);
   // Returns the step of the job's newest record of step metrics, which may be a fall-back; 0 if
   // there is none or it cannot be read. Opens the job's records, as Open does.

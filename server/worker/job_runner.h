@@ -3,7 +3,7 @@
 //
 // At most one job is active (prepares, trains or saves) on a device. A job that is paused in place
 // keeps its host memory and its thread but not its devices, so that another may be started there if
-// the pool has room. It goes on on the same devices.
+// the pool has room. It continues on the same devices.
 //
 // The events of a job, in order:
 //   TrainingActivity*  StepsBegin  (StepRecord | BeforeCheckpoint | CheckpointSaved |
@@ -11,7 +11,7 @@
 // RunMessage and TrainingActivity may come at any time before RunEnd; RunEnd comes exactly once,
 // last.
 //
-// Thread safety: all methods may be called from any thread, observers' included.
+// Thread safety: all methods may be called from any thread, also by observers within Tell.
 #ifndef MEGATRAIN_SERVER_WORKER_JOB_RUNNER_H_
 #define MEGATRAIN_SERVER_WORKER_JOB_RUNNER_H_
 
@@ -99,7 +99,7 @@ enum class RunWish {
   // If it still prepares, that is abandoned at once.
   kRelease,
   // Gives the devices again to a job that is paused in place, or about to be; then StepsBegin is
-  // told. FailedPrecondition while another job is active on one of them.
+  // told. Ask returns FailedPrecondition while another job is active on one of them.
   kResume,
   // Ends the job as kCancelled within one step, or within seconds if it prepares, is paused or
   // saves.
@@ -107,7 +107,8 @@ enum class RunWish {
   // Saves the job after the step that runs, or at once if it is paused between two steps; then
   // CheckpointSaved or CheckpointFailed is told.
   kCheckpoint,
-  // Finishes the step, saves, and ends the job as kStopped. For the end of the process.
+  // Saves the job as soon as the step under way allows (TrainingControl::Stop), and ends it as
+  // kStopped. For the end of the process.
   kStop,
 };
 
@@ -116,8 +117,9 @@ class JobRunner {
   // Ends all jobs as kCancel does and waits for them.
   virtual ~JobRunner() = default;
 
-  // Starts the job on a thread of its own. FailedPrecondition while another job is active on one of
-  // its devices; AlreadyExists if this job has not ended. Errors of the job itself come as RunEnd.
+  // Starts the job on a thread of its own. Returns AlreadyExists if this job runs already, and
+  // FailedPrecondition while another job is active on one of its devices or while the runner is
+  // being destroyed. Errors of the job itself come as RunEnd.
   virtual absl::Status Start(RunRequest request) = 0;
 
   // Returns NotFound if the job has not been started or has ended: its RunEnd was told or is about

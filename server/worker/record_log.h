@@ -2,9 +2,8 @@
 // its log lines. Records are appended one at a time. Any number of readers read from any sequence
 // number, also in a later process. The format on disk stands above LogRecord.
 //
-// These are plain files, and not SQLite as in server/store. With 500 followers a record read costs
-// 2 us of CPU, not 4.5 (13 with a connection each). A sync beside a busy disk costs the same. A
-// hash notices a damaged record.
+// These are plain files, not SQLite as in server/store: with 500 followers a record read costs 2 us
+// of CPU instead of 4.5 or more. A hash notices a damaged record.
 //
 // A log whose last segment is full begins a new one, and removes the oldest if there are more than
 // `segments_max`. Opening a log cuts its last segment back to the last whole record.
@@ -67,7 +66,7 @@ struct LogRecord {
   bool superseded = false;  // not in the file: see RecordLog::Reader
 };
 
-// The name of the segment whose first record is `sequence`, without its directory.
+// Returns the name of the segment whose first record is `sequence`, without its directory.
 std::string SegmentName(int64_t sequence);
 // Returns nullopt for a name that SegmentName does not make.
 std::optional<int64_t> ParseSegmentName(const std::string& name);
@@ -91,23 +90,23 @@ class RecordLog {
   static constexpr int64_t kTextBytesMax = int64_t{1} << 20;
 
   // Opens the log in `directory`, which is made if it is missing. Appends lines to *notes that tell
-  // of torn and damaged records. FailedPrecondition if another RecordLog is open on the
-  // directory; FileError's codes otherwise.
+  // of torn and damaged records. Returns FailedPrecondition if another RecordLog is open on the
+  // directory, and otherwise FileError's codes.
   static absl::StatusOr<std::unique_ptr<RecordLog>> Open(const std::string& directory,
                                                          const RecordLogOptions& options,
                                                          std::vector<std::string>* notes);
   RecordLog(const RecordLog&) = delete;
   RecordLog& operator=(const RecordLog&) = delete;
 
-  // Appends a record and returns its sequence number. InvalidArgument if `text` holds a '\n' or is
-  // longer than kTextBytesMax; FailedPrecondition after Close; FileError's codes, of which
-  // IsDiskFull tells a full disk. After any error the log is as before and may be appended to
-  // again; the record is lost.
+  // Appends a record and returns its sequence number. Returns InvalidArgument if `text` holds a
+  // '\n' or is longer than kTextBytesMax, FailedPrecondition after Close, and FileError's codes
+  // (IsDiskFull for a full disk). After an error the record is lost, and the log may be appended to
+  // again.
   absl::StatusOr<int64_t> Append(int64_t step, std::string_view text);
   // Marks records of steps after `step` as superseded, because the job goes on after `step`.
-  // Appends nothing if there are none. Errors as Append's.
+  // Appends nothing if there are none. Returns the errors of Append.
   absl::Status FallBack(int64_t step);
-  // Returns when everything appended is on stable storage. FileError's codes.
+  // Returns when everything appended is on stable storage. Returns FileError's codes.
   absl::Status Sync();
   // Forbids appending from now on, and calls the subscribers once more.
   void Close();
@@ -178,9 +177,9 @@ class RecordLog::Reader {
   // Appends to *records the records that follow, `records_max` at most, or none if there is nothing
   // yet. Never waits for a record. Sets `superseded` to what is known now. Records that were
   // rotated away or damaged are left out: a gap in the sequence numbers, or before next_sequence(),
-  // shows them. FileError's codes.
+  // shows them. Returns FileError's codes.
   absl::Status Next(int64_t records_max, std::vector<LogRecord>* records);
-  // The sequence number of the first record that the next call may give.
+  // Returns the sequence number of the first record that the next call may give.
   int64_t next_sequence() const { return next_; }
 
  private:

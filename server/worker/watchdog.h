@@ -1,10 +1,10 @@
-// Watchdog finds out that a run hangs: nothing has advanced for longer than it may. How long that
-// is depends on the phase. A step's time is known from the steps before. A first step reports that
-// it goes on as its operations end; reading, tokenising and saving do as bytes pass. Only their
-// silence counts, so that they may take any time.
+// Watchdog finds out that a run hangs, which is that nothing has advanced for longer than its phase
+// allows. A step is measured by the steps before it. Other phases report progress with Alive: a
+// first step as its operations end; reading, tokenising and saving as bytes pass. There only the
+// silence since the last report counts, so they may take any time.
 //
-// A run of several processes hangs when none of them advances: those that wait for one that saves
-// do not. Each has a watchdog, which brings its own together with theirs (WatchdogOptions::share).
+// A run of several processes hangs only when none of them advances, because the others wait while
+// one of them saves. Each process has a watchdog, and WatchdogOptions::share combines them.
 //
 // Thread safety: all methods may be called from any thread. `stalled` is called on the watchdog's
 // own thread, or by Check.
@@ -36,13 +36,14 @@ struct WatchdogOptions {
 
   // The watchdog looks this often.
   double poll_seconds = 1;
-  // If it could not look for longer than this, the process was stopped, as by Ctrl-Z or a debugger:
-  // what it watches begins anew.
+  // If it could not look for longer than this, the process was stopped, as by Ctrl-Z or a debugger,
+  // and the silence is counted anew.
   double stopped_seconds = 30;
-  // Is given the seconds that this run may still stand still, infinite if any number, and returns
-  // those that all of the job may: it hangs when they are negative. Empty: a process alone.
+  // Takes the seconds for which this process may still be silent (infinity: any number), and
+  // returns those for the whole job, which hangs when they are negative. Called with a lock held:
+  // it must not call the watchdog. Empty for a process alone.
   std::function<double(double seconds)> share;
-  // Seconds of a clock that only goes forward; empty: the system's. Must not call the watchdog.
+  // Returns the seconds of a monotonic clock. Must not call the watchdog. Empty: the system's.
   std::function<double()> now;
 };
 
@@ -65,11 +66,11 @@ class Watchdog {
   void Alive();
   // Says that step `step` is done and took `step_seconds`.
   void Step(int64_t step, double step_seconds);
-  // Takes what an event of the run says of the above, and which step is the next one.
+  // Updates the phase, or the last step, from an event of the run.
   void Follow(const RunEvent& event);
 
-  // While it lives nothing is expected, as in kPaused; then the phase begins anew. For what waits
-  // for people, such as a terminal that is held.
+  // While a Rest lives nothing is expected, as in kPaused; then the phase begins anew. For code
+  // that waits for people, as at a terminal that is held. At most one may live at a time.
   class Rest {
    public:
     explicit Rest(Watchdog& watchdog) : watchdog_(watchdog) { watchdog_.SetResting(true); }

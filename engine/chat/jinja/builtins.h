@@ -52,7 +52,7 @@ Result CallBuiltin(Runtime& runtime, const Builtin& builtin, const JinjaValue& s
 // Return nullptr if there is none of that name.
 const Builtin* FindFilter(std::string_view name);
 const Builtin* FindTest(std::string_view name);
-// A method of the type of `self`.
+// Finds a method of the type of `self`.
 const Builtin* FindMethod(const JinjaValue& self, std::string_view name);
 
 // Returns a value that, when it is called, calls `method` with `self`.
@@ -107,7 +107,7 @@ class AttributePath {
 // Returns `value`, in lower case if it is text and `fold`.
 Result FoldKey(Runtime& runtime, const JinjaValue& value, bool fold);
 
-// The parts of the tables.
+// Return the parts of the tables of filters, tests and methods.
 absl::Span<const Builtin> ScalarFilters();
 absl::Span<const Builtin> SequenceFilters();
 absl::Span<const Builtin> SelectionFilters();

@@ -82,7 +82,7 @@ class Object : public std::enable_shared_from_this<Object> {
  public:
   explicit Object(int depth = 1) : depth_(depth) {}
   virtual ~Object() = default;
-  // Levels of containers and objects that are freed with this one.
+  // Returns how many levels of containers and objects are freed with this one, itself included.
   int depth() const { return depth_; }
   // The functions below return InvalidArgument for what Python would raise, and ResourceExhausted
   // beyond a limit of `runtime`.

@@ -1,4 +1,4 @@
-// Evaluates a syntax tree.
+// Renders a Jinja program by evaluating its syntax tree.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_EVALUATOR_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_EVALUATOR_H_
 

@@ -4,8 +4,8 @@
 //
 // The language is that of Jinja2 3.1.6 in transformers' environment: the immutable sandbox, with
 // trim_blocks, lstrip_blocks, loop controls, {% generation %}, and transformers' own tojson,
-// raise_exception, strftime_now, dict and namespace. There is no escaping of HTML, and there are no
-// other templates: include, import and extends are errors when they are reached, as there.
+// raise_exception, strftime_now, dict and namespace. Autoescape is off, and there are no other
+// templates: include, import and extends are errors when they are reached, as there.
 //
 // Differences from Python:
 // - Integers have 64 bits. A result beyond them is an error.

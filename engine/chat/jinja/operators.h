@@ -21,8 +21,8 @@ bool IsHashable(const JinjaValue& value);
 
 // a == b. If the steps run out it is false, and runtime.budget() is an error.
 bool Equal(Runtime& runtime, const JinjaValue& a, const JinjaValue& b);
-// a op b, of any comparison, `in` and `not in`. With <, <=, > and >= returns InvalidArgument for an
-// undefined value and for values that have no order. With the last two it returns the errors of
+// a op b, for a comparison, `in` or `not in`. With <, <=, > and >= returns InvalidArgument for an
+// undefined value and for values that have no order. With `in` and `not in` returns the errors of
 // Contains.
 absl::StatusOr<bool> Compare(Runtime& runtime, Operator op, const JinjaValue& a,
                              const JinjaValue& b);
@@ -31,7 +31,7 @@ absl::StatusOr<bool> Compare(Runtime& runtime, Operator op, const JinjaValue& a,
 absl::StatusOr<bool> Contains(Runtime& runtime, const JinjaValue& container,
                               const JinjaValue& item);
 
-// a op b, of +, -, *, /, //, % and **. Returns InvalidArgument where Python raises (other types, a
+// a op b, for +, -, *, /, //, % or **. Returns InvalidArgument where Python raises (other types, a
 // division by zero), and for an integer beyond 64 bits.
 Result Arithmetic(Runtime& runtime, Operator op, const JinjaValue& a, const JinjaValue& b);
 // -value, or +value unless `minus`, with the same errors.

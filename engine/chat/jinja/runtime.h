@@ -50,6 +50,9 @@ class Runtime {
   size_t bytes_left() const { return options_.limits.bytes_max - bytes_; }
   // Returns ResourceExhausted beyond steps_max.
   absl::Status budget() const;
+  // The values within one another that are printed now. Namespaces may hold one another to any
+  // depth, so that printing them must end somewhere.
+  int printed_depth = 0;
 
   // Makers of values. They return ResourceExhausted beyond a limit, and InvalidArgument for
   // containers nested deeper than JinjaValue::kDepthMax.

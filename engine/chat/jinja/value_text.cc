@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/status.h"
@@ -15,6 +16,10 @@ namespace megatrain::jinja {
 namespace {
 
 using Kind = JinjaValue::Kind;
+
+// Python's limit of recursion. Containers without namespaces cannot be nested so deeply.
+constexpr int kPrintedDepthMax = 1000;
+static_assert(kPrintedDepthMax > JinjaValue::kDepthMax);
 
 // Stops a text that grows beyond what may be made of values.
 absl::Status CheckSize(Runtime& runtime, const std::string& text) {
@@ -61,6 +66,11 @@ absl::Status AppendSequence(Runtime& runtime, const Sequence& sequence, std::str
 
 absl::Status AppendRepr(Runtime& runtime, const JinjaValue& value, std::string* out) {
   runtime.Step();
+  if (runtime.printed_depth >= kPrintedDepthMax) {
+    return Error("maximum recursion depth exceeded while a value is printed");
+  }
+  ++runtime.printed_depth;
+  const absl::Cleanup printed = [&runtime] { --runtime.printed_depth; };
   MT_RETURN_IF_ERROR(CheckSize(runtime, *out));
   switch (value.kind()) {
     case Kind::kUndefined:

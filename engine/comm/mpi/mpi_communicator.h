@@ -38,7 +38,7 @@ struct MpiOptions {
 // Starts MPI and returns the communicators of this process. A process may call it once. It waits,
 // without a deadline, until all processes of the job have called it. When the communicators are
 // destroyed, they wait for those of the other ranks. The process must ignore SIGPIPE, because MPI
-// writes to ranks that are gone. Returns the errors of MpiSession::Open.
+// writes to ranks that are gone. Returns the errors of MpiSession::Open and of communicator.h.
 absl::StatusOr<CommunicatorSet> CreateMpiCommunicators(const MpiOptions& options);
 
 // Returns the bytes of host memory that the communicators of a rank take, for ReduceScatter.

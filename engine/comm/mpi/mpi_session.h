@@ -1,11 +1,11 @@
 // This process's membership in an MPI job: the library, its start and end, and the first error of
 // the job, which the processes tell each other on a communicator of its own.
 //
-// MPI moves data only during calls, and waits for ever for a process that is gone. Whoever waits
-// here therefore calls it again and again, and looks for errors of the others meanwhile. A thread
-// tells the others now and then that this process is alive, and how long it may still be so without
-// progress. They wait as long as it takes for a slow process, and give up one that they have not
-// heard of for the deadline.
+// MPI moves data only during calls, and waits for ever for a process that is gone. Wait therefore
+// polls MPI, and looks for errors of the other processes meanwhile. A thread tells the others now
+// and then that this process is alive, and how long it may still go without progress. They wait as
+// long as it takes for a slow process, and give up one that they have not heard of for the
+// deadline.
 //
 // Thread safety: any thread may call all methods.
 #ifndef MEGATRAIN_ENGINE_COMM_MPI_MPI_SESSION_H_
@@ -73,9 +73,9 @@ class MpiSession {
   absl::Status Receive(MegatrainMpiHandle communicator, void* data, int64_t bytes, int peer,
                        int tag, std::vector<MpiTransfer>* transfers);
   // Waits until all transfers are done, and empties the list. `call` is the operation that they
-  // belong to. Returns the first cause if the job has one, also if this call has found it. The
-  // transfers are then ended before it returns, so that MPI does not touch their memory later, as
-  // far as MPI can be told so.
+  // belong to. If the job has an error before they are done, or this call finds one, returns the
+  // first cause. The transfers are then ended before it returns, so that MPI does not touch their
+  // memory later, as far as MPI can be told so.
   absl::Status Wait(const CollectiveCall& call, std::vector<MpiTransfer>* transfers);
 
   // Tells all ranks of `cause`, unless there was an earlier one.
@@ -91,8 +91,8 @@ class MpiSession {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // A rank tells of its life so many times in a deadline, and so often: the allowances that come
-  // along are to be known while they count.
+  // A rank sends this many signs of life in a deadline, and one each kSignOfLifeMax at least, so
+  // that the allowances that they carry are known while they count.
   static constexpr int kSignsOfLife = 6;
   static constexpr absl::Duration kSignOfLifeMax = absl::Seconds(5);
 

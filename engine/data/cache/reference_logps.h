@@ -1,10 +1,10 @@
-// The log-probabilities that the reference of a preference objective gives the answers of all
-// sequences, on disk. They are made in parts of consecutive sequences, each a cache file of its
-// own, so that a run that is killed meanwhile loses one part at most.
+// Keeps on disk the log-probabilities that the reference model of a preference objective gives the
+// answers of all sequences. They are made in parts of consecutive sequences, each a cache file of
+// its own, so that a run that is killed meanwhile loses one part at most.
 //
 // A part is an array of elements of 8 bytes. First come the numbers (uint64) of the elements at
 // which each sequence's values begin, and the number of elements. Then come the values (double),
-// two a pair.
+// two for each pair of answers.
 #ifndef MEGATRAIN_ENGINE_DATA_CACHE_REFERENCE_LOGPS_H_
 #define MEGATRAIN_ENGINE_DATA_CACHE_REFERENCE_LOGPS_H_
 
@@ -41,8 +41,9 @@ class ReferenceLogps {
   // Writes and opens a part. `logps` has the values of each of its sequences. Returns the errors of
   // writing, or DataLoss if the part cannot be opened then.
   absl::Status Make(int64_t part, const std::vector<std::vector<double>>& logps);
-  // Returns the values of a sequence, or DataLoss if they are damaged; the part is then removed,
-  // and made again at the next start. REQUIRES: its part is open.
+  // Returns the values of a sequence, or the errors of CacheFile::Read. If they are damaged
+  // (DataLoss), the part is removed, so that it is made again at the next start. REQUIRES: its part
+  // is open.
   absl::StatusOr<std::vector<double>> Read(int64_t sequence) const;
 
  private:

@@ -9,8 +9,8 @@
 
 namespace megatrain {
 
-// Appends row `row` of `batch` to `json` as parquet_records.h says. Returns what is wrong with it,
-// naming the column, or "" if nothing is; `json` is of no use otherwise.
+// Appends row `row` of `batch` to `json` as parquet_records.h says, and returns "". If the row has
+// a defect, returns what it is, naming the column; the content of `json` is then unspecified.
 std::string AppendRow(const arrow::RecordBatch& batch, int64_t row, std::string* json);
 
 }  // namespace megatrain

@@ -34,7 +34,7 @@ namespace megatrain {
 //
 // Next returns InvalidArgument if the file is no Parquet, is damaged or encrypted, has sizes that
 // contradict each other, takes more memory than kParquetBytesMax at a time, or has a row longer
-// than kRecordBytesMax. No call may follow an error.
+// than kRecordBytesMax. Returns the errors of reading. No call may follow an error.
 class ParquetRecordReader : public RecordReader {
  public:
   // Starts the program. If the file has a column `column`, only that is read; "" means all. `file`

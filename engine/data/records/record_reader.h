@@ -33,9 +33,9 @@ struct Record {
 class RecordReader {
  public:
   virtual ~RecordReader() = default;
-  // Reads the next record. Returns false at the end, when the file has been read to its last byte.
-  // Returns InvalidArgument, naming the file and the place, for content after which the reader
-  // cannot go on. Returns the errors of reading.
+  // Reads the next record. Returns false at the end; any file but Parquet has then been read to its
+  // last byte. Returns InvalidArgument, naming the file and the place, for content after which the
+  // reader cannot go on. Returns the errors of reading.
   virtual absl::StatusOr<bool> Next(Record* record) = 0;
   // Returns the record's place, to be put behind the path: ":LINE", ":LINE: element N" or ": row
   // N". May be called while another thread calls Next.

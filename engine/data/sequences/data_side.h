@@ -33,8 +33,8 @@ struct DataSideOptions {
 class DataSide {
  public:
   // Prepares all files. `progress` may be null. Returns InvalidArgument for an empty file, and the
-  // errors of TokenStream::Open and TokenFile. The objects to which `options` points must outlive
-  // the result.
+  // errors of TokenStream::Open, SequenceIndex::Open and TokenFile. The objects to which `options`
+  // points must outlive the result.
   static absl::StatusOr<std::unique_ptr<DataSide>> Open(absl::Span<const DataFile> files,
                                                         const DataSideOptions& options,
                                                         const ByteProgress& progress);

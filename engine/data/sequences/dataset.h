@@ -109,8 +109,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
 int64_t EpochPositions(const JobSpec& spec, int64_t epoch_sequences);
 
 // Returns the number of steps that the spec asks for: `training.steps`, or ceil(epochs *
-// epoch_sequences / global_batch). Returns InvalidArgument if the spec gives neither, or if the
-// quotient is below 1 or beyond 9e15.
+// epoch_sequences / global_batch). Returns InvalidArgument if the spec gives neither, if
+// global_batch is below 1, or if the quotient, rounded up, is below 1 or not below 9e15.
 absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t epoch_sequences);
 
 }  // namespace megatrain

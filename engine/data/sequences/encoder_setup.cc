@@ -9,6 +9,7 @@
 #include "absl/time/civil_time.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/json.h"
 #include "engine/base/model_directory_file.h"
 #include "engine/base/status.h"
 #include "engine/data/sequences/packing.h"
@@ -20,14 +21,12 @@ namespace {
 absl::StatusOr<int32_t> EosOfConfig(const std::string& model_directory, FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> text,
                       ReadModelDirectoryFile(model_directory, "config.json", files));
-  const nlohmann::json config =
-      nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object() || !config.contains("eos_token_id")) return -1;
-  const nlohmann::json& eos = config["eos_token_id"];
+  const absl::StatusOr<nlohmann::json> config = ParseJson(text.value_or(""), "config.json");
+  if (!config.ok() || !config->is_object() || !config->contains("eos_token_id")) return -1;
+  const nlohmann::json& eos = (*config)["eos_token_id"];
   const nlohmann::json& first = eos.is_array() && !eos.empty() ? eos[0] : eos;
-  if (!first.is_number_integer()) return -1;
-  const int64_t id = first.get<int64_t>();
-  return id >= 0 && id <= kTokenMask ? static_cast<int32_t>(id) : -1;
+  if (!first.is_number_unsigned() || first.get<uint64_t>() > kTokenMask) return -1;
+  return static_cast<int32_t>(first.get<uint64_t>());
 }
 
 bool IsChat(const DataFile& file) {

@@ -34,9 +34,9 @@ absl::StatusOr<ChatTemplateOptions> TemplateOptions(const JobSpec::Data& data,
 // has its vocabulary, and `chat_template` is null.
 //
 // Returns InvalidArgument if a tokenizer is missing, if nothing says which token ends a text, or if
-// that token or one around texts is not the model's. Returns the errors of ChatTemplate::Create and
-// IdsAroundText. Preference data may lack the end token or, with data.chat_template "auto", the
-// template: DocumentEncoder refuses the records that need it.
+// that token or one around texts is not the model's. Returns the errors of TemplateOptions,
+// ChatTemplate::Create and IdsAroundText. Preference data may lack the end token or, with
+// data.chat_template "auto", the template: DocumentEncoder refuses the records that need it.
 absl::Status PrepareEncoder(const JobSpec::Data& data, const Tokenizer* tokenizer,
                             const std::string& model_directory, FileSystem* files,
                             DocumentEncoderOptions& encoder,

@@ -105,10 +105,11 @@ absl::Status RunAttention(const AttentionArgs& args, bool native_bf16, ThreadPoo
   return error.status();
 }
 
-// Scores and their slopes, two sums and four widened blocks of a head, and oneDNN's packing.
+// Scores and their slopes, two sums, the widened rows of a head (kWideA has those of a block, the
+// others have those of a chunk in one of the passes), and oneDNN's packing.
 int64_t AttentionScratchBytesMax() {
   return 2 * kBlock * kChunk * 4 + 2 * kBlock * kCpuHeadDimMax * 4 +
-         (2 * kBlock + 2 * kChunk) * kCpuHeadDimMax * 4 + (int64_t{4} << 20);
+         (kBlock + 3 * kChunk) * kCpuHeadDimMax * 4 + (int64_t{4} << 20);
 }
 
 }  // namespace megatrain

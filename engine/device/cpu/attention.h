@@ -21,8 +21,9 @@ absl::Status RunAttention(const AttentionArgs& args, bool native_bf16, ThreadPoo
 absl::Status RunAttentionBackward(const AttentionBackwardArgs& args, bool native_bf16,
                                   ThreadPool* pool, WorkspacePool* workspaces);
 
-// Attention of single tokens over a cache of keys and values (Kernels::CachedAttention). All query
-// heads of a group read a key or value together, so that the cache is read once.
+// Computes the attention of single tokens over a cache of keys and values
+// (Kernels::CachedAttention), and returns when the work is done. All query heads of a group read a
+// key or value together, so that the cache is read from memory once.
 void RunCachedAttention(const CachedAttentionArgs& args, ThreadPool* pool,
                         WorkspacePool* workspaces);
 // Writes the keys and values of tokens [begin, end) to the cache (Kernels::StoreInCache).

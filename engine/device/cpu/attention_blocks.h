@@ -25,12 +25,12 @@ enum Slot { kScores = 1, kSlopes, kSums, kRows, kWideA, kWideB, kWideC, kWideD }
 inline int64_t RoundDown(int64_t a, int64_t b) { return a / b * b; }
 inline int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
-// Returns InvalidArgument for shapes that are not supported and documents that do not cover the
-// tokens.
+// Returns InvalidArgument for shapes, windows and softcaps that are not supported, and for
+// documents that do not cover the tokens.
 absl::Status CheckAttention(const AttentionArgs& args);
 
-// [tokens]: the first key that each token sees, and the token after the last one that sees each
-// key. Neither ever falls from a token to the next.
+// Holds for each token the first key that it sees (`start`), and the token after the last one that
+// sees its key (`end`). Neither decreases from a token to the next.
 struct SightBounds {
   explicit SightBounds(const AttentionArgs& args);
 
@@ -49,8 +49,8 @@ struct HeadRows {
 struct BlockMath {
   BlockMath(const AttentionArgs& args, bool native_bf16);
 
-  // Returns rows [row, row + rows) of a head of `dim` elements, in `compute`; a copy in the slot if
-  // it has to be widened.
+  // Returns rows [row, row + rows) of a head of `dim` elements, in `compute`. They are those at
+  // `base` or, if they must be widened, a copy in the workspace's slot.
   HeadRows Operand(const void* base, int64_t stride, int64_t dim, int64_t head, int64_t row,
                    int64_t rows, int slot, Workspace& workspace) const;
   // Computes out[m, n] = a[m, a.dim] * b[n, a.dim]^T, with rows of `out` kChunk apart.

@@ -1,8 +1,8 @@
 // The kernels of the cpu device: products by oneDNN, the rest by Highway, parallel over a pool.
 //
-// Thread safety: several lanes may call at a time; the pool serves one loop at a time. Calls ignore
-// the stream and return when their work is done. Results do not depend on the pool's size in any
-// bit, because the shapes alone determine how work is cut.
+// Thread safety: several threads may call at a time; the pool serves one loop at a time. Calls
+// ignore the stream and return when their work is done. No bit of a result depends on the pool's
+// size, because the shapes alone determine how work is cut.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
 
@@ -27,7 +27,7 @@ class CpuKernelSizes : public KernelSizes {
   int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const override;
   int64_t HeadDimMax() const override { return kCpuHeadDimMax; }
   int64_t DeltaKeyDimMax() const override { return std::numeric_limits<int64_t>::max(); }
-  // A processor's caches are small compared with a GPU's memory, so chunks of few tokens suffice.
+  // A processor multiplies slowly compared with its memory, so chunks of few tokens suffice.
   HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override;
 
@@ -96,8 +96,9 @@ class CpuKernels : public Kernels {
   double MatMulSeconds() const override;
 
  private:
-  // Sums over rows: each range of rows writes its part [width], and `sums`, unless it is null,
-  // receives (with `add`: gains) the parts in their order.
+  // Sums over `rows` rows of row_elements elements each. The pool's threads call `run`, which
+  // writes the sum of a range of rows to part[width]. Then the parts are added in their order to
+  // `sums` [width], which counts as 0 before unless `add` is set. A null `sums` is left out.
   void SumInParts(int64_t rows, int64_t row_elements, int64_t width, float* sums, bool add,
                   absl::FunctionRef<void(int64_t begin, int64_t end, float* part)> run);
 

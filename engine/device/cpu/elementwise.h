@@ -1,5 +1,5 @@
 // Sums, conversions and the embedding's gradient over ranges of elements. The cpu kernels
-// distribute such ranges over the pool's threads.
+// distribute such ranges over the pool's threads; each call runs on the calling thread.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_ELEMENTWISE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_ELEMENTWISE_H_
 

@@ -6,7 +6,7 @@
 
 namespace megatrain {
 
-// Compute tokens [begin, end).
+// All compute tokens [begin, end). Several threads may compute different ranges at once.
 void GluTokens(const GluArgs& args, int64_t begin, int64_t end);
 void GluBackwardTokens(const GluBackwardArgs& args, int64_t begin, int64_t end);
 void SigmoidGateTokens(const SigmoidGateArgs& args, int64_t begin, int64_t end);

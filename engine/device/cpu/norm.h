@@ -6,7 +6,8 @@
 
 namespace megatrain {
 
-// Computes rows [begin, end).
+// Computes rows [begin, end). Several threads may compute different ranges at once, here and in the
+// backward pass.
 void RmsNormRows(const RmsNormArgs& args, int64_t begin, int64_t end);
 
 // Computes dx of rows [begin, end), and overwrites dweight_part [width] with their contribution to

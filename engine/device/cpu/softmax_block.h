@@ -32,15 +32,15 @@ struct SoftmaxStepArgs {
   // 0 at first or, with a sink, the sink and 1.
   float* largest = nullptr;
   float* sum = nullptr;
-  // [rows, dim], contiguous, 0 at first. It is rescaled to `largest`. Then the caller adds to it
-  // the product of p with the values.
+  // [rows, dim], contiguous, 0 at first. SoftmaxStep rescales it to the new `largest`. Then the
+  // caller adds to it the product of p with the values.
   float* accumulator = nullptr;
   int64_t dim = 0;
 };
 // Writes p and updates largest, sum and accumulator.
 void SoftmaxStep(const SoftmaxStepArgs& args);
 
-// Computes out[row] = accumulator[row] / sum[row] and lse[row] = largest + log(sum).
+// Computes out[row, dim] = accumulator[row] / sum[row] and lse[row] = largest[row] + log(sum[row]).
 void SoftmaxFinish(const SoftmaxStepArgs& args, DType out_dtype, void* out, int64_t out_stride,
                    float* lse);
 
@@ -65,7 +65,7 @@ struct SoftmaxBackwardArgs {
 };
 void SoftmaxBackwardBlock(const SoftmaxBackwardArgs& args);
 
-// Computes out[row] = sum of a[row, i] * b[row, i].
+// Computes out[row] = the sum of a[row, i] * b[row, i] for i < n. Rows of both are `stride` apart.
 void RowDots(DType dtype, int64_t rows, int64_t n, const void* a, const void* b, int64_t stride,
              float* out);
 

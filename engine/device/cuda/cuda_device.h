@@ -20,8 +20,8 @@ namespace megatrain {
 // The lowest compute capability (major version) that the kernels are built for.
 inline constexpr int kCudaCapabilityMajorMin = 8;
 
-// Finds GPU `ordinal` (CUDA's number, from 0) without setting anything up. Messages say what to do.
-// Errors:
+// Returns the properties of GPU `ordinal` (CUDA's number, from 0), which it checks but does not set
+// up. Messages of errors say what to do:
 // - NotFound: there is no driver or no GPU, so that another device may be chosen.
 // - FailedPrecondition: the driver or the GPU is too old.
 // - InvalidArgument: there are GPUs, but none of that number.
@@ -32,9 +32,9 @@ absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal);
 // the errors of FindCudaDevice, ReadCudaSwitches, CublasLt::Load (Unavailable) and CudaStatus, and
 // ResourceExhausted for lack of host memory.
 //
-// Several devices may share `api`. Uses every kernel once (warm_up.h) if the GPU has memory of its
-// own. If that fails and the device is not lost, the device is returned all the same, and Describe
-// tells why.
+// Devices may share `api` if they are the same GPU, because it loads its libraries for one GPU.
+// Uses every kernel once (warm_up.h) if the GPU has memory of its own. If that fails and the device
+// is not lost, the device is returned all the same, and Describe tells why.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::shared_ptr<CudaApi> api, int ordinal);
 
 }  // namespace megatrain

@@ -33,8 +33,8 @@ class CudaStream : public Stream {
 
   void* get() const { return stream_; }
   void* native_handle() const override { return stream_; }
-  // The parts of the workspace: kProductWorkspaceBytes for cuBLASLt and cuDNN, then
-  // cuda::kScratchBytes for the kernels.
+  // Return the parts of the workspace: kProductWorkspaceBytes for cuBLASLt and cuDNN, then
+  // cuda::kScratchBytes for the kernels. REQUIRES for scratch: there is a workspace.
   void* product_workspace() const { return workspace_; }
   void* scratch() const;
 
@@ -47,9 +47,9 @@ class CudaStream : public Stream {
 
 class CudaKernels : public Kernels {
  public:
-  // `api` must outlive this object. Streams passed to the methods must be CudaStreams. All methods
-  // except Zero, Add and AdamW need a stream with a workspace. Each leaves GPU `ordinal` as the
-  // calling thread's current device.
+  // `api` must outlive this object. Streams passed to the methods must be CudaStreams. Only Zero,
+  // Add and AdamW may be called with a stream without a workspace. A method that queues work leaves
+  // GPU `ordinal` as the calling thread's current device.
   CudaKernels(CudaApi* api, int ordinal, const cuda::FastPaths& paths = {})
       : api_(api), ordinal_(ordinal), paths_(paths) {}
 

@@ -7,12 +7,13 @@
 
 namespace megatrain {
 
-// The least. What is loaded for shapes to come, cuDNN's graphs among them, takes no more than the
-// first use of everything did. Not measured on a GPU.
+// The smallest reserve. It is larger if the first use of all kernels took more, because what is
+// loaded later, such as cuDNN's graphs, is assumed to take no more than that. Both the size and the
+// assumption are estimates, not measured on a GPU.
 inline constexpr int64_t kDeviceReserveBytesMin = int64_t{512} << 20;
 
-// The reserve where the size of what is loaded is not known: the GPU is not at hand, or its kernels
-// were not warmed up. An estimate, not measured on a GPU.
+// The reserve if it is not known what the first use of all kernels takes, because the GPU is not
+// there or its kernels were not warmed up. An estimate, not measured on a GPU.
 inline constexpr int64_t kUnknownReserveBytes = int64_t{1536} << 20;
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// Keeps track of the host memory that is pinned for copies. Large ranges are pinned in pieces,
+// Pins host memory for a device's copies and keeps track of it. Large ranges are pinned in pieces,
 // because one call for 512 GiB fails on recent drivers. A copy must not straddle two pieces.
 //
 // Thread safety: all methods may be called from any thread.

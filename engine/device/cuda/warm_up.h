@@ -8,9 +8,9 @@
 
 namespace megatrain {
 
-// Calls each kernel of the device for a small layer in both dtypes and waits for the work.
-// Attention is called with the device's own kernels and, if there is a library, with that too. The
-// memory for this is freed again. Returns the errors of the device and its kernels.
+// Calls every method of Kernels that queues work, for a small layer in both dtypes, and waits for
+// the work. Attention is called with the device's own kernels and, if there is a library, with that
+// too. The memory for this is freed again. Returns the errors of the device and its kernels.
 absl::Status WarmUp(Device& device);
 
 }  // namespace megatrain

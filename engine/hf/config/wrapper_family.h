@@ -1,6 +1,6 @@
-// The models of images and text whose text model is trained: what their config.json has around
-// text_config, and how their directories name the tensors. To add one, add it to the table in
-// wrapper_family.cc.
+// Wrappers are models of images and text whose text model is trained. A WrapperFamily says what
+// their config.json has around text_config, and how their directories name the tensors. To add one,
+// add it to the table in wrapper_family.cc.
 #ifndef MEGATRAIN_ENGINE_HF_CONFIG_WRAPPER_FAMILY_H_
 #define MEGATRAIN_ENGINE_HF_CONFIG_WRAPPER_FAMILY_H_
 

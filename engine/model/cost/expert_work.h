@@ -1,7 +1,7 @@
 // Counts the work of the functions of expert_half.h and expert_join.h, as layer_work.h does for the
-// other templates. It mirrors the kernel calls of their sources and must change with them. Tokens
-// are taken to choose all experts equally often. `first` and the work of weight gradients are as in
-// layer_work.h.
+// other templates. It mirrors the kernel calls of their sources and must change with them. It
+// assumes that tokens choose all experts equally often. `first` and the work of weight gradients
+// are as in layer_work.h.
 #ifndef MEGATRAIN_ENGINE_MODEL_COST_EXPERT_WORK_H_
 #define MEGATRAIN_ENGINE_MODEL_COST_EXPERT_WORK_H_
 
@@ -13,7 +13,7 @@ namespace megatrain {
 // routing that the backward pass does again, without the shared unit. REQUIRES: the layer has
 // experts and, for the Join functions, a dense unit beside them.
 //
-// The forward pass includes FinishExperts. RouterSums is left out.
+// The forward pass includes FinishExperts if the layer has no dense unit. RouterSums is left out.
 LayerWork RouteWork(const WorkShape& shape, bool backward);
 LayerWork RouterBackwardWork(const WorkShape& shape, bool first);
 LayerWork RouterWeightGradientWork(const WorkShape& shape);

@@ -40,8 +40,8 @@ struct WorkShape {
   int64_t head_chunk_tokens = 0;
 };
 
-// Each function below returns the work of one micro-batch, or of one tile. Of a layer with experts,
-// those of decoder layers count the half with attention only.
+// Each function below returns the work of one micro-batch, or of one tile. Those of decoder layers
+// count only the attention half of a layer with experts (expert_work.h has the rest).
 LayerWork EmbeddingForwardWork(const WorkShape& shape);
 // `first` means that gradients are written and not added to sums, as in the layer templates.
 LayerWork EmbeddingBackwardWork(const WorkShape& shape, bool first);

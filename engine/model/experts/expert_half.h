@@ -1,8 +1,8 @@
 // Computes the second half of a layer with experts: norm, router, a unit that all tokens share, the
 // experts, and the sum of their results, y = x + sum. Where there is a dense unit beside them,
 // expert_join.h has the end. The experts' weights come in several tiles (TileKind::kExperts), and
-// all micro-batches of a sweep go through one tile before the next. What a micro-batch has
-// meanwhile is its RoutedTokens.
+// all micro-batches of a sweep go through one tile before the next. Between tiles, a
+// micro-batch's intermediate results are in its RoutedTokens.
 //
 //   forward:  RouteTokens, ExpertsForward of each tile in order, FinishExperts
 //   backward: RouteTokens, ExpertsBackward of each tile in order, RouterBackward
@@ -33,8 +33,8 @@ enum class RoutingTotals {
 // dprobabilities, shared.dweights and what `totals` leaves out. r.sum becomes what the shared unit
 // returns, or 0 in a `backward` pass or without such a unit.
 //
-// ExpertsForward and ExpertsBackward read r.offsets. Before them, and when the work queued here is
-// done, the caller copies r.device_offsets to the host and sets r.offsets to the copy.
+// ExpertsForward and ExpertsBackward read r.offsets. Before it calls them, the caller waits for the
+// work queued here, copies r.device_offsets to the host and sets r.offsets to the copy.
 absl::Status RouteTokens(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
                          const RoutedTokens& r, bool backward, RoutingTotals totals);

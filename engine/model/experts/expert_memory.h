@@ -46,8 +46,8 @@ struct RoutedTokens {
 };
 // Returns the bytes of a block that suffices for any layer of the model; 0 without experts.
 int64_t RoutedBytes(const ModelDescription& model, DType dtype, int64_t tokens);
-// Returns pointers into `block`, which has RoutedBytes and must outlive the result. Sets no
-// `offsets`.
+// Returns pointers into `block`, which has RoutedBytes and must outlive the result. Leaves
+// `offsets` null.
 RoutedTokens PlaceRouted(const ModelDescription& model, DType dtype, int64_t tokens, void* block);
 
 // Memory that the functions of expert_half.h, shared_expert.h and expert_join.h use in turn. n is

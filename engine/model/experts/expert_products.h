@@ -55,7 +55,7 @@ struct ExpertMatrix {
   int64_t in = 0, out = 0;
   bool transposed = false;
 
-  // Return the offsets of one expert's.
+  // Return the offset of one expert's weight or bias.
   int64_t weight_of(int64_t index) const { return weight + index * in * out; }
   int64_t bias_of(int64_t index) const { return bias < 0 ? -1 : bias + index * out; }
 };
@@ -64,7 +64,7 @@ ExpertMatrix Down(const BoundLayer& l);
 
 // y[pack's rows, out] = x[pack's rows, in] W^T (+ bias), each expert's with its own W. With
 // LayerContext::whole_rows a product may have more rows than its expert. The further rows are those
-// of the experts behind, whose own products then overwrite them, or lie behind the pack.
+// of the experts after it, whose own products then overwrite them, or lie after the pack.
 absl::Status Products(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
                       const ExpertMatrix& m, const void* x, void* y);
 // dx[pack's rows, in] = dy[pack's rows, out] W

@@ -36,7 +36,7 @@ HeadScratch PlaceHeadScratch(const ModelDescription& config, DType dtype, int64_
                              void* block);
 
 // Writes the embeddings of batch.ids to x [tokens, hidden], and what layers read of tile 0 to
-// batch.shared. `weights` is tile 0.
+// batch.shared (shared_rows.h), unless that is null. `weights` is tile 0.
 absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
                               const MicroBatchView& batch, void* x);
 // Adds the gradient of the embedding, and of the norm in SharedRows, to `gradient` (FP32, in the

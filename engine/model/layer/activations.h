@@ -142,9 +142,10 @@ struct LayerBackwardScratch {
 //
 // Each chunk reads and writes the FP32 sums of every weight gradient. That is 8 bytes an element
 // for 2 * 16,384 operations, or 4,096 operations a byte. In the time that a byte takes, an H200
-// does about 175 operations (700 TFLOP/s over 4 TB/s) and an H100 255. So the sums add at most 4%
-// and 6% to the products that compute weight gradients, which are a third of a layer's products. A
-// chunk takes (3 intermediate + 2 hidden) elements a token: 2.1 GB for the 7B model in BF16.
+// does about 175 operations (700 TFLOP/s over 4 TB/s) and an H100 255. So in full chunks the
+// sums add about 4% and 6% to the products that compute weight gradients, which are a third of a
+// layer's products. A chunk takes (3 intermediate + 2 hidden) elements a token: 2.1 GB for
+// Qwen2.5-7B in BF16.
 constexpr int64_t LayerChunkTokens(int64_t tokens) {
   constexpr int64_t kMax = 16384, kStep = 512;
   if (tokens <= kMax) return tokens;

@@ -33,7 +33,7 @@ bool NeedsAttentionGradient(const BoundLayer& l, const TileGradient& gradient);
 absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, const void* dh,
                                      const LayerBackwardScratch& scratch,
                                      const TileGradient& gradient);
-// Does as AttentionPart::MixBackward.
+// Calls AttentionPart::MixBackward of the layer's part.
 absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                          const TileGradient& gradient);
 // Computes the gradient by the chunk's rows of x from the result of MixBackward and adds it to

@@ -1,8 +1,7 @@
-// AttentionPart: what the first half of a layer does between its two products. The half
-// (attention_half.h) projects the normed input to a.projected with one product. The part makes
-// a.mixed of it, in which a token has something of the tokens before it. The half projects that
-// back to the residual stream. `a` is BoundLayer::a. There is one implementation for each
-// AttentionKind.
+// AttentionPart mixes tokens, between the two products of a layer's first half. The half
+// (attention_half.h) projects the normed input to a.projected with one product. From that the part
+// computes a.mixed, whose rows also depend on earlier tokens. The half projects a.mixed back to the
+// residual stream. `a` is BoundLayer::a. There is one implementation for each AttentionKind.
 //
 // Functions with a chunk compute its rows, the others the whole micro-batch. They queue work on the
 // stream of `l` and return the errors of its kernels. Weight gradients go to `gradient`.
@@ -36,7 +35,7 @@ class AttentionPart {
   // scratch.dprojected or, with latents, in scratch.dexpanded. Overwrites a.mixed, scratch.dmixed
   // and, of a delta net, a.delta.out. In a layer with a key_set, the gradients by keys and values
   // are summed in batch.shared. REQUIRES: the activations are there, after Recompute if they were
-  // not kept; later layers came before.
+  // not kept; all later layers have been through it.
   virtual absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient) const = 0;
   // Computes the gradient by the chunk's rows of a.projected, in scratch.dprojected, from the

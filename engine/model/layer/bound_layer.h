@@ -1,4 +1,4 @@
-// BoundLayer: a decoder layer together with its weights, batch and activations. It has the kernel
+// BoundLayer is a decoder layer together with its weights, batch and activations. It has the kernel
 // calls that the layer's halves and parts share.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_BOUND_LAYER_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_BOUND_LAYER_H_

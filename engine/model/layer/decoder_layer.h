@@ -1,6 +1,6 @@
-// The layer template of a decoder layer as its LayerDescription says: stateless functions whose
-// weights and gradients are passed by the caller. The functions queue work on the context's stream
-// and return the errors of its kernels. All memory must stay valid until that work is done.
+// Computes a decoder layer as its LayerDescription says, forward and backward. The functions keep
+// no state: the caller passes weights, activations and gradients. They queue work on the context's
+// stream and return the errors of its kernels. All memory must stay valid until that work is done.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_DECODER_LAYER_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_DECODER_LAYER_H_
 

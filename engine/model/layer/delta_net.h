@@ -1,6 +1,7 @@
-// DeltaNet: a.projected has queries, keys and values side by side, then z, b and a. A causal
-// convolution goes over queries, keys and values. Then comes the gated delta rule inside documents,
-// and a norm of each head of its result, gated by z. The kernels are those of
+// DeltaNet is a gated delta net (DeltaNetDescription). A row of a.projected, where `a` is
+// BoundLayer::a, has queries, keys and values, then z, b and a. A causal convolution is applied to
+// queries, keys and values. Then comes the gated delta rule inside documents, and a norm of each
+// head of its result, gated by z. The kernels are those of
 // engine/device/delta_args.h.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_DELTA_NET_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_DELTA_NET_H_

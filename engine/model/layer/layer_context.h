@@ -12,16 +12,15 @@
 
 namespace megatrain {
 
-// The memory in which a layer keeps what it needs of earlier tokens, for generation, as its
-// AttentionPart lays it out: the keys and values of every token, or states of one size for each
-// sequence. Does not own memory.
+// A layer's memory of earlier tokens, for generation, laid out by its AttentionPart: the keys and
+// values of every token, or states of fixed size for each sequence. Does not own memory.
 struct LayerCache {
   // Has LayerCacheBytes; null: no cache. A layer without keys of its own has the memory of the
   // layer whose keys it uses.
   void* data = nullptr;
   int64_t sequences = 0;  // of a delta net: the sequences whose states it holds
-  // The tokens go on from the cache. If false, they are only stored there, and documents begin
-  // anew.
+  // The tokens continue the sequences in the cache. If false, they are only stored there, and
+  // documents begin anew.
   bool attend = false;
 };
 // The size of the caches of all layers.
@@ -69,7 +68,7 @@ struct LayerContext {
   absl::Span<const RopeTable> ropes;  // by ModelDescription::ropes
   int64_t chunk_tokens = 0;           // LayerChunkTokens; for decoder layers
   int layer = 0;                      // for decoder layers
-  int tile = 1;                       // whose weights are bound; for decoder layers
+  int tile = 1;                       // the tile whose weights are passed; for decoder layers
   LayerCache cache;                   // of that layer
   // Products of experts have this many rows at least, so that what a token gets does not depend on
   // how many others chose its expert; 0 if that does not matter. Else it is the batch's number of

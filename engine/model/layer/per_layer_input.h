@@ -1,5 +1,5 @@
-// Computes the end of a layer with per-layer embeddings (PerLayerInputDescription). With x the
-// stream behind the feed-forward part, x_0 the token's embedding and E the layer's own table:
+// Computes the end of a layer with per-layer embeddings (PerLayerInputDescription). Let x be
+// the stream after the feed-forward part, x_0 the token's embedding and E the layer's own table:
 //   p = norm(W_model x_0 / sqrt(hidden)) + scale E[id]
 //   y = x + post_norm(W_out (activation(W_gate x) * p) / sqrt(2))
 // `scale` is EmbeddingScale of sqrt(width). The weight of the first norm is the same in all layers;

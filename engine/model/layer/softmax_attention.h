@@ -1,7 +1,7 @@
-// SoftmaxAttention: a.projected has queries, gates, keys and values side by side. Heads are normed
-// and rotated. Then comes causal attention inside documents, whose result is gated. The
-// AttentionDescription says which of these norms, rotations and gates there are. Keys and values
-// may be those of an earlier layer (shared_rows.h).
+// SoftmaxAttention is causal softmax attention inside documents. A row of a.projected, where `a` is
+// BoundLayer::a, has queries, gates, keys and values. Heads are normed and rotated before
+// attention, and its result is gated. The AttentionDescription says which of these norms, rotations
+// and gates there are. Keys and values may be those of an earlier layer (shared_rows.h).
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 

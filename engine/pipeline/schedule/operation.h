@@ -96,7 +96,7 @@ struct EmbedForwardOp {  // -> output_slot
   int micro_batch, output_slot;
   std::optional<int> weight_buffer;  // without one it reads tile 0 in host memory
 };
-// A whole layer, or the half with attention of one with experts.
+// A dense layer, or the attention half of a layer with experts.
 struct LayerForwardOp {  // input_slot -> output_slot
   static constexpr char kName[] = "layer forward";
   int stage, micro_batch, weight_buffer, input_slot, output_slot;
@@ -216,7 +216,7 @@ struct StoreNormOp {  // sums of squares of an accumulator -> host
   static constexpr char kName[] = "store gradient norm";
   int tile, accumulator;
 };
-struct StoreGradientOp {  // accumulator -> slab: what of the rank's shard is updated from there
+struct StoreGradientOp {  // accumulator -> slab: the part of the shard that is updated from there
   static constexpr char kName[] = "store gradient";
   int tile, accumulator, slab;
 };

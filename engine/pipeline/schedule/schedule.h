@@ -137,7 +137,7 @@ struct PipelineShape {
   int gradient_slabs = 4;
   bool clipping = true;
   bool stash_on_host = false;
-  // Micro-batches a sweep at most. REQUIRES: a step has no more than sweeps_max sweeps.
+  // The most micro-batches of a sweep. REQUIRES: a step has no more than sweeps_max sweeps.
   int sweep_micro_batches = 1;
   // Pairs (stage without experts, micro-batch in the sweep), counted from the last stage back. The
   // first `kept_everything` keep all. Those from there to `kept` recompute the cheap pieces. The
@@ -175,7 +175,7 @@ struct PipelineShape {
     return ranks > 1 ? 1 : std::numeric_limits<int>::max();
   }
   int stage_count() const { return static_cast<int>(stages.size()); }
-  // Returns the number of stages that may keep activations, of `stage` and those behind it.
+  // Returns the number of stages that may keep activations, of `stage` and those after it.
   int keeping_stages(int stage) const {
     return static_cast<int>(std::count_if(stages.begin() + stage, stages.end(),
                                           [](const StageShape& s) { return !s.has_experts(); }));

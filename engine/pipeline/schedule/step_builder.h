@@ -139,7 +139,7 @@ class StepBuilder {
   LayerWork BackwardWork(int tile, const LayerWork& whole, const LayerWork& weights) const;
   void EndGradient(int tile, std::optional<int> taken);
   // FinishReduced lists the end of the gradient that EndGradient has reduced before, if there is
-  // one. It comes behind the next tile's backward pass, so that the compute lane does not wait for
+  // one. It comes after the next tile's backward pass, so that the compute lane does not wait for
   // the other ranks.
   void FinishReduced();
   void FinishGradient(int tile, int accumulator);
@@ -148,13 +148,13 @@ class StepBuilder {
   const std::vector<int64_t>& tokens_;
   const int micro_batches_;
   const int sweeps_;
-  std::vector<int> fold_ends_;  // by fold: the micro-batch behind its last one
+  std::vector<int> fold_ends_;  // by fold: the micro-batch after its last one
   PipelineState& state_;
   const int slot_;
   Schedule schedule_;
   WeightUses uses_;
   UpdateBuilder updates_;
-  std::vector<int> keeping_behind_;  // by stage: the stages behind it that may keep activations
+  std::vector<int> keeping_behind_;  // by stage: the stages after it that may keep activations
   CacheUse cache_ = CacheUse::kNone;
   int sweep_ = 0;
   int first_ = 0;                      // the sweep's first micro-batch

@@ -6,10 +6,10 @@
 // With clipping the device computes the sums of squares, and they go to the host ahead of the
 // gradients. When the last sum is there, tile 1 is updated, then the embedding, then the others in
 // the order in which the next step loads them. If the forward pass reads the embedding's rows from
-// host memory, it is otherwise:
+// host memory, this changes:
 // - The rows that the next batch looks up are updated in the middle of tile 1's update.
 // - The rest of the embedding is updated last.
-// - The weights of tile 1 that the device updates stay there in a weight buffer.
+// - The weights of tile 1 that the device updates stay in one of its weight buffers.
 //
 // The device updates its part of a tile in pieces. The state of a piece is copied to the device,
 // updated and copied back. Two lanes do this, so that one loads while the other stores. The
@@ -41,7 +41,8 @@ class UpdateBuilder {
   // Appends what replaces the losses or the norms of a rank by those of all ranks; nothing for one
   // rank. REQUIRES: the stores of the losses, or of all gradients, are appended.
   void ShareResults(bool losses, bool norms);
-  // Appends the check of the device's updates. REQUIRES: all updates are appended.
+  // Appends the check of the device's updates, if there are any. REQUIRES: all updates are
+  // appended.
   void CheckUpdates();
 
  private:

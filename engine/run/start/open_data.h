@@ -14,10 +14,10 @@ namespace megatrain {
 
 // Opens the data, and sets the tokenizer, the data, the prompts and the number of steps of
 // `prepared`, which has its plan. The first process prepares the data, which the others then find
-// where they share a directory. The day that a chat template sees is that of the run that is gone
-// on with, or else today in the first process. Returns the errors of OpenDataset by way of
-// AsInputError, those of the tokenizer and of the prompts, and FailedPrecondition if the processes
-// do not have the same data and prompts.
+// where they share a directory. The day that a chat template sees is data.template_date, else that
+// of the run that is resumed, else today in the first process. Returns the errors of OpenDataset by
+// way of AsInputError, those of the tokenizer, the prompts and TotalSteps, and FailedPrecondition
+// if the processes do not have the same data and prompts.
 absl::Status OpenData(RunContext& run, PreparedRun& prepared);
 
 // Returns lines for people about the records that were left out.

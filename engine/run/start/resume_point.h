@@ -52,10 +52,10 @@ struct ResumePoint {
 absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRanks& ranks,
                                             const CheckpointState& wanted);
 
-// Checks that all processes go on from the same checkpoint: the same step, and a manifest of the
-// same bytes, in which all files' hashes are, or parts of the same save. Returns
-// FailedPrecondition, naming the ranks and what differs, and the errors of reading. All processes
-// must call it.
+// Checks that all processes go on from the same checkpoint: the same step, the same best evaluation
+// up to it, and the same bytes of the manifest, which has the hashes of all files, or parts of the
+// same save. Returns FailedPrecondition, naming the ranks and what differs, and the errors of
+// reading. All processes must call it.
 absl::Status CheckSameStart(RunContext& run, const ResumePoint& point);
 
 // Chooses an older checkpoint after loading that of `point` ended with `damage`. Changes `point` to

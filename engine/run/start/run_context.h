@@ -1,6 +1,7 @@
-// RunContext: the arguments of a run, which all its parts share, with its requests and its reports.
+// RunContext holds the arguments of a run, which all its parts share, with its requests and its
+// reports.
 //
-// Several processes of a job honour the same requests at the same points: those that one of them
+// Several processes of a job honour the same requests at the same points: those that any of them
 // had when all called ShareRequests.
 //
 // Thread safety: Alive and CheckNotAbandoned may be called from any thread, all other methods by

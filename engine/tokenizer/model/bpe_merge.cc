@@ -7,7 +7,7 @@
 namespace megatrain {
 namespace {
 
-// Words up to this many bytes are scanned for the best rule: most are shorter than ten, where a
+// Words up to this many symbols are scanned for the best rule: most are shorter than ten, where a
 // heap costs more than it saves.
 constexpr size_t kShortWord = 48;
 constexpr int32_t kNoRank = std::numeric_limits<int32_t>::max();

@@ -1,5 +1,5 @@
-// Byte-pair encoding. Its symbols are bytes (GPT-2, Llama 3, Qwen) or characters (SentencePiece,
-// Llama 2).
+// BpeModel cuts words into tokens by byte-pair encoding. Its symbols are bytes (GPT-2, Llama 3,
+// Qwen) or characters (SentencePiece, Llama 2).
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_MODEL_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_MODEL_H_
 
@@ -26,7 +26,7 @@ struct BpeSettings {
   bool fuse_unknown = false;   // neighbouring unknown characters become one token
   std::optional<int32_t> unknown_id;  // without one, unknown characters are left out
   // The vocabulary writes the prefix before every character of a word but the first, and the suffix
-  // behind the last.
+  // after the last.
   std::string continuing_prefix;
   std::string end_suffix;
 };
@@ -36,8 +36,9 @@ class BpeModel : public TokenModel {
   // REQUIRES: `seams` was given every rule of `merges`.
   BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams, BpeSettings settings);
 
-  // Never fails. Merges a long word in stretches, in linear time, if bpe_settled.cc finds places
-  // for that, else as a whole. Looks short stretches up in `buffers->words` first.
+  // Never fails. Cuts the word at its seams, and looks short stretches between them up in
+  // `buffers->words`. Merges a long stretch in linear time if bpe_settled.cc finds places at which
+  // to cut it.
   absl::Status Encode(std::string_view word, const WordState& state,
                       ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,
@@ -63,7 +64,7 @@ class BpeModel : public TokenModel {
   size_t MergeSettled(const Word& word, size_t begin, size_t end,
                       absl::FunctionRef<bool(size_t)> may_cut, ModelBuffers* buffers) const;
   // Returns the places in [begin, end] at which the next token may begin when [begin, end) is cut
-  // into tokens and the word goes on behind it. It may return other places too, which do no harm.
+  // into tokens and the word goes on after it. It may return other places too, which do no harm.
   std::vector<size_t> NextBegins(const Word& word, size_t begin, size_t end) const;
   // Returns true if tokens end at tokens[token].begin whatever follows. `tokens` are those of a
   // part of the word, and `next` is NextBegins of that part, whose order may change.

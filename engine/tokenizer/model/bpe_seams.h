@@ -14,7 +14,7 @@ namespace megatrain {
 // A tokenizer without a pre-tokenizer merges a whole document as one word. But its rules join few
 // pairs of neighbouring characters. For example, suppose that no rule has a left token that ends in
 // "e" and a right token that begins with a space. Then a token ends between every "e" and a space
-// behind it. Cutting the text at such places is exact, and pieces become as short as words.
+// after it. Cutting the text at such places is exact, and pieces become as short as words.
 //
 // Thread safety: const methods may be called from several threads.
 class BpeSeams {

@@ -42,7 +42,7 @@ class TokenModel {
   virtual absl::Status Encode(std::string_view word, const WordState& state,
                               ModelBuffers* buffers) const = 0;
 
-  // Encodes the beginning of a word that goes on behind `word`, or of the rest of one. Takes as
+  // Encodes the beginning of a word that goes on after `word`, or of the rest of one. Takes as
   // much of it as has the same tokens whatever follows, up to a place for which may_cut(offset) is
   // true. Sets `buffers->tokens` to the tokens of what was taken, and returns its number of bytes.
   // Changes `*state`, which is as in Encode, for the call that encodes the rest. Returns 0, with

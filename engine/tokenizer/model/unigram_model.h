@@ -16,8 +16,9 @@ namespace megatrain {
 
 // Viterbi's search with FP64 sums of log probabilities from left to right, as `tokenizers` does it.
 // If sums are equal, the one whose last token is longest wins. A character that is no token scores
-// 10 less than the rarest token. Neighbouring unknown characters become one unknown token, or with
-// `byte_fallback` the tokens of their bytes if each of these bytes has one.
+// 10 less than the rarest token. A run of unknown characters becomes the token with that text if
+// there is one, else with `byte_fallback` the tokens of its bytes if each byte has one, else one
+// unknown token.
 class UnigramModel : public TokenModel {
  public:
   // `pieces` are (token, log probability) by id. Without `unknown_id`, Encode returns
@@ -55,7 +56,7 @@ class UnigramModel : public TokenModel {
   static size_t Meet(const std::vector<BestPath>& paths, size_t origin, std::vector<size_t> places);
   // Appends the tokens of the best way from the settled place `begin` to `end`.
   void Walk(size_t begin, size_t end, ModelBuffers* buffers) const;
-  // Encode for a word that goes on behind `word` if `open`.
+  // Does as Encode, for a word that goes on after `word` if `open`.
   absl::Status EncodePart(std::string_view word, const WordState& state, bool open,
                           ModelBuffers* buffers) const;
   // Writes the run of unknown characters [begin, end), if there is one. Of a `long_run`, longer

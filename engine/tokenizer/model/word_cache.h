@@ -16,8 +16,8 @@ struct TokenAt {
   uint32_t begin;
 };
 
-// Each word has one slot, which a later word with the same hash takes over. It does not know
-// models: use one for each. Not thread-safe.
+// Each word has one slot, which a later word with the same hash takes over. Its
+// entries do not tell models apart, so each model needs a cache of its own. Not thread-safe.
 class WordCache {
  public:
   static constexpr size_t kBytesMax = 23;  // longer words are not remembered

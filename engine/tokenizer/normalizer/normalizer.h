@@ -36,7 +36,7 @@ struct NormalizedText {
 // A chain of steps. Thread safety: const methods may be called from several threads.
 class Normalizer {
  public:
-  // Each adds the normalizer of that name in `tokenizers` behind the others. character_maps.h
+  // Each adds the normalizer of that name in `tokenizers` after the others. character_maps.h
   // describes Lowercase, StripAccents, Nmt and the parts of BertNormalizer.
   void AddForm(UnicodeForm form);
   void AddLowercase();
@@ -66,7 +66,7 @@ class Normalizer {
   absl::Status Normalize(std::string_view text, bool begins, bool with_runs,
                          NormalizedText* out) const;
 
-  // Returns true if the parts of `text` before and behind `offset` can be normalized separately,
+  // Returns true if the parts of `text` before and after `offset` can be normalized separately,
   // whatever follows `text`. False does not mean that they cannot. REQUIRES: a character begins at
   // `offset`.
   bool CutsAt(std::string_view text, size_t offset) const;

@@ -1,4 +1,5 @@
-// Unicode's normalization forms, by ICU.
+// Unicode's normalization forms, by ICU. As in `tokenizers`, all but NFC leave characters alone
+// that are newer than Unicode 9.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_NORMALIZER_UNICODE_FORM_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_NORMALIZER_UNICODE_FORM_H_
 

@@ -27,8 +27,8 @@ class CharacterClasses {
   CharacterClasses() : classes_(kCodePoints, kRun) {}
 
   // Gives all characters that `character` matches the class `value`. Returns the errors of
-  // SplitRegex, after which some have it. REQUIRES: a match is one character, and is one whatever
-  // is around it.
+  // SplitRegex, after which perhaps only some have it. REQUIRES: a match is one character, and is
+  // one whatever is around it.
   absl::Status Assign(const SplitRegex& character, Class value);
 
   // Joins two cuts: afterwards this cuts as before, and then each word as `next` does. Returns

@@ -22,7 +22,7 @@ enum class SplitBehavior {
   kIsolated,            // it is a piece
   kRemoved,             // it belongs to no piece
   kMergedWithPrevious,  // it is joined to the text before it, unless that is a match
-  kMergedWithNext,      // it is joined to the text behind it, unless that is a match
+  kMergedWithNext,      // it is joined to the text after it, unless that is a match
   kContiguous,          // it is one piece with the matches next to it
 };
 
@@ -80,8 +80,8 @@ class PreTokenizer {
     bool open;           // the text may go on, and this word with it
     OpenMatch* matches = nullptr;
 
-    // Returns true if the rest of an open word from `offset` on, with what follows it, is cut as in
-    // the whole.
+    // Returns true if the rest of an open word from `offset` on, with what follows it, would be cut
+    // into words as it is in the whole text.
     bool CutsAt(size_t offset) const {
       for (OpenMatch* match = matches; match != nullptr; match = match->outer) {
         if (!match->follower.EndsAlike(begin + offset)) return false;

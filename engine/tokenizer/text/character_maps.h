@@ -9,8 +9,8 @@
 
 namespace megatrain {
 
-// Each function that has an `out` writes the rewritten `text` to it. REQUIRES: `text` is
-// well-formed UTF-8.
+// Each function that has an `out` writes the rewritten `text` to it. Categories are those of the
+// Unicode versions, 7 to 9, that `tokenizers` has tables of. REQUIRES: `text` is well-formed UTF-8.
 
 // Lowercase: each character to its lower case, without regard to its neighbours.
 void MapLowercase(std::string_view text, RunWriter* out);
@@ -20,14 +20,14 @@ void RemoveMarks(std::string_view text, RunWriter* out);
 void RemoveNonspacingMarks(std::string_view text, RunWriter* out);
 // Nmt: removes some control characters and replaces others, and some spaces, by a space.
 void MapNmt(std::string_view text, RunWriter* out);
-// BertNormalizer's clean_text: removes control characters and U+FFFD, and replaces white space by
-// spaces.
+// BertNormalizer's clean_text: removes control, format and private-use characters and U+FFFD, and
+// replaces white space by spaces.
 void CleanText(std::string_view text, RunWriter* out);
 // BertNormalizer's handle_chinese_chars: puts spaces around ideographs.
 void SpaceIdeographs(std::string_view text, RunWriter* out);
 
 // Returns the script of a character (ICU's UScriptCode) as UnicodeScripts of `tokenizers` sees it:
-// kana are Han. The space and what Unicode 9 has not assigned have kAnyScript.
+// kana are Han. The space and characters without a script in Unicode 9 have kAnyScript.
 inline constexpr int kAnyScript = -1;
 int ScriptOf(char32_t c);
 

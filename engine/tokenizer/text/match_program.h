@@ -1,4 +1,4 @@
-// A regular expression that is matched in time linear in its match, by an automaton.
+// MatchProgram matches a regular expression by an automaton, in time linear in the match.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_MATCH_PROGRAM_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_MATCH_PROGRAM_H_
 
@@ -20,9 +20,9 @@ namespace megatrain {
 // A backtracking matcher tries ways through the pattern in their order, and the first that succeeds
 // is the match. A program follows all of them at once, character by character, as an ordered list
 // of places in the pattern (Pike's algorithm; Cox, "Regular Expression Matching: the Virtual
-// Machine Approach"). A pattern meets few such lists. Each is a state, and the step from one to the
-// next by a character is worked out once. The end of a match depends only on the state, on where
-// the best way so far ended, and on what follows.
+// Machine Approach"). Few such lists occur for a pattern. Each is a state, and the step from one to
+// the next by a character is worked out once. The end of a match depends only on the state, on
+// where the best way so far ended, and on what follows.
 //
 // Thread safety: const methods may be called from several threads.
 class MatchProgram {

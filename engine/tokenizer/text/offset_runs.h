@@ -75,8 +75,7 @@ struct OffsetChain {
     if (runs != nullptr) offset = OriginalOffset(*runs, offset, &hint);
     return next != nullptr ? next->Original(offset) : offset;
   }
-  // Does as Original, but leaves out the last rewriting: returns the offset in what the `runs` to
-  // the last text map.
+  // Returns the offset in the text that the last `runs` of the chain map to the original.
   size_t BeforeLast(size_t offset) {
     offset += base;
     if (next == nullptr || next->next == nullptr) return offset;

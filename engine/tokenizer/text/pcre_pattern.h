@@ -18,7 +18,7 @@ namespace megatrain {
 class PcrePattern {
  public:
   // `pattern` is in PCRE2's syntax. Errors show `source`, the pattern as the user wrote it. Returns
-  // InvalidArgument if `pattern` cannot be compiled.
+  // InvalidArgument if `pattern` cannot be compiled, and ResourceExhausted without memory.
   static absl::StatusOr<std::unique_ptr<PcrePattern>> Compile(std::string_view pattern,
                                                               std::string_view source);
   ~PcrePattern();

@@ -19,7 +19,8 @@ class PcrePattern;   // pcre_pattern.h
 
 // Translates a pattern of Oniguruma's syntax to a PCRE2 pattern (for UTF, UCP and MULTILINE) that
 // matches the same. Returns Unimplemented, naming the construct, if Oniguruma and PCRE2 read it
-// differently and there is no translation here. Returns InvalidArgument for invalid UTF-8.
+// differently and there is no translation here, and for a pattern that is too long or has groups
+// nested too deep. Returns InvalidArgument for invalid UTF-8.
 absl::StatusOr<std::string> TranslateRegex(std::string_view pattern);
 
 // Returns `text` with all characters escaped that have a meaning in regular expressions.
@@ -52,9 +53,9 @@ class SplitRegex {
                                    absl::FunctionRef<void(size_t begin, size_t end)> match,
                                    size_t* known) const;
 
-  // Returns the program that runs the pattern. Returns null if there is none: the pattern is
-  // nothing that MatchProgram::Make takes, looks at the text before its match, or can match the
-  // empty text. The first call makes it. Valid as long as this object.
+  // Returns the program that runs the pattern. Returns null if there is none, because
+  // MatchProgram::Make does not take the pattern, or the pattern looks at the text before its match
+  // or can match the empty text. The first call makes it. Valid as long as this object.
   const MatchProgram* program() const;
 
   // Returns the pattern as it was given. Valid as long as this object.

@@ -215,6 +215,16 @@ TEST_F(CheckpointTest, AnAbandonedWriterLeavesNothing) {
   EXPECT_TRUE(files_->ListDirectory(directory_)->empty());
 }
 
+TEST_F(CheckpointTest, AFileWithItsNameIsNotReplaced) {
+  ASSERT_TRUE(files_->CreateDirectories(directory_).ok());
+  const std::string path = JoinPath(directory_, StepDirectoryName(5));
+  ASSERT_TRUE(WriteFileSynced(files_, path, "notes").ok());
+  const absl::Status status = SaveCheckpoint(directory_, 5, DType::kBF16, config_, files_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+  EXPECT_EQ(*ReadWholeFile(files_, path, 10), "notes");
+}
+
 TEST_F(CheckpointTest, FinishWithoutEveryTileIsAnError) {
   TileSet tiles(TinyLayout(), DType::kBF16);
   auto writer = CheckpointWriter::Begin(directory_, TinyLayout(),

@@ -159,6 +159,7 @@ TEST(ManifestTest, ForgedContentIsRefused) {
   ExpectForgeryRefused("\"state\": {", "\"state\": 3, \"other\": {", "wrong type");
   ExpectForgeryRefused("\"megatrain checkpoint\"", "\"other\"", "\"format\"");
   ExpectForgeryRefused("\"files\": [", "\"files\": [[", "not valid JSON");
+  ExpectForgeryRefused("\"tiles\": 2", "\"tiles\": 2, \"tiles\": 2", "tiles");
 }
 
 TEST(ManifestTest, AnotherVersionIsRefusedByNumber) {

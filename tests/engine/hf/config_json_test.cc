@@ -293,6 +293,7 @@ TEST(ConfigJsonTest, RefusesMissingKeysWrongTypesAndRanges) {
   ExpectRefused(With("head_dim", 7), "head_dim", "even");
   ExpectRefused(With("eos_token_id", "</s>"), "eos_token_id");
   ExpectRefused(With("eos_token_id", {1, "x"}), "eos_token_id");
+  ExpectRefused(With("eos_token_id", 18446744073709551615u), "eos_token_id");
   ExpectRefused(With("model_type", 3), "model_type", "must be a string");
 }
 

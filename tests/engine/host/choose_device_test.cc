@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "engine/device/device_lost.h"
 #include "tests/engine/device/cuda/emulated_gpu.h"
 
 namespace megatrain {
@@ -62,6 +63,11 @@ TEST(ChooseDeviceTest, AGpuThatCannotBeUsedIsNotPassedOver) {
           return absl::UnavailableError("cuda: libcublasLt is not found");
         });
     EXPECT_EQ(no_library.status().code(), absl::StatusCode::kFailedPrecondition) << name;
+    const auto lost =
+        ChooseDevice("engine.device", name, [](int) -> absl::StatusOr<std::unique_ptr<Device>> {
+          return DeviceLostError("cuda: an illegal address");
+        });
+    EXPECT_TRUE(IsDeviceLost(lost.status())) << name;
   }
 }
 

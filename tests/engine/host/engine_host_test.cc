@@ -162,6 +162,19 @@ TEST(EngineHostTest, EachProcessOfAJobPlacesItsPoolOnTheNodeOfItsGpu) {
   }
 }
 
+TEST(EngineHostTest, APoolThatCannotBeUsedIsUnpinned) {
+  EmulatedGpu gpu;
+  EngineHostOptions options;
+  options.device = "cuda";
+  options.open_gpu = gpu.opener();
+  const auto host = EngineHost::Create(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  gpu.edge().Fail("MemoryInfo", /*error=*/2);
+  EXPECT_FALSE((*host)->ReservePool(4 * kMiB, nullptr, nullptr).ok());
+  EXPECT_EQ(gpu.edge().registered_bytes(), 0);
+  EXPECT_FALSE((*host)->has_pool());
+}
+
 // Returns the number of the processor to which the other thread of a pool of two is bound, or -1
 // if it may use several.
 int ProcessorOfWorker(ThreadPool& pool) {

@@ -321,6 +321,8 @@ TEST(JobParserTest, BadOverrides) {
   EXPECT_THAT(Refusal("", {"data.train.3.path=x"}), HasSubstr("there is no 3"));
   EXPECT_THAT(Refusal("", {"data.train.0.paht=x"}), HasSubstr("did you mean path?"));
   EXPECT_THAT(Refusal("", {"data.train=[{"}), StartsWith("--set data.train=[{"));
+  EXPECT_EQ(Refusal("", {"training.freeze.0=\xff"}),
+            "--set training.freeze.0=\\xff: not UTF-8 text");
   EXPECT_EQ(Refusal("training: 5\n", {"training.steps=3"}),
             "job.yaml:5: training: expects a map, got 5");
   EXPECT_THAT(Refusal("training: {epochs: 1}\n", {"training.steps=3"}),

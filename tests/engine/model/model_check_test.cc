@@ -57,6 +57,12 @@ const Case kCases[] = {
     {kSparse, "shared_gate", [](LayerDescription& l) { l.experts.shared_gate = true; }},
     {kSparse, "chosen", [](LayerDescription& l) { l.experts.chosen = 7; }},
     {kSparse, "groups", [](LayerDescription& l) { l.experts.router.groups = 4; }},
+    {kSparse, "chosen groups", [](LayerDescription& l) { l.experts.router.chosen_groups = 2; }},
+    {kSparse, "fewer experts",
+     [](LayerDescription& l) {
+       l.experts.chosen = 3;
+       l.experts.router.groups = 3;
+     }},
     {kSparse, "experts_per_tile", [](LayerDescription& l) { l.experts.experts_per_tile = 0; }},
     {kDense, "clamped",
      [](LayerDescription& l) { l.feed_forward.activation = GluActivation::kClampedSilu; }},

@@ -14,8 +14,8 @@ namespace megatrain::python {
 // repr of a float: the shortest decimal that reads back the same, "1e+16", "inf", "nan".
 std::string FloatRepr(double value);
 
-// int(text, base) without a result beyond int64: nullopt if `text` is not an integer of that base,
-// OutOfRange if it is one that does not fit. `base` is 0 or 2 to 36.
+// int(text, base); nullopt if `text` is not an integer of that base. Returns OutOfRange for an
+// integer beyond int64. REQUIRES: `base` is 0 or from 2 to 36.
 absl::StatusOr<std::optional<int64_t>> ParseInt(std::string_view text, int base);
 // float(text); nullopt if `text` is not a float.
 std::optional<double> ParseFloat(std::string_view text);

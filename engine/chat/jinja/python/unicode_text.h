@@ -65,8 +65,8 @@ std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
 size_t FindFirst(std::string_view text, std::string_view part);
 size_t FindLast(std::string_view text, std::string_view part);
 
-// str.replace: at most `count_max` times if that is not negative. Returns false, with `result`
-// undefined, if the result would have more than `bytes_max` bytes.
+// str.replace: at most `count_max` times if that is not negative. Returns false if the result would
+// have more than `bytes_max` bytes; `*result` is then unspecified.
 bool Replace(std::string_view text, std::string_view from, std::string_view to, int64_t count_max,
              size_t bytes_max, std::string* result);
 

@@ -1,4 +1,6 @@
-// BackwardTask: the range and the memory of one task of the gated delta rule's gradient.
+// The range and the memory of one task of the gated delta rule's gradient. A task sweeps over the
+// chunks of a document twice. The first sweep goes forwards and computes u and the states again.
+// The second one goes backwards, reads them and computes the gradients.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
 
@@ -8,14 +10,14 @@
 
 namespace megatrain {
 
-// The memory in which the first sweep over a document keeps values of some value heads for the
-// second one. `head` counts these heads from 0.
+// The memory in which the first sweep keeps values of some value heads for the second one. `head`
+// counts these heads from 0.
 struct KeptForBackward {
-  // u of GatedDeltaArgs [tokens, value_stride], by the micro-batch's tokens.
+  // Returns u of GatedDeltaArgs, [tokens of the micro-batch, value_stride].
   float* u(int64_t head) const { return memory + head * head_floats; }
-  // The transposed state [value_stride, key_stride] at the start of the chunk that begins at token
-  // `first`. REQUIRES: it is not the first chunk of its document. Such chunks begin at least
-  // kDeltaChunk tokens apart, so each has a place of its own.
+  // Returns the transposed state [value_stride, key_stride] at the start of the chunk that begins
+  // at token `first`. REQUIRES: it is not the first chunk of its document. The other chunks begin
+  // at least kDeltaChunk tokens apart, so each has memory of its own.
   float* state(int64_t head, int64_t first) const {
     return u(head) + tokens * value_stride + (first / kDeltaChunk - 1) * value_stride * key_stride;
   }

@@ -1,5 +1,5 @@
-// The causal convolution over blocks of tokens and channels (see CausalConvArgs,
-// engine/device/delta_args.h).
+// The causal convolution on the cpu, in parallel over blocks of tokens and channels (see
+// CausalConvArgs, engine/device/delta_args.h).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_CAUSAL_CONV_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_CAUSAL_CONV_H_
 
@@ -12,7 +12,7 @@
 
 namespace megatrain {
 
-// Channels [first, first + count) of tokens [begin, end), and the kernels' weights as FP32
+// Channels [first, first + count) of tokens [begin, end), and the weights of all channels as FP32
 // [kernel, channels].
 struct ConvBlock {
   int64_t begin, end, first;

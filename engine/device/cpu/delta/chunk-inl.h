@@ -90,8 +90,8 @@ HWY_INLINE void ScaleRow(const float* from, float factor, size_t stride, float* 
   for (size_t i = 0; i < stride; i += hn::Lanes(DF())) Store(hn::Mul(by, Load(from + i)), to + i);
 }
 
-// A key head's normalised rows and their products, which its value heads share. `memory` has
-// FloatsFor floats.
+// A key head's normalised rows and their products, which its value heads share. The constructor
+// takes FloatsFor floats from `memory`.
 struct KeyChunk {
   static size_t FloatsFor(const HeadSizes& sizes) {
     return 3 * kChunk * sizes.key_stride + 2 * kChunk * kChunk + 2 * kChunk;
@@ -125,7 +125,7 @@ struct KeyChunk {
     Multiply(count, columns, sizes.key, {k, sizes.key_stride}, transposed, kChunk, {}, kk, kChunk);
   }
 
-  float *q, *k;                  // [rows, key]
+  float *q, *k;                  // [rows, key]: q^ and k^ of GatedDeltaArgs
   float* transposed;             // [key, rows]: k
   float *qk, *kk;                // [rows, rows]: q k^T, k k^T
   float *q_inverse, *k_inverse;  // [rows]: 1 / sqrt(sum of squares + 1e-6)
@@ -146,8 +146,8 @@ HWY_INLINE hn::Mask<DF> ColumnsBefore(size_t i, size_t j) {
   return hn::FirstN(DF(), i > j ? i - j : 0);
 }
 
-// The matrices that one value head's gates make of its key head's products. `memory` has FloatsFor
-// floats.
+// The matrices that one value head's gates make of its key head's products. The constructor takes
+// FloatsFor floats from `memory`.
 struct GateMatrices {
   static size_t FloatsFor() { return 3 * kChunk * kChunk; }
   explicit GateMatrices(Floats* memory)
@@ -184,7 +184,7 @@ struct GateMatrices {
   float* attention;    // [rows, rows]: D * Q K^T
 };
 
-// u [rows, value] = U.
+// Computes u [rows, value] = U from the state at the chunk's start.
 template <typename T>
 HWY_INLINE void ComputeUpdates(const GatedDeltaArgs& args, const HeadSizes& sizes,
                                const KeyChunk& keys, const ChunkGates& gates,
@@ -205,7 +205,7 @@ HWY_INLINE void ComputeUpdates(const GatedDeltaArgs& args, const HeadSizes& size
   SolveLower(keys.rows, stride, {matrices.corrections, kChunk}, u, stride);
 }
 
-// The state at the chunk's start becomes that at its end. `decayed` [rows, value] becomes
+// Advances the state from the chunk's start to its end. `decayed` [rows, value] is overwritten by
 // diag(exp(G_last - G)) U.
 HWY_INLINE void AdvanceState(const HeadSizes& sizes, const KeyChunk& keys, const ChunkGates& gates,
                              const float* u, float* decayed, float* state) {

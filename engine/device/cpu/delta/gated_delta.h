@@ -1,5 +1,5 @@
-// The gated delta rule on the cpu: chunk after chunk of a document, and in parallel over documents
-// and key heads (see GatedDeltaArgs, engine/device/delta_args.h).
+// The gated delta rule on the cpu (see GatedDeltaArgs, engine/device/delta_args.h). Documents and
+// key heads are worked on in parallel, and the chunks of a document one after another.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_GATED_DELTA_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_GATED_DELTA_H_
 

@@ -21,10 +21,12 @@ struct ChunkGates {
   float since_start[kDeltaChunk];  // exp(G_i)
   float until_end[kDeltaChunk];    // exp(G_last - G_i)
 
+  // Returns exp(G_last), the decay over the whole chunk.
   float whole() const { return since_start[rows - 1]; }
 };
 
-// Computes the gates of `rows` tokens from token `first` on. REQUIRES: 1 <= rows <= kDeltaChunk.
+// Computes the gates of `rows` tokens of a value head, from token `first` on. REQUIRES: 1 <= rows
+// <= kDeltaChunk.
 void LoadGates(const GatedDeltaArgs& args, int64_t head, int64_t first, size_t rows,
                ChunkGates* gates);
 

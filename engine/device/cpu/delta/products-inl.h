@@ -1,4 +1,4 @@
-// Products of the small FP32 matrices of a chunk, which stay in a core's caches, so that nothing is
+// Products of a chunk's small FP32 matrices. They stay in a core's caches, so that nothing is
 // packed. Matrices are row-major, and their strides and the columns of results are multiples of
 // kPad. This file is included once for each instruction set (Highway's foreach_target).
 #include <algorithm>
@@ -99,8 +99,8 @@ HWY_INLINE void ProductColumns(size_t m, size_t k, const Left& a, const float* b
   if (i < m) tile.template operator()<1>(i);
 }
 
-// c[m, n] = kept c + a[m, k] b[k, n]. An element's terms are added in the order of k, whatever m
-// and n are.
+// Computes c[m, n] = kept * c + a[m, k] b[k, n]. An element's terms are added in the order of k,
+// whatever m and n are.
 HWY_NOINLINE inline void Multiply(size_t m, size_t n, size_t k, const Left& a, const float* b,
                                   size_t b_stride, const Kept& kept, float* c, size_t c_stride) {
   const size_t lanes = hn::Lanes(DF());
@@ -111,7 +111,8 @@ HWY_NOINLINE inline void Multiply(size_t m, size_t n, size_t k, const Left& a, c
   for (; i < n; i += lanes) ProductColumns<1>(m, k, a, b + i, b_stride, kept, c + i, c_stride);
 }
 
-// A triangular operand's zeros are left out beside bands of this many rows.
+// A product with a triangular operand goes by bands of this many of its rows, and leaves out the
+// columns in which a band has only zeros. Zeros in the other columns are read.
 inline constexpr size_t kBandRows = 2 * kTileRows;
 
 // Multiply with a lower triangular a[m, m].

@@ -1,5 +1,5 @@
-// Rows of tokens that go to experts, and come back (see ExpertRows and the arguments,
-// engine/device/expert_args.h).
+// The kernels of the cpu device that gather tokens' rows for experts and add up the experts'
+// results (see ExpertRows and the arguments, engine/device/expert_args.h).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROWS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROWS_H_
 

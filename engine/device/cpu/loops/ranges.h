@@ -1,4 +1,5 @@
-// How work is cut for the pool's threads: by shapes alone, so that no bit depends on the threads.
+// Cuts work for the pool's threads. The cuts depend on shapes alone, so that no bit of a result
+// depends on the number of threads.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_LOOPS_RANGES_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_LOOPS_RANGES_H_
 
@@ -28,8 +29,8 @@ inline int64_t RowsInPart(int64_t rows, int64_t row_elements) {
   return std::max(RowsInBlock(row_elements), CeilDiv(rows, kPartsMax));
 }
 
-// Calls fn(begin, end) on the pool for ranges of [0, n), `size` each, and waits for all. The ranges
-// do not depend on the pool.
+// Calls fn(begin, end) on the pool for ranges of [0, n) and waits for all. Each has `size`
+// elements, but for the last. The ranges do not depend on the pool.
 inline void ForRanges(ThreadPool* pool, int64_t n, int64_t size,
                       absl::FunctionRef<void(int64_t begin, int64_t end)> fn) {
   pool->ParallelFor(CeilDiv(n, size),

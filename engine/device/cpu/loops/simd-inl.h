@@ -1,6 +1,6 @@
 // Vector helpers for the element-wise kernels: loads and stores of FP32 vectors from and to FP32 or
-// BF16 memory, an exponential and what is made of it. This file is included once for each
-// instruction set (Highway's foreach_target).
+// BF16 memory, exponentials, sigmoid and tanh. This file is included once for each instruction set
+// (Highway's foreach_target).
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -40,8 +40,9 @@ struct ProductShape {
 // Returns the library and the instruction set that it uses here: "oneDNN 2.7.3 (avx512_core_bf16)".
 std::string ProductLibrary();
 
-// Thread safety: one thread at a time, because it remembers the operands' addresses between calls.
-// Several objects of one shape share oneDNN's generated code, so each thread can have its own.
+// The product of one shape, ready to run. Thread safety: one thread at a time, because it remembers
+// the operands' addresses between calls. Several objects of one shape share oneDNN's generated
+// code, so each thread can have its own.
 class Product {
  public:
   // Calls UseOneOpenMpThread. Returns Internal if oneDNN cannot make such a product.

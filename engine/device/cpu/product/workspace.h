@@ -1,5 +1,5 @@
-// The buffers and products that one task of a cpu kernel needs besides its operands. They are kept
-// for later tasks.
+// The buffers and matrix products that a task of a cpu kernel needs besides its operands. They are
+// kept for later tasks, because making them takes time.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_WORKSPACE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_WORKSPACE_H_
 
@@ -17,7 +17,7 @@
 
 namespace megatrain {
 
-// Thread safety: one thread at a time.
+// The buffers and products of one task. Thread safety: one thread at a time.
 class Workspace {
  public:
   // The number of buffers. Buffers that are used at the same time must have different slots. Slot 0
@@ -25,7 +25,7 @@ class Workspace {
   static constexpr int kSlots = 9;
 
   // Returns the slot's buffer, of at least `bytes`, aligned to 64, with undefined content. It is
-  // valid until the next call for the slot.
+  // valid until the next call for the slot. Throws std::bad_alloc if there is no memory.
   void* Buffer(int slot, int64_t bytes);
   float* Floats(int slot, int64_t count) {
     return static_cast<float*>(Buffer(slot, count * static_cast<int64_t>(sizeof(float))));

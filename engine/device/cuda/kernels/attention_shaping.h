@@ -1,5 +1,5 @@
-// The shape of attention and AttentionShaping on the device: the sizes of heads, which tokens see
-// each other, and the sinks of heads.
+// Helpers that all attention kernels share: the size of heads, which tokens see each other, and the
+// sinks of heads (AttentionShaping).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_SHAPING_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_SHAPING_H_
 
@@ -19,7 +19,7 @@ int64_t LargestDim(const Args& args) {
 
 // SightStart returns the first token that `token` sees, SightEnd the token after the last one that
 // sees `token`. Tokens see each other inside a document only and, with a window, inside the window.
-// From a token to the next neither result falls.
+// Neither result decreases from a token to the next.
 __device__ inline int64_t SightStart(const AttentionArgs& args, int64_t token) {
   const int64_t start = args.document_bounds[2 * token];
   const int64_t window = args.shaping.window;

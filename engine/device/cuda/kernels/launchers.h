@@ -22,7 +22,7 @@ struct FastPaths {
   bool tensor_core_attention = true;
   // Kernels move packs of 16 bytes instead of single elements. Tensor cores always take packs.
   bool vector_loads = true;
-  // Several blocks make a sum, whose parts are added, instead of one.
+  // Several blocks sum up parts of a sum, which are then added. Otherwise one block makes the sum.
   bool split_sums = true;
 };
 

@@ -1,8 +1,8 @@
 // The parts that both directions of RMSNorm share: how threads divide the rows, and the weights.
 //
-// A team of threads has a row (or a head of it, for QK norm). The kernels are bound by memory: a
-// thread asks for several packs of 16 bytes before it uses the first, and holds them from the sum
-// over the row to the result, so that a row is read once.
+// A team of threads (primitives.h) has a row (or a head of it, for QK norm). The kernels are bound
+// by memory: a thread loads several packs of 16 bytes before it uses the first, and holds them from
+// the sum over the row to the result, so that a row of usual length is read once.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_NORM_SHAPE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_NORM_SHAPE_H_
 
@@ -52,8 +52,8 @@ __device__ int64_t RowOffset(const Args& args, uint32_t item, int64_t stride) {
   return row * stride + (item - row * groups) * args.width;
 }
 
-// Converts a pack of weights to FP32 and adds 1 to each if `plus_one` (AddsOne). Of a norm without
-// weight the pack is zeros.
+// Converts a pack of weights to FP32 and adds 1 to each if `plus_one` (AddsOne). The pack is zeros
+// for a norm without weight.
 template <typename T, int kCount>
 __device__ void WidenWeights(const Pack<T, kCount>& pack, bool plus_one, float (&to)[kCount]) {
   Widen(pack, to);

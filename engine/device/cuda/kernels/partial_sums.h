@@ -11,8 +11,8 @@ namespace megatrain::cuda {
 
 // Returns the number of blocks that may write partial sums of `n` columns for `items` rows. It
 // depends on the shapes and on FastPaths::split_sums alone, so that the order of summation does
-// too. It is at most 1 if split_sums is off, and 0 if a row of partial sums does not fit into
-// kScratchBytes.
+// too. It is at most 1 if split_sums is off, and 0 if there are no items or a row of partial sums
+// does not fit into kScratchBytes. REQUIRES: n > 0.
 int64_t PartialSumBlocks(const Queue& queue, int64_t items, int64_t n);
 
 // Queues the kernel that adds the rows of `partial` [blocks, n] to `sums` [n]. Without `add` it

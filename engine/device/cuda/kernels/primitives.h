@@ -127,6 +127,7 @@ __device__ void Store(const float (&from)[kCount], T* to) {
   StorePack(pack, to);
 }
 
+// The elements of a pack of 16 bytes.
 template <typename T>
 inline constexpr int kPackCount = 16 / sizeof(T);
 
@@ -203,7 +204,7 @@ inline constexpr int64_t kThreadsMax = std::numeric_limits<uint32_t>::max() - 10
 // Returns a / b, rounded up. REQUIRES: a >= 0, b > 0.
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Returns a one-dimensional grid of up to 2^31 - 1 blocks.
+// Returns a one-dimensional grid. REQUIRES: 0 < blocks < 2^31.
 inline dim3 Grid(int64_t blocks) { return dim3(static_cast<unsigned>(blocks), 1, 1); }
 
 inline constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue

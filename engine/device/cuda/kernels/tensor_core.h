@@ -66,7 +66,7 @@ __device__ inline void WaitForCopies() {
 }
 
 // Returns 2^x to within 2 units in the last place, and 0 for results that would be denormal. This
-// is one instruction, where exp2f takes four. Users round the results to BF16 anyway.
+// is one instruction, where exp2f takes four. Probabilities are rounded to BF16 later anyway.
 __device__ inline float Exp2(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));

@@ -12,13 +12,13 @@
 
 namespace megatrain {
 
-// Returns the product for which the algorithm of `product` is searched: the same with its number of
-// tokens rounded up to one of eight numbers between two powers of two. The number of tokens is n,
-// or k if b is transposed and a is not; if both are, there is none. All other sizes are those of
-// weights.
+// Returns the product for which the algorithm of `product` is searched. It is `product` with its
+// number of tokens rounded up to one of eight numbers between two powers of two. The number of
+// tokens is n, or k if b is transposed and a is not; if both are, there is none. All other sizes
+// are those of weights.
 //
 // A search takes a tenth of a millisecond, and an expert may get any number of tokens. With
-// rounding there are few searches. It is upwards, so that the algorithm's workspace suffices.
+// rounding there are few searches. Rounding upwards makes the algorithm's workspace suffice.
 constexpr CudaProduct SearchedProduct(CudaProduct product) {
   const auto round_up = [](int64_t count) {
     const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count)));

@@ -31,7 +31,7 @@ inline constexpr int kCudaNotReady = 600;
 // The first error number of cuBLASLt, and that of cuDNN. They are not values of CUDA.
 inline constexpr int kProductFailed = 100'000;
 inline constexpr int kAttentionFailed = 200'000;
-// Returned if the library is not there or does not support the call. Nothing was queued then.
+// Returned if the library is not there or does not support the call. Then no result is written.
 inline constexpr int kNotTaken = -1;
 
 struct CudaDeviceProperties {
@@ -130,7 +130,8 @@ class CudaApi {
   // Returns true if libraries and kernels take device memory of their own when they are first used.
   virtual bool loads_lazily() const = 0;
   // Loads the library for products and, unless `switches` turn it off, cuDNN for the thread's
-  // device. Returns the errors of CublasLt::Load. A missing cuDNN is no error.
+  // device. Returns the errors of CublasLt::Load. A missing cuDNN is no error. After a success,
+  // later calls do nothing, for other devices too.
   virtual absl::Status LoadLibraries(const CudaSwitches& switches) = 0;
   // Returns the library for products, then cuDNN. REQUIRES: LoadLibraries succeeded.
   virtual std::vector<CudaLibrary> Libraries() const = 0;

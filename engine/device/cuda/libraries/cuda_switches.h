@@ -20,7 +20,8 @@ struct CudaSwitches {
   cuda::FastPaths kernels;
 };
 
-// Returns InvalidArgument, naming the variable, if a value is not `off`.
+// Reads the variables of this process. Returns InvalidArgument, naming the variable, if a value is
+// not `off`.
 absl::StatusOr<CudaSwitches> ReadCudaSwitches();
 
 // Returns ", without tensor-core attention, split sums (set aside by the environment)", or "" if

@@ -35,7 +35,7 @@ namespace megatrain {
 class CudnnAttention {
  public:
   // Loads cuDNN for the calling thread's current device. Returns the errors of CudnnGraphs::Open,
-  // and Unavailable if this build was made without cuDNN's headers.
+  // and Unavailable if CUDA fails or this build was made without cuDNN's headers.
   static absl::StatusOr<std::unique_ptr<CudnnAttention>> Load();
   virtual ~CudnnAttention() = default;
 

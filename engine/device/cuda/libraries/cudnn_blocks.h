@@ -6,7 +6,7 @@
 // some keys can be computed from these alone. So a block of queries is combined with each block of
 // keys up to its own: causally with its own, and without a mask with those before (Liu et al. 2023,
 // Ring Attention). All blocks have one length; only the document's last one may be shorter, which
-// its lengths and offsets say. So two graphs suffice for documents of all lengths.
+// its lengths and offsets say. So two graphs suffice for all documents with one length of blocks.
 //
 // cuDNN 9.19 gives deterministic parts in BF16 only: for dQ in FP32 it adds by atomics, and it
 // refuses dK and dV in FP32 if query heads share them. The parts are added in FP32 and rounded

@@ -15,9 +15,9 @@
 
 namespace megatrain {
 
-// Return true if dtype, sizes (CudnnTakesHeads) and alignment suit cuDNN, and there are neither
-// softcaps nor sinks. cuDNN still does not take a call that the functions below cannot cut into
-// graphs.
+// Return true if dtype, sizes (CudnnTakesHeads) and alignment suit cuDNN, and there are tokens but
+// neither softcaps nor sinks. cuDNN still does not take a call that the functions below cannot cut
+// into graphs.
 bool CudnnTakes(const AttentionArgs& args);
 bool CudnnTakes(const AttentionBackwardArgs& args);
 
@@ -49,8 +49,8 @@ std::vector<DocumentRun> RunsOf(const AttentionArgs& args, int64_t workspace_byt
 std::vector<DocumentRun> RunsOf(const AttentionBackwardArgs& args, bool takes_packed);
 // Returns the longest block for the document of `tokens` that fits the workspace with one head of
 // keys and values. It is a CudnnLengthBucket and shorter than the document. Returns 0 if none fits,
-// if blocks would be so short that adding up their parts takes too long, or with a window, for
-// which our own kernels skip blocks.
+// if blocks would be so short that adding up their parts takes too long, or if a document is longer
+// than the window, for which our own kernels skip blocks.
 int64_t BlockLengthOf(const AttentionBackwardArgs& args, int64_t tokens);
 // Return the graphs of a run: one or, for a run in blocks, the one on the diagonal and the one
 // below it.

@@ -27,8 +27,8 @@ CudnnAddresses AddressesOf(const AttentionBackwardArgs& args, int64_t token, int
 // on. Returns a cudaError_t. REQUIRES: at most cuda::kPackedDocumentsMax documents.
 int WriteIndex(void* stream, const CudnnGraphKey& key, std::span<const int32_t> starts,
                void* index);
-// Adds the addresses of lengths and offsets to a graph's operands. WriteIndex wrote them to the two
-// indexes. Queries and keys may share one index.
+// Adds to a graph's operands the addresses of the lengths and offsets that WriteIndex writes to the
+// two indexes. Queries and keys may share one index. `backward` is CudnnGraphKey::backward.
 void AddIndex(bool backward, void* of_queries, void* of_keys, CudnnAddresses* addresses);
 
 }  // namespace megatrain

@@ -22,7 +22,7 @@ inline constexpr int64_t kCudnnSlackBytes = int64_t{1} << 20;
 
 // Returns the workspace of the deterministic gradient of this many documents and heads at once, as
 // cuDNN 9.19 requires it on Hopper. With lengths rounded up to whole tiles it has 2 bytes for each
-// query and key, FP32 sums for the queries, and the gradients of keys and values in BF16 for each
+// query and key, an FP32 sum for each query, and the gradients of keys and values in BF16 for each
 // query head. The result also holds packed statistics and the description of packed documents. If
 // another version's graph needs more, it is not used. Values have head_dim elements at most, here
 // and below.

@@ -2,8 +2,8 @@
 // latter have hundreds of megabytes and come with the toolkit or with Python packages, not with
 // this program.
 //
-// The places are searched in this order, and the first library that can be loaded, and suits
-// whoever asks for it, is taken:
+// The places are searched in this order, and the first library that can be loaded and suits the
+// caller (LibrarySuits) is taken:
 //   1. by name, as the loader searches: LD_LIBRARY_PATH, the system's own list (ldconfig);
 //   2. the toolkit's directories: /usr/local/cuda, /usr/local/cuda-13* (the last name first) and
 //      /usr/local/nvidia;
@@ -80,7 +80,8 @@ std::vector<std::string> FindLibraryFiles(const std::string& name,
 std::optional<std::array<int, 3>> VersionInName(const std::string& path);
 
 // Returns OK if a library can be used, else an error whose message names its file and what is wrong
-// with it, as its version: the library is closed, and those of later places are tried.
+// with it, such as its version. After an error the library is closed, and those of later places are
+// tried.
 using LibrarySuits = std::function<absl::Status(const SharedLibrary& library)>;
 
 // Opens the library `name`, such as "libcudnn.so.9", by name or from `places`. `suits` may be null:

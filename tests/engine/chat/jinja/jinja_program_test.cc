@@ -288,6 +288,14 @@ TEST(JinjaProgramTest, SearchesFindTheFirstAndTheLast) {
   EXPECT_EQ(rendered->text, "0 6 2 3 4 -1 0 2 ['a-b', 'c'] ayybXc .a.b. True");
 }
 
+TEST(JinjaProgramTest, PrintingNestedNamespacesEnds) {
+  const auto rendered = Render(
+      "{% set ns = namespace() %}{% for i in range(20000) %}{% set ns.n = namespace(n=ns.n) %}"
+      "{% endfor %}{{ ns.n }}");
+  EXPECT_EQ(rendered.status().message(),
+            "line 1: maximum recursion depth exceeded while a value is printed");
+}
+
 // A value that refers to itself must not outlive the rendering. (The sanitizers see a leak.)
 TEST(JinjaProgramTest, CyclesAreFreed) {
   ASSERT_TRUE(

@@ -10,19 +10,21 @@ namespace megatrain::cuda {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kChunk = kDeltaChunkTokens;
-// A thread has a square of a tile [kChunk, kChunk] of a result; a team of kTeam threads has rows.
+// A thread has a square of a tile [kChunk, kChunk] of a result, and a team of kTeam threads
+// (primitives.h) has kSquare whole rows.
 constexpr int kSquare = 4, kTeam = kChunk / kSquare;
 static_assert(kTeam * kTeam == kThreads && kTeam <= kWarp);
-// Operands of products are staged in shared memory by so many terms.
+// The number of terms of a product whose operands are staged in shared memory at once.
 constexpr int kDepth = 16;
-// Rows of shared matrices lie apart by a float more, so that columns are not in one bank. Those of
-// staged operands keep squares aligned to 16 bytes.
+// The strides of rows in shared memory. That of matrices is a float longer than a row, so that a
+// column is not in one bank. That of staged operands keeps squares aligned to 16 bytes.
 constexpr int kPitch = kChunk + 1, kStagePitch = kChunk + 4;
 
 struct alignas(16) Four {
   float v[4];
 };
 
+// A thread's square of a tile.
 struct Tile {
   float v[kSquare][kSquare] = {};
 
@@ -50,10 +52,11 @@ struct ProductStage {
   float *left, *right;
 };
 
-// tile += a[kChunk, depth] b[depth, kChunk]. The functions a(row, l) and b(l, column) return the
-// elements, with l < depth, and zeros for rows and columns that are not there. Neighbouring threads
-// call `a` for neighbouring l with kLeftByDepth, else for neighbouring rows; `b` for neighbouring l
-// with kRightByDepth, else for neighbouring columns. All threads of the block must call it.
+// Computes tile += a[kChunk, depth] b[depth, kChunk]. The functions a(row, l) and b(l, column)
+// return the elements, with l < depth, and zeros for rows and columns that are not there.
+// Neighbouring threads call `a` for neighbouring l with kLeftByDepth, else for neighbouring rows.
+// They call `b` for neighbouring l with kRightByDepth, else for neighbouring columns. All threads
+// of the block must call it.
 template <bool kLeftByDepth, bool kRightByDepth, typename A, typename B>
 __device__ void AddProduct(const ProductStage& s, int depth, const A& a, const B& b, Tile& tile) {
   const int thread = static_cast<int>(threadIdx.x);

@@ -1,4 +1,5 @@
-// The parts that kernels of the gated delta rule share: lists of tokens, gates and kept states.
+// The parts that kernels of the gated delta rule (delta_args.h) share: lists of tokens, gates, and
+// the values that the backward pass keeps.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_DELTA_PARTS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_DELTA_PARTS_H_
 
@@ -21,8 +22,8 @@ struct TokenList {
 static_assert(sizeof(TokenList) + sizeof(GatedDeltaBackwardArgs) + 256 <= 4096,
               "a kernel's arguments");
 
-// Calls launch(list) for lists of tokens of all documents: of each its first token or, if step > 0,
-// every step-th token from the first on. Stops at the first error (not 0), which it returns.
+// Calls launch(list) for lists of the first token of every document or, if step > 0, of every
+// step-th token of it from the first on. Stops at the first error (not 0), which it returns.
 template <typename F>
 int ForTokenLists(const DeltaDocuments& documents, int64_t step, const F& launch) {
   TokenList list;
@@ -75,8 +76,8 @@ __device__ float InverseLength(const T* row, int n, int lane) {
 // first_key_head + key_heads) and of their value heads.
 struct DeltaKept {
   // FP32 [value heads, tokens / chunk, key_dim, value_dim], for the start of each chunk that is not
-  // its document's first: the state, and the gradient by it of the tokens from there on. StateOf
-  // gives the place. Such chunks begin at least a chunk apart, so each has a place of its own.
+  // its document's first: the state, and the gradient by it of the tokens from there on. Such
+  // chunks begin at least a chunk apart, so StateOf gives each memory of its own.
   float *states = nullptr, *dstates = nullptr;
   float *u = nullptr, *du = nullptr;   // [value heads, tokens, value_dim]
   float *dq = nullptr, *dk = nullptr;  // [key heads, tokens, key_dim]
@@ -85,10 +86,13 @@ struct DeltaKept {
   float* gate_sums = nullptr;
   int64_t first_key_head = 0, key_heads = 0;
 
-  // The place of value head `head` among those that are kept.
+  // Returns the index of value head `head` among those that are kept.
   __device__ int64_t Head(const GatedDeltaArgs& args, int64_t head) const {
     return head - first_key_head * (args.value_heads / args.key_heads);
   }
+  // Return offsets in elements. StateOf gives that of a head's state, in `states` and `dstates`, at
+  // the chunk that begins at `token`. ValuesOf gives that of a token's row in `u` and `du`, KeysOf
+  // that of its row in `dq` and `dk`.
   __device__ int64_t StateOf(const GatedDeltaArgs& args, int64_t head, int64_t token) const {
     return (Head(args, head) * (args.documents.tokens / kDeltaChunk) + token / kDeltaChunk - 1) *
            args.key_dim * args.value_dim;
@@ -101,9 +105,9 @@ struct DeltaKept {
   }
 };
 
-// Queue the two sweeps of the backward pass and return a cudaError_t. KeepStates writes kept.u and
-// kept.states. KeepStateGradients writes kept.du, kept.dstates and the heads' part of args.dv.
-// Neither reads what the other writes.
+// Queue the two sweeps of the backward pass over the tokens, and return a cudaError_t. KeepStates
+// goes forwards and writes kept.u and kept.states. KeepStateGradients goes backwards and writes
+// kept.du, kept.dstates and the heads' part of args.dv. Neither reads what the other writes.
 int KeepStates(const Queue& queue, const GatedDeltaArgs& args, const DeltaKept& kept);
 int KeepStateGradients(const Queue& queue, const GatedDeltaBackwardArgs& args,
                        const DeltaKept& kept);

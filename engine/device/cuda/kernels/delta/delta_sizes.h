@@ -12,8 +12,8 @@ namespace megatrain::cuda {
 
 inline constexpr int64_t kDeltaKeyDimMax = 256;
 
-// What the backward pass keeps of key heads takes at most this much, or what one key head needs. No
-// bit depends on it.
+// The most memory for what the backward pass keeps of key heads (DeltaKept, delta_parts.h), unless
+// one key head needs more. No bit of the results depends on it.
 inline constexpr int64_t kDeltaKeptBytesMax = int64_t{512} << 20;
 
 // Returns the floats that are kept of a key head and its value heads: states and their gradients at
@@ -31,8 +31,8 @@ inline int64_t DeltaKeyHeadsAtOnce(const GatedDeltaShape& shape) {
   return std::min(std::max<int64_t>(1, fit), shape.key_heads);
 }
 
-// Returns the bytes of GatedDeltaBackwardArgs::workspace: what is kept, and two sums of each chunk
-// and value head.
+// Returns the bytes of GatedDeltaBackwardArgs::workspace: what is kept of key heads, and
+// DeltaKept::gate_sums.
 inline int64_t GatedDeltaWorkspaceBytes(const GatedDeltaShape& shape) {
   return (DeltaKeyHeadsAtOnce(shape) * DeltaFloatsOfKeyHead(shape) +
           2 * shape.tokens * shape.value_heads) *

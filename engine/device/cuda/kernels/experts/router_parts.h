@@ -1,4 +1,4 @@
-// The parts that the kernels of routers share: a warp has a token's logits.
+// The parts that the kernels of routers share. A warp has a token's logits.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_EXPERTS_ROUTER_PARTS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_EXPERTS_ROUTER_PARTS_H_
 
@@ -8,8 +8,8 @@
 
 namespace megatrain::cuda {
 
-// softmax(logits)[e] = exp(logits[e] - largest) / total. A NaN among the logits makes
-// `total` a NaN.
+// The sums from which a softmax is computed: softmax(logits)[e] = exp(logits[e] - largest) / total.
+// A NaN among the logits makes `total` a NaN.
 struct SoftmaxSums {
   float largest = 0, total = 1;
 
