@@ -4,6 +4,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
@@ -93,6 +95,7 @@ class Writer : public CheckpointWriter {
     status_ = FinishAll(retention);
     MT_RETURN_IF_ERROR(status_);
     if (leads()) PruneCheckpoints(directory_, manifest_.state, retention, &notes_, files_);
+    if (ranks_.parts > 1) TellFirst();
     return final_path_;
   }
 
@@ -127,9 +130,11 @@ class Writer : public CheckpointWriter {
                        "step ",
                        manifest_.state.step, ": move it"));
     }
-    const int64_t bytes = EstimateBytes(layout_, manifest_.state.weight_dtype);
-    MT_RETURN_IF_ERROR(
-        CheckFreeSpace(directory_, bytes * (ranks_.end - ranks_.begin) / ranks_.ranks(), files_));
+    // Machines divide the tiles, and each has the other files.
+    const int64_t carried = layout_.model.wrapper.carried_bytes;
+    const int64_t tiles = EstimateBytes(layout_, manifest_.state.weight_dtype) - carried;
+    MT_RETURN_IF_ERROR(CheckFreeSpace(
+        directory_, tiles * (ranks_.end - ranks_.begin) / ranks_.ranks() + carried, files_));
     MT_ASSIGN_OR_RETURN(carried_,
                         CarriedTensors::Open(files_, side_files.directory, layout_.model.wrapper,
                                              side_files.carried_digest));
@@ -179,13 +184,36 @@ class Writer : public CheckpointWriter {
     return absl::OkStatus();
   }
 
-  // Does the part of all ranks, and then of those that lead, and returns the same on all. No
-  // directory gets its name before all are whole.
+  // Does the part of all ranks, and then of those that lead, and returns the same on all.
   absl::Status FinishAll(const Retention& retention) {
     if (tile_files_ == nullptr) return status_;
     MT_ASSIGN_OR_RETURN(const std::vector<ManifestFile> files, tile_files_->Finish(status_));
-    MT_RETURN_IF_ERROR(Agree(communicator_, leads() ? FinishDirectory(files) : absl::OkStatus()));
-    return Agree(communicator_, leads() ? TakeName(retention) : absl::OkStatus());
+    absl::Status status;
+    if (leads()) status = FinishDirectory(files);
+    // No part gets its name before all are whole.
+    if (ranks_.parts > 1) MT_RETURN_IF_ERROR(Agree(communicator_, status));
+    if (leads() && status.ok()) status = TakeName(retention);
+    const absl::Status agreed = Agree(communicator_, status);
+    if (!leads()) return agreed;
+    // Where an exchange has failed, other machines may have given the name, and all parts are good.
+    if (!agreed.ok() && ranks_.parts > 1 && communicator_->status().ok()) {
+      GiveNameBack();
+    } else {
+      RemoveMoved();
+    }
+    return agreed;
+  }
+
+  // Gives rank 0 the notes of the other machines.
+  void TellFirst() {
+    const std::string own = leads() ? absl::StrJoin(notes_, "\n") : "";
+    // Notes are no reason to fail.
+    ExchangeBytes(communicator_, own, [&](int rank, absl::string_view notes) {
+      if (ranks_.rank() > 0 || rank == 0) return;
+      for (const absl::string_view note : absl::StrSplit(notes, '\n', absl::SkipEmpty())) {
+        notes_.push_back(absl::StrCat("rank ", rank, ": ", note));
+      }
+    }).IgnoreError();
   }
 
   absl::Status FinishDirectory(const std::vector<ManifestFile>& tile_files) {
@@ -231,26 +259,44 @@ class Writer : public CheckpointWriter {
 
   absl::Status TakeName(const Retention& retention) {
     MT_ASSIGN_OR_RETURN(const std::vector<Move> moves, MovesAside(retention));
-    size_t moved = 0;
     absl::Status status;
-    for (; moved < moves.size() && status.ok(); moved += status.ok() ? 1 : 0) {
-      status = files_->Rename(moves[moved].from, moves[moved].to);
+    for (const Move& move : moves) {
+      status = files_->Rename(move.from, move.to);
+      if (!status.ok()) break;
+      moved_.push_back(move);
     }
-    if (status.ok() && moved > 0) status = files_->SyncDirectory(directory_);
+    if (status.ok() && !moved_.empty()) status = files_->SyncDirectory(directory_);
     // Between the renaming above and this one a crash leaves no name; RemoveLeftovers gives it
     // back.
     if (status.ok()) status = files_->Rename(path_, final_path_);
     if (!status.ok()) {
-      while (moved-- > 0) files_->Rename(moves[moved].to, moves[moved].from).IgnoreError();
+      MoveBack();
       return status;
     }
     phase_ = Phase::kRenamed;
-    MT_RETURN_IF_ERROR(files_->SyncDirectory(directory_));
-    for (const Move& move : moves) {
+    return files_->SyncDirectory(directory_);
+  }
+
+  void MoveBack() {
+    for (; !moved_.empty(); moved_.pop_back()) {
+      files_->Rename(moved_.back().to, moved_.back().from).IgnoreError();
+    }
+  }
+
+  // Undoes TakeName, because another machine could not do it.
+  void GiveNameBack() {
+    if (phase_ != Phase::kRenamed || !files_->Rename(final_path_, path_).ok()) return;
+    phase_ = Phase::kWriting;
+    MoveBack();
+  }
+
+  // Removes what was moved aside, if the new checkpoint has its name.
+  void RemoveMoved() {
+    if (phase_ != Phase::kRenamed) return;
+    for (const Move& move : moved_) {
       const absl::Status removed = files_->RemoveTree(move.to);
       if (!removed.ok()) notes_.push_back(std::string(removed.message()));
     }
-    return absl::OkStatus();
   }
 
   FileSystem* const files_;
@@ -264,6 +310,7 @@ class Writer : public CheckpointWriter {
   Manifest manifest_;
   CarriedTensors carried_;  // written by Finish
   std::unique_ptr<TileFilesWriter> tile_files_;
+  std::vector<Move> moved_;  // by TakeName
   std::vector<std::string> notes_;
   absl::Status status_;
 };

@@ -10,7 +10,7 @@
 // Machines with directories of their own write a part of the checkpoint each: the same files, but
 // for those of tiles, which have the elements of the machine's ranks alone (CheckpointPart). The
 // parts get their names when all are verified, and older checkpoints are removed when all have
-// their names. If a machine fails between, some have the new part and all have the older ones.
+// their names. If a machine dies between, some have the new part, and all have the older ones.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_WRITER_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_WRITER_H_
 

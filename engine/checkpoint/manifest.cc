@@ -16,6 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Beyond any file, and small enough to add up.
+constexpr int64_t kFileBytesMax = int64_t{1} << 56;
 constexpr char kFormat[] = "megatrain checkpoint";
 constexpr char kSealBegin[] = ",\n  \"xxh3_128\": \"";
 constexpr char kSealEnd[] = "\"\n}\n";
@@ -181,6 +183,10 @@ absl::StatusOr<CheckpointPart> PartFromJson(const Json& manifest) {
   MT_ASSIGN_OR_RETURN(const int64_t parts, GetInteger(*json, "of", 2));
   MT_ASSIGN_OR_RETURN(const int64_t number, GetInteger(*json, "number", 0));
   MT_ASSIGN_OR_RETURN(part.save, GetString(*json, "save"));
+  if (part.save.size() != kHashDigits ||
+      part.save.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    return Bad("\"save\" is not 32 hex digits");
+  }
   if (number >= parts || parts > std::numeric_limits<int>::max()) {
     return Bad(absl::StrCat("part ", number, " of ", parts, " cannot be"));
   }
@@ -200,14 +206,14 @@ absl::Status ReadRanges(const Json& entry, ManifestFile& file) {
     if (!numbers) return Bad("an entry of \"ranges\" is not two integers");
     const FileRange& read =
         file.ranges.emplace_back(FileRange{range[0].get<int64_t>(), range[1].get<int64_t>()});
-    if (read.begin < end || read.end <= read.begin) {
+    if (read.begin < end || read.end <= read.begin || read.end > kFileBytesMax) {
       return Bad(absl::StrCat("\"ranges\" of \"", file.name, "\" are not ascending"));
     }
     end = read.end;
     bytes += read.end - read.begin;
   }
-  if (bytes > file.bytes) {
-    return Bad(absl::StrCat("\"ranges\" of \"", file.name, "\" are longer than the file"));
+  if (bytes >= file.bytes) {
+    return Bad(absl::StrCat("\"ranges\" of \"", file.name, "\" leave no room for its header"));
   }
   return absl::OkStatus();
 }

@@ -65,8 +65,10 @@ std::string NameOf(int rank, const std::vector<Report>& reports) {
   return host.empty() ? absl::StrCat("rank ", rank) : absl::StrCat("rank ", rank, " on ", host);
 }
 
-// Returns what the reports of all ranks mean for `directory`, as rank 0 calls it.
-absl::Status Judge(const std::string& directory, const std::vector<Report>& reports) {
+// Returns what the reports of all ranks mean for `directory`, as rank 0 calls it. `of_machine`:
+// each machine has its own.
+absl::Status Judge(const std::string& directory, const std::vector<Report>& reports,
+                   bool of_machine) {
   std::vector<std::string> blind;
   int unseen = 0;  // the leader whose file they do not see
   for (int rank = 0; rank < std::ssize(reports); ++rank) {
@@ -92,9 +94,11 @@ absl::Status Judge(const std::string& directory, const std::vector<Report>& repo
   return FoundByAll(absl::FailedPreconditionError(absl::StrCat(
       "checkpoint.directory: ", directory, " is not shared: what ", NameOf(unseen, reports),
       " made there is not seen by ", absl::StrJoin(blind, ", "),
-      ". All processes of a job write into one directory: name one on a file system that is "
-      "mounted at the same path on all machines, or give each machine one of its own "
-      "(checkpoint.shared: false)")));
+      of_machine ? ". The processes of a machine, in containers too, write into one directory: "
+                   "mount it at the same path for all of them"
+                 : ". All processes of a job write into one directory: name one on a file system "
+                   "that is mounted at the same path on all machines, or give each machine one of "
+                   "its own (checkpoint.shared: false)")));
 }
 
 }  // namespace
@@ -168,7 +172,7 @@ absl::Status CheckIsShared(const std::string& directory, const DirectoryRanks& r
   MT_RETURN_IF_ERROR(ExchangeBytes(communicator, Pack(own), [&](int, absl::string_view bytes) {
     reports.push_back(Unpack(bytes));
   }));
-  return Judge(directory_of_first, reports);
+  return Judge(directory_of_first, reports, ranks.parts > 1);
 }
 
 bool IsOfSharedCheck(absl::string_view name) {

@@ -111,6 +111,11 @@ absl::Status TileFilesWriter::GatherParts() {
     std::memcpy(parts_[rank].data(), of_rank.data(),
                 std::min(of_rank.size(), own.size() * sizeof(Part)));
   }));
+  // Of what is wrong in one directory, the others must hear.
+  return Agree(communicator_, CheckParts());
+}
+
+absl::Status TileFilesWriter::CheckParts() const {
   for (int tile = 0; tile < layout_.tile_count(); ++tile) {
     const TileLayout& layout = layout_.tiles[tile];
     int64_t end = 0, stateless_end = layout.state_elements();

@@ -75,8 +75,10 @@ class TileFilesWriter {
   int rank() const { return ranks_.rank(); }
   // Writes the pages that ranks have exchanged.
   absl::Status WriteSharedPages();
-  // Gathers the parts of all ranks and checks that together they are whole tiles.
+  // Gathers the parts of all ranks and checks that together they are whole tiles. Returns the same
+  // on all ranks.
   absl::Status GatherParts();
+  absl::Status CheckParts() const;
   // Reads the files that this rank verifies and fills their entries.
   absl::Status VerifyFiles();
   absl::Status VerifyFile(int number, ManifestFile& entry) const;

@@ -16,6 +16,8 @@
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/directory_lock.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/hf/hf_format.h"
+#include "engine/hf/safetensors.h"
 
 namespace megatrain {
 namespace {
@@ -211,7 +213,10 @@ absl::StatusOr<ManifestFile> JoinFile(const std::vector<Part>& parts, const std:
     }
     MT_RETURN_IF_ERROR(reader.Verify());
   }
-  return whole.Finish();
+  MT_ASSIGN_OR_RETURN(ManifestFile entry, whole.Finish());
+  // Its header tells how long it must be.
+  MT_RETURN_IF_ERROR(SafetensorsReader::Open(files, JoinPath(to, entry.name)).status());
+  return entry;
 }
 
 // Copies a file that all parts have.
@@ -223,6 +228,19 @@ absl::StatusOr<ManifestFile> CopyFile(const Part& part, const std::string& name,
   MT_RETURN_IF_ERROR(whole.Take(reader));
   MT_RETURN_IF_ERROR(reader.Verify());
   return whole.Finish();
+}
+
+// Checks that no part lies in `directory`, where it might be taken for a leftover.
+absl::Status CheckHoldsNone(const std::string& directory, const std::vector<Part>& parts,
+                            FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const FileInfo own, files->Examine(directory));
+  for (const Part& part : parts) {
+    MT_ASSIGN_OR_RETURN(const FileInfo around, files->Examine(ParentDirectory(part.path)));
+    if (around.device != own.device || around.inode != own.inode) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        part.path, " lies in the directory for the checkpoint; name another directory"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Gather(const std::vector<Part>& parts, const std::string& to, FileSystem* files) {
@@ -237,6 +255,8 @@ absl::Status Gather(const std::vector<Part>& parts, const std::string& to, FileS
   }
   MT_RETURN_IF_ERROR(
       WriteFileSynced(files, JoinPath(to, kManifestFile), SerializeManifest(manifest)));
+  const std::string templates = JoinPath(to, kHfTemplatesDirectory);
+  if (files->IsDirectory(templates)) MT_RETURN_IF_ERROR(files->SyncDirectory(templates));
   MT_RETURN_IF_ERROR(files->SyncDirectory(to));
   return VerifyCheckpoint(to, files);
 }
@@ -247,6 +267,7 @@ absl::StatusOr<std::string> GatherCheckpoint(const std::vector<std::string>& par
                                              const std::string& directory, FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const std::vector<Part> read, ReadParts(parts, files));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<FileLock> lock, LockDirectory(directory, files));
+  MT_RETURN_IF_ERROR(CheckHoldsNone(directory, read, files));
   MT_RETURN_IF_ERROR(RemoveLeftovers(directory, files).status());
   const std::string path = JoinPath(directory, StepDirectoryName(read[0].manifest.state.step));
   if (files->FileExists(path)) {

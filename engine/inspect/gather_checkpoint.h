@@ -17,9 +17,10 @@ namespace megatrain {
 //
 // Locks `directory`, creates it if it is missing, and removes what a call that died left in it
 // (RemoveLeftovers). Returns InvalidArgument, naming the part, if `parts` are not each part of one
-// save once. Returns FailedPrecondition if `directory` has a checkpoint of this step or is locked,
-// ResourceExhausted if the disk has no room, DataLoss for a part that is damaged, and the errors of
-// ReadManifest and of `files`. After an error no checkpoint is there.
+// save once, or if one lies in `directory`. Returns FailedPrecondition if `directory` has a
+// checkpoint of this step or is locked, ResourceExhausted if the disk has no room, DataLoss for a
+// part that is damaged, and the errors of ReadManifest and of `files`. After an error no checkpoint
+// is there, unless only its name could not be made durable.
 absl::StatusOr<std::string> GatherCheckpoint(const std::vector<std::string>& parts,
                                              const std::string& directory,
                                              FileSystem* files = PosixFileSystem());

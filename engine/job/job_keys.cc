@@ -321,9 +321,8 @@ std::vector<ConfigKey> CheckpointKeys(JobSpec::Checkpoint& checkpoint) {
       {"checkpoint.keep", Whole(&checkpoint.keep, 1), "newest checkpoints that are kept",
        kMayChange},
       {"checkpoint.shared", Boolean(&checkpoint.shared),
-       "processes on several machines write into one directory; false = each machine has one of "
-       "its "
-       "own, for what its processes hold, and `megatraind gather` joins them",
+       "processes on several machines write into one directory; false = each machine into one of "
+       "its own, what its processes hold, and `megatraind gather` joins the parts",
        kMayChange},
   };
 }

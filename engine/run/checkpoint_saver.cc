@@ -283,10 +283,13 @@ void CheckpointSaver::TellBest() const {
   const int64_t step = retention_.best;
   if (step == 0 || step == saved_.step) return;
   const std::string path = JoinPath(run_.spec().checkpoint.directory, StepDirectoryName(step));
+  const std::string model =
+      ranks_.parts > 1
+          ? "`megatraind gather` joins its parts"
+          : absl::StrCat("`megatraind export ", path, " --out DIR` makes a model directory of it");
   run_.Say(
-      absl::StrFormat("the lowest eval_loss of a checkpoint, %.6g, was that of step %d: %s; "
-                      "`megatraind export %s --out DIR` makes a model directory of it",
-                      kept_loss_, step, path, path));
+      absl::StrFormat("the lowest eval_loss of a checkpoint, %.6g, was that of step %d: %s; %s",
+                      kept_loss_, step, path, model));
 }
 
 HfSideFiles CheckpointSaver::SideFiles() const {

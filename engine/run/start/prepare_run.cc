@@ -181,14 +181,19 @@ absl::Status TakeDirectory(RunContext& run, PreparedRun& prepared) {
   MT_ASSIGN_OR_RETURN(prepared.directory_ranks,
                       FindDirectoryRanks(run, prepared.plan.dimensions.shape));
   const DirectoryRanks& ranks = prepared.directory_ranks;
+  if (ranks.parts > 1) {
+    // Before the lock, which would blame another run where machines share the directory.
+    if (ranks.leads()) MT_RETURN_IF_ERROR(run.files()->CreateDirectories(directory));
+    MT_RETURN_IF_ERROR(CheckIsShared(directory, ranks, run.files()));
+    if (run.leads()) {
+      run.Say(absl::StrCat("checkpoint.shared: false: each of ", ranks.parts,
+                           " machines saves its part into its own ", directory));
+    }
+  }
   if (ranks.leads()) {
     MT_ASSIGN_OR_RETURN(prepared.lock, LockDirectory(directory, run.files()));
   }
-  if (ranks.parts > 1 && run.leads()) {
-    run.Say(absl::StrCat("checkpoint.shared: false: each of ", ranks.parts,
-                         " machines saves its part into its own ", directory));
-  }
-  return CheckIsShared(directory, ranks, run.files());
+  return ranks.parts > 1 ? absl::OkStatus() : CheckIsShared(directory, ranks, run.files());
 }
 
 // Counts the steps of the run from its resume point, and says where it goes on and, if the number
@@ -234,7 +239,7 @@ absl::Status FillTiles(RunContext& run, PreparedRun& prepared, Trainer& trainer)
     if (status.ok()) break;
     MT_RETURN_IF_ERROR(FallBack(run, prepared.directory_ranks, prepared.StateAt(run.spec(), 0, 0),
                                 status, prepared.start));
-    MT_RETURN_IF_ERROR(CheckSameStart(run, prepared.start));
+    MT_RETURN_IF_ERROR(CheckSameStart(run, prepared.directory_ranks, prepared.start));
     MT_RETURN_IF_ERROR(GoOnFromStart(run, prepared));
   }
   return run.CheckNotAbandoned();
@@ -308,8 +313,8 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
     return absl::OkStatus();
   };
   // Those with directories of their own look for one of which all have their parts.
-  MT_RETURN_IF_ERROR(ranks.parts > 1 ? find() : LeaderFirst(run, find));
-  MT_RETURN_IF_ERROR(CheckSameStart(run, start));
+  MT_RETURN_IF_ERROR(ranks.parts > 1 ? find() : LeaderFirst(run, run.leads(), find));
+  MT_RETURN_IF_ERROR(CheckSameStart(run, ranks, start));
   // A new run has a random name.
   MT_ASSIGN_OR_RETURN(start.run_name, OfFirst(run.between(), start.run_name));
   if (!start.checkpoint.has_value() && !run.spec().model.random_initialization) {

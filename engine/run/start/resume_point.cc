@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/manifest.h"
@@ -38,6 +40,57 @@ absl::Status FindNewest(RunContext& run, ResumePoint& point) {
   return absl::OkStatus();
 }
 
+// Gives its name to the part of a save that has its name on another machine. A name there proves
+// that all parts were verified. Adds a line for the log for each.
+absl::Status NameWhatOthersHaveNamed(RunContext& run, const DirectoryRanks& ranks,
+                                     std::vector<std::string>& lines) {
+  const std::string& directory = run.spec().checkpoint.directory;
+  const auto save_of = [&](const std::string& path) -> std::string {
+    const absl::StatusOr<Manifest> manifest = ReadManifest(path, run.files());
+    return manifest.ok() && manifest->part.has_value() ? manifest->part->save : "";
+  };
+  std::string named;
+  if (ranks.leads()) {
+    const auto present = ListCheckpoints(directory, run.files());
+    for (const std::string& path : present.value_or(std::vector<std::string>())) {
+      absl::StrAppend(&named, save_of(path), " ");
+    }
+  }
+  std::string by_others;
+  MT_RETURN_IF_ERROR(ExchangeBytes(run.between(), named, [&](int rank, absl::string_view saves) {
+    if (!ranks.Shares(rank)) absl::StrAppend(&by_others, saves);
+  }));
+  if (!ranks.leads()) return absl::OkStatus();
+  const auto names = run.files()->ListDirectory(directory);
+  for (const std::string& name : names.value_or(std::vector<std::string>())) {
+    absl::string_view step = name;
+    if (!absl::ConsumeSuffix(&step, kUnfinishedSuffix) || !ParseStepDirectoryName(step)) continue;
+    const std::string path = JoinPath(directory, name);
+    const std::string final_path = JoinPath(directory, std::string(step));
+    const std::string save = save_of(path);
+    if (save.empty() || !absl::StrContains(by_others, save) ||
+        run.files()->FileExists(final_path) || !VerifyBeforeLoading(path, run.files()).ok()) {
+      continue;
+    }
+    MT_RETURN_IF_ERROR(run.files()->Rename(path, final_path));
+    MT_RETURN_IF_ERROR(run.files()->SyncDirectory(directory));
+    lines.push_back(absl::StrCat("gave ", final_path, " its name, as another machine has"));
+  }
+  return absl::OkStatus();
+}
+
+// Tells in the first process' log what those that lead on other machines have to say.
+absl::Status SayOfOtherMachines(RunContext& run, const DirectoryRanks& ranks,
+                                const std::vector<std::string>& lines) {
+  const std::string own = ranks.leads() ? absl::StrJoin(lines, "\n") : "";
+  return ExchangeBytes(run.between(), own, [&](int rank, absl::string_view told) {
+    if (rank == run.between()->rank()) return;
+    for (const absl::string_view line : absl::StrSplit(told, '\n', absl::SkipEmpty())) {
+      run.Say(absl::StrCat("rank ", rank, ": ", line));
+    }
+  });
+}
+
 // The newest checkpoint that a rank has found, as it tells the others.
 struct Found {
   std::string host;
@@ -50,6 +103,11 @@ absl::StatusOr<Found> FoundBy(RunContext& run, const ResumePoint& point) {
   if (!point.checkpoint.has_value()) return found;
   MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(*point.checkpoint, run.files()));
   found.step = manifest.state.step;
+  if (JoinPath(run.spec().checkpoint.directory, StepDirectoryName(found.step)) !=
+      *point.checkpoint) {
+    return absl::DataLossError(absl::StrCat(*point.checkpoint, " has the manifest of step ",
+                                            found.step, "; move it elsewhere"));
+  }
   if (manifest.part.has_value()) found.save = manifest.part->save;
   return found;
 }
@@ -85,9 +143,12 @@ absl::Status FindNewestOfAll(RunContext& run, ResumePoint& point) {
           "; bring the missing part back, or remove those of all machines to begin anew")));
     }
     if (own.step > oldest->step || oldest->step == newest->step) {
-      point.damaged.push_back(
-          {own.step, absl::StrCat(*point.checkpoint, " has no counterpart on all machines")});
-      NoteDamage(run, point.damaged.back(), point);
+      const std::string what = absl::StrCat(
+          *point.checkpoint, " has no counterpart on another machine, whose newest is of step ",
+          oldest->step);
+      point.damaged.push_back({own.step, what});
+      point.retention.damaged.push_back(own.step);
+      run.Say(absl::StrCat("passed over: ", what));
     }
   }
 }
@@ -103,12 +164,18 @@ absl::Status CheckThereIsNone(RunContext& run) {
 }
 
 // Keeps the best checkpoint, if the job wants that and it is there.
-absl::Status KeepBest(RunContext& run, ResumePoint& point) {
+absl::Status KeepBest(RunContext& run, const DirectoryRanks& ranks, ResumePoint& point) {
   point.retention.best = 0;  // a damaged checkpoint that was chosen before may have named another
   if (!run.spec().training.keep_best || point.evaluations.best_step == 0) return absl::OkStatus();
   MT_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
                       ListSteps(run.spec().checkpoint.directory, run.files()));
-  if (absl::c_linear_search(steps, point.evaluations.kept_step)) {
+  bool there = absl::c_linear_search(steps, point.evaluations.kept_step);
+  if (ranks.parts > 1) {  // on all machines, or not at all
+    MT_ASSIGN_OR_RETURN(const std::vector<double> all,
+                        run.between()->GatherValues({there ? 1. : 0.}));
+    there = absl::c_all_of(all, [](double one) { return one > 0; });
+  }
+  if (there) {
     point.retention.best = point.evaluations.kept_step;
     return absl::OkStatus();
   }
@@ -196,7 +263,7 @@ absl::Status Choose(RunContext& run, const DirectoryRanks& ranks, const Checkpoi
   point.steps_total = saved.steps_total;
   point.input_tokens = saved.input_tokens;
   point.evaluations = saved.evaluations;
-  MT_RETURN_IF_ERROR(KeepBest(run, point));
+  MT_RETURN_IF_ERROR(KeepBest(run, ranks, point));
   MT_RETURN_IF_ERROR(CheckNewer(run, point));
   if (!saved.arithmetic.empty() && saved.arithmetic != wanted.arithmetic) {
     run.Say(absl::StrCat("the checkpoint was made on ", saved.arithmetic, "; this run computes on ",
@@ -212,24 +279,46 @@ absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRank
   const std::string& directory = run.spec().checkpoint.directory;
   run.Report(TrainingPhase::kPreparing, "verifying the checkpoint to resume from");
   ResumePoint point;
-  absl::StatusOr<std::vector<std::string>> leftovers = std::vector<std::string>();
-  if (ranks.leads()) leftovers = RemoveLeftovers(directory, run.files());
+  std::vector<std::string> lines;
+  if (ranks.parts > 1) {
+    MT_RETURN_IF_ERROR(Agree(run.between(), NameWhatOthersHaveNamed(run, ranks, lines)));
+  }
+  absl::Status status;
+  if (ranks.leads()) {
+    const absl::StatusOr<std::vector<std::string>> leftovers =
+        RemoveLeftovers(directory, run.files());
+    status = leftovers.status();
+    if (leftovers.ok()) lines.insert(lines.end(), leftovers->begin(), leftovers->end());
+  }
   // The others of a machine look when that is done.
-  if (ranks.parts > 1) MT_RETURN_IF_ERROR(Agree(run.between(), leftovers.status()));
-  MT_RETURN_IF_ERROR(leftovers.status());
-  for (const std::string& line : *leftovers) run.Say(line);
+  if (ranks.parts > 1) MT_RETURN_IF_ERROR(Agree(run.between(), status));
+  MT_RETURN_IF_ERROR(status);
+  for (const std::string& line : lines) run.Say(line);
   point.retention.keep = run.spec().checkpoint.keep;
   point.run_name = NewRunName();
   MT_RETURN_IF_ERROR(Choose(run, ranks, wanted, point));
+  if (ranks.parts > 1) {
+    for (const DamagedCheckpoint& damaged : point.damaged) lines.push_back(damaged.what);
+    MT_RETURN_IF_ERROR(SayOfOtherMachines(run, ranks, lines));
+  }
   return point;
 }
 
-absl::Status CheckSameStart(RunContext& run, const ResumePoint& point) {
+absl::Status CheckSameStart(RunContext& run, const DirectoryRanks& ranks,
+                            const ResumePoint& point) {
   std::string same = "none";
   if (point.checkpoint.has_value() && run.processes() != nullptr) {
     MT_ASSIGN_OR_RETURN(const Manifest read, ReadManifest(*point.checkpoint, run.files()));
     if (read.part.has_value()) {
-      same = read.part->save;
+      const CheckpointPart& part = *read.part;
+      if (part.number != ranks.part || part.parts != ranks.parts) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            *point.checkpoint, " is part ", part.number + 1, " of ", part.parts,
+            ", and this machine is number ", ranks.part + 1, " of ", ranks.parts,
+            "; start the processes on the machines in the order of the save, or join all parts "
+            "with `megatraind gather`"));
+      }
+      same = part.save;
     } else {
       MT_ASSIGN_OR_RETURN(same, HashFile(run.files(), JoinPath(*point.checkpoint, kManifestFile),
                                          /*bytes=*/nullptr));

@@ -46,17 +46,18 @@ struct ResumePoint {
 // because of what is there, DataLoss if the checkpoints are damaged, and the errors of reading
 // them. REQUIRES: the process that leads holds the lock of the directory (directory_lock.h).
 //
-// Where machines have directories of their own, all processes call it at the same time, and kAuto
-// takes the newest checkpoint of which all have their parts. A newer one, whose save did not end on
-// all machines, counts as damaged. FailedPrecondition if a machine has none and another one has.
+// Where machines have directories of their own, all processes call it at the same time. A part that
+// another machine has given its name, and this one has not, gets it. kAuto takes the newest
+// checkpoint of which all have their parts, and passes over newer ones as if they were damaged.
+// Returns FailedPrecondition if a machine has none and another one has.
 absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRanks& ranks,
                                             const CheckpointState& wanted);
 
 // Checks that all processes go on from the same checkpoint: the same step, the same best evaluation
 // up to it, and the same bytes of the manifest, which has the hashes of all files, or parts of the
-// same save. Returns FailedPrecondition, naming the ranks and what differs, and the errors of
-// reading. All processes must call it.
-absl::Status CheckSameStart(RunContext& run, const ResumePoint& point);
+// same save, each that of its machine's number. Returns FailedPrecondition, naming the ranks and
+// what differs, and the errors of reading. All processes must call it.
+absl::Status CheckSameStart(RunContext& run, const DirectoryRanks& ranks, const ResumePoint& point);
 
 // Chooses an older checkpoint after loading that of `point` ended with `damage`. Changes `point` to
 // it, and adds the damaged one to `damaged` and `retention.damaged`. Returns `damage` itself if it

@@ -21,6 +21,8 @@
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/shared_directory.h"
 #include "engine/comm/thread_communicator.h"
+#include "engine/inspect/export_checkpoint.h"
+#include "engine/inspect/inspect_checkpoint.h"
 #include "tests/engine/checkpoint/held_parts.h"
 #include "tests/support/test_directory.h"
 
@@ -223,6 +225,19 @@ TEST_P(GatherRefusalTest, PartsThatDoNotMakeACheckpointAreNamed) {
   ExpectRefused({PartOf("a"), PartOf("nowhere")}, absl::StatusCode::kNotFound, {"nowhere"});
 }
 
+TEST_P(GatherRefusalTest, APartIsNoModelAndIsNotGatheredInItsOwnDirectory) {
+  SaveWell({"a", "b"}, 1, Even(2));
+  const absl::Status exported = ExportCheckpoint(PartOf("a"), own_ / "out");
+  EXPECT_EQ(exported.code(), absl::StatusCode::kFailedPrecondition) << exported;
+  EXPECT_THAT(std::string(exported.message()), HasSubstr("part 1 of 2"));
+  const auto gathered = GatherCheckpoint({PartOf("a"), PartOf("b")}, DirectoryOf("b"));
+  EXPECT_EQ(gathered.status().code(), absl::StatusCode::kInvalidArgument) << gathered.status();
+  EXPECT_TRUE(VerifyCheckpoint(PartOf("b")).ok());
+  const auto report = InspectCheckpoint(PartOf("b"));
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->text, HasSubstr("2 of 2"));
+}
+
 TEST_P(GatherRefusalTest, ADamagedPartIsFound) {
   SaveWell({"a", "b"}, 1, Even(2));
   const std::string name = OptimizerFileName(1, layout_.tile_count()) + kPartSuffix;
@@ -267,9 +282,10 @@ TEST_P(GatherRefusalTest, AMachineWhoseDiskFailsLeavesTheOlderPartsOfAll) {
     for (const char* const machine : {"a", "b"}) {
       EXPECT_TRUE(VerifyCheckpoint(PartOf(machine)).ok());
       ASSERT_TRUE(RemoveLeftovers(DirectoryOf(machine)).ok());
-      // The disk failed while names were given.
-      ASSERT_TRUE(files_->RemoveTree(PartOf(machine, 2)).ok());
     }
+    // A machine gives a name back that the other one could not give.
+    EXPECT_FALSE(files_->FileExists(PartOf("a", 2)));
+    ASSERT_TRUE(files_->RemoveTree(PartOf("b", 2)).ok());
   }
   EXPECT_GT(failures, 5);
   EXPECT_TRUE(GatherCheckpoint({PartOf("b", 2), PartOf("a", 2)}, DirectoryOf("whole")).ok());

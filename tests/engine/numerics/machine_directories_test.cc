@@ -81,13 +81,45 @@ TEST_F(MachineDirectoriesTest, ARunGoesOnFromTheParts) {
 
 TEST_F(MachineDirectoriesTest, ACheckpointThatOneMachineLacksIsPassedOver) {
   ASSERT_TRUE(TrainOn({"a", "b"}, /*stop_after=*/4)[0].status.ok());
-  // The machine b died between the names.
-  std::filesystem::rename(PartOf("b", 4), PartOf("b", 4) + ".tmp");
+  std::filesystem::remove_all(PartOf("b", 4));
   const std::vector<JobRun> runs = TrainOn({"a", "b"});
   for (const JobRun& run : runs) ASSERT_TRUE(run.status.ok()) << run.status;
   EXPECT_THAT(runs[0].messages,
               Contains(AllOf(HasSubstr(PartOf("a", 4)), HasSubstr("no counterpart"))));
   EXPECT_EQ(runs[0].records.front().step, 3);
+  ExpectAsOnDevices(2);
+}
+
+TEST_F(MachineDirectoriesTest, APartThatWasOnlyNotNamedGetsItsName) {
+  ASSERT_TRUE(TrainOn({"a", "b"}, /*stop_after=*/2)[0].status.ok());
+  // The machine b died between the names, in the first save.
+  std::filesystem::rename(PartOf("b", 2), PartOf("b", 2) + ".tmp");
+  const std::vector<JobRun> runs = TrainOn({"a", "b"});
+  for (const JobRun& run : runs) ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_THAT(runs[0].messages, Contains(AllOf(HasSubstr("rank 1"), HasSubstr(PartOf("b", 2)),
+                                               HasSubstr("its name"))));
+  EXPECT_EQ(runs[0].records.front().step, 3);
+  ExpectAsOnDevices(2);
+}
+
+TEST_F(MachineDirectoriesTest, APartWithADamagedManifestIsReplaced) {
+  ASSERT_TRUE(TrainOn({"a", "b"}, /*stop_after=*/4)[0].status.ok());
+  std::filesystem::resize_file(PartOf("b", 4) + "/manifest.json", 100);
+  const std::vector<JobRun> runs = TrainOn({"a", "b"});
+  for (const JobRun& run : runs) ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_EQ(runs[0].records.front().step, 3);
+  ExpectAsOnDevices(2);
+}
+
+TEST_F(MachineDirectoriesTest, OlderPartsGoOnAllMachines) {
+  std::vector<JobSpec> specs = {JobOf("a"), JobOf("b")};
+  for (JobSpec& spec : specs) spec.checkpoint.keep = 1;
+  for (const JobRun& run : TrainInProcesses(specs, 0, {}, {"a", "b"})) {
+    ASSERT_TRUE(run.status.ok()) << run.status;
+  }
+  for (const char* const machine : {"a", "b"}) {
+    for (const int64_t step : {2, 4}) EXPECT_FALSE(std::filesystem::exists(PartOf(machine, step)));
+  }
   ExpectAsOnDevices(2);
 }
 
@@ -119,6 +151,8 @@ TEST_F(MachineDirectoriesTest, WhatDoesNotGoTogetherIsRefused) {
   };
   // Other numbers of processes on the machines.
   expect(TrainOn({"a", "b", "b"}), {"megatraind gather"});
+  // The machines in another order.
+  expect(TrainOn({"b", "b", "a"}), {"in the order of the save"});
   // A machine without its part.
   expect(TrainOn({"a", "a", "c"}), {"rank 2", "has no checkpoint in", "step 2"});
   // Whole checkpoints are not among the parts.
