@@ -191,9 +191,10 @@ absl::Status CheckHoldsOnlyCheckpointFiles(const std::string& path, FileSystem* 
   for (const std::string& name : names) {
     if (files->IsDirectory(JoinPath(path, name))) return Foreign(path, name);
     if (name == kManifestFile) continue;
+    const std::string whole(absl::StripSuffix(name, kPartSuffix));
     const bool known = manifest.ok()
                            ? manifest->Find(name) != nullptr
-                           : IsHfFileName(name) || absl::StartsWith(name, kOptimizerPrefix);
+                           : IsHfFileName(whole) || absl::StartsWith(whole, kOptimizerPrefix);
     if (!known) return Foreign(path, name);
   }
   return absl::OkStatus();

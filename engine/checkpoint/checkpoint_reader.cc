@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -148,6 +149,35 @@ absl::Status LoadPieces(const std::string& checkpoint, const Manifest& manifest,
   return absl::IsDataLoss(file) ? file : status;
 }
 
+// Does as LoadPieces, with a checkpoint that has a part of the tiles.
+absl::Status LoadFromPart(const std::string& checkpoint, const Manifest& manifest,
+                          const TileFile& file, const Tile& tile, FileSystem* files) {
+  const std::string name = absl::StrCat(file.name, kPartSuffix);
+  const ManifestFile* const entry = manifest.Find(name);
+  if (entry == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        checkpoint, " has ", manifest.tiles, " tiles and no ", name, ": it is of another model"));
+  }
+  const std::string path = JoinPath(checkpoint, name);
+  const PartOfFile part(file.header_bytes(), entry->ranges);
+  std::vector<PieceRun> runs = RunsOf(file, *tile.layout, tile.weight_dtype, tile.held);
+  if (!part.Move(runs)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        checkpoint, " is part ", manifest.part->number + 1, " of ", manifest.part->parts,
+        ": it has what the processes of one machine held (checkpoint.shared: false). Join all "
+        "parts with `megatraind gather`, or resume with as many processes on each machine as "
+        "saved it"));
+  }
+  std::string header(file.header.size(), '\0');
+  std::vector<FilePiece> places = {{0, header.data(), file.header_bytes()}};
+  for (const FilePiece& place : PlacesOf(runs, tile)) places.push_back(place);
+  MT_RETURN_IF_ERROR(entry->blocks.empty() ? ReadListed(path, *entry, places, files)
+                                           : ReadListedBlocks(path, *entry, places, files));
+  if (header == file.header && part.bytes() == entry->bytes) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " has other tensors than the model: the checkpoint is of another model"));
+}
+
 }  // namespace
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& checkpoint, FileSystem* files) {
@@ -190,8 +220,7 @@ absl::Status VerifyBeforeLoading(const std::string& checkpoint, FileSystem* file
   MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, files));
   std::set<std::string> of_tiles;
   for (int tile = 0; tile < manifest.tiles; ++tile) {
-    of_tiles.insert(WeightsFileName(tile, manifest.tiles));
-    of_tiles.insert(OptimizerFileName(tile, manifest.tiles));
+    for (std::string& name : manifest.TileFileNames(tile)) of_tiles.insert(std::move(name));
   }
   for (const ManifestFile& file : manifest.files) {
     const std::string path = JoinPath(checkpoint, file.name);
@@ -208,14 +237,16 @@ bool IsDamagedCheckpoint(const absl::Status& status) {
 absl::Status LoadCheckpointTile(const std::string& checkpoint, const Manifest& manifest,
                                 const ModelLayout& layout, int index, const Tile& tile,
                                 FileSystem* files) {
-  const int tiles = layout.tile_count();
-  if (tile.weights != nullptr) {
-    MT_RETURN_IF_ERROR(LoadPieces(checkpoint, manifest, WeightsFileName(index, tiles),
-                                  WeightsPieces(*tile.layout, tile.weight_dtype), tile, files));
-  }
-  if (tile.exp_avg != nullptr || tile.exp_avg_sq != nullptr || tile.remainder != nullptr) {
-    MT_RETURN_IF_ERROR(LoadPieces(checkpoint, manifest, OptimizerFileName(index, tiles),
-                                  OptimizerPieces(*tile.layout, tile.weight_dtype), tile, files));
+  const bool wanted[] = {tile.weights != nullptr, tile.exp_avg != nullptr ||
+                                                      tile.exp_avg_sq != nullptr ||
+                                                      tile.remainder != nullptr};
+  for (const bool weights : {true, false}) {
+    if (!wanted[weights ? 0 : 1]) continue;
+    MT_ASSIGN_OR_RETURN(const TileFile file,
+                        LayOutTileFile(layout, index, weights, tile.weight_dtype));
+    MT_RETURN_IF_ERROR(manifest.part.has_value()
+                           ? LoadFromPart(checkpoint, manifest, file, tile, files)
+                           : LoadPieces(checkpoint, manifest, file.name, file.pieces, tile, files));
   }
   ZeroPadding(tile);
   return absl::OkStatus();

@@ -44,10 +44,11 @@ bool IsDamagedCheckpoint(const absl::Status& status);
 // so that weights alone can be loaded.
 //
 // Returns FailedPrecondition if names, dtypes or shapes differ from the layout's, that is, if the
-// checkpoint is of another model or precision. Returns DataLoss if a file is missing or its size or
-// checksum is wrong, and the error of reading for a file that cannot be read. After an error the
-// content of `tile` is undefined. Thread safety: may be called for different tiles at the same
-// time.
+// checkpoint is of another model or precision, or if the checkpoint has a part of the tiles alone
+// (CheckpointPart) in which something that `tile` holds is missing. Returns DataLoss if a file is
+// missing or its size or checksum is wrong, and the error of reading for a file that cannot be
+// read. After an error the content of `tile` is undefined. Thread safety: may be called for
+// different tiles at the same time.
 absl::Status LoadCheckpointTile(const std::string& checkpoint, const Manifest& manifest,
                                 const ModelLayout& layout, int index, const Tile& tile,
                                 FileSystem* files = PosixFileSystem());

@@ -4,6 +4,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
@@ -49,15 +51,16 @@ absl::Status CheckFreeSpace(const std::string& directory, int64_t needed, FileSy
 class Writer : public CheckpointWriter {
  public:
   Writer(const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
-         FileSystem* files, Communicator* communicator)
+         FileSystem* files, const DirectoryRanks& ranks)
       : files_(files),
-        communicator_(communicator),
+        ranks_(ranks),
+        communicator_(ranks.communicator),
         layout_(layout),
         directory_(directory),
         final_path_(JoinPath(directory, StepDirectoryName(state.step))),
         path_(absl::StrCat(final_path_, kUnfinishedSuffix)),
-        tile_files_(std::make_unique<TileFilesWriter>(path_, layout, state.weight_dtype,
-                                                      communicator, files)) {
+        tile_files_(
+            std::make_unique<TileFilesWriter>(path_, layout, state.weight_dtype, ranks, files)) {
     manifest_.tiles = layout.tile_count();
     manifest_.state = state;
   }
@@ -65,12 +68,15 @@ class Writer : public CheckpointWriter {
   ~Writer() override { Remove(); }
 
   absl::Status Start(const HfSideFiles& side_files) {
+    if (ranks_.parts > 1) {
+      MT_ASSIGN_OR_RETURN(const std::string save, OfFirst(communicator_, NewRunName()));
+      manifest_.part = {ranks_.part, ranks_.parts, save};
+    }
     MT_RETURN_IF_ERROR(
         Agree(communicator_, leads() ? StartDirectory(side_files) : absl::OkStatus()));
     // Each save checks it again: another file system may be mounted there since, and one of a
     // network may tell of the new directory late.
-    return communicator_ == nullptr ? absl::OkStatus()
-                                    : CheckIsShared(path_, *communicator_, files_);
+    return CheckIsShared(path_, ranks_, files_);
   }
 
   absl::Status WriteTile(int index, const Tile& tile) override {
@@ -89,6 +95,7 @@ class Writer : public CheckpointWriter {
     status_ = FinishAll(retention);
     MT_RETURN_IF_ERROR(status_);
     if (leads()) PruneCheckpoints(directory_, manifest_.state, retention, &notes_, files_);
+    if (ranks_.parts > 1) TellFirst();
     return final_path_;
   }
 
@@ -97,8 +104,8 @@ class Writer : public CheckpointWriter {
  private:
   enum class Phase { kNothing, kWriting, kRenamed };
 
-  // Returns true for the rank that does what is done once.
-  bool leads() const { return communicator_ == nullptr || communicator_->rank() == 0; }
+  // Returns true for the rank that does what is done once in its directory.
+  bool leads() const { return ranks_.leads(); }
 
   void Remove() {
     tile_files_ = nullptr;
@@ -123,8 +130,11 @@ class Writer : public CheckpointWriter {
                        "step ",
                        manifest_.state.step, ": move it"));
     }
-    MT_RETURN_IF_ERROR(
-        CheckFreeSpace(directory_, EstimateBytes(layout_, manifest_.state.weight_dtype), files_));
+    // Machines divide the tiles, and each has the other files.
+    const int64_t carried = layout_.model.wrapper.carried_bytes;
+    const int64_t tiles = EstimateBytes(layout_, manifest_.state.weight_dtype) - carried;
+    MT_RETURN_IF_ERROR(CheckFreeSpace(
+        directory_, tiles * (ranks_.end - ranks_.begin) / ranks_.ranks() + carried, files_));
     MT_ASSIGN_OR_RETURN(carried_,
                         CarriedTensors::Open(files_, side_files.directory, layout_.model.wrapper,
                                              side_files.carried_digest));
@@ -174,15 +184,39 @@ class Writer : public CheckpointWriter {
     return absl::OkStatus();
   }
 
-  // Does the part of all ranks, and then of the one that leads, and returns the same on all.
+  // Does the part of all ranks, and then of those that lead, and returns the same on all.
   absl::Status FinishAll(const Retention& retention) {
     if (tile_files_ == nullptr) return status_;
     MT_ASSIGN_OR_RETURN(const std::vector<ManifestFile> files, tile_files_->Finish(status_));
-    return Agree(communicator_, leads() ? FinishDirectory(files, retention) : absl::OkStatus());
+    absl::Status status;
+    if (leads()) status = FinishDirectory(files);
+    // No part gets its name before all are whole.
+    if (ranks_.parts > 1) MT_RETURN_IF_ERROR(Agree(communicator_, status));
+    if (leads() && status.ok()) status = TakeName(retention);
+    const absl::Status agreed = Agree(communicator_, status);
+    if (!leads()) return agreed;
+    // Where an exchange has failed, other machines may have given the name, and all parts are good.
+    if (!agreed.ok() && ranks_.parts > 1 && communicator_->status().ok()) {
+      GiveNameBack();
+    } else {
+      RemoveMoved();
+    }
+    return agreed;
   }
 
-  absl::Status FinishDirectory(const std::vector<ManifestFile>& tile_files,
-                               const Retention& retention) {
+  // Gives rank 0 the notes of the other machines.
+  void TellFirst() {
+    const std::string own = leads() ? absl::StrJoin(notes_, "\n") : "";
+    // Notes are no reason to fail.
+    ExchangeBytes(communicator_, own, [&](int rank, absl::string_view notes) {
+      if (ranks_.rank() > 0 || rank == 0) return;
+      for (const absl::string_view note : absl::StrSplit(notes, '\n', absl::SkipEmpty())) {
+        notes_.push_back(absl::StrCat("rank ", rank, ": ", note));
+      }
+    }).IgnoreError();
+  }
+
+  absl::Status FinishDirectory(const std::vector<ManifestFile>& tile_files) {
     if (!tile_files_->direct()) {
       notes_.push_back(absl::StrCat("the file system of ", directory_,
                                     " has no direct I/O: the checkpoint was written through the "
@@ -196,8 +230,7 @@ class Writer : public CheckpointWriter {
     MT_RETURN_IF_ERROR(files_->SyncDirectory(path_));
     // Before it gets its name, so that a directory with that name was once good. The tiles' files
     // were read back before.
-    MT_RETURN_IF_ERROR(VerifyBeforeLoading(path_, files_));
-    return TakeName(retention);
+    return VerifyBeforeLoading(path_, files_);
   }
 
   struct Move {
@@ -226,30 +259,49 @@ class Writer : public CheckpointWriter {
 
   absl::Status TakeName(const Retention& retention) {
     MT_ASSIGN_OR_RETURN(const std::vector<Move> moves, MovesAside(retention));
-    size_t moved = 0;
     absl::Status status;
-    for (; moved < moves.size() && status.ok(); moved += status.ok() ? 1 : 0) {
-      status = files_->Rename(moves[moved].from, moves[moved].to);
+    for (const Move& move : moves) {
+      status = files_->Rename(move.from, move.to);
+      if (!status.ok()) break;
+      moved_.push_back(move);
     }
-    if (status.ok() && moved > 0) status = files_->SyncDirectory(directory_);
+    if (status.ok() && !moved_.empty()) status = files_->SyncDirectory(directory_);
     // Between the renaming above and this one a crash leaves no name; RemoveLeftovers gives it
     // back.
     if (status.ok()) status = files_->Rename(path_, final_path_);
     if (!status.ok()) {
-      while (moved-- > 0) files_->Rename(moves[moved].to, moves[moved].from).IgnoreError();
+      MoveBack();
       return status;
     }
     phase_ = Phase::kRenamed;
-    MT_RETURN_IF_ERROR(files_->SyncDirectory(directory_));
-    for (const Move& move : moves) {
+    return files_->SyncDirectory(directory_);
+  }
+
+  void MoveBack() {
+    for (; !moved_.empty(); moved_.pop_back()) {
+      files_->Rename(moved_.back().to, moved_.back().from).IgnoreError();
+    }
+  }
+
+  // Undoes TakeName, because another machine could not do it.
+  void GiveNameBack() {
+    if (phase_ != Phase::kRenamed || !files_->Rename(final_path_, path_).ok()) return;
+    phase_ = Phase::kWriting;
+    MoveBack();
+  }
+
+  // Removes what was moved aside, if the new checkpoint has its name.
+  void RemoveMoved() {
+    if (phase_ != Phase::kRenamed) return;
+    for (const Move& move : moved_) {
       const absl::Status removed = files_->RemoveTree(move.to);
       if (!removed.ok()) notes_.push_back(std::string(removed.message()));
     }
-    return absl::OkStatus();
   }
 
   FileSystem* const files_;
-  Communicator* const communicator_;
+  const DirectoryRanks ranks_;
+  Communicator* const communicator_;  // that of ranks_
   const ModelLayout& layout_;
   const std::string directory_;
   const std::string final_path_;
@@ -258,6 +310,7 @@ class Writer : public CheckpointWriter {
   Manifest manifest_;
   CarriedTensors carried_;  // written by Finish
   std::unique_ptr<TileFilesWriter> tile_files_;
+  std::vector<Move> moved_;  // by TakeName
   std::vector<std::string> notes_;
   absl::Status status_;
 };
@@ -266,8 +319,8 @@ class Writer : public CheckpointWriter {
 
 absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(
     const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
-    const HfSideFiles& side_files, FileSystem* files, Communicator* communicator) {
-  auto writer = std::make_unique<Writer>(directory, layout, state, files, communicator);
+    const HfSideFiles& side_files, FileSystem* files, const DirectoryRanks& ranks) {
+  auto writer = std::make_unique<Writer>(directory, layout, state, files, ranks);
   MT_RETURN_IF_ERROR(writer->Start(side_files));
   return writer;
 }

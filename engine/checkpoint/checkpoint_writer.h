@@ -6,6 +6,11 @@
 // Finish, so that the job goes on or ends as a whole. Each page of a file is written by one process
 // (shared_pages.h). If a process dies, what it leaves is never taken for a checkpoint, because rank
 // 0 gives a checkpoint its name only once all bytes of all ranks are verified.
+//
+// Machines with directories of their own write a part of the checkpoint each: the same files, but
+// for those of tiles, which have the elements of the machine's ranks alone (CheckpointPart). The
+// parts get their names when all are verified, and older checkpoints are removed when all have
+// their names. If a machine dies between, some have the new part, and all have the older ones.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_WRITER_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_WRITER_H_
 
@@ -19,7 +24,7 @@
 #include "engine/base/file.h"
 #include "engine/checkpoint/checkpoint_state.h"
 #include "engine/checkpoint/retention.h"
-#include "engine/comm/communicator.h"
+#include "engine/checkpoint/shared_directory.h"
 #include "engine/hf/hf_format.h"
 #include "engine/model/model_layout.h"
 #include "engine/model/tile.h"
@@ -31,25 +36,26 @@ namespace megatrain {
 //
 // After an error all later calls return the same error. Older checkpoints are then untouched,
 // unless the new one already has its name. The destructor of an unfinished writer removes the
-// `.tmp` directory (on rank 0, if there are several processes). A single process removes it as soon
-// as WriteTile fails.
+// `.tmp` directory (of several processes, that of the one that leads in the directory). A single
+// process removes it as soon as WriteTile fails.
 class CheckpointWriter {
  public:
   // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The
   // tokenizer files and chat templates of `side_files`, and its config.json as RewriteConfigDType
   // changes it, are copied into it during the call. Finish copies the carried tensors of a wrapper
-  // (carried_tensors.h). `communicator` is null for one process. For several it must serve saves
-  // alone and have a deadline longer than a save takes, since processes wait for each other's
-  // disks. `layout`, `files` and `communicator` must outlive the writer.
+  // (carried_tensors.h). `ranks` are the processes that write together; by default there is one.
+  // Their communicator must serve saves alone and have a deadline longer than a save takes, since
+  // processes wait for each other's disks. `layout`, `files` and the communicator must outlive the
+  // writer.
   //
   // Returns ResourceExhausted, with the number of bytes needed, if the disk has no room. Returns
-  // FailedPrecondition if step-XXXXXXXX.tmp exists and is no leftover, if the checkpoint directory
-  // to be replaced holds a foreign entry, or if the processes do not share `directory`
-  // (CheckIsShared). Returns the errors of CarriedTensors::Open and of `files`.
+  // FailedPrecondition if step-XXXXXXXX.tmp exists and is no leftover, if a file has the
+  // checkpoint's name, or if the directory to be replaced holds a foreign entry. Returns the errors
+  // of CheckIsShared, CarriedTensors::Open and `files`.
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Begin(
       const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
       const HfSideFiles& side_files, FileSystem* files = PosixFileSystem(),
-      Communicator* communicator = nullptr);
+      const DirectoryRanks& ranks = {});
   virtual ~CheckpointWriter() = default;
 
   // Writes what `tile` holds to the two files of tile `index` (from 0). Each process must write

@@ -16,6 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Beyond any file, and small enough to add up.
+constexpr int64_t kFileBytesMax = int64_t{1} << 56;
 constexpr char kFormat[] = "megatrain checkpoint";
 constexpr char kSealBegin[] = ",\n  \"xxh3_128\": \"";
 constexpr char kSealEnd[] = "\"\n}\n";
@@ -175,6 +177,47 @@ bool IsPlainName(std::string_view name) {
          name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
 }
 
+absl::StatusOr<CheckpointPart> PartFromJson(const Json& manifest) {
+  MT_ASSIGN_OR_RETURN(const Json* json, GetMember(manifest, "part", Json::value_t::object));
+  CheckpointPart part;
+  MT_ASSIGN_OR_RETURN(const int64_t parts, GetInteger(*json, "of", 2));
+  MT_ASSIGN_OR_RETURN(const int64_t number, GetInteger(*json, "number", 0));
+  MT_ASSIGN_OR_RETURN(part.save, GetString(*json, "save"));
+  if (part.save.size() != kHashDigits ||
+      part.save.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    return Bad("\"save\" is not 32 hex digits");
+  }
+  if (number >= parts || parts > std::numeric_limits<int>::max()) {
+    return Bad(absl::StrCat("part ", number, " of ", parts, " cannot be"));
+  }
+  part.number = static_cast<int>(number);
+  part.parts = static_cast<int>(parts);
+  return part;
+}
+
+// Reads "ranges" of a file's entry; none if it is not there.
+absl::Status ReadRanges(const Json& entry, ManifestFile& file) {
+  if (!entry.contains("ranges")) return absl::OkStatus();
+  MT_ASSIGN_OR_RETURN(const Json* ranges, GetMember(entry, "ranges", Json::value_t::array));
+  int64_t end = 0, bytes = 0;
+  for (const Json& range : *ranges) {
+    const bool numbers = range.is_array() && range.size() == 2 && range[0].is_number_integer() &&
+                         range[1].is_number_integer();
+    if (!numbers) return Bad("an entry of \"ranges\" is not two integers");
+    const FileRange& read =
+        file.ranges.emplace_back(FileRange{range[0].get<int64_t>(), range[1].get<int64_t>()});
+    if (read.begin < end || read.end <= read.begin || read.end > kFileBytesMax) {
+      return Bad(absl::StrCat("\"ranges\" of \"", file.name, "\" are not ascending"));
+    }
+    end = read.end;
+    bytes += read.end - read.begin;
+  }
+  if (bytes >= file.bytes) {
+    return Bad(absl::StrCat("\"ranges\" of \"", file.name, "\" leave no room for its header"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadFiles(const Json& json, Manifest& manifest) {
   std::set<std::string> seen;
   for (const Json& entry : json) {
@@ -197,11 +240,11 @@ absl::Status ReadFiles(const Json& json, Manifest& manifest) {
                                 " digits of \"blocks_xxh3_128\" for ", blocks, " blocks"));
       }
     }
+    MT_RETURN_IF_ERROR(ReadRanges(entry, file));
     manifest.files.push_back(std::move(file));
   }
   for (int tile = 0; tile < manifest.tiles; ++tile) {
-    for (const std::string& name :
-         {WeightsFileName(tile, manifest.tiles), OptimizerFileName(tile, manifest.tiles)}) {
+    for (const std::string& name : manifest.TileFileNames(tile)) {
       if (seen.count(name) == 0) return Bad(absl::StrCat("does not list ", name));
     }
   }
@@ -217,6 +260,12 @@ std::string WeightsFileName(int index, int tiles) { return HfShardName(index + 1
 
 std::string OptimizerFileName(int index, int tiles) {
   return absl::StrFormat("optimizer-%05d-of-%05d.safetensors", index + 1, tiles);
+}
+
+std::array<std::string, 2> Manifest::TileFileNames(int index) const {
+  const char* const suffix = part.has_value() ? kPartSuffix : "";
+  return {absl::StrCat(WeightsFileName(index, tiles), suffix),
+          absl::StrCat(OptimizerFileName(index, tiles), suffix)};
 }
 
 const ManifestFile* Manifest::Find(std::string_view name) const {
@@ -236,6 +285,11 @@ std::string SerializeManifest(const Manifest& manifest) {
   Json json = Json::object();
   json["format"] = kFormat;
   json["version"] = kManifestVersion;
+  if (manifest.part.has_value()) {
+    const CheckpointPart& part = *manifest.part;
+    json["version"] = kPartManifestVersion;
+    json["part"] = {{"number", part.number}, {"of", part.parts}, {"save", part.save}};
+  }
   json["tiles"] = manifest.tiles;
   json["state"] = StateToJson(manifest.state);
   json["files"] = Json::array();
@@ -243,6 +297,7 @@ std::string SerializeManifest(const Manifest& manifest) {
     Json& entry = json["files"].emplace_back(
         Json{{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.xxh3_128}});
     if (!file.blocks.empty()) entry["blocks_xxh3_128"] = file.blocks;
+    for (const FileRange& range : file.ranges) entry["ranges"].push_back({range.begin, range.end});
   }
   // Values come from job files, whose bytes need not be UTF-8: replaced rather than refused here.
   std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
@@ -270,10 +325,10 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
   MT_ASSIGN_OR_RETURN(const std::string format, GetString(json, "format"));
   if (format != kFormat) return Bad(absl::StrCat("\"format\" is \"", format, "\""));
   MT_ASSIGN_OR_RETURN(const int64_t version, GetInteger(json, "version", 1));
-  if (version != kManifestVersion) {
+  if (version > kPartManifestVersion) {
     return absl::FailedPreconditionError(absl::StrCat(kManifestFile, ": version ", version,
-                                                      " is not one that this program reads (",
-                                                      kManifestVersion, ")"));
+                                                      " is not one that this program reads (1 to ",
+                                                      kPartManifestVersion, ")"));
   }
   Manifest manifest;
   MT_ASSIGN_OR_RETURN(const int64_t tiles, GetInteger(json, "tiles", 1));
@@ -282,6 +337,9 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
   MT_ASSIGN_OR_RETURN(const Json* files, GetMember(json, "files", Json::value_t::array));
   if (tiles > static_cast<int64_t>(files->size())) return Bad("lists fewer files than tiles");
   manifest.tiles = static_cast<int>(tiles);
+  if (version == kPartManifestVersion) {
+    MT_ASSIGN_OR_RETURN(manifest.part, PartFromJson(json));
+  }
   MT_RETURN_IF_ERROR(ReadFiles(*files, manifest));
   return manifest;
 }

@@ -11,13 +11,18 @@
 //     "xxh3_128": "<32 hex digits>"
 //   }
 //
+// A checkpoint that has a part of the tiles has version 2, a member "part": {"number": N, "of": N,
+// "save": "<32 hex digits>"}, and in the entry of each tile's file its "ranges": [[N, N], ...].
+//
 // The files of tiles have a hash for each block too. A process that holds a part of a tile reads
 // and verifies the blocks of this part alone. Files of earlier versions have none; they are read
 // and verified whole.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_MANIFEST_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_MANIFEST_H_
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,11 +30,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/checkpoint/checkpoint_state.h"
+#include "engine/checkpoint/disk/transfer.h"
 
 namespace megatrain {
 
 inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr int kManifestVersion = 1;
+inline constexpr int kPartManifestVersion = 2;
 inline constexpr size_t kHashDigits = 32;
 // The blocks of "blocks_xxh3_128"; the last one of a file may be smaller.
 inline constexpr int64_t kHashBlockBytes = int64_t{4} << 20;
@@ -38,9 +45,10 @@ inline constexpr int64_t kHashBlockBytes = int64_t{4} << 20;
 inline constexpr int64_t kManifestBytesMax = int64_t{128} << 20;
 
 // Return the file names of tile `index` (from 0) of `tiles`: "model-00001-of-00003.safetensors" and
-// "optimizer-00001-of-00003.safetensors".
+// "optimizer-00001-of-00003.safetensors". A part's files have kPartSuffix behind these names.
 std::string WeightsFileName(int index, int tiles);
 std::string OptimizerFileName(int index, int tiles);
+inline constexpr char kPartSuffix[] = ".part";
 
 struct ManifestFile {
   // In the checkpoint's directory, or in its kHfTemplatesDirectory (hf_format.h). No other '/'.
@@ -48,6 +56,9 @@ struct ManifestFile {
   int64_t bytes = 0;
   std::string xxh3_128;     // 32 hex digits
   std::string blocks = "";  // 32 hex digits for each block; empty if the blocks have no hashes
+  // Of a tile's file in a part: the bytes that it has of the whole file behind the header,
+  // ascending and apart. It has the header, then these bytes (PartOfFile).
+  std::vector<FileRange> ranges = {};
 
   // Returns the hash of the block at `offset`. REQUIRES: there are hashes of blocks.
   std::string_view BlockHash(int64_t offset) const {
@@ -56,13 +67,24 @@ struct ManifestFile {
   }
 };
 
+// Says which part of the tiles a checkpoint has, where the machines of a job have directories of
+// their own.
+struct CheckpointPart {
+  int number = 0;    // from 0
+  int parts = 2;     // that make the checkpoint together
+  std::string save;  // 32 hex digits, the same in all parts of one save and in no other
+};
+
 struct Manifest {
   int tiles = 0;
   CheckpointState state;
-  std::vector<ManifestFile> files;  // all files but the manifest itself
+  std::optional<CheckpointPart> part;  // nullopt: it has all of the tiles
+  std::vector<ManifestFile> files;     // all files but the manifest itself
 
   const ManifestFile* Find(std::string_view name) const;  // null if absent
-  int64_t total_bytes() const;                            // of `files`
+  // Returns the names of the two files of tile `index`.
+  std::array<std::string, 2> TileFileNames(int index) const;
+  int64_t total_bytes() const;  // of `files`
 };
 
 // Returns the content of manifest.json, with its own hash as the last member.

@@ -1,6 +1,8 @@
 #include "engine/checkpoint/shared_directory.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -38,31 +40,45 @@ bool Sees(const std::string& path, const std::string& directory, absl::Time end,
 // A rank's report to the others.
 struct Report {
   std::string host;
-  bool sees = false;
-  std::string why_not_written;  // "" if it can write
+  int leader = 0;  // of its directory
+  bool sees = true;
+  std::string seen = {};  // the leader of another directory whose file it sees; "" if none
+  std::string why_not_written = {};  // "" if it can write
 };
 
 std::string Pack(const Report& report) {
   return absl::StrJoin(
-      {report.host, std::string(report.sees ? "sees" : ""), report.why_not_written},
+      {report.host, absl::StrCat(report.leader), std::string(report.sees ? "sees" : ""),
+       report.seen, report.why_not_written},
       std::string(1, '\0'));
 }
 
 Report Unpack(absl::string_view bytes) {
-  const std::vector<std::string> parts = absl::StrSplit(bytes, absl::MaxSplits('\0', 2));
-  return {parts[0], !parts[1].empty(), parts[2]};
+  const std::vector<std::string> parts = absl::StrSplit(bytes, absl::MaxSplits('\0', 4));
+  Report report = {parts[0], 0, !parts[2].empty(), parts[3], parts[4]};
+  (void)absl::SimpleAtoi(parts[1], &report.leader);
+  return report;
 }
 
-std::string NameOf(int rank, const std::string& host) {
+std::string NameOf(int rank, const std::vector<Report>& reports) {
+  const std::string& host = reports[static_cast<size_t>(rank)].host;
   return host.empty() ? absl::StrCat("rank ", rank) : absl::StrCat("rank ", rank, " on ", host);
 }
 
-// Returns what the reports of all ranks mean for `directory`, as rank 0 calls it.
-absl::Status Judge(const std::string& directory, const std::vector<Report>& reports) {
+// Returns what the reports of all ranks mean for `directory`, as rank 0 calls it. `of_machine`:
+// each machine has its own.
+absl::Status Judge(const std::string& directory, const std::vector<Report>& reports,
+                   bool of_machine) {
   std::vector<std::string> blind;
-  for (size_t rank = 0; rank < reports.size(); ++rank) {
-    const Report& report = reports[rank];
-    const std::string name = NameOf(static_cast<int>(rank), report.host);
+  int unseen = 0;  // the leader whose file they do not see
+  for (int rank = 0; rank < std::ssize(reports); ++rank) {
+    const Report& report = reports[static_cast<size_t>(rank)];
+    const std::string name = NameOf(rank, reports);
+    if (int other = 0; absl::SimpleAtoi(report.seen, &other)) {
+      return FoundByAll(absl::FailedPreconditionError(absl::StrCat(
+          "checkpoint.shared: false, but ", NameOf(other, reports), " and ", name, " share ",
+          directory, "; leave the key out, or give each machine a directory of its own")));
+    }
     if (report.sees && !report.why_not_written.empty()) {
       return FoundByAll(absl::FailedPreconditionError(
           absl::StrCat("checkpoint.directory: ", name, " cannot write in ", directory, ": ",
@@ -70,44 +86,93 @@ absl::Status Judge(const std::string& directory, const std::vector<Report>& repo
                        "; all processes of a job write into it: let the job's user write there on "
                        "all machines, or name another directory")));
     }
-    if (!report.sees) blind.push_back(name);
+    if (report.sees || (!blind.empty() && report.leader != unseen)) continue;
+    unseen = report.leader;
+    blind.push_back(name);
   }
   if (blind.empty()) return absl::OkStatus();
   return FoundByAll(absl::FailedPreconditionError(absl::StrCat(
-      "checkpoint.directory: ", directory, " is not shared: what ", NameOf(0, reports[0].host),
+      "checkpoint.directory: ", directory, " is not shared: what ", NameOf(unseen, reports),
       " made there is not seen by ", absl::StrJoin(blind, ", "),
-      ". All processes of a job write into one directory: name one on a file system that is "
-      "mounted at the same path on all machines")));
+      of_machine ? ". The processes of a machine, in containers too, write into one directory: "
+                   "mount it at the same path for all of them"
+                 : ". All processes of a job write into one directory: name one on a file system "
+                   "that is mounted at the same path on all machines, or give each machine one of "
+                   "its own (checkpoint.shared: false)")));
 }
 
 }  // namespace
 
-absl::Status CheckIsShared(const std::string& directory, Communicator& communicator,
+DirectoryRanks AllInOneDirectory(Communicator* communicator) {
+  DirectoryRanks ranks = {.communicator = communicator};
+  ranks.end = ranks.ranks();
+  return ranks;
+}
+
+absl::StatusOr<DirectoryRanks> OneDirectoryForEachMachine(Communicator* communicator,
+                                                          absl::Span<const std::string> machines) {
+  DirectoryRanks ranks = {.communicator = communicator, .end = 0, .parts = 0};
+  std::set<std::string> seen;
+  for (size_t begin = 0; begin < machines.size();) {
+    size_t end = begin + 1;
+    while (end < machines.size() && machines[end] == machines[begin]) ++end;
+    if (!seen.insert(machines[begin]).second) {
+      return FoundByAll(absl::FailedPreconditionError(absl::StrCat(
+          "checkpoint.shared: false: the ranks of a machine do not follow each other: rank ", begin,
+          " is on the machine of an earlier one, and rank ", begin - 1,
+          " is not; deal ranks to machines in blocks (mpirun --map-by slot, srun "
+          "--distribution=block)")));
+    }
+    if (static_cast<int>(begin) <= ranks.rank() && ranks.rank() < static_cast<int>(end)) {
+      ranks.begin = static_cast<int>(begin);
+      ranks.end = static_cast<int>(end);
+      ranks.part = ranks.parts;
+    }
+    ++ranks.parts;
+    begin = end;
+  }
+  return ranks;
+}
+
+absl::Status CheckIsShared(const std::string& directory, const DirectoryRanks& ranks,
                            FileSystem* files, absl::Duration patience) {
-  const int rank = communicator.rank();
-  std::string name = absl::StrCat(kPrefix, NewRunName());
+  Communicator* const communicator = ranks.communicator;
+  if (communicator == nullptr) return absl::OkStatus();
+  const int rank = ranks.rank();
+  MT_ASSIGN_OR_RETURN(const std::string directory_of_first, OfFirst(communicator, directory));
+  MT_ASSIGN_OR_RETURN(const std::string name,
+                      OfFirst(communicator, absl::StrCat(kPrefix, NewRunName())));
   const auto token = [&](int of) { return JoinPath(directory, absl::StrCat(name, "-", of)); };
   absl::Status written;
   const absl::Cleanup remove = [&] { files->RemoveFile(token(rank)).IgnoreError(); };
-  if (rank == 0) written = WriteFileSynced(files, token(0), "");
-  MT_ASSIGN_OR_RETURN(const std::string directory_of_first, OfFirst(&communicator, directory));
-  MT_ASSIGN_OR_RETURN(const std::string name_of_first,
-                      OfFirst(&communicator, written.ok() ? name : ""));
-  Report own{HostName(), true, ""};
-  if (rank > 0 && !name_of_first.empty()) {
-    name = name_of_first;
-    own.sees = Sees(token(0), directory, absl::Now() + patience, files);
+  if (ranks.leads()) written = WriteFileSynced(files, token(rank), "");
+
+  Report own{HostName(), ranks.begin};
+  // Those that lead have written, or could not, when all have heard of it.
+  std::vector<int> leaders;
+  bool made = false;
+  MT_RETURN_IF_ERROR(ExchangeBytes(communicator,
+                                   ranks.leads() ? (written.ok() ? "made" : "failed") : "",
+                                   [&](int other, absl::string_view told) {
+                                     if (!told.empty()) leaders.push_back(other);
+                                     if (other == ranks.begin) made = told == "made";
+                                   }));
+  if (!ranks.leads() && made) {
+    own.sees = Sees(token(ranks.begin), directory, absl::Now() + patience, files);
     if (own.sees) written = WriteFileSynced(files, token(rank), "");
   }
+  for (const int leader : leaders) {
+    if (!ranks.Shares(leader) && files->FileExists(token(leader))) own.seen = absl::StrCat(leader);
+  }
   const bool passes = absl::IsCancelled(written) || IsDiskFull(written);
-  MT_RETURN_IF_ERROR(Agree(&communicator, passes ? written : absl::OkStatus()));
+  MT_RETURN_IF_ERROR(Agree(communicator, passes ? written : absl::OkStatus()));
   own.why_not_written = std::string(written.message());
 
   std::vector<Report> reports;
-  MT_RETURN_IF_ERROR(ExchangeBytes(&communicator, Pack(own), [&](int, absl::string_view bytes) {
+  MT_RETURN_IF_ERROR(ExchangeBytes(communicator, Pack(own), [&](int, absl::string_view bytes) {
     reports.push_back(Unpack(bytes));
   }));
-  return Judge(directory_of_first, reports);
+  return Judge(directory_of_first, reports, ranks.parts > 1);
 }
 
 bool IsOfSharedCheck(absl::string_view name) {

@@ -1,5 +1,6 @@
 #include "engine/checkpoint/tile_files.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -118,6 +119,37 @@ std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, DTy
     offset += piece.tensor->elements * piece.element_bytes;
   }
   return runs;
+}
+
+PartOfFile::PartOfFile(int64_t header_bytes, std::vector<FileRange> ranges)
+    : ranges_(std::move(ranges)), begins_{header_bytes} {
+  for (const FileRange& range : ranges_) {
+    begins_.push_back(begins_.back() + range.end - range.begin);
+  }
+}
+
+PartOfFile::PartOfFile(const TileFile& file, const TileLayout& layout, DType weight_dtype,
+                       const HeldElements& held)
+    : PartOfFile(file.header_bytes(), [&] {
+        std::vector<FileRange> ranges;
+        for (const PieceRun& run : RunsOf(file, layout, weight_dtype, held)) {
+          if (ranges.empty() || ranges.back().end != run.offset) ranges.push_back({run.offset, 0});
+          ranges.back().end = run.offset + run.bytes();
+        }
+        return ranges;
+      }()) {}
+
+bool PartOfFile::Move(std::vector<PieceRun>& runs) const {
+  for (PieceRun& run : runs) {
+    const auto range = std::partition_point(
+        ranges_.begin(), ranges_.end(), [&](const FileRange& r) { return r.end <= run.offset; });
+    if (range == ranges_.end() || run.offset < range->begin ||
+        range->end < run.offset + run.bytes()) {
+      return false;
+    }
+    run.offset += begins_[range - ranges_.begin()] - range->begin;
+  }
+  return true;
 }
 
 std::vector<FilePiece> PlacesOf(const std::vector<PieceRun>& runs, const Tile& tile) {

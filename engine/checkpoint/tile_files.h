@@ -71,6 +71,28 @@ absl::StatusOr<TileFile> LayOutTileFile(const ModelLayout& layout, int index, bo
 // the file. The result points into `file`.
 std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, DType weight_dtype,
                              const HeldElements& held);
+// The bytes of a tile's file that a part of a checkpoint has, as they lie in the part's own file:
+// the header, then ranges of the whole file, one after the other.
+class PartOfFile {
+ public:
+  // `ranges` are ascending and apart, and lie behind the header.
+  PartOfFile(int64_t header_bytes, std::vector<FileRange> ranges);
+  // Has what a tile of `weight_dtype` with the elements `held` has of the file.
+  PartOfFile(const TileFile& file, const TileLayout& layout, DType weight_dtype,
+             const HeldElements& held);
+
+  const std::vector<FileRange>& ranges() const { return ranges_; }
+  // Returns the length of the part's file.
+  int64_t bytes() const { return begins_.back(); }
+  // Replaces the offsets of `runs`, which are those of the whole file, by those in the part's.
+  // Returns false if the part lacks bytes of a run; the offsets are undefined then.
+  bool Move(std::vector<PieceRun>& runs) const;
+
+ private:
+  std::vector<FileRange> ranges_;
+  std::vector<int64_t> begins_;  // in the part's file, of the ranges; the last is the file's end
+};
+
 // Returns the places of `runs` in the memory of `tile`, without those of its sections that are
 // null. REQUIRES: `tile` holds the elements of all runs.
 std::vector<FilePiece> PlacesOf(const std::vector<PieceRun>& runs, const Tile& tile);

@@ -26,18 +26,40 @@ struct RankRange {
 }  // namespace
 
 TileFilesWriter::TileFilesWriter(const std::string& directory, const ModelLayout& layout,
-                                 DType weight_dtype, Communicator* communicator, FileSystem* files)
+                                 DType weight_dtype, const DirectoryRanks& ranks, FileSystem* files)
     : directory_(directory),
       layout_(layout),
       weight_dtype_(weight_dtype),
-      communicator_(communicator),
+      ranks_(ranks),
+      communicator_(ranks.communicator),
       files_(files),
-      parts_(static_cast<size_t>(ranks()), std::vector<Part>(layout.tiles.size())),
+      parts_(static_cast<size_t>(ranks.ranks()), std::vector<Part>(layout.tiles.size())),
       entries_(2 * layout.tiles.size()),
       writer_(files) {}
 
-absl::StatusOr<TileFile> TileFilesWriter::FileAt(int number) const {
-  return LayOutTileFile(layout_, number / 2, number % 2 == 0, weight_dtype_);
+absl::StatusOr<TileFilesWriter::OwnFile> TileFilesWriter::FileAt(int number) const {
+  const int tile = number / 2;
+  OwnFile file;
+  MT_ASSIGN_OR_RETURN(file.laid, LayOutTileFile(layout_, tile, number % 2 == 0, weight_dtype_));
+  file.name = file.laid.name;
+  file.bytes = file.laid.bytes;
+  if (const std::optional<HeldElements> held = ranks_.HeldOf(tile); held.has_value()) {
+    file.name += kPartSuffix;
+    file.part.emplace(file.laid, layout_.tiles[tile], weight_dtype_, *held);
+    file.bytes = file.part->bytes();
+  }
+  file.path = JoinPath(directory_, file.name);
+  return file;
+}
+
+absl::StatusOr<std::vector<PieceRun>> TileFilesWriter::RunsIn(const OwnFile& file, int tile,
+                                                              const HeldElements& held) const {
+  std::vector<PieceRun> runs = RunsOf(file.laid, layout_.tiles[tile], weight_dtype_, held);
+  if (file.part.has_value() && !file.part->Move(runs)) {
+    return absl::InternalError(
+        absl::StrCat("tile ", tile, " has elements that are not in this directory's part"));
+  }
+  return runs;
 }
 
 absl::Status TileFilesWriter::WriteTile(int index, const Tile& tile) {
@@ -47,23 +69,21 @@ absl::Status TileFilesWriter::WriteTile(int index, const Tile& tile) {
         absl::StrCat("tile ", index, " is written twice or is not one of the model's ", tiles));
   }
   Part& part = parts_[rank()][index];
-  std::vector<TileFile> laid(2);
+  std::vector<OwnFile> own(2);
   std::vector<ParallelWriter::NewFile> new_files(2);
   for (int i = 0; i < 2; ++i) {
     const int number = 2 * index + i;
-    MT_ASSIGN_OR_RETURN(laid[i], FileAt(number));
+    MT_ASSIGN_OR_RETURN(own[i], FileAt(number));
     ParallelWriter::NewFile& file = new_files[i];
-    file.path = JoinPath(directory_, laid[i].name);
+    file.path = own[i].path;
     if (writes_header(index, rank())) {
-      file.pieces.push_back({0, laid[i].header.data(), laid[i].header_bytes()});
+      file.pieces.push_back({0, own[i].laid.header.data(), own[i].laid.header_bytes()});
     }
-    for (const FilePiece& piece :
-         PlacesOf(RunsOf(laid[i], *tile.layout, weight_dtype_, tile.held), tile)) {
-      file.pieces.push_back(piece);
-    }
+    MT_ASSIGN_OR_RETURN(const std::vector<PieceRun> runs, RunsIn(own[i], index, tile.held));
+    for (const FilePiece& piece : PlacesOf(runs, tile)) file.pieces.push_back(piece);
     if (communicator_ == nullptr) continue;
     file.shared = true;
-    file.bytes = laid[i].bytes;
+    file.bytes = own[i].bytes;
     file.ranges = pages_.Take(number, file.bytes, file.pieces);
   }
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> hashes, writer_.Write(std::move(new_files)));
@@ -91,10 +111,15 @@ absl::Status TileFilesWriter::GatherParts() {
     std::memcpy(parts_[rank].data(), of_rank.data(),
                 std::min(of_rank.size(), own.size() * sizeof(Part)));
   }));
+  // Of what is wrong in one directory, the others must hear.
+  return Agree(communicator_, CheckParts());
+}
+
+absl::Status TileFilesWriter::CheckParts() const {
   for (int tile = 0; tile < layout_.tile_count(); ++tile) {
     const TileLayout& layout = layout_.tiles[tile];
     int64_t end = 0, stateless_end = layout.state_elements();
-    for (int rank = 0; rank < ranks(); ++rank) {
+    for (int rank = 0; rank < ranks_.ranks(); ++rank) {
       const Part& part = parts_[rank][tile];
       const HeldElements& held = part.held;
       if (!part.written || held.state.begin != end || held.stateless.begin != stateless_end) {
@@ -109,20 +134,27 @@ absl::Status TileFilesWriter::GatherParts() {
       return absl::InternalError(
           absl::StrCat("tile ", tile, " was written up to elements ", end, " and ", stateless_end));
     }
+    const HeldElements &first = parts_[ranks_.begin][tile].held,
+                       &last = parts_[ranks_.end - 1][tile].held;
+    const HeldElements here = {{first.state.begin, last.state.end},
+                               {first.stateless.begin, last.stateless.end}};
+    if (here != ranks_.HeldOf(tile).value_or(here)) {
+      return absl::InternalError(absl::StrCat("tile ", tile, " of this directory is not whole"));
+    }
   }
   return absl::OkStatus();
 }
 
 absl::Status TileFilesWriter::WriteSharedPages() {
-  MT_RETURN_IF_ERROR(pages_.Exchange(communicator_));
+  MT_RETURN_IF_ERROR(pages_.Exchange(communicator_, ranks_.begin, ranks_.end));
   for (int number = 0; number < std::ssize(entries_); ++number) {
     ParallelWriter::NewFile file;
     file.pieces = pages_.PagesOf(number);
     if (file.pieces.empty()) continue;
-    MT_ASSIGN_OR_RETURN(const TileFile laid, FileAt(number));
-    file.path = JoinPath(directory_, laid.name);
+    MT_ASSIGN_OR_RETURN(const OwnFile own, FileAt(number));
+    file.path = own.path;
     file.shared = true;
-    file.bytes = laid.bytes;
+    file.bytes = own.bytes;
     for (const FilePiece& page : file.pieces) {
       file.ranges.push_back({page.offset, page.offset + page.bytes});
     }
@@ -137,15 +169,16 @@ absl::Status TileFilesWriter::VerifyFiles() {
   // Largest first: a large file that comes last would be read alone.
   std::vector<std::pair<int64_t, int>> by_size;
   for (int number = 0; number < std::ssize(entries_); ++number) {
-    MT_ASSIGN_OR_RETURN(const TileFile laid, FileAt(number));
-    entries_[number].name = laid.name;
-    entries_[number].bytes = laid.bytes;
-    by_size.push_back({-laid.bytes, number});
+    MT_ASSIGN_OR_RETURN(const OwnFile file, FileAt(number));
+    entries_[number].name = file.name;
+    entries_[number].bytes = file.bytes;
+    if (file.part.has_value()) entries_[number].ranges = file.part->ranges();
+    by_size.push_back({-file.bytes, number});
   }
   std::sort(by_size.begin(), by_size.end());
   std::vector<int> own;
-  for (size_t i = static_cast<size_t>(rank()); i < by_size.size(); i += ranks()) {
-    own.push_back(by_size[i].second);
+  for (int i = rank() - ranks_.begin; i < std::ssize(by_size); i += ranks_.end - ranks_.begin) {
+    own.push_back(by_size[static_cast<size_t>(i)].second);
   }
   return ConcurrentFor(
       static_cast<int>(own.size()), kTransferThreads, [](int) { return absl::OkStatus(); },
@@ -155,18 +188,17 @@ absl::Status TileFilesWriter::VerifyFiles() {
 // What was synced has left the page cache: this reads the disk.
 absl::Status TileFilesWriter::VerifyFile(int number, ManifestFile& entry) const {
   const int tile = number / 2;
-  MT_ASSIGN_OR_RETURN(const TileFile laid, FileAt(number));
+  MT_ASSIGN_OR_RETURN(const OwnFile own, FileAt(number));
   std::vector<RankRange> ranges;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    if (writes_header(tile, rank)) ranges.push_back({0, laid.header_bytes(), rank});
-    for (const PieceRun& run :
-         RunsOf(laid, layout_.tiles[tile], weight_dtype_, parts_[rank][tile].held)) {
-      ranges.push_back({run.offset, run.offset + run.bytes(), rank});
-    }
+  for (int rank = ranks_.begin; rank < ranks_.end; ++rank) {
+    if (writes_header(tile, rank)) ranges.push_back({0, own.laid.header_bytes(), rank});
+    MT_ASSIGN_OR_RETURN(const std::vector<PieceRun> runs,
+                        RunsIn(own, tile, parts_[rank][tile].held));
+    for (const PieceRun& run : runs) ranges.push_back({run.offset, run.offset + run.bytes(), rank});
   }
   std::sort(ranges.begin(), ranges.end(),
             [](const RankRange& a, const RankRange& b) { return a.begin < b.begin; });
-  const std::string path = JoinPath(directory_, entry.name);
+  const std::string& path = own.path;
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file,
                       files_->OpenBlocksForReading(path));
   if (file->size() != entry.bytes) {
@@ -174,10 +206,11 @@ absl::Status TileFilesWriter::VerifyFile(int number, ManifestFile& entry) const 
                                             entry.bytes, " were written"));
   }
   ContentHash whole;
-  std::vector<ContentHash> of_ranks(static_cast<size_t>(ranks()));
+  std::vector<ContentHash> of_ranks(static_cast<size_t>(ranks_.ranks()));
+  const bool several = ranks_.end - ranks_.begin > 1;
   auto range = ranges.begin();
   MT_RETURN_IF_ERROR(ReadInBlocks(*file, [&](int64_t offset, const char* block, int64_t bytes) {
-    if (ranks() > 1) whole.Update(block, bytes);
+    if (several) whole.Update(block, bytes);
     entry.blocks += HashBytes({block, static_cast<size_t>(bytes)});
     for (int64_t at = offset; at < offset + bytes;) {
       while (range->end <= at) ++range;
@@ -187,12 +220,12 @@ absl::Status TileFilesWriter::VerifyFile(int number, ManifestFile& entry) const 
     }
     return absl::OkStatus();
   }));
-  for (int rank = 0; rank < ranks(); ++rank) {
+  for (int rank = ranks_.begin; rank < ranks_.end; ++rank) {
     if (of_ranks[rank].Hex() == parts_[rank][tile].hashes[number % 2]) continue;
     return absl::DataLossError(
         absl::StrCat(path, " is not on the disk as it was written by rank ", rank));
   }
-  entry.xxh3_128 = ranks() > 1 ? whole.Hex() : of_ranks[0].Hex();
+  entry.xxh3_128 = several ? whole.Hex() : of_ranks[ranks_.begin].Hex();
   return absl::OkStatus();
 }
 
@@ -203,7 +236,8 @@ absl::Status TileFilesWriter::GatherHashes() {
     if (entry.xxh3_128.empty()) continue;
     absl::StrAppend(&own, number, " ", entry.xxh3_128, " ", entry.blocks, "\n");
   }
-  return ExchangeBytes(communicator_, own, [&](int, absl::string_view lines) {
+  return ExchangeBytes(communicator_, own, [&](int rank, absl::string_view lines) {
+    if (!ranks_.Shares(rank)) return;
     for (const absl::string_view line : absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
       const std::vector<std::string> words = absl::StrSplit(line, ' ');
       int number = 0;

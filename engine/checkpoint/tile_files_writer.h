@@ -1,16 +1,18 @@
 // Writes and verifies the files of a checkpoint's tiles. Where several ranks (processes) share the
 // tiles, each writes the elements that it holds into the same files, which get the bytes that one
 // process would write. One rank writes the headers of a tile's files; the ranks take turns, tile by
-// tile.
+// tile. Ranks with a directory of their own write files that have their parts alone (PartOfFile).
 //
-// The files are read back once, each by one rank in turn, and compared with hashes that every rank
-// made of its own bytes in memory. The reader makes the hashes for the manifest on the way.
+// The files are read back once, each by one rank of their directory in turn, and compared with
+// hashes that every rank made of its own bytes in memory. The reader makes the hashes for the
+// manifest on the way.
 //
 // Thread safety: one thread at a time may call methods.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_WRITER_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_WRITER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "engine/checkpoint/disk/parallel_writer.h"
 #include "engine/checkpoint/disk/shared_pages.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/shared_directory.h"
 #include "engine/checkpoint/tile_files.h"
 #include "engine/comm/communicator.h"
 #include "engine/model/model_layout.h"
@@ -29,10 +32,10 @@ namespace megatrain {
 
 class TileFilesWriter {
  public:
-  // The files lie in `directory`, which must exist before WriteTile. `communicator` is null for a
-  // rank alone. `layout`, `communicator` and `files` must outlive this.
+  // The files lie in `directory`, which must exist before WriteTile. `layout`, the communicator of
+  // `ranks` and `files` must outlive this.
   TileFilesWriter(const std::string& directory, const ModelLayout& layout, DType weight_dtype,
-                  Communicator* communicator, FileSystem* files);
+                  const DirectoryRanks& ranks, FileSystem* files);
 
   // Writes what `tile` holds to the two files of tile `index`, as CheckpointWriter::WriteTile.
   absl::Status WriteTile(int index, const Tile& tile);
@@ -54,14 +57,28 @@ class TileFilesWriter {
     char hashes[2][kHashDigits + 1] = {};  // of the rank's bytes of each file, in their order
   };
 
-  absl::StatusOr<TileFile> FileAt(int number) const;
-  bool writes_header(int tile, int rank) const { return tile % ranks() == rank; }
-  int rank() const { return communicator_ == nullptr ? 0 : communicator_->rank(); }
-  int ranks() const { return communicator_ == nullptr ? 1 : communicator_->ranks(); }
+  // A tile's file as this rank's directory has it.
+  struct OwnFile {
+    TileFile laid;                                  // the whole file
+    std::optional<PartOfFile> part = std::nullopt;  // nullopt: the directory has all of it
+    std::string name, path;
+    int64_t bytes = 0;
+  };
+
+  absl::StatusOr<OwnFile> FileAt(int number) const;
+  // Returns what a rank that holds `held` of the tile has of the file, with the places in it.
+  absl::StatusOr<std::vector<PieceRun>> RunsIn(const OwnFile& file, int tile,
+                                               const HeldElements& held) const;
+  bool writes_header(int tile, int rank) const {
+    return ranks_.begin + tile % (ranks_.end - ranks_.begin) == rank;
+  }
+  int rank() const { return ranks_.rank(); }
   // Writes the pages that ranks have exchanged.
   absl::Status WriteSharedPages();
-  // Gathers the parts of all ranks and checks that together they are whole tiles.
+  // Gathers the parts of all ranks and checks that together they are whole tiles. Returns the same
+  // on all ranks.
   absl::Status GatherParts();
+  absl::Status CheckParts() const;
   // Reads the files that this rank verifies and fills their entries.
   absl::Status VerifyFiles();
   absl::Status VerifyFile(int number, ManifestFile& entry) const;
@@ -71,7 +88,8 @@ class TileFilesWriter {
   const std::string directory_;
   const ModelLayout& layout_;
   const DType weight_dtype_;
-  Communicator* const communicator_;
+  const DirectoryRanks ranks_;
+  Communicator* const communicator_;  // that of ranks_
   FileSystem* const files_;
   std::vector<std::vector<Part>> parts_;  // [ranks][tiles]; until GatherParts of this rank alone
   std::vector<ManifestFile> entries_;  // by number of the file: 2 tile for weights, else 2 tile + 1

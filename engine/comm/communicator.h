@@ -110,7 +110,8 @@ struct CommunicatorSet {
   std::unique_ptr<Communicator> values;   // for the lane that updates on the host
   std::unique_ptr<Communicator> control;  // for the thread that runs the loop
   std::unique_ptr<Communicator> saves;    // for the lane that writes checkpoints
-  int group_ranks = 1;                    // of processes: GroupRanks of their machines
+  int group_ranks = 1;                    // of processes: GroupRanks of `machines`
+  std::vector<std::string> machines = {};  // of processes: names the machine of each rank
 };
 
 }  // namespace megatrain

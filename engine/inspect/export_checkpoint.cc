@@ -22,6 +22,11 @@ namespace megatrain {
 absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
                               FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, files));
+  if (manifest.part.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint, " is part ", manifest.part->number + 1, " of ",
+                     manifest.part->parts, "; join all parts with `megatraind gather` first"));
+  }
   const DType dtype = manifest.state.weight_dtype;
   MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(checkpoint, files));
   // This verifies the files that are copied as they are. Tiles are verified while they are read.

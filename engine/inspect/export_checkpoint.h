@@ -13,8 +13,9 @@ namespace megatrain {
 // config.json, the tokenizer files and the tensors that a WrapperDescription carries.
 // ExportHfDirectory says when an existing `directory` is replaced. Verifies checksums while it
 // reads, and takes memory for the weights of the largest tile (engine/model/tile.h). Returns
-// ResourceExhausted without that memory, and the errors of ReadManifest, ReadModelDescription,
-// VerifyBeforeLoading, LoadCheckpointTile and ExportHfDirectory.
+// ResourceExhausted without that memory, FailedPrecondition for a checkpoint that has a part of the
+// tiles alone, and the errors of ReadManifest, ReadModelDescription, VerifyBeforeLoading,
+// LoadCheckpointTile and ExportHfDirectory.
 absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
                               FileSystem* files = PosixFileSystem());
 

@@ -11,7 +11,13 @@ namespace megatrain {
 
 absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint) {
   MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint));
-  MT_ASSIGN_OR_RETURN(ModelReport report, InspectModel(checkpoint));
+  ModelReport report;
+  if (manifest.part.has_value()) {
+    report.text = absl::StrCat("part        ", manifest.part->number + 1, " of ",
+                               manifest.part->parts, "; `megatraind gather` joins them\n");
+  } else {
+    MT_ASSIGN_OR_RETURN(report, InspectModel(checkpoint));
+  }
   const CheckpointState& state = manifest.state;
   report.text =
       absl::StrCat("step        ", state.step, " of ", state.steps_total, "\n",              //
@@ -38,6 +44,9 @@ absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint) {
     entry["best"] = {{"step", evaluations.kept_step}, {"eval_loss", evaluations.kept_loss}};
   }
   entry["bytes"] = manifest.total_bytes();
+  if (manifest.part.has_value()) {
+    entry["part"] = {{"number", manifest.part->number + 1}, {"of", manifest.part->parts}};
+  }
   entry["spec"] = state.spec;
   return report;
 }

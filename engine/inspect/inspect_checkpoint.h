@@ -11,7 +11,8 @@ namespace megatrain {
 
 // Returns InspectModel's report of the checkpoint, which is also a Hugging Face directory, with the
 // state from its manifest. In the JSON, kind is "checkpoint" and the state is under the key
-// `checkpoint`. Checksums are not verified. Returns the errors of ReadManifest and InspectModel.
+// `checkpoint`. Of a checkpoint that has a part of the tiles, the report has the state alone.
+// Checksums are not verified. Returns the errors of ReadManifest and InspectModel.
 absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint);
 
 }  // namespace megatrain

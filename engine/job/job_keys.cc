@@ -320,6 +320,10 @@ std::vector<ConfigKey> CheckpointKeys(JobSpec::Checkpoint& checkpoint) {
        "steps between checkpoints", kMayChange},
       {"checkpoint.keep", Whole(&checkpoint.keep, 1), "newest checkpoints that are kept",
        kMayChange},
+      {"checkpoint.shared", Boolean(&checkpoint.shared),
+       "processes on several machines write into one directory; false = each machine into one of "
+       "its own, what its processes hold, and `megatraind gather` joins the parts",
+       kMayChange},
   };
 }
 

@@ -27,6 +27,7 @@ struct HeldElements {
   ElementRange stateless;  // of those without
 
   int64_t elements() const { return state.elements() + stateless.elements(); }
+  friend bool operator==(const HeldElements&, const HeldElements&) = default;
 };
 inline HeldElements AllElements(const TileLayout& layout) {
   return {{0, layout.state_elements()}, {layout.state_elements(), layout.elements}};

@@ -56,10 +56,13 @@ CheckpointSaver::CheckpointSaver(RunContext& run, const PreparedRun& prepared,
       prepared_(prepared),
       progress_(progress),
       trainer_(trainer),
+      ranks_(prepared.directory_ranks),
       communicator_(run.processes() == nullptr ? nullptr : run.processes()->saves.get()),
       retention_(prepared.start.retention),
       kept_loss_(prepared.start.evaluations.kept_loss),
-      saved_{prepared.start.step, prepared.start.checkpoint.value_or("")} {}
+      saved_{prepared.start.step, prepared.start.checkpoint.value_or("")} {
+  ranks_.communicator = communicator_;
+}
 
 bool CheckpointSaver::Due(int64_t step) const {
   const int64_t every = run_.spec().checkpoint.every_steps;
@@ -95,7 +98,7 @@ absl::Status CheckpointSaver::Start(int64_t step) {
       std::unique_ptr<CheckpointWriter> writer,
       CheckpointWriter::Begin(run_.spec().checkpoint.directory, prepared_.layout,
                               prepared_.StateAt(run_.spec(), step, progress_.submitted_tokens),
-                              SideFiles(), run_.files(), communicator_));
+                              SideFiles(), run_.files(), ranks_));
   save_ = std::make_shared<Save>(step, retention_, std::move(writer));
   trainer_.BeginSave({[save = save_](int tile, const Tile& view) { save->TakeTile(tile, view); },
                       [save = save_] { save->Finish(); }});
@@ -180,7 +183,7 @@ absl::Status CheckpointSaver::SaveTiles() {
       std::unique_ptr<CheckpointWriter> writer,
       CheckpointWriter::Begin(run_.spec().checkpoint.directory, prepared_.layout,
                               prepared_.StateAt(run_.spec(), step, progress_.total_tokens),
-                              SideFiles(), run_.files(), communicator_));
+                              SideFiles(), run_.files(), ranks_));
   Save save(step, retention_, std::move(writer));
   ChooseBest(save);
   for (int tile = 0; tile < prepared_.layout.tile_count(); ++tile) {
@@ -280,10 +283,13 @@ void CheckpointSaver::TellBest() const {
   const int64_t step = retention_.best;
   if (step == 0 || step == saved_.step) return;
   const std::string path = JoinPath(run_.spec().checkpoint.directory, StepDirectoryName(step));
+  const std::string model =
+      ranks_.parts > 1
+          ? "`megatraind gather` joins its parts"
+          : absl::StrCat("`megatraind export ", path, " --out DIR` makes a model directory of it");
   run_.Say(
-      absl::StrFormat("the lowest eval_loss of a checkpoint, %.6g, was that of step %d: %s; "
-                      "`megatraind export %s --out DIR` makes a model directory of it",
-                      kept_loss_, step, path, path));
+      absl::StrFormat("the lowest eval_loss of a checkpoint, %.6g, was that of step %d: %s; %s",
+                      kept_loss_, step, path, model));
 }
 
 HfSideFiles CheckpointSaver::SideFiles() const {

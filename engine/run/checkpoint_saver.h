@@ -26,6 +26,7 @@
 
 #include "absl/status/status.h"
 #include "engine/checkpoint/retention.h"
+#include "engine/checkpoint/shared_directory.h"
 #include "engine/comm/communicator.h"
 #include "engine/hf/hf_format.h"
 #include "engine/run/start/prepare_run.h"
@@ -125,7 +126,8 @@ class CheckpointSaver {
   const PreparedRun& prepared_;
   const RunProgress& progress_;
   Trainer& trainer_;
-  Communicator* const communicator_;  // as in CheckpointWriter::Begin
+  DirectoryRanks ranks_;              // as in CheckpointWriter::Begin
+  Communicator* const communicator_;  // that of ranks_
   Retention retention_;
   double kept_loss_;            // the eval_loss of step retention_.best
   std::shared_ptr<Save> save_;  // in flight

@@ -1,5 +1,7 @@
 #include "engine/tokenizer/decoder.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "engine/tokenizer/model/byte_token.h"
@@ -46,13 +48,17 @@ void StripToken(std::string_view content, size_t start, size_t stop, std::string
   *token = std::string(left);
 }
 
+// Steps that each make a token longer must not fill the memory together.
+constexpr size_t kGrownBytesMax = size_t{1} << 20;
+
 void ReplaceMatches(const SplitRegex& regex, std::string_view to, std::string* token) {
   std::string out;
   size_t done = 0;
-  // A match that gives up leaves the rest as it is.
+  // A match that gives up, and one beyond the limit, leaves the rest as it is.
   regex
       .ForEachMatch(*token,
                     [&](size_t begin, size_t end) {
+                      if (out.size() + to.size() > std::max(token->size(), kGrownBytesMax)) return;
                       out.append(*token, done, begin - done);
                       out += to;
                       done = end;

@@ -8,6 +8,18 @@
 #include "engine/base/status.h"
 
 namespace megatrain {
+namespace {
+
+// Searching a text takes time in proportion to its length and that of the longest token.
+constexpr size_t kTokenBytesMax = 4096;
+
+absl::Status CheckLength(std::string_view token, std::string_view where) {
+  if (token.size() <= kTokenBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(ToAbsl(where), " has a token of ", token.size(),
+                                                 " bytes; at most ", kTokenBytesMax, " are taken"));
+}
+
+}  // namespace
 
 absl::Status TokenTable::Initialize(const TokenizerJson& parts, std::string_view file,
                                     const TokenizerConfig& config) {
@@ -43,6 +55,7 @@ absl::Status TokenTable::Add(const std::vector<AddedToken>& tokens, bool any_id,
   for (const auto& [id, token] : added_) next = std::max(next, id + 1);
   for (const AddedToken& token : tokens) {
     if (token.content.empty()) continue;
+    MT_RETURN_IF_ERROR(CheckLength(token.content, file));
     const std::optional<int32_t> known = TokenId(token.content);
     const int32_t id = known.has_value() ? *known : next++;
     if (any_id && added_.contains(id)) continue;
@@ -80,6 +93,7 @@ void TokenTable::SetSpecials(const TokenizerConfig& config) {
 absl::Status TokenTable::Tabulate(const Normalizer& normalizer) {
   for (const auto& [token, id] : model_->vocabulary()) {
     vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
+    MT_RETURN_IF_ERROR(CheckLength(token, "the vocabulary"));
     decoded_[id] = {token, false};
   }
   NormalizedText normalized;
@@ -88,6 +102,7 @@ absl::Status TokenTable::Tabulate(const Normalizer& normalizer) {
     normalized.text = token.content;
     if (token.normalized) {
       MT_RETURN_IF_ERROR(normalizer.Normalize(token.content, true, false, &normalized));
+      MT_RETURN_IF_ERROR(CheckLength(normalized.text, "an added token, normalized,"));
     }
     // As in `tokenizers`, one that is normalized to another text is not left out.
     decoded_[id] = {std::string(normalized.text),

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
 #include "engine/base/status.h"
 #include "engine/tokenizer/text/text_map.h"
 #include "nlohmann/json.hpp"
@@ -15,13 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 absl::StatusOr<Json> Parse(std::string_view text, std::string_view file) {
-  Json root;
-  try {
-    root = Json::parse(text);
-  } catch (const Json::exception& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(ToAbsl(file), ": not valid JSON: ", error.what()));
-  }
+  MT_ASSIGN_OR_RETURN(Json root, ParseJson(text, std::string(file)));
   if (!root.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(ToAbsl(file), ": not a JSON object"));
   }

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "engine/base/json.h"
 #include "engine/base/status.h"
 #include "engine/tokenizer/text/text_map.h"
 #include "engine/tokenizer/text/utf8.h"
@@ -143,12 +144,7 @@ absl::StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view text) {
                                                       text.size(), kTokenizerJsonBytesMax));
   }
   MT_RETURN_IF_ERROR(CheckUtf8(text));
-  Json root;
-  try {
-    root = Json::parse(text);
-  } catch (const Json::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("not valid JSON: ", error.what()));
-  }
+  MT_ASSIGN_OR_RETURN(const Json root, ParseJson(text, "its content"));
   if (!root.is_object()) return absl::InvalidArgumentError("not a JSON object");
   TokenizerJson out;
   ComponentKinds kinds;

@@ -66,7 +66,8 @@ std::string SlurmCluster::Missing() {
 }
 
 SlurmCluster::SlurmCluster(const std::string& directory) : directory_(directory) {
-  for (const char* const name : {"", "state", "spool.n1", "spool.n2", "tmp.n1", "tmp.n2"}) {
+  for (const char* const name :
+       {"", "state", "spool.n1", "spool.n2", "tmp.n1", "tmp.n2", "disk", "disk.n1", "disk.n2"}) {
     fs::create_directories(fs::path(directory) / name);
   }
   WriteFile(directory + "/slurm.conf",
@@ -95,8 +96,13 @@ SlurmCluster::SlurmCluster(const std::string& directory) : directory_(directory)
   Start("slurmctld", {"/usr/sbin/slurmctld", "-D"});
   for (const std::string node : {"n1", "n2"}) {
     // Open MPI takes processes of one host name for neighbours, and Slurm's nodes have names.
-    Start("slurmd." + node, {"/usr/bin/unshare", "--uts", "/bin/sh", "-c",
-                             "hostname " + node + " && exec /usr/sbin/slurmd -D -N " + node});
+    // Megatrain takes those of one boot for neighbours.
+    WriteFile(directory + "/boot." + node, node);
+    const std::string own = absl::StrReplaceAll(
+        "hostname NODE && mount --bind DIRECTORY/boot.NODE /proc/sys/kernel/random/boot_id && "
+        "mount --bind DIRECTORY/disk.NODE DIRECTORY/disk && exec /usr/sbin/slurmd -D -N NODE",
+        {{"DIRECTORY", directory}, {"NODE", node}});
+    Start("slurmd." + node, {"/usr/bin/unshare", "--uts", "--mount", "/bin/sh", "-c", own});
   }
 }
 

@@ -1,5 +1,5 @@
 // A Slurm of two nodes, n1 and n2, on this machine: munged, slurmctld and two slurmd of its own,
-// each node under its own host name. Jobs start within a second.
+// each node under its own host name, with a boot and a disk of its own. Jobs start within a second.
 #ifndef MEGATRAIN_TESTS_E2E_SLURM_CLUSTER_H_
 #define MEGATRAIN_TESTS_E2E_SLURM_CLUSTER_H_
 
@@ -25,6 +25,10 @@ class SlurmCluster {
 
   // Waits until both nodes take jobs. Returns "" or the logs.
   std::string WaitUntilReady();
+
+  // Returns the path of a directory that each node has for itself. Outside the nodes, its content
+  // on `node` lies in disk() + "." + node.
+  std::string disk() const { return directory_ + "/disk"; }
 
   // Runs a command to its end. Returns what it said, without the last line break.
   std::string Command(const std::vector<std::string>& arguments);

@@ -85,8 +85,16 @@ class Job {
   std::string operator/(const std::string& file) const { return directory_ + "/" + file; }
 
   std::vector<std::string> RunArguments() const {
-    return {*this / "job.yaml", "--metrics-out", *this / "metrics.jsonl"};
+    std::vector<std::string> arguments = {*this / "job.yaml", "--metrics-out",
+                                          *this / "metrics.jsonl"};
+    for (const std::string& value : overrides_) {
+      arguments.push_back("--set");
+      arguments.push_back(value);
+    }
+    return arguments;
   }
+  // Adds a KEY=VALUE to the job's file, for several processes.
+  void Set(const std::string& override) { overrides_.push_back(override); }
 
   // One process with `devices` parts of the cpu.
   std::string RunAlone(int devices) const {
@@ -144,6 +152,7 @@ class Job {
  private:
   const std::string directory_;
   const std::string name_;
+  std::vector<std::string> overrides_;
 };
 
 class SlurmTest : public ::testing::Test {
@@ -272,6 +281,25 @@ TEST_F(SlurmTest, AProcessThatStartsLateIsWaitedFor) {
       4, "pmix", absl::StrCat("ALL,LATE_RANK=2,LD_PRELOAD=", fs::absolute(kLateFence).string()));
   EXPECT_EQ(run->Wait(), 0) << run->Output();
   EXPECT_EQ(job.Steps(), 1);
+}
+
+TEST_F(SlurmTest, NodesWithDirectoriesOfTheirOwnSavePartsThatAreGathered) {
+  Job job = NewJob("parts", "bf16", /*steps=*/6);
+  job.Set("checkpoint.shared=false");
+  job.Set("checkpoint.directory=" + cluster_->disk() + "/checkpoints");
+  job.Set("checkpoint.every_steps=2");
+  job.Set("output.directory=");
+  const auto run = job.Srun(/*ranks=*/4);
+  EXPECT_EQ(run->Wait(), 0) << run->Output();
+  std::vector<std::string> gather = {Binary(), "gather"};
+  for (const char* const node : {"n2", "n1"}) {
+    gather.push_back(absl::StrCat(cluster_->disk(), ".", node, "/checkpoints/step-00000006"));
+  }
+  gather.insert(gather.end(), {"--out", job / "checkpoints"});
+  const std::string gathered = job / "checkpoints/step-00000006";
+  EXPECT_EQ(cluster_->Command(gather), gathered);
+  EXPECT_EQ(cluster_->Command({Binary(), "export", gathered, "--out", job / "out"}), job / "out");
+  EXPECT_TRUE(job.FinalState() == NewJob("parts-alone", "bf16", 6).RunAlone(4)) << "other bits";
 }
 
 TEST_F(SlurmTest, WithoutPmixTheRefusalSaysHowToStart) {

@@ -71,9 +71,9 @@ void SharedPages::Keep(int file, int64_t file_bytes, int64_t offset, absl::strin
   outbox_.append(bytes.data(), bytes.size());
 }
 
-absl::Status SharedPages::Exchange(Communicator* communicator) {
-  MT_RETURN_IF_ERROR(ExchangeBytes(communicator, outbox_, [&](int, absl::string_view bytes) {
-    while (!bytes.empty()) {
+absl::Status SharedPages::Exchange(Communicator* communicator, int begin, int end) {
+  MT_RETURN_IF_ERROR(ExchangeBytes(communicator, outbox_, [&](int rank, absl::string_view bytes) {
+    while (begin <= rank && rank < end && !bytes.empty()) {
       Fragment fragment;
       std::memcpy(&fragment, bytes.data(), sizeof(fragment));
       bytes.remove_prefix(sizeof(fragment));

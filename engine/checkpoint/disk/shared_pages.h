@@ -29,9 +29,10 @@ class SharedPages {
   // which it has all bytes. Keeps copies of the rest. REQUIRES: Exchange was not called.
   std::vector<FileRange> Take(int file, int64_t file_bytes, const std::vector<FilePiece>& pieces);
 
-  // Exchanges what was kept, which makes the pages of PagesOf whole. Returns the communicator's
-  // error, or Internal if bytes of a page are missing. All ranks must call this, once.
-  absl::Status Exchange(Communicator* communicator);
+  // Exchanges what was kept, which makes the pages of PagesOf whole. The ranks [begin, end) write
+  // the files of this rank; those outside write other files. Returns the communicator's error, or
+  // Internal if bytes of a page are missing. All ranks must call this, once.
+  absl::Status Exchange(Communicator* communicator, int begin, int end);
 
   struct Page {
     int64_t offset = 0;  // in the file

@@ -285,11 +285,10 @@ absl::StatusOr<CommunicatorSet> CreateMpiCommunicators(const MpiOptions& options
   MT_ASSIGN_OR_RETURN(const MegatrainMpiHandle first, session->CreateCommunicator());
   {
     MpiCommunicator one_level(session, first, /*group_ranks=*/1);
-    std::vector<std::string> machines;
     MT_RETURN_IF_ERROR(
         ExchangeBytes(&one_level, options.machine,
-                      [&](int, absl::string_view machine) { machines.emplace_back(machine); }));
-    set.group_ranks = GroupRanks(machines);
+                      [&](int, absl::string_view machine) { set.machines.emplace_back(machine); }));
+    set.group_ranks = GroupRanks(set.machines);
   }
   set.tiles = std::make_unique<MpiCommunicator>(session, first, set.group_ranks);
   for (std::unique_ptr<Communicator>* const communicator :

@@ -28,7 +28,8 @@ class Layer {
     char *a = nullptr, *b = nullptr, *c = nullptr, *d = nullptr, *workspace = nullptr;
     int64_t workspace_bytes = 0;
     const int32_t* positions = nullptr;  // [tokens]: 0, 1, ...
-    const int32_t* bounds = nullptr;     // [tokens, 2]: one document
+    // [tokens, 2]: one document of kTokens, and one of kLibraryTokens.
+    const int32_t *bounds = nullptr, *library_bounds = nullptr;
   };
 
   absl::Status Run(const Memory& m) {
@@ -63,7 +64,7 @@ class Layer {
     f.shaping = shaping;
     f.document_starts = starts;
     f.documents = 1;
-    f.document_bounds = m.bounds;
+    f.document_bounds = tokens == kLibraryTokens ? m.library_bounds : m.bounds;
     f.q = m.a;
     f.k = at(m.a, kWidth);
     f.v = at(m.a, kWidth + kKvHeads * kHeadDim);
@@ -347,7 +348,7 @@ absl::Status WarmUp(Device& device) {
   m.workspace_bytes =
       std::max(m.workspace_bytes,
                kernels.GatedDeltaBackwardWorkspaceBytes({kTokens, 1, 1, kHeadDim, kHeadDim}));
-  constexpr int64_t kIndexBytes = (kTokens + 2 * kLibraryTokens) * int64_t{sizeof(int32_t)};
+  constexpr int64_t kIndexBytes = (3 * kTokens + 2 * kLibraryTokens) * int64_t{sizeof(int32_t)};
   const int64_t bytes = 4 * kOperandBytes + kIndexBytes + m.workspace_bytes;
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceMemory> memory, device.Allocate(bytes));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream,
@@ -361,9 +362,12 @@ absl::Status WarmUp(Device& device) {
   m.workspace = index + kIndexBytes;
   m.positions = reinterpret_cast<int32_t*>(index);
   m.bounds = m.positions + kTokens;
-  std::vector<int32_t> index_of(kTokens + 2 * kLibraryTokens, 0);
+  m.library_bounds = m.bounds + 2 * kTokens;
+  std::vector<int32_t> index_of(3 * kTokens + 2 * kLibraryTokens, 0);
   std::iota(index_of.begin(), index_of.begin() + kTokens, 0);
   for (int64_t t = 0; t < kTokens; ++t) index_of[kTokens + 2 * t + 1] = kTokens;
+  // The library may not take the call, and our own kernels need them then.
+  for (int64_t t = 0; t < kLibraryTokens; ++t) index_of[3 * kTokens + 2 * t + 1] = kLibraryTokens;
   MT_RETURN_IF_ERROR(kernels.Zero(*stream, begin, bytes));
   MT_RETURN_IF_ERROR(device.Upload(*stream, index, index_of.data(), kIndexBytes));
   for (DType dtype : {DType::kBF16, DType::kF32}) {

@@ -126,7 +126,7 @@ absl::Status OpenHere(RunContext& run, const std::string& day, PreparedRun& prep
   absl::StatusOr<std::unique_ptr<Dataset>> dataset =
       OpenDataset(spec, tokenizer, spec.model.path, prepared.layout.model.vocabulary,
                   spec.checkpoint.directory + "/data", progress, run.files(),
-                  run.options().verify_data && run.leads());
+                  run.options().verify_data && prepared.directory_ranks.leads());
   if (!dataset.ok()) return AsInputError(dataset.status());
   prepared.dataset = *std::move(dataset);
   MT_RETURN_IF_ERROR(EncodeSamplePrompts(spec, run, prepared));
@@ -157,7 +157,8 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   if (is_new) day = absl::FormatCivilTime(absl::ToCivilDay(absl::Now(), absl::LocalTimeZone()));
   // The first process decides: midnight may come before the others open the data.
   MT_ASSIGN_OR_RETURN(day, OfFirst(run.between(), day));
-  MT_RETURN_IF_ERROR(LeaderFirst(run, [&] { return OpenHere(run, day, prepared); }));
+  MT_RETURN_IF_ERROR(LeaderFirst(run, prepared.directory_ranks.leads(),
+                                 [&] { return OpenHere(run, day, prepared); }));
   if (is_new && !prepared.dataset->template_date().empty()) {
     run.Say(absl::StrCat("the chat template sees the day ", day, "; data.template_date sets it"));
   }

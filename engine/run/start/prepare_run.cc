@@ -151,14 +151,49 @@ std::map<std::string, std::string> PlanValues(const RunContext& run, const Prepa
   return values;
 }
 
+// Returns the processes that share checkpoint.directory.
+absl::StatusOr<DirectoryRanks> FindDirectoryRanks(const RunContext& run,
+                                                  const PipelineShape& shape) {
+  const JobSpec& spec = run.spec();
+  if (spec.checkpoint.shared || run.processes() == nullptr) {
+    return AllInOneDirectory(run.between());
+  }
+  MT_ASSIGN_OR_RETURN(DirectoryRanks ranks,
+                      OneDirectoryForEachMachine(run.between(), run.processes()->machines));
+  if (ranks.parts == 1) return ranks;
+  if (!spec.output.directory.empty()) {
+    return FoundByAll(absl::InvalidArgumentError(absl::StrCat(
+        "output.directory: with checkpoint.shared: false no machine of the ", ranks.parts,
+        " has the whole model; leave it out, and make the model of the last checkpoint with "
+        "`megatraind gather` and `megatraind export`")));
+  }
+  for (int tile = 0; tile < shape.tiles(); ++tile) {
+    ranks.held.push_back(
+        {{shape.shard_cut(tile, ranks.begin), shape.shard_cut(tile, ranks.end)},
+         {shape.stateless_cut(tile, ranks.begin), shape.stateless_cut(tile, ranks.end)}});
+  }
+  return ranks;
+}
+
 // Locks checkpoint.directory for the run, and checks that all processes can write in it.
 absl::Status TakeDirectory(RunContext& run, PreparedRun& prepared) {
   const std::string& directory = run.spec().checkpoint.directory;
-  if (run.leads()) {
+  MT_ASSIGN_OR_RETURN(prepared.directory_ranks,
+                      FindDirectoryRanks(run, prepared.plan.dimensions.shape));
+  const DirectoryRanks& ranks = prepared.directory_ranks;
+  if (ranks.parts > 1) {
+    // Before the lock, which would blame another run where machines share the directory.
+    if (ranks.leads()) MT_RETURN_IF_ERROR(run.files()->CreateDirectories(directory));
+    MT_RETURN_IF_ERROR(CheckIsShared(directory, ranks, run.files()));
+    if (run.leads()) {
+      run.Say(absl::StrCat("checkpoint.shared: false: each of ", ranks.parts,
+                           " machines saves its part into its own ", directory));
+    }
+  }
+  if (ranks.leads()) {
     MT_ASSIGN_OR_RETURN(prepared.lock, LockDirectory(directory, run.files()));
   }
-  if (run.processes() == nullptr) return absl::OkStatus();
-  return CheckIsShared(directory, *run.between(), run.files());
+  return ranks.parts > 1 ? absl::OkStatus() : CheckIsShared(directory, ranks, run.files());
 }
 
 // Counts the steps of the run from its resume point, and says where it goes on and, if the number
@@ -202,8 +237,9 @@ absl::Status FillTiles(RunContext& run, PreparedRun& prepared, Trainer& trainer)
     const absl::Status status =
         Agree(run.between(), FillFromCheckpoint(run, prepared, trainer.tiles()));
     if (status.ok()) break;
-    MT_RETURN_IF_ERROR(FallBack(run, prepared.StateAt(run.spec(), 0, 0), status, prepared.start));
-    MT_RETURN_IF_ERROR(CheckSameStart(run, prepared.start));
+    MT_RETURN_IF_ERROR(FallBack(run, prepared.directory_ranks, prepared.StateAt(run.spec(), 0, 0),
+                                status, prepared.start));
+    MT_RETURN_IF_ERROR(CheckSameStart(run, prepared.directory_ranks, prepared.start));
     MT_RETURN_IF_ERROR(GoOnFromStart(run, prepared));
   }
   return run.CheckNotAbandoned();
@@ -271,11 +307,14 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
   MT_RETURN_IF_ERROR(TakeDirectory(run, *prepared));
   MT_RETURN_IF_ERROR(OpenData(run, *prepared));
   ResumePoint& start = prepared->start;
-  MT_RETURN_IF_ERROR(LeaderFirst(run, [&]() -> absl::Status {
-    MT_ASSIGN_OR_RETURN(start, FindResumePoint(run, prepared->StateAt(run.spec(), 0, 0)));
+  const DirectoryRanks& ranks = prepared->directory_ranks;
+  const auto find = [&]() -> absl::Status {
+    MT_ASSIGN_OR_RETURN(start, FindResumePoint(run, ranks, prepared->StateAt(run.spec(), 0, 0)));
     return absl::OkStatus();
-  }));
-  MT_RETURN_IF_ERROR(CheckSameStart(run, start));
+  };
+  // Those with directories of their own look for one of which all have their parts.
+  MT_RETURN_IF_ERROR(ranks.parts > 1 ? find() : LeaderFirst(run, run.leads(), find));
+  MT_RETURN_IF_ERROR(CheckSameStart(run, ranks, start));
   // A new run has a random name.
   MT_ASSIGN_OR_RETURN(start.run_name, OfFirst(run.between(), start.run_name));
   if (!start.checkpoint.has_value() && !run.spec().model.random_initialization) {

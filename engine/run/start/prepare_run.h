@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/file.h"
 #include "engine/checkpoint/checkpoint_state.h"
+#include "engine/checkpoint/shared_directory.h"
 #include "engine/comm/nccl_api.h"
 #include "engine/data/cache/reference_logps.h"
 #include "engine/data/sequences/dataset.h"
@@ -37,7 +38,8 @@ struct PreparedRun {
   std::unique_ptr<Dataset> dataset;
   std::unique_ptr<ReferenceLogps> reference;  // null without one
   std::vector<EncodedPrompt> sample_prompts;  // training.sample_prompts
-  std::unique_ptr<FileLock> lock;  // of checkpoint.directory; null in processes that do not lead
+  DirectoryRanks directory_ranks;             // of checkpoint.directory; with run.between()
+  std::unique_ptr<FileLock> lock;  // of that directory; null in processes that do not lead
   int64_t total_steps = 0;         // counted from step 1 of the run, not from `start`
   ResumePoint start;
 

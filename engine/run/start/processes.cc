@@ -35,11 +35,11 @@ std::string Quoted(const std::map<std::string, std::string>& values, const std::
 
 }  // namespace
 
-absl::Status LeaderFirst(RunContext& run, absl::FunctionRef<absl::Status()> work) {
+absl::Status LeaderFirst(RunContext& run, bool leads, absl::FunctionRef<absl::Status()> work) {
   if (run.processes() == nullptr) return work();
-  if (run.leads()) MT_RETURN_IF_ERROR(work());
+  if (leads) MT_RETURN_IF_ERROR(work());
   MT_RETURN_IF_ERROR(run.between()->Barrier());
-  return run.leads() ? absl::OkStatus() : work();
+  return leads ? absl::OkStatus() : work();
 }
 
 absl::Status CheckSameInAll(RunContext& run, absl::string_view what,

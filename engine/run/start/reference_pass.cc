@@ -174,10 +174,11 @@ absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Tr
     if (there) continue;
     MT_ASSIGN_OR_RETURN(const std::vector<std::vector<double>> logps,
                         ComputePart(run, prepared, trainer, part));
-    MT_RETURN_IF_ERROR(LeaderFirst(run, [&] {
+    const bool leads = prepared.directory_ranks.leads();
+    MT_RETURN_IF_ERROR(LeaderFirst(run, leads, [&] {
       // Another process finds it there, or has a directory of its own.
-      return !run.leads() && prepared.reference->Open(part) ? absl::OkStatus()
-                                                            : prepared.reference->Make(part, logps);
+      return !leads && prepared.reference->Open(part) ? absl::OkStatus()
+                                                      : prepared.reference->Make(part, logps);
     }));
     ++made;
   }

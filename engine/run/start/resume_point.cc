@@ -1,14 +1,21 @@
 #include "engine/run/start/resume_point.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/comm/exchange.h"
+#include "engine/comm/launch_environment.h"
 #include "engine/job/spec_values.h"
 #include "engine/run/start/processes.h"
 
@@ -33,6 +40,119 @@ absl::Status FindNewest(RunContext& run, ResumePoint& point) {
   return absl::OkStatus();
 }
 
+// Gives its name to the part of a save that has its name on another machine. A name there proves
+// that all parts were verified. Adds a line for the log for each.
+absl::Status NameWhatOthersHaveNamed(RunContext& run, const DirectoryRanks& ranks,
+                                     std::vector<std::string>& lines) {
+  const std::string& directory = run.spec().checkpoint.directory;
+  const auto save_of = [&](const std::string& path) -> std::string {
+    const absl::StatusOr<Manifest> manifest = ReadManifest(path, run.files());
+    return manifest.ok() && manifest->part.has_value() ? manifest->part->save : "";
+  };
+  std::string named;
+  if (ranks.leads()) {
+    const auto present = ListCheckpoints(directory, run.files());
+    for (const std::string& path : present.value_or(std::vector<std::string>())) {
+      absl::StrAppend(&named, save_of(path), " ");
+    }
+  }
+  std::string by_others;
+  MT_RETURN_IF_ERROR(ExchangeBytes(run.between(), named, [&](int rank, absl::string_view saves) {
+    if (!ranks.Shares(rank)) absl::StrAppend(&by_others, saves);
+  }));
+  if (!ranks.leads()) return absl::OkStatus();
+  const auto names = run.files()->ListDirectory(directory);
+  for (const std::string& name : names.value_or(std::vector<std::string>())) {
+    absl::string_view step = name;
+    if (!absl::ConsumeSuffix(&step, kUnfinishedSuffix) || !ParseStepDirectoryName(step)) continue;
+    const std::string path = JoinPath(directory, name);
+    const std::string final_path = JoinPath(directory, std::string(step));
+    const std::string save = save_of(path);
+    if (save.empty() || !absl::StrContains(by_others, save) ||
+        run.files()->FileExists(final_path) || !VerifyBeforeLoading(path, run.files()).ok()) {
+      continue;
+    }
+    MT_RETURN_IF_ERROR(run.files()->Rename(path, final_path));
+    MT_RETURN_IF_ERROR(run.files()->SyncDirectory(directory));
+    lines.push_back(absl::StrCat("gave ", final_path, " its name, as another machine has"));
+  }
+  return absl::OkStatus();
+}
+
+// Tells in the first process' log what those that lead on other machines have to say.
+absl::Status SayOfOtherMachines(RunContext& run, const DirectoryRanks& ranks,
+                                const std::vector<std::string>& lines) {
+  const std::string own = ranks.leads() ? absl::StrJoin(lines, "\n") : "";
+  return ExchangeBytes(run.between(), own, [&](int rank, absl::string_view told) {
+    if (rank == run.between()->rank()) return;
+    for (const absl::string_view line : absl::StrSplit(told, '\n', absl::SkipEmpty())) {
+      run.Say(absl::StrCat("rank ", rank, ": ", line));
+    }
+  });
+}
+
+// The newest checkpoint that a rank has found, as it tells the others.
+struct Found {
+  std::string host;
+  int64_t step = -1;      // -1: none
+  std::string save = {};  // CheckpointPart::save; "" if it has all of the tiles
+};
+
+absl::StatusOr<Found> FoundBy(RunContext& run, const ResumePoint& point) {
+  Found found = {HostName()};
+  if (!point.checkpoint.has_value()) return found;
+  MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(*point.checkpoint, run.files()));
+  found.step = manifest.state.step;
+  if (JoinPath(run.spec().checkpoint.directory, StepDirectoryName(found.step)) !=
+      *point.checkpoint) {
+    return absl::DataLossError(absl::StrCat(*point.checkpoint, " has the manifest of step ",
+                                            found.step, "; move it elsewhere"));
+  }
+  if (manifest.part.has_value()) found.save = manifest.part->save;
+  return found;
+}
+
+// Does as FindNewest, for machines with directories of their own.
+absl::Status FindNewestOfAll(RunContext& run, ResumePoint& point) {
+  while (true) {
+    absl::Status status = FindNewest(run, point);
+    Found own;
+    if (status.ok()) {
+      absl::StatusOr<Found> found = FoundBy(run, point);
+      status = found.status();
+      if (found.ok()) own = *std::move(found);
+    }
+    MT_RETURN_IF_ERROR(Agree(run.between(), status));
+    std::vector<Found> all;
+    MT_RETURN_IF_ERROR(ExchangeBytes(
+        run.between(), absl::StrCat(own.step, " ", own.save, " ", own.host),
+        [&](int, absl::string_view text) {
+          const std::vector<std::string> words = absl::StrSplit(text, absl::MaxSplits(' ', 2));
+          Found& other = all.emplace_back(Found{words[2], -1, words[1]});
+          (void)absl::SimpleAtoi(words[0], &other.step);
+        }));
+    const auto older = [](const Found& a, const Found& b) { return a.step < b.step; };
+    const auto [oldest, newest] = std::minmax_element(all.begin(), all.end(), older);
+    const bool same_save = absl::c_all_of(all, [&](const Found& f) { return f.save == own.save; });
+    if (oldest->step == newest->step && same_save) return absl::OkStatus();
+    if (oldest->step < 0) {
+      return FoundByAll(absl::FailedPreconditionError(absl::StrCat(
+          "checkpoint.directory: rank ", oldest - all.begin(), " on ", oldest->host,
+          " has no checkpoint in ", run.spec().checkpoint.directory, ", and rank ",
+          newest - all.begin(), " on ", newest->host, " has one of step ", newest->step,
+          "; bring the missing part back, or remove those of all machines to begin anew")));
+    }
+    if (own.step > oldest->step || oldest->step == newest->step) {
+      const std::string what = absl::StrCat(
+          *point.checkpoint, " has no counterpart on another machine, whose newest is of step ",
+          oldest->step);
+      point.damaged.push_back({own.step, what});
+      point.retention.damaged.push_back(own.step);
+      run.Say(absl::StrCat("passed over: ", what));
+    }
+  }
+}
+
 absl::Status CheckThereIsNone(RunContext& run) {
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> present,
                       ListCheckpoints(run.spec().checkpoint.directory, run.files()));
@@ -44,12 +164,18 @@ absl::Status CheckThereIsNone(RunContext& run) {
 }
 
 // Keeps the best checkpoint, if the job wants that and it is there.
-absl::Status KeepBest(RunContext& run, ResumePoint& point) {
+absl::Status KeepBest(RunContext& run, const DirectoryRanks& ranks, ResumePoint& point) {
   point.retention.best = 0;  // a damaged checkpoint that was chosen before may have named another
   if (!run.spec().training.keep_best || point.evaluations.best_step == 0) return absl::OkStatus();
   MT_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
                       ListSteps(run.spec().checkpoint.directory, run.files()));
-  if (absl::c_linear_search(steps, point.evaluations.kept_step)) {
+  bool there = absl::c_linear_search(steps, point.evaluations.kept_step);
+  if (ranks.parts > 1) {  // on all machines, or not at all
+    MT_ASSIGN_OR_RETURN(const std::vector<double> all,
+                        run.between()->GatherValues({there ? 1. : 0.}));
+    there = absl::c_all_of(all, [](double one) { return one > 0; });
+  }
+  if (there) {
     point.retention.best = point.evaluations.kept_step;
     return absl::OkStatus();
   }
@@ -60,7 +186,7 @@ absl::Status KeepBest(RunContext& run, ResumePoint& point) {
   return absl::OkStatus();
 }
 
-absl::Status FindCheckpoint(RunContext& run, ResumePoint& point) {
+absl::Status FindCheckpoint(RunContext& run, const DirectoryRanks& ranks, ResumePoint& point) {
   switch (run.options().resume) {
     case ResumeMode::kPath:
       point.checkpoint = run.options().resume_path;
@@ -68,7 +194,7 @@ absl::Status FindCheckpoint(RunContext& run, ResumePoint& point) {
     case ResumeMode::kNever:
       return CheckThereIsNone(run);
     case ResumeMode::kAuto:
-      return FindNewest(run, point);
+      return ranks.parts > 1 ? FindNewestOfAll(run, point) : FindNewest(run, point);
   }
   return absl::OkStatus();
 }
@@ -106,8 +232,9 @@ absl::Status CheckNewer(RunContext& run, ResumePoint& point) {
 }
 
 // Chooses among the checkpoints that are not known to be damaged.
-absl::Status Choose(RunContext& run, const CheckpointState& wanted, ResumePoint& point) {
-  MT_RETURN_IF_ERROR(FindCheckpoint(run, point));
+absl::Status Choose(RunContext& run, const DirectoryRanks& ranks, const CheckpointState& wanted,
+                    ResumePoint& point) {
+  MT_RETURN_IF_ERROR(FindCheckpoint(run, ranks, point));
   if (!point.checkpoint.has_value()) return absl::OkStatus();
   MT_ASSIGN_OR_RETURN(CheckpointState saved, ReadCheckpointState(*point.checkpoint, run.files()));
   point.run_name = RunName(saved);
@@ -136,7 +263,7 @@ absl::Status Choose(RunContext& run, const CheckpointState& wanted, ResumePoint&
   point.steps_total = saved.steps_total;
   point.input_tokens = saved.input_tokens;
   point.evaluations = saved.evaluations;
-  MT_RETURN_IF_ERROR(KeepBest(run, point));
+  MT_RETURN_IF_ERROR(KeepBest(run, ranks, point));
   MT_RETURN_IF_ERROR(CheckNewer(run, point));
   if (!saved.arithmetic.empty() && saved.arithmetic != wanted.arithmetic) {
     run.Say(absl::StrCat("the checkpoint was made on ", saved.arithmetic, "; this run computes on ",
@@ -147,42 +274,71 @@ absl::Status Choose(RunContext& run, const CheckpointState& wanted, ResumePoint&
 
 }  // namespace
 
-absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointState& wanted) {
+absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRanks& ranks,
+                                            const CheckpointState& wanted) {
   const std::string& directory = run.spec().checkpoint.directory;
   run.Report(TrainingPhase::kPreparing, "verifying the checkpoint to resume from");
   ResumePoint point;
-  if (run.leads()) {
-    MT_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
-                        RemoveLeftovers(directory, run.files()));
-    for (const std::string& line : leftovers) run.Say(line);
+  std::vector<std::string> lines;
+  if (ranks.parts > 1) {
+    MT_RETURN_IF_ERROR(Agree(run.between(), NameWhatOthersHaveNamed(run, ranks, lines)));
   }
+  absl::Status status;
+  if (ranks.leads()) {
+    const absl::StatusOr<std::vector<std::string>> leftovers =
+        RemoveLeftovers(directory, run.files());
+    status = leftovers.status();
+    if (leftovers.ok()) lines.insert(lines.end(), leftovers->begin(), leftovers->end());
+  }
+  // The others of a machine look when that is done.
+  if (ranks.parts > 1) MT_RETURN_IF_ERROR(Agree(run.between(), status));
+  MT_RETURN_IF_ERROR(status);
+  for (const std::string& line : lines) run.Say(line);
   point.retention.keep = run.spec().checkpoint.keep;
   point.run_name = NewRunName();
-  MT_RETURN_IF_ERROR(Choose(run, wanted, point));
+  MT_RETURN_IF_ERROR(Choose(run, ranks, wanted, point));
+  if (ranks.parts > 1) {
+    for (const DamagedCheckpoint& damaged : point.damaged) lines.push_back(damaged.what);
+    MT_RETURN_IF_ERROR(SayOfOtherMachines(run, ranks, lines));
+  }
   return point;
 }
 
-absl::Status CheckSameStart(RunContext& run, const ResumePoint& point) {
-  std::string manifest = "none";
+absl::Status CheckSameStart(RunContext& run, const DirectoryRanks& ranks,
+                            const ResumePoint& point) {
+  std::string same = "none";
   if (point.checkpoint.has_value() && run.processes() != nullptr) {
-    MT_ASSIGN_OR_RETURN(manifest, HashFile(run.files(), JoinPath(*point.checkpoint, kManifestFile),
-                                           /*bytes=*/nullptr));
+    MT_ASSIGN_OR_RETURN(const Manifest read, ReadManifest(*point.checkpoint, run.files()));
+    if (read.part.has_value()) {
+      const CheckpointPart& part = *read.part;
+      if (part.number != ranks.part || part.parts != ranks.parts) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            *point.checkpoint, " is part ", part.number + 1, " of ", part.parts,
+            ", and this machine is number ", ranks.part + 1, " of ", ranks.parts,
+            "; start the processes on the machines in the order of the save, or join all parts "
+            "with `megatraind gather`"));
+      }
+      same = part.save;
+    } else {
+      MT_ASSIGN_OR_RETURN(same, HashFile(run.files(), JoinPath(*point.checkpoint, kManifestFile),
+                                         /*bytes=*/nullptr));
+    }
   }
   return CheckSameInAll(
       run, "the checkpoint to resume from",
       {{"step", absl::StrCat(point.step)},
        {"the best evaluation up to it in step", absl::StrCat(point.evaluations.best_step)},
-       {"a manifest of the hash", manifest}},
+       {"a manifest, or for a part a save, of the hash", same}},
       "all processes must read one and the same: name it on a file system that is mounted at the "
       "same path on all machines");
 }
 
-absl::Status FallBack(RunContext& run, const CheckpointState& wanted, const absl::Status& damage,
-                      ResumePoint& point) {
+absl::Status FallBack(RunContext& run, const DirectoryRanks& ranks, const CheckpointState& wanted,
+                      const absl::Status& damage, ResumePoint& point) {
   if (run.options().resume != ResumeMode::kAuto || !IsDamagedCheckpoint(damage)) return damage;
   point.damaged.push_back({point.step, std::string(damage.message())});
   NoteDamage(run, point.damaged.back(), point);
-  return Choose(run, wanted, point);
+  return Choose(run, ranks, wanted, point);
 }
 
 }  // namespace megatrain

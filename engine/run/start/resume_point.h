@@ -20,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/shared_directory.h"
 #include "engine/run/start/run_context.h"
 
 namespace megatrain {
@@ -39,25 +40,31 @@ struct ResumePoint {
   std::vector<DamagedCheckpoint> damaged;      // in the order in which they were found
 };
 
-// Removes what a dead process left in checkpoint.directory (RemoveLeftovers), of several processes
-// in the first one, and chooses the checkpoint. `wanted` is the state that the run would have if it
-// began anew. Returns FailedPrecondition if the run is refused because of what is there, DataLoss
-// if the checkpoints are damaged, and the errors of reading them. REQUIRES: the first process holds
-// the lock of the directory (directory_lock.h).
-absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointState& wanted);
+// Removes what a dead process left in checkpoint.directory (RemoveLeftovers), in the process that
+// leads of `ranks`, which share the directory, and chooses the checkpoint. `wanted` is the state
+// that the run would have if it began anew. Returns FailedPrecondition if the run is refused
+// because of what is there, DataLoss if the checkpoints are damaged, and the errors of reading
+// them. REQUIRES: the process that leads holds the lock of the directory (directory_lock.h).
+//
+// Where machines have directories of their own, all processes call it at the same time. A part that
+// another machine has given its name, and this one has not, gets it. kAuto takes the newest
+// checkpoint of which all have their parts, and passes over newer ones as if they were damaged.
+// Returns FailedPrecondition if a machine has none and another one has.
+absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRanks& ranks,
+                                            const CheckpointState& wanted);
 
 // Checks that all processes go on from the same checkpoint: the same step, the same best evaluation
-// up to it, and the same bytes of the manifest, which has the hashes of all files. Returns
-// FailedPrecondition, naming the ranks and what differs, and the errors of reading. All processes
-// must call it.
-absl::Status CheckSameStart(RunContext& run, const ResumePoint& point);
+// up to it, and the same bytes of the manifest, which has the hashes of all files, or parts of the
+// same save, each that of its machine's number. Returns FailedPrecondition, naming the ranks and
+// what differs, and the errors of reading. All processes must call it.
+absl::Status CheckSameStart(RunContext& run, const DirectoryRanks& ranks, const ResumePoint& point);
 
 // Chooses an older checkpoint after loading that of `point` ended with `damage`. Changes `point` to
 // it, and adds the damaged one to `damaged` and `retention.damaged`. Returns `damage` itself if it
 // is no damage (IsDamagedCheckpoint) or the user named the checkpoint, DataLoss if no other is
 // left, and otherwise the errors of FindResumePoint.
-absl::Status FallBack(RunContext& run, const CheckpointState& wanted, const absl::Status& damage,
-                      ResumePoint& point);
+absl::Status FallBack(RunContext& run, const DirectoryRanks& ranks, const CheckpointState& wanted,
+                      const absl::Status& damage, ResumePoint& point);
 
 }  // namespace megatrain
 

@@ -162,6 +162,52 @@ TEST(ManifestTest, ForgedContentIsRefused) {
   ExpectForgeryRefused("\"tiles\": 2", "\"tiles\": 2, \"tiles\": 2", "tiles");
 }
 
+// That of the part of two machines' checkpoint that has every second thousand of bytes.
+Manifest MakePart() {
+  Manifest manifest = MakeManifest();
+  manifest.part = CheckpointPart{1, 2, std::string(32, 'a')};
+  for (ManifestFile& file : manifest.files) {
+    if (file.name == kHfIndexFileName) continue;
+    file.name += kPartSuffix;
+    file.ranges = {{1000, 2000}, {3000, 4000}};
+  }
+  return manifest;
+}
+
+TEST(ManifestTest, APartRoundTrips) {
+  const Manifest part = MakePart();
+  const auto parsed = ParseManifest(SerializeManifest(part));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  ASSERT_TRUE(parsed->part.has_value());
+  EXPECT_EQ(parsed->part->number, 1);
+  EXPECT_EQ(parsed->part->parts, 2);
+  EXPECT_EQ(parsed->part->save, part.part->save);
+  const ManifestFile* const file = parsed->Find(part.TileFileNames(1)[0]);
+  ASSERT_NE(file, nullptr);
+  ASSERT_EQ(file->ranges.size(), 2u);
+  EXPECT_EQ(file->ranges[1].begin, 3000);
+  EXPECT_EQ(file->ranges[1].end, 4000);
+}
+
+TEST(ManifestTest, AForgedPartIsRefused) {
+  const std::string text = SerializeManifest(MakePart());
+  const std::vector<std::pair<std::string, std::string>> forgeries = {
+      {"\"number\": 1", "\"number\": 2"},
+      {"\"of\": 2", "\"of\": 1"},
+      {std::string(32, 'a') + "\"\n  }", "a b\"}"},
+      {"\"part\"", "\"other\""},
+      {"1000", "2000"},
+      {"3000", "1500"},
+      {"4000", "72057594037927937"},
+      {"4000", "null"},
+      {"1000", "-1000"}};
+  for (const auto& [from, to] : forgeries) {
+    ASSERT_NE(text.find(from), std::string::npos) << from;
+    const auto parsed = ParseManifest(Reseal(absl::StrReplaceAll(text, {{from, to}})));
+    EXPECT_EQ(parsed.status().code(), absl::StatusCode::kDataLoss) << from << " " << to;
+  }
+}
+
 TEST(ManifestTest, AnotherVersionIsRefusedByNumber) {
   const std::string text = Reseal(absl::StrReplaceAll(SerializeManifest(MakeManifest()),
                                                       {{"\"version\": 1", "\"version\": 9"}}));

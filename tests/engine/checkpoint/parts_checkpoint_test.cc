@@ -23,6 +23,7 @@
 #include "engine/comm/launch_environment.h"
 #include "engine/comm/thread_communicator.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
+#include "tests/engine/checkpoint/held_parts.h"
 #include "tests/engine/model/tile_parts.h"
 #include "tests/fault/fault_injection_file_system.h"
 #include "tests/support/counting_file_system.h"
@@ -34,73 +35,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-enum class Kind { kPlain, kFrozen, kTied, kExperts, kLarge };
-
-ModelLayout LayoutOf(Kind kind) {
-  ModelDescription model = TinyConfig();
-  if (kind == Kind::kLarge) {
-    model.vocabulary = 40000;
-    model.hidden = 64;
-  }
-  model.tied_embeddings = kind == Kind::kTied;
-  // The rows of q lie in the file among those of its gate.
-  for (LayerDescription& layer : model.layers) {
-    layer.attention.output_gate = kind == Kind::kFrozen;
-  }
-  if (kind == Kind::kExperts) {
-    LayerDescription& layer = model.layers[0];
-    layer.feed_forward.intermediate = 0;
-    layer.experts.count = 5;
-    layer.experts.chosen = 2;
-    layer.experts.intermediate = 16;
-    layer.experts.tensors = ExpertTensors::kTransposed;
-    layer.experts.bias = true;
-    layer.experts.experts_per_tile = 2;
-    layer.experts.router.correction = true;
-  }
-  return BuildModelLayout(model, [&](const std::string& name) {
-    return TensorTraits{.frozen = kind == Kind::kFrozen && (absl::StrContains(name, "norm") ||
-                                                            absl::StrContains(name, "k_proj"))};
-  });
-}
-
-// The parts of all tiles that ranks hold.
-class Parts {
- public:
-  using Cuts = std::function<std::vector<int64_t>(int64_t elements)>;
-  Parts(const ModelLayout& layout, DType dtype, const Cuts& cuts) {
-    for (const TileLayout& tile : layout.tiles) {
-      tiles_.push_back(std::make_unique<TileParts>(tile, dtype, cuts(tile.state_elements()),
-                                                   cuts(tile.stateless_elements)));
-    }
-  }
-  void Split(const TileSet& whole) {
-    for (int i = 0; i < size(); ++i) {
-      tiles_[i]->Split(static_cast<const char*>(whole.tile(i).weights));
-    }
-  }
-  // Checks that the parts make the tiles of `whole`.
-  void ExpectAre(const TileSet& whole) const {
-    for (int i = 0; i < size(); ++i) {
-      const std::vector<char> joined = tiles_[i]->Join();
-      EXPECT_EQ(std::memcmp(joined.data(), whole.tile(i).weights, joined.size()), 0)
-          << "tile " << i;
-    }
-  }
-  int size() const { return static_cast<int>(tiles_.size()); }
-  const Tile& part(int tile, int rank) const { return tiles_[tile]->part(rank); }
-
- private:
-  std::vector<std::unique_ptr<TileParts>> tiles_;
-};
-
-using Case = std::tuple<Kind, DType>;
-
-std::string CaseName(const Case& one) {
-  const char* const names[] = {"Plain", "Frozen", "Tied", "Experts", "Large"};
-  return absl::StrCat(names[static_cast<int>(std::get<0>(one))], DTypeName(std::get<1>(one)));
-}
 
 class PartsCheckpointTest : public ::testing::TestWithParam<Case> {
  protected:
@@ -145,7 +79,8 @@ class PartsCheckpointTest : public ::testing::TestWithParam<Case> {
           MT_ASSIGN_OR_RETURN(
               const std::unique_ptr<CheckpointWriter> writer,
               CheckpointWriter::Begin(directory, layout_, MakeState(layout_, dtype_, step),
-                                      rank == 0 ? config_ : "", files(rank), own.get()));
+                                      rank == 0 ? config_ : "", files(rank),
+                                      AllInOneDirectory(own.get())));
           for (int i = 0; i < parts.size(); ++i) {
             const int tile = (i + rank) % parts.size();
             if (!lives(rank, tile)) return absl::CancelledError("died");

@@ -31,15 +31,19 @@ struct Rank {
   FileSystem* files = PosixFileSystem();
 };
 
-// The results of all ranks, which must be alike.
-absl::Status Check(const std::vector<Rank>& ranks) {
+// The results of all ranks, which must be alike. With `machines`, each of these has a directory.
+absl::Status Check(const std::vector<Rank>& ranks, const std::vector<std::string>& machines = {}) {
   std::vector<CommunicatorSet> sets =
       CreateThreadCommunicators(static_cast<int>(ranks.size()), absl::Seconds(60));
   std::vector<absl::Status> results(ranks.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < ranks.size(); ++i) {
     threads.emplace_back([&, i] {
-      results[i] = CheckIsShared(ranks[i].directory, *sets[i].control, ranks[i].files,
+      Communicator* const own = sets[i].control.get();
+      const absl::StatusOr<DirectoryRanks> sharing =
+          machines.empty() ? AllInOneDirectory(own) : OneDirectoryForEachMachine(own, machines);
+      ASSERT_TRUE(sharing.ok()) << sharing.status();
+      results[i] = CheckIsShared(ranks[i].directory, *sharing, ranks[i].files,
                                  /*patience=*/absl::Milliseconds(100));
     });
   }
@@ -80,6 +84,24 @@ TEST_F(SharedDirectoryTest, TheRanksThatDoNotSeeItAreNamed) {
   EXPECT_THAT(NamesIn(one_), IsEmpty());
   EXPECT_THAT(NamesIn(own_ / "two"), IsEmpty());
   EXPECT_FALSE(std::filesystem::exists(own_ / "none"));
+}
+
+TEST_F(SharedDirectoryTest, EachMachineMayHaveItsOwn) {
+  std::filesystem::create_directory(own_ / "two");
+  const std::vector<Rank> ranks = {{one_}, {one_}, {own_ / "two"}};
+  EXPECT_TRUE(Check(ranks, {"a", "a", "b"}).ok());
+  EXPECT_THAT(NamesIn(one_), IsEmpty());
+  EXPECT_THAT(NamesIn(own_ / "two"), IsEmpty());
+  absl::Status status = Check(ranks, {"a", "b", "c"});
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("checkpoint.shared: false, but rank "), HasSubstr(" share ")));
+  status = Check(ranks, {"a", "b", "b"});
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  status = Check({{own_ / "two"}, {one_}, {own_ / "none"}}, {"a", "b", "b"});
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("what rank 1 on "), HasSubstr("is not seen by rank 2 on "),
+                    HasSubstr("The processes of a machine")));
 }
 
 TEST_F(SharedDirectoryTest, ARankThatCannotWriteIsNamed) {

@@ -95,9 +95,13 @@ JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after,
 }
 
 std::vector<JobRun> TrainInProcesses(const std::vector<JobSpec>& specs, int64_t stop_after,
-                                     const std::vector<TrainingOptions>& given) {
+                                     const std::vector<TrainingOptions>& given,
+                                     const std::vector<std::string>& machines) {
   std::vector<CommunicatorSet> communicators =
       CreateThreadCommunicators(static_cast<int>(specs.size()), absl::InfiniteDuration());
+  for (CommunicatorSet& set : communicators) {
+    set.machines = machines.empty() ? std::vector<std::string>(specs.size(), "one") : machines;
+  }
   std::vector<JobRun> runs(specs.size());
   std::vector<std::thread> processes;
   for (size_t i = 0; i < specs.size(); ++i) {

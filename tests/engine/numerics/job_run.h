@@ -43,9 +43,11 @@ JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after = 0
                    CommunicatorSet* processes = nullptr, TrainingOptions options = {});
 
 // The same by several processes of a job, which here are threads with a host each: process i has
-// specs[i], and options[i] if there are any. The first one is asked for the stop.
+// specs[i], and options[i] if there are any. The first one is asked for the stop. `machines` names
+// the machine of each; empty: all are on one.
 std::vector<JobRun> TrainInProcesses(const std::vector<JobSpec>& specs, int64_t stop_after = 0,
-                                     const std::vector<TrainingOptions>& options = {});
+                                     const std::vector<TrainingOptions>& options = {},
+                                     const std::vector<std::string>& machines = {});
 
 // The path of the newest checkpoint in the job's directory; "" if there is none.
 std::string NewestCheckpoint(const JobSpec& spec);

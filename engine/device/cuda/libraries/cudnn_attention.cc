@@ -99,7 +99,10 @@ class LoadedCudnnAttention : public CudnnAttention {
                                 static_cast<size_t>(f.tokens) * 4,
                                 static_cast<size_t>(key.length) * 4, static_cast<size_t>(key.heads),
                                 cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream));
-          if (error != cudaSuccess) return error;
+          if (error != cudaSuccess) {
+            (void)cudaGetLastError();  // the next call would report it again
+            return error;
+          }
           statistics = static_cast<float*>(args.workspace);
         }
         Addresses addresses = AddressesOf(args, token, kv_head);

@@ -54,7 +54,7 @@ TEST(SharedPagesTest, EveryPageIsWrittenOnceAndWhole) {
                                                static_cast<int64_t>(files[file].size()),
                                                pieces[rank][file]));
         }
-        const absl::Status status = pages[rank].Exchange(communicators[rank].control.get());
+        const absl::Status status = pages[rank].Exchange(communicators[rank].control.get(), 0, ranks);
         EXPECT_TRUE(status.ok()) << status;
       });
     }
@@ -90,7 +90,7 @@ TEST(SharedPagesTest, APageOfWhichBytesAreMissingIsRefused) {
   SharedPages pages;
   std::string content(100, 'x');
   EXPECT_TRUE(pages.Take(0, 200, {{0, content.data(), 100}}).empty());
-  EXPECT_EQ(pages.Exchange(nullptr).code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(pages.Exchange(nullptr, 0, 1).code(), absl::StatusCode::kInternal);
 }
 
 }  // namespace

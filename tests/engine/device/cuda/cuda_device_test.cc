@@ -130,6 +130,13 @@ TEST(CudaDeviceTest, WhatIsLoadedAtTheFirstUseIsCounted) {
   EXPECT_EQ((*little)->ReserveBytes(), kGibibyte / 2);
 }
 
+// The library may be there and refuse what it is warmed up with.
+TEST(CudaDeviceTest, ALibraryThatTakesNoCallIsWarmedUpByOurKernels) {
+  const auto device = Open({.cudnn = true, .lazy_bytes = 1 << 20});
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_TRUE((*device)->CheckAttention(AttentionChoice::kLibrary).ok());
+}
+
 TEST(CudaDeviceTest, WhatCannotBeCountedIsReckonedWithMore) {
   auto api = std::make_unique<EmulatedCuda>(EmulatedCudaOptions{.lazy_bytes = 1 << 20});
   api->Fail("Product", kProductFailed + 13);

@@ -1,0 +1,193 @@
+// Jobs whose machines have directories of their own for checkpoints (checkpoint.shared: false).
+// Here a machine is a name, and its processes are threads with a host each.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/inspect/gather_checkpoint.h"
+#include "tests/engine/numerics/job_run.h"
+#include "tests/engine/numerics/model_reference.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+class MachineDirectoriesTest : public ::testing::Test {
+ protected:
+  using Machines = std::vector<std::string>;  // of each process
+
+  static JobSpec Job(const std::string& directory) {
+    JobSpec spec = CurveJob(LoadModelReference("llama_tied"), Precision::kBf16, /*clipped=*/true,
+                            FreshDirectory(directory));
+    spec.training.micro_batch = 1;
+    spec.training.steps = 6;
+    spec.engine.threads = 1;
+    spec.checkpoint.every_steps = 2;
+    spec.checkpoint.keep = 10;
+    spec.checkpoint.shared = false;
+    return spec;
+  }
+  JobSpec JobOf(const std::string& machine) const {
+    JobSpec spec = job_;
+    spec.checkpoint.directory = absl::StrCat(job_.checkpoint.directory, "/", machine);
+    return spec;
+  }
+  std::string PartOf(const std::string& machine, int64_t step) const {
+    return absl::StrCat(JobOf(machine).checkpoint.directory, "/step-0000000", step);
+  }
+  std::vector<JobRun> TrainOn(const Machines& machines, int64_t stop_after = 0,
+                              const std::vector<TrainingOptions>& options = {}) const {
+    std::vector<JobSpec> specs;
+    for (const std::string& machine : machines) specs.push_back(JobOf(machine));
+    return TrainInProcesses(specs, stop_after, options, machines);
+  }
+  // Gathers the last checkpoint of a and b, which must be that of as many devices of one machine.
+  void ExpectAsOnDevices(int devices) const {
+    JobSpec one = Job("devices");
+    one.engine.devices = devices;
+    ASSERT_TRUE(Train(one).status.ok());
+    JobSpec gathered = job_;
+    gathered.checkpoint.directory = FreshDirectory("gathered");
+    const auto path =
+        GatherCheckpoint({PartOf("b", 6), PartOf("a", 6)}, gathered.checkpoint.directory);
+    ASSERT_TRUE(path.ok()) << path.status();
+    EXPECT_TRUE(CheckpointTensorFiles(gathered) == CheckpointTensorFiles(one));
+  }
+
+  const JobSpec job_ = Job("job");
+};
+
+TEST_F(MachineDirectoriesTest, GatheredPartsAreTheCheckpointOfAsManyDevices) {
+  for (const JobRun& run : TrainOn({"a", "a", "b"})) ASSERT_TRUE(run.status.ok()) << run.status;
+  ExpectAsOnDevices(3);
+}
+
+TEST_F(MachineDirectoriesTest, ARunGoesOnFromTheParts) {
+  for (const int64_t stop_after : {3, 0}) {
+    for (const JobRun& run : TrainOn({"a", "a", "b"}, stop_after)) {
+      ASSERT_TRUE(run.status.ok()) << run.status;
+    }
+  }
+  ExpectAsOnDevices(3);
+}
+
+TEST_F(MachineDirectoriesTest, ACheckpointThatOneMachineLacksIsPassedOver) {
+  ASSERT_TRUE(TrainOn({"a", "b"}, /*stop_after=*/4)[0].status.ok());
+  std::filesystem::remove_all(PartOf("b", 4));
+  const std::vector<JobRun> runs = TrainOn({"a", "b"});
+  for (const JobRun& run : runs) ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_THAT(runs[0].messages,
+              Contains(AllOf(HasSubstr(PartOf("a", 4)), HasSubstr("no counterpart"))));
+  EXPECT_EQ(runs[0].records.front().step, 3);
+  ExpectAsOnDevices(2);
+}
+
+TEST_F(MachineDirectoriesTest, APartThatWasOnlyNotNamedGetsItsName) {
+  ASSERT_TRUE(TrainOn({"a", "b"}, /*stop_after=*/2)[0].status.ok());
+  // The machine b died between the names, in the first save.
+  std::filesystem::rename(PartOf("b", 2), PartOf("b", 2) + ".tmp");
+  const std::vector<JobRun> runs = TrainOn({"a", "b"});
+  for (const JobRun& run : runs) ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_THAT(runs[0].messages, Contains(AllOf(HasSubstr("rank 1"), HasSubstr(PartOf("b", 2)),
+                                               HasSubstr("its name"))));
+  EXPECT_EQ(runs[0].records.front().step, 3);
+  ExpectAsOnDevices(2);
+}
+
+TEST_F(MachineDirectoriesTest, APartWithADamagedManifestIsReplaced) {
+  ASSERT_TRUE(TrainOn({"a", "b"}, /*stop_after=*/4)[0].status.ok());
+  std::filesystem::resize_file(PartOf("b", 4) + "/manifest.json", 100);
+  const std::vector<JobRun> runs = TrainOn({"a", "b"});
+  for (const JobRun& run : runs) ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_EQ(runs[0].records.front().step, 3);
+  ExpectAsOnDevices(2);
+}
+
+TEST_F(MachineDirectoriesTest, OlderPartsGoOnAllMachines) {
+  std::vector<JobSpec> specs = {JobOf("a"), JobOf("b")};
+  for (JobSpec& spec : specs) spec.checkpoint.keep = 1;
+  for (const JobRun& run : TrainInProcesses(specs, 0, {}, {"a", "b"})) {
+    ASSERT_TRUE(run.status.ok()) << run.status;
+  }
+  for (const char* const machine : {"a", "b"}) {
+    for (const int64_t step : {2, 4}) EXPECT_FALSE(std::filesystem::exists(PartOf(machine, step)));
+  }
+  ExpectAsOnDevices(2);
+}
+
+TEST_F(MachineDirectoriesTest, ADamagedPartSendsAllBack) {
+  ASSERT_TRUE(TrainOn({"a", "b"}, /*stop_after=*/4)[0].status.ok());
+  std::string file;
+  for (const auto& entry : std::filesystem::directory_iterator(PartOf("b", 4))) {
+    if (entry.path().extension() == ".part") file = entry.path();
+  }
+  std::string bytes = ReadBytes(file);
+  ASSERT_FALSE(bytes.empty()) << file;
+  bytes[bytes.size() - 1] ^= 1;
+  std::ofstream(file, std::ios::binary) << bytes;
+  const std::vector<JobRun> runs = TrainOn({"a", "b"});
+  for (const JobRun& run : runs) ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_EQ(runs[0].records.front().step, 3);
+  ExpectAsOnDevices(2);
+}
+
+TEST_F(MachineDirectoriesTest, WhatDoesNotGoTogetherIsRefused) {
+  ASSERT_TRUE(TrainOn({"a", "a", "b"}, /*stop_after=*/2)[0].status.ok());
+  const auto expect = [](const std::vector<JobRun>& runs, const std::vector<std::string>& words) {
+    for (const JobRun& run : runs) {
+      EXPECT_EQ(run.status.code(), absl::StatusCode::kFailedPrecondition) << run.status;
+      for (const std::string& word : words) {
+        EXPECT_THAT(std::string(run.status.message()), HasSubstr(word));
+      }
+    }
+  };
+  // Other numbers of processes on the machines.
+  expect(TrainOn({"a", "b", "b"}), {"megatraind gather"});
+  // The machines in another order.
+  expect(TrainOn({"b", "b", "a"}), {"in the order of the save"});
+  // A machine without its part.
+  expect(TrainOn({"a", "a", "c"}), {"rank 2", "has no checkpoint in", "step 2"});
+  // Whole checkpoints are not among the parts.
+  expect(TrainOn({"a", "c", "a"}), {"checkpoint.shared", "rank 2"});
+  // One process alone.
+  const JobRun alone = Train(JobOf("a"));
+  expect({alone}, {"part 1 of 2", "megatraind gather"});
+  std::vector<JobSpec> specs(2, JobOf("a"));
+  expect(TrainInProcesses(specs, 0, {}, {"a", "b"}), {"checkpoint.shared: false", "share"});
+}
+
+TEST_F(MachineDirectoriesTest, AnOutputIsRefusedBeforeTheRun) {
+  std::vector<JobSpec> specs = {JobOf("a"), JobOf("b")};
+  for (JobSpec& spec : specs) spec.output.directory = job_.checkpoint.directory + "/out";
+  for (const JobRun& run : TrainInProcesses(specs, 0, {}, {"a", "b"})) {
+    EXPECT_EQ(run.status.code(), absl::StatusCode::kInvalidArgument) << run.status;
+    EXPECT_THAT(std::string(run.status.message()), HasSubstr("output.directory"));
+  }
+  // A machine alone has the whole model.
+  specs[1] = specs[0];
+  const std::vector<JobRun> runs = TrainInProcesses(specs, 0, {}, {"a", "a"});
+  ASSERT_TRUE(runs[0].status.ok()) << runs[0].status;
+  EXPECT_TRUE(std::filesystem::exists(specs[0].output.directory + "/model.safetensors"));
+}
+
+// What was gathered goes on with any number of processes.
+TEST_F(MachineDirectoriesTest, AGatheredCheckpointGoesOnElsewhere) {
+  ASSERT_TRUE(TrainOn({"a", "b"}, /*stop_after=*/4)[0].status.ok());
+  JobSpec spec = job_;
+  spec.checkpoint.directory = FreshDirectory("gathered");
+  ASSERT_TRUE(GatherCheckpoint({PartOf("a", 4), PartOf("b", 4)}, spec.checkpoint.directory).ok());
+  const JobRun run = Train(spec);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_EQ(run.records.front().step, 5);
+}
+
+}  // namespace
+}  // namespace megatrain
