@@ -127,7 +127,8 @@ std::string AdviceFor(const absl::Status& status) {
       {"EXCEEDS_USER_LIMIT",
        "`megatrain plan JOB.yaml` shows what needs how much; the daemon's administrator sets the "
        "limit"},
-      {"LIMIT_REACHED", "`megatrain ls` lists your jobs; `megatrain cancel JOB` takes one back"},
+      {"LIMIT_REACHED",
+       "`megatrain ls` lists your jobs; `megatrain cancel JOB` takes one back, and exports end"},
       {"DISK_FULL", "make room on the daemon's disk: `megatrain info` shows what is free"},
       {"OVERLOADED", "try again in a moment"},
       {"STARTING", "try again in a moment: `megatrain info` shows when it is ready"},
