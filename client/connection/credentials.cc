@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/descriptor.h"
 #include "engine/base/status.h"
 
 namespace megatrain::client {
@@ -23,8 +23,11 @@ absl::StatusOr<std::string> Read(const std::string& path, Kept kept) {
   if (path.empty()) return std::string();
   struct stat info = {};
   // O_NONBLOCK: a FIFO of that name does not hold us up.
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.is_open() || fstat(file.get(), &info) != 0) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const absl::Cleanup closes = [file] {
+    if (file >= 0) close(file);
+  };
+  if (file < 0 || fstat(file, &info) != 0) {
     return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
   }
   if (!S_ISREG(info.st_mode)) {
@@ -35,7 +38,7 @@ absl::StatusOr<std::string> Read(const std::string& path, Kept kept) {
         absl::StrCat(path, ": others than its owner may read it; chmod 0600 ", path));
   }
   std::string text(static_cast<size_t>(info.st_size), '\0');
-  const ssize_t bytes = read(file.get(), text.data(), text.size());
+  const ssize_t bytes = read(file, text.data(), text.size());
   if (bytes < 0) {
     return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
   }
