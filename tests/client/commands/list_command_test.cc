@@ -1,6 +1,9 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/client/commands/program_fixture.h"
 
 namespace megatrain::client {
@@ -20,6 +23,15 @@ TEST_F(ListCommandTest, ShowsAJobUntilItHasEnded) {
   }
   Move(id, JobState::kCancelled);
   EXPECT_EQ(Run({"ls", "-q"}).out, "");
+}
+
+TEST_F(ListCommandTest, AStartThatIsOverdueIsExpectedNow) {
+  const std::string id = Create();
+  QueuePlace place;
+  place.position = 1;
+  place.predicted_start = absl::Now() - absl::Hours(1);
+  ledger_->SetQueuePlaces({{id, place}});
+  EXPECT_THAT(Run({"ls"}).out, testing::HasSubstr("in 0s"));
 }
 
 }  // namespace

@@ -89,6 +89,14 @@ TEST(ProtoJsonTest, YamlHoldsTheSame) {
   EXPECT_EQ(text.substr(0, 20), "name: jobs/a1\nfile:\n");
 }
 
+TEST(ProtoJsonTest, WordsThatYamlTakesForOtherValuesAreQuotedInAnyCase) {
+  for (const char* word : {"True", "FALSE", "Null", "Yes", "NO", "Off", "N"}) {
+    v1::Job job;
+    job.set_display_name(word);
+    EXPECT_EQ(YAML::Load(YamlText(ToJson(job)))["display_name"].Tag(), "!") << word;
+  }
+}
+
 TEST(ProtoJsonTest, AListOfNothing) {
   EXPECT_EQ(YamlText(nlohmann::ordered_json::array()), "[]\n");
   EXPECT_EQ(JsonText(nlohmann::ordered_json::array()), "[]");

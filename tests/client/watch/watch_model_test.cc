@@ -83,6 +83,16 @@ TEST(WatchModelTest, ASeriesThatBeginsAnewIsReadAnew) {
   EXPECT_TRUE(model.state().log.empty());
 }
 
+TEST(WatchModelTest, OfASeriesThatBeginsAnewNothingWasMissed) {
+  WatchModel model;
+  v1::StreamStepMetricsResponse message;
+  message.mutable_missed()->set_first_sequence(1);
+  message.mutable_missed()->set_last_sequence(500);
+  model.Apply(message);
+  model.Apply(StreamRestarted{WatchStream::kMetrics});
+  EXPECT_EQ(model.state().missed_records, 0);
+}
+
 TEST(WatchModelTest, TimeLeft) {
   WatchModel model;
   EXPECT_FALSE(TimeLeft(model.state()).has_value());
