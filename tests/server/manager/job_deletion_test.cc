@@ -216,6 +216,17 @@ TEST_F(JobDeletionTest, EndedJobsBeyondTheNumberAreForgotten) {
                         HasSubstr(anna[1])));
 }
 
+TEST_F(JobDeletionTest, ASmallerNumberCountsAtOnce) {
+  OpenRemover(/*keep_ended_jobs=*/3);
+  const JobPtr first = Ended(kAnna), second = Ended(kAnna), third = Ended(kAnna);
+  remover_->RunRound();
+  EXPECT_TRUE(IsThere(first->id));
+  remover_->SetKeepEndedJobs(1);
+  remover_->RunRound();
+  EXPECT_FALSE(IsThere(first->id) || IsThere(second->id));
+  EXPECT_TRUE(IsThere(third->id));
+}
+
 TEST_F(JobDeletionTest, CheckpointsAreNeverForgotten) {
   OpenRemover(/*keep_ended_jobs=*/1);
   // The daemon died before it knew of this one.

@@ -143,6 +143,29 @@ TEST(JobRecordsTest, WhatMeetsAFullDiskWaitsForRoom) {
   EXPECT_THAT(Lines(**records), ElementsAre("a line"));
 }
 
+TEST(JobRecordsTest, WhatHasWaitedLeavesItsRoomToOthers) {
+  const std::string directory = FreshDirectory("no_room_again");
+  std::filesystem::create_directories(directory);
+  auto disk = SmallDisk::Mount(directory, 16 << 20);
+  if (absl::IsPermissionDenied(disk.status())) GTEST_SKIP() << "needs the right to mount";
+  ASSERT_TRUE(disk.ok()) << disk.status();
+  auto records = JobRecords::Open(directory);
+  ASSERT_TRUE(records.ok()) << records.status();
+  // As JSON the lines of a round take 3 MiB, of 4 MiB that may wait.
+  const std::string line(size_t{128} << 10, '\x01');
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE((*disk)->Fill().ok());
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(IsDiskFull((*records)->AddLine(1, line)));
+    (*disk)->MakeRoom();
+    EXPECT_TRUE((*records)->AddLine(1, "the last one").ok());
+  }
+  const std::vector<std::string> lines = Lines(**records);
+  ASSERT_EQ(lines.size(), 10u);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_TRUE(lines[i] == (i % 5 < 4 ? line : "the last one")) << i;
+  }
+}
+
 TEST(JobRecordsDirectoryTest, SharesWhatIsOpenAndClosesWhatIsNot) {
   JobRecordsDirectory directory(FreshDirectory("directory"));
   auto a = directory.Open("a");

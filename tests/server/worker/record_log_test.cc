@@ -369,6 +369,19 @@ TEST(RecordLogTest, MarksWhatAFallBackSuperseded) {
   EXPECT_THAT(SupersededSteps(ReadAll(*log)), SizeIs(12));
 }
 
+TEST(RecordLogTest, ASecondFallBackToTheSameStepIsNotTold) {
+  const std::string directory = FreshDirectory("fell_back_twice");
+  auto log = OpenLog(directory);
+  for (int64_t step = 1; step <= 6; ++step) ASSERT_TRUE(log->Append(step, "a step").ok());
+  ASSERT_TRUE(log->FallBack(4).ok());
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(log->FallBack(4).ok());
+    EXPECT_EQ(log->next_sequence(), 8) << "nothing was appended since";
+    log = nullptr;
+    log = OpenLog(directory);
+  }
+}
+
 TEST(RecordLogTest, SubscribersAreCalledUntilTheyLeaveAndAtClose) {
   auto log = OpenLog(FreshDirectory("subscribe"));
   Changes changes(*log);
