@@ -62,13 +62,13 @@ class SchedulerTest : public ::testing::Test {
                            .disk = disk_.get(),
                            .free_disk_bytes = [this](const Job&, const std::string&)
                                -> absl::StatusOr<int64_t> { return free_disk_bytes_; },
-                           .forecast =
-                               [this](const Job&) {
-                                 ++predictions_;
-                                 return JobForecast{.step_seconds = predicted_step_seconds_,
-                                                    .fits_on = fits_on_,
-                                                    .misfit = "device memory is too small"};
-                               },
+                           .forecast = [this](const Job&) -> std::optional<JobForecast> {
+                             ++predictions_;
+                             if (!files_are_readable_) return std::nullopt;
+                             return JobForecast{.step_seconds = predicted_step_seconds_,
+                                                .fits_on = fits_on_,
+                                                .misfit = "device memory is too small"};
+                           },
                            .log = [this](const std::string& line) { log_.push_back(line); }});
   }
   // As a kill -9: nobody is told, nothing is saved.
@@ -127,6 +127,7 @@ class SchedulerTest : public ::testing::Test {
   absl::Time now_ = TestTime(0);
   double predicted_step_seconds_ = 0;  // 0 = not known
   int predictions_ = 0;                // that were asked for
+  bool files_are_readable_ = true;     // by predictions
   int64_t free_disk_bytes_ = int64_t{1} << 40;
   int64_t job_pool_bytes_ = 4000;
   SharedUserLimits limits_{UserLimits()};         // of the disk alone

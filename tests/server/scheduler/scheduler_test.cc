@@ -100,6 +100,22 @@ TEST_F(SchedulerTest, StartsArePredictedBeforeAnythingRan) {
   EXPECT_EQ(predictions_, 3) << "once for each job";
 }
 
+TEST_F(SchedulerTest, AJobWhoseFilesCannotBeReadIsPlannedAgainInAMoment) {
+  predicted_step_seconds_ = 3;
+  const std::string first = Submit();
+  Round();
+  files_are_readable_ = false;
+  const std::string second = Submit();
+  Round();
+  files_are_readable_ = true;
+  Round();
+  EXPECT_EQ(predictions_, 2) << "not in every round";
+  now_ += absl::Seconds(30);
+  const std::string third = Submit();
+  Round();
+  EXPECT_EQ(Get(third)->queue.predicted_start, now_ + absl::Seconds(600));
+}
+
 TEST_F(SchedulerTest, OneAfterTheOther) {
   const std::string first = Submit(), second = Submit();
   Round();
