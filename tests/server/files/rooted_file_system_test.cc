@@ -112,6 +112,20 @@ TEST_F(RootedFileSystemTest, DoesEverythingBeneathItsRoots) {
   EXPECT_THAT(*files_->ListDirectory(root_), ElementsAre("file"));
 }
 
+// A link out of a root may be a root itself.
+TEST_F(RootedFileSystemTest, OfRootsWithinEachOtherTheInnermostCounts) {
+  fs::create_directory(directory_ + "/elsewhere");
+  Write(directory_ + "/elsewhere/file", "far away");
+  fs::create_symlink(directory_ + "/elsewhere", root_ + "/link");
+  const auto outer = RootDirectory::Open(root_), inner = RootDirectory::Open(root_ + "/link");
+  ASSERT_TRUE(outer.ok() && inner.ok());
+  for (const auto& roots : {RootedFileSystem::Roots{*outer, *inner}, {*inner, *outer}}) {
+    files_ = std::make_unique<RootedFileSystem>(roots, std::nullopt);
+    EXPECT_EQ(Read(root_ + "/link/file").value_or("refused"), "far away");
+    EXPECT_EQ(Read(root_ + "/file").value_or("refused"), "content");
+  }
+}
+
 TEST_F(RootedFileSystemTest, GivesModesWhateverTheUmask) {
   const mode_t before = ::umask(0);
   for (const mode_t mask : {0, 022, 077}) {
