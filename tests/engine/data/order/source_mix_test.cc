@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -58,6 +59,24 @@ TEST(SourceMixTest, OtherWeightsAreRoundedToTheLongestPeriod) {
   EXPECT_EQ(mix.shares()[1], 1);
   EXPECT_NEAR(static_cast<double>(mix.shares()[0]) / static_cast<double>(kMixPeriodMax),
               M_PI / (M_PI + M_E), 2e-6);
+}
+
+TEST(SourceMixTest, ThePartsThatAreLeftGoToTheLargestRemainders) {
+  const std::vector<double> weights = {M_PI, M_E, M_SQRT2, M_LN2, M_LN10};
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  const SourceMix mix(weights);
+  double least_up = 1, most_down = 0;  // remainders
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const double exact = weights[i] / sum * static_cast<double>(kMixPeriodMax);
+    const double remainder = exact - std::floor(exact);
+    if (static_cast<double>(mix.shares()[i]) > exact) {
+      least_up = std::min(least_up, remainder);
+    } else {
+      most_down = std::max(most_down, remainder);
+    }
+  }
+  EXPECT_LT(least_up, 1);
+  EXPECT_LT(most_down, least_up);
 }
 
 TEST(SourceMixTest, ManySourcesHaveAShorterPeriod) {

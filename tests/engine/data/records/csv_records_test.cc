@@ -105,6 +105,14 @@ TEST_P(CsvRecordsTest, RefusesWhatCannotBeReadOn) {
       HasSubstr("f.csv: row 2: is longer than 150 bytes"));
 }
 
+TEST_P(CsvRecordsTest, TheLengthIsThatOfOneRow) {
+  std::string text = "a\n";
+  for (int i = 0; i < 20; ++i) text += std::string(100, 'x') + "\n";
+  const Read read = ReadAll(text, GetParam(), 150);
+  EXPECT_EQ(read.error, "");
+  EXPECT_EQ(read.records.size(), 20u);
+}
+
 TEST_P(CsvRecordsTest, RowsBeforeAnErrorAreRead) {
   const Read read = ReadAll("a\r1\r2\rx\"y\n3\n", GetParam());
   EXPECT_THAT(read.records, ElementsAre(R"({"a":"1"})", R"({"a":"2"})"));

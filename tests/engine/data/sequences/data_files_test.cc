@@ -215,6 +215,18 @@ TEST(DataFilesTest, ABosGoesBeforeEachTextWhereTheJobSaysSo) {
   EXPECT_EQ((*alpaca)->TrainSequence(0)->labels[0], kMaskedLabel);
 }
 
+TEST(DataFilesTest, WhatWasPreparedWithABosIsNotThatWithout) {
+  TestDirectory directory;
+  JobSpec spec = SpecOf({{directory.Write("c.jsonl", "{\"instruction\":\"A\",\"output\":\"B\"}"),
+                          DataFormat::kAlpaca, ""}},
+                        4096);
+  spec.data.chat_template = "alpaca";
+  for (const bool bos : {true, false, true}) {
+    spec.data.add_bos = bos ? AddBos::kTrue : AddBos::kFalse;
+    EXPECT_EQ(Read(spec, directory).substr(0, 6), bos ? "^Below" : "Below ");
+  }
+}
+
 // Files that look as old as those of users, whose every reading is counted.
 class OldFiles : public WatchedFileSystem {
  public:
