@@ -349,5 +349,19 @@ TEST(CarriedTensorsTest, AFileThatChangesMeanwhileIsNotCopied) {
               HasSubstr("vision_tower.post_layernorm.bias"));
 }
 
+TEST(CarriedTensorsTest, ATensorThatTakesAnotherShapeMeanwhileIsNotCopied) {
+  const std::string bias = "vision_tower.post_layernorm.bias";
+  const std::string source = Changed("gemma3_wrapper", [](Tensors&) {});
+  const auto carried = CarriedTensors::Open(PosixFileSystem(), source, Read(source).wrapper);
+  ASSERT_TRUE(carried.ok()) << carried.status();
+  const std::string other = Changed("gemma3_wrapper", [&](Tensors& tensors) {
+    tensors[bias].shape.insert(tensors[bias].shape.begin(), 1);
+  });
+  std::filesystem::rename(other + "/model.safetensors", source + "/model.safetensors");
+  const auto written = carried->Write(PosixFileSystem(), source + "/copy.safetensors");
+  EXPECT_EQ(written.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(written.status().message()), HasSubstr(bias));
+}
+
 }  // namespace
 }  // namespace megatrain
