@@ -57,6 +57,16 @@ TEST(SpecValuesTest, DifferInWhatAResumedRunMayNotChange) {
   EXPECT_EQ(SpecValues(now).at("optimizer.beta1"), "0.8");
 }
 
+TEST(SpecValuesTest, DifferInTheNamesOfEvaluationSets) {
+  JobSpec before;
+  before.data.eval = {{"/a", DataFormat::kText, ""}};
+  before.data.eval[0].name = "chat";
+  JobSpec now = before;
+  EXPECT_EQ(SpecValues(now), SpecValues(before));
+  now.data.eval[0].name = "code";
+  EXPECT_NE(SpecValues(now).at("data.eval"), SpecValues(before).at("data.eval"));
+}
+
 TEST(SpecValuesTest, PathsMayBeLeftOut) {
   JobSpec before, now;
   before.model.path = "/a";
