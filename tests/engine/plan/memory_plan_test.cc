@@ -213,6 +213,25 @@ TEST_F(MemoryPlanTest, LessDeviceMemoryKeepsLessThenStashesOnTheHostThenSweeps) 
   EXPECT_GT(seen_sweeps, 0);
 }
 
+// Each of the two sweeps has a half of the shards; the first may have a micro-batch more.
+TEST_F(MemoryPlanTest, WithShardsOfTheGradientThereAreTwoSweepsAtMost) {
+  const ModelLayout layout = BuildModelLayout(Config(6));
+  JobSpec spec = Spec();
+  spec.training.global_batch = 10;  // five micro-batches
+  spec.training.gradient_shards = 2;
+  int64_t limit = Plan(spec, layout).arena_bytes;
+  int sweep = 5;
+  while (true) {
+    limit = limit * 63 / 64;
+    spec.engine.device_memory = limit;
+    const MemoryPlan plan = Plan(spec, layout);
+    if (!plan.fits) break;
+    sweep = plan.dimensions.shape.sweep_micro_batches;
+    ASSERT_GE(sweep, 3);
+  }
+  EXPECT_LT(sweep, 5);
+}
+
 TEST_F(MemoryPlanTest, AJobThatDoesNotFitSaysSoInBytes) {
   const ModelLayout layout = BuildModelLayout(Config(6));
   const MemoryPlan plan = Plan(Spec(), layout, Budget(1 << 20));
