@@ -1,0 +1,35 @@
+#include "engine/tokenizer/added_tokens.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+
+// The pieces of a text; those that are tokens in brackets.
+std::vector<std::string> Pieces(const AddedTokenMatcher& matcher, const std::string& text) {
+  std::vector<std::string> pieces;
+  matcher.Cut(text, [&](size_t begin, size_t end, const AddedToken* token) {
+    const std::string piece = text.substr(begin, end - begin);
+    pieces.push_back(token == nullptr ? piece : "[" + piece + "]");
+  });
+  return pieces;
+}
+
+// As the library does, which looks for tokens first and then at what stands beside them.
+TEST(AddedTokensTest, WithinATokenThatIsPartOfAWordNoOtherIsFound) {
+  AddedTokenMatcher matcher;
+  ASSERT_TRUE(matcher.Add("food", {.id = 1, .content = "food", .single_word = true}).ok());
+  ASSERT_TRUE(matcher.Add("oo", {.id = 2, .content = "oo"}).ok());
+  EXPECT_THAT(Pieces(matcher, "a food oo"), ElementsAre("a ", "[food]", " ", "[oo]"));
+  EXPECT_THAT(Pieces(matcher, "seafood too"), ElementsAre("seafood t", "[oo]"));
+  EXPECT_THAT(Pieces(matcher, "foods"), ElementsAre("foods"));
+}
+
+}  // namespace
+}  // namespace megatrain
