@@ -97,6 +97,19 @@ TEST_F(BestTest, WithoutKeepBestNothingIsSavedForIt) {
   EXPECT_THAT(run.run.messages, Not(Contains(HasSubstr("lowest"))));
 }
 
+// The first step ruins the model, which the second one finds.
+TEST_F(BestTest, ALossThatIsNotFiniteIsNeverTheBest) {
+  JobSpec spec = Job("not_finite", 2);
+  spec.training.keep_best = true;
+  spec.checkpoint.every_steps = 0;
+  spec.optimizer.learning_rate = 1e30;
+  HookedRun run;
+  EXPECT_EQ(run.Train(*host_, spec).status().code(), absl::StatusCode::kAborted);
+  ASSERT_EQ(run.run.records.size(), 1u);
+  EXPECT_FALSE(std::isfinite(run.run.records[0].eval_loss.value()));
+  EXPECT_THAT(run.run.messages, Not(Contains(HasSubstr("is saved for it"))));
+}
+
 TEST_F(BestTest, ABestWhoseCheckpointIsGoneIsForgotten) {
   JobSpec spec = StandingStill("gone", 3);
   HookedRun run;
@@ -107,6 +120,20 @@ TEST_F(BestTest, ABestWhoseCheckpointIsGoneIsForgotten) {
   ASSERT_TRUE(resumed.Train(*host_, spec).ok()) << resumed.run.status;
   EXPECT_THAT(resumed.run.messages, Contains(HasSubstr("is gone")));
   EXPECT_THAT(Steps(spec), ElementsAre(6, 4));
+}
+
+TEST_F(BestTest, WhereTheBestIsGoneTheCountBeginsAnew) {
+  JobSpec spec = StandingStill("anew", 3);
+  HookedRun run;
+  ASSERT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+  spec.training.keep_best = true;
+  spec.training.steps = 6;
+  HookedRun resumed;
+  ASSERT_TRUE(resumed.Train(*host_, spec).ok()) << resumed.run.status;
+  const auto state = ReadCheckpointState(JoinPath(spec.checkpoint.directory, StepDirectoryName(6)));
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->evaluations.best_step, 4);
+  EXPECT_EQ(state->evaluations.since_best, 2);
 }
 
 TEST_F(BestTest, ABestThatCouldNotBeSavedDoesNotTakeThePlaceOfTheOneBefore) {

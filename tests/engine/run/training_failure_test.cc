@@ -100,6 +100,18 @@ TEST_P(FailureTest, ASkippedStepMakesNoUpdate) {
   EXPECT_NE(plain.run.records[2].loss, run.run.records[1].loss);
 }
 
+TEST_P(FailureTest, WhatIsEvaluatedAtTheEndIsTheLastStepThatIsNotSkipped) {
+  JobSpec spec = HookedJob("skipping_the_last", Precision::kBf16, GetParam());
+  spec.data.eval_fraction = 0.1;
+  spec.training.eval_every = 0;
+  spec.training.skip_steps = {3, 4};
+  HookedRun run;
+  ASSERT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+  ASSERT_EQ(run.run.records.size(), 2u);
+  EXPECT_FALSE(run.run.records[0].eval_loss.has_value());
+  EXPECT_TRUE(run.run.records[1].eval_loss.has_value());
+}
+
 TEST_P(FailureTest, AllowedSectionsMayChangeAndTheManifestNotesIt) {
   JobSpec spec = HookedJob("allowed", Precision::kBf16, GetParam());
   spec.training.steps = 2;
