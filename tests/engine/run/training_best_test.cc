@@ -7,6 +7,7 @@
 #include <latch>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -145,7 +146,10 @@ TEST_F(BestTest, ABestThatCouldNotBeSavedDoesNotTakeThePlaceOfTheOneBefore) {
   spec.checkpoint.every_steps = 0;
   HookedRun run;
   run.step = [&](int64_t step) {
-    if (step == 7) disk.FillAfter(0);
+    if (step == 7) {
+      while (Steps(spec).empty()) std::this_thread::yield();  // that of step 4 is whole
+      disk.FillAfter(0);
+    }
     if (step != 9) return;
     disk.MakeRoom();
     run.control.Stop();
