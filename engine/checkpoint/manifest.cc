@@ -74,8 +74,10 @@ Json StateToJson(const CheckpointState& state) {
   if (evaluations.best_step > 0) {
     json["best"] = {{"step", evaluations.best_step}, {"eval_loss", evaluations.best_loss}};
   }
-  if (evaluations.kept_step > 0 && evaluations.kept_step != evaluations.best_step) {
-    json["kept_best"] = {{"step", evaluations.kept_step}, {"eval_loss", evaluations.kept_loss}};
+  if (evaluations.kept_step != evaluations.best_step) {
+    json["kept_best"] = evaluations.kept_step == 0 ? Json()
+                                                   : Json{{"step", evaluations.kept_step},
+                                                          {"eval_loss", evaluations.kept_loss}};
   }
   json["evaluations_since_best"] = evaluations.since_best;
   if (!state.reference.empty()) json["reference"] = state.reference;
@@ -159,7 +161,13 @@ absl::StatusOr<CheckpointState> StateFromJson(const Json& json) {
   MT_RETURN_IF_ERROR(GetBest(json, "best", &evaluations.best_step, &evaluations.best_loss));
   evaluations.kept_step = evaluations.best_step;
   evaluations.kept_loss = evaluations.best_loss;
-  MT_RETURN_IF_ERROR(GetBest(json, "kept_best", &evaluations.kept_step, &evaluations.kept_loss));
+  const auto kept = json.find("kept_best");
+  if (kept != json.end() && kept->is_null()) {
+    evaluations.kept_step = 0;
+    evaluations.kept_loss = 0;
+  } else {
+    MT_RETURN_IF_ERROR(GetBest(json, "kept_best", &evaluations.kept_step, &evaluations.kept_loss));
+  }
   MT_ASSIGN_OR_RETURN(const Json* spec, GetMember(json, "spec", Json::value_t::object));
   for (const auto& [key, value] : spec->items()) {
     if (!value.is_string()) return Bad(absl::StrCat("\"spec\".\"", key, "\" is not a string"));

@@ -118,8 +118,10 @@ void CheckpointSaver::ChooseBest(Save& save) const {
   // The one before stays until this one is there.
   const bool best = IsBetterThanKept(save.step);
   save.retention.best = best ? save.step : retention_.best;
-  evaluations.kept_step = save.retention.best;
-  evaluations.kept_loss = best ? evaluations.last_loss : kept_loss_;
+  const bool keeps = run_.spec().training.keep_best;
+  evaluations.kept_step = keeps ? save.retention.best : evaluations.best_step;
+  evaluations.kept_loss =
+      keeps ? (best ? evaluations.last_loss : kept_loss_) : evaluations.best_loss;
 }
 
 bool CheckpointSaver::IsBetterThanKept(int64_t step) const {

@@ -166,7 +166,8 @@ absl::Status CheckThereIsNone(RunContext& run) {
 // Keeps the best checkpoint, if the job wants that and it is there.
 absl::Status KeepBest(RunContext& run, const DirectoryRanks& ranks, ResumePoint& point) {
   point.retention.best = 0;  // a damaged checkpoint that was chosen before may have named another
-  if (!run.spec().training.keep_best || point.evaluations.best_step == 0) return absl::OkStatus();
+  // The best may not have been saved, for example on a full disk.
+  if (!run.spec().training.keep_best || point.evaluations.kept_step == 0) return absl::OkStatus();
   MT_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
                       ListSteps(run.spec().checkpoint.directory, run.files()));
   bool there = absl::c_linear_search(steps, point.evaluations.kept_step);

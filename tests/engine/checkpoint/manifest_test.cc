@@ -84,6 +84,17 @@ TEST(ManifestTest, RoundTrip) {
   EXPECT_EQ(after->Find("absent"), nullptr);
 }
 
+TEST(ManifestTest, ABestThatWasNotKeptIsNoneThatIs) {
+  Manifest manifest = MakeManifest();
+  for (const int64_t kept : {0, 80}) {
+    manifest.state.evaluations.kept_step = kept;
+    const auto parsed = ParseManifest(SerializeManifest(manifest));
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->state.evaluations.best_step, 80);
+    EXPECT_EQ(parsed->state.evaluations.kept_step, kept);
+  }
+}
+
 TEST(ManifestTest, EveryFlippedBitIsFound) {
   const std::string text = SerializeManifest(MakeManifest());
   for (size_t i = 0; i < text.size(); ++i) {
