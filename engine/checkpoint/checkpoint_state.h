@@ -18,8 +18,8 @@ struct Evaluations {
   double best_loss = 0;    // its loss
   int64_t since_best = 0;  // evaluations after it; all if there is no best
   // The step of the checkpoint that training.keep_best keeps, and its loss: that of best_step, or
-  // of another one if best_step could not be saved. 0: none. A manifest cannot hold this 0; it is
-  // read back as best_step.
+  // of another one if best_step could not be saved. 0: none. In the manifest of a job without
+  // keep_best it is best_step.
   int64_t kept_step = 0;
   double kept_loss = 0;
   // The last evaluation of this process; 0: none. Not in manifests.
