@@ -109,17 +109,6 @@ void StepRunner::AddSharedLosses(int slot, absl::Span<const double> values) {
   state.shared_losses = true;
 }
 
-// The blocks of a tile's norm are added in their order too.
-void StepRunner::AddSharedSquares(int slot, absl::Span<const double> values, size_t of_rank) {
-  const auto tiles = static_cast<size_t>(p_.dimensions->shape.tiles());
-  const size_t blocks = static_cast<size_t>(p_.dimensions->shape.folds) * tiles;
-  std::vector<double>& squares = states_[slot].shared_squares;
-  squares.assign(tiles, 0);
-  for (size_t begin = of_rank - blocks; begin < values.size(); begin += of_rank) {
-    for (size_t i = 0; i < blocks; ++i) squares[i * tiles / blocks] += values[begin + i];
-  }
-}
-
 absl::Status StepRunner::Do(const ShareResultsOp& share, const Op& op, Stream*) {
   const PipelineDimensions& d = *p_.dimensions;
   const int slot = op.step_slot;

@@ -1,9 +1,7 @@
 #include "engine/pipeline/step_runner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
-#include <numeric>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -289,23 +287,6 @@ absl::Status StepRunner::Do(const UploadBatchOp&, const Op& op, Stream* stream) 
                                                4 * pairs * int64_t{sizeof(int32_t)}));
   }
   return absl::OkStatus();
-}
-
-double StepRunner::SquareOf(int slot, int tile) const {
-  const StepState& state = states_[slot];
-  if (!state.shared_squares.empty()) return state.shared_squares[static_cast<size_t>(tile)];
-  const int folds = p_.dimensions->shape.folds;
-  const double* const blocks = p_.host_buffers->norms[slot] + tile * folds;
-  return std::accumulate(blocks, blocks + folds, 0.0);
-}
-
-void StepRunner::CollectNorm(int slot) {
-  double sum = 0;
-  for (int tile = 0; tile < p_.dimensions->shape.tiles(); ++tile) {
-    if (p_.dimensions->shape.state_elements(tile) == 0) continue;
-    sum += SquareOf(slot, tile);
-  }
-  states_[slot].gradient_norm = std::sqrt(sum);
 }
 
 }  // namespace megatrain
