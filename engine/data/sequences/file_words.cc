@@ -49,16 +49,28 @@ std::string FileWordsMeta::ToText() const {
       .dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
 }
 
-FileWordsMeta FileWordsMeta::FromText(const std::string& text) {
+absl::StatusOr<FileWordsMeta> FileWordsMeta::FromText(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   FileWordsMeta meta;
-  if (!json.is_object()) return meta;
-  meta.documents = json.value("documents", int64_t{0});
-  meta.largest_id = json.value("largest_id", int64_t{0});
-  meta.turns_without_loss = json.value("turns_left_out", int64_t{0});
-  meta.bad.count = json.value("bad_records", int64_t{0});
-  meta.bad.named = json.value("named", std::vector<std::string>());
-  return meta;
+  bool good = true;
+  const auto take = [&](const char* name, int64_t least, int64_t* number) {
+    const auto found = json.find(name);
+    good &= found != json.end() && found->is_number_integer();
+    if (good) *number = found->get<int64_t>();
+    good &= *number >= least;
+  };
+  take("documents", 0, &meta.documents);
+  take("largest_id", -1, &meta.largest_id);
+  take("turns_left_out", 0, &meta.turns_without_loss);
+  take("bad_records", 0, &meta.bad.count);
+  const auto named = json.find("named");
+  good &= named != json.end() && named->is_array();
+  for (size_t i = 0; good && i < named->size(); ++i) {
+    good = (*named)[i].is_string();
+    if (good) meta.bad.named.push_back((*named)[i].get<std::string>());
+  }
+  if (good) return meta;
+  return absl::DataLossError("its description is not that of a file's words");
 }
 
 FileWordMaker::FileWordMaker(const FileWordsOptions& options, ThreadPool* pool)

@@ -35,8 +35,9 @@ struct FileWordsMeta {
   BadRecords bad;                  // their names lack the file's path
 
   std::string ToText() const;
-  // `text` comes from ToText.
-  static FileWordsMeta FromText(const std::string& text);
+  // Returns DataLoss for a text that ToText does not make: checksums keep out accidents, but
+  // whoever may write the cache may write a text with one.
+  static absl::StatusOr<FileWordsMeta> FromText(const std::string& text);
 };
 
 struct FileWordsOptions {

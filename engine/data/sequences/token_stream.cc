@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "engine/base/status.h"
 #include "engine/base/thread_pool.h"
+#include "engine/data/sequences/packing.h"
 
 namespace megatrain {
 namespace {
@@ -117,8 +118,10 @@ class Preparer {
           CacheFile::Open(options_.cache_directory, name, key, sizeof(uint32_t), progress_,
                           options_.files, options_.verify);
       if (absl::IsCancelled(cache.status())) return cache.status();
-      if (cache.ok()) {
-        prepared.meta = FileWordsMeta::FromText((*cache)->meta());
+      absl::StatusOr<FileWordsMeta> meta =
+          cache.ok() ? FileWordsMeta::FromText((*cache)->meta()) : cache.status();
+      if (meta.ok()) {
+        prepared.meta = *std::move(meta);
         prepared.words = *std::move(cache);
         // Else it is of a model with a larger vocabulary, or without the bad records; making it
         // again finds where the id or the record is.
@@ -271,7 +274,7 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
   }
   MT_RETURN_IF_ERROR(shared.Add(0));
 
-  std::unique_ptr<TokenStream> stream(new TokenStream());
+  std::unique_ptr<TokenStream> stream(new TokenStream(options.words.encoder.vocabulary));
   std::string keys;
   for (size_t i = 0; i < files.size(); ++i) {
     Prepared& prepared = results[i];
@@ -295,6 +298,12 @@ absl::Status TokenStream::Read(int64_t first, int64_t count, uint32_t* words) co
     const int64_t inside = first - part->first;
     const int64_t take = std::min(count, part->words->elements() - inside);
     MT_RETURN_IF_ERROR(part->words->Read(inside, take, words));
+    for (int64_t i = 0; i < take; ++i) {
+      if ((words[i] & kTokenMask) < vocabulary_) continue;
+      return absl::DataLossError(absl::StrCat("word ", first + i, " of the prepared data is token ",
+                                              words[i] & kTokenMask,
+                                              ", which is not below the vocabulary"));
+    }
     first += take;
     count -= take;
     words += take;
