@@ -68,26 +68,30 @@ absl::StatusOr<std::unique_ptr<SequenceIndex>> SequenceIndex::Open(
       absl::StrCat(kIndexVersion, "\n", stream->key(), "\n", options.sequence_length, " ",
                    options.packing ? "packed" : "unpacked", options.pairs ? " pairs" : ""));
   const std::string name = absl::StrCat("sequences-", key, ".cache");
-  for (int round = 0; round < 2; ++round) {
+  const std::string path = absl::StrCat(cache_directory, "/", name);
+  for (int round = 0;; ++round) {
+    // Before it is opened: what another process makes then is not replaced.
+    const absl::StatusOr<FileInfo> before = files->Examine(path);
     absl::StatusOr<std::unique_ptr<CacheFile>> begins =
         CacheFile::Open(cache_directory, name, key, sizeof(uint64_t), progress, files, verify);
     if (absl::IsCancelled(begins.status())) return begins.status();
-    if (begins.ok()) {
-      const absl::StatusOr<PackingCounts> counts =
-          FromText((*begins)->meta(), (*begins)->elements());
-      if (counts.ok()) {
-        return std::unique_ptr<SequenceIndex>(
-            new SequenceIndex(stream, options, *std::move(begins), *counts));
-      }
+    const absl::StatusOr<PackingCounts> counts =
+        begins.ok() ? FromText((*begins)->meta(), (*begins)->elements()) : begins.status();
+    if (counts.ok()) {
+      return std::unique_ptr<SequenceIndex>(
+          new SequenceIndex(stream, options, *std::move(begins), *counts));
     }
-    MT_ASSIGN_OR_RETURN(
-        std::unique_ptr<CacheFileWriter> writer,
-        CacheFileWriter::Create(cache_directory, name, key, sizeof(uint64_t), progress, files));
+    if (round == 2) {
+      return absl::Status(
+          counts.status().code(),
+          absl::StrCat(path, ": was just made and cannot be read: ", counts.status().message()));
+    }
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFileWriter> writer,
+                        CacheFileWriter::Create(cache_directory, name, key, sizeof(uint64_t),
+                                                progress, files, before));
     if (writer == nullptr) continue;
     MT_RETURN_IF_ERROR(Make(*stream, options, progress, writer.get()).status());
   }
-  return absl::DataLossError(
-      absl::StrCat(cache_directory, "/", name, ": was just made and cannot be read"));
 }
 
 absl::StatusOr<Sequence> SequenceIndex::Read(int64_t index, int32_t pad_id) const {

@@ -112,14 +112,18 @@ class Preparer {
     prepared.key = FileKey(file, hash, options_.words);
     const std::string key = Key(prepared.key, options_.words.encoder);
     const std::string name = absl::StrCat("words-", key, ".cache");
+    const std::string path = absl::StrCat(options_.cache_directory, "/", name);
     // A second round finds what another process, or this one, has just made.
-    for (int round = 0; round < 3; ++round) {
+    for (int round = 0;; ++round) {
+      // Before it is opened: what another process makes then is not replaced.
+      const absl::StatusOr<FileInfo> before = options_.files->Examine(path);
       absl::StatusOr<std::unique_ptr<CacheFile>> cache =
           CacheFile::Open(options_.cache_directory, name, key, sizeof(uint32_t), progress_,
                           options_.files, options_.verify);
       if (absl::IsCancelled(cache.status())) return cache.status();
       absl::StatusOr<FileWordsMeta> meta =
           cache.ok() ? FileWordsMeta::FromText((*cache)->meta()) : cache.status();
+      absl::Status error = meta.status();
       if (meta.ok()) {
         prepared.meta = *std::move(meta);
         prepared.words = *std::move(cache);
@@ -130,11 +134,15 @@ class Preparer {
           if (round == 0) MT_RETURN_IF_ERROR(progress_(info.bytes));
           return prepared;
         }
+        error = absl::AbortedError("another job makes it of the same data in another way");
       }
-      MT_RETURN_IF_ERROR(MakeWords(file, info, hash, name, key, pool));
+      if (round == 3) {
+        return absl::Status(
+            error.code(),
+            absl::StrCat(path, ": was just made and cannot be read: ", error.message()));
+      }
+      MT_RETURN_IF_ERROR(MakeWords(file, info, hash, name, key, before, pool));
     }
-    return absl::DataLossError(
-        absl::StrCat(options_.cache_directory, "/", name, ": was just made and cannot be read"));
   }
 
  private:
@@ -153,12 +161,13 @@ class Preparer {
   }
 
   absl::Status MakeWords(const DataFile& file, const FileInfo& info, const std::string& hash,
-                         const std::string& name, const std::string& key, ThreadPool* pool) const {
+                         const std::string& name, const std::string& key,
+                         const absl::StatusOr<FileInfo>& before, ThreadPool* pool) const {
     MT_ASSIGN_OR_RETURN(const std::unique_ptr<DataFileReader> reader,
                         DataFileReader::Open(file.path, options_.files));
     const auto create = [&] {
       return CacheFileWriter::Create(options_.cache_directory, name, key, sizeof(uint32_t),
-                                     progress_, options_.files);
+                                     progress_, options_.files, before);
     };
     MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFileWriter> writer, create());
     if (writer == nullptr) return absl::OkStatus();  // another one made it
