@@ -1,5 +1,6 @@
 #include "engine/data/cache/file_hashes.h"
 
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -85,6 +86,12 @@ absl::Status FileHashes::Save(bool seldom) {
     return absl::OkStatus();
   }
   saved_ = absl::Now();
+  MT_RETURN_IF_ERROR(files_->CreateDirectories(directory_));
+  // The name that AtomicWriteFile writes to: two at a time would write into one file, and each
+  // would leave out what the other adds.
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<FileLock> lock_on_file,
+                      files_->TryLock(HashesPath(directory_) + ".tmp"));
+  if (lock_on_file == nullptr) return absl::OkStatus();
   Table all = Read();
   for (const auto& [file, known] : learnt_) all[file] = known;
   std::string text = absl::StrCat(kFirstLine, "\n");
@@ -93,7 +100,6 @@ absl::Status FileHashes::Save(bool seldom) {
                     known.changed, " ", known.hash.hash, " ", known.hash.largest_id, "\n");
   }
   absl::StrAppend(&text, HashBytes(text), "\n");
-  MT_RETURN_IF_ERROR(files_->CreateDirectories(directory_));
   MT_RETURN_IF_ERROR(AtomicWriteFile(files_, HashesPath(directory_), text));
   learnt_.clear();
   return absl::OkStatus();

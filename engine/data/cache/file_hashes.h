@@ -42,7 +42,8 @@ class FileHashes {
   void Remember(const FileInfo& info, const FileHash& hash, absl::Time now);
   // Writes the file if anything new was learnt, and creates the directory. If `seldom`, does
   // nothing within ten seconds of the last time, or of the construction. Hashes that another
-  // process has remembered meanwhile are kept. Returns the errors of writing.
+  // process has remembered meanwhile are kept. If another one is writing the file, does nothing:
+  // the next call writes. Returns the errors of writing.
   absl::Status Save(bool seldom);
 
  private:

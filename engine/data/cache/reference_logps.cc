@@ -52,9 +52,12 @@ bool ReferenceLogps::OpenAll() {
 }
 
 absl::Status ReferenceLogps::Make(int64_t part, const std::vector<std::vector<double>>& logps) {
+  const absl::StatusOr<FileInfo> before =
+      files_->Examine(absl::StrCat(directory_, "/", PartName(part)));
+  if (before.ok() && Open(part)) return absl::OkStatus();
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<CacheFileWriter> writer,
                       CacheFileWriter::Create(directory_, PartName(part), PartKey(part),
-                                              kElementBytes, {}, files_.get()));
+                                              kElementBytes, {}, files_.get(), before));
   if (writer != nullptr) {
     std::vector<uint64_t> begins = {logps.size() + 1};
     for (const std::vector<double>& values : logps) begins.push_back(begins.back() + values.size());

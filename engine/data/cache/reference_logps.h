@@ -38,8 +38,9 @@ class ReferenceLogps {
   bool Open(int64_t part);
   // Opens all parts; false if any must be made.
   bool OpenAll();
-  // Writes and opens a part. `logps` has the values of each of its sequences. Returns the errors of
-  // writing, or DataLoss if the part cannot be opened then.
+  // Writes and opens a part, or opens the one that another process has made meanwhile. `logps` has
+  // the values of each of its sequences. Returns the errors of writing, or DataLoss if the part
+  // cannot be opened then.
   absl::Status Make(int64_t part, const std::vector<std::vector<double>>& logps);
   // Returns the values of a sequence, or the errors of CacheFile::Read. If they are damaged
   // (DataLoss), the part is removed, so that it is made again at the next start. REQUIRES: its part

@@ -40,19 +40,26 @@ absl::Status Explained(const absl::Status& status) {
   return IsDiskFull(status) ? DiskFullError(message) : absl::Status(status.code(), message);
 }
 
-// The lock on `path`, waited for. Null if meanwhile FINAL has come into being by another process'
-// work.
+bool Same(const FileInfo& a, const FileInfo& b) {
+  return a.device == b.device && a.inode == b.inode && a.bytes == b.bytes &&
+         a.modified == b.modified;
+}
+
+// The lock on `path`, waited for. Null if FINAL is there and is not the file `replaced`.
 absl::StatusOr<std::unique_ptr<FileLock>> LockTemporary(FileSystem* files, const std::string& path,
                                                         const std::string& final_path,
+                                                        const absl::StatusOr<FileInfo>& replaced,
                                                         const ByteProgress& progress) {
-  for (bool waited = false;; waited = true) {
+  while (true) {
     absl::StatusOr<std::unique_ptr<FileLock>> lock = files->TryLock(path);
     if (!lock.ok()) return Explained(lock.status());
-    if (*lock != nullptr && waited && files->FileExists(final_path)) {
+    if (*lock != nullptr) {
+      // Looked at even without a wait: the former holder may have ended since the caller looked.
+      const absl::StatusOr<FileInfo> now = files->Examine(final_path);
+      if (!now.ok() || (replaced.ok() && Same(*now, *replaced))) return lock;
       files->RemoveFile(path).IgnoreError();  // made by locking it
       return nullptr;
     }
-    if (*lock != nullptr) return lock;
     if (progress) MT_RETURN_IF_ERROR(progress(0));
     std::this_thread::sleep_for(kLockPoll);
   }
@@ -96,14 +103,16 @@ CacheFileWriter::~CacheFileWriter() = default;
 
 absl::StatusOr<std::unique_ptr<CacheFileWriter>> CacheFileWriter::Create(
     const std::string& directory, const std::string& name, const std::string& key,
-    size_t element_bytes, const ByteProgress& progress, FileSystem* files) {
+    size_t element_bytes, const ByteProgress& progress, FileSystem* files,
+    const absl::StatusOr<FileInfo>& replaced) {
   MT_RETURN_IF_ERROR(Explained(files->CreateDirectories(directory)));
   auto state = std::make_unique<State>();
   state->files = files;
   state->directory = directory;
   state->path = absl::StrCat(directory, "/", name);
   state->temporary = absl::StrCat(state->path, ".tmp");
-  MT_ASSIGN_OR_RETURN(state->lock, LockTemporary(files, state->temporary, state->path, progress));
+  MT_ASSIGN_OR_RETURN(state->lock,
+                      LockTemporary(files, state->temporary, state->path, replaced, progress));
   if (state->lock == nullptr) return std::unique_ptr<CacheFileWriter>();
   absl::StatusOr<std::unique_ptr<WritableFile>> file = files->NewWritableFile(state->temporary);
   if (!file.ok()) return Explained(file.status());

@@ -45,15 +45,18 @@ static_assert(sizeof(CacheTrailer) == 80);
 // Writes one cache file. Not thread-safe.
 class CacheFileWriter {
  public:
-  // Begins to write `directory`/`name`, creating the directory if need be. If another writer is
-  // making the same file, waits for it, and returns null once that has made the file, which can
-  // then be read. Takes over a NAME.tmp that a killed process left. `progress` is called with 0
-  // bytes while it waits, and its error ends the wait. Returns the errors of writing. `files` must
-  // outlive the writer. REQUIRES: element_bytes divides kCacheBlockBytes.
+  // Begins to write `directory`/`name`, creating the directory if need be. `replaced` is what
+  // Examine said of that file before the caller tried to open it: by default, that there is none.
+  // If another writer is making the same file, waits for it. Returns null if the file is there and
+  // is not `replaced`: another writer has made it, and it can be opened. Takes over a NAME.tmp that
+  // a killed process left. `progress` is called with 0 bytes while it waits, and its error ends the
+  // wait. Returns the errors of writing. `files` must outlive the writer. REQUIRES: element_bytes
+  // divides kCacheBlockBytes.
   static absl::StatusOr<std::unique_ptr<CacheFileWriter>> Create(
       const std::string& directory, const std::string& name, const std::string& key,
       size_t element_bytes, const ByteProgress& progress = {},
-      FileSystem* files = PosixFileSystem());
+      FileSystem* files = PosixFileSystem(),
+      const absl::StatusOr<FileInfo>& replaced = absl::NotFoundError(""));
   // Removes NAME.tmp unless Finish succeeded.
   ~CacheFileWriter();
   CacheFileWriter(const CacheFileWriter&) = delete;

@@ -11,6 +11,9 @@
 namespace megatrain {
 namespace {
 
+// What a long record needed beyond this is given back behind it.
+constexpr size_t kKeptBytes = size_t{16} << 20;
+
 bool IsJsonSpace(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 }  // namespace
@@ -45,6 +48,10 @@ absl::StatusOr<bool> JsonRecordReader::Fill() {
     position_ -= record_begin_;
     end_ -= record_begin_;
     record_begin_ = 0;
+  }
+  if (buffer_.size() > kKeptBytes && buffer_.size() / 2 > end_ + chunk_bytes_) {
+    buffer_.resize(end_ + chunk_bytes_);
+    buffer_.shrink_to_fit();
   }
   if (buffer_.size() < end_ + chunk_bytes_) {
     buffer_.resize(std::max(end_ + chunk_bytes_, 2 * buffer_.size()));

@@ -1,12 +1,14 @@
 #include "engine/data/sequences/file_words.h"
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/status.h"
 #include "engine/data/parquet/parquet_records.h"
 #include "engine/job/data_format.h"
@@ -22,6 +24,35 @@ constexpr size_t kBlocksPerThread = 4;
 constexpr size_t kReasonBytesMax = 300;
 constexpr size_t kCharacterBytesMax = 4;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+// Time between two looks whether it is this one's turn at long records.
+constexpr std::chrono::milliseconds kTurnPoll(50);
+
+// The process's turn at long records.
+struct Turn {
+  Mutex mutex;
+  CondVar freed;
+  bool taken ABSL_GUARDED_BY(mutex) = false;
+};
+
+Turn& TheTurn() {
+  static auto* const turn = new Turn;
+  return *turn;
+}
+
+bool AwaitTurn() {
+  Turn& turn = TheTurn();
+  MutexLock lock(&turn.mutex);
+  if (turn.taken) turn.freed.WaitFor(&turn.mutex, std::chrono::duration<double>(kTurnPoll).count());
+  return !std::exchange(turn.taken, true);
+}
+
+void EndTurn() {
+  Turn& turn = TheTurn();
+  MutexLock lock(&turn.mutex);
+  turn.taken = false;
+  turn.freed.NotifyOne();
+}
 
 absl::Status Prefixed(const std::string& where, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
@@ -49,24 +80,75 @@ std::string FileWordsMeta::ToText() const {
       .dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
 }
 
-FileWordsMeta FileWordsMeta::FromText(const std::string& text) {
+absl::StatusOr<FileWordsMeta> FileWordsMeta::FromText(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   FileWordsMeta meta;
-  if (!json.is_object()) return meta;
-  meta.documents = json.value("documents", int64_t{0});
-  meta.largest_id = json.value("largest_id", int64_t{0});
-  meta.turns_without_loss = json.value("turns_left_out", int64_t{0});
-  meta.bad.count = json.value("bad_records", int64_t{0});
-  meta.bad.named = json.value("named", std::vector<std::string>());
-  return meta;
+  bool good = true;
+  const auto take = [&](const char* name, int64_t least, int64_t* number) {
+    const auto found = json.find(name);
+    good &= found != json.end() && found->is_number_integer();
+    if (good) *number = found->get<int64_t>();
+    good &= *number >= least;
+  };
+  take("documents", 0, &meta.documents);
+  take("largest_id", -1, &meta.largest_id);
+  take("turns_left_out", 0, &meta.turns_without_loss);
+  take("bad_records", 0, &meta.bad.count);
+  const auto named = json.find("named");
+  good &= named != json.end() && named->is_array();
+  for (size_t i = 0; good && i < named->size(); ++i) {
+    good = (*named)[i].is_string();
+    if (good) meta.bad.named.push_back((*named)[i].get<std::string>());
+  }
+  if (good) return meta;
+  return absl::DataLossError("its description is not that of a file's words");
 }
 
 FileWordMaker::FileWordMaker(const FileWordsOptions& options, ThreadPool* pool)
     : options_(options), pool_(pool) {
-  const size_t threads = pool != nullptr ? static_cast<size_t>(pool->threads()) : 1;
-  const size_t blocks = threads == 1 ? 1 : kBlocksPerThread * threads;
-  for (size_t i = 0; i < blocks; ++i) blocks_.emplace_back(options.encoder);
+  MakeBlocks();
 }
+
+void FileWordMaker::MakeBlocks() {
+  const size_t threads = pool_ != nullptr ? static_cast<size_t>(pool_->threads()) : 1;
+  const size_t blocks = threads == 1 ? 1 : kBlocksPerThread * threads;
+  blocks_.clear();
+  for (size_t i = 0; i < blocks; ++i) blocks_.emplace_back(options_.encoder);
+}
+
+void FileWordMaker::Count(FileWordsMeta& meta) const {
+  for (const Block& block : blocks_) {
+    meta.largest_id = std::max(meta.largest_id, block.encoder.largest_id());
+    meta.turns_without_loss += block.encoder.turns_without_loss();
+  }
+}
+
+absl::Status FileWordMaker::TakeTurn(Current& current) {
+  if (current.turn != nullptr) return absl::OkStatus();
+  while (!AwaitTurn()) {
+    if (current.progress) MT_RETURN_IF_ERROR(current.progress(0));
+  }
+  current.turn = std::shared_ptr<void>(&TheTurn(), [](void*) { EndTurn(); });
+  return absl::OkStatus();
+}
+
+// Takes the turn before more of a long record is held in memory.
+class FileWordMaker::TurnTakingSource : public ByteSource {
+ public:
+  TurnTakingSource(ByteSource* source, size_t long_bytes, Current* current)
+      : source_(source), long_bytes_(long_bytes), current_(current) {}
+  absl::StatusOr<size_t> Read(void* to, size_t bytes) override {
+    if (current_->unbroken > long_bytes_) MT_RETURN_IF_ERROR(TakeTurn(*current_));
+    MT_ASSIGN_OR_RETURN(const size_t got, source_->Read(to, bytes));
+    current_->unbroken += got;
+    return got;
+  }
+
+ private:
+  ByteSource* const source_;
+  const size_t long_bytes_;
+  Current* const current_;
+};
 
 void FileWordMaker::Run(int64_t blocks, absl::FunctionRef<void(int64_t)> work) {
   if (pool_ != nullptr) return pool_->ParallelFor(blocks, work);
@@ -82,7 +164,7 @@ absl::StatusOr<FileWordsMeta> FileWordMaker::Make(const DataFile& file,
                                                   const DataFileReader& reader,
                                                   const std::string& hash, CacheFileWriter* writer,
                                                   const ByteProgress& progress) {
-  Current current = {file, writer, progress, 0, {}};
+  Current current = {file, writer, progress, 0, {}, 0, nullptr};
   for (Block& block : blocks_) block.encoder.Restart();
   MT_RETURN_IF_ERROR(KindOfFile(file.path).content == FileContent::kParquet
                          ? AddParquet(reader, current)
@@ -91,10 +173,7 @@ absl::StatusOr<FileWordsMeta> FileWordMaker::Make(const DataFile& file,
     return absl::InvalidArgumentError(
         absl::StrCat(file.path, ": is empty; training data is needed"));
   }
-  for (const Block& block : blocks_) {
-    current.meta.largest_id = std::max(current.meta.largest_id, block.encoder.largest_id());
-    current.meta.turns_without_loss += block.encoder.turns_without_loss();
-  }
+  Count(current.meta);
   return std::move(current.meta);
 }
 
@@ -119,8 +198,9 @@ absl::Status FileWordMaker::AddText(const DataFileReader& reader, const std::str
     text = decompressed.get();
   }
   if (HoldsRecords(current.file)) {
+    TurnTakingSource source(text, options_.long_record_bytes, &current);
     const std::unique_ptr<RecordReader> records =
-        MakeRecordReader(text, path, options_.chunk_bytes);
+        MakeRecordReader(&source, path, options_.chunk_bytes);
     MT_RETURN_IF_ERROR(AddRecords(
         *records, [&] { return raw.offset(); }, current));
   } else {
@@ -133,37 +213,59 @@ absl::Status FileWordMaker::AddText(const DataFileReader& reader, const std::str
 }
 
 FileWordMaker::Batch FileWordMaker::ReadBatch(RecordReader& records,
-                                              absl::FunctionRef<int64_t()> bytes_read) const {
+                                              absl::FunctionRef<int64_t()> bytes_read,
+                                              Current& current) const {
   const size_t bytes_max =
       kBatchBytesPerThread * (pool_ != nullptr ? static_cast<size_t>(pool_->threads()) : 1);
   Batch batch;
   Record record;
-  for (size_t bytes = 0; bytes < bytes_max && batch.more;) {
+  // A batch ends with a long record.
+  for (size_t bytes = 0; bytes < bytes_max && batch.more && current.turn == nullptr;) {
     const absl::StatusOr<bool> more = records.Next(&record);
+    current.unbroken = 0;
     batch.status = more.status();
     batch.more = more.ok() && *more;
+    if (batch.more && record.json.size() > options_.long_record_bytes) {
+      batch.status = TakeTurn(current);
+      batch.more = batch.status.ok();
+    }
     if (!batch.more) break;
     batch.records.push_back({record, std::string(record.json)});
     bytes += record.json.size() + sizeof(Pending);
   }
   batch.bytes_read = bytes_read();
+  batch.turn = std::move(current.turn);
   return batch;
 }
 
-// A batch is read while the one before it is encoded, if there are threads for it.
+// A batch is read while the one before it is encoded, if there are threads for it and that one has
+// no long record: another is not taken meanwhile.
 absl::Status FileWordMaker::AddRecords(RecordReader& records,
                                        absl::FunctionRef<int64_t()> bytes_read, Current& current) {
-  const auto read = [&] { return ReadBatch(records, bytes_read); };
+  const auto read = [&] { return ReadBatch(records, bytes_read, current); };
   const auto policy = pool_ != nullptr ? std::launch::async : std::launch::deferred;
   for (Batch batch = read();;) {
     // It is waited for on every way out, as it uses the reader.
     std::future<Batch> next;
-    if (batch.more) next = std::async(policy, read);
+    const auto now = batch.turn == nullptr ? policy : std::launch::deferred;
+    if (batch.more) next = std::async(now, read);
     // An error in an earlier record is reported first, whatever the batches.
     MT_RETURN_IF_ERROR(EncodeBatch(records, batch.records, current));
     MT_RETURN_IF_ERROR(batch.status);
     MT_RETURN_IF_ERROR(Report(batch.bytes_read, current));
-    if (!batch.more) return absl::OkStatus();
+    const bool more = batch.more;
+    if (batch.turn != nullptr) {
+      // The memory is given back first, and then the turn.
+      Count(current.meta);
+      MakeBlocks();
+      batch.records = {};
+      batch.turn.reset();
+    }
+    if (!more) return absl::OkStatus();
+    // It may wait for its turn: an error of the progress ends that.
+    while (next.wait_for(kTurnPoll) == std::future_status::timeout) {
+      if (current.progress) MT_RETURN_IF_ERROR(current.progress(0));
+    }
     batch = next.get();
   }
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,8 +36,9 @@ struct FileWordsMeta {
   BadRecords bad;                  // their names lack the file's path
 
   std::string ToText() const;
-  // `text` comes from ToText.
-  static FileWordsMeta FromText(const std::string& text);
+  // Returns DataLoss for a text that ToText does not make: checksums keep out accidents, but
+  // whoever may write the cache may write a text with one.
+  static absl::StatusOr<FileWordsMeta> FromText(const std::string& text);
 };
 
 struct FileWordsOptions {
@@ -44,6 +46,9 @@ struct FileWordsOptions {
   bool skip_bad_records = false;
   bool pairs = false;                      // records are pairs of answers
   size_t chunk_bytes = kRecordChunkBytes;  // the size of one read from a data file
+  // Longer records are read and tokenised one at a time in the whole process: meanwhile each takes
+  // many times its bytes.
+  size_t long_record_bytes = size_t{16} << 20;
 };
 
 // Not thread-safe.
@@ -55,7 +60,8 @@ class FileWordMaker {
 
   // Appends the file's words to `writer`. `hash` is the XXH3-128 that the file's content had
   // before; that of Parquet, which is not read from front to back, is not compared. `progress` may
-  // be null; it is called with the bytes of the file that are finished.
+  // be null; it is called with the bytes of the file that are finished, and with 0 from another
+  // thread, too.
   //
   // Returns InvalidArgument, naming the file and the place, for data that cannot be read and for a
   // file without a record. If bad records are skipped, a record that cannot be read is counted
@@ -77,7 +83,10 @@ class FileWordMaker {
     int64_t bytes_read = 0;  // of the file
     bool more = true;        // others may follow
     absl::Status status;     // of reading behind the last record
+    // Held if the last record is a long one: see TakeTurn.
+    std::shared_ptr<void> turn;
   };
+  class TurnTakingSource;
   struct Block {
     explicit Block(const DocumentEncoderOptions& options) : encoder(options) {}
     DocumentEncoder encoder;
@@ -94,7 +103,17 @@ class FileWordMaker {
     const ByteProgress& progress;
     int64_t reported = 0;
     FileWordsMeta meta;
+    // Of the thread that reads: the bytes read since the last record, and the turn, if it has it.
+    size_t unbroken = 0;
+    std::shared_ptr<void> turn;
   };
+
+  void MakeBlocks();
+  // Adds what the blocks counted to the description.
+  void Count(FileWordsMeta& meta) const;
+  // Takes the process's turn at long records, unless it is held already. Waits for it while the
+  // progress says so.
+  static absl::Status TakeTurn(Current& current);
 
   absl::Status AddParquet(const DataFileReader& reader, Current& current);
   // Adds a file of any other kind.
@@ -102,7 +121,8 @@ class FileWordMaker {
   // `bytes_read` tells how many bytes of the file were read.
   absl::Status AddRecords(RecordReader& records, absl::FunctionRef<int64_t()> bytes_read,
                           Current& current);
-  Batch ReadBatch(RecordReader& records, absl::FunctionRef<int64_t()> bytes_read) const;
+  Batch ReadBatch(RecordReader& records, absl::FunctionRef<int64_t()> bytes_read,
+                  Current& current) const;
   absl::Status EncodeBatch(const RecordReader& records, const std::vector<Pending>& batch,
                            Current& current);
   // Encodes a record of the batch behind the block's words, which stay as they are if it is bad.

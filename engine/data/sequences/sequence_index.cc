@@ -24,17 +24,24 @@ std::string ToText(const PackingCounts& counts) {
       .dump();
 }
 
-// The text is checksummed, so it is what ToText wrote.
-PackingCounts FromText(const std::string& text) {
+// Checksums keep out accidents, but whoever may write the cache may write a text with one. Returns
+// DataLoss if this one is not of an index of `elements` sequences.
+absl::StatusOr<PackingCounts> FromText(const std::string& text, int64_t elements) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   PackingCounts counts;
-  if (json.is_object()) {
-    counts.sequences = json.value("sequences", int64_t{0});
-    counts.tokens = json.value("tokens", int64_t{0});
-    counts.truncated_examples = json.value("truncated_examples", int64_t{0});
-    counts.examples_without_target = json.value("examples_without_target", int64_t{0});
-  }
-  return counts;
+  bool good = true;
+  const auto take = [&](const char* name, int64_t* count) {
+    const auto found = json.find(name);
+    good &= found != json.end() && found->is_number_integer();
+    if (good) *count = found->get<int64_t>();
+    good &= *count >= 0;
+  };
+  take("sequences", &counts.sequences);
+  take("tokens", &counts.tokens);
+  take("truncated_examples", &counts.truncated_examples);
+  take("examples_without_target", &counts.examples_without_target);
+  if (good && counts.sequences == elements) return counts;
+  return absl::DataLossError("its description is not that of its sequences");
 }
 
 absl::StatusOr<PackingCounts> Make(const TokenStream& stream, const PackingOptions& options,
@@ -61,29 +68,41 @@ absl::StatusOr<std::unique_ptr<SequenceIndex>> SequenceIndex::Open(
       absl::StrCat(kIndexVersion, "\n", stream->key(), "\n", options.sequence_length, " ",
                    options.packing ? "packed" : "unpacked", options.pairs ? " pairs" : ""));
   const std::string name = absl::StrCat("sequences-", key, ".cache");
-  for (int round = 0; round < 2; ++round) {
+  const std::string path = absl::StrCat(cache_directory, "/", name);
+  for (int round = 0;; ++round) {
+    // Before it is opened: what another process makes then is not replaced.
+    const absl::StatusOr<FileInfo> before = files->Examine(path);
     absl::StatusOr<std::unique_ptr<CacheFile>> begins =
         CacheFile::Open(cache_directory, name, key, sizeof(uint64_t), progress, files, verify);
     if (absl::IsCancelled(begins.status())) return begins.status();
-    if (begins.ok()) {
-      const PackingCounts counts = FromText((*begins)->meta());
+    const absl::StatusOr<PackingCounts> counts =
+        begins.ok() ? FromText((*begins)->meta(), (*begins)->elements()) : begins.status();
+    if (counts.ok()) {
       return std::unique_ptr<SequenceIndex>(
-          new SequenceIndex(stream, options, *std::move(begins), counts));
+          new SequenceIndex(stream, options, *std::move(begins), *counts));
     }
-    MT_ASSIGN_OR_RETURN(
-        std::unique_ptr<CacheFileWriter> writer,
-        CacheFileWriter::Create(cache_directory, name, key, sizeof(uint64_t), progress, files));
+    if (round == 2) {
+      return absl::Status(
+          counts.status().code(),
+          absl::StrCat(path, ": was just made and cannot be read: ", counts.status().message()));
+    }
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFileWriter> writer,
+                        CacheFileWriter::Create(cache_directory, name, key, sizeof(uint64_t),
+                                                progress, files, before));
     if (writer == nullptr) continue;
     MT_RETURN_IF_ERROR(Make(*stream, options, progress, writer.get()).status());
   }
-  return absl::DataLossError(
-      absl::StrCat(cache_directory, "/", name, ": was just made and cannot be read"));
 }
 
 absl::StatusOr<Sequence> SequenceIndex::Read(int64_t index, int32_t pad_id) const {
   uint64_t bounds[2] = {0, static_cast<uint64_t>(stream_->words())};
   const int64_t count = std::min<int64_t>(2, begins_->elements() - index);
   MT_RETURN_IF_ERROR(begins_->Read(index, count, bounds));
+  if (bounds[0] >= bounds[1] || bounds[1] > static_cast<uint64_t>(stream_->words())) {
+    return absl::DataLossError(absl::StrCat("sequence ", index, " of the prepared data is said to ",
+                                            "be words ", bounds[0], " to ", bounds[1], " of ",
+                                            stream_->words()));
+  }
   Sequence sequence;
   MT_RETURN_IF_ERROR(FillPackedSequence(
       options_,

@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "engine/base/status.h"
 #include "engine/base/thread_pool.h"
+#include "engine/data/sequences/packing.h"
 
 namespace megatrain {
 namespace {
@@ -111,14 +112,20 @@ class Preparer {
     prepared.key = FileKey(file, hash, options_.words);
     const std::string key = Key(prepared.key, options_.words.encoder);
     const std::string name = absl::StrCat("words-", key, ".cache");
+    const std::string path = absl::StrCat(options_.cache_directory, "/", name);
     // A second round finds what another process, or this one, has just made.
-    for (int round = 0; round < 3; ++round) {
+    for (int round = 0;; ++round) {
+      // Before it is opened: what another process makes then is not replaced.
+      const absl::StatusOr<FileInfo> before = options_.files->Examine(path);
       absl::StatusOr<std::unique_ptr<CacheFile>> cache =
           CacheFile::Open(options_.cache_directory, name, key, sizeof(uint32_t), progress_,
                           options_.files, options_.verify);
       if (absl::IsCancelled(cache.status())) return cache.status();
-      if (cache.ok()) {
-        prepared.meta = FileWordsMeta::FromText((*cache)->meta());
+      absl::StatusOr<FileWordsMeta> meta =
+          cache.ok() ? FileWordsMeta::FromText((*cache)->meta()) : cache.status();
+      absl::Status error = meta.status();
+      if (meta.ok()) {
+        prepared.meta = *std::move(meta);
         prepared.words = *std::move(cache);
         // Else it is of a model with a larger vocabulary, or without the bad records; making it
         // again finds where the id or the record is.
@@ -127,11 +134,15 @@ class Preparer {
           if (round == 0) MT_RETURN_IF_ERROR(progress_(info.bytes));
           return prepared;
         }
+        error = absl::AbortedError("another job makes it of the same data in another way");
       }
-      MT_RETURN_IF_ERROR(MakeWords(file, info, hash, name, key, pool));
+      if (round == 3) {
+        return absl::Status(
+            error.code(),
+            absl::StrCat(path, ": was just made and cannot be read: ", error.message()));
+      }
+      MT_RETURN_IF_ERROR(MakeWords(file, info, hash, name, key, before, pool));
     }
-    return absl::DataLossError(
-        absl::StrCat(options_.cache_directory, "/", name, ": was just made and cannot be read"));
   }
 
  private:
@@ -150,12 +161,13 @@ class Preparer {
   }
 
   absl::Status MakeWords(const DataFile& file, const FileInfo& info, const std::string& hash,
-                         const std::string& name, const std::string& key, ThreadPool* pool) const {
+                         const std::string& name, const std::string& key,
+                         const absl::StatusOr<FileInfo>& before, ThreadPool* pool) const {
     MT_ASSIGN_OR_RETURN(const std::unique_ptr<DataFileReader> reader,
                         DataFileReader::Open(file.path, options_.files));
     const auto create = [&] {
       return CacheFileWriter::Create(options_.cache_directory, name, key, sizeof(uint32_t),
-                                     progress_, options_.files);
+                                     progress_, options_.files, before);
     };
     MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFileWriter> writer, create());
     if (writer == nullptr) return absl::OkStatus();  // another one made it
@@ -271,7 +283,7 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
   }
   MT_RETURN_IF_ERROR(shared.Add(0));
 
-  std::unique_ptr<TokenStream> stream(new TokenStream());
+  std::unique_ptr<TokenStream> stream(new TokenStream(options.words.encoder.vocabulary));
   std::string keys;
   for (size_t i = 0; i < files.size(); ++i) {
     Prepared& prepared = results[i];
@@ -295,6 +307,12 @@ absl::Status TokenStream::Read(int64_t first, int64_t count, uint32_t* words) co
     const int64_t inside = first - part->first;
     const int64_t take = std::min(count, part->words->elements() - inside);
     MT_RETURN_IF_ERROR(part->words->Read(inside, take, words));
+    for (int64_t i = 0; i < take; ++i) {
+      if ((words[i] & kTokenMask) < vocabulary_) continue;
+      return absl::DataLossError(absl::StrCat("word ", first + i, " of the prepared data is token ",
+                                              words[i] & kTokenMask,
+                                              ", which is not below the vocabulary"));
+    }
     first += take;
     count -= take;
     words += take;

@@ -56,8 +56,8 @@ class TokenStream {
   // Returns the XXH3-128 (32 hex digits) of the files' contents and everything that affects the
   // words.
   const std::string& key() const { return key_; }
-  // Reads words [first, first + count). Returns the errors of CacheFile::Read. REQUIRES: the range
-  // lies in the stream.
+  // Reads words [first, first + count). Returns the errors of CacheFile::Read, and DataLoss for a
+  // token that is not below the vocabulary. REQUIRES: the range lies in the stream.
   absl::Status Read(int64_t first, int64_t count, uint32_t* words) const;
 
  private:
@@ -66,8 +66,9 @@ class TokenStream {
     int64_t first = 0;
     std::unique_ptr<CacheFile> words;
   };
-  TokenStream() = default;
+  explicit TokenStream(int64_t vocabulary) : vocabulary_(vocabulary) {}
 
+  const int64_t vocabulary_;
   std::vector<Part> parts_;  // those with words
   int64_t words_ = 0;
   int64_t documents_ = 0;

@@ -1,5 +1,6 @@
 #include "engine/tokenizer/normalizer/normalizer.h"
 
+#include <cstring>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -64,6 +65,14 @@ bool Holds(std::string_view text, char32_t c) {
   std::string character;
   AppendUtf8(c, &character);
   return text.find(character) != std::string_view::npos;
+}
+
+// Does as text.find(part, from), in a time that does not grow with the product of the lengths.
+size_t Find(std::string_view text, std::string_view part, size_t from) {
+  const std::string_view rest = text.substr(from);
+  const void* const found = memmem(rest.data(), rest.size(), part.data(), part.size());
+  if (found == nullptr) return std::string_view::npos;
+  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
 
 }  // namespace
@@ -159,8 +168,8 @@ absl::Status Normalizer::Apply(const Step& step, std::string_view text, bool beg
       break;
     case Kind::kReplace: {
       size_t done = 0;
-      for (size_t at = text.find(step.from); at != std::string_view::npos;
-           at = text.find(step.from, done)) {
+      for (size_t at = Find(text, step.from, 0); at != std::string_view::npos;
+           at = Find(text, step.from, done)) {
         out->Keep(text, done, at);
         out->Put(step.to, at);
         done = at + step.from.size();

@@ -47,8 +47,10 @@ class MatchProgram {
 
   // Follows an attempt that begins at the byte `place`, until nothing that follows can change its
   // match (kDone), or up to the end of the text. REQUIRES: `text` is well-formed UTF-8, and a
-  // character begins at `place` or it is the end.
-  Attempt Follow(std::string_view text, size_t place) const {
+  // character begins at `place` or it is the end. If `followed` is not null, the bytes that were
+  // passed are added to it.
+  Attempt Follow(std::string_view text, size_t place, size_t* followed = nullptr) const {
+    const size_t first = place;
     Attempt attempt = {kBegin, kNoMatch};
     while (place < text.size()) {
       const char32_t c = Utf8At(text, place);
@@ -60,6 +62,7 @@ class MatchProgram {
       if (attempt.state < kBegin) break;
       place += Utf8Length(static_cast<unsigned char>(text[place]));
     }
+    if (followed != nullptr) *followed += place - first;
     return attempt;
   }
 

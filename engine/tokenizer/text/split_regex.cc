@@ -1,11 +1,20 @@
 #include "engine/tokenizer/text/split_regex.h"
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/tokenizer/text/match_program.h"
 #include "engine/tokenizer/text/pcre_pattern.h"
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
+namespace {
+
+// Each attempt to match may go on to the end of the text, and there may be one at each character.
+// Known patterns look at no text more than a few times.
+constexpr size_t kFollowedMax = 64;                   // times the text's bytes
+constexpr size_t kFollowedAlways = size_t{16} << 20;  // more bytes, for short texts
+
+}  // namespace
 
 SplitRegex::SplitRegex(std::string_view pattern, std::unique_ptr<const PcrePattern> pcre)
     : pattern_(pattern), pcre_(std::move(pcre)) {}
@@ -45,10 +54,16 @@ absl::Status SplitRegex::Run(std::string_view text,
                              absl::FunctionRef<void(size_t begin, size_t end)> match,
                              size_t* known) const {
   size_t from = 0;
+  size_t followed = 0;  // in bytes, by all attempts
   if (const MatchProgram* const program = this->program(); program != nullptr) {
     if (known != nullptr) *known = text.size();
     while (from < text.size()) {
-      MatchProgram::Attempt attempt = program->Follow(text, from);
+      MatchProgram::Attempt attempt = program->Follow(text, from, &followed);
+      if (followed > kFollowedMax * text.size() + kFollowedAlways) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("the regular expression \"", pattern_, "\" gave up at byte ", from,
+                         ": it looks at the same text again and again"));
+      }
       if (attempt.state == MatchProgram::kGaveUp) break;
       if (attempt.state != MatchProgram::kDone) {
         if (known != nullptr) {

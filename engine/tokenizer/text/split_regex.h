@@ -41,7 +41,8 @@ class SplitRegex {
 
   // Calls match(begin, end) for the matches, which do not overlap, from left to right. An empty
   // match directly after another match is skipped. Returns ResourceExhausted if PCRE2 runs out of
-  // memory or gives up. REQUIRES: `text` is well-formed UTF-8.
+  // memory or gives up, or if the program looks at the text too often. REQUIRES: `text` is
+  // well-formed UTF-8.
   absl::Status ForEachMatch(std::string_view text,
                             absl::FunctionRef<void(size_t begin, size_t end)> match) const;
 

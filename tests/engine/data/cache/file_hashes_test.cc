@@ -82,6 +82,20 @@ TEST(FileHashesTest, KeepsWhatOthersRemembered) {
   EXPECT_TRUE(both.Find(other).has_value());
 }
 
+TEST(FileHashesTest, WaitsForTheNextTimeWhileAnotherWrites) {
+  TestDirectory directory;
+  FileHashes hashes(directory.path(), false, PosixFileSystem());
+  hashes.Remember(Info(), kHash, kNow);
+  auto other = PosixFileSystem()->TryLock(directory / "hashes.cache.tmp");
+  ASSERT_TRUE(other.ok() && *other != nullptr) << other.status();
+  directory.Write("hashes.cache.tmp", "half");
+  EXPECT_TRUE(hashes.Save(false).ok());
+  EXPECT_EQ(ReadFileOrEmpty(directory / "hashes.cache.tmp"), "half");
+  other->reset();
+  EXPECT_TRUE(hashes.Save(false).ok());
+  EXPECT_TRUE(FileHashes(directory.path(), false, PosixFileSystem()).Find(Info()).has_value());
+}
+
 TEST(FileHashesTest, ADamagedFileIsForgotten) {
   TestDirectory directory;
   FileHashes hashes(directory.path(), false, PosixFileSystem());

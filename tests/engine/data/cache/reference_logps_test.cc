@@ -58,5 +58,22 @@ TEST(ReferenceLogpsTest, DamageIsSeen) {
   EXPECT_FALSE(std::filesystem::exists(path)) << "made again at the next start";
 }
 
+TEST(ReferenceLogpsTest, APartThatAnotherProcessMadeMeanwhileIsOpenedAndADamagedOneReplaced) {
+  const std::string directory = FreshDirectory("twice");
+  ASSERT_TRUE(Five(directory).Make(0, {{-1, -2}, {-3, -4}}).ok());
+  const std::string path = std::filesystem::directory_iterator(directory)->path();
+  const auto made = PosixFileSystem()->Examine(path);
+  ASSERT_TRUE(made.ok());
+  ReferenceLogps second = Five(directory);
+  ASSERT_TRUE(second.Make(0, {{-1, -2}, {-3, -4}}).ok());
+  EXPECT_THAT(*second.Read(1), ElementsAre(-3, -4));
+  EXPECT_EQ(PosixFileSystem()->Examine(path)->inode, made->inode);
+  std::ofstream(path, std::ios::binary) << "damaged";
+  ReferenceLogps third = Five(directory);
+  EXPECT_FALSE(third.Open(0));
+  ASSERT_TRUE(third.Make(0, {{-1, -2}, {-3, -4}}).ok());
+  EXPECT_THAT(*third.Read(1), ElementsAre(-3, -4));
+}
+
 }  // namespace
 }  // namespace megatrain

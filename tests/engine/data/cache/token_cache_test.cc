@@ -141,9 +141,10 @@ TEST(TokenCacheTest, AnotherWriterWaitsAndFindsTheFile) {
   auto writer = CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4);
   ASSERT_TRUE(writer.ok());
   std::thread other([&] {
-    // Waits, then finds the file, or comes so late that it begins anew: both are fine.
+    // Waits, or comes so late that the file is there.
     const auto second = CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4);
     EXPECT_TRUE(second.ok()) << second.status();
+    EXPECT_TRUE(second.ok() && *second == nullptr);
     EXPECT_TRUE(CacheFile::Open(directory.path(), "x.cache", kKey, 4).ok());
   });
   const std::vector<uint32_t> words = Content();
@@ -151,6 +152,51 @@ TEST(TokenCacheTest, AnotherWriterWaitsAndFindsTheFile) {
   ASSERT_TRUE((*writer)->Finish("meta").ok());
   writer->reset();
   other.join();
+}
+
+TEST(TokenCacheTest, AFileThatWasMadeSinceTheCallerLookedIsNotReplaced) {
+  TestDirectory directory;
+  const std::string path = directory / "x.cache";
+  const auto none = PosixFileSystem()->Examine(path);
+  ASSERT_FALSE(none.ok());
+  WriteCache(directory.path());
+  const auto create = [&](const absl::StatusOr<FileInfo>& before) {
+    const auto writer = CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4, {},
+                                                PosixFileSystem(), before);
+    EXPECT_TRUE(writer.ok()) << writer.status();
+    return writer.ok() && *writer != nullptr;
+  };
+  EXPECT_FALSE(create(none));
+  EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
+  // A damaged file that was replaced.
+  const auto damaged = PosixFileSystem()->Examine(path);
+  EXPECT_TRUE(create(damaged));
+  std::filesystem::rename(path, directory / "damaged");  // its inode stays in use
+  WriteCache(directory.path());
+  EXPECT_FALSE(create(damaged));
+  // Reading a damaged file removes it, which is no making.
+  std::filesystem::remove(path);
+  EXPECT_TRUE(create(damaged));
+}
+
+TEST(TokenCacheTest, ADamagedFileIsMadeAgainIfTheOneThatBeganToDies) {
+  TestDirectory directory;
+  directory.Write("x.cache", "damaged");
+  const auto damaged = PosixFileSystem()->Examine(directory / "x.cache");
+  auto other =
+      CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4, {}, PosixFileSystem(), damaged);
+  ASSERT_TRUE(other.ok() && *other != nullptr) << other.status();
+  const auto writer = CacheFileWriter::Create(
+      directory.path(), "x.cache", kKey, 4,
+      [&](int64_t) {
+        other->reset();
+        return absl::OkStatus();
+      },
+      PosixFileSystem(), damaged);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_NE(*writer, nullptr);
+  ASSERT_TRUE((*writer)->Finish("meta").ok());
+  EXPECT_TRUE(CacheFile::Open(directory.path(), "x.cache", kKey, 4).ok());
 }
 
 TEST(TokenCacheTest, WaitingForAnotherWriterIsAbandonedWhenAsked) {

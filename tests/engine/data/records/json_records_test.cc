@@ -66,6 +66,21 @@ TEST_P(JsonRecordsTest, AcceptsByteOrderMarkCrLfBlankLinesAndNoLastNewline) {
   EXPECT_THAT(read.lines, ElementsAre(2, 5, 6));
 }
 
+// The buffer becomes smaller again.
+TEST(LongJsonRecordTest, IsReadBetweenShortOnes) {
+  std::string content;
+  for (const size_t bytes : {size_t{9}, size_t{1} << 20, size_t{20} << 20, size_t{9},
+                             size_t{1} << 20, size_t{9}, size_t{1} << 20, size_t{9}}) {
+    content += "{\"a\":\"" + std::string(bytes, 'x') + "\"}\n";
+  }
+  const Read read = ReadAll(content, 1 << 18);
+  EXPECT_TRUE(read.status.ok()) << read.status;
+  EXPECT_THAT(read.lines, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  std::string all;
+  for (const std::string& record : read.records) all += record + "\n";
+  EXPECT_TRUE(all == content);
+}
+
 TEST_P(JsonRecordsTest, ReadsArrays) {
   const Read read = ReadAll(
       "\xef\xbb\xbf [\n {\"a\": \"]}\\\"{\"},\n{\"b\": [1, {\"c\": \"\\\\\"}]}\n,{\n\"d\": 1}] \n",

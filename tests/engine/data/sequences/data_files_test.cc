@@ -227,6 +227,35 @@ TEST(DataFilesTest, WhatWasPreparedWithABosIsNotThatWithout) {
   }
 }
 
+// The prepared files of one kind cannot be opened.
+class RefusingFiles : public WatchedFileSystem {
+ public:
+  explicit RefusingFiles(std::string kind)
+      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }),
+        kind_(std::move(kind)) {}
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
+      const std::string& path) override {
+    if (path.find(kind_) != std::string::npos) return absl::PermissionDeniedError("no entry");
+    return PosixFileSystem()->OpenForReading(path);
+  }
+
+ private:
+  const std::string kind_;
+};
+
+TEST(DataFilesTest, WhyPreparedDataCannotBeReadIsSaid) {
+  TestDirectory directory;
+  const JobSpec spec = SpecOf({{directory.Write("a.txt", "hello"), DataFormat::kText, ""}}, 4);
+  for (const std::string kind : {"/words-", "/sequences-"}) {
+    RefusingFiles files(kind);
+    const auto dataset = OpenDataset(spec, MakeBytesTokenizer(), directory.path(), kBytesVocabulary,
+                                     directory / "cache", nullptr, &files);
+    EXPECT_EQ(dataset.status().code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_THAT(std::string(dataset.status().message()),
+                HasSubstr(".cache: was just made and cannot be read: no entry"));
+  }
+}
+
 // Files that look as old as those of users, whose every reading is counted.
 class OldFiles : public WatchedFileSystem {
  public:

@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <numeric>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "engine/data/cache/token_cache.h"
+#include "engine/data/sequences/packing.h"
 #include "tests/engine/data/records/token_bytes.h"
 #include "tests/engine/data/sequences/data_test_support.h"
 #include "tests/support/read_file.h"
@@ -391,6 +394,74 @@ TEST(DatasetTest, ATokenizerOfAnotherModelIsRefusedWithTheLine) {
                       .status()
                       .message()),
       HasSubstr("a.jsonl: format text needs a tokenizer"));
+}
+
+// Replaces the cache file of the directory whose name begins so by one of whole checksums with this
+// description, or its own if that is empty, and with `elements`.
+template <typename Element>
+void Forge(const TestDirectory& directory, const std::string& name, std::string meta,
+           const std::vector<Element>& elements) {
+  std::string path;
+  for (const std::string& file : CachedFiles(directory)) {
+    if (std::filesystem::path(file).filename().string().starts_with(name)) path = file;
+  }
+  const std::string content = ReadFileOrEmpty(path);
+  ASSERT_GT(content.size(), sizeof(CacheTrailer));
+  CacheTrailer trailer;
+  const size_t end = content.size() - sizeof(trailer);
+  std::memcpy(&trailer, content.data() + end, sizeof(trailer));
+  if (meta.empty()) meta = content.substr(end - trailer.meta_bytes, trailer.meta_bytes);
+  std::filesystem::remove(path);
+  const auto writer =
+      CacheFileWriter::Create(directory / "cache", std::filesystem::path(path).filename(),
+                              std::string(trailer.key, sizeof(trailer.key)), sizeof(Element));
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append(elements.data(), elements.size()).ok());
+  ASSERT_TRUE((*writer)->Finish(meta).ok());
+}
+
+TEST(DatasetTest, PreparedDataIsNotTrustedBecauseItsChecksumsAreGood) {
+  TestDirectory directory;
+  const JobSpec spec = SpecOf({{directory.Write("a.txt", "abcdef"), DataFormat::kText, ""}}, 4);
+  ASSERT_TRUE(OpenWithBytes(spec, directory).ok());
+  // Descriptions of another kind: the files are made again.
+  const std::string counts = R"(,"tokens":7,"truncated_examples":0,"examples_without_target":0})";
+  for (const std::string& meta :
+       {std::string("[]"), std::string("{}"), "{\"sequences\":\"x\"" + counts,
+        "{\"sequences\":5" + counts, "{\"sequences\":-1" + counts,
+        "{\"sequences\":18446744073709551615" + counts}) {
+    Forge<uint64_t>(directory, "sequences-", meta, {0});
+    const auto dataset = OpenWithBytes(spec, directory);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_THAT(TrainTexts(**dataset), ElementsAre("abcd", "ef$")) << meta;
+  }
+  const std::string words = R"({"documents":1,"largest_id":257,"turns_left_out":0,"bad_records":)";
+  for (const std::string& meta :
+       {std::string("7"), words + "0}", words + R"("x","named":[]})", words + R"(0,"named":"x"})",
+        words + R"(0,"named":[1]})", words + R"(-1,"named":[]})"}) {
+    Forge<uint32_t>(directory, "words-", meta, {'x'});
+    const auto dataset = OpenWithBytes(spec, directory);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_THAT(TrainTexts(**dataset), ElementsAre("abcd", "ef$")) << meta;
+  }
+  // Sequences that are not in the stream, and tokens that are not the model's, are found when they
+  // are read.
+  const auto reads = [&](int64_t index) {
+    const auto dataset = OpenWithBytes(spec, directory);
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return dataset.ok() ? (*dataset)->TrainSequence(index).status().code()
+                        : absl::StatusCode::kUnknown;
+  };
+  Forge<uint64_t>(directory, "sequences-", "", {0, uint64_t{1} << 40});
+  EXPECT_EQ(reads(0), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(reads(1), absl::StatusCode::kDataLoss);
+  Forge<uint64_t>(directory, "sequences-", "", {4, 4});
+  EXPECT_EQ(reads(0), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(reads(1), absl::StatusCode::kOk);
+  Forge<uint64_t>(directory, "sequences-", "", {0, 4});
+  Forge<uint32_t>(directory, "words-", "", {kDocumentBit | 'a', 1, 1, 1, kTokenMask, 1, 1});
+  EXPECT_EQ(reads(0), absl::StatusCode::kOk);
+  EXPECT_EQ(reads(1), absl::StatusCode::kDataLoss);
 }
 
 TEST(TotalStepsTest, AreThoseGivenOrTheEpochs) {

@@ -183,6 +183,19 @@ TEST(MatchProgram, ManyWaysThroughOneWordTakeNoLonger) {
   EXPECT_THAT(ByRegex(*SplitRegex::CompilePcre(pattern), text), ElementsAre(Pair(2000, 2001)));
 }
 
+TEST(MatchProgram, LookingAtTheSameTextAgainAndAgainIsGivenUp) {
+  const std::string text(200000, 'a');
+  // Without a match, and with matches far shorter than what is looked at.
+  for (const char* pattern : {"a+b", "a+b|a"}) {
+    const auto regex = SplitRegex::CompilePcre(pattern);
+    ASSERT_NE(regex->program(), nullptr);
+    const auto none = [](size_t, size_t) {};
+    EXPECT_EQ(regex->ForEachMatch(text, none).code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_TRUE(regex->ForEachMatch(text.substr(0, 5000), none).ok());
+  }
+  EXPECT_THAT(ByRegex(*SplitRegex::CompilePcre("a+b?"), text), ElementsAre(Pair(0, 200000)));
+}
+
 TEST(MatchProgram, ThreadsShareOne) {
   std::mt19937 random(5);
   const std::string text = RandomText(random, 20000);
