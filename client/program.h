@@ -11,7 +11,8 @@ namespace megatrain::client {
 
 // Runs the command named by `arguments`, which lack the program's name, and returns the exit code.
 // Commands that wait block SIGINT, SIGTERM and SIGHUP in the calling thread meanwhile; those with a
-// live view also SIGWINCH and SIGTSTP.
+// live view also SIGWINCH and SIGTSTP. The exit codes are those of exit_code.h. An error of the
+// command line is written to environment.err.
 int RunProgram(std::vector<std::string> arguments, const Environment& environment);
 
 }  // namespace megatrain::client

@@ -23,7 +23,7 @@ class CallToken {
 
   // Returns the token for the next call. The result is empty if calls need no token, or if there is
   // none and the server will refuse the call. Get may fetch a token, which takes some seconds at
-  // most.
+  // most; if that fails the result is empty, and problem() says why.
   std::string Get();
   // Call it when the server has refused `token`, which may be empty. Returns true if Get now
   // returns a token that is another one and not empty, and always false on TCP. May fetch a token,

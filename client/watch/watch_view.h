@@ -31,9 +31,9 @@ std::vector<std::string> DrawWatch(const WatchState& state, const ViewSize& size
 std::string ClosingLine(const v1::Job& job);
 
 // Returns why a job waits, is paused, has failed or was cancelled; of a queued job also its place
-// in the queue and its predicted start, seen from `now`. Empty if the job is prepared, runs or has
-// succeeded, or if there is nothing to say. The text comes from the server and is not made
-// printable (text.h).
+// in the queue and its predicted start, seen from `now`. Empty while the job is PREPARING or
+// RUNNING, when it has SUCCEEDED, or if there is nothing to say. The text comes from the server and
+// is not made printable (text.h).
 std::string SituationText(const v1::Job& job, absl::Time now);
 
 // Returns which of several ranks computed longest, "rank 3 (cuda:3), compute 1.21 s, mean 1.02 s".

@@ -5,7 +5,8 @@
 // supplies it decides which files a job may touch, and tests supply one that fails at the n-th
 // operation or loses what was not synced.
 //
-// Error messages name the operation, the path and the system's reason. The codes are
+// Errors of system calls name the operation, the path and the system's reason; others the path and
+// what is wrong. A function names any code that it returns beside these:
 // - NotFound: there is no such file or directory, or a file is where a directory must be;
 // - PermissionDenied: access is refused, or the file system is read-only;
 // - InvalidArgument: the path is no valid name, or a file to read is no regular file;
@@ -110,7 +111,7 @@ class FileSystem {
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(
       const std::string& path) = 0;
   // Creates the file, or empties an existing one, for `bytes` bytes. Where the file system can, the
-  // room is reserved, so that a full disk is met here.
+  // room is reserved, so that a full disk is met here; the file is there then, empty.
   virtual absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
                                                                   int64_t bytes) = 0;
   // Does as NewBlockFile, but keeps the content of an existing file, and its length if it is
@@ -226,6 +227,7 @@ absl::Status WriteFileSynced(FileSystem* files, const std::string& path, std::st
 absl::Status AtomicWriteFile(FileSystem* files, const std::string& path, std::string_view content);
 
 // Copies the content of `from` to `to` as WriteFileSynced writes it. Returns the number of bytes.
+// REQUIRES: they are different files. After an error `to` may hold a part.
 absl::StatusOr<int64_t> CopyFileSynced(FileSystem* files, const std::string& from,
                                        const std::string& to);
 

@@ -24,10 +24,9 @@ void FlushDenormalsInThisThread();
 
 class ThreadPool {
  public:
-  // `threads` counts the caller, so threads - 1 workers are started. With `processors`, each worker
-  // is bound to one of them, from the second on, and around again if there are more workers than
-  // processors. The first is left to the caller, whose affinity does not change. REQUIRES: threads
-  // >= 1.
+  // `threads` counts the caller, so threads - 1 workers are started. With `processors`, worker i,
+  // from 1 on, is bound to processors[i % size]. So the first is left to the caller, whose affinity
+  // does not change, unless there are more threads than processors. REQUIRES: threads >= 1.
   explicit ThreadPool(int threads, std::vector<Processor> processors = {});
   // REQUIRES: no loop runs.
   ~ThreadPool();

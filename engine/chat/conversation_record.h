@@ -10,7 +10,7 @@
 // and so on), are refused unless they are empty. All other keys of the record are passed over.
 //
 // Keys of a message of `messages` are kept for the template, which may refuse them
-// (chat_template.h). A key with null is left out, as transformers leaves it out.
+// (chat_template.h), but for `weight`. A key with null is left out, as transformers leaves it out.
 #ifndef MEGATRAIN_ENGINE_CHAT_CONVERSATION_RECORD_H_
 #define MEGATRAIN_ENGINE_CHAT_CONVERSATION_RECORD_H_
 
@@ -26,8 +26,10 @@ namespace megatrain {
 
 // ReadMessages, ReadShareGpt and ReadAlpaca read a record into an empty `*conversation`. All
 // functions return InvalidArgument, naming the key, for a missing or double field, a field of
-// another type, or a key that is refused. `*conversation` is unspecified then. Of a double key
-// within a nested object the last one counts.
+// another type, a key that is refused, a list without messages, a message of more than 64 keys, or
+// a weight on a message that is not the assistant's. `*conversation` is unspecified then. In
+// objects that are passed to the template as they are (tools, documents, values of
+// chat_template_kwargs and of a message's keys) the last of double keys counts.
 
 // {"messages": [{"role": "...", "content": "..."}, ...]}. A content is a text or a list of
 // {"type": "text", "text": "..."}; an assistant's may be missing beside tool_calls or reasoning.

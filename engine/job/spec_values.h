@@ -18,8 +18,10 @@ std::map<std::string, std::string> SpecValues(const JobSpec& spec);
 std::map<std::string, std::string> WithoutPaths(std::map<std::string, std::string> values);
 
 // Returns the values of the keys that all processes of a job must have alike, by key path. Those
-// are all but the paths, whose contents are compared instead, and what a process may have of its
-// own: its device, its threads and its link. output.directory counts only as given or not.
+// are all but the paths, and what a process may have of its own: its device, its threads and its
+// link. The contents of model, data and template are compared instead, by others; directories of
+// checkpoints, caches and TensorBoard are each process' own. output.directory counts only as given
+// or not.
 std::map<std::string, std::string> ValuesOfAllProcesses(const JobSpec& spec);
 
 }  // namespace megatrain

@@ -13,8 +13,9 @@
 
 namespace megatrain {
 
-// Returns the layout, or InvalidArgument, naming the key, for a pattern that matches no tensor, for
-// a group all of whose tensors belong to earlier groups, and if every tensor is frozen.
+// Returns the layout, or InvalidArgument, naming the key, for a pattern that matches no tensor
+// that may be trained, for a group all of whose tensors belong to earlier groups, and if every
+// tensor is frozen.
 absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelDescription& config,
                                                 const JobSpec& spec);
 

@@ -1,5 +1,6 @@
 // Answers prompts with a trainer's model, in waves. The prompts of a wave go through the model
-// together: one pass for the prompts, and one for each token of their answers.
+// together. One pass for the prompts gives the first token of each answer, and each further pass
+// one more.
 #ifndef MEGATRAIN_ENGINE_RUN_ANSWER_WAVE_H_
 #define MEGATRAIN_ENGINE_RUN_ANSWER_WAVE_H_
 
@@ -30,7 +31,7 @@ struct AnswerSettings {
   StopRules stop;
 };
 
-// Answers the first of `prompts`: as many as the trainer's plan has room for in its key-value cache
+// Answers as many of the first `prompts` as the trainer's plan has room for in its key-value cache
 // and micro-batches, at least one. Returns their answers, in that order. `pool`
 // runs the sampling. Calls go_on() before each pass over the model and returns its error. `piece`
 // is as in GenerateSink and counts from the first of `prompts`; it may be null.

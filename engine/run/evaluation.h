@@ -15,12 +15,12 @@
 namespace megatrain {
 
 // Returns the losses of all evaluation sequences of `dataset`, by set: `all` and `sets` of the
-// report. `read` returns evaluation sequence `index`. Calls go_on() before each batch, which has
-// the sizes of the job's batches, and returns its error. Adds the rewards of pairs to `*rewards`,
-// if it is given. Returns InvalidArgument if a set with a name, or all sets together, hold no
-// prediction, the errors of reading by way of AsInputError (open_data.h), and those of
-// Trainer::EvaluateLossSum. REQUIRES: trainer.in_flight() == 0, and trainer.holds_device() when
-// go_on() returns OK.
+// report. `read` returns evaluation sequence `index`. Calls go_on() before each batch and returns
+// its error. Batches have training.global_batch sequences, and the last one of a set what is left.
+// Adds the rewards of pairs to `*rewards`, if it is given. Returns InvalidArgument if a set with a
+// name, or all sets together, hold no prediction, the errors of reading by way of AsInputError
+// (open_data.h), and those of Trainer::EvaluateLossSum. REQUIRES: trainer.in_flight() == 0, and
+// trainer.holds_device() when go_on() returns OK.
 absl::StatusOr<EvaluationReport> EvaluateDataset(
     const Dataset& dataset, absl::FunctionRef<absl::StatusOr<Sequence>(int64_t index)> read,
     const JobSpec& spec, Trainer& trainer, absl::FunctionRef<absl::Status()> go_on,

@@ -20,7 +20,8 @@ class LocalProcesses {
   LocalProcesses& operator=(const LocalProcesses&) = delete;
 
   // Returns the numbers below `count` whose processes have not announced themselves or have ended.
-  // Returns none if this process could not announce itself.
+  // Returns none if this process could not announce itself. One that cannot be asked counts as
+  // announced.
   std::vector<int> Missing(int count) const;
 
  private:

@@ -114,7 +114,8 @@ class Evaluator {
   JinjaValue block_text_;  // the input of the filter of a block
   Flow flow_ = Flow::kNone;
   int depth_ = 0;
-  int line_ = 1;  // of the node that was begun last, for errors
+  // The line for errors: of the node that was begun last, or of the call whose arguments are done.
+  int line_ = 1;
 };
 
 }  // namespace megatrain::jinja

@@ -21,21 +21,22 @@ class AttentionPart {
   // Computes the chunk's rows of what Mix reads (rotated queries and keys, say) from those of
   // a.projected.
   virtual absl::Status Prepare(const BoundLayer& l, const Chunk& chunk) const = 0;
-  // Computes a.mixed. Writes the keys and values of a key_set that the layer makes to batch.shared.
-  // With a cache it stores the tokens' keys and values there, or moves a delta net's states on.
+  // Computes a.mixed. Writes the keys and values of a key_set that the layer makes (keys and values
+  // which later layers read, shared_rows.h) to batch.shared, unless it attends over the cache. With
+  // a cache it stores the tokens' keys and values there, or moves a delta net's states on.
   // REQUIRES: Prepare of all chunks.
   virtual absl::Status Mix(const BoundLayer& l) const = 0;
-  // Computes again, for the backward pass, what is not kept, a.mixed included. REQUIRES: the
-  // activations of KeepLevel::kCheapRecomputed are there.
+  // Computes again, for the backward pass, what is not kept: a.mixed only where it is the result of
+  // a gate or a gated norm. REQUIRES: the activations of KeepLevel::kCheapRecomputed are there.
   virtual absl::Status Recompute(const BoundLayer& l) const = 0;
 
   // Returns true if any weight of the part itself is trained.
   virtual bool Trains(const BoundLayer& l) const = 0;
   // Takes scratch.dmixed, the gradient by a.mixed. Computes the gradient by what Mix read, in
-  // scratch.dprojected or, with latents, in scratch.dexpanded. Overwrites a.mixed, scratch.dmixed
-  // and, of a delta net, a.delta.out. In a layer with a key_set, the gradients by keys and values
-  // are summed in batch.shared. REQUIRES: the activations are there, after Recompute if they were
-  // not kept; all later layers have been through it.
+  // scratch.dprojected or, with latents, in scratch.dexpanded. May overwrite a.mixed,
+  // scratch.dmixed and, of a delta net, a.delta.out. In a layer with a key_set, the gradients by
+  // keys and values are summed in batch.shared. REQUIRES: the activations are there, after
+  // Recompute if they were not kept; all later layers have been through it.
   virtual absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient) const = 0;
   // Computes the gradient by the chunk's rows of a.projected, in scratch.dprojected, from the
@@ -54,7 +55,8 @@ class AttentionPart {
   virtual int64_t CacheBytes(const LayerDescription& layer, DType dtype,
                              const CacheSize& size) const;
   // Announces the calls of Mix and MixBackward to the kernels, so that they can be prepared in
-  // advance. Of the pointers only batch.document_starts is read, during the call.
+  // advance. Of the pointers only batch.document_starts is read, during the call; of the others the
+  // addresses count. REQUIRES: batch.shared has its key_sets.
   virtual void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const = 0;
 
  protected:

@@ -27,8 +27,9 @@ absl::Status AttentionStageForward(const LayerContext& context, const void* weig
                                    const LayerActivations& activations, void* y);
 
 // Announces the attention calls of DecoderLayerForward and DecoderLayerBackward to the kernels, so
-// that they can be prepared in advance. Of `batch` only the sizes and document_starts are used,
-// during the call. context.stream may be null. `workspace_bytes` is the backward workspace, 0 if
+// that they can be prepared in advance. Of `batch` the sizes, document_starts and the addresses in
+// batch.shared are used, during the call. REQUIRES: batch.shared has its key_sets. context.stream
+// may be null. `workspace_bytes` is the backward workspace, 0 if
 // there will be no backward pass.
 void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
                          int64_t workspace_bytes);
@@ -58,8 +59,9 @@ LayerBackwardWidths BackwardWidths(const ModelDescription& model);
 // gradients need is computed, and `dh` is undefined on return.
 //
 // Weight gradients are added to `gradient` (FP32, in the tile's layout; null if all of the tile is
-// frozen) chunk by chunk, in token order. With `first` they replace its content. Padding and frozen
-// tensors are not written.
+// frozen) chunk by chunk, in token order; those of the attention itself (sinks, a delta net's) for
+// the whole micro-batch at once. With `first` they replace its content. Padding and frozen tensors
+// are not written.
 //
 // REQUIRES: a micro-batch goes through the layers from the last one down. The last layer that has
 // gradients in batch.shared writes them, and those before add to them.

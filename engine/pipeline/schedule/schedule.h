@@ -58,7 +58,8 @@ struct Schedule {
 
 // The bytes of an element's state in a tile: weight, remainder and moments, or master and moments.
 inline constexpr int64_t kStateElementBytes = 12;
-// The unit in which updates are divided between host and device is 1 / kUpdateParts of a tile.
+// Updates are divided between host and device in units of 1 / kUpdateParts of a rank's shard of a
+// tile.
 inline constexpr int kUpdateParts = 64;
 // The parts in which the host updates tile 1, and how many of them precede the embedding's rows.
 inline constexpr int kFirstTileParts = 8;
@@ -248,7 +249,7 @@ struct PipelineShape {
   bool trains_before(int stage) const { return embedding_trained || lowest_stage() < stage; }
   // Returns the number of stages that the backward pass reaches.
   int backward_stages() const { return stage_count() - lowest_stage(); }
-  // Returns how many of the tile's kUpdateParts the device updates.
+  // Returns how many of the kUpdateParts of the tile's shard the device updates.
   int device_parts(int tile) const {
     if (tile == 0) return 0;
     return tile == 1 && clipping ? first_tile_device_parts : device_update_parts;
@@ -261,7 +262,8 @@ struct PipelineShape {
     return shard_begin(tile) + shard_elements(tile) * (kUpdateParts - parts) / kUpdateParts /
                                    kUpdateAlignment * kUpdateAlignment;
   }
-  // Returns true if tile 1 is updated first, because the next step loads it first.
+  // Returns true if the next step's loads begin with tile 1, because the embedding is read from
+  // host memory. Its update is then cut into parts.
   bool first_tile_leads() const { return clipping && embedding_from_host; }
   // Returns true if the device leaves the updated weights of tile 1 in a weight buffer, where the
   // next step uses them.
@@ -300,6 +302,8 @@ struct PipelineShape {
   int accumulators() const {
     return first_level_accumulator() + std::bit_width(static_cast<unsigned>(folds)) - 1;
   }
+  // Returns the first of the accumulators that hold folds until they are joined. Those before it
+  // are the two that take turns, and a tied tile's.
   int first_level_accumulator() const { return 2 + (tied ? folds : 0); }
   bool is_tied_accumulator(int index) const {
     return tied && index >= 2 && index < first_level_accumulator();

@@ -27,7 +27,7 @@ struct BertNormalization {
 // A normalized text. It keeps its memory when it is used again.
 struct NormalizedText {
   std::string_view text;  // the original, or `buffer`
-  OffsetRuns runs;  // to the original; empty if the text is the same or they were not asked for
+  OffsetRuns runs;        // to the original; empty if no step wrote or they were not asked for
   std::string buffer;
   std::string other;  // of the step before
   OffsetRuns other_runs;
@@ -110,7 +110,8 @@ class Normalizer {
   // Applies the steps for which the table of the step `first` stands. `changed` is as in Apply.
   absl::Status ApplyTable(size_t first, std::string_view text, bool with_runs, RunWriter* out,
                           bool* changed) const;
-  // Sets `changed` to false, and writes nothing, if the step leaves the text as it is.
+  // If `changed` is false on return, the text stays as it is, and nothing was written. Steps that
+  // look at one character at a time always write.
   absl::Status Apply(const Step& step, std::string_view text, bool begins, RunWriter* out,
                      bool* changed) const;
   // The characters around a place: two before it (`far_before` may be 0 for none) and two behind it
