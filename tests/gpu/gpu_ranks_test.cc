@@ -322,6 +322,7 @@ TEST_P(GpuRanksTest, WithGradientShardsTheirNumberDoesNotShow) {
 TEST_P(GpuRanksTest, AFailureOfOneEndsAllAndTheJobGoesOnFromItsCheckpoint) {
   const auto job = [&](const std::string& directory) {
     JobSpec spec = Job(machine_->gpus(), true, directory);
+    spec.training.steps = kSteps + 2;
     spec.checkpoint.every_steps = 1;
     return spec;
   };
@@ -330,13 +331,14 @@ TEST_P(GpuRanksTest, AFailureOfOneEndsAllAndTheJobGoesOnFromItsCheckpoint) {
   ASSERT_TRUE(expected.status.ok()) << expected.status;
   HookedRun hooked;
   hooked.step = [&](int64_t step) {
-    if (step == 1) machine_->cuda[1]->FailCopiesToHost(/*after=*/2);
+    // The save of step 1 has ended then: that of step 2 has waited for it.
+    if (step == 2) machine_->cuda[1]->FailCopiesToHost(/*after=*/2);
   };
   const auto outcome = hooked.Train(*machine_->host, spec);
   machine_->cuda[1]->Heal();
   EXPECT_FALSE(outcome.ok());
   EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("cudaMemcpyAsync to the host"));
-  EXPECT_LT(hooked.run.records.size(), static_cast<size_t>(kSteps));
+  EXPECT_LT(hooked.run.records.size(), static_cast<size_t>(spec.training.steps));
   machine_->ExpectNothingAllocated();
   const JobRun resumed = TrainOnHost(*machine_->host, spec);
   ASSERT_TRUE(resumed.status.ok()) << resumed.status;

@@ -308,6 +308,7 @@ absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRank
 absl::Status CheckSameStart(RunContext& run, const DirectoryRanks& ranks,
                             const ResumePoint& point) {
   std::string same = "none";
+  bool of_save = false;
   if (point.checkpoint.has_value() && run.processes() != nullptr) {
     MT_ASSIGN_OR_RETURN(const Manifest read, ReadManifest(*point.checkpoint, run.files()));
     if (read.part.has_value()) {
@@ -319,6 +320,7 @@ absl::Status CheckSameStart(RunContext& run, const DirectoryRanks& ranks,
             "; start the processes on the machines in the order of the save, or join all parts "
             "with `megatraind gather`"));
       }
+      of_save = true;
       same = part.save;
     } else {
       MT_ASSIGN_OR_RETURN(same, HashFile(run.files(), JoinPath(*point.checkpoint, kManifestFile),
@@ -329,7 +331,7 @@ absl::Status CheckSameStart(RunContext& run, const DirectoryRanks& ranks,
       run, "the checkpoint to resume from",
       {{"step", absl::StrCat(point.step)},
        {"the best evaluation up to it in step", absl::StrCat(point.evaluations.best_step)},
-       {"a manifest, or for a part a save, of the hash", same}},
+       {of_save ? "a part of the save" : "a manifest of the hash", same}},
       "all processes must read one and the same: name it on a file system that is mounted at the "
       "same path on all machines");
 }
