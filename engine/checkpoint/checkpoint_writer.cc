@@ -125,10 +125,8 @@ class Writer : public CheckpointWriter {
       MT_RETURN_IF_ERROR(CheckHoldsOnlyCheckpointFiles(final_path_, files_));
     } else if (files_->FileExists(final_path_)) {
       return absl::FailedPreconditionError(
-          absl::StrCat(final_path_,
-                       " is not a directory, and is in the way of the checkpoint of "
-                       "step ",
-                       manifest_.state.step, ": move it"));
+          absl::StrCat(final_path_, " is in the way of the checkpoint of step ",
+                       manifest_.state.step, " and is not a directory: move it"));
     }
     // Machines divide the tiles, and each has the other files.
     const int64_t carried = layout_.model.wrapper.carried_bytes;
@@ -195,12 +193,13 @@ class Writer : public CheckpointWriter {
     if (leads() && status.ok()) status = TakeName(retention);
     const absl::Status agreed = Agree(communicator_, status);
     if (!leads()) return agreed;
-    // Where an exchange has failed, other machines may have given the name, and all parts are good.
-    if (!agreed.ok() && ranks_.parts > 1 && communicator_->status().ok()) {
-      GiveNameBack();
-    } else {
+    if (agreed.ok()) {
       RemoveMoved();
+    } else if (ranks_.parts > 1 && communicator_->status().ok()) {
+      GiveNameBack();
     }
+    // Otherwise both stay, and RemoveLeftovers chooses: the new name may not be on the disk, and
+    // where an exchange has failed, other machines may have given theirs.
     return agreed;
   }
 
@@ -290,9 +289,8 @@ class Writer : public CheckpointWriter {
     MoveBack();
   }
 
-  // Removes what was moved aside, if the new checkpoint has its name.
+  // Removes what was moved aside. REQUIRES: the new checkpoint has its name, also on the disk.
   void RemoveMoved() {
-    if (phase_ != Phase::kRenamed) return;
     for (const Move& move : moved_) {
       const absl::Status removed = files_->RemoveTree(move.to);
       if (!removed.ok()) notes_.push_back(std::string(removed.message()));

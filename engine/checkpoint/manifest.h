@@ -56,8 +56,8 @@ struct ManifestFile {
   int64_t bytes = 0;
   std::string xxh3_128;     // 32 hex digits
   std::string blocks = "";  // 32 hex digits for each block; empty if the blocks have no hashes
-  // Of a tile's file in a part: the bytes that it has of the whole file behind the header,
-  // ascending and apart. It has the header, then these bytes (PartOfFile).
+  // The bytes of the whole file, behind its header, that a tile's file in a part has: ascending and
+  // apart. The file is the header, then these bytes (PartOfFile).
   std::vector<FileRange> ranges = {};
 
   // Returns the hash of the block at `offset`. REQUIRES: there are hashes of blocks.

@@ -111,7 +111,7 @@ absl::Status TileFilesWriter::GatherParts() {
     std::memcpy(parts_[rank].data(), of_rank.data(),
                 std::min(of_rank.size(), own.size() * sizeof(Part)));
   }));
-  // Of what is wrong in one directory, the others must hear.
+  // All ranks must fail where one directory is wrong.
   return Agree(communicator_, CheckParts());
 }
 

@@ -11,7 +11,7 @@
 namespace megatrain {
 namespace {
 
-// What a long record needed beyond this is given back behind it.
+// The memory that a reader keeps from one record to the next. More is given back behind the record.
 constexpr size_t kKeptBytes = size_t{16} << 20;
 
 bool IsJsonSpace(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }

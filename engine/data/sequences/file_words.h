@@ -103,7 +103,7 @@ class FileWordMaker {
     const ByteProgress& progress;
     int64_t reported = 0;
     FileWordsMeta meta;
-    // Of the thread that reads: the bytes read since the last record, and the turn, if it has it.
+    // The reading thread's: the bytes read since the last record, and the turn, if it has it.
     size_t unbroken = 0;
     std::shared_ptr<void> turn;
   };

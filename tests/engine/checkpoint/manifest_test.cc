@@ -173,7 +173,7 @@ TEST(ManifestTest, ForgedContentIsRefused) {
   ExpectForgeryRefused("\"tiles\": 2", "\"tiles\": 2, \"tiles\": 2", "tiles");
 }
 
-// That of the part of two machines' checkpoint that has every second thousand of bytes.
+// The manifest of one of two parts: it has every second thousand of each file's bytes.
 Manifest MakePart() {
   Manifest manifest = MakeManifest();
   manifest.part = CheckpointPart{1, 2, std::string(32, 'a')};

@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GatherCheckpointTest,
                                             ::testing::Values(DType::kBF16, DType::kF32)),
                          [](const auto& info) { return CaseName(info.param); });
 
-// What goes wrong, with one layout.
+// Refusals, with one layout: they do not depend on it.
 class GatherRefusalTest : public GatherCheckpointTest {
  protected:
   void ExpectRefused(const std::vector<std::string>& parts, absl::StatusCode code,

@@ -54,7 +54,8 @@ TEST(SharedPagesTest, EveryPageIsWrittenOnceAndWhole) {
                                                static_cast<int64_t>(files[file].size()),
                                                pieces[rank][file]));
         }
-        const absl::Status status = pages[rank].Exchange(communicators[rank].control.get(), 0, ranks);
+        const absl::Status status =
+            pages[rank].Exchange(communicators[rank].control.get(), 0, ranks);
         EXPECT_TRUE(status.ok()) << status;
       });
     }
