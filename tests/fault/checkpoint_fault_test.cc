@@ -140,6 +140,29 @@ TEST(CheckpointFaultTest, IoErrorWhileACheckpointOfTheSameStepIsReplaced) {
   TryEveryOperation(Fault::kIoError, Loss::kNothing, {20}, 20);
 }
 
+TEST(CheckpointFaultTest, AFailedSaveKeepsTheCheckpointOfItsStepUnderOneOfTwoNames) {
+  FaultInjectionFileSystem prepared;
+  Prepare(prepared, {20});
+  // Makes it another than the one to be saved.
+  prepared.MutableContent(JoinPath(Path(20), kManifestFile))->append("\n");
+  const std::string old = *prepared.MutableContent(JoinPath(Path(20), kManifestFile));
+  bool reached_end = false;
+  for (int64_t n = 0; !reached_end; ++n) {
+    FaultInjectionFileSystem files;
+    files.CopyFrom(prepared);
+    files.FailAfter(n, Fault::kIoError);
+    const auto saved = SaveCheckpoint(kDirectory, 20, kDType, kConfig, &files, 1);
+    reached_end = !files.fault_happened();
+    if (saved.ok()) continue;
+    bool kept = false;
+    for (const std::string& name : {Path(20), Path(20) + ".replaced"}) {
+      const std::string* const manifest = files.MutableContent(JoinPath(name, kManifestFile));
+      kept |= manifest != nullptr && *manifest == old;
+    }
+    EXPECT_TRUE(kept) << "operation " << n << ": " << saved.status();
+  }
+}
+
 TEST(CheckpointFaultTest, PowerCutAtTheFirstSaveLeavesNothingOrAll) {
   bool reached_end = false;
   for (int64_t n = 0; !reached_end; ++n) {
