@@ -3,20 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/server/manager/job_manager_fixture.h"
 
 namespace megatrain {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -342,85 +337,6 @@ TEST_F(JobManagerTest, AUsersPauseTakesOverTheDaemons) {
   EXPECT_EQ(job->state, JobState::kPaused);
   EXPECT_EQ(job->reason, JobReason::kUserRequest);
   EXPECT_EQ(ledger_->table().Events(id, 6, 1)[0].from, JobState::kPaused);
-}
-
-TEST_F(JobManagerTest, CheckpointNeedsARunningJobAndARunner) {
-  const std::string id = Submit(kAnna)->id;
-  EXPECT_EQ(Refusal(manager_->Checkpoint(kAnna, id).status()),
-            "FAILED_PRECONDITION ILLEGAL_TRANSITION");
-  Move(id, {S::kPreparing, S::kRunning});
-  asked_ = WithReason(absl::UnavailableError("the daemon is starting"), v1::STARTING);
-  EXPECT_EQ(Refusal(manager_->Checkpoint(kAnna, id).status()), "UNAVAILABLE STARTING");
-  asked_ = absl::OkStatus();
-  EXPECT_TRUE(manager_->Checkpoint(kAnna, id).ok());
-  EXPECT_THAT(checkpointed_, ElementsAre(id));
-  asked_ = absl::NotFoundError("it has just ended");
-  EXPECT_EQ(Refusal(manager_->Checkpoint(kAnna, id).status()),
-            "FAILED_PRECONDITION ILLEGAL_TRANSITION");
-}
-
-TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
-  const JobPtr job = Submit(kAnna);
-  const auto nothing = [](const absl::Status&) {};
-  EXPECT_THAT(*manager_->ListCheckpoints(kAnna, job->id), IsEmpty());
-  EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, directory_ / "out", nothing).status()),
-            "NOT_FOUND CHECKPOINT_NOT_FOUND");
-  const std::string checkpoints = job->spec->checkpoint.directory;
-  for (const std::string name : {"step-00000020", "step-00000100", "step-00000200.tmp"}) {
-    fs::create_directories(checkpoints + "/" + name);
-    std::ofstream(checkpoints + "/" + name + "/manifest.json") << "{...}";
-  }
-  const auto listed = manager_->ListCheckpoints(kAnna, job->id);
-  ASSERT_TRUE(listed.ok()) << listed.status();
-  ASSERT_EQ(listed->size(), 2u);
-  EXPECT_EQ((*listed)[0].step, 100);
-  EXPECT_EQ((*listed)[0].directory, checkpoints + "/step-00000100");
-  EXPECT_EQ((*listed)[0].bytes, 5);
-  EXPECT_GT((*listed)[0].created, absl::Now() - absl::Hours(1));
-  EXPECT_EQ((*listed)[1].step, 20);
-
-  absl::Status done = absl::UnknownError("");
-  EXPECT_EQ(
-      manager_->Export(kAnna, job->id, 0, directory_ / "out", [&](const auto& s) { done = s; })
-          ->step,
-      100);
-  EXPECT_TRUE(done.ok());
-  EXPECT_EQ(manager_->Export(kAnna, job->id, 20, directory_ / "out", nothing)->step, 20);
-  EXPECT_THAT(exported_, ElementsAre(checkpoints + "/step-00000100 to " + (directory_ / "out"),
-                                     checkpoints + "/step-00000020 to " + (directory_ / "out")));
-  for (const std::string& taken : {checkpoints, checkpoints + "/step-00000020/manifest.json"}) {
-    EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, taken, nothing).status()),
-              "FAILED_PRECONDITION OUTPUT_EXISTS");
-  }
-  EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 7, directory_ / "out", nothing).status()),
-            "NOT_FOUND CHECKPOINT_NOT_FOUND");
-  EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, "out", nothing).status()),
-            "INVALID_ARGUMENT INVALID_FIELD");
-  EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, "", nothing).status()),
-            "INVALID_ARGUMENT INVALID_FIELD");
-  asked_ = WithReason(absl::UnavailableError("the daemon is starting"), v1::STARTING);
-  EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, directory_ / "out", nothing).status()),
-            "UNAVAILABLE STARTING");
-}
-
-TEST_F(JobManagerTest, TheExportsOfACallerAreBounded) {
-  const JobPtr job = Submit(kAnna);
-  fs::create_directories(job->spec->checkpoint.directory + "/step-00000020");
-  std::ofstream(job->spec->checkpoint.directory + "/step-00000020/manifest.json") << "{...}";
-  const auto refusal = [&](const Caller& caller) {
-    const auto nothing = [](const absl::Status&) {};
-    return Refusal(manager_->Export(caller, job->id, 0, directory_ / "out", nothing).status());
-  };
-  const std::string kAccepted = "OK without reason";
-  holds_exports_ = true;
-  while (refusal(kAnna) == kAccepted && held_exports_.size() < 100) continue;
-  EXPECT_EQ(held_exports_.size(), 4u);
-  EXPECT_EQ(refusal(kAnna), "RESOURCE_EXHAUSTED LIMIT_REACHED");
-  EXPECT_EQ(refusal(kRoot), kAccepted) << "another's are not counted";
-  held_exports_.pop_back();
-  held_exports_.pop_back();
-  EXPECT_EQ(refusal(kAnna), kAccepted);
-  EXPECT_EQ(refusal(kAnna), "RESOURCE_EXHAUSTED LIMIT_REACHED");
 }
 
 // Whoever comes first: every answer is one that the state at that moment allows, and the job ends

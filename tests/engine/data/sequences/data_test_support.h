@@ -3,6 +3,7 @@
 #define MEGATRAIN_TESTS_ENGINE_DATA_SEQUENCES_DATA_TEST_SUPPORT_H_
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -49,6 +50,24 @@ inline std::string TextOf(const Sequence& sequence) {
     text += id == kBytesEosId ? '$' : static_cast<char>(id);
   }
   return text;
+}
+
+inline std::vector<std::string> TrainTexts(const Dataset& dataset) {
+  std::vector<std::string> texts;
+  for (int64_t i = 0; i < dataset.train_sequences(); ++i) {
+    texts.push_back(TextOf(*dataset.TrainSequence(i)));
+  }
+  return texts;
+}
+
+// The prepared data: words and sequences.
+inline std::vector<std::string> CachedFiles(const TestDirectory& directory) {
+  std::vector<std::string> paths;
+  if (!std::filesystem::exists(directory / "cache")) return paths;
+  for (const auto& entry : std::filesystem::directory_iterator(directory / "cache")) {
+    if (entry.path().filename() != "hashes.cache") paths.push_back(entry.path());
+  }
+  return paths;
 }
 
 }  // namespace megatrain

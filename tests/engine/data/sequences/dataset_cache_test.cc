@@ -1,0 +1,165 @@
+// The prepared data of a dataset in its cache: when it is used, and when it is made again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "engine/data/cache/token_cache.h"
+#include "engine/data/sequences/dataset.h"
+#include "engine/data/sequences/packing.h"
+#include "tests/engine/data/sequences/data_test_support.h"
+#include "tests/support/read_file.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(DatasetCacheTest, TheCacheIsUsedAndKnowsAChangedFile) {
+  TestDirectory directory;
+  const std::string path = directory.Write("a.txt", "hello world");
+  const JobSpec spec = SpecOf({{path, DataFormat::kText, ""}}, 4);
+  const auto first = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_EQ(CachedFiles(directory).size(), 2u);
+  const auto modified = std::filesystem::last_write_time(path);
+  const auto made = std::filesystem::last_write_time(CachedFiles(directory)[0]);
+  const auto again = OpenWithBytes(spec, directory);
+  EXPECT_EQ((*again)->fingerprint(), (*first)->fingerprint());
+  EXPECT_EQ((*again)->train_report().documents, 1);
+  EXPECT_EQ((*again)->train_report().tokens, 12);
+  EXPECT_EQ(std::filesystem::last_write_time(CachedFiles(directory)[0]), made);
+  // Same size, same time, other content.
+  directory.Write("a.txt", "hello there");
+  std::filesystem::last_write_time(path, modified);
+  const auto changed = OpenWithBytes(spec, directory);
+  EXPECT_THAT(TrainTexts(**changed), ElementsAre("hell", "o th", "ere$"));
+  EXPECT_NE((*changed)->fingerprint(), (*first)->fingerprint());
+  EXPECT_EQ(CachedFiles(directory).size(), 4u);
+  // The data does not depend on where the file lies.
+  const JobSpec moved =
+      SpecOf({{directory.Write("b.txt", "hello there"), DataFormat::kText, ""}}, 4);
+  EXPECT_EQ((*OpenWithBytes(moved, directory))->fingerprint(), (*changed)->fingerprint());
+}
+
+TEST(DatasetCacheTest, ADamagedCacheIsMadeAgain) {
+  TestDirectory directory;
+  const JobSpec spec =
+      SpecOf({{directory.Write("a.txt", std::string(5000, 'a')), DataFormat::kText, ""}}, 64);
+  const std::string fingerprint = (*OpenWithBytes(spec, directory))->fingerprint();
+  const std::vector<std::string> paths = CachedFiles(directory);
+  ASSERT_EQ(paths.size(), 2u);
+  for (const std::string& path : paths) {
+    const std::string whole = ReadFileOrEmpty(path);
+    for (const bool cut : {false, true}) {
+      std::string damaged = whole;
+      if (cut) {
+        damaged.resize(whole.size() / 2);
+      } else {
+        damaged[whole.size() / 2] = static_cast<char>(damaged[whole.size() / 2] ^ 1);
+      }
+      std::ofstream(path, std::ios::binary) << damaged;
+      if (!cut) {
+        // Damage inside is found when it is read, and the file made again at the next start.
+        const auto unchecked = OpenWithBytes(spec, directory);
+        ASSERT_TRUE(unchecked.ok()) << unchecked.status();
+        EXPECT_EQ((*unchecked)->TrainSequence(0).status().code(), absl::StatusCode::kDataLoss);
+        EXPECT_FALSE(std::filesystem::exists(path));
+      }
+      const auto dataset = OpenWithBytes(spec, directory);
+      ASSERT_TRUE(dataset.ok()) << dataset.status();
+      EXPECT_EQ((*dataset)->fingerprint(), fingerprint);
+      EXPECT_EQ(TextOf(*(*dataset)->TrainSequence(0)), std::string(64, 'a'));
+      EXPECT_EQ(ReadFileOrEmpty(path), whole);
+    }
+    std::string damaged = whole;
+    damaged[0] = static_cast<char>(damaged[0] ^ 1);
+    std::ofstream(path, std::ios::binary) << damaged;
+    ASSERT_TRUE(OpenWithBytes(spec, directory, /*verify_data=*/true).ok());
+    EXPECT_EQ(ReadFileOrEmpty(path), whole);
+  }
+}
+
+TEST(DatasetCacheTest, TheCacheDirectoryIsTheJobsWhereItNamesOne) {
+  TestDirectory directory;
+  JobSpec spec = SpecOf({{directory.Write("a.txt", "hello"), DataFormat::kText, ""}}, 4);
+  spec.data.cache_directory = directory / "own";
+  ASSERT_TRUE(OpenWithBytes(spec, directory).ok());
+  EXPECT_TRUE(std::filesystem::exists(directory / "own"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "cache"));
+}
+
+// Replaces the cache file of the directory whose name begins so by one of whole checksums with this
+// description, or its own if that is empty, and with `elements`.
+template <typename Element>
+void Forge(const TestDirectory& directory, const std::string& name, std::string meta,
+           const std::vector<Element>& elements) {
+  std::string path;
+  for (const std::string& file : CachedFiles(directory)) {
+    if (std::filesystem::path(file).filename().string().starts_with(name)) path = file;
+  }
+  const std::string content = ReadFileOrEmpty(path);
+  ASSERT_GT(content.size(), sizeof(CacheTrailer));
+  CacheTrailer trailer;
+  const size_t end = content.size() - sizeof(trailer);
+  std::memcpy(&trailer, content.data() + end, sizeof(trailer));
+  if (meta.empty()) meta = content.substr(end - trailer.meta_bytes, trailer.meta_bytes);
+  std::filesystem::remove(path);
+  const auto writer =
+      CacheFileWriter::Create(directory / "cache", std::filesystem::path(path).filename(),
+                              std::string(trailer.key, sizeof(trailer.key)), sizeof(Element));
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append(elements.data(), elements.size()).ok());
+  ASSERT_TRUE((*writer)->Finish(meta).ok());
+}
+
+TEST(DatasetCacheTest, PreparedDataIsNotTrustedBecauseItsChecksumsAreGood) {
+  TestDirectory directory;
+  const JobSpec spec = SpecOf({{directory.Write("a.txt", "abcdef"), DataFormat::kText, ""}}, 4);
+  ASSERT_TRUE(OpenWithBytes(spec, directory).ok());
+  // Descriptions of another kind: the files are made again.
+  const std::string counts = R"(,"tokens":7,"truncated_examples":0,"examples_without_target":0})";
+  for (const std::string& meta :
+       {std::string("[]"), std::string("{}"), "{\"sequences\":\"x\"" + counts,
+        "{\"sequences\":5" + counts, "{\"sequences\":-1" + counts,
+        "{\"sequences\":18446744073709551615" + counts}) {
+    Forge<uint64_t>(directory, "sequences-", meta, {0});
+    const auto dataset = OpenWithBytes(spec, directory);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_THAT(TrainTexts(**dataset), ElementsAre("abcd", "ef$")) << meta;
+  }
+  const std::string words = R"({"documents":1,"largest_id":257,"turns_left_out":0,"bad_records":)";
+  for (const std::string& meta :
+       {std::string("7"), words + "0}", words + R"("x","named":[]})", words + R"(0,"named":"x"})",
+        words + R"(0,"named":[1]})", words + R"(-1,"named":[]})"}) {
+    Forge<uint32_t>(directory, "words-", meta, {'x'});
+    const auto dataset = OpenWithBytes(spec, directory);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_THAT(TrainTexts(**dataset), ElementsAre("abcd", "ef$")) << meta;
+  }
+  // Sequences that are not in the stream, and tokens that are not the model's, are found when they
+  // are read.
+  const auto reads = [&](int64_t index) {
+    const auto dataset = OpenWithBytes(spec, directory);
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return dataset.ok() ? (*dataset)->TrainSequence(index).status().code()
+                        : absl::StatusCode::kUnknown;
+  };
+  Forge<uint64_t>(directory, "sequences-", "", {0, uint64_t{1} << 40});
+  EXPECT_EQ(reads(0), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(reads(1), absl::StatusCode::kDataLoss);
+  Forge<uint64_t>(directory, "sequences-", "", {4, 4});
+  EXPECT_EQ(reads(0), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(reads(1), absl::StatusCode::kOk);
+  Forge<uint64_t>(directory, "sequences-", "", {0, 4});
+  Forge<uint32_t>(directory, "words-", "", {kDocumentBit | 'a', 1, 1, 1, kTokenMask, 1, 1});
+  EXPECT_EQ(reads(0), absl::StatusCode::kOk);
+  EXPECT_EQ(reads(1), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace megatrain
