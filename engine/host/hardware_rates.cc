@@ -27,9 +27,10 @@ struct RateName {
   const char* name;
   const char* unit;
   double scale;      // of the unit
-  int precise = -1;  // index in kPrecise; -1: the link's, the exchange's or launches'
+  int precise = -1;  // index in kPrecise; -1: of no precision
 };
 constexpr RateName kNames[] = {{"dram", "GB/s", 1e9 * kUpdateShareOfHostMemory, 0},
+                               {"host_memory", "GB/s", 1e9},
                                {"link", "GB/s", 1e9},
                                {"products", "TFLOP/s", 1e12, 1},
                                {"attention_forward", "TFLOP/s", 1e12, 2},
@@ -62,6 +63,9 @@ absl::Status SetRate(const std::string& assignment, HardwareRates* rates) {
     const double rate = value * known.scale;
     if (known.precise >= 0) {
       rates->fp32.*kPrecise[known.precise] = rates->bf16.*kPrecise[known.precise] = rate;
+      if (name == "dram") rates->host_memory_bytes_per_second = 0;
+    } else if (name == "host_memory") {
+      rates->host_memory_bytes_per_second = rate;
     } else if (name == "link") {
       for (double HardwareRates::*direction : kLink) rates->*direction = rate;
     } else if (name == "collective") {

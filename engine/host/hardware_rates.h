@@ -32,6 +32,9 @@ struct HardwareRates {
   // cpu device.
   double h2d_beside_d2h_bytes_per_second = 0;
   double d2h_beside_h2d_bytes_per_second = 0;
+  // The bytes of host memory that the optimizer and copies of both directions move together. They
+  // share the memory's channels. 0 if it is not known: predictions then take each at its own rate.
+  double host_memory_bytes_per_second = 0;
   // The rate at which a device receives from others while it sends as much. If it is not known (0),
   // predictions take the link's rate, and plans do not choose by it.
   double collective_bytes_per_second = 0;
@@ -55,7 +58,9 @@ inline constexpr double kUpdateShareOfHostMemory = 0.97;
 
 // Replaces a measured rate by a given one, "NAME=VALUE". Names and units:
 //   dram                GB/s that the host's processors read and write together; the optimizer gets
-//                       kUpdateShareOfHostMemory of it. Copies over the link do not reduce it.
+//                       kUpdateShareOfHostMemory of it. Copies over the link do not reduce it:
+//                       host_memory is not known from then on.
+//   host_memory         GB/s that the optimizer and copies over the link move together
 //   link                GB/s of each direction, alone and while the other is used too
 //   products            TFLOP/s
 //   attention_forward   TFLOP/s

@@ -83,6 +83,7 @@ MachineProfile FromSheet(const Sheet& sheet) {
   profile.rates.d2h_bytes_per_second = sheet.d2h_bytes_per_second;
   profile.rates.h2d_beside_d2h_bytes_per_second = kBothWays * sheet.h2d_bytes_per_second;
   profile.rates.d2h_beside_h2d_bytes_per_second = kBothWays * sheet.d2h_bytes_per_second;
+  profile.rates.host_memory_bytes_per_second = profile.rates.bf16.update_bytes_per_second;
   profile.rates.collective_bytes_per_second = sheet.collective_bytes_per_second;
   profile.rates.launch_seconds = kLaunchSeconds;
   profile.rates.threads = sheet.threads;

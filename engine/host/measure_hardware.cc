@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -23,6 +24,8 @@ using Work = absl::FunctionRef<absl::Status()>;
 // Updates that may tune the optimizer, twice what it takes.
 constexpr int kTuningUpdatesMax = 270;
 constexpr int kLaunches = 200;
+// Host memory that an update moves for a parameter: its state, read and written, and its gradient.
+constexpr double kUpdateBytes = 2 * 12 + 4;
 
 constexpr int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -81,6 +84,49 @@ class Bench {
     MT_ASSIGN_OR_RETURN(rates.element_bytes_per_second, ElementRate(dtype));
     rates.update_bytes_per_second = UpdateRate(dtype);
     return rates;
+  }
+
+  // Measures what updates and copies of both directions move together. REQUIRES: CopyRates was
+  // called, and Measure for FP32.
+  absl::Status HostMemoryRate(HardwareRates* rates) {
+    if (device_is_host_) return absl::OkStatus();
+    const double update_bytes = static_cast<double>(s_.state_elements) * kUpdateBytes;
+    const double copy_bytes = static_cast<double>(s_.copy_bytes);
+    // Copies that last three times as long as the updates would alone.
+    const double alone = s_.repetitions * update_bytes / rates->fp32.update_bytes_per_second;
+    const auto copies = static_cast<size_t>(
+        std::ceil(3 * alone * rates->h2d_beside_d2h_bytes_per_second / copy_bytes));
+    std::vector<std::unique_ptr<Event>> events[2];  // the start, and the end of each copy
+    const auto record = [&] {
+      Stream* const streams[2] = {to_device_.get(), to_host_.get()};
+      for (int i = 0; i < 2; ++i) {
+        MT_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, device_.CreateEvent());
+        MT_RETURN_IF_ERROR(device_.Record(*streams[i], *event));
+        events[i].push_back(std::move(event));
+      }
+      return absl::OkStatus();
+    };
+    MT_RETURN_IF_ERROR(record());
+    for (size_t n = 0; n < copies; ++n) {
+      MT_RETURN_IF_ERROR(CopyToDevice());
+      MT_RETURN_IF_ERROR(CopyToHost());
+      MT_RETURN_IF_ERROR(record());
+    }
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < s_.repetitions; ++i) Update(DType::kF32);
+    const double seconds =
+        std::max(std::chrono::duration<double>(Clock::now() - start).count(), 1e-9);
+    double bytes = s_.repetitions * update_bytes;
+    for (const std::vector<std::unique_ptr<Event>>& direction : events) {
+      for (size_t n = 1; n < direction.size(); ++n) {
+        MT_RETURN_IF_ERROR(device_.Synchronize(*direction[n]));
+        MT_ASSIGN_OR_RETURN(const double ended,
+                            device_.ElapsedSeconds(*direction[0], *direction[n]));
+        if (ended <= seconds) bytes += copy_bytes;
+      }
+    }
+    rates->host_memory_bytes_per_second = bytes / seconds;
+    return absl::OkStatus();
   }
 
   // Measures the time from one kernel that has next to nothing to do to the next: a row's norm,
@@ -174,9 +220,12 @@ class Bench {
     args.transpose_b = true;  // as weights lie
     args.out = Operand(2);
     args.out_stride = s_.wide;
-    return Rate(*kernels_,
-                2.0 * static_cast<double>(s_.tokens) * static_cast<double>(s_.wide * s_.hidden),
-                [&] { return device_.kernels().MatMul(*kernels_, args); });
+    const double flops =
+        2.0 * static_cast<double>(s_.tokens) * static_cast<double>(s_.wide * s_.hidden);
+    const auto product = [&] { return device_.kernels().MatMul(*kernels_, args); };
+    MT_ASSIGN_OR_RETURN(const double fastest, Rate(*kernels_, flops, product));
+    if (s_.product_seconds == 0) return fastest;
+    return KeptUpRate(*kernels_, flops, fastest, product);
   }
 
   // One document of all tokens: q, k and v in one operand, out and the gradient by it in the next,
@@ -254,32 +303,33 @@ class Bench {
 
   // On the host: the fastest of a few updates, after those that tune it.
   double UpdateRate(DType dtype) {
+    // The first one finds code and memory cold. A tile that is too small to tell is not tuned on.
+    Update(dtype);
+    const AdamWUpdater& updater = *session_.first().updater;
+    for (int i = 0; i < kTuningUpdatesMax && !updater.tuned(dtype); ++i) Update(dtype);
+    double best = 0;
+    for (int i = 0; i < s_.repetitions; ++i) {
+      const Clock::time_point start = Clock::now();
+      Update(dtype);
+      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      best = std::max(
+          best, static_cast<double>(s_.state_elements) * kUpdateBytes / std::max(seconds, 1e-9));
+    }
+    return best;
+  }
+
+  void Update(DType dtype) {
     TileLayout layout;
     layout.elements = layout.parameters = s_.state_elements;
     TensorSpec tensor;
     tensor.shape = {s_.state_elements};
     tensor.elements = s_.state_elements;
     layout.tensors = {tensor};
-    const Tile tile = MakeTile(&layout, dtype, state_.data());
     AdamWStep step;
     step.learning_rate = 1e-3;
-    AdamWUpdater& updater = *session_.first().updater;
-    const auto update = [&] {
-      updater.Update(step, gradient_.data(), DType::kF32, tile, {ElementRange{0, layout.elements}},
-                     pool_->nodes());
-    };
-    // The first one finds code and memory cold. A tile that is too small to tell is not tuned on.
-    update();
-    for (int i = 0; i < kTuningUpdatesMax && !updater.tuned(dtype); ++i) update();
-    double best = 0;
-    for (int i = 0; i < s_.repetitions; ++i) {
-      const Clock::time_point start = Clock::now();
-      update();
-      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-      best = std::max(
-          best, static_cast<double>(s_.state_elements) * (2.0 * 12 + 4) / std::max(seconds, 1e-9));
-    }
-    return best;
+    session_.first().updater->Update(step, gradient_.data(), DType::kF32,
+                                     MakeTile(&layout, dtype, state_.data()),
+                                     {ElementRange{0, layout.elements}}, pool_->nodes());
   }
 
   absl::Status CopyToDevice() {
@@ -325,6 +375,21 @@ class Bench {
     return best;
   }
 
+  // Returns the rate of calls that go on for product_seconds, in the second half of that time.
+  // `fastest` is the rate of a few of them. They are queued ahead of the device, which has no
+  // pause.
+  absl::StatusOr<double> KeptUpRate(Stream& stream, double amount, double fastest, Work work) {
+    const auto calls =
+        static_cast<int64_t>(std::ceil(s_.product_seconds / 2 * fastest / amount)) + 1;
+    MT_ASSIGN_OR_RETURN(const Span second_half, MakeSpan());
+    for (Event* half : {second_half.start.get(), second_half.end.get()}) {
+      for (int64_t i = 0; i < calls; ++i) MT_RETURN_IF_ERROR(work());
+      MT_RETURN_IF_ERROR(device_.Record(stream, *half));
+    }
+    MT_ASSIGN_OR_RETURN(const double seconds, SecondsOf(second_half));
+    return static_cast<double>(calls) * amount / seconds;
+  }
+
   const Session& session_;
   const MeasurementSizes s_;
   Device& device_;
@@ -343,6 +408,7 @@ absl::StatusOr<HardwareRates> MeasureOnce(Bench& bench) {
   MT_RETURN_IF_ERROR(bench.CopyRates(&rates));
   MT_RETURN_IF_ERROR(bench.LaunchRate(&rates));
   MT_ASSIGN_OR_RETURN(rates.fp32, bench.Measure(DType::kF32));
+  MT_RETURN_IF_ERROR(bench.HostMemoryRate(&rates));
   // The same memory's bits, read as BF16, are small numbers too.
   MT_ASSIGN_OR_RETURN(rates.bf16, bench.Measure(DType::kBF16));
   return rates;
@@ -361,7 +427,8 @@ void KeepFaster(const HardwareRates& other, HardwareRates* rates) {
   for (double HardwareRates::*rate :
        {&HardwareRates::h2d_bytes_per_second, &HardwareRates::d2h_bytes_per_second,
         &HardwareRates::h2d_beside_d2h_bytes_per_second,
-        &HardwareRates::d2h_beside_h2d_bytes_per_second}) {
+        &HardwareRates::d2h_beside_h2d_bytes_per_second,
+        &HardwareRates::host_memory_bytes_per_second}) {
     rates->*rate = std::max(rates->*rate, other.*rate);
   }
   const bool first = rates->launch_seconds == 0;

@@ -1,4 +1,4 @@
-// Measures a machine's rates with a few kernels, copies and updates. It takes about a second.
+// Measures a machine's rates with a few kernels, copies and updates. It takes a few seconds.
 #ifndef MEGATRAIN_ENGINE_HOST_MEASURE_HARDWARE_H_
 #define MEGATRAIN_ENGINE_HOST_MEASURE_HARDWARE_H_
 
@@ -20,6 +20,10 @@ struct MeasurementSizes {
   int64_t state_elements = 0;  // parameters to update: 12 bytes of state and 4 of gradient each
   int64_t copy_bytes = 0;      // at most 12 * state_elements
   int repetitions = 0;         // of each measurement; the fastest counts
+  // If above 0, products are repeated for so long, and those of the second half count. A card that
+  // computes for long lowers its clock to keep to its power limit. A measured H200 multiplied at
+  // 795 TFLOP/s for a few milliseconds and at 676 TFLOP/s over three seconds.
+  double product_seconds = 0;
   // The number of times that the whole series of measurements is made; the fastest counts. A
   // program that is busy for a moment slows all repetitions of one measurement, but rarely in every
   // round.
@@ -33,16 +37,16 @@ inline constexpr MeasurementSizes kCpuMeasurement = {.tokens = 512,
                                                      .copy_bytes = int64_t{32} << 20,
                                                      .repetitions = 2,
                                                      .rounds = 4};
-// A product is 0.27 TFLOP, a third of a millisecond on the fastest known card. The measurement
-// takes 2.3 GiB of device memory, 1 GiB of it for the gradient of attention, and 1 GiB of host
-// memory.
+// A product is 0.27 TFLOP, a third of a millisecond on an H200. The measurement takes 2.3 GiB of
+// device memory, 1 GiB of it for the gradient of attention, and 1 GiB of host memory.
 inline constexpr MeasurementSizes kGpuMeasurement = {.tokens = 4096,
                                                      .hidden = 4096,
                                                      .wide = 8192,
                                                      .head_dim = 128,
                                                      .state_elements = int64_t{64} << 20,
                                                      .copy_bytes = int64_t{256} << 20,
-                                                     .repetitions = 8};
+                                                     .repetitions = 8,
+                                                     .product_seconds = 1};
 
 // Measures all rates but collective_bytes_per_second on the session's first device, and allocates
 // memory for the time of the call. Other load on the machine lowers the result. Returns

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <deque>
-#include <functional>
-#include <queue>
-#include <utility>
+#include <limits>
 
 namespace megatrain {
 
@@ -53,16 +51,20 @@ std::array<double, SimulatedExecutor::kParts> SimulatedExecutor::PartsOf(const O
 
 // Runs items from time 0 on, each queue in its order. Events are ends of parts.
 struct SimulatedExecutor::Clock {
-  explicit Clock(std::vector<Item>* items) {
+  Clock(const HardwareProfile& hardware, std::vector<Item>* items) : profile(hardware) {
     for (Item& item : *items) queues[item.queue].push_back(&item);
+    end.fill(kNever);
   }
 
   void Run() {
     BeginWhatCan();
-    while (!ends.empty()) {
-      const auto [time, queue] = ends.top();
-      ends.pop();
-      now = time;
+    while (true) {
+      ShareHostMemory();
+      const auto first = std::min_element(end.begin(), end.end());
+      if (*first == kNever) return;
+      const int queue = static_cast<int>(first - end.begin());
+      now = *first;
+      end[queue] = kNever;
       Leave(queue);
       ++part[queue];
       GoOn(queue);
@@ -100,11 +102,39 @@ struct SimulatedExecutor::Clock {
       running[queue] = nullptr;
       ++done[item->lane];
     } else if (part[queue] == kInside) {
-      ends.push({now + item->seconds[kInside], queue});
+      Start(queue);
     } else {
       std::deque<int>& line = waiting[part[queue]];
       line.push_back(queue);
-      if (line.size() == 1) ends.push({now + item->seconds[part[queue]], queue});
+      if (line.size() == 1) Start(queue);
+    }
+  }
+
+  // The part that the queue is at has its resource from now on.
+  void Start(int queue) {
+    end[queue] = now + running[queue]->seconds[part[queue]];
+    slowed[queue] = 1;
+  }
+
+  // The bytes of host memory that the queue moves in a second of a part that nothing slows.
+  double HostMemoryRate(int queue) const {
+    if (part[queue] == kDown) return profile.h2d_bytes_per_second;
+    if (part[queue] == kUp) return profile.d2h_bytes_per_second;
+    return running[queue]->updates_host ? profile.update_bytes_per_second : 0;
+  }
+
+  // Slows what is under way to what the host's memory gives.
+  void ShareHostMemory() {
+    if (profile.host_memory_bytes_per_second == 0) return;
+    double asked = 0;
+    for (int queue = 0; queue < kLanes; ++queue) {
+      if (end[queue] != kNever) asked += HostMemoryRate(queue);
+    }
+    const double slower = std::max(1.0, asked / profile.host_memory_bytes_per_second);
+    for (int queue = 0; queue < kLanes; ++queue) {
+      if (end[queue] == kNever || slowed[queue] == slower || HostMemoryRate(queue) == 0) continue;
+      end[queue] = now + (end[queue] - now) * slower / slowed[queue];
+      slowed[queue] = slower;
     }
   }
 
@@ -114,16 +144,18 @@ struct SimulatedExecutor::Clock {
     if (over == kInside) return;
     std::deque<int>& line = waiting[over];
     line.pop_front();
-    if (!line.empty()) ends.push({now + running[line.front()]->seconds[over], line.front()});
+    if (!line.empty()) Start(line.front());
   }
 
-  using End = std::pair<double, int>;  // time and queue
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+  const HardwareProfile& profile;
   std::array<std::vector<Item*>, kLanes> queues;
   std::array<size_t, kLanes> next = {};
   std::array<Item*, kLanes> running = {};
   std::array<int, kLanes> part = {};
   std::array<std::deque<int>, kParts> waiting;  // for a direction, the first of them has it
-  std::priority_queue<End, std::vector<End>, std::greater<>> ends;
+  std::array<double, kLanes> end;               // of the part; kNever if it waits for its resource
+  std::array<double, kLanes> slowed = {};       // by how much host memory slows it, 1 or more
   LaneCounts done = {};
   double now = 0;
 };
@@ -139,11 +171,12 @@ SimulatedExecutor::Run SimulatedExecutor::Submit(const Schedule& schedule) {
     }
     item.waits = tracker_.Add(op);
     item.seconds = PartsOf(op);
+    item.updates_host = op.lane == Lane::kUpdate;
     run.busy_seconds[item.lane] += OpSeconds(op, profile_);
     items_.push_back(item);
   }
   std::vector<Item> items = items_;
-  Clock(&items).Run();
+  Clock(profile_, &items).Run();
   run.spans.reserve(schedule.ops.size());
   for (size_t i = 0; i < schedule.ops.size(); ++i) {
     const Item& item = items[first + i];

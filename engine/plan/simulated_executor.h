@@ -20,18 +20,20 @@ namespace megatrain {
 // parts of its work run one after the other, each at its own rate, but the duration is at least the
 // time to launch the kernels. The time of the operation's copies over the link is added. Each
 // direction of the link makes one copy at a time, in the order in which lanes request them, as on a
-// GPU with a copy engine for each direction.
+// GPU with a copy engine for each direction. Copies and AdamW on the host share the host's memory:
+// what they ask for beyond its rate slows each of them by the same factor.
 struct HardwareProfile {
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
   double product_flops_per_second = 0;
   double attention_forward_flops_per_second = 0;
   double attention_backward_flops_per_second = 0;
-  double device_bytes_per_second = 0;  // other kernels, and AdamW on the device
-  double launch_seconds = 0;           // may be 0
-  double update_bytes_per_second = 0;  // AdamW on the host
-  double gather_bytes_per_second = 0;  // weights that a rank receives from others
-  double reduce_bytes_per_second = 0;  // gradients that a rank receives from others and sums
+  double device_bytes_per_second = 0;       // other kernels, and AdamW on the device
+  double launch_seconds = 0;                // may be 0
+  double update_bytes_per_second = 0;       // AdamW on the host
+  double host_memory_bytes_per_second = 0;  // 0 = it slows nothing
+  double gather_bytes_per_second = 0;       // weights that a rank receives from others
+  double reduce_bytes_per_second = 0;       // gradients that a rank receives from others and sums
   double disk_bytes_per_second = 0;
   // The update lane uses the threads of the compute lane, so only one of the two runs at a time.
   bool update_shares_compute = false;
@@ -73,6 +75,7 @@ class SimulatedExecutor {
     int queue = 0;  // its lane, or the lane that it takes turns with
     LaneCounts waits = {};
     std::array<double, kParts> seconds = {};
+    bool updates_host = false;  // the part inside moves host memory
     double start_seconds = 0, end_seconds = 0;
   };
   struct Clock;

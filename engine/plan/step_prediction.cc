@@ -167,6 +167,11 @@ HardwareProfile ProfileOf(const PipelineDimensions& dimensions, const MachineSpe
   profile.device_bytes_per_second = precision.element_bytes_per_second * compute_part;
   profile.launch_seconds = rates.launch_seconds;
   profile.update_bytes_per_second = precision.update_bytes_per_second * part(threads.update);
+  // A machine's ranks share its memory. On the cpu device products do too, beyond what is measured.
+  if (!rates.device_is_host) {
+    profile.host_memory_bytes_per_second =
+        rates.host_memory_bytes_per_second / dimensions.local_ranks();
+  }
   SetExchange(dimensions, rates, profile);
   profile.disk_bytes_per_second = 1;  // a step writes nothing to disk
   profile.update_shares_compute = rates.device_is_host && resources.update_threads == 0;

@@ -62,8 +62,9 @@ void AddPlanCommand(CLI::App* app, int* exit_code) {
       ->type_name("NAME");
   command
       ->add_option("--rate", arguments->rates,
-                   "a rate in the place of a measured one or the profile's; repeatable: dram, link "
-                   "(GB/s), products, attention_forward, attention_backward (TFLOP/s), memory (the "
+                   "a rate in the place of a measured one or the profile's; repeatable: dram, "
+                   "host_memory (what the optimizer and copies move together), link (GB/s), "
+                   "products, attention_forward, attention_backward (TFLOP/s), memory (the "
                    "device's, TB/s), collective (GB/s that each of several devices receives from "
                    "the others), network (GB/s that each of several machines receives), launch "
                    "(microseconds)")

@@ -195,9 +195,12 @@ void Daemon::MeasureRates() {
         absl::StrFormat("between devices: %.3g GB/s", rates.collective_bytes_per_second / 1e9));
   }
   if (rates.h2d_beside_d2h_bytes_per_second > 0) {
-    hooks_.log(absl::StrFormat("both directions at once: %.3g GB/s to the device, %.3g back",
-                               rates.h2d_beside_d2h_bytes_per_second / 1e9,
-                               rates.d2h_beside_h2d_bytes_per_second / 1e9));
+    hooks_.log(absl::StrFormat(
+        "both directions at once: %.3g GB/s to the device, %.3g back; these and AdamW: %.3g GB/s "
+        "of "
+        "host memory",
+        rates.h2d_beside_d2h_bytes_per_second / 1e9, rates.d2h_beside_h2d_bytes_per_second / 1e9,
+        rates.host_memory_bytes_per_second / 1e9));
   }
 }
 

@@ -24,6 +24,7 @@ void SetRates(const HardwareRates& measured, v1::MeasuredRates* rates) {
   rates->set_bf16_update_bytes_per_second(measured.bf16.update_bytes_per_second);
   rates->set_h2d_beside_d2h_bytes_per_second(measured.h2d_beside_d2h_bytes_per_second);
   rates->set_d2h_beside_h2d_bytes_per_second(measured.d2h_beside_h2d_bytes_per_second);
+  rates->set_host_memory_bytes_per_second(measured.host_memory_bytes_per_second);
 }
 
 }  // namespace

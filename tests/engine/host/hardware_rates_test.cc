@@ -34,6 +34,10 @@ TEST(HardwareRatesTest, GivenRatesTakeThePlaceOfTheOthers) {
   EXPECT_DOUBLE_EQ(rates.launch_seconds, 2.5e-6);
   EXPECT_DOUBLE_EQ(rates.collective_bytes_per_second, 360e9);
   EXPECT_DOUBLE_EQ(rates.network_bytes_per_second, 45e9);
+  ASSERT_TRUE(SetRate("host_memory=140", &rates).ok());
+  EXPECT_DOUBLE_EQ(rates.host_memory_bytes_per_second, 140e9);
+  ASSERT_TRUE(SetRate("dram=300", &rates).ok());
+  EXPECT_EQ(rates.host_memory_bytes_per_second, 0) << "copies do not reduce it";
   EXPECT_EQ(rates.threads, 0) << "given rates are not measured ones";
 }
 

@@ -77,6 +77,37 @@ TEST(SimulatedExecutorTest, AnOptimizerOnComputesThreadsTakesTurnsWithIt) {
   EXPECT_EQ(run.spans[2].start_seconds, 8);
 }
 
+// An update of 6 s and loads of 2, 2 and 4 s, while the host's memory gives 1.5 of the 2 bytes a
+// second that they ask for together: both take 4/3 as long until the update ends.
+TEST(SimulatedExecutorTest, CopiesAndAnOptimizerShareTheHostsMemory) {
+  Schedule schedule;
+  schedule.ops = {
+      MakeOp(UpdateTileOp{}, Lane::kUpdate, 6, 0, {ResourceKind::kSlab, 0},
+             {ResourceKind::kTileWeights, 0}),
+      MakeOp(LoadTileOp{}, Lane::kH2D, 2, 0, {ResourceKind::kTileWeights, 1},
+             {ResourceKind::kWeightBuffer, 0}),
+      MakeOp(LoadTileOp{}, Lane::kH2D, 2, 0, {ResourceKind::kTileWeights, 2},
+             {ResourceKind::kWeightBuffer, 1}),
+      MakeOp(LoadTileOp{}, Lane::kH2D, 4, 0, {ResourceKind::kTileWeights, 3},
+             {ResourceKind::kWeightBuffer, 2}),
+  };
+  EXPECT_EQ(SimulatedExecutor(kUnitRates).Submit(schedule).end_seconds, 8);
+  HardwareProfile shared = kUnitRates;
+  shared.host_memory_bytes_per_second = 1.5;
+  const SimulatedExecutor::Run run = SimulatedExecutor(shared).Submit(schedule);
+  EXPECT_DOUBLE_EQ(run.spans[0].end_seconds, 8);
+  EXPECT_DOUBLE_EQ(run.spans[1].end_seconds, 2 * 4.0 / 3);
+  EXPECT_DOUBLE_EQ(run.spans[2].end_seconds, 4 * 4.0 / 3);
+  EXPECT_DOUBLE_EQ(run.spans[3].end_seconds, 10);
+  EXPECT_EQ(run.busy_seconds[static_cast<int>(Lane::kUpdate)], 6);
+  // Compute moves none of it, and what one lane asks for alone it gets.
+  schedule.ops = {MakeOp(LayerForwardOp{}, Lane::kCompute, 0, 5, {ResourceKind::kWeightBuffer, 0},
+                         {ResourceKind::kHidden, 0}),
+                  MakeOp(UpdateTileOp{}, Lane::kUpdate, 3, 0, {ResourceKind::kSlab, 0},
+                         {ResourceKind::kTileWeights, 0})};
+  EXPECT_EQ(SimulatedExecutor(shared).Submit(schedule).spans[1].end_seconds, 3);
+}
+
 TEST(SimulatedExecutorTest, WorkTakesEachPartAtItsRateOrAsLongAsItsLaunches) {
   const LayerWork work = {.product_flops = 6,
                           .attention_forward_flops = 10,

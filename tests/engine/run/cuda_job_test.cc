@@ -117,7 +117,8 @@ TEST(CudaJobTest, RatesAreMeasuredEachWayAndBothAtOnce) {
                                                  .head_dim = 16,
                                                  .state_elements = 1 << 16,
                                                  .copy_bytes = 1 << 18,
-                                                 .repetitions = 1});
+                                                 .repetitions = 1,
+                                                 .product_seconds = 1e-3});
   ASSERT_TRUE(rates.ok()) << rates.status();
   EXPECT_FALSE(rates->device_is_host);
   for (const double rate :
@@ -125,7 +126,8 @@ TEST(CudaJobTest, RatesAreMeasuredEachWayAndBothAtOnce) {
         rates->h2d_beside_d2h_bytes_per_second, rates->d2h_beside_h2d_bytes_per_second,
         rates->bf16.matmul_flops_per_second, rates->bf16.attention_flops_per_second,
         rates->bf16.attention_backward_flops_per_second, rates->launch_seconds,
-        rates->bf16.element_bytes_per_second, rates->bf16.update_bytes_per_second}) {
+        rates->bf16.element_bytes_per_second, rates->bf16.update_bytes_per_second,
+        rates->host_memory_bytes_per_second}) {
     EXPECT_GT(rate, 0);
   }
   EXPECT_EQ(gpu.edge().allocated_bytes(), 0);
