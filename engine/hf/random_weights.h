@@ -24,10 +24,9 @@ void FillRandomWeights(const ModelDescription& config, uint64_t seed, const Tens
 
 // Fills the masters of `tile` as FillRandomWeights does, and sets moments and padding to zero. The
 // distribution is that of transformers, but the values are not. They depend on `seed`, the tensors'
-// names and the element numbers, not on the number of threads, the cut into tiles or what the tile
-// holds. `pool` may be null.
-void InitializeTile(const ModelDescription& config, uint64_t seed, const Tile& tile,
-                    ThreadPool* pool = nullptr);
+// names and the element numbers, not on the cut into tiles or what the tile holds. It runs on the
+// calling thread.
+void InitializeTile(const ModelDescription& config, uint64_t seed, const Tile& tile);
 
 }  // namespace megatrain
 

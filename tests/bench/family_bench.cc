@@ -180,8 +180,7 @@ Memory ZeroedMemory(int64_t bytes) {
 // A layer, its weights, and one micro-batch of a single document.
 class Layer {
  public:
-  Layer(const std::string& family, DType dtype, const Sizes& sizes, ThreadPool* pool,
-        TimedKernels* kernels)
+  Layer(const std::string& family, DType dtype, const Sizes& sizes, TimedKernels* kernels)
       : family_(family),
         kernels_(*kernels),
         layout_(BuildModelLayout(Describe(family, sizes))),
@@ -195,7 +194,7 @@ class Layer {
     tile.layout = &layout_.tiles[1];
     tile.weight_dtype = dtype;
     tile.weights = weights_.get();
-    InitializeTile(model, 1, tile, pool);
+    InitializeTile(model, 1, tile);
     std::iota(positions_.begin(), positions_.end(), 0);
     WriteDocumentBounds(starts_, bounds_.data());
     view_.tokens = tokens;
@@ -293,7 +292,7 @@ void Run(DType dtype, const TimingArguments& arguments, const Sizes& sizes) {
   TimedKernels kernels(&pool, stopwatch);
   std::vector<std::unique_ptr<Layer>> layers;
   const auto add = [&](const std::string& family) {
-    layers.push_back(std::make_unique<Layer>(family, dtype, sizes, &pool, &kernels));
+    layers.push_back(std::make_unique<Layer>(family, dtype, sizes, &kernels));
   };
   add(kLlama);
   for (const std::string& family : ModelFamilyNames()) {

@@ -47,23 +47,13 @@ absl::StatusOr<InitialModel> InitialModel::Open(RunContext& run, const PreparedR
 
 absl::Status InitialModel::Load(int index, const Tile& tile) const {
   if (weights_ != nullptr) return weights_->LoadTile(index, tile);
-  InitializeTile(prepared_.layout.model, run_.spec().training.seed, tile,
-                 prepared_.session->first().compute_pool.get());
+  InitializeTile(prepared_.layout.model, run_.spec().training.seed, tile);
   return absl::OkStatus();
 }
 
 absl::Status InitialModel::Fill(const std::vector<Tile>& tiles) const {
-  if (weights_ != nullptr) {
-    return LoadTiles(run_, "loading the model", prepared_.layout,
-                     [&](int index) { return Load(index, tiles[index]); });
-  }
-  for (int index = 0; index < std::ssize(tiles); ++index) {
-    MT_RETURN_IF_ERROR(run_.CheckNotAbandoned());
-    run_.Report(TrainingPhase::kPreparing, "making random weights",
-                static_cast<double>(index) / static_cast<double>(tiles.size()));
-    MT_RETURN_IF_ERROR(Load(index, tiles[index]));
-  }
-  return absl::OkStatus();
+  return LoadTiles(run_, weights_ != nullptr ? "loading the model" : "making random weights",
+                   prepared_.layout, [&](int index) { return Load(index, tiles[index]); });
 }
 
 absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,

@@ -102,11 +102,10 @@ TEST(RandomWeightsTest, DependsOnSeedNameAndElementAlone) {
 TEST(HfInitTest, TilesOfEitherPrecisionHoldTheSameMasters) {
   const ModelDescription config = SmallConfig("qwen2", false);
   const ModelLayout layout = BuildModelLayout(config);
-  ThreadPool pool(2);
   for (const TileLayout& tile_layout : layout.tiles) {
     OwnedTile full(tile_layout, DType::kF32), split(tile_layout, DType::kBF16);
     InitializeTile(config, 9, full.tile());
-    InitializeTile(config, 9, split.tile(), &pool);
+    InitializeTile(config, 9, split.tile());
     std::vector<float> expected(tile_layout.elements, 0.0f);
     for (const TensorSpec& tensor : tile_layout.tensors) {
       for (int64_t i = 0; i < tensor.elements; ++i) {
