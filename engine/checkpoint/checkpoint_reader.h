@@ -28,8 +28,9 @@ absl::StatusOr<CheckpointState> ReadCheckpointState(const std::string& checkpoin
 // of reading for a file that cannot be read. Files that the manifest does not list are ignored.
 absl::Status VerifyCheckpoint(const std::string& checkpoint, FileSystem* files = PosixFileSystem());
 
-// Does as VerifyCheckpoint, but compares only the sizes of the tiles' files. Their hashes are left
-// to LoadCheckpointTile, so that a checkpoint to resume from is read once.
+// Does as VerifyCheckpoint, but reads one file after the other, and compares only the sizes of the
+// tiles' files. Their hashes are left to LoadCheckpointTile, so that a checkpoint to resume from is
+// read once.
 absl::Status VerifyBeforeLoading(const std::string& checkpoint,
                                  FileSystem* files = PosixFileSystem());
 
@@ -37,11 +38,12 @@ absl::Status VerifyBeforeLoading(const std::string& checkpoint,
 // is incomplete or damaged. After other errors it may still be good.
 bool IsDamagedCheckpoint(const absl::Status& status);
 
-// Reads what `tile` holds of tile `index` (from 0) from its files directly into the memory of
-// `tile`, whose padding is set to zero. Reads only the blocks that hold those bytes or the file's
-// header, or whole files if the manifest has no hashes of blocks, and verifies all that it reads.
-// `manifest` is that of `checkpoint` (ReadManifest). Sections of `tile` that are null are skipped,
-// so that weights alone can be loaded.
+// Reads what `tile` holds of tile `index` (from 0) from its files into the memory of `tile`, whose
+// padding is set to zero. Reads only the blocks that hold those bytes or the file's header, or
+// whole files if the manifest has no hashes of blocks, and verifies all that it reads. A file that
+// does not fit the layout is also read whole, to see whether it is damaged. `manifest` is that of
+// `checkpoint` (ReadManifest). Sections of `tile` that are null are skipped, so that weights alone
+// can be loaded. REQUIRES: tile.layout is &layout.tiles[index].
 //
 // Returns FailedPrecondition if names, dtypes or shapes differ from the layout's, that is, if the
 // checkpoint is of another model or precision, or if the checkpoint has a part of the tiles alone

@@ -34,10 +34,11 @@ namespace megatrain {
 // Thread safety: one thread at a time may call methods, and it may be a different one each time.
 // The training thread calls Begin, the `io` lane WriteTile.
 //
-// After an error all later calls return the same error. Older checkpoints are then untouched,
-// unless the new one already has its name. The destructor of an unfinished writer removes the
-// `.tmp` directory (of several processes, that of the one that leads in the directory). A single
-// process removes it as soon as WriteTile fails.
+// After an error of WriteTile, this process's later calls of it return the same error. Finish then
+// returns it too or, of several processes, the error of the lowest rank that has one. Older
+// checkpoints are untouched after an error, unless the new one already has its name. The destructor
+// of an unfinished writer removes the `.tmp` directory (of several processes, that of the one that
+// leads in the directory). A single process removes it as soon as WriteTile fails.
 class CheckpointWriter {
  public:
   // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The
@@ -51,7 +52,7 @@ class CheckpointWriter {
   // Returns ResourceExhausted, with the number of bytes needed, if the disk has no room. Returns
   // FailedPrecondition if step-XXXXXXXX.tmp exists and is no leftover, if a file has the
   // checkpoint's name, or if the directory to be replaced holds a foreign entry. Returns the errors
-  // of CheckIsShared, CarriedTensors::Open and `files`.
+  // of CheckIsShared, CarriedTensors::Open, CopyHfSideFiles, the communicator and `files`.
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Begin(
       const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
       const HfSideFiles& side_files, FileSystem* files = PosixFileSystem(),
@@ -76,6 +77,11 @@ class CheckpointWriter {
   //
   // A checkpoint of the same step and those of `retention.discard` are replaced together: after a
   // crash, RemoveLeftovers leaves either all of them or the new one.
+  //
+  // Returns DataLoss if a file is not on the disk as it was written, Internal if a tile was not
+  // written, FailedPrecondition if a checkpoint to be replaced holds a foreign entry, the error of
+  // WriteTile, and the errors of the communicator and of `files` (IsDiskFull for a full disk). An
+  // older checkpoint that cannot be removed is no error: notes() has a line for it. Call it once.
   virtual absl::StatusOr<std::string> Finish(const Retention& retention) = 0;
 
   // Returns lines for the log about events that are not errors, such as leftovers removed and

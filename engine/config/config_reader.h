@@ -1,8 +1,9 @@
 // Reads YAML and command-line overrides into the fields that a table's keys are bound to.
 //
-// Errors are InvalidArgument with the message "FILE:LINE: KEY: defect, and what is expected". For
-// an override, "--set KEY=VALUE" takes the place of FILE:LINE, for a missing key FILE does. For an
-// unknown key the nearest known one is named.
+// Errors are InvalidArgument with the message "FILE:LINE: KEY: defect, and what is expected". KEY
+// is left out if the text is not YAML or not a map, or an override not KEY=VALUE; LINE if a key is
+// missing or the defect is of the whole text. For an override, "--set KEY=VALUE" takes the place of
+// FILE:LINE. For an unknown key the nearest known one is named.
 #ifndef MEGATRAIN_ENGINE_CONFIG_CONFIG_READER_H_
 #define MEGATRAIN_ENGINE_CONFIG_CONFIG_READER_H_
 
@@ -40,6 +41,7 @@ absl::StatusOr<std::string> ReadConfigText(const std::string& path);
 std::optional<ValueError> ReadEntry(const YamlNode& node, const std::vector<ConfigKey>& keys);
 
 // Returns a description of an entry by the keys that it must have: "{path: ..., format: ...}".
+// REQUIRES: it must have one.
 std::string EntryShape(const std::vector<ConfigKey>& keys);
 
 // Makes the InvalidArgument status "WHERE: KEY: MESSAGE". Checks that span several keys use it too.

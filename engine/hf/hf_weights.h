@@ -20,12 +20,13 @@ namespace megatrain {
 class HfWeights {
  public:
   // Opens the files and reads their headers. Every tensor of the layout must be there with its
-  // shape and dtype F32, F16 or BF16; one that lies in several tiles may be in parts (HfPartName,
-  // HfColumnsName), and a transposed one may be in MXFP4, as NAME_blocks and NAME_scales. No other
-  // tensors may be there, except known buffers such as rotary inv_freq, the duplicate of a tied
-  // head, those that a wrapper carries, and those that the model's family ignores. Returns NotFound
-  // if there are no weights, InvalidArgument, naming up to five tensors that are wrong, and the
-  // errors of SafetensorsReader. `files` must outlive the result; `layout` is copied.
+  // shape and dtype F32, F16 or BF16. It may be in parts (HfPartName, HfColumnsName), and a
+  // transposed one in MXFP4, as NAME_blocks and NAME_scales (U8). No other tensors may be there,
+  // except rotary inv_freq, the duplicate of a tied head, those that a wrapper carries, and those
+  // that the model's family ignores. Returns InvalidArgument, naming up to five tensors that are
+  // wrong, or one that is in two files or not where the index says. Returns the errors of
+  // FindHfWeightFiles (NotFound if there are no weights) and of SafetensorsReader::Open. `files`
+  // must outlive the result; `layout` is copied.
   static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory,
                                                          const ModelLayout& layout,
                                                          FileSystem* files = PosixFileSystem());
@@ -36,7 +37,7 @@ class HfWeights {
   // precision. Returns InvalidArgument, naming the tensor, for a value that is not finite or, in a
   // BF16 tile, whose BF16 half would be infinite, and for a tied head that differs from the
   // embedding. Returns the errors of reading. After an error the tile is partly filled. Uses less
-  // than 64 MiB of memory besides the tile.
+  // than 64 MiB of memory besides the tile. REQUIRES: tile.layout is tile `index` of the layout.
   virtual absl::Status LoadTile(int index, const Tile& tile) const = 0;
   // Returns BF16 if BF16 can hold every tensor of the files, buffers apart, exactly by its type
   // (BF16 or MXFP4). Else returns FP32.

@@ -66,7 +66,8 @@ struct EngineBudget {
 };
 
 // Reports that `done` bytes of the pool's `capacity` are reserved. It may be called from several
-// threads, one at a time.
+// threads, one at a time. `done` begins again at 0 if pages of one size are refused and smaller
+// ones are tried.
 using ReserveProgress = std::function<void(int64_t done, int64_t capacity)>;
 
 struct PoolUsage {
@@ -85,7 +86,7 @@ class EngineHost {
   EngineHost& operator=(const EngineHost&) = delete;
 
   // Returns the default size of a daemon's pool: 80% of the memory that is free now, or all huge
-  // pages that are set aside if they are more.
+  // pages that are set aside if they are more. Returns the errors of AvailableMemoryBytes.
   static absl::StatusOr<int64_t> DefaultPoolBytes();
 
   // Reserves the pool, touches every page of it and, for a GPU, pins it. This takes minutes for a
@@ -96,6 +97,7 @@ class EngineHost {
   // Returns FailedPrecondition if there is a pool already, ResourceExhausted if there is not enough
   // free memory, the errors of Device::PinHost if it cannot all be pinned, and those of reading
   // what is free. A host without a pool reserves as much as its first job plans (see Pool).
+  // REQUIRES: bytes >= 0.
   absl::Status ReservePool(int64_t bytes, const ReserveProgress& progress,
                            const std::function<bool()>& cancelled);
 
@@ -139,14 +141,15 @@ class EngineHost {
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
   // Returns the memory that a job on the devices `on` may plan with now: the free bytes of the
-  // pool, these devices' part of the memory besides it, and the least of their DeviceBytes. With
-  // `without_others`, as if no other job had any of the host memory. Without a pool, returns the
-  // memory that one could have. Returns the errors of reading the machine's and the device's free
-  // memory.
+  // pool, these devices' part of the memory besides it, and the least of their DeviceBytes. What is
+  // free on the machine is first divided by EngineHostOptions::sharers. With `without_others`, as
+  // if no other job had any of the host memory. Without a pool, returns the memory that one could
+  // have. Returns the errors of reading the machine's and the device's free memory.
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
                                          bool without_others = false) const;
   // Returns the device memory that a job may plan with now, of each of the devices `on`: what is
-  // free but for Device::ReserveBytes. It is empty if devices use host memory.
+  // free but for Device::ReserveBytes. It is empty if devices use host memory. Returns the errors
+  // of Device::FreeBytes. REQUIRES: there are devices of these numbers.
   absl::StatusOr<std::vector<int64_t>> DeviceBytes(const std::vector<int>& on) const;
   // Returns a sentence for people if the GPUs have unequal memory free, because a plan uses the
   // least on all. Returns "" if they are about equal (IsUnequal), or the errors of reading it.

@@ -19,9 +19,9 @@ struct JobData {
 
 // Opens the tokenizer, the token cache and the sequences that training would use for `spec`, whose
 // paths must be absolute. If the job leaves data.template_date open, takes that of the newest
-// checkpoint. Tokenises data that is not in the cache, and writes it there. With `verify_data` it
-// also reads data again that looks unchanged. Returns the errors of ReadModelDescription,
-// OpenTokenizer and OpenDataset.
+// checkpoint, or today if that has none. Tokenises data that is not in the cache, and writes it
+// there. With `verify_data` it also reads data again that looks unchanged. Returns the errors of
+// ReadModelDescription, OpenTokenizer and OpenDataset.
 absl::StatusOr<JobData> OpenJobData(const JobSpec& spec, bool verify_data = false);
 
 // A data file without a job file.

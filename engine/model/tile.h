@@ -56,7 +56,8 @@ struct Tile {
   float* exp_avg = nullptr;
   float* exp_avg_sq = nullptr;
 
-  // Returns where the weight of an element of the whole tile is. REQUIRES: the tile has it.
+  // Returns where the weight of an element of the whole tile is. REQUIRES: the tile has it, and
+  // `weights` is not null.
   void* WeightsAt(int64_t element) const {
     const int64_t index = element <= held.state.end
                               ? element - held.state.begin
@@ -104,7 +105,9 @@ std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor);
 // - Elements are counted from the tensor's first.
 // - A frozen tensor has weights alone; its other sections are null.
 // - The weight_dtype of a buffer is FP32.
-// - The layout stays that of `tile`, so weight_bytes() is not that of the part.
+// - The layout stays that of `tile`. weight_bytes() is that of the part.
+// - The remainder and the moments are null if those of `tile` are. REQUIRES: the weights of `tile`
+//   are not null, or those of the part are not used.
 Tile PlaceOf(const Tile& tile, const TensorSpec& tensor);
 
 // Sets to zero what belongs to no tensor, in every section that is not null. In the remainder and

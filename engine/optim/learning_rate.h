@@ -8,8 +8,8 @@
 
 namespace megatrain {
 
-// Returns the learning rate of step k of `total_steps`, counted from 1. With w = warmup_steps and f
-// = final_fraction it is
+// Returns the learning rate of step k = `step` of total = `total_steps`, counted from 1. With w =
+// warmup_steps and f = final_fraction it is
 //   k <= w      peak k / w
 //   k > w       peak (f + (1 - f) s(p))
 // where p in [0, 1] is the part of the way done, and s is
@@ -21,7 +21,11 @@ namespace megatrain {
 // So cosine and linear fall from peak at step w to peak f at the last step. warmup_stable_decay
 // stays at peak up to step b and then falls to peak f; with a decay_fraction of 0 it does not fall.
 // Without warm-up w is 0. If w >= total_steps, the last step has peak total / w. The result depends
-// on the arguments alone, so a resumed run continues exactly. REQUIRES: 1 <= step <= total_steps.
+// on the arguments alone, so a resumed run continues exactly.
+//
+// The sources are Loshchilov and Hutter 2017 (SGDR) for cosine and Hu et al. 2024 (MiniCPM) for
+// warmup_stable_decay. REQUIRES: 1 <= step <= total_steps, warmup_steps >= 0, and both fractions in
+// [0, 1].
 double LearningRate(const JobSpec::Schedule& schedule, double peak, int64_t step,
                     int64_t total_steps);
 

@@ -18,8 +18,9 @@ std::string FormatRate(double per_second);
 
 // Returns one line for a terminal of `width` columns: bar, step/total, loss, learning rate,
 // tokens/s, time left and, of several ranks, SlowestRankText. It has at most width - 1 columns (but
-// at least 1), so that the terminal does not wrap it. If there is too little room, the bar is left
-// out first, then the words from the right.
+// at least 1), so that the terminal does not wrap it. Words that do not fit are left out from the
+// right; step/total is cut off if it does not fit alone. The bar has the room that the words leave,
+// up to 30 cells. It is left out if that is less than 6 cells.
 std::string ProgressBarLine(const StepRecord& record, int64_t total_steps, double seconds_left,
                             int width);
 

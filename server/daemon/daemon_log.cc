@@ -99,6 +99,11 @@ void RunLog::Tell(const RunRequest& run, const JobRunEvent& event) {
             write(LogPriority::kInfo,
                   absl::StrFormat("is saved at step %d, in %.1f s", saved.step, saved.seconds));
           },
+          [&](const CheckpointFailed& failed) {
+            write(LogPriority::kWarning,
+                  absl::StrCat("could not be saved at step ", failed.step,
+                               ", the checkpoint before is kept: ", failed.status.message()));
+          },
           [&](const TrainingPause& pause) {
             if (pause.status.ok()) return write(LogPriority::kInfo, "is paused");
             write(LogPriority::kWarning, absl::StrCat("is paused: ", pause.status.message()));

@@ -48,7 +48,8 @@ class DaemonLog {
   std::atomic<LogPriority> level_{LogPriority::kInfo};
 };
 
-// Logs the beginning, the checkpoints, the pauses and the end of each run.
+// Logs when the steps of each run begin (also after a pause), its checkpoints, also those that
+// could not be saved, its pauses and its end.
 class RunLog : public RunObserver {
  public:
   // `log` must outlive this.

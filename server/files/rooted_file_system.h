@@ -10,9 +10,13 @@
 // Errors besides those of FileSystem:
 // - PermissionDenied: a path leads out of the roots, by its text, by a link or by `..`, and the
 //   message does not depend on what is there; or the process may not act for the account.
-// - InvalidArgument: a path holds a zero byte, or a name that is to be changed is a root, "." or
-//   "..".
+// - InvalidArgument: a path holds a zero byte, a name that is to be changed is a root, "." or "..",
+//   or what is to be written or locked is a pipe, a socket or a device. (A directory there is
+//   Internal.)
+// - Unimplemented, from OpenBlockFile: it is FileSystem's default.
 // - NotFound, from CreateDirectories: more than 64 directories are missing.
+//
+// TryLock returns null also if the name has led to another file at each of 16 tries.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_FILES_ROOTED_FILE_SYSTEM_H_

@@ -1,4 +1,5 @@
-// The PEM files that TLS is served with, read and checked before anything listens.
+// The PEM files that TLS is served with. They are read and checked before anything listens, and
+// again when they have changed (TlsFileWatch).
 #ifndef MEGATRAIN_SERVER_IDENTITY_TLS_FILES_H_
 #define MEGATRAIN_SERVER_IDENTITY_TLS_FILES_H_
 
@@ -30,8 +31,8 @@ struct TlsFiles {
 // Reads the files and checks that they fit together at the time `now`. Errors name the
 // configuration's key (tls.certificate, ...), the file and what is wrong. Returns InvalidArgument
 // if a file is not PEM, or if the key is encrypted, belongs to another certificate or is open to
-// others than its owner. (The group may read a key that belongs to root.) Returns NotFound or
-// another error if a file cannot be read now.
+// others than its owner. (The group may read a key that belongs to root.) Returns OutOfRange for a
+// file of more than 1 MiB, and the errors of file.h for one that cannot be read.
 absl::StatusOr<TlsFiles> ReadTlsFiles(const TlsPaths& paths, absl::Time now);
 
 }  // namespace megatrain

@@ -1,7 +1,7 @@
-// Watchdog finds out that a run hangs, which is that nothing has advanced for longer than its phase
-// allows. A step is measured by the steps before it. Other phases report progress with Alive: a
-// first step as its operations end; reading, tokenising and saving as bytes pass. There only the
-// silence since the last report counts, so they may take any time.
+// Watchdog finds out that a run hangs: nothing has advanced for longer than its phase allows. A
+// step is measured by the steps before it. Other work reports progress with Alive: a first step as
+// its operations end; an evaluation with each batch; reading, tokenising and saving as bytes pass.
+// There only the silence since the last report counts, so it may take any time.
 //
 // A run of several processes hangs only when none of them advances, because the others wait while
 // one of them saves. Each process has a watchdog, and WatchdogOptions::share combines them.
@@ -37,7 +37,7 @@ struct WatchdogOptions {
   // The watchdog looks this often.
   double poll_seconds = 1;
   // If it could not look for longer than this, the process was stopped, as by Ctrl-Z or a debugger,
-  // and the silence is counted anew.
+  // and the silence is counted anew. REQUIRES: it is more than poll_seconds.
   double stopped_seconds = 30;
   // Takes the seconds for which this process may still be silent (infinity: any number), and
   // returns those for the whole job, which hangs when they are negative. Called with a lock held:
@@ -51,8 +51,8 @@ class Watchdog {
  public:
   static constexpr int kStepsRemembered = 16;
 
-  // `stalled` is called with what stands still and for how long. It is called again only if
-  // something advanced in between. It must not destroy the watchdog.
+  // `stalled` must not be null. It is called with what stands still and for how long. It is called
+  // again only if something advanced in between. It must not destroy the watchdog.
   Watchdog(const WatchdogOptions& options, std::function<void(const std::string& why)> stalled);
   // Waits for a call that is under way.
   ~Watchdog();

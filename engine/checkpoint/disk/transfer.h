@@ -5,8 +5,8 @@
 #define MEGATRAIN_ENGINE_CHECKPOINT_DISK_TRANSFER_H_
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -25,13 +25,13 @@ inline constexpr int64_t kTransferBytes = kTransferThreads * kTransferBlockBytes
 // Owns the memory of a block, kTransferBlockBytes bytes at a multiple of kDirectAlignment.
 class TransferBlock {
  public:
-  TransferBlock()
-      : data_(static_cast<char*>(std::aligned_alloc(kDirectAlignment, kTransferBlockBytes))) {}
+  TransferBlock() : data_(static_cast<char*>(::operator new(kTransferBlockBytes, kAlignment))) {}
   char* data() const { return data_.get(); }
 
  private:
+  static constexpr std::align_val_t kAlignment{kDirectAlignment};
   struct Free {
-    void operator()(char* data) const { std::free(data); }
+    void operator()(char* data) const { ::operator delete(data, kAlignment); }
   };
   std::unique_ptr<char, Free> data_;
 };

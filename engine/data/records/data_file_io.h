@@ -24,8 +24,8 @@ namespace megatrain {
 // Thread safety: const methods may be called from several threads.
 class DataFileReader {
  public:
-  // Returns NotFound if there is no file and InvalidArgument if it is not a regular file. `files`
-  // must outlive the reader.
+  // Returns NotFound if there is no file, InvalidArgument if it is not a regular file, and
+  // otherwise the errors of file.h. `files` must outlive the reader.
   static absl::StatusOr<std::unique_ptr<DataFileReader>> Open(
       const std::string& path, FileSystem* files = PosixFileSystem());
   DataFileReader(const DataFileReader&) = delete;
@@ -46,8 +46,9 @@ class DataFileReader {
 };
 
 // Reports progress. It is called with the number of bytes finished since the last call, or with 0
-// during work that is not counted in bytes. If it returns an error, the work is abandoned and
-// returns that error. May be null.
+// during work that is not counted in bytes. The thread that called the function which takes it
+// calls it, unless that function says otherwise (FileWordMaker). If it returns an error, the work
+// is abandoned and returns that error. May be null.
 using ByteProgress = std::function<absl::Status(int64_t bytes)>;
 
 // Reads a file from front to back and computes the XXH3-128 of what was read.

@@ -22,21 +22,22 @@ namespace megatrain {
 int32_t PadId(const Tokenizer* tokenizer, int64_t vocabulary);
 
 // Returns the options of the chat template that the data names. Its day is data.template_date, or
-// today if that is empty. The options point to `files`. Returns InvalidArgument if
-// data.template_date is not a day.
+// today in the local time zone if that is empty. The options point to `files`, which
+// ChatTemplate::Create uses. Returns InvalidArgument if data.template_date is not a day.
 absl::StatusOr<ChatTemplateOptions> TemplateOptions(const JobSpec::Data& data,
                                                     const std::string& model_directory,
                                                     FileSystem* files);
 
-// Sets the tokenizer and special ids of `encoder`. If some data is chat data, also makes
-// `chat_template`, to which `encoder` then points. `tokenizer` must outlive `encoder`; it may be
-// null if all data has format `tokens`. `files` is used during the call only. REQUIRES: `encoder`
-// has its vocabulary, and `chat_template` is null.
+// Sets the tokenizer, the special ids and around_chats of `encoder`. If some data is chat or
+// preference data, also makes `chat_template`, to which `encoder` then points. `tokenizer` must
+// outlive `encoder`; it may be null if all data has format `tokens`. `files` is used during the
+// call only. REQUIRES: `encoder` has its vocabulary and no eos_id, and `chat_template` is null.
 //
 // Returns InvalidArgument if a tokenizer is missing, if nothing says which token ends a text, or if
 // that token or one around texts is not the model's. Returns the errors of TemplateOptions,
-// ChatTemplate::Create and IdsAroundText. Preference data may lack the end token or, with
-// data.chat_template "auto", the template: DocumentEncoder refuses the records that need it.
+// ChatTemplate::Create, IdsAroundText and, if the tokenizer has no end-of-text token, of reading
+// config.json. Preference data may lack the end token or, with data.chat_template "auto", the
+// template: DocumentEncoder refuses the records that need it.
 absl::Status PrepareEncoder(const JobSpec::Data& data, const Tokenizer* tokenizer,
                             const std::string& model_directory, FileSystem* files,
                             DocumentEncoderOptions& encoder,

@@ -9,9 +9,11 @@ namespace megatrain {
 
 inline constexpr int32_t kMaskedLabel = -100;
 
-// All vectors but reference_logps have sequence_length elements. As in transformers with
-// labels=input_ids, labels[t] is the token at t or kMaskedLabel. The prediction for labels[t + 1]
-// is made at t, and only if both are in one document.
+// All vectors but reference_logps have one element for each token: in training
+// data.sequence_length, padding included. As in transformers with labels=input_ids, labels[t] is
+// the token at t or kMaskedLabel. The prediction for labels[t + 1] is made at t, and only if both
+// are in one document. What a text continues with in the next sequence is a document of its own
+// there.
 struct Sequence {
   std::vector<int32_t> input_ids;
   std::vector<int32_t> labels;
@@ -20,7 +22,8 @@ struct Sequence {
   std::vector<int32_t> document_ids;
   // The documents 2 k and 2 k + 1 are the chosen and the rejected answer to one prompt.
   bool pairs = false;
-  // [pairs, 2]: the log-probabilities that the reference gives the answers; empty: all are 0.
+  // Of each pair the log-probabilities that the reference gives the chosen and the rejected answer,
+  // [number of pairs, 2]; empty: all are 0.
   std::vector<double> reference_logps;
 };
 

@@ -43,8 +43,10 @@ struct TensorCursor {
 // The activations of SoftmaxAttention.
 struct SoftmaxActivations {
   // Kept from kCheapRecomputed on.
-  float* qk_rstd = nullptr;     // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]
-  float* value_rstd = nullptr;  // [t, kv_heads]; with a value_norm only
+  // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]. Of a layer without keys of its own
+  // only the first part is used.
+  float* qk_rstd = nullptr;
+  float* value_rstd = nullptr;  // [t, kv_heads]; with a value_norm and keys of its own only
   float* lse = nullptr;         // [heads, t]
   void* attended = nullptr;     // T [t, heads, head_dim]: before the gate; with an output_gate only
   // Kept at kEverything.
@@ -103,7 +105,8 @@ struct LayerActivations {
   LatentActivations latent;
   DeltaActivations delta;
   float* feed_forward_rstd = nullptr;  // [t]; of the MLP's norm
-  void* middle = nullptr;   // T [t, hidden] kept, else [n, hidden]; the input of the MLP part
+  // T [t, hidden] kept, else, and with experts at every level, [n, hidden]: the input of the MLP.
+  void* middle = nullptr;
   void* gate_up = nullptr;  // T [t, 2, intermediate] kept, else [n, 2, intermediate]
   // The results of the last products of attention and MLP, if a norm follows them.
   void* attention_branch = nullptr;         // T [t, hidden] kept, else [n, hidden]
@@ -123,8 +126,9 @@ struct LayerActivations {
 // Device memory that the backward pass needs besides the activations.
 struct LayerBackwardScratch {
   void* dmixed = nullptr;  // T [t, mixed_width]
-  // T [t, projected_width], followed by room that attention or the delta net needs. Together they
-  // have t * projected_gradient_width elements.
+  // T [t, projected_width]. Behind them is room for the gradients of keys and values that have no
+  // columns there: of softmax attention whose values are its keys, or that has no keys of its own.
+  // Together they have t * projected_gradient_width elements.
   void* dprojected = nullptr;
   void* dper_layer = nullptr;  // T [t, PerLayerInputDescription::width]; may be dprojected
   // T: the gradients of queries, keys and values, one after another. Together they have t *
@@ -142,10 +146,10 @@ struct LayerBackwardScratch {
 //
 // Each chunk reads and writes the FP32 sums of every weight gradient. That is 8 bytes an element
 // for 2 * 16,384 operations, or 4,096 operations a byte. In the time that a byte takes, an H200
-// does about 175 operations (700 TFLOP/s over 4 TB/s) and an H100 255. So in full chunks the
-// sums add about 4% and 6% to the products that compute weight gradients, which are a third of a
-// layer's products. A chunk takes (3 intermediate + 2 hidden) elements a token: 2.1 GB for
-// Qwen2.5-7B in BF16.
+// does about 175 operations (700 TFLOP/s over 4 TB/s) and an H100 255 (over 2.75 TB/s). So in full
+// chunks the sums add about 4% and 6% to the products that compute weight gradients, which are a
+// third of a layer's products. A chunk takes (3 intermediate + 2 hidden) elements a token: 2.1 GB
+// for Qwen2.5-7B in BF16.
 constexpr int64_t LayerChunkTokens(int64_t tokens) {
   constexpr int64_t kMax = 16384, kStep = 512;
   if (tokens <= kMax) return tokens;

@@ -19,7 +19,8 @@ struct OffsetRun {
   bool flat;
 };
 
-// Ascending in `begin`, the first at 0. Empty if the texts are equal.
+// Ascending in `begin`, the first at 0. No runs mean that the texts are equal or the new one is
+// empty. The runs of equal texts may also be one copy of all bytes.
 using OffsetRuns = std::vector<OffsetRun>;
 
 // Returns the offset in the original of byte `offset` of the new text. The search begins at the run
@@ -75,7 +76,9 @@ struct OffsetChain {
     if (runs != nullptr) offset = OriginalOffset(*runs, offset, &hint);
     return next != nullptr ? next->Original(offset) : offset;
   }
-  // Returns the offset in the text that the last `runs` of the chain map to the original.
+  // Returns where byte `offset` of this text is in the text that the `runs` of the last link but
+  // one map; a tokenizer has the normalized text there. With one link alone it is the place in the
+  // original. Like Original, it moves `hint`, so one thread at a time may call it.
   size_t BeforeLast(size_t offset) {
     offset += base;
     if (next == nullptr || next->next == nullptr) return offset;

@@ -19,8 +19,9 @@ class PcrePattern;   // pcre_pattern.h
 
 // Translates a pattern of Oniguruma's syntax to a PCRE2 pattern (for UTF, UCP and MULTILINE) that
 // matches the same. Returns Unimplemented, naming the construct, if Oniguruma and PCRE2 read it
-// differently and there is no translation here, and for a pattern that is too long or has groups
-// nested too deep. Returns InvalidArgument for invalid UTF-8.
+// differently and there is no translation here, if a group, class or interval is not closed, and
+// for a pattern that is too long, has a zero byte or has groups nested too deep. Returns
+// InvalidArgument for invalid UTF-8.
 absl::StatusOr<std::string> TranslateRegex(std::string_view pattern);
 
 // Returns `text` with all characters escaped that have a meaning in regular expressions.
@@ -30,8 +31,8 @@ std::string EscapeRegex(std::string_view text);
 // may be called from several threads.
 class SplitRegex {
  public:
-  // `pattern` is in Oniguruma's syntax. Returns the errors of TranslateRegex, and InvalidArgument
-  // if the pattern cannot be compiled.
+  // `pattern` is in Oniguruma's syntax. Returns the errors of TranslateRegex, InvalidArgument if
+  // the pattern cannot be compiled, and ResourceExhausted without memory.
   static absl::StatusOr<std::unique_ptr<SplitRegex>> Compile(std::string_view pattern);
   // `pattern` is in PCRE2's syntax. REQUIRES: it can be compiled.
   static std::unique_ptr<SplitRegex> CompilePcre(std::string_view pattern);
@@ -39,10 +40,10 @@ class SplitRegex {
   SplitRegex(const SplitRegex&) = delete;
   SplitRegex& operator=(const SplitRegex&) = delete;
 
-  // Calls match(begin, end) for the matches, which do not overlap, from left to right. An empty
-  // match directly after another match is skipped. Returns ResourceExhausted if PCRE2 runs out of
-  // memory or gives up, or if the program looks at the text too often. REQUIRES: `text` is
-  // well-formed UTF-8.
+  // Calls match(begin, end), with offsets in bytes, for the matches, which do not overlap, from
+  // left to right. An empty match directly after another match is skipped. Returns
+  // ResourceExhausted if PCRE2 runs out of memory or gives up, or if the program looks at the text
+  // too often; `match` may have been called before. REQUIRES: `text` is well-formed UTF-8.
   absl::Status ForEachMatch(std::string_view text,
                             absl::FunctionRef<void(size_t begin, size_t end)> match) const;
 

@@ -64,6 +64,10 @@ TEST_F(DaemonLogTest, WhatBecomesOfJobs) {
   EXPECT_THAT(entry_, Contains("MESSAGE=job a1 (demo) trains from step 11 of 200"));
   runs.Tell(run, CheckpointSaved{100, "", 2.25});
   EXPECT_THAT(entry_, Contains("MESSAGE=job a1 (demo) is saved at step 100, in 2.2 s"));
+  runs.Tell(run, CheckpointFailed{150, absl::UnavailableError("the disk does not answer")});
+  EXPECT_THAT(entry_, Contains("MESSAGE=job a1 (demo) could not be saved at step 150, the "
+                               "checkpoint before is kept: the disk does not answer"));
+  EXPECT_THAT(entry_, Contains("PRIORITY=4"));
   TrainingPause pause;
   runs.Tell(run, pause);
   EXPECT_THAT(entry_, Contains("PRIORITY=6"));

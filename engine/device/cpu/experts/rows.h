@@ -1,5 +1,6 @@
-// The kernels of the cpu device that gather tokens' rows for experts and add up the experts'
-// results (see ExpertRows and the arguments, engine/device/expert_args.h).
+// The kernels of the cpu device that gather tokens' rows for experts, add up the experts' results,
+// and compute the gradient by the weights of the sum (see ExpertRows and the arguments,
+// engine/device/expert_args.h).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROWS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROWS_H_
 
@@ -8,7 +9,8 @@
 
 namespace megatrain {
 
-// These return when the work is done.
+// These return when the work is done. The bits do not depend on the threads of `pool`, which must
+// not be null.
 void RunGatherRows(const GatherRowsArgs& args, ThreadPool* pool);
 void RunAddRows(const AddRowsArgs& args, ThreadPool* pool);
 void RunWeighRows(const WeighRowsArgs& args, ThreadPool* pool);
