@@ -370,5 +370,10 @@ TEST_F(ProgramTest, BashCompletesWhatThereIs) {
   EXPECT_EQ(Run({"completion", "csh"}).code, kExitUsage);
 }
 
+TEST_F(ProgramTest, APriorityIsSubmitted) {
+  EXPECT_EQ(Json({"submit", JobFile(), "--priority", "-5"})["priority"], -5);
+  EXPECT_EQ(Run({"submit", JobFile(), "--priority", "1"}).code, kExitNotPermitted);
+}
+
 }  // namespace
 }  // namespace megatrain::client

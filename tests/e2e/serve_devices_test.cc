@@ -153,5 +153,15 @@ TEST_F(ServeDevicesTest, AFreeDeviceTakesTheNextJobWhileAnotherTrainsOn) {
   ExpectSameBits(Shape(3));
 }
 
+TEST_F(ServeDevicesTest, AFreeDeviceIsNotForAUserAtItsLimit) {
+  daemon_->process().Signal(SIGKILL);
+  daemon_->process().Wait();
+  options_.settings[1] = "limits.running_jobs_per_user=1";
+  StartDaemon();
+  const std::string first = Submit(Shape(1)), second = Submit(Shape(2));
+  ASSERT_TRUE(daemon_->WaitForStep(first, 2).ok());
+  EXPECT_EQ(Get(second).queue().waiting(), v1::QueueStatus::USER_LIMIT);
+}
+
 }  // namespace
 }  // namespace megatrain

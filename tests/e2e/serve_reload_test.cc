@@ -27,15 +27,18 @@ class ServeReloadTest : public ::testing::Test {
     place_ = *std::move(place);
     auto options = place_->NewDaemon("d");
     ASSERT_TRUE(options.ok()) << options.status();
-    options->config = place_->directory() + "/daemon.yaml";
-    config_ = options->config;
+    options_ = *std::move(options);
+    options_.config = place_->directory() + "/daemon.yaml";
     Write("limits: {host_memory_per_user: 1KiB}\n");
-    auto daemon = DaemonProcess::Start(*options);
+    StartDaemon();
+  }
+  void StartDaemon() {
+    auto daemon = DaemonProcess::Start(options_);
     ASSERT_TRUE(daemon.ok()) << daemon.status();
     daemon_ = *std::move(daemon);
   }
 
-  void Write(const std::string& text) const { std::ofstream(config_) << text; }
+  void Write(const std::string& text) const { std::ofstream(options_.config) << text; }
   // Sends the signal and waits until the log has `text` once more.
   void Reload(const std::string& text) {
     const size_t before = Count(text);
@@ -56,8 +59,23 @@ class ServeReloadTest : public ::testing::Test {
     return daemon_->Create(request).status();
   }
 
+  // Runs a job of one step to its end, and gives the bytes of its checkpoint.
+  void RunAJob(int64_t* checkpoint_bytes) {
+    const auto job = daemon_->Create(place_->Request({.steps = 1, .threads = 1}, ""));
+    ASSERT_TRUE(job.ok()) << job.status();
+    ASSERT_TRUE(daemon_->WaitForState(job->name(), v1::Job::SUCCEEDED).ok());
+    const auto ended = daemon_->Get(job->name());
+    ASSERT_TRUE(ended.ok()) << ended.status();
+    *checkpoint_bytes = 0;
+    for (const auto& entry :
+         fs::recursive_directory_iterator(ended->summary().checkpoint_directory())) {
+      if (entry.is_regular_file()) *checkpoint_bytes += static_cast<int64_t>(entry.file_size());
+    }
+    ASSERT_GT(*checkpoint_bytes, 0);
+  }
+
   std::unique_ptr<Workplace> place_;
-  std::string config_;
+  DaemonProcess::Options options_;
   std::unique_ptr<DaemonProcess> daemon_;
 };
 
@@ -90,17 +108,8 @@ TEST_F(ServeReloadTest, TakesOverWhatCanBeChangedAndNamesTheRest) {
 TEST_F(ServeReloadTest, ANewDiskLimitCountsWhatJobsHoldAlready) {
   Write("");
   Reload("the configuration was read again");
-  const auto job = daemon_->Create(place_->Request({.steps = 1, .threads = 1}, ""));
-  ASSERT_TRUE(job.ok()) << job.status();
-  ASSERT_TRUE(daemon_->WaitForState(job->name(), v1::Job::SUCCEEDED).ok());
-  const auto ended = daemon_->Get(job->name());
-  ASSERT_TRUE(ended.ok()) << ended.status();
-  int64_t checkpoint = 0;  // bytes
-  for (const auto& entry :
-       fs::recursive_directory_iterator(ended->summary().checkpoint_directory())) {
-    if (entry.is_regular_file()) checkpoint += static_cast<int64_t>(entry.file_size());
-  }
-  ASSERT_GT(checkpoint, 0);
+  int64_t checkpoint = 0;
+  ASSERT_NO_FATAL_FAILURE(RunAJob(&checkpoint));
   // A job may have three checkpoints.
   Write(absl::StrCat("limits: {disk_per_user: ", checkpoint * 7 / 2, "}\n"));
   Reload("the configuration was read again");
@@ -108,6 +117,21 @@ TEST_F(ServeReloadTest, ANewDiskLimitCountsWhatJobsHoldAlready) {
   Write(absl::StrCat("limits: {disk_per_user: ", checkpoint * 9 / 2, "}\n"));
   Reload("the configuration was read again");
   EXPECT_TRUE(Check().ok()) << Check();
+}
+
+TEST_F(ServeReloadTest, ADiskLimitCountsWhatJobsLeaveAlsoInTheNextLife) {
+  Write("limits: {disk_per_user: 1TiB}\n");
+  Reload("the configuration was read again");
+  int64_t checkpoint = 0;
+  ASSERT_NO_FATAL_FAILURE(RunAJob(&checkpoint));
+  // There was a limit before: this reload does not measure.
+  Write(absl::StrCat("limits: {disk_per_user: ", checkpoint * 7 / 2, "}\n"));
+  Reload("the configuration was read again");
+  EXPECT_THAT(std::string(Check().message()), HasSubstr("your other jobs hold"));
+  daemon_->process().Signal(SIGKILL);
+  daemon_->process().Wait();
+  ASSERT_NO_FATAL_FAILURE(StartDaemon());
+  EXPECT_THAT(std::string(Check().message()), HasSubstr("your other jobs hold"));
 }
 
 TEST_F(ServeReloadTest, DoesNotDisturbAJob) {

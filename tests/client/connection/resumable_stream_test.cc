@@ -97,6 +97,15 @@ grpc::Status Expired() {
   details.add_details()->PackFrom(info);
   return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "expired", details.SerializeAsString());
 }
+grpc::Status Shorter() {
+  google::rpc::ErrorInfo info;
+  info.set_domain("megatrain");
+  info.set_reason("INVALID_FIELD");
+  (*info.mutable_metadata())["field"] = "start_sequence";
+  google::rpc::Status details;
+  details.add_details()->PackFrom(info);
+  return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "shorter", details.SerializeAsString());
+}
 grpc::Status Busy() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "busy"); }
 
 class ResumableStreamTest : public ::testing::Test {
@@ -122,6 +131,7 @@ class ResumableStreamTest : public ::testing::Test {
       pauses_.push_back(absl::ToDoubleSeconds(pause));
     };
     callbacks.restored = [this] { ++restored_; };
+    callbacks.restarted = [this] { ++restarted_; };
     Stream stream(
         &connection,
         [&connection](grpc::ClientContext* context, int64_t start) {
@@ -141,6 +151,7 @@ class ResumableStreamTest : public ::testing::Test {
   std::vector<int64_t> events_;
   std::vector<double> pauses_;
   int restored_ = 0;
+  int restarted_ = 0;
 };
 
 TEST_F(ResumableStreamTest, RenewsItsTokenEveryTimeItExpires) {
@@ -183,6 +194,14 @@ TEST_F(ResumableStreamTest, OneThatIsStoppedOpensNothingAndMayBeStoppedAgain) {
   EXPECT_TRUE(absl::IsCancelled(stream.Run(1)));
   stream.Stop();
   EXPECT_TRUE(service_.starts.empty());
+}
+
+TEST_F(ResumableStreamTest, ASeriesThatBecameShorterIsReadFromItsBeginning) {
+  const absl::Status status = Run({{{1, 2}, Busy()}, {{}, Shorter()}, {{1}, grpc::Status::OK}});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(events_, ElementsAre(1, 2, 1));
+  EXPECT_THAT(service_.starts, ElementsAre(1, 3, 1));
+  EXPECT_EQ(restarted_, 1);
 }
 
 }  // namespace

@@ -363,5 +363,19 @@ TEST(CarriedTensorsTest, ATensorThatTakesAnotherShapeMeanwhileIsNotCopied) {
   EXPECT_THAT(std::string(written.status().message()), HasSubstr(bias));
 }
 
+TEST(CarriedTensorsTest, LargeTensorsAreCopiedInPieces) {
+  const std::string source = Changed("gemma3_wrapper", [](Tensors& tensors) {
+    std::string data(size_t{5} << 19, '\0');  // 2.5 MiB
+    uint32_t state = 1;
+    for (char& byte : data) {
+      byte = static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
+    }
+    tensors["vision_tower.large.weight"] = {"BF16", {5 << 18}, data};
+  });
+  const std::string out = FreshDirectory("parent") + "/out";
+  Export(source, DType::kBF16, out);
+  EXPECT_TRUE(ReadAll(out) == ReadAll(source));
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -222,5 +222,20 @@ TEST(HfInitTest, RefusesUnknownPresetsAndDirectoriesInUse) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(HfInitTest, LargeTensorsOfEitherPrecisionHoldTheSameMasters) {
+  ModelDescription config = SmallConfig("llama", true);
+  config.vocabulary = 20'000;  // 160,000 elements: more than are converted at once
+  const ModelLayout layout = BuildModelLayout(config);
+  OwnedTile full(layout.tiles[0], DType::kF32), split(layout.tiles[0], DType::kBF16);
+  InitializeTile(config, 9, full.tile());
+  InitializeTile(config, 9, split.tile());
+  for (int64_t i = 0; i < layout.tiles[0].elements; ++i) {
+    ASSERT_EQ(DecodeMaster(static_cast<const bf16_t*>(split.tile().weights)[i],
+                           split.tile().remainder[i]),
+              static_cast<const float*>(full.tile().weights)[i])
+        << i;
+  }
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
+#include "engine/hf/safetensors.h"
 #include "engine/memory/split_master.h"
 #include "tests/engine/hf/model_fixture.h"
 #include "tests/engine/model/tile_parts.h"
@@ -316,6 +319,37 @@ TEST(HfDirectoryTest, SaysWhichFilesAreMissing) {
   EXPECT_EQ(config.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(config.message()), HasSubstr(empty + "/config.json"));
   EXPECT_EQ(ReadModelDescription(empty + "/nothing").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(HfDirectoryTest, ATiedHeadIsComparedToItsEnd) {
+  const int64_t rows = 50'000;  // 1.6 MB
+  ModelDescription config = SmallConfig("llama", true);
+  config.vocabulary = rows;
+  const std::string directory = FreshDirectory("model"), path = directory + "/model.safetensors";
+  WriteSmallModel(directory, "llama", true, "F32", [&](auto& tensors) {
+    tensors.front().shape = {rows, 8};  // the embedding
+    tensors.push_back({"lm_head.weight", "F32", {rows, 8}});
+  });
+  std::vector<SafetensorsDeclaration> declared;
+  std::map<std::string, std::string> data;
+  auto reader = *SafetensorsReader::Open(PosixFileSystem(), path);
+  for (const SafetensorsTensor& tensor : reader->header().tensors) {
+    declared.push_back({tensor.name, tensor.dtype, tensor.shape});
+    data[tensor.name].resize(static_cast<size_t>(tensor.bytes()));
+    ASSERT_TRUE(reader->Read(tensor, 0, data[tensor.name].data(), tensor.bytes()).ok());
+  }
+  data["lm_head.weight"] = data["model.embed_tokens.weight"];
+  data["lm_head.weight"].back() ^= 1;
+  auto writer = *SafetensorsWriter::Create(PosixFileSystem(), path, declared);
+  for (const SafetensorsDeclaration& tensor : declared) {
+    const std::string& bytes = data[tensor.name];
+    ASSERT_TRUE(writer->Append(bytes.data(), std::ssize(bytes)).ok());
+  }
+  ASSERT_TRUE(writer->Finish().ok());
+  const ModelLayout layout = BuildModelLayout(config);
+  OwnedTile tile(layout.tiles[0], DType::kF32);
+  const absl::Status status = (*HfWeights::Open(directory, layout))->LoadTile(0, tile.tile());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("\"lm_head.weight\" differs from"));
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 #include "engine/inspect/export_checkpoint.h"
 #include "engine/inspect/inspect_checkpoint.h"
 #include "tests/engine/checkpoint/held_parts.h"
+#include "tests/fault/fault_injection_file_system.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {
@@ -303,6 +304,23 @@ TEST_P(GatherRefusalTest, RanksThatDoNotFollowEachOtherAreRefused) {
 INSTANTIATE_TEST_SUITE_P(Layouts, GatherRefusalTest,
                          ::testing::Combine(::testing::Values(Kind::kPlain),
                                             ::testing::Values(DType::kBF16)));
+
+TEST_P(GatherRefusalTest, WhatWasGatheredOutlivesAPowerCut) {
+  SaveWell({"a", "b"}, 1, Even(2));
+  FaultInjectionFileSystem disk;
+  for (const std::string machine : {"a", "b"}) {
+    for (const auto& [name, content] : Content(PartOf(machine))) {
+      disk.WriteFile("/" + machine + "/step-00000001/" + name, content);
+    }
+  }
+  disk.WriteFile("/whole/.keep", "");
+  disk.SyncAll();
+  const auto path = GatherCheckpoint({"/a/step-00000001", "/b/step-00000001"}, "/whole", &disk);
+  ASSERT_TRUE(path.ok()) << path.status();
+  disk.Restart(FaultInjectionFileSystem::Loss::kDataAndNames);
+  const absl::Status status = VerifyCheckpoint(*path, &disk);
+  EXPECT_TRUE(status.ok()) << status;
+}
 
 }  // namespace
 }  // namespace megatrain

@@ -208,5 +208,21 @@ TEST_F(MachineDirectoriesTest, AGatheredCheckpointGoesOnElsewhere) {
   EXPECT_EQ(run.records.front().step, step + 1);
 }
 
+TEST_F(MachineDirectoriesTest, PartsOfOneStepButOfTwoSavesArePassedOver) {
+  ASSERT_TRUE(TrainOn({"a", "b"})[0].status.ok());
+  const std::string aside = job_.checkpoint.directory + "/aside";
+  std::filesystem::rename(PartOf("b", 6), aside);
+  std::filesystem::remove_all(PartOf("a", 6));
+  ASSERT_TRUE(TrainOn({"a", "b"})[0].status.ok());  // saves step 6 again
+  std::filesystem::remove_all(PartOf("b", 6));
+  std::filesystem::rename(aside, PartOf("b", 6));
+  const std::vector<JobRun> runs = TrainOn({"a", "b"});
+  for (const JobRun& run : runs) ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_THAT(runs[0].messages,
+              Contains(AllOf(HasSubstr(PartOf("a", 6)), HasSubstr("no counterpart"))));
+  EXPECT_EQ(runs[0].records.front().step, 5);
+  ExpectAsOnDevices(2);
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -325,5 +325,24 @@ TEST_F(PreferenceJobTest, ThePassOfTheReferenceGoesOnBehindThePartsThatAreDone) 
   }
 }
 
+TEST_F(PreferenceJobTest, AnEvaluationOfTheReferenceItselfGivesNoRewards) {
+  JobSpec spec = Job("still");
+  spec.optimizer.learning_rate = 1e-30;  // weights stay
+  spec.optimizer.groups.clear();
+  spec.training.steps = spec.training.eval_every = 1;
+  JobRun run = Train(spec);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_NEAR(*run.records[0].eval_loss, std::log(2.0), 1e-2);
+  EXPECT_NEAR(run.records[0].eval_rewards->chosen, 0, 1e-2);
+  EXPECT_NEAR(run.records[0].eval_rewards->rejected, 0, 1e-2);
+  spec.checkpoint.directory = FreshDirectory("still_free");
+  spec.training.dpo_reference_free = true;  // rewards are log-probabilities then
+  run = Train(spec);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  const Rewards& free = *run.records[0].eval_rewards;
+  EXPECT_LT(free.rejected, -1);
+  EXPECT_NEAR(free.margins, free.chosen - free.rejected, 1e-4 * std::abs(free.rejected));
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -108,6 +108,19 @@ TEST(SimulatedExecutorTest, CopiesAndAnOptimizerShareTheHostsMemory) {
   EXPECT_EQ(SimulatedExecutor(shared).Submit(schedule).spans[1].end_seconds, 3);
 }
 
+TEST(SimulatedExecutorTest, CopiesToTheHostShareItsMemoryWithTheOptimizer) {
+  Schedule schedule;
+  schedule.ops = {MakeOp(UpdateTileOp{}, Lane::kUpdate, 6, 0, {ResourceKind::kSlab, 0},
+                         {ResourceKind::kTileWeights, 0}),
+                  MakeOp(StoreStashOp{}, Lane::kD2H, 4, 0, {ResourceKind::kHidden, 0},
+                         {ResourceKind::kHostStash, 0})};
+  HardwareProfile shared = kUnitRates;
+  shared.host_memory_bytes_per_second = 1.5;
+  const SimulatedExecutor::Run run = SimulatedExecutor(shared).Submit(schedule);
+  EXPECT_DOUBLE_EQ(run.spans[1].end_seconds, 4 / 0.75);      // both at three quarters
+  EXPECT_DOUBLE_EQ(run.spans[0].end_seconds, 4 / 0.75 + 2);  // then alone
+}
+
 TEST(SimulatedExecutorTest, WorkTakesEachPartAtItsRateOrAsLongAsItsLaunches) {
   const LayerWork work = {.product_flops = 6,
                           .attention_forward_flops = 10,

@@ -269,5 +269,45 @@ TEST_F(StepPredictionTest, ALargeModelWithALargeBatchIsAMatterOfMoments) {
   EXPECT_NEAR(prediction.step_seconds, expected, 1e-3 * expected);
 }
 
+TEST(HostMemoryPredictionTest, RanksOfAMachineShareItsMemory) {
+  HardwareRates rates = Instant();
+  rates.h2d_bytes_per_second = rates.d2h_bytes_per_second = 50e9;
+  rates.h2d_beside_d2h_bytes_per_second = 40e9;
+  rates.d2h_beside_h2d_bytes_per_second = 30e9;
+  rates.host_memory_bytes_per_second = 160e9;
+  PipelineDimensions d;
+  d.shape.ranks = 8;
+  d.processes = 2;
+  HardwareProfile profile = ProfileOf(d, {rates, {.threads = 4}});
+  EXPECT_DOUBLE_EQ(profile.h2d_bytes_per_second, 40e9);
+  EXPECT_DOUBLE_EQ(profile.d2h_bytes_per_second, 30e9);
+  EXPECT_DOUBLE_EQ(profile.host_memory_bytes_per_second, 40e9);
+  profile = ProfileOf(d, {rates, {.threads = 4, .link_bytes_per_second_max = 35e9}});
+  EXPECT_DOUBLE_EQ(profile.h2d_bytes_per_second, 35e9);
+  EXPECT_DOUBLE_EQ(profile.d2h_bytes_per_second, 30e9);
+  rates.device_is_host = true;
+  EXPECT_EQ(ProfileOf(d, {rates, {.threads = 4}}).host_memory_bytes_per_second, 0);
+}
+
+TEST_F(StepPredictionTest, ExpertsTakeTheProductsOfThoseChosen) {
+  HardwareRates rates = Instant();
+  rates.fp32.matmul_flops_per_second = 1e9;
+  const auto seconds = [&](int chosen) {
+    ModelDescription model = Config();
+    for (LayerDescription& layer : model.layers) {
+      layer.feed_forward.intermediate = 0;
+      layer.experts.count = 8;
+      layer.experts.chosen = chosen;
+      layer.experts.intermediate = 32;
+      layer.experts.experts_per_tile = 4;
+    }
+    layout_ = BuildModelLayout(model);
+    return Predict(Spec(), rates).step_seconds;
+  };
+  // 3 matrices forward; gate and up again, and twice 3, backward: 11 of hidden x intermediate.
+  const double more = 2.0 * (8 * 128) * 4 * (4 - 2) * 11 * 64 * 32 / 1e9;
+  EXPECT_NEAR(seconds(4) - seconds(2), more, 1e-3 * more);
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -4,15 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/base/bytes.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/device/cuda/cuda_device.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/device_lost.h"
 #include "engine/host/measure_hardware.h"
 #include "engine/pipeline/schedule/schedule.h"
+#include "tests/engine/device/cuda/emulated_cuda.h"
 #include "tests/engine/run/cuda_job_fixture.h"
 
 namespace megatrain {
@@ -132,6 +135,43 @@ TEST(CudaJobTest, RatesAreMeasuredEachWayAndBothAtOnce) {
   }
   EXPECT_EQ(gpu.edge().allocated_bytes(), 0);
   EXPECT_EQ(gpu.edge().registered_bytes(), before);
+}
+
+// Every span of events takes a millisecond.
+class SteadyCuda : public EmulatedCuda {
+ public:
+  int EventElapsed(void* start, void* end, float* milliseconds) override {
+    const int error = EmulatedCuda::EventElapsed(start, end, milliseconds);
+    *milliseconds = 1;
+    return error;
+  }
+};
+
+TEST(CudaJobTest, RatesAreWhatWasDoneInTheTime) {
+  EngineHostOptions options{.device = "cuda", .threads = 2};
+  options.open_gpu = [](int ordinal) {
+    return CreateCudaDevice(std::make_unique<SteadyCuda>(), ordinal);
+  };
+  const auto host = EngineHost::Create(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  const auto session = (*host)->OpenSession({});
+  const auto rates = MeasureHardware(**session, {.tokens = 16,
+                                                 .hidden = 32,
+                                                 .wide = 64,
+                                                 .head_dim = 16,
+                                                 .state_elements = 1 << 16,
+                                                 .copy_bytes = 1 << 18,
+                                                 .repetitions = 1,
+                                                 .product_seconds = 2.5e-3});
+  ASSERT_TRUE(rates.ok()) << rates.status();
+  const auto expect = [](double got, double want) { EXPECT_NEAR(got, want, 1e-5 * want); };
+  // A product a millisecond: for half of 2.5 ms two of them and one more.
+  expect(rates->bf16.matmul_flops_per_second, 3 * 2.0 * 16 * 64 * 32 / 1e-3);
+  expect(rates->bf16.attention_flops_per_second, 2 * 16.0 * 16 * 32 / 1e-3);
+  expect(rates->bf16.attention_backward_flops_per_second, 5 * 16.0 * 16 * 32 / 1e-3);
+  expect(rates->bf16.element_bytes_per_second, 3.0 * 16 * 64 * 2 / 1e-3);
+  expect(rates->h2d_bytes_per_second, (1 << 18) / 1e-3);
+  expect(rates->launch_seconds, 1e-3 / 200);
 }
 
 struct Fault {

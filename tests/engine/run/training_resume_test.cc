@@ -299,5 +299,20 @@ TEST_F(ResumeTest, WhatCannotBeReadEndsTheRunAndNothingIsRemoved) {
   EXPECT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
 }
 
+TEST_F(ResumeTest, OneThatReplacedADamagedOneIsKept) {
+  JobSpec spec = TrainedJob("mended");
+  {
+    std::fstream file(Path(spec, 4) + "/model.safetensors.index.json",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.put('?');
+  }
+  spec.training.steps = 6;
+  spec.checkpoint.keep = 3;
+  HookedRun run;
+  run.started = [](int64_t first_step) { EXPECT_EQ(first_step, 4); };
+  ASSERT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+  EXPECT_THAT(Steps(spec), ElementsAre(6, 5, 4));
+}
+
 }  // namespace
 }  // namespace megatrain

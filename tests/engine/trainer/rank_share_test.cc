@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,9 +14,11 @@
 #include "engine/base/thread_pool.h"
 #include "engine/comm/thread_communicator.h"
 #include "engine/data/sequences/batch.h"
+#include "engine/data/sequences/packing.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_weights.h"
+#include "engine/hf/random_weights.h"
 #include "engine/memory/host_pool.h"
 #include "engine/optim/adamw_updater.h"
 #include "engine/pipeline/schedule/schedule.h"
@@ -63,7 +66,8 @@ ModelLayout LayoutOf(const ModelReference& reference, const JobSpec& spec) {
 
 // `communicators`: of the ranks of this process, which is `process` of several.
 void Start(const JobSpec& spec, const ModelReference& reference,
-           std::vector<CommunicatorSet> communicators, const ProcessOfJob& process, Ranks& ranks) {
+           std::vector<CommunicatorSet> communicators, const ProcessOfJob& process, Ranks& ranks,
+           Communicator* control = nullptr) {
   ranks.layout = LayoutOf(reference, spec);
   const MemoryPlan plan = PlanOf(spec, ranks.layout, ranks.device->kernels(), process);
   HostPoolOptions options;
@@ -74,6 +78,7 @@ void Start(const JobSpec& spec, const ModelReference& reference,
     parts[i].device = ranks.device.get();
     parts[i].updater = &ranks.updater;
     parts[i].communicators = std::move(communicators[i]);
+    parts[i].control = control;
     ranks.tiles.push_back(parts[i].communicators.tiles.get());
   }
   auto trainer = Trainer::Create(spec, plan, std::move(parts), ranks.host_pool.get());
@@ -296,6 +301,67 @@ INSTANTIATE_TEST_SUITE_P(
                           c.clipped ? "_clipped" : "_unclipped",
                           c.gradient_shards > 1 ? "_shards" : "", c.frozen ? "_frozen" : "");
     });
+
+// --- What all ranks compute.
+
+TEST(RankShareTest, AllProcessesHaveTheSameLogits) {
+  const ModelReference reference = LoadModelReference("qwen2");
+  const JobSpec spec = Job(reference, Precision::kFp32);
+  std::vector<CommunicatorSet> sets = CreateThreadCommunicators(2, absl::InfiniteDuration());
+  std::vector<float> logits[2];
+  std::vector<std::thread> processes;
+  for (const int number : {0, 1}) {
+    processes.emplace_back([&, number] {
+      std::vector<CommunicatorSet> own;
+      own.push_back(std::move(sets[static_cast<size_t>(number)]));
+      const std::unique_ptr<Communicator> control = std::move(own[0].control);
+      Ranks one;
+      Start(spec, reference, std::move(own), {2, number}, one, control.get());
+      const auto weights = HfWeights::Open(reference.directory, one.layout);
+      for (int i = 0; i < one.layout.tile_count(); ++i) {
+        EXPECT_TRUE((*weights)->LoadTile(i, one.trainer->tiles()[static_cast<size_t>(i)]).ok());
+      }
+      logits[number] =
+          *one.trainer->Logits(MakeBatch(1, {reference.batch.sequences[0]}, 1), {{0, 4}});
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  EXPECT_NE(logits[0], std::vector<float>(logits[0].size()));
+  EXPECT_EQ(logits[1], logits[0]);
+}
+
+// The tables of rotary angles are uploaded in pieces of 4,096 positions. Only differences of
+// positions show in attention: where a text begins is the same.
+TEST(RankShareTest, PositionsBeyondTheFirstPieceHaveTheirAngles) {
+  ModelDescription model = UniformModel({.vocabulary = 64,
+                                         .hidden = 64,
+                                         .layers = 2,
+                                         .heads = 4,
+                                         .kv_heads = 4,
+                                         .head_dim = 16,
+                                         .intermediate = 64,
+                                         .max_positions = 8192});
+  model.initializer_range = 0.3;  // attention is sharp
+  JobSpec spec;
+  spec.data.sequence_length = 4096 + 256;
+  spec.training.global_batch = spec.training.micro_batch = 1;
+  spec.training.precision = Precision::kFp32;
+  Ranks one;
+  one.layout = BuildTrainingLayout(model, spec).value();
+  const MemoryPlan plan = PlanOf(spec, one.layout, one.device->kernels());
+  HostPoolOptions options;
+  options.capacity = plan.pool_bytes;
+  one.host_pool = HostPool::Create(options).value();
+  one.trainer =
+      Trainer::Create(spec, plan, one.device.get(), &one.updater, one.host_pool.get()).value();
+  for (const Tile& tile : one.trainer->tiles()) InitializeTile(model, 1, tile);
+  const auto loss = [&](int32_t first) {
+    Sequence text = WholeSequence({3, 9, 27, 17, 51, 25, 11, 33, 35, 41, 59, 49, 19, 57, 43, 1});
+    for (int32_t& position : text.position_ids) position += first;
+    return *one.trainer->EvaluateLossSum(MakeBatch(1, {text}, 1));
+  };
+  EXPECT_NEAR(loss(4090), loss(0), 1e-3 * loss(0));
+}
 
 }  // namespace
 }  // namespace megatrain

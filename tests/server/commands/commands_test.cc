@@ -367,5 +367,12 @@ TEST_F(CommandsTest, EvaluateGivesARunsEvalLoss) {
   EXPECT_THAT(missing.output, HasSubstr("none.txt"));
 }
 
+TEST_F(CommandsTest, ARunThatStopsEarlyIsDone) {
+  MakeJob("{steps: 9, global_batch: 2, micro_batch: 1, eval_every: 1, stop_after_worse: 1}");
+  const Result run = Megatraind("run " + Path("job.yaml") + " --set optimizer.learning_rate=0");
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, HasSubstr("stopped at step 2 of 9"));
+}
+
 }  // namespace
 }  // namespace megatrain

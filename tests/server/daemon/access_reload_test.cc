@@ -6,8 +6,12 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/time/clock.h"
 #include "server/daemon/access.h"
+#include "server/identity/caller_authenticator.h"
+#include "server/identity/token_file.h"
 #include "tests/server/identity/test_certificates.h"
 #include "tests/support/test_directory.h"
 
@@ -33,6 +37,10 @@ class AccessReloadTest : public testing::Test {
     std::ofstream(path) << text;
     chmod(path.c_str(), 0600);
     return path;
+  }
+
+  static const CallerAuthenticator& Callers(Access& access) {
+    return static_cast<const CallerAuthenticator&>(access.authenticator());
   }
 
   const TestDirectory directory_;
@@ -61,6 +69,59 @@ TEST_F(AccessReloadTest, WhatTheyDoNotLookAtMayBeLeftOut) {
       config_, [](const std::string&) {}, [](const std::string&) {});
   ASSERT_TRUE(access.ok()) << access.status();
   EXPECT_TRUE((*access)->Reload(config_).ok());
+}
+
+// man is user 6 of group 12 on Debian, bin user 2 of group 2.
+TEST_F(AccessReloadTest, AdministratorsAreThoseOfTheLastConfiguration) {
+  config_.administrators = {"man"};
+  const auto access = Access::Prepare(
+      config_, [](const std::string&) {}, [](const std::string&) {});
+  ASSERT_TRUE(access.ok()) << access.status();
+  const auto administers = [&](const std::string& name) {
+    CallCredentials call;
+    call.transport = CallCredentials::Transport::kTls;
+    call.certificate_name = name;
+    return Callers(**access).Decide(call).value().administrator;
+  };
+  EXPECT_TRUE(administers("man"));
+  EXPECT_FALSE(administers("bin"));
+  config_.administrators = {"bin"};
+  ASSERT_TRUE((*access)->Reload(config_).ok());
+  EXPECT_FALSE(administers("man"));
+  EXPECT_TRUE(administers("bin"));
+}
+
+TEST_F(AccessReloadTest, TokensOfAnotherFileReplaceThoseBefore) {
+  const NewToken token = MakeToken("daemon", absl::Now(), absl::InfiniteFuture()).value();
+  ASSERT_TRUE(EditTokenFile(config_.tokens_file, [&](std::vector<StoredToken>* tokens) {
+                tokens->push_back(token.stored);
+                return absl::OkStatus();
+              }).ok());
+  const auto access = Access::Prepare(
+      config_, [](const std::string&) {}, [](const std::string&) {});
+  ASSERT_TRUE(access.ok()) << access.status();
+  CallCredentials call;
+  call.transport = CallCredentials::Transport::kTls;
+  call.authorization = {"Bearer " + token.text};
+  EXPECT_TRUE(Callers(**access).Decide(call).ok());
+  config_.tokens_file = Write("others", "");
+  ASSERT_TRUE((*access)->Reload(config_).ok());
+  EXPECT_FALSE(Callers(**access).Decide(call).ok());
+}
+
+TEST_F(AccessReloadTest, WhoListensOnTcpIsShared) {
+  const auto is_shared = [](const DaemonConfig& config) {
+    return Access::Prepare(
+               config, [](const std::string&) {}, [](const std::string&) {})
+        .value()
+        ->shared();
+  };
+  const TestDirectory place(TestDirectory::Place::kShort);  // of mode 0700
+  EXPECT_TRUE(is_shared(config_));
+  config_.listen = {"unix:" + place.path() + "/s", "127.0.0.1:0"};
+  EXPECT_TRUE(is_shared(config_));
+  config_.listen = {"unix:" + place.path() + "/s"};
+  EXPECT_FALSE(is_shared(config_));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -52,7 +53,7 @@ class DaemonDevicesTest : public ::testing::Test {
     hooks.watchdog.step_seconds_min = 3;
     hooks.watchdog.poll_seconds = 0.1;
     hooks.run_observer = observer;
-    hooks.end_process = [] { FAIL() << "other jobs were not saved"; };
+    hooks.end_process = end_process_;
     hooks.restart = [this] { ++restarts_; };
     auto daemon = Daemon::Open(config_, hooks);
     EXPECT_TRUE(daemon.ok()) << daemon.status();
@@ -93,6 +94,7 @@ class DaemonDevicesTest : public ::testing::Test {
   std::unique_ptr<Workplace> place_;
   DaemonConfig config_;
   std::atomic<int> restarts_{0};
+  std::function<void()> end_process_ = [] { FAIL() << "other jobs were not saved"; };
 };
 
 TEST_F(DaemonDevicesTest, AJobThatHangsCostsTheJobsOnOthersNothing) {
@@ -156,6 +158,25 @@ TEST_F(DaemonDevicesTest, AJobThatHangsAgainAndAgainFails) {
   EXPECT_EQ(job.state, JobState::kFailed) << job.reason_text;
   EXPECT_EQ(job.reason, JobReason::kRepeatedDeaths);
   EXPECT_THAT(job.reason_text, HasSubstr("5 times in a row without the job getting further"));
+}
+
+// Systemd starts it again.
+TEST_F(DaemonDevicesTest, OfOneDeviceAJobThatHangsEndsTheProcess) {
+  config_.devices = 1;
+  std::atomic<int> ends{0};
+  end_process_ = [&ends] { ++ends; };
+  StepObserver observer;
+  std::atomic<bool> ended{false};
+  observer.on_step = [&](const RunRequest&, int64_t step) {
+    if (step == 2) WaitUntil([&] { return ended.load(); });
+  };
+  const auto daemon = Start(&observer);
+  ASSERT_NE(daemon, nullptr);
+  Submit(1);
+  EXPECT_TRUE(WaitUntil([&] { return ends > 0; }));
+  EXPECT_EQ(restarts_, 0);
+  ended = true;  // a process would end without it
+  daemon->Stop();
 }
 
 }  // namespace

@@ -14,8 +14,10 @@ namespace megatrain {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using S = JobState;
 
 TEST_F(JobManagerTest, CheckpointNeedsARunningJobAndARunner) {
@@ -95,6 +97,19 @@ TEST_F(JobManagerTest, TheExportsOfACallerAreBounded) {
   held_exports_.pop_back();
   EXPECT_EQ(refusal(kAnna), kAccepted);
   EXPECT_EQ(refusal(kAnna), "RESOURCE_EXHAUSTED LIMIT_REACHED");
+}
+
+TEST_F(JobManagerTest, AnAdministratorReachesAJobsFilesWithItsSubmittersRights) {
+  const JobPtr job = Submit(kAnna);
+  const std::string step = job->spec->checkpoint.directory + "/step-00000020";
+  fs::create_directories(step);
+  std::ofstream(step + "/manifest.json") << "{...}";
+  opened_.clear();
+  EXPECT_EQ(manager_->ListCheckpoints(kRoot, job->id)->size(), 1u);
+  EXPECT_TRUE(
+      manager_->Export(kRoot, job->id, 0, directory_ / "out", [](const absl::Status&) {}).ok());
+  EXPECT_GE(opened_.size(), 2u);
+  EXPECT_THAT(opened_, Each(Pair(kAnna.uid, job->id)));
 }
 
 }  // namespace

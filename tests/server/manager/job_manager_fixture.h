@@ -8,8 +8,10 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +48,12 @@ class JobManagerTest : public ::testing::Test {
     manager_ = std::make_unique<JobManager>(
         ledger_.get(),
         JobManager::Options{.plan = [this](const JobSpec&, FileSystem*) { return plan_; },
+                            .files =
+                                [this](int64_t uid, const std::string& id) {
+                                  std::lock_guard<std::mutex> lock(opened_mutex_);
+                                  opened_.emplace_back(uid, id);
+                                  return FilesOfProcess()(uid, id);
+                                },
                             .limits = &limits_,
                             .disk = disk_.get(),
                             .checkpoint =
@@ -101,6 +109,8 @@ class JobManagerTest : public ::testing::Test {
   SharedUserLimits limits_{UserLimits()};
   absl::Status asked_;  // what asking for a checkpoint or an export comes to
   std::vector<std::string> checkpointed_, exported_;
+  std::mutex opened_mutex_;
+  std::vector<std::pair<int64_t, std::string>> opened_;  // whose files, and for which job
   bool holds_exports_ = false;
   std::vector<std::function<void(const absl::Status&)>> held_exports_;  // not told of their end
   absl::StatusOr<PlanReport> plan_ = TestPlan(true, 1000);

@@ -374,5 +374,17 @@ TEST_F(JobManagerTest, ControlFromManyThreads) {
   }
 }
 
+TEST_F(JobManagerTest, WhereCheckpointsAreIsKnownAfterARestart) {
+  CreateJobOptions elsewhere = Options();
+  elsewhere.file.overrides.push_back("checkpoint.directory=" + (directory_ / "big"));
+  const std::string own = Submit(kAnna)->id;
+  const auto created = manager_->Create(kAnna, elsewhere);
+  ASSERT_TRUE(created.ok()) << created.status();
+  const std::string other = (*created)->id;
+  Open();
+  EXPECT_TRUE(ledger_->table().Find(own)->own_checkpoints);
+  EXPECT_FALSE(ledger_->table().Find(other)->own_checkpoints);
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -202,5 +202,18 @@ TEST_F(SchedulerDevicesTest, WhenAStopHasBegunNothingIsStarted) {
   EXPECT_THAT(Get(other)->queue.text, HasSubstr("the daemon is stopping"));
 }
 
+TEST_F(SchedulerDevicesTest, AUsersLimitKeepsDevicesForOthersUntilItIsLifted) {
+  limits_.Set({.running_jobs = 1});
+  const std::string one = Submit(), two = Submit(), berts = Submit(kBert);
+  Round();
+  EXPECT_EQ(State(one), S::kPreparing);
+  EXPECT_EQ(State(two), S::kQueued);
+  EXPECT_EQ(Get(two)->queue.waiting, WaitingReason::kUserLimit);
+  EXPECT_EQ(State(berts), S::kPreparing);
+  limits_.Set(UserLimits());
+  Round();
+  EXPECT_EQ(State(two), S::kPreparing);
+}
+
 }  // namespace
 }  // namespace megatrain

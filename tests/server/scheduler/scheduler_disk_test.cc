@@ -1,7 +1,9 @@
 // Full disks: under checkpoints, and under the store.
 #include <sqlite3.h>
 
+#include <chrono>
 #include <filesystem>
+#include <future>
 
 #include "server/manager/job_remover.h"
 #include "tests/server/scheduler/scheduler_fixture.h"
@@ -287,6 +289,21 @@ TEST_F(DiskLimitTest, AUsersPauseIsTheUsersAndARestartForgetsNothing) {
   EXPECT_EQ(State(id), S::kPaused);
   EXPECT_EQ(Get(id)->reason, JobReason::kUserRequest);
   Kill();
+}
+
+TEST_F(SchedulerTest, AStoreThatCannotBeWrittenDoesNotHoldUpTheEnd) {
+  FaultyVfs* const vfs = FaultyVfs::Install();
+  Restart();
+  const std::string id = Train(10);
+  vfs->FailAfter(0, SQLITE_FULL);
+  runner_->End(id, RunEnd::Kind::kStopped);
+  scheduler_->Start();
+  auto end = std::async(std::launch::async, [this] { scheduler_->Shutdown(); });
+  EXPECT_EQ(end.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  vfs->Heal();
+  end.wait();
+  Restart();
+  EXPECT_EQ(State(id), S::kQueued);
 }
 
 }  // namespace

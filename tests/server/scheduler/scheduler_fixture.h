@@ -59,6 +59,7 @@ class SchedulerTest : public ::testing::Test {
         ledger_.get(), runner_.get(), mailbox_.get(), records_.get(),
         Scheduler::Options{.devices = {.first = first_device_, .count = devices_},
                            .pool_bytes = 10000,
+                           .limits = &limits_,
                            .disk = disk_.get(),
                            .free_disk_bytes = [this](const Job&, const std::string&)
                                -> absl::StatusOr<int64_t> { return free_disk_bytes_; },

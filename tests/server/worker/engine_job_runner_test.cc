@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -257,6 +258,43 @@ TEST_F(EngineJobRunnerTest, TheWatchdogIsToldWhatTheEngineDoes) {
   EXPECT_TRUE(runner.Ask("a", RunWish::kResume).ok());
   EXPECT_EQ(job.End().kind, RunEnd::Kind::kFinished);
   EXPECT_EQ(stalls, 1);
+}
+
+// `share` is asked whenever the watchdog looks.
+TEST_F(EngineJobRunnerTest, NothingIsExpectedOfARunThatHasEnded) {
+  std::atomic<double> now{0};
+  std::atomic<int> looks{0}, stalls{0};
+  EngineJobRunnerOptions options;
+  options.watchdog.now = [&now] { return now.load(); };
+  options.watchdog.share = [&looks](double seconds) {
+    ++looks;
+    return seconds;
+  };
+  options.watchdog.poll_seconds = 0.001;
+  options.watchdog.stopped_seconds = 1e12;
+  options.stalled = [&stalls](const std::string&, const std::string&) { ++stalls; };
+  options.observers = {&jobs_};
+  EngineJobRunner runner(host_.get(), options);
+  ObservedJob job("a");
+  ASSERT_TRUE(Start(runner, job, Spec("ended")).ok());
+  EXPECT_EQ(job.End().kind, RunEnd::Kind::kFinished);
+  now = now + 1e9;  // no other job comes for long
+  const int before = looks;
+  while (looks < before + 3) std::this_thread::yield();
+  EXPECT_EQ(stalls, 0);
+}
+
+TEST_F(EngineJobRunnerTest, AJobThatStopsEarlyHasFinished) {
+  JobSpec spec = Spec("early");
+  spec.optimizer.learning_rate = 0;  // the first evaluation stays the best
+  spec.data.eval_fraction = 0.1;
+  spec.training.eval_every = 1;
+  spec.training.stop_after_worse = 1;
+  ObservedJob job("a");
+  const RunEnd end = Run(job, spec);
+  EXPECT_EQ(end.kind, RunEnd::Kind::kFinished) << end.status;
+  EXPECT_THAT(end.early, HasSubstr("training.stop_after_worse: 1"));
+  EXPECT_THAT(job.Events(), ElementsAre("running 1", "step 1", "step 2", "checkpoint 2", "ended"));
 }
 
 }  // namespace

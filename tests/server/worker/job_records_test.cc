@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -206,6 +207,22 @@ TEST(JobRecordsDirectoryTest, RecordsThatCannotBeReadHaveNoLastStep) {
   std::ofstream(directory + "/a") << "a file where the directory should be";
   JobRecordsDirectory records(directory);
   EXPECT_EQ(records.LastStep("a"), 0);
+}
+
+TEST(JobRecordsDirectoryTest, NoFilesStayOpenOfJobsThatNobodyUses) {
+  JobRecordsDirectory directory(FreshDirectory("files"));
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
+  ASSERT_TRUE(directory.Open("first").ok());
+  const auto before = open_files();
+  for (int i = 0; i < 20; ++i) {
+    const auto records = directory.Open(absl::StrCat("b", i));
+    ASSERT_TRUE(records.ok()) << records.status();
+    EXPECT_TRUE((*records)->AddLine(0, "a line").ok());
+  }
+  EXPECT_LE(open_files(), before + 4) << "those of the last one";
 }
 
 }  // namespace

@@ -318,5 +318,20 @@ TEST(TotalStepsTest, AreThoseGivenOrTheEpochs) {
   EXPECT_FALSE(TotalSteps(spec, 10).ok());
 }
 
+TEST(DatasetTest, TheFingerprintKnowsTheEvaluationData) {
+  TestDirectory directory;
+  JobSpec spec = SpecOf({{directory.Write("a.txt", "training text"), DataFormat::kText, ""}}, 4);
+  spec.data.eval = {{directory.Write("e.txt", "evaluated"), DataFormat::kText, ""}};
+  const auto print = [&] {
+    const auto dataset = OpenWithBytes(spec, directory);
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return dataset.ok() ? (*dataset)->fingerprint() : std::string();
+  };
+  const std::string before = print();
+  EXPECT_EQ(print(), before);
+  directory.Write("e.txt", "EVALUATED anew");
+  EXPECT_NE(print(), before);
+}
+
 }  // namespace
 }  // namespace megatrain
