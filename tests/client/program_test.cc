@@ -375,5 +375,21 @@ TEST_F(ProgramTest, APriorityIsSubmitted) {
   EXPECT_EQ(Run({"submit", JobFile(), "--priority", "1"}).code, kExitNotPermitted);
 }
 
+TEST_F(ProgramTest, OutputThatCannotBeWrittenIsAFailure) {
+  Create();
+  Captured err;
+  Environment environment;
+  environment.out = std::fopen("/dev/full", "w");
+  ASSERT_NE(environment.out, nullptr);
+  environment.err = err.file();
+  environment.variable = [this](const char* name) { return variables_[name]; };
+  EXPECT_EQ(RunProgram({"ls", "-o", "json"}, environment), kExitFailed);
+  // What fails anyway keeps its code.
+  EXPECT_EQ(RunProgram({"show", "nope"}, environment), kExitNotFound);
+  std::fclose(environment.out);
+  std::fflush(err.file());
+  EXPECT_THAT(err.Text(), HasSubstr("standard output cannot be written"));
+}
+
 }  // namespace
 }  // namespace megatrain::client

@@ -163,5 +163,17 @@ TEST_F(ServeDevicesTest, AFreeDeviceIsNotForAUserAtItsLimit) {
   EXPECT_EQ(Get(second).queue().waiting(), v1::QueueStatus::USER_LIMIT);
 }
 
+TEST_F(ServeDevicesTest, AJobOfMoreDevicesThanAUserMayHaveIsRefused) {
+  daemon_->process().Signal(SIGKILL);
+  daemon_->process().Wait();
+  options_.settings.push_back("limits.devices_per_user=1");
+  ASSERT_NO_FATAL_FAILURE(StartDaemon());
+  const absl::Status refused = daemon_->Create(place_->Request(Shape(1, 2), "")).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("limits.devices_per_user"));
+  const absl::Status one = daemon_->Create(place_->Request(Shape(2), "")).status();
+  EXPECT_TRUE(one.ok()) << one;
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/daemon_process.h"
@@ -148,6 +149,27 @@ TEST_F(ServeReloadTest, DoesNotDisturbAJob) {
   const auto ended = daemon_->Get(job->name());
   ASSERT_TRUE(ended.ok());
   EXPECT_EQ(ended->attempt_count(), 1);
+}
+
+TEST_F(ServeReloadTest, EndedJobsAreForgottenAtAReloadAndAtAStart) {
+  Write("");
+  Reload("the configuration was read again");
+  for (int i = 0; i < 3; ++i) {
+    const auto job = daemon_->Create(place_->Request({.threads = 1}, ""));
+    ASSERT_TRUE(job.ok()) << job.status();
+    ASSERT_TRUE(daemon_->Cancel(job->name()).ok());
+    ASSERT_TRUE(daemon_->WaitForState(job->name(), v1::Job::CANCELLED).ok());
+  }
+  const auto kept = [this] { return daemon_->List().value_or(std::vector<v1::Job>()).size(); };
+  EXPECT_EQ(kept(), 3u);
+  Write("keep_ended_jobs_per_user: 2\n");
+  Reload("the configuration was read again");
+  EXPECT_TRUE(daemon_->WaitFor([&] { return kept() == 2; }).ok());
+  Write("keep_ended_jobs_per_user: 1\n");
+  daemon_->process().Signal(SIGKILL);
+  daemon_->process().Wait();
+  ASSERT_NO_FATAL_FAILURE(StartDaemon());
+  EXPECT_TRUE(daemon_->WaitFor([&] { return kept() == 1; }).ok());
 }
 
 }  // namespace

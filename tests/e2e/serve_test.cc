@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -431,6 +432,27 @@ TEST_F(ServeTest, AStopWhileTheDaemonStartsEndsIt) {
   WaitUntil([&] { return fs::exists(directory_ / "state"); });
   daemon_->Signal(SIGTERM);
   EXPECT_EQ(daemon_->Wait(), 0) << daemon_->Output();
+}
+
+TEST_F(ServeTest, ADaemonThatWaitsForItsDeviceStopsOrGoesOnWithAnother) {
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  fs::create_directory(directory_ / "state");
+  fs::permissions(directory_ / "state", fs::perms::owner_all);
+  std::ofstream(directory_ / "state/device") << "cuda\n";
+  std::vector<std::string> arguments = Arguments();
+  arguments[7] = "device=auto";
+  const auto says = [this](const std::string& text) {
+    return daemon_->Output().find(text) != std::string::npos;
+  };
+  daemon_ = std::make_unique<ChildProcess>(arguments, directory_ / "waits.log");
+  WaitUntil([&] { return says("--accept-device-change"); });
+  daemon_->Signal(SIGTERM);
+  EXPECT_EQ(daemon_->Wait(), 0) << daemon_->Output();
+  arguments.push_back("--accept-device-change");
+  daemon_ = std::make_unique<ChildProcess>(arguments, directory_ / "accepted.log");
+  WaitUntil([&] { return says("megatraind: ready"); });
+  EXPECT_EQ(ReadFileOrEmpty(directory_ / "state/device"), "cpu\n");
+  unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -32,6 +36,22 @@ TEST_F(ListCommandTest, AStartThatIsOverdueIsExpectedNow) {
   place.predicted_start = absl::Now() - absl::Hours(1);
   ledger_->SetQueuePlaces({{id, place}});
   EXPECT_THAT(Run({"ls"}).out, testing::HasSubstr("in 0s"));
+}
+
+TEST_F(ListCommandTest, ListsMoreThanAPage) {
+  for (int i = 0; i < 501; ++i) Create();
+  EXPECT_EQ(Lines(Run({"ls", "-q"}).out).size(), 501u);
+}
+
+TEST_F(ListCommandTest, ListsMoreCheckpointsThanAPage) {
+  const std::string id = Create();
+  for (int step = 10; step < 70; ++step) {
+    const std::string directory =
+        absl::StrCat(directory_.path(), "/state/jobs/", id, "/checkpoints/step-000000", step);
+    std::filesystem::create_directories(directory);
+    std::ofstream(directory + "/manifest.json") << "{}";
+  }
+  EXPECT_EQ(Lines(Run({"checkpoints", id, "-q"}).out).size(), 60u);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "engine/hf/hf_weights.h"
 #include "engine/memory/split_master.h"
 #include "tests/engine/hf/model_fixture.h"
+#include "tests/fault/fault_injection_file_system.h"
 
 namespace megatrain {
 namespace {
@@ -321,6 +322,59 @@ TEST(HfExportTest, AFailingTileFailsTheExport) {
       out);
   EXPECT_EQ(status, absl::DataLossError("tile 2 is gone"));
   EXPECT_THAT(List(ParentDirectory(out)), ElementsAre());
+}
+
+TEST(HfExportTest, ConvertsALargeTensorInPieces) {
+  const Model source = SmallModel(DType::kF32);
+  ModelDescription config = SmallConfig("llama", true);
+  config.vocabulary = 300'000;  // 2,400,000 elements: more than are converted at once
+  const ModelLayout layout = BuildModelLayout(config);
+  std::vector<std::unique_ptr<OwnedTile>> tiles;
+  for (const TileLayout& tile_layout : layout.tiles) {
+    tiles.push_back(std::make_unique<OwnedTile>(tile_layout, DType::kBF16));
+    const Tile& tile = tiles.back()->tile();
+    for (int64_t i = 0; i < tile_layout.elements; ++i) {
+      const SplitMaster split = EncodeMaster(static_cast<float>(i));
+      static_cast<bf16_t*>(tile.weights)[i] = split.weight;
+      tile.remainder[i] = split.remainder;
+    }
+  }
+  const auto get = [&](int i) -> absl::StatusOr<Tile> { return tiles[i]->tile(); };
+  const std::string out = Target();
+  ASSERT_TRUE(ExportHfDirectory(source.directory, layout, DType::kF32, get, out).ok());
+  const auto reader = SafetensorsReader::Open(PosixFileSystem(), out + "/model.safetensors");
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const TensorSpec& embedding = layout.tiles[0].tensors[0];
+  std::vector<float> values(static_cast<size_t>(embedding.elements));
+  ASSERT_TRUE((*reader)
+                  ->Read(*(*reader)->Find(embedding.name), 0, values.data(), 4 * embedding.elements)
+                  .ok());
+  for (int64_t i = 0; i < embedding.elements; ++i) {
+    ASSERT_EQ(values[i], static_cast<float>(embedding.offset + i)) << i;
+  }
+}
+
+TEST(HfExportTest, WhatWasExportedOutlivesAPowerCut) {
+  const Model model = SmallModel(DType::kF32);
+  FaultInjectionFileSystem disk;
+  disk.WriteFile("/source/config.json",
+                 *ReadWholeFile(PosixFileSystem(), model.directory + "/config.json", 1 << 20));
+  disk.WriteFile("/models/.keep", "");
+  disk.SyncAll();
+  const auto get = [&](int i) -> absl::StatusOr<Tile> { return model.tiles[i]->tile(); };
+  const absl::Status status =
+      ExportHfDirectory("/source", model.layout, DType::kF32, get, "/models/out", 2500, &disk);
+  ASSERT_TRUE(status.ok()) << status;
+  disk.Restart(FaultInjectionFileSystem::Loss::kDataAndNames);
+  const auto weights = HfWeights::Open("/models/out", model.layout, &disk);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  for (int i = 0; i < model.layout.tile_count(); ++i) {
+    OwnedTile loaded(model.layout.tiles[i], DType::kF32);
+    ASSERT_TRUE((*weights)->LoadTile(i, loaded.tile()).ok());
+    const Tile &a = loaded.tile(), &b = model.tiles[i]->tile();
+    EXPECT_EQ(std::string(static_cast<const char*>(a.weights), a.weight_bytes()),
+              std::string(static_cast<const char*>(b.weights), b.weight_bytes()));
+  }
 }
 
 }  // namespace

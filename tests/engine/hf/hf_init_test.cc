@@ -6,12 +6,15 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/thread_pool.h"
+#include "engine/base/watched_file_system.h"
 #include "engine/hf/config/presets.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_weights.h"
@@ -235,6 +238,57 @@ TEST(HfInitTest, LargeTensorsOfEitherPrecisionHoldTheSameMasters) {
               static_cast<const float*>(full.tile().weights)[i])
         << i;
   }
+}
+
+// Keeps the first 12 MiB of the weights; then the disk is full.
+class FirstBlocks : public WatchedFileSystem {
+ public:
+  FirstBlocks() : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }) {}
+  absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string&, int64_t) override {
+    return std::make_unique<File>(bytes);
+  }
+  std::string bytes;
+
+ private:
+  class File : public BlockFile {
+   public:
+    explicit File(std::string& to) : to_(to) {}
+    absl::Status Write(int64_t, const void* data, int64_t size) override {
+      to_.append(static_cast<const char*>(data), static_cast<size_t>(size));
+      if (to_.size() < (size_t{12} << 20)) return absl::OkStatus();
+      return absl::ResourceExhaustedError("enough");
+    }
+    absl::Status Sync() override { return absl::OkStatus(); }
+    absl::Status Close() override { return absl::OkStatus(); }
+
+   private:
+    std::string& to_;
+  };
+};
+
+TEST(HfInitTest, ALargeTensorIsWrittenInPiecesAndRounded) {
+  FirstBlocks files;
+  ThreadPool pool(2);
+  EXPECT_EQ(InitializeHfDirectory("qwen2.5-0.5b", 42, false, FreshDirectory("parent") + "/model",
+                                  &pool, &files)
+                .code(),
+            absl::StatusCode::kResourceExhausted);
+  ASSERT_GE(files.bytes.size(), size_t{12} << 20);
+  ModelDescription config;
+  for (const Preset& preset : Presets()) {
+    if (preset.name == "qwen2.5-0.5b") config = *ParseModelDescription(preset.config_json, "x");
+  }
+  const ModelLayout layout = BuildModelLayout(config);
+  uint64_t header = 0;
+  std::memcpy(&header, files.bytes.data(), sizeof(header));
+  std::vector<bf16_t> written((files.bytes.size() - sizeof(header) - header) / sizeof(bf16_t));
+  std::memcpy(written.data(), files.bytes.data() + sizeof(header) + header, 2 * written.size());
+  std::vector<float> values(written.size());
+  FillRandomWeights(config, 42, layout.tiles[0].tensors[0], 0, static_cast<int64_t>(values.size()),
+                    values.data(), &pool);
+  int64_t wrong = 0;
+  for (size_t i = 0; i < values.size(); ++i) wrong += written[i] != EncodeMaster(values[i]).weight;
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/engine.h"
 #include "engine/hf/config_json.h"
 #include "tests/engine/run/hooked_run.h"
@@ -220,6 +221,45 @@ TEST_F(GenerateTest, PromptsAreReadFromFiles) {
   ASSERT_TRUE(read("a.jsonl", "{\"prompt\": \"a\"}\n").ok());
   EXPECT_EQ(options_.prompts[0].record, "{\"prompt\": \"a\"}");
   EXPECT_THAT(std::string(read("empty.txt", "\n \n").message()), HasSubstr("holds no prompt"));
+}
+
+// Hot enough that all 259 tokens are alike: of 20 answers of 200 tokens some meet the end of text.
+TEST_F(GenerateTest, TheTokenizersEndOfTextEndsAnAnswer) {
+  options_.temperature = 1e9;
+  options_.tokens = 200;
+  for (int seed = 0; seed < 20; ++seed) {
+    options_.prompts.push_back({"", absl::StrCat(R"({"prompt": "a", "seed": )", seed, "}")});
+  }
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  int stopped = 0;
+  for (const GeneratedText& answer : answers_) {
+    stopped += answer.stopped;
+    if (!answer.stopped) {
+      EXPECT_EQ(answer.tokens, 200);
+    }
+  }
+  EXPECT_GT(stopped, 0);
+}
+
+TEST_F(GenerateTest, ABosGoesBeforeAPromptWhereItIsAskedFor) {
+  options_.tokens = 1;
+  const auto tokens = [&](AddBos add_bos) {
+    options_.add_bos = add_bos;
+    const absl::Status status = Run();
+    EXPECT_TRUE(status.ok()) << status;
+    return status.ok() ? answers_[0].prompt_tokens : int64_t{-1};
+  };
+  Ask({"All work"});
+  EXPECT_EQ(tokens(AddBos::kAuto), 8);
+  EXPECT_EQ(tokens(AddBos::kFalse), 8);
+  EXPECT_EQ(tokens(AddBos::kTrue), 9);
+  // A template writes its own, except alpaca's, which is a plain text.
+  options_.chat = true;
+  options_.chat_template = "chatml";
+  EXPECT_EQ(tokens(AddBos::kTrue), tokens(AddBos::kFalse));
+  options_.chat_template = "alpaca";
+  EXPECT_EQ(tokens(AddBos::kTrue), tokens(AddBos::kFalse) + 1);
 }
 
 }  // namespace

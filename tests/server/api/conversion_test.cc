@@ -237,5 +237,44 @@ TEST(ConversionTest, ALimitIsNamedWithItsValue) {
   EXPECT_EQ(limit.message(), "too much");
 }
 
+void ExpectAllSet(const google::protobuf::Message& message) {
+  const auto* const reflection = message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const auto* const field = message.GetDescriptor()->field(i);
+    EXPECT_TRUE(field->is_repeated() ? reflection->FieldSize(message, field) > 0
+                                     : reflection->HasField(message, field))
+        << field->full_name();
+  }
+}
+
+TEST(ConversionTest, EveryFieldOfAJobIsFilledIn) {
+  Job job;
+  job.id = job.user = job.display_name = job.reason_text = "x";
+  job.reason = JobReason::kUserRequest;
+  job.file = std::make_shared<JobFile>(JobFile{"name: demo", "job.yaml", {"a=b"}, "/home/anna"});
+  auto spec = std::make_shared<JobSpec>();
+  spec->model.path = spec->checkpoint.directory = spec->output.directory = "/d";
+  job.spec = spec;
+  job.allow_change = {"optimizer"};
+  job.devices = {"cpu"};
+  job.created = job.updated = job.started = job.ended = absl::FromUnixSeconds(100);
+  job.priority = job.attempts = 1;
+  job.pool_bytes = job.version = job.step = job.total_steps = job.checkpoint_step = 1;
+  job.host_retained = true;
+  job.step_seconds = 0.5;
+  job.last_step = MakeRecord();
+  job.queue = {2, WaitingReason::kBehindOthers, "one is first", absl::FromUnixSeconds(200)};
+  v1::Job proto;
+  ToProto(job, v1::JOB_VIEW_FULL, &proto);
+  ExpectAllSet(proto);
+  ExpectAllSet(proto.file());
+  ExpectAllSet(proto.progress());
+  ExpectAllSet(proto.queue());
+  ExpectAllSet(proto.summary());
+  v1::Checkpoint checkpoint;
+  ToProto("abc", JobCheckpoint{20, "/d", 5, absl::FromUnixSeconds(100), 1.5}, &checkpoint);
+  ExpectAllSet(checkpoint);
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "server/daemon/access.h"
 #include "server/identity/caller_authenticator.h"
 #include "server/identity/token_file.h"
@@ -122,6 +123,20 @@ TEST_F(AccessReloadTest, WhoListensOnTcpIsShared) {
   EXPECT_TRUE(is_shared(config_));
   config_.listen = {"unix:" + place.path() + "/s"};
   EXPECT_FALSE(is_shared(config_));
+}
+
+TEST_F(AccessReloadTest, TlsFilesAreThoseOfTheLastConfiguration) {
+  const auto access = Access::Prepare(
+      config_, [](const std::string&) {}, [](const std::string&) {});
+  ASSERT_TRUE(access.ok()) << access.status();
+  const absl::Time before = (*access)->tls()->Current()->expires;
+  const TestCertificate other = TestAuthority().Issue("server", "DNS:localhost", /*days=*/90);
+  config_.tls_certificate = Write("other.pem", other.certificate);
+  config_.tls_key = Write("other.key", other.key);
+  ASSERT_TRUE((*access)->Reload(config_).ok());
+  EXPECT_GT((*access)->tls()->Current()->expires, before + absl::Hours(24));
+  config_.tls_key = Write("wrong.key", "no key");
+  EXPECT_FALSE((*access)->Reload(config_).ok());
 }
 
 }  // namespace

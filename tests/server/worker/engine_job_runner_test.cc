@@ -297,5 +297,30 @@ TEST_F(EngineJobRunnerTest, AJobThatStopsEarlyHasFinished) {
   EXPECT_THAT(job.Events(), ElementsAre("running 1", "step 1", "step 2", "checkpoint 2", "ended"));
 }
 
+// A watchdog reads its clock when it is made, for each event that it follows, and at the end; and
+// whenever it is told that the job is alive.
+TEST_F(EngineJobRunnerTest, TheWatchdogIsToldOfWorkBetweenEvents) {
+  struct Counter : RunObserver {
+    void Tell(const RunRequest&, const JobRunEvent& event) override {
+      followed += std::holds_alternative<TrainingActivity>(event) ||
+                  std::holds_alternative<StepsBegin>(event) ||
+                  std::holds_alternative<StepRecord>(event);
+    }
+    std::atomic<int> followed{0};
+  };
+  Counter counter;
+  std::atomic<int> reads{0};
+  EngineJobRunnerOptions options;
+  options.observers = {&counter, &jobs_};
+  options.watchdog.poll_seconds = 1e6;  // never looks
+  options.watchdog.now = [&reads] { return static_cast<double>(++reads); };
+  EngineJobRunner runner(host_.get(), options);
+  ObservedJob job("a");
+  ASSERT_TRUE(Start(runner, job, Spec("alive")).ok());
+  EXPECT_EQ(job.End().kind, RunEnd::Kind::kFinished);
+  EXPECT_GT(counter.followed, 0);
+  EXPECT_GT(reads, counter.followed + 2);
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -99,5 +99,33 @@ TEST(ChatDatasetTest, WhatATemplateRaisesNamesTheRecord) {
             path + ":2: the chat template refuses the conversation: nothing said");
 }
 
+// More words than are looked at at once when the sequences are found.
+TEST(ChatDatasetTest, NoConversationOfManyIsCut) {
+  TestDirectory directory;
+  std::string lines, expected;
+  for (int i = 0; i < 5000; ++i) {
+    const std::string number = std::to_string(i);
+    const std::string answer(static_cast<size_t>(1 + i * 7919 % 150),
+                             static_cast<char>('a' + i % 26));
+    lines +=
+        "{\"instruction\":\"Add\",\"input\":\"" + number + "\",\"output\":\"" + answer + "\"}\n";
+    expected += "<|im_start|>user\nAdd\n" + number + "<|im_end|>\n<|im_start|>assistant\n" +
+                answer + "<|im_end|>\n";
+  }
+  ASSERT_GT(expected.size(), size_t{2} << 18);
+  const JobSpec spec = SpecOf({{directory.Write("a.jsonl", lines), DataFormat::kAlpaca, ""}}, 512);
+  const auto dataset = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  std::string all;
+  for (int64_t i = 0; i < (*dataset)->train_sequences(); ++i) {
+    const auto sequence = (*dataset)->TrainSequence(i);
+    ASSERT_TRUE(sequence.ok()) << i << ": " << sequence.status();
+    const std::string text = TextOf(*sequence);
+    ASSERT_TRUE(text.starts_with("<|im_start|>user\n")) << i;
+    all += text;
+  }
+  EXPECT_TRUE(all == expected);
+}
+
 }  // namespace
 }  // namespace megatrain
