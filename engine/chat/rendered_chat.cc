@@ -93,8 +93,8 @@ class Renderer {
     options_.limits.steps_max = std::min(JinjaLimits().steps_max, share);
   }
 
-  absl::Status RenderWhole();
-  absl::Status CheckRoles();
+  absl::Status RenderWhole(bool prompt);
+  absl::Status CheckRoles(bool prompt);  // of the messages whose rendering is out_.text
   absl::Status MarkGenerated(const std::vector<size_t>& wanted);
   absl::StatusOr<bool> MarkExact(const std::vector<size_t>& wanted);
   absl::Status MarkFound(const std::vector<size_t>& wanted);
@@ -194,7 +194,7 @@ absl::StatusOr<std::optional<TextRange>> Renderer::FindMarked(size_t index,
 }
 
 // Refuses messages that the program passes over because it does not know their role.
-absl::Status Renderer::CheckRoles() {
+absl::Status Renderer::CheckRoles(bool prompt) {
   std::set<std::string_view> seen = {"user", "assistant"};
   const size_t known = seen.size();
   for (size_t i = 0; i < messages_.size(); ++i) {
@@ -208,7 +208,7 @@ absl::Status Renderer::CheckRoles() {
     }
     JinjaValue::List others = values_;
     others.erase(others.begin() + static_cast<ptrdiff_t>(i));
-    const absl::StatusOr<JinjaRendered> without = Run(std::move(others), false);
+    const absl::StatusOr<JinjaRendered> without = Run(std::move(others), prompt);
     if (without.ok() && without->text == out_.text) {
       return absl::InvalidArgumentError(absl::StrCat(
           "messages[", i, "] has the role \"", role.substr(0, 80),
@@ -308,23 +308,21 @@ absl::Status Renderer::MarkFound(const std::vector<size_t>& wanted) {
   return absl::OkStatus();
 }
 
-absl::Status Renderer::RenderWhole() {
-  absl::StatusOr<JinjaRendered> whole = RunFirst(messages_.size(), false);
+absl::Status Renderer::RenderWhole(bool prompt) {
+  absl::StatusOr<JinjaRendered> whole = RunFirst(messages_.size(), prompt);
   if (!whole.ok()) return AsBadExample(whole.status());
   out_.text = std::move(whole->text);
   generated_ = std::move(whole->generation);
-  return CheckRoles();
+  return CheckRoles(prompt);
 }
 
 absl::StatusOr<std::string> Renderer::RenderPrompt() {
-  MT_RETURN_IF_ERROR(RenderWhole());
-  absl::StatusOr<JinjaRendered> prompt = RunFirst(messages_.size(), true);
-  if (!prompt.ok()) return AsBadExample(prompt.status());
-  return std::move(prompt->text);
+  MT_RETURN_IF_ERROR(RenderWhole(/*prompt=*/true));
+  return std::move(out_.text);
 }
 
 absl::StatusOr<RenderedChat> Renderer::Render(TrainOn train_on) {
-  MT_RETURN_IF_ERROR(RenderWhole());
+  MT_RETURN_IF_ERROR(RenderWhole(/*prompt=*/false));
   std::vector<size_t> wanted;  // messages that the loss is on
   for (size_t i = 0; i < messages_.size(); ++i) {
     if (!messages_[i].is_assistant()) continue;

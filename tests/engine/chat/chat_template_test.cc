@@ -184,6 +184,10 @@ TEST(ChatTemplate, AlpacaIsStanfordsText) {
       TargetOf(**chat, *tokenizer,
                {{{"role", "user"}, {"content", "Hi"}}, {{"role", "assistant"}, {"content", "ok"}}}),
       "ok<|eos|>");
+  // A prompt has no answer, without which the template takes no conversation.
+  EXPECT_EQ((*chat)->RenderPrompt(ConversationOf({{{"role", "user"}, {"content", "Hi"}}})).value(),
+            "Below is an instruction that describes a task. Write a response that appropriately "
+            "completes the request.\n\n### Instruction:\nHi\n\n### Response:");
   EXPECT_THAT(std::string((*chat)->RenderText(ConversationOf(kTwoTurns)).status().message()),
               HasSubstr("takes one user's message and the assistant's answer to it, not this "
                         "conversation of 4 (use chatml or llama3)"));
