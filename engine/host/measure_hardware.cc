@@ -161,7 +161,8 @@ class Bench {
     const int64_t state_bytes = TileBytes(s_.state_elements, DType::kF32);
     const int64_t gradient_bytes = s_.state_elements * int64_t{sizeof(float)};
     HostPoolOptions options;
-    options.capacity = HostPool::LeaseBytes(state_bytes) + HostPool::LeaseBytes(gradient_bytes);
+    options.capacity = HostPool::LeaseBytes(state_bytes) + HostPool::LeaseBytes(gradient_bytes) +
+                       HostPool::LeaseBytes(2 * s_.copy_bytes);
     options.touch_threads = session_.settings.threads;
     options.numa_node = device_.numa_node();
     MT_ASSIGN_OR_RETURN(pool_, HostPool::Create(options));
@@ -169,6 +170,7 @@ class Bench {
     pinned_ = true;
     MT_ASSIGN_OR_RETURN(state_, pool_->Lease(HostKind::kOther, state_bytes));
     MT_ASSIGN_OR_RETURN(gradient_, pool_->Lease(HostKind::kOther, gradient_bytes));
+    MT_ASSIGN_OR_RETURN(copied_, pool_->Lease(HostKind::kOther, 2 * s_.copy_bytes));
     // Small numbers that are not all the same: a device may be faster on zeros.
     auto* const values = static_cast<float*>(gradient_.data());
     for (int64_t i = 0; i < s_.state_elements; ++i) {
@@ -333,11 +335,11 @@ class Bench {
   }
 
   absl::Status CopyToDevice() {
-    return device_.CopyToDevice(*to_device_, At(copies_offset_), state_.data(), s_.copy_bytes);
+    return device_.CopyToDevice(*to_device_, At(copies_offset_), copied_.data(), s_.copy_bytes);
   }
   absl::Status CopyToHost() {
-    return device_.CopyToHost(*to_host_, state_.data(), At(copies_offset_ + Aligned(s_.copy_bytes)),
-                              s_.copy_bytes);
+    return device_.CopyToHost(*to_host_, static_cast<char*>(copied_.data()) + s_.copy_bytes,
+                              At(copies_offset_ + Aligned(s_.copy_bytes)), s_.copy_bytes);
   }
 
   void* At(int64_t offset) { return static_cast<char*>(device_memory_->data()) + offset; }
@@ -396,7 +398,9 @@ class Bench {
   const bool device_is_host_;
   std::unique_ptr<HostPool> pool_;
   bool pinned_ = false;
-  HostLease state_, gradient_;  // go back before the pool ends
+  // They go back before the pool ends. Copies have memory of their own, from and to, because
+  // updates go on beside them.
+  HostLease state_, gradient_, copied_;
   std::unique_ptr<DeviceMemory> device_memory_;
   int64_t operand_bytes_ = 0, copies_offset_ = 0, workspace_offset_ = 0;
   std::vector<int32_t> documents_;

@@ -18,7 +18,7 @@ struct MeasurementSizes {
   int64_t wide = 0;    // its columns
   int64_t head_dim = 0;
   int64_t state_elements = 0;  // parameters to update: 12 bytes of state and 4 of gradient each
-  int64_t copy_bytes = 0;      // at most 12 * state_elements
+  int64_t copy_bytes = 0;      // of a copy in either direction
   int repetitions = 0;         // of each measurement; the fastest counts
   // If above 0, products are repeated for so long, and those of the second half count. A card that
   // computes for long lowers its clock to keep to its power limit. A measured H200 multiplied at
@@ -38,7 +38,7 @@ inline constexpr MeasurementSizes kCpuMeasurement = {.tokens = 512,
                                                      .repetitions = 2,
                                                      .rounds = 4};
 // A product is 0.27 TFLOP, a third of a millisecond on an H200. The measurement takes 2.3 GiB of
-// device memory, 1 GiB of it for the gradient of attention, and 1 GiB of host memory.
+// device memory, 1 GiB of it for the gradient of attention, and 1.5 GiB of host memory.
 inline constexpr MeasurementSizes kGpuMeasurement = {.tokens = 4096,
                                                      .hidden = 4096,
                                                      .wide = 8192,

@@ -384,7 +384,7 @@ TEST_F(ProgramTest, OutputThatCannotBeWrittenIsAFailure) {
   environment.err = err.file();
   environment.variable = [this](const char* name) { return variables_[name]; };
   EXPECT_EQ(RunProgram({"ls", "-o", "json"}, environment), kExitFailed);
-  // What fails anyway keeps its code.
+  // A command that fails anyway keeps its code.
   EXPECT_EQ(RunProgram({"show", "nope"}, environment), kExitNotFound);
   std::fclose(environment.out);
   std::fflush(err.file());

@@ -22,8 +22,8 @@ struct Sequence {
   std::vector<int32_t> document_ids;
   // The documents 2 k and 2 k + 1 are the chosen and the rejected answer to one prompt.
   bool pairs = false;
-  // Of each pair the log-probabilities that the reference gives the chosen and the rejected answer,
-  // [number of pairs, 2]; empty: all are 0.
+  // The log-probabilities that the reference gives each pair's chosen and rejected answer, [number
+  // of pairs, 2]; empty: all are 0.
   std::vector<double> reference_logps;
 };
 

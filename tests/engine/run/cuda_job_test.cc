@@ -108,20 +108,22 @@ TEST(CudaJobTest, AGpuThatIsElsewhereIsPlannedForByItsMemory) {
             absl::StatusCode::kInvalidArgument);
 }
 
+constexpr MeasurementSizes kSmallMeasurement = {.tokens = 16,
+                                                .hidden = 32,
+                                                .wide = 64,
+                                                .head_dim = 16,
+                                                .state_elements = 1 << 16,
+                                                .copy_bytes = 1 << 18,
+                                                .repetitions = 1,
+                                                .product_seconds = 2.5e-3};
+
 TEST(CudaJobTest, RatesAreMeasuredEachWayAndBothAtOnce) {
   EmulatedGpu gpu;
   const auto host = Host(gpu);
   const int64_t before = gpu.edge().registered_bytes();
   const auto session = host->OpenSession({});
   ASSERT_TRUE(session.ok()) << session.status();
-  const auto rates = MeasureHardware(**session, {.tokens = 16,
-                                                 .hidden = 32,
-                                                 .wide = 64,
-                                                 .head_dim = 16,
-                                                 .state_elements = 1 << 16,
-                                                 .copy_bytes = 1 << 18,
-                                                 .repetitions = 1,
-                                                 .product_seconds = 1e-3});
+  const auto rates = MeasureHardware(**session, kSmallMeasurement);
   ASSERT_TRUE(rates.ok()) << rates.status();
   EXPECT_FALSE(rates->device_is_host);
   for (const double rate :
@@ -155,14 +157,7 @@ TEST(CudaJobTest, RatesAreWhatWasDoneInTheTime) {
   const auto host = EngineHost::Create(options);
   ASSERT_TRUE(host.ok()) << host.status();
   const auto session = (*host)->OpenSession({});
-  const auto rates = MeasureHardware(**session, {.tokens = 16,
-                                                 .hidden = 32,
-                                                 .wide = 64,
-                                                 .head_dim = 16,
-                                                 .state_elements = 1 << 16,
-                                                 .copy_bytes = 1 << 18,
-                                                 .repetitions = 1,
-                                                 .product_seconds = 2.5e-3});
+  const auto rates = MeasureHardware(**session, kSmallMeasurement);
   ASSERT_TRUE(rates.ok()) << rates.status();
   const auto expect = [](double got, double want) { EXPECT_NEAR(got, want, 1e-5 * want); };
   // A product a millisecond: for half of 2.5 ms two of them and one more.

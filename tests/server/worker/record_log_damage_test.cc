@@ -1,4 +1,4 @@
-// What a record log keeps when its process is killed, a write fails, or its files are damaged.
+// A record log keeps its records when its process is killed, a write fails, or files are damaged.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What tests of the record log share.
+// Helpers that the tests of the record log share.
 #ifndef MEGATRAIN_TESTS_SERVER_WORKER_RECORD_LOG_FIXTURE_H_
 #define MEGATRAIN_TESTS_SERVER_WORKER_RECORD_LOG_FIXTURE_H_
 
