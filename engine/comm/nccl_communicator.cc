@@ -44,7 +44,7 @@ absl::Status CheckScratch(int64_t bytes, Communicator* bootstrap) {
 
 class NcclCommunicator : public Communicator {
  public:
-  NcclCommunicator(std::unique_ptr<Communicator> bootstrap, std::unique_ptr<NcclSession> session,
+  NcclCommunicator(std::shared_ptr<Communicator> bootstrap, std::unique_ptr<NcclSession> session,
                    NcclApi* api, Device* device, void* scratch, int64_t scratch_bytes,
                    int group_ranks)
       : bootstrap_(std::move(bootstrap)),
@@ -206,7 +206,7 @@ class NcclCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  const std::unique_ptr<Communicator> bootstrap_;
+  const std::shared_ptr<Communicator> bootstrap_;
   const std::unique_ptr<NcclSession> session_;  // uses the one before
   NcclApi& api_;
   Device& device_;
@@ -220,7 +220,7 @@ class NcclCommunicator : public Communicator {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
-    std::unique_ptr<Communicator> bootstrap, NcclApi* api, Device* device, void* scratch,
+    std::shared_ptr<Communicator> bootstrap, NcclApi* api, Device* device, void* scratch,
     int64_t scratch_bytes, const NcclPatience& patience, int group_ranks) {
   if (const absl::Status status = CheckScratch(scratch_bytes, bootstrap.get()); !status.ok()) {
     bootstrap->Abort(status);

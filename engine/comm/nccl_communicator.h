@@ -30,16 +30,16 @@ struct NcclPatience {
 };
 
 // Makes a communicator of the ranks of `bootstrap`, which carries the operations on host memory.
-// All these ranks must call this. `api` (LoadNccl), `device` and `scratch` must outlive the
-// communicator. `scratch` is device memory for ReduceScatter and has the same size on all ranks.
-// NCCL takes device memory of its own besides. `group_ranks` is as in RankGrid. Errors reach the
-// other ranks too:
+// A caller that keeps a share of it must not use it before the result is destroyed. All these ranks
+// must call this. `api` (LoadNccl), `device` and `scratch` must outlive the communicator. `scratch`
+// is device memory for ReduceScatter and has the same size on all ranks. NCCL takes device memory
+// of its own besides. `group_ranks` is as in RankGrid. Errors reach the other ranks too:
 // - InvalidArgument: the scratch is smaller than NcclScratchBytesMin.
 // - FailedPrecondition: two ranks have the same GPU, or scratch of different sizes.
 // - DeadlineExceeded: other ranks did not come.
 // - Internal: NCCL's own.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
-    std::unique_ptr<Communicator> bootstrap, NcclApi* api, Device* device, void* scratch,
+    std::shared_ptr<Communicator> bootstrap, NcclApi* api, Device* device, void* scratch,
     int64_t scratch_bytes, const NcclPatience& patience, int group_ranks = 1);
 
 // Returns the bytes of scratch with which links are used well, and the least that there must be.

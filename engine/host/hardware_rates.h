@@ -35,19 +35,20 @@ struct HardwareRates {
   // The bytes of host memory that the optimizer and copies of both directions move together. They
   // share the memory's channels. 0 if it is not known: predictions then take each at its own rate.
   double host_memory_bytes_per_second = 0;
-  // The rate at which a device receives from others while it sends as much. If it is not known (0),
+  // The rate at which a device receives from others of the job while it sends as much. A job of
+  // several processes measures it over all of them, whatever lies between. If it is not known (0),
   // predictions take the link's rate, and plans do not choose by it.
   double collective_bytes_per_second = 0;
   // The rate at which a machine receives from others, through all its ports, while it sends as
-  // much. It is never measured. If it is not known (0), devices of several machines exchange at the
-  // rate before.
+  // much. It is given for plans, and never measured. If it is not known (0), devices of several
+  // machines exchange at the rate before.
   double network_bytes_per_second = 0;
   double launch_seconds = 0;  // time from one short kernel to the next; 0 on the cpu device
   int threads = 0;            // threads used for the measurement
   // The device's kernels, the optimizer and the copies compete for the same processors.
   bool device_is_host = false;
 
-  bool measured() const { return threads > 0; }
+  bool known() const { return threads > 0; }
   bool operator==(const HardwareRates&) const = default;
 };
 

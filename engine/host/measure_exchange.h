@@ -1,5 +1,5 @@
-// Measures how fast the GPUs of a host exchange data, by an all-gather such as jobs make. It takes
-// a tenth of a second beside the start of NCCL.
+// Measures how fast GPUs exchange data, by an all-gather such as jobs make. It takes a tenth of a
+// second beside the start of NCCL.
 #ifndef MEGATRAIN_ENGINE_HOST_MEASURE_EXCHANGE_H_
 #define MEGATRAIN_ENGINE_HOST_MEASURE_EXCHANGE_H_
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/comm/communicator.h"
 #include "engine/comm/nccl_api.h"
 #include "engine/device/device.h"
 
@@ -15,9 +16,18 @@ namespace megatrain {
 
 // Returns the bytes a second that the slowest GPU receives from the others, while all of them
 // gather `bytes` bytes (HardwareRates::collective_bytes_per_second). Each takes that much device
-// memory meanwhile, with NcclScratchBytes and NCCL's own. Returns ResourceExhausted if it is not
-// there, and the errors of `load_nccl`, CreateNcclCommunicator, the exchange and the devices.
-// REQUIRES: there are several GPUs, and nothing else uses them.
+// memory meanwhile, with NcclScratchBytes and NCCL's own. REQUIRES: there are several GPUs, and
+// nothing else uses them.
+//
+// Measures for the rank of `bootstrap`, which has `device`. All ranks must call it and get the same
+// rate. Returns ResourceExhausted, on all ranks, if one has not enough device memory; `bootstrap`
+// can then still be used. After the errors of CreateNcclCommunicator, the exchange and the device
+// it cannot. `nccl` and `device` must live during the call.
+absl::StatusOr<double> MeasureExchange(Device* device, NcclApi* nccl,
+                                       const std::shared_ptr<Communicator>& bootstrap,
+                                       int64_t bytes);
+// Measures for the GPUs of this process. Returns the same errors and those of `load_nccl`, which is
+// called once for each GPU.
 absl::StatusOr<double> MeasureExchange(const std::vector<std::shared_ptr<Device>>& gpus,
                                        const NcclLoader& load_nccl, int64_t bytes);
 

@@ -2,22 +2,27 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/directory_lock.h"
 #include "engine/checkpoint/shared_directory.h"
+#include "engine/comm/communicator.h"
 #include "engine/comm/exchange.h"
 #include "engine/hf/carried_tensors.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/weight_files.h"
+#include "engine/host/measure_exchange.h"
+#include "engine/host/measure_hardware.h"
 #include "engine/job/spec_values.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/plan/trained_tensors.h"
@@ -73,6 +78,23 @@ std::string DescribeDevices(const PreparedRun& prepared) {
                       prepared.nccl.empty() ? "" : prepared.nccl.front()->Library());
 }
 
+// Measures how fast the GPUs of all processes exchange data, which a process cannot by itself. The
+// rate stays unknown if a GPU has no memory for it.
+absl::Status MeasureExchangeOfProcesses(RunContext& run, const PreparedRun& prepared,
+                                        HardwareRates& rates) {
+  if (run.processes() == nullptr || prepared.nccl.empty()) return absl::OkStatus();
+  // Without the other rates there are no predictions.
+  MT_ASSIGN_OR_RETURN(const std::vector<double> measured,
+                      run.between()->GatherValues({rates.known() ? 1.0 : 0.0}));
+  if (absl::c_linear_search(measured, 0.0)) return absl::OkStatus();
+  const std::shared_ptr<Communicator> lent(run.processes()->tiles.get(), [](Communicator*) {});
+  const absl::StatusOr<double> rate =
+      MeasureExchange(prepared.session->first().device.get(), prepared.nccl.front().get(), lent,
+                      kGpuMeasurement.copy_bytes);
+  rates.collective_bytes_per_second = rate.value_or(0);
+  return absl::IsResourceExhausted(rate.status()) ? lent->status() : rate.status();
+}
+
 absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   const JobSpec& spec = run.spec();
   EngineHost& host = run.host();
@@ -103,6 +125,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   if (!unequal.empty()) run.Say(unequal);
   // No result depends on what is chosen by time.
   MachineSpeed machine = SpeedOf(session.settings, host.rates());
+  MT_RETURN_IF_ERROR(MeasureExchangeOfProcesses(run, prepared, machine.rates));
   MT_RETURN_IF_ERROR(ShareBudget(run, budget, machine));
   MemoryPlan& plan = prepared.plan;
   MT_ASSIGN_OR_RETURN(plan, PlanMemory(spec, prepared.layout, kernels, budget, machine, process));

@@ -5,10 +5,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "engine/comm/nccl_communicator.h"
+#include "engine/comm/thread_communicator.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/device_lost.h"
 #include "engine/host/measure_exchange.h"
@@ -75,6 +79,51 @@ TEST(CudaRanksTest, WhatGpusReceiveFromEachOtherIsMeasured) {
   const auto none = MeasureExchange(
       gpus, [] { return absl::UnavailableError("no NCCL"); }, int64_t{1} << 20);
   EXPECT_EQ(none.status().message(), "no NCCL");
+}
+
+// The processes of a job lend their communicators, and use them afterwards.
+TEST(CudaRanksTest, RanksMeasureTheirExchangeOverCommunicatorsThatAreLent) {
+  constexpr int64_t kBytes = int64_t{1} << 20;
+  EmulatedGpu gpu({.devices = 2});
+  FakeNcclLoader loader(2);
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<std::unique_ptr<NcclApi>> nccl;
+  for (int i = 0; i < 2; ++i) {
+    auto device = gpu.opener()(i);
+    ASSERT_TRUE(device.ok()) << device.status();
+    devices.push_back(*std::move(device));
+    nccl.push_back(*loader.loader()());
+  }
+  std::vector<CommunicatorSet> communicators =
+      CreateThreadCommunicators(2, absl::InfiniteDuration());
+  const auto measure = [&] {
+    std::vector<absl::StatusOr<double>> rates(2, 0.0);
+    std::vector<std::thread> ranks;
+    for (size_t i = 0; i < 2; ++i) {
+      ranks.emplace_back([&, i] {
+        const std::shared_ptr<Communicator> lent(communicators[i].tiles.get(),
+                                                 [](Communicator*) {});
+        rates[i] = MeasureExchange(devices[i].get(), nccl[i].get(), lent, kBytes);
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    return rates;
+  };
+  {
+    const auto taken = devices[1]->Allocate(**devices[1]->FreeBytes() - kBytes);
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    for (const absl::StatusOr<double>& rate : measure()) {
+      EXPECT_EQ(rate.status().code(), absl::StatusCode::kResourceExhausted) << rate.status();
+    }
+  }
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    const std::vector<absl::StatusOr<double>> rates = measure();
+    ASSERT_TRUE(rates[0].ok() && rates[1].ok()) << rates[0].status() << rates[1].status();
+    EXPECT_GT(*rates[0], 0);
+    EXPECT_EQ(*rates[0], *rates[1]) << "the slowest rank's";
+    EXPECT_EQ(gpu.edge(0).allocated_bytes() + gpu.edge(1).allocated_bytes(), 0);
+  }
+  for (const CommunicatorSet& set : communicators) EXPECT_TRUE(set.tiles->status().ok());
 }
 
 TEST(CudaRanksTest, TwoRunsGiveTheSameBitsWhereverTheUpdatesAreAndWhateverIsLoaded) {

@@ -137,9 +137,11 @@ TEST(ProcessesRefusalTest, OtherWeightsOfTheSameShapes) {
 }
 
 TEST(ProcessesRefusalTest, OtherFilesBesideTheWeights) {
-  for (const std::string name : {"config.json", "tokenizer_config.json"}) {
+  for (const std::string name :
+       {"config.json", "tokenizer_config.json", "additional_chat_templates/tools.jinja"}) {
     std::vector<JobSpec> specs(2, Job("side"));
     specs[1].model.path = CopyOfModel(specs[0], "side_copy");
+    fs::create_directory(specs[1].model.path + "/additional_chat_templates");
     std::ofstream(specs[1].model.path + "/" + name, std::ios::app) << "\n";
     ExpectRefused(TrainInProcesses(specs),
                   absl::StrCat("model.path: rank 1 has a file ", name, " of the hash \""),
