@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 using Work = absl::FunctionRef<absl::Status()>;
 
 // Updates that may tune the optimizer, twice what it takes.
-constexpr int kTuningUpdatesMax = 270;
+constexpr int kTuningUpdatesMax = 162;
 constexpr int kLaunches = 200;
 // Host memory that an update moves for a parameter: its state, read and written, and its gradient.
 constexpr double kUpdateBytes = 2 * 12 + 4;

@@ -7,7 +7,7 @@
 namespace megatrain {
 namespace {
 
-constexpr size_t kRounds = 15;
+constexpr size_t kRounds = 9;
 // Another value must be faster than the default by more than the noise of a good measurement.
 constexpr double kGain = 0.005;
 
