@@ -57,9 +57,8 @@ class KernelSizes {
   // Returns true if ranks on such devices exchange by NCCL.
   virtual bool ExchangeByNccl() const { return false; }
   // Returns the most host bytes that the kernels and their libraries hold themselves (packing
-  // buffers, scratch), an estimate for a GPU. The products' operands have up to
-  // max_operand_elements elements.
-  virtual int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const = 0;
+  // buffers, scratch), an estimate for a GPU.
+  virtual int64_t ScratchBytesMax() const = 0;
 };
 
 }  // namespace megatrain

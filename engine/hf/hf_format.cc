@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -31,6 +32,21 @@ void WithoutIgnoredTensors(nlohmann::ordered_json& config) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<std::string>> ListHfSideFiles(FileSystem* files,
+                                                         const std::string& directory) {
+  std::vector<std::string> names(std::begin(kHfSideFileNames), std::end(kHfSideFileNames));
+  const std::string templates = JoinPath(directory, kHfTemplatesDirectory);
+  if (!files->IsDirectory(templates)) return names;
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> inner, files->ListDirectory(templates));
+  for (const std::string& name : inner) {
+    if (!absl::EndsWith(name, kTemplateSuffix) || files->IsDirectory(JoinPath(templates, name))) {
+      continue;
+    }
+    names.push_back(JoinPath(kHfTemplatesDirectory, name));
+  }
+  return names;
+}
 
 std::string HfShardName(int64_t shard, int64_t shards) {
   return absl::StrFormat("model-%05d-of-%05d.safetensors", shard, shards);
@@ -183,29 +199,20 @@ absl::StatusOr<std::vector<std::string>> CopyHfSideFiles(FileSystem* files,
                       RewriteConfigDType(config, weight_dtype, config_path));
   MT_RETURN_IF_ERROR(WriteFileSynced(files, JoinPath(to, kConfigFileName), rewritten));
   std::vector<std::string> names = {kConfigFileName};
-  const bool own_template = !source.chat_template.empty();
-  std::vector<std::string> wanted(std::begin(kHfSideFileNames), std::end(kHfSideFileNames));
-  if (own_template) {
-    const auto is_template = [](const std::string& name) {
-      return absl::StartsWith(name, "chat_template.");
-    };
-    wanted.erase(std::remove_if(wanted.begin(), wanted.end(), is_template), wanted.end());
+  MT_ASSIGN_OR_RETURN(std::vector<std::string> wanted, ListHfSideFiles(files, source.directory));
+  const auto is_further_template = [](const std::string& name) {
+    return absl::StartsWith(name, absl::StrCat(kHfTemplatesDirectory, "/"));
+  };
+  if (!source.chat_template.empty()) {
+    std::erase_if(wanted, [&](const std::string& name) {
+      return absl::StartsWith(name, "chat_template.") || is_further_template(name);
+    });
     MT_RETURN_IF_ERROR(
         WriteFileSynced(files, JoinPath(to, kTemplateFileName), source.chat_template));
     names.push_back(kTemplateFileName);
   }
   const std::string templates = JoinPath(to, kHfTemplatesDirectory);
-  bool has_templates = false;
-  if (!own_template && files->IsDirectory(JoinPath(source.directory, kHfTemplatesDirectory))) {
-    MT_ASSIGN_OR_RETURN(const std::vector<std::string> inner,
-                        files->ListDirectory(JoinPath(source.directory, kHfTemplatesDirectory)));
-    for (const std::string& name : inner) {
-      const std::string from = JoinPath(source.directory, JoinPath(kHfTemplatesDirectory, name));
-      if (!absl::EndsWith(name, kTemplateSuffix) || files->IsDirectory(from)) continue;
-      wanted.push_back(JoinPath(kHfTemplatesDirectory, name));
-      has_templates = true;
-    }
-  }
+  const bool has_templates = absl::c_any_of(wanted, is_further_template);
   if (has_templates) MT_RETURN_IF_ERROR(files->CreateDirectories(templates));
   for (const std::string& name : wanted) {
     const std::string from = JoinPath(source.directory, name);

@@ -54,6 +54,11 @@ inline constexpr const char* kHfSideFileNames[] = {
     "vocab.json",
 };
 
+// Returns the names, within `directory`, of kHfSideFileNames and of the further chat templates that
+// it has. The former need not be there. Returns the errors of listing the templates.
+absl::StatusOr<std::vector<std::string>> ListHfSideFiles(FileSystem* files,
+                                                         const std::string& directory);
+
 // Returns for example "model-00002-of-00017.safetensors". REQUIRES: 1 <= shard <= shards.
 std::string HfShardName(int64_t shard, int64_t shards);
 

@@ -273,8 +273,7 @@ absl::StatusOr<std::shared_ptr<const Session>> EngineHost::OpenSession(
       return std::find_first_of(its.begin(), its.end(), settings.on.begin(), settings.on.end()) !=
              its.end();
     });
-    MT_ASSIGN_OR_RETURN(session,
-                        megatrain::OpenSession(settings, device_.gpus, options_.first_processor));
+    session = megatrain::OpenSession(settings, device_.gpus, options_.first_processor);
     sessions_.push_back(session);
   }
   if (const absl::Status status = session->first().device->CheckAttention(engine.attention);

@@ -70,7 +70,7 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
   return settings;
 }
 
-absl::StatusOr<std::shared_ptr<const Session>> OpenSession(
+std::shared_ptr<const Session> OpenSession(
     const SessionSettings& settings, const std::vector<std::shared_ptr<Device>>& gpus,
     int first_processor) {
   auto session = std::make_shared<Session>();

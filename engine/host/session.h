@@ -67,9 +67,9 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                               const std::vector<int>& on = {});
 
 // Starts the threads and, if `gpus` is empty, creates the cpu devices. `first_processor` is the
-// place in AllowedProcessors of the processor with which device number 0 begins. Never fails.
-// REQUIRES: `gpus` are the host's, or empty if its device is the cpu.
-absl::StatusOr<std::shared_ptr<const Session>> OpenSession(
+// place in AllowedProcessors of the processor with which device number 0 begins. REQUIRES: `gpus`
+// are the host's, or empty if its device is the cpu.
+std::shared_ptr<const Session> OpenSession(
     const SessionSettings& settings, const std::vector<std::shared_ptr<Device>>& gpus,
     int first_processor = 0);
 

@@ -205,7 +205,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
     FinishPlan(sizes, finished);
     return finished;
   };
-  MemoryPlan chosen = machine.rates.measured()
+  MemoryPlan chosen = machine.rates.known()
                           ? ChooseByTime(spec, sizes, machine, plan.device_limit, d, finish)
                           : finish(d);
   // Not before, so that all processes choose alike.

@@ -101,7 +101,7 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
        {MemoryPlan::Item{
             "process",
             kProgramBytes + LogitsBytes(d) +
-                d.local_ranks() * sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max)},
+                d.local_ranks() * sizes.ScratchBytesMax()},
         MemoryPlan::Item{"batches", BatchBytes(d)}, MemoryPlan::Item{"schedules", ScheduleBytes(d)},
         MemoryPlan::Item{"totals of routers", RouterBytes(d)},
         MemoryPlan::Item{"checkpoint transfers", TransferBytes(d)},

@@ -38,12 +38,12 @@ struct MachineSpeed {
 };
 
 // Returns the rates of the lanes for a job of this precision and number of ranks. Where the rate
-// between machines is known, each process stands for a machine. REQUIRES: machine.rates.measured().
+// between machines is known, each process stands for a machine. REQUIRES: machine.rates.known().
 HardwareProfile ProfileOf(const PipelineDimensions& dimensions, const MachineSpeed& machine);
 
 // Predicts a training step. This takes milliseconds for models of any size, because large schedules
 // are simplified. The same arguments give the same prediction. REQUIRES:
-// machine.rates.measured(), dimensions.training, 0 <= update_threads < threads.
+// machine.rates.known(), dimensions.training, 0 <= update_threads < threads.
 StepPrediction PredictStep(const PipelineDimensions& dimensions, const MachineSpeed& machine);
 
 }  // namespace megatrain

@@ -59,7 +59,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> OpenTokenizer(const std::string
       {contents[0], contents[1], contents[2], contents[3], contents[4], contents[5]});
   if (!opened.ok()) {
     return absl::Status(opened.status().code(),
-                        absl::StrCat(model_directory, "/", opened.status().message()));
+                        absl::StrCat(model_directory, ": ", opened.status().message()));
   }
   return opened;
 }

@@ -56,6 +56,7 @@ absl::Status MetricsWriter::TruncateTo(int64_t step) {
     if (!record.ok() || record->step > step) break;
     kept_bytes += static_cast<int64_t>(line.size()) + 1;
   }
+  if (file.bad()) return FileError(path_, "cannot be read");
   if (::ftruncate(fd_, kept_bytes) != 0) return FileError(path_, "cannot be cut back");
   return absl::OkStatus();
 }

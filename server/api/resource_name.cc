@@ -53,10 +53,11 @@ absl::StatusOr<JobCheckpointName> ParseCheckpointName(const std::string& field,
                                                       const std::string& name) {
   const std::vector<std::string> parts = absl::StrSplit(name, '/');
   JobCheckpointName result;
-  const bool good =
-      (parts.size() == 2 || parts.size() == 4) && parts[0] == "jobs" && IsId(parts[1]) &&
-      (parts.size() == 2 ||
-       (parts[2] == "checkpoints" && absl::SimpleAtoi(parts[3], &result.step) && result.step > 0));
+  const bool good = (parts.size() == 2 || parts.size() == 4) && parts[0] == "jobs" &&
+                    IsId(parts[1]) &&
+                    (parts.size() == 2 ||
+                     (parts[2] == "checkpoints" && absl::SimpleAtoi(parts[3], &result.step) &&
+                      result.step > 0 && parts[3] == absl::StrCat(result.step)));
   if (!good) {
     return InvalidField(
         field,

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -26,7 +28,7 @@ class TemporaryDirectory {
     if (error) return absl::UnavailableError(absl::StrCat("temporary files: ", error.message()));
     std::string path = (base / "megatrain-XXXXXX").string();
     if (::mkdtemp(path.data()) == nullptr) {
-      return absl::UnavailableError(absl::StrCat(path, ": cannot be made"));
+      return absl::UnavailableError(absl::StrCat(path, ": cannot be made: ", std::strerror(errno)));
     }
     return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(std::move(path)));
   }

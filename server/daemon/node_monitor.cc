@@ -53,7 +53,7 @@ void NodeMonitor::SetPinning(int64_t pinned, int64_t capacity) {
 v1::Node NodeMonitor::Read() const {
   v1::Node node = fixed_;
   node.set_state(state_);
-  if (const HardwareRates rates = host_->rates(); rates.measured()) {
+  if (const HardwareRates rates = host_->rates(); rates.known()) {
     SetRates(rates, node.mutable_rates());
   }
   const PoolUsage pool = host_->pool_usage();

@@ -102,7 +102,8 @@ absl::StatusOr<std::vector<Certificate>> CheckCertificates(const std::string& ke
 absl::Status CheckKeyMode(const std::string& path) {
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) {
-    return Invalid("tls.key", path, std::string(FileError("look at", path, errno).message()));
+    const absl::Status error = FileError("look at", path, errno);
+    return absl::Status(error.code(), absl::StrCat("tls.key: ", error.message()));
   }
   const mode_t forbidden = info.st_uid == 0 ? 037 : 077;
   if ((info.st_mode & forbidden) != 0) {

@@ -26,6 +26,9 @@ std::vector<DiskNeed> DiskNeedsOf(const Job& job) {
   if (!job.spec->output.directory.empty()) {
     needs.push_back({job.spec->output.directory, kDiskMarginBytes});
   }
+  if (!job.spec->report.tensorboard.empty()) {
+    needs.push_back({job.spec->report.tensorboard, kDiskMarginBytes});
+  }
   return needs;
 }
 

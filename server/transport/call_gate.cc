@@ -150,9 +150,8 @@ std::function<absl::Status()> CallGate::Recheck(const grpc::ServerContextBase& c
 
 void CallGate::Tell(const absl::Status& refusal, std::string peer) const {
   if (!refusal_observer_) return;
-  const std::optional<ErrorReasonInfo> info = ReasonOf(refusal);
-  refusal_observer_({Refusal::Kind::kCaller, info.has_value() ? info->reason : "INTERNAL_ERROR",
-                     std::move(peer), std::string(refusal.message())});
+  refusal_observer_({Refusal::Kind::kCaller, ReasonName(refusal), std::move(peer),
+                     std::string(refusal.message())});
 }
 
 void CallGate::Observe(std::string_view method, const grpc::Status& status) const {

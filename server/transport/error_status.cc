@@ -58,6 +58,11 @@ std::string ValidUtf8(std::string text) {
   return text;
 }
 
+std::string ReasonName(const absl::Status& status) {
+  const std::optional<ErrorReasonInfo> info = ReasonOf(status);
+  return info.has_value() ? info->reason : v1::ErrorReason_Name(GeneralReason(status.code()));
+}
+
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   std::string message = ValidUtf8(std::string(status.message()));
@@ -70,12 +75,11 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   }
   google::rpc::ErrorInfo info;
   info.set_domain(kErrorDomain);
+  info.set_reason(ReasonName(status));
   if (const std::optional<ErrorReasonInfo> reason = ReasonOf(status)) {
-    info.set_reason(reason->reason);
-    for (const auto& [key, value] : reason->metadata)
+    for (const auto& [key, value] : reason->metadata) {
       (*info.mutable_metadata())[key] = ValidUtf8(value);
-  } else {
-    info.set_reason(v1::ErrorReason_Name(GeneralReason(status.code())));
+    }
   }
   // The codes of Abseil and gRPC are the same numbers.
   google::rpc::Status details;

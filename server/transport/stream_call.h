@@ -72,6 +72,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
     const absl::StatusOr<bool> room = TakeRoom();
     if (!room.ok()) return End(room.status());
     if (!*room) return TurnScheduler::kNever;
+    message_.Clear();
     const absl::StatusOr<StreamNext> next = (*source_)->Next(&message_);
     if (!next.ok()) return End(next.status());
     switch (*next) {

@@ -98,9 +98,9 @@ bool ParseLiteral(std::string_view text, NpyHeader* header) {
       descr = reader.TakeString(&header->descr);
       if (!descr) return false;
     } else if (key == "fortran_order" && !order) {
-      order = true;
-      header->fortran_order = reader.TakeWord("True");
-      if (!header->fortran_order && !reader.TakeWord("False")) return false;
+      // Both orders are the same in one dimension.
+      order = reader.TakeWord("True") || reader.TakeWord("False");
+      if (!order) return false;
     } else if (key == "shape" && !shape) {
       shape = TakeShape(&reader, &header->shape);
       if (!shape) return false;

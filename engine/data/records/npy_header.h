@@ -13,7 +13,6 @@ namespace megatrain {
 
 struct NpyHeader {
   std::string descr;  // numpy's type, such as "<u2"
-  bool fortran_order = false;
   std::vector<int64_t> shape;
   int64_t data_offset = 0;  // in bytes from the start of the file
 };

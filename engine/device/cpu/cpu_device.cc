@@ -115,7 +115,7 @@ class CpuDevice : public Device {
  private:
   void Copy(void* to, const void* from, int64_t bytes) const {
     const Clock::time_point start = Clock::now();
-    memcpy(to, from, bytes);
+    if (bytes > 0) memcpy(to, from, bytes);
     if (options_.link_gigabytes_per_second > 0) {
       std::this_thread::sleep_until(
           start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(

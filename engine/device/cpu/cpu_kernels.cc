@@ -374,7 +374,7 @@ int64_t CpuKernelSizes::GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& 
 
 // Every thread's workspace; one more for the caller's parts of sums (of rows at most as wide as a
 // matrix has elements over kPartsMax); oneDNN's generated code.
-int64_t CpuKernelSizes::ScratchBytesMax(DType, int64_t) const {
+int64_t CpuKernelSizes::ScratchBytesMax() const {
   constexpr int64_t kParts = int64_t{16} << 20, kCode = int64_t{32} << 20;
   return threads_ * (MatMulScratchBytesMax() + AttentionScratchBytesMax()) + kParts + kCode;
 }

@@ -29,7 +29,7 @@ class CpuKernelSizes : public KernelSizes {
   int64_t DeltaKeyDimMax() const override { return std::numeric_limits<int64_t>::max(); }
   // A processor multiplies slowly compared with its memory, so chunks of few tokens suffice.
   HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
-  int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override;
+  int64_t ScratchBytesMax() const override;
 
  private:
   const int threads_;
@@ -90,9 +90,7 @@ class CpuKernels : public Kernels {
   int64_t HeadDimMax() const override { return sizes_.HeadDimMax(); }
   int64_t DeltaKeyDimMax() const override { return sizes_.DeltaKeyDimMax(); }
   HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }
-  int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {
-    return sizes_.ScratchBytesMax(dtype, max_operand_elements);
-  }
+  int64_t ScratchBytesMax() const override { return sizes_.ScratchBytesMax(); }
   double MatMulSeconds() const override;
 
  private:

@@ -6,6 +6,7 @@
 
 #include "engine/base/status.h"
 #include "engine/device/cpu/elementwise.h"
+#include "engine/device/cpu/loops/ranges.h"
 #include "engine/device/cpu/product/product.h"
 
 namespace megatrain {
@@ -21,7 +22,6 @@ constexpr int64_t kWidenedTile = 512;
 constexpr int64_t kDepthMax = 16384;
 constexpr int64_t kDepthPart = 4096;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 const char* At(const void* matrix, int64_t row, int64_t column, int64_t stride, DType dtype) {
   return static_cast<const char*>(matrix) + (row * stride + column) * DTypeBytes(dtype);

@@ -51,7 +51,7 @@ class CudaKernelSizes : public KernelSizes {
   bool ExchangeByNccl() const override { return true; }
   // Returns an estimate, not measured, of the host memory that the driver and cuBLASLt hold. The
   // kernels' own memory is on the device.
-  int64_t ScratchBytesMax(DType, int64_t) const override { return int64_t{512} << 20; }
+  int64_t ScratchBytesMax() const override { return int64_t{512} << 20; }
 };
 
 }  // namespace megatrain

@@ -106,9 +106,7 @@ class CudaKernels : public Kernels {
   int64_t HeadDimMax() const override { return sizes_.HeadDimMax(); }
   int64_t DeltaKeyDimMax() const override { return sizes_.DeltaKeyDimMax(); }
   HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }
-  int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {
-    return sizes_.ScratchBytesMax(dtype, max_operand_elements);
-  }
+  int64_t ScratchBytesMax() const override { return sizes_.ScratchBytesMax(); }
   // Returns 0: products are queued with everything else, and their time is not measured.
   double MatMulSeconds() const override { return 0; }
 

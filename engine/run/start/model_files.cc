@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -51,7 +50,8 @@ std::string NameInDirectory(const std::string& path) { return path.substr(path.r
 
 absl::Status CheckSameSideFiles(RunContext& run) {
   if (run.processes() == nullptr) return absl::OkStatus();
-  std::vector<std::string> names(std::begin(kHfSideFileNames), std::end(kHfSideFileNames));
+  MT_ASSIGN_OR_RETURN(std::vector<std::string> names,
+                      ListHfSideFiles(run.files(), run.spec().model.path));
   names.push_back(kConfigFileName);
   std::map<std::string, std::string> hashes;
   for (const std::string& name : names) {

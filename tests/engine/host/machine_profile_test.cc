@@ -24,7 +24,7 @@ TEST(MachineProfileTest, EveryOneIsWhole) {
     ASSERT_TRUE(profile.ok()) << profile.status();
     EXPECT_EQ(profile->name, name);
     EXPECT_GT(profile->device_bytes, int64_t{8} << 30);
-    EXPECT_TRUE(profile->rates.measured());
+    EXPECT_TRUE(profile->rates.known());
     EXPECT_FALSE(profile->rates.device_is_host);
     for (const PrecisionRates& rates : {profile->rates.fp32, profile->rates.bf16}) {
       // A host streams more slowly than its device, and neither is off by orders of magnitude.

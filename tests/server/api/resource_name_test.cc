@@ -34,7 +34,8 @@ TEST(ResourceNameTest, CheckpointsNameTheirStepOrMeanTheNewest) {
   EXPECT_EQ(ParseCheckpointName("name", "jobs/a")->step, 0);
   for (const char* name : {"", "jobs/a/checkpoints", "jobs/a/checkpoints/", "jobs/a/checkpoints/0",
                            "jobs/a/checkpoints/-1", "jobs/a/checkpoints/x", "jobs/a/steps/1",
-                           "jobs/a/checkpoints/1/2", "jobs/a/checkpoints/99999999999999999999"}) {
+                           "jobs/a/checkpoints/1/2", "jobs/a/checkpoints/99999999999999999999",
+                           "jobs/a/checkpoints/+5", "jobs/a/checkpoints/007"}) {
     EXPECT_EQ(ParseCheckpointName("name", name).status().code(), absl::StatusCode::kInvalidArgument)
         << name;
   }
