@@ -70,9 +70,9 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
   return settings;
 }
 
-std::shared_ptr<const Session> OpenSession(
-    const SessionSettings& settings, const std::vector<std::shared_ptr<Device>>& gpus,
-    int first_processor) {
+std::shared_ptr<const Session> OpenSession(const SessionSettings& settings,
+                                           const std::vector<std::shared_ptr<Device>>& gpus,
+                                           int first_processor) {
   auto session = std::make_shared<Session>();
   session->settings = settings;
   const int update = settings.rank_update_threads();

@@ -99,9 +99,7 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
   }
   for (const MemoryPlan::Item& item :
        {MemoryPlan::Item{
-            "process",
-            kProgramBytes + LogitsBytes(d) +
-                d.local_ranks() * sizes.ScratchBytesMax()},
+            "process", kProgramBytes + LogitsBytes(d) + d.local_ranks() * sizes.ScratchBytesMax()},
         MemoryPlan::Item{"batches", BatchBytes(d)}, MemoryPlan::Item{"schedules", ScheduleBytes(d)},
         MemoryPlan::Item{"totals of routers", RouterBytes(d)},
         MemoryPlan::Item{"checkpoint transfers", TransferBytes(d)},

@@ -22,7 +22,6 @@ constexpr int64_t kWidenedTile = 512;
 constexpr int64_t kDepthMax = 16384;
 constexpr int64_t kDepthPart = 4096;
 
-
 const char* At(const void* matrix, int64_t row, int64_t column, int64_t stride, DType dtype) {
   return static_cast<const char*>(matrix) + (row * stride + column) * DTypeBytes(dtype);
 }
