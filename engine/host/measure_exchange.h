@@ -14,10 +14,11 @@
 namespace megatrain {
 
 // Returns the bytes a second that the slowest GPU receives from the others, while all of them
-// gather `bytes` bytes (HardwareRates::collective_bytes_per_second). Each takes that much device
-// memory meanwhile, with NcclScratchBytes and NCCL's own. Returns ResourceExhausted if it is not
-// there, and the errors of `load_nccl`, CreateNcclCommunicator, the exchange and the devices.
-// REQUIRES: there are several GPUs, and nothing else uses them.
+// gather `bytes` bytes (HardwareRates::collective_bytes_per_second). During the call each GPU
+// allocates `bytes` and NcclScratchBytes of device memory, besides NCCL's own. Returns
+// ResourceExhausted if a GPU lacks that memory, and the errors of `load_nccl`,
+// CreateNcclCommunicator, the exchange and the devices. REQUIRES: there are several GPUs, and
+// nothing else uses them.
 absl::StatusOr<double> MeasureExchange(const std::vector<std::shared_ptr<Device>>& gpus,
                                        const NcclLoader& load_nccl, int64_t bytes);
 

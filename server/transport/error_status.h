@@ -12,9 +12,11 @@
 
 namespace megatrain {
 
+// The domain of each google.rpc.ErrorInfo.
 inline constexpr char kErrorDomain[] = "megatrain";
 
-// A Status without a reason gets a general one for its code. A message is cut after 3,000 bytes.
+// Returns OK for OK. A Status without a reason (ReasonOf) gets a general one for its code. A
+// message is cut after 3,000 bytes.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // Returns `text` if it is valid UTF-8, else `text` with '?' in place of every byte beyond ASCII.
