@@ -38,23 +38,23 @@ struct TrainingOptions {
   // the run has saved its first checkpoint. If this is false and there are newer ones, the run is
   // refused (FailedPrecondition).
   bool discard_newer = false;
-  // The sections of the job file, of kChangeableSections, that a resumed run may change.
-  // Their changes are noted in the checkpoints.
+  // The sections of the job file that a resumed run may change, each one of kChangeableSections.
+  // The checkpoints note the changes.
   std::vector<std::string> allow_change;
-  // Reads every data file and the whole cache of tokenised data before training, also those that
+  // Reads every data file and the whole cache of tokenized data before training, also those that
   // look unchanged since they were read last.
   bool verify_data = false;
   // Pauses the run in place when the disk of the checkpoints or of the output is full, and writes
   // again after Resume. If this is false, a checkpoint that does not fit is reported as
   // CheckpointFailed, and the run fails if the last checkpoint or the output does not fit.
   bool pause_on_full_disk = false;
-  // The communicators of this process, of a job over several processes. Each process has a rank,
-  // which is one device; all of them call RunTraining with the same job. The run uses up the
-  // communicators. Of the requests, Stop, Checkpoint and Cancel to any process are honoured by all.
-  // While they prepare, any request to end one ends all with kInterrupted. After an error all
-  // processes return the first one. The process with rank 0 alone reports events, except those that
-  // tell how the run gets on: of StepsBegin, TrainingActivity and StepRecord each reports its own.
-  // Null for a process alone.
+  // The communicators of this process, if the job runs in several processes; null for a process
+  // alone. Each process has one rank and one device, and all of them call RunTraining with the same
+  // job. The set must outlive the run. The run takes communicators out of it, so no other run may
+  // use it. Stop, Checkpoint and Cancel requested of one process take effect in all. While the
+  // processes prepare, a request to end one ends all with kInterrupted. After an error all
+  // processes return the first error of any. Every process reports its own StepsBegin,
+  // TrainingActivity and StepRecord events. The process with rank 0 alone reports the other events.
   CommunicatorSet* processes = nullptr;
   // The numbers of the host's devices that the run has, ascending: as many as the job claims (see
   // ClaimDevices). Empty means the first ones that it may have.
@@ -77,9 +77,9 @@ enum class TrainingOutcome {
 };
 
 // Trains `spec` on the host's threads, device and pool, and returns when the job is finished or
-// `control` has ended it. The run gives back what it took before this returns. `control` must not
-// be null; `tell` may be empty and is called on the calling thread. Paths in `spec` must be
-// absolute, and checkpoint.directory must be given. Returns
+// `control` has ended it. The run gives back the memory that it took before this returns. `control`
+// must not be null; `tell` may be empty and is called on the calling thread. Paths in `spec` must
+// be absolute, and checkpoint.directory must be given. Returns
 //   ResourceExhausted   if the job does not fit; the message holds the plan's table
 //   Unavailable         if the job would fit if other jobs held less of the pool
 //   InvalidArgument, NotFound, FailedPrecondition
@@ -87,46 +87,50 @@ enum class TrainingOutcome {
 //   Aborted             if a loss, a gradient or an update is not finite; names the step, and the
 //                       checkpoint to go on from, after saving what is good
 //   DataLoss            if the checkpoints are damaged
-// and other errors as they are. IsDiskFull recognises a full disk. IsDeviceLost recognises a device
-// that only another process can use again; the job can be resumed there from its newest checkpoint.
+// and other errors of reading the input, of the disk, the device and the communicators. If the job
+// runs in one process, IsDiskFull recognizes a full disk, and IsDeviceLost recognizes a device that
+// only another process can use again. The job can be resumed in that process from its newest
+// checkpoint.
 absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spec,
                                             const TrainingOptions& options,
                                             TrainingControl* control, const RunSink& tell);
 
-// Plans `spec` on this machine as it is now. Measures the machine's rates, which takes about a
-// second and, for several GPUs, as long as NCCL takes to start (EngineHost::MeasureRates). If the
-// machine does not have the GPU, the plan is made for one with engine.device_memory, without times;
+// Plans `spec` on this machine as it is now. Measures the machine's rates, which takes some seconds
+// and, for several GPUs, as long as NCCL takes to start (EngineHost::MeasureRates). If the machine
+// does not have the GPU, the plan is made for one with engine.device_memory, without times. Returns
 // FailedPrecondition if the job does not set that. If it has fewer GPUs than the job wants, one of
-// them stands for the others. `open_gpu` and `load_nccl` may be null.
-// `given_rates` replace measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns
-// InvalidArgument for a rate that SetRate refuses, and if there are no measured ones to replace.
-// The job is planned for `nodes` such machines with engine.devices devices each. The plan tells the
-// memory of each. The rate `network` is that between them; without it `collective` holds
-// everywhere.
+// them stands for the others. `open_gpu` and `load_nccl` may be null. `given_rates` replace
+// measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns InvalidArgument for a
+// rate that SetRate refuses, and if there are no measured ones to replace. The job is planned for
+// `nodes` such machines with engine.devices devices each; the report gives the memory of one
+// machine. The rate `network` holds between machines. Without it the rate `collective` holds there
+// too. REQUIRES: nodes >= 1.
 //
 // In all three functions a job that does not fit gives a report with fits == false. They return the
 // errors of ReadModelDescription, BuildTrainingLayout, PlanMemory, DescribeIgnoredTensors and
-// ChooseSession; this one also those of the device.
+// ChooseSession. This one also returns those of the device and of reading the free memory.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr,
                                         const std::vector<std::string>& given_rates = {},
                                         int nodes = 1, const NcclLoader& load_nccl = nullptr);
 // Plans `spec` on a machine that is not here, with the rates of `profile` except for those given.
 // Host memory is limited by engine.host_memory only. Returns InvalidArgument for a job of the cpu
-// device.
+// device and for a rate that SetRate refuses.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfile& profile,
                                         const std::vector<std::string>& given_rates = {},
                                         int nodes = 1);
 // Plans `spec` on a host with this budget on which nothing else runs, on the devices `on` as in
 // TrainingOptions::devices. If `on` is empty, the job is planned on the devices that it gets there:
 // those that it names, or else the first in HostDevices::ByMemory on which it fits. A job that does
-// not fit now will never fit there. Reads the model's config.json and the names of its tensors,
-// from `files`, and no weights.
+// not fit then never fits on this host. Reads the model's config.json and the names of its tensors,
+// from `files`, and no weights. `files` must not be null.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
                                         FileSystem* files, const std::vector<int>& on = {});
 
 struct GenerateOptions {
   std::vector<Prompt> prompts;
-  std::vector<std::string> prompt_places;  // of each, for messages: "prompts.txt:3"; may be empty
+  // Where each prompt comes from, for messages: "prompts.txt:3". A prompt without a place is named
+  // by its number.
+  std::vector<std::string> prompt_places;
   // Prompts with a text are a user's turn. A record with `messages` always is a conversation.
   bool chat = false;
   std::string chat_template = "auto";  // as data.chat_template
@@ -134,25 +138,28 @@ struct GenerateOptions {
   double temperature = 0.8;            // 0 takes the likeliest token
   int64_t top_k = 0;                   // 0 = all tokens
   double top_p = 1;                    // 1 = all tokens
-  // Every prompt has random numbers of its own, which begin from this, or from the `seed` of its
-  // record.
+  // Every prompt has random numbers of its own. They begin from this seed, or from the `seed` of
+  // the prompt's record.
   uint64_t seed = 42;
-  // End an answer, besides the model's own end tokens. A text that is the name of a special token
-  // stands for that token too.
+  // The texts and the token ids that end an answer, besides the model's own end tokens. A text that
+  // is the name of a special token stands for that token too.
   std::vector<std::string> stop_texts;
   std::vector<int64_t> stop_ids;
   std::string tokenizer = "auto";  // as data.tokenizer
   AddBos add_bos = AddBos::kAuto;  // as data.add_bos
-  // The key-value cache takes what it needs of engine.device_memory; the rest holds weights, which
-  // are then not loaded again for every token. If engine.device_memory is 0, a GPU's free memory is
-  // the limit, and on the cpu device all weights are streamed.
+  // The threads, the device and the limits of memory. The key-value cache takes what it needs of
+  // engine.device_memory. The rest holds weights, which are then not loaded again for every token.
+  // If engine.device_memory is 0, a GPU's free memory is the limit, and on the cpu device all
+  // weights are streamed.
   JobSpec::Engine engine = {};
 };
 
 struct GeneratedText {
-  std::string text;
+  std::string text;  // whole UTF-8 characters, without special tokens and without a stop text
+  // The tokens of the prompt and those of the answer. A token that is a stop by its id is not
+  // counted; the tokens of a stop text are.
   int64_t prompt_tokens = 0, tokens = 0;
-  bool stopped = false;  // by a stop, not by its length
+  bool stopped = false;  // the answer was ended by a stop, not by its length
 };
 
 struct GenerateSink {
@@ -173,21 +180,24 @@ struct GenerateSink {
 //                      options.tokens or is refused by the chat template; also for an empty stop
 //                      text and a stop id that the model does not have
 //   ResourceExhausted  if the model does not fit; with the bytes
-// and the errors of reading the model and of the device.
+// and the errors of reading the model, of the host's pool and of the device. After an error some
+// answers may have been given to the sink.
 absl::Status Generate(EngineHost& host, const std::string& path, const GenerateOptions& options,
                       const GenerateSink& sink);
-// Reads prompts from a file and appends them with their places. A line is a prompt, in a .jsonl
-// file as a record; empty lines are left out. Returns InvalidArgument for a file without prompts,
-// and the errors of reading.
+// Reads prompts from a file and appends them to `options`, with their places. Every line is a
+// prompt: a record if `path` ends in ".jsonl", else a text. Blank lines are left out. Returns
+// InvalidArgument for a file without prompts, OutOfRange for one of more than 256 MiB, and the
+// errors of reading. `files` must not be null.
 absl::Status ReadPrompts(const std::string& path, FileSystem* files, GenerateOptions* options);
 
 struct EvaluatedSet {
   std::string name;  // DataFile::name; empty for files without one, and for all together
   double loss_sum = 0;
-  int64_t predictions = 0;  // or pairs, of a preference objective
+  int64_t predictions = 0;  // predicted tokens; pairs of answers for a preference objective
 
-  double loss() const { return loss_sum / static_cast<double>(predictions); }  // of a prediction
-  double perplexity() const;                                                   // exp(loss)
+  // Returns the mean loss of a prediction. REQUIRES: predictions > 0.
+  double loss() const { return loss_sum / static_cast<double>(predictions); }
+  double perplexity() const;  // exp(loss)
 };
 
 struct EvaluationReport {
@@ -199,10 +209,11 @@ struct EvaluationReport {
 // directory or a checkpoint. It uses one device of the host, whatever engine.devices says. The
 // section `data` says how the files are read, and `training` the sizes of batches, as in a run. The
 // precision is BF16 if that holds the stored weights exactly, else FP32. data.train is not read.
-// Tokenised data goes to data.cache_directory, or to `cache_directory` if that is empty. `say`
-// receives lines for people; it may be empty. Returns ResourceExhausted, with the bytes, if it does
-// not fit, InvalidArgument if the files hold no prediction, and the errors of reading the files and
-// of the device.
+// Tokenized data goes to data.cache_directory, or to `cache_directory` if that is empty. `say`
+// receives lines for people; it may be empty. Returns ResourceExhausted, with the bytes, if the
+// evaluation does not fit, InvalidArgument if training.objective is not causal or if the files, or
+// those of one name, hold no prediction, and the errors of reading the model and the files, of the
+// host's pool and of the device.
 absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& spec,
                                           const std::string& cache_directory,
                                           const std::function<void(const std::string&)>& say);

@@ -1,5 +1,5 @@
-// PlanReport: the memory that a job needs on host, device and disk, the choices that were made for
-// it, and how long a step will take.
+// PlanReport tells the memory that a job needs on host, device and disk, the choices that were made
+// for it, and how long a step will take.
 #ifndef MEGATRAIN_ENGINE_PLAN_REPORT_H_
 #define MEGATRAIN_ENGINE_PLAN_REPORT_H_
 
@@ -67,8 +67,8 @@ struct PlanReport {
   int64_t device_limit_bytes = 0;
   int64_t device_reserve_bytes = 0;  // left free beside the limit, for what is loaded later
   int64_t checkpoint_bytes = 0;      // of one checkpoint on disk
-  int devices = 1;                   // that share a step; device_bytes are each one's
-  int nodes = 1;                     // among which these are divided; host bytes are each one's
+  int devices = 1;                   // that share a step, on all nodes; device_bytes are of one
+  int nodes = 1;                     // machines that have these devices; host bytes are of one
   // The devices on which the job may run, in the order in which it is given them. Empty if devices
   // have no memory of their own, or are not known.
   std::vector<Place> places;

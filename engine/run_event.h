@@ -1,4 +1,4 @@
-// RunEvent: the reports that a run gives to its caller, in the order in which things happen.
+// RunEvent is a report that a run gives to its caller, in the order in which things happen.
 #ifndef MEGATRAIN_ENGINE_RUN_EVENT_H_
 #define MEGATRAIN_ENGINE_RUN_EVENT_H_
 
@@ -19,7 +19,7 @@ struct RunMessage {
 };
 
 enum class TrainingPhase {
-  kPreparing,  // reads, tokenises and loads, before the first step
+  kPreparing,  // reads, tokenizes and loads, before the first step
   kRunning,    // makes steps
   kSaving,     // waits for a checkpoint or the output to be written
   kPaused,     // waits for Resume (TrainingPause)
@@ -64,7 +64,7 @@ struct CheckpointFailed {
 // TrainingControl::Resume.
 struct TrainingPause {
   // OK if the pause was requested. Otherwise the error that made the run pause: it could not save
-  // (IsDiskFull recognises a full disk), write the output, or take the device again.
+  // (IsDiskFull recognizes a full disk), write the output, or take the device again.
   absl::Status status;
   // The directory that could not be written and the bytes that are needed there. Empty and 0 if the
   // pause has another reason.

@@ -1,12 +1,12 @@
-// TrainingControl: requests from outside to a run. They are honoured between steps. Pauses are also
-// honoured between the batches of an evaluation, and Cancel within a step.
+// TrainingControl carries requests from outside to a run. The run honors them between steps. It
+// also honors pauses between the batches of an evaluation, and Cancel within a step.
 //
 // A request waits for the step under way, with these exceptions:
 // - Cancel waits for running operations only.
-// - Pause, Release and Stop give up the step under way while it is in its first forward pass. It
-//   has changed nothing, and a third of a step at most is lost. That step is made again later and
-//   is not given up a second time. Stop lets the run's first step finish, so that there is
-//   something to save.
+// - Pause, Release and Stop give up the step under way while it is in its first forward pass. By
+//   then the step has changed nothing, and a third of a step at most is lost. The run makes the
+//   step again later and does not give it up a second time. Stop lets the run's first step finish,
+//   so that there is something to save.
 // A step that is queued behind the one under way is taken back, unless it has begun to change the
 // model or a save reads it.
 //
@@ -53,7 +53,7 @@ class TrainingControl {
   bool checkpoint_requested() const { return (load() & kCheckpoint) != 0; }
   bool pause_requested() const { return (load() & kPause) != 0; }
 
-  // Returns true if there is anything to honour between steps.
+  // Returns true if there is anything to honor between steps.
   bool Any() const { return load() != 0; }
   // Return true if the request was made since the last call, and clear it.
   bool TakeCheckpoint() { return Take(kCheckpoint); }

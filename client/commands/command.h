@@ -16,16 +16,17 @@
 
 namespace megatrain::client {
 
-// Given to every command. Both pointers must be set, and what they point to must outlive the
+// What every command is given. Both pointers must be set, and what they point to must outlive the
 // parsing.
 struct CommandContext {
   const Invocation* invocation = nullptr;
-  int* exit_code = nullptr;
+  int* exit_code = nullptr;  // set by the command
 };
 
+// Each declares the command that its name says, except where a comment names others.
 void AddSubmitCommand(CLI::App* app, CommandContext context);
 void AddPlanCommand(CLI::App* app, CommandContext context);
-void AddListCommand(CLI::App* app, CommandContext context);
+void AddListCommand(CLI::App* app, CommandContext context);  // ls
 void AddShowCommand(CLI::App* app, CommandContext context);
 void AddWatchCommand(CLI::App* app, CommandContext context);
 void AddLogsCommand(CLI::App* app, CommandContext context);
@@ -42,17 +43,21 @@ void AddCompletionCommand(CLI::App* app, CommandContext context);
 void AddTokenCommand(CLI::App* app, CommandContext context);
 void AddVersionCommand(CLI::App* app, CommandContext context);
 
-// Adds a subcommand whose callback calls `run`. An error of `run` is reported on standard error and
-// turned into the exit code. Options of the whole program may also follow the subcommand's own.
-// `app` owns the result.
+// Adds a subcommand whose callback calls `run` and sets the exit code that it returns. An error of
+// `run` is reported (Invocation::Report) and turned into the exit code. Options of the whole
+// program may also follow the subcommand's own. `app` owns the result.
 CLI::App* AddCommand(CLI::App* app, const std::string& name, const std::string& description,
                      CommandContext context, std::function<absl::StatusOr<ExitCode>()> run);
-// Both declare positional arguments (and AddJobFileArguments the option --set), whose values are
-// written to the targets when `app` parses. The targets must outlive the parsing.
+// The functions below declare arguments of a command. Parsing writes their values to the targets,
+// which must outlive the parsing.
+
+// Declares a required positional argument, the job's name as the user types it (job_name.h).
 void AddJobArgument(CLI::App* command, std::string* job);
+// Declares a required positional argument, the path of a job file ("-" is standard input), and the
+// repeatable option --set, which overrides values of the file.
 void AddJobFileArguments(CLI::App* command, std::string* path, std::vector<std::string>* overrides);
-// Adds --allow-change, whose value is a comma-separated list of names, which the server checks. The
-// target must outlive the parsing.
+// Declares the option --allow-change, whose value is a comma-separated list of sections of the job
+// file. The server checks the names.
 void AddAllowChangeOption(CLI::App* command, std::vector<std::string>* sections);
 
 // Returns kExitDone if the job succeeded, else kExitFailed. REQUIRES: the job has ended.

@@ -1,6 +1,7 @@
-// Makes shell completion scripts from the declared command line, so that they have its commands,
-// the names of their subcommands, and their options. The options of subcommands are left out. The
-// values that an option accepts are fixed in the scripts.
+// Makes shell completion scripts from the declared command line. They complete the commands and
+// their options. Of a command with subcommands, such as `context`, they complete the names of the
+// subcommands, but not the options of these. Which values an option accepts is written into the
+// scripts and not taken from the command line.
 #ifndef MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 #define MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 
@@ -10,11 +11,12 @@
 
 namespace megatrain::client {
 
-// The kind of a command's argument, as far as a shell can complete it.
-enum class ArgumentKind { kNone, kJob, kFile, kWords };  // kWords: CompletionCommand::words
+// How a command's argument is completed: not at all, with names of jobs or of files, or with
+// CompletionCommand::words.
+enum class ArgumentKind { kNone, kJob, kFile, kWords };
 
 struct CompletionOption {
-  std::string name;  // "--set"
+  std::string name;  // "--set", or "-x" for an option without a long name
   std::string description;
   bool takes_value = false;
 };
@@ -23,21 +25,23 @@ struct CompletionCommand {
   std::string name;
   std::string description;
   ArgumentKind argument = ArgumentKind::kNone;
-  std::vector<std::string> words;  // of kWords
+  std::vector<std::string> words;  // if `argument` is kWords
   std::vector<CompletionOption> options;
 };
 
+// The command line as far as the scripts complete it.
 struct CompletionWords {
-  std::vector<CompletionOption> options;  // of all commands
+  std::vector<CompletionOption> options;  // of the program, not of a command
   std::vector<CompletionCommand> commands;
 };
 
-// Collects the commands of `app` and their options. An argument with the type name "JOB" is
-// completed with jobs, and one with "JOB.yaml" with files. A command that has subcommands is
-// completed with their names, and an argument named "shell" with bash, zsh and fish.
+// Collects the options and commands of `app`, and the options of the commands. An argument with the
+// type name "JOB" is completed with jobs, and one with "JOB.yaml" with files. A command that has
+// subcommands is completed with their names, and an argument named "shell" with bash, zsh and fish.
 CompletionWords DescribeForCompletion(const CLI::App& app);
 
-// Return the text of a shell script. The script completes job names by running `megatrain ls`.
+// Return the text of a script for the shell. The script completes names of jobs by running
+// `megatrain ls --all --quiet`.
 std::string BashCompletion(const CompletionWords& words);
 std::string ZshCompletion(const CompletionWords& words);
 std::string FishCompletion(const CompletionWords& words);

@@ -1,4 +1,4 @@
-// Growing pauses between attempts to reach a server.
+// Backoff gives the growing pauses between attempts to reach a server.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_BACKOFF_H_
 #define MEGATRAIN_CLIENT_CONNECTION_BACKOFF_H_
 
@@ -10,12 +10,13 @@
 
 namespace megatrain::client {
 
-// The pauses are 0.1 s, then twice as long each time, at most 5 s. Each is up to a fifth shorter or
-// longer, so that many clients do not come back at the same moment.
+// The pauses are 0.1 s, then twice as long each time, up to 5 s. Each is then made up to a fifth
+// shorter or longer, at random, so that many clients do not come back at the same moment.
 //
 // Thread safety: one thread at a time.
 class Backoff {
  public:
+  // `seed` is that of the random part of the pauses.
   explicit Backoff(uint64_t seed) : random_(seed) {}
 
   // Returns the next pause. Does not sleep.

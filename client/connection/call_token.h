@@ -1,8 +1,10 @@
-// The token that calls to a server carry. On TCP it is the user's own token, and the connection is
-// encrypted. On a shared Unix socket the token is fetched from the daemon and renewed before it
-// expires; the user's own token is never sent there.
+// CallToken holds the token that calls to a server carry. On TCP it is the user's own token, and
+// the connection is encrypted. On a Unix socket that several users share, the token is fetched from
+// the daemon (local_token.h) and renewed before it expires. Calls on a private Unix socket need
+// none. The user's own token is never sent on a Unix socket.
 //
-// Thread safety: all methods may be called from any thread.
+// Thread safety: all methods may be called from any thread. They wait while another thread fetches
+// a token.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_CALL_TOKEN_H_
 #define MEGATRAIN_CLIENT_CONNECTION_CALL_TOKEN_H_
 
@@ -22,16 +24,16 @@ class CallToken {
   CallToken(const ServerAddress& address, const std::string& token);
 
   // Returns the token for the next call. The result is empty if calls need no token, or if there is
-  // none and the server will refuse the call. Get may fetch a token, which takes some seconds at
-  // most; if that fails the result is empty, and problem() says why.
+  // none and the server will refuse the call. Get may fetch a token, which takes at most some
+  // seconds. If that fails the result is empty, and problem() says why.
   std::string Get();
   // Call it when the server has refused `token`, which may be empty. Returns true if Get now
-  // returns a token that is another one and not empty, and always false on TCP. May fetch a token,
-  // as Get does.
+  // returns a token that differs from `token` and is not empty. Always returns false on TCP. May
+  // fetch a token, as Get does.
   bool Renew(const std::string& token);
-  // Returns Unauthenticated with the daemon's words if the last fetch was refused, another error if
-  // it failed otherwise, and OK if it gave a token or nobody was there to give one. Waits while
-  // another thread fetches.
+  // Returns the error of the last fetch (FetchLocalToken), for example Unauthenticated with the
+  // daemon's words if the daemon refused a token. Returns OK if the fetch gave a token, if there is
+  // no companion socket (NotFound), or if nothing was fetched yet.
   absl::Status problem() const;
 
  private:

@@ -1,5 +1,5 @@
-// The connection to a server. It holds the channel and the stubs, sets deadlines, and explains why
-// a server does not answer.
+// Connection is the connection to a server. It holds the gRPC channel and the stubs, sets
+// deadlines, and explains why a server does not answer.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_CONNECTION_H_
@@ -31,8 +31,8 @@ inline constexpr absl::Duration kSubmitTimeout = absl::Seconds(60);
 
 class Connection {
  public:
-  // Does not connect; the first call does. `credentials` are used on TCP only. Both arguments are
-  // copied.
+  // Does not connect; the first call does. `credentials` are used on TCP only, where the connection
+  // is always encrypted (TLS). Both arguments are copied.
   explicit Connection(const ServerAddress& address, const Credentials& credentials = {});
 
   const ServerAddress& address() const { return address_; }
@@ -40,10 +40,10 @@ class Connection {
   v1::JobService::Stub* jobs() { return jobs_.get(); }
   v1::NodeService::Stub* nodes() { return nodes_.get(); }
 
-  // Makes a call and waits for its answer, as in connection.Call(connection.jobs(),
-  // &v1::JobService::Stub::GetJob, request). Call repeats it until `timeout` has passed while the
-  // server says that it is starting or overloaded, and once with a new token if the server wants
-  // another. Returns the errors of Explain.
+  // Makes a call and waits for its answer, for at most `timeout` with all repetitions. Example:
+  // connection.Call(connection.jobs(), &v1::JobService::Stub::GetJob, request). Repeats the call
+  // while the server says that it is starting or overloaded, and once with a new token if the
+  // server wants another. Returns the errors of Explain.
   template <class Stub, class Request, class Response>
   absl::StatusOr<Response> Call(Stub* stub,
                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
@@ -67,8 +67,8 @@ class Connection {
   // Returns a context for one stream. May fetch a token, as CallToken::Get does.
   StreamCall NewStream();
   // Call it when a call that carried `token` has ended with `status`. Returns true if the caller
-  // should repeat the call at once: the server wants another token, for example after a restart,
-  // and there is one.
+  // should repeat the call at once, because the server wants another token, for example after its
+  // restart, and there is one. May fetch a token, as CallToken::Get does.
   bool RenewToken(const absl::Status& status, const std::string& token);
 
   // Returns true if the channel is connected now. Does not wait.
@@ -91,9 +91,10 @@ class Connection {
   void NoteAnswer() { has_answered_ = true; }
 
   // Turns the status of a call into an error for people. An error that the server made keeps its
-  // code, message and ErrorInfo, except that Unauthenticated tells why the daemon gave no token. If
-  // nobody answered, the error is DeadlineExceeded, Unavailable or PermissionDenied and says why;
-  // on a Unix socket Explain tries to connect to find out. Other errors are unchanged.
+  // code, message and ErrorInfo (rpc_error.h), except that the message of Unauthenticated tells why
+  // the daemon gave no token, if it gave none. If the server did not answer, the error is
+  // DeadlineExceeded, Unavailable or PermissionDenied and says why. On a Unix socket Explain tries
+  // to connect to find out. Other errors, and OK, are unchanged.
   absl::Status Explain(const grpc::Status& status) const;
 
  private:

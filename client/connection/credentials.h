@@ -1,4 +1,4 @@
-// The files that prove this user to a server on TCP and prove the server to this user.
+// Reads the files with which this user and a server on TCP prove to each other who they are.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_CREDENTIALS_H_
 #define MEGATRAIN_CLIENT_CONNECTION_CREDENTIALS_H_
 
@@ -18,14 +18,17 @@ struct CredentialFiles {
   bool operator==(const CredentialFiles&) const = default;
 };
 
-// The contents of the files. An empty one means that there is none.
+// The contents of the files, the token without white space around it. An empty one means that there
+// is none.
 struct Credentials {
   std::string ca, certificate, key, token;
 };
 
 // Reads the files. Returns InvalidArgument, naming the file, if one cannot be read, is not a
-// regular file, is empty or holds no token, or if others than its owner have any access to a key or
-// token. A certificate without a key, or the reverse, is InvalidArgument as well.
+// regular file or is empty; if the token's file holds no token (IsToken); or if others than the
+// owner have any access to the file of the key or the token. Returns InvalidArgument for a
+// certificate without a key and for a key without a certificate. Whether the PEM texts are valid is
+// not checked.
 absl::StatusOr<Credentials> ReadCredentials(const CredentialFiles& files);
 
 // Returns true if `text` can be sent as a token in a call's metadata: it is not empty and has only

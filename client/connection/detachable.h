@@ -1,5 +1,5 @@
-// Runs a view of a job that Ctrl-C ends, while the job itself continues. `watch` and `submit
-// --watch` do this by themselves (watch_session.h), because they redraw and suspend.
+// Runs a view of a job that Ctrl-C ends, while the job itself continues. The commands `watch` and
+// `submit --watch` use watch_session.h in place of this, because they redraw and suspend.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_DETACHABLE_H_
 #define MEGATRAIN_CLIENT_CONNECTION_DETACHABLE_H_
 
@@ -11,10 +11,11 @@
 namespace megatrain::client {
 
 // Calls `run` once, on a thread of its own, waits for it and returns its result. When `signals`
-// reports a signal, calls `stop` once on the calling thread: before `run` has begun, while it runs,
-// or after it has returned. `stop` must make `run` return soon. The result is then Cancelled.
-// Returns Internal, without calling `run`, if the system has no descriptor left. REQUIRES:
-// `signals` watches SIGINT, SIGTERM and SIGHUP and no other signal.
+// reports the first signal, calls `stop` on the calling thread, and returns Cancelled in place of
+// the result. `stop` must make `run` return soon. It may be called before `run` has begun, while
+// `run` runs, or after `run` has returned. Returns Internal, without calling `run`, if the process
+// has no descriptor left. REQUIRES: `signals` watches SIGINT, SIGTERM and SIGHUP and no other
+// signal.
 absl::Status RunDetachable(SignalWatch* signals, const std::function<absl::Status()>& run,
                            const std::function<void()>& stop);
 

@@ -13,12 +13,12 @@ namespace megatrain::client {
 
 struct LocalToken {
   std::string token;
-  absl::Duration lifetime;
+  absl::Duration lifetime;  // for how long the daemon accepts the token from now on
 };
 
-// Fetches a token for the socket at `socket_path`, which takes `timeout` at most. Errors:
-// - NotFound: there is no companion socket, because the socket is private and needs no token, or no
-//   daemon listens on it.
+// Fetches a token for the socket at `socket_path`, and waits for at most `timeout`. Errors:
+// - NotFound: there is no companion socket, because the socket is private and needs no token; or no
+//   daemon listens on the companion socket; or its path is too long for a socket.
 // - PermissionDenied: this user may not connect.
 // - Unauthenticated: the daemon refuses this user a token. The message is the daemon's.
 // - Unavailable: the daemon does not answer, or its answer is not a token, or the system has no

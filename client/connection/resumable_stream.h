@@ -1,5 +1,5 @@
-// A stream of numbered messages that survives lost connections. After a loss it is opened again,
-// after growing pauses, at the number after the last message seen.
+// ResumableStream reads a stream of numbered messages and survives lost connections. After a loss
+// it opens the stream again, after growing pauses, at the number after the last message seen.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_RESUMABLE_STREAM_H_
 #define MEGATRAIN_CLIENT_CONNECTION_RESUMABLE_STREAM_H_
 
@@ -30,27 +30,31 @@ class ResumableStream {
   using Reader = grpc::ClientReader<Response>;
   using Open = std::function<std::unique_ptr<Reader>(grpc::ClientContext*, int64_t start_sequence)>;
 
-  // The thread of Run calls these, each any number of times. All but `message` may be empty.
+  // The thread of Run calls these, each any number of times. All but `message` may be empty. They
+  // may call Stop.
   struct Callbacks {
     std::function<void(Response message)> message;
-    // The stream broke off. Run opens it again after `pause`, or sooner if the connection was lost
-    // and is back.
+    // The stream broke off with `status`. Run opens it again after `pause`, or sooner if the
+    // connection was lost and is back.
     std::function<void(const absl::Status& status, absl::Duration pause)> lost;
-    // The connection is back, and the first message since has come. It is passed to `message` next.
+    // The first message since `lost` has come. It is passed to `message` next. Not called if the
+    // stream ends before another message comes.
     std::function<void()> restored;
     // The server's series is shorter than the part already seen, as after a power cut, or does not
     // reach Run's `start_sequence`. The next message is the first of the series.
     std::function<void()> restarted;
   };
 
-  // `connection` must outlive this. `open` opens the stream with the given context at the given
-  // number.
+  // `connection` must outlive this. `open` opens the stream, with the given context, at the message
+  // of the given number. It is called on the thread of Run, each time that the stream is opened.
   ResumableStream(Connection* connection, Open open, Callbacks callbacks)
       : connection_(connection), open_(std::move(open)), callbacks_(std::move(callbacks)) {}
 
-  // Reads the stream to its end. Returns OK at the end, Cancelled if Stop was called, and else the
-  // error, as Connection::Explain gives it. A lost connection is opened again only if the server
-  // has answered before on this connection; otherwise Run returns the error. REQUIRES: called once.
+  // Reads the stream to its end, beginning with the message of number `start_sequence` (1 is the
+  // first). Returns OK at the end, Cancelled if Stop was called, and otherwise the error, as
+  // Connection::Explain gives it. A stream that is lost (IsConnectionLoss) is opened again only if
+  // the server has answered before on this connection; otherwise Run returns the error. REQUIRES:
+  // called at most once.
   absl::Status Run(int64_t start_sequence) {
     int64_t next = start_sequence;
     bool lost = false;

@@ -1,7 +1,8 @@
-// Errors of calls: their stable reasons, their exit codes, and advice for people.
+// Tells the stable reasons of errors of calls, their exit codes, and advice for people.
 //
 // Within the client an error is an absl::Status. An error made by the server carries the server's
-// ErrorInfo. An error made by the client (a wrong flag, a missing file) has none.
+// google.rpc.ErrorInfo, which has a reason (ErrorReason in error_reason.proto) and metadata. An
+// error made by the client (a wrong flag, a missing file) has none.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_RPC_ERROR_H_
 #define MEGATRAIN_CLIENT_CONNECTION_RPC_ERROR_H_
 

@@ -1,4 +1,5 @@
-// The address of a server: unix:PATH or HOST:PORT.
+// Parses the address of a server, unix:PATH or HOST:PORT, and finds out why a server does not
+// answer.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_SERVER_ADDRESS_H_
 #define MEGATRAIN_CLIENT_CONNECTION_SERVER_ADDRESS_H_
 
@@ -21,12 +22,14 @@ struct ServerAddress {
 };
 
 // Parses "unix:PATH" or "HOST:PORT". A relative PATH starts at the working directory. Returns
-// InvalidArgument, naming the two forms, for any other text.
+// InvalidArgument, naming the two forms, for any other text, and for a PATH that is too long for a
+// socket.
 absl::StatusOr<ServerAddress> ParseServerAddress(const std::string& text);
 
-// Returns why a Unix socket does not answer, which it finds by connecting: PermissionDenied if this
-// user may not connect, else Unavailable, and `otherwise` if connecting works.
-// REQUIRES: address.local().
+// Tries to connect to a Unix socket that does not answer, without waiting, and returns why it does
+// not: PermissionDenied if this user may not connect, `otherwise` if connecting works or would have
+// to wait, and Unavailable for any other reason. REQUIRES: address.local(); `address` is from
+// ParseServerAddress.
 absl::Status WhyUnreachable(const ServerAddress& address, const absl::Status& otherwise);
 
 // Returns Unavailable, with advice, for a TCP server at `address` that does not answer. The cause

@@ -1,5 +1,5 @@
-// Delivers signals as events to wait for, in place of handlers, so that a view can end, redraw or
-// suspend in order.
+// SignalWatch delivers signals through a descriptor that can be waited for, in place of handlers,
+// so that a view can end, redraw or suspend between two of its actions.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_SIGNAL_WATCH_H_
 #define MEGATRAIN_CLIENT_CONNECTION_SIGNAL_WATCH_H_
 

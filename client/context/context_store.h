@@ -1,9 +1,11 @@
-// Named servers of a user, and the current one, which is used when none is named. Kept in
+// Reads and writes the contexts of a user, which are servers with names, and the name of the
+// current one, which is used when no server is given. They are kept in
 // $XDG_CONFIG_HOME/megatrain/contexts.json, by default ~/.config/megatrain/contexts.json:
 //   {"current": "lab", "contexts": {
 //       "lab": {"server": "unix:/run/megatrain/megatrain.sock"},
 //       "far": {"server": "node7:9463", "ca": "/F", "token_file": "/F"}}}
-// with "certificate" and "key" for a client certificate. Secrets are in files of their own.
+// A context may also have "certificate" and "key", the files of a client certificate. Secrets are
+// in files of their own.
 #ifndef MEGATRAIN_CLIENT_CONTEXT_CONTEXT_STORE_H_
 #define MEGATRAIN_CLIENT_CONTEXT_CONTEXT_STORE_H_
 
@@ -17,8 +19,8 @@
 namespace megatrain::client {
 
 struct Context {
-  std::string server;
-  CredentialFiles files;  // for TCP
+  std::string server;     // an address, as ParseServerAddress takes it
+  CredentialFiles files;  // only for TCP
 
   bool operator==(const Context&) const = default;
 };
@@ -40,9 +42,9 @@ absl::Status WriteContexts(const std::string& path, const Contexts& contexts);
 
 // Adds a context, or leaves an equal one of that name as it is. A name has 1 to 64 letters, digits
 // and characters of "-_.". The context becomes the current one if there is none. Relative paths of
-// files start at the working directory. Returns InvalidArgument for another name, an invalid
-// address, files with a Unix socket, and the errors of ReadCredentials. Returns AlreadyExists if a
-// different context has the name. After an error `*contexts` is unchanged.
+// files start at the working directory. Returns InvalidArgument for another name, for an invalid
+// address, and for credential files with a Unix socket. Returns the errors of ReadCredentials, and
+// AlreadyExists if a different context has the name. After an error `*contexts` is unchanged.
 absl::Status AddContext(const std::string& name, const Context& context, Contexts* contexts);
 // Makes a context the current one. Returns NotFound, naming the contexts that exist, if there is
 // none of that name.

@@ -1,4 +1,5 @@
-// One run of the program: the options that all commands share, and its output.
+// Invocation is one run of the program: the options that all commands share, the choice of the
+// server, and the output.
 //
 // Thread safety: one thread at a time.
 #ifndef MEGATRAIN_CLIENT_CONTEXT_INVOCATION_H_
@@ -28,19 +29,19 @@ struct Environment {
   FILE* err = stderr;
   // Returns an environment variable; empty if it is not set. Must be given.
   std::function<std::string(const char* name)> variable;
-  bool is_terminal = false;          // `out` is a terminal that can be rewritten
+  bool is_terminal = false;          // `out` is a terminal on which a page can be redrawn
   std::function<int()> columns;      // the terminal's width now; must be given if is_terminal
-  std::function<int()> rows;         // the terminal's height now; as columns
+  std::function<int()> rows;         // the terminal's height now; must be given if is_terminal
   Charset charset = Charset::kUtf8;  // the characters that the terminal shows
   absl::TimeZone zone = absl::LocalTimeZone();
-  // Asks a person a question and returns the line answered. The function is empty if there is
-  // nobody to ask.
+  // Asks the user a question and returns the line that is answered. The function is empty if no
+  // user can be asked.
   std::function<std::string(const std::string& question)> ask;
 };
 
-// Returns this process's surroundings: standard output and error, locale and time zone.
-// `is_terminal` is false if TERM is empty or "dumb". Sets the process's LC_CTYPE from its
-// environment. Call it before other threads start.
+// Returns this process's surroundings: its variables, standard output and error, locale and time
+// zone. `is_terminal` is also false if TERM is empty or "dumb". Sets the process's LC_CTYPE from
+// its environment. Call it before other threads start.
 Environment ProcessEnvironment();
 
 enum class OutputFormat { kTable, kJson, kYaml };
@@ -50,12 +51,12 @@ class Invocation {
   explicit Invocation(Environment environment) : environment_(std::move(environment)) {}
 
   // Set by the command line.
-  std::string server;  // empty: not given
-  std::string output = "table";
-  bool quiet = false;  // print names only
+  std::string server;            // --server; empty: not given
+  std::string output = "table";  // --output
+  bool quiet = false;            // print names only
 
   const Environment& environment() const { return environment_; }
-  // Returns the format that `output` names, and kTable for any other text.
+  // Returns kJson if `output` is "json", kYaml if it is "yaml", and otherwise kTable.
   OutputFormat format() const;
   // Returns the view of jobs to request: FULL for JSON and YAML; BASIC, without their files, for
   // tables.
@@ -70,13 +71,16 @@ class Invocation {
   // the context in use. On TCP, MEGATRAIN_CA and MEGATRAIN_TOKEN replace the context's. Returns the
   // errors of Server and ReadCredentials, and InvalidArgument if MEGATRAIN_TOKEN holds no token.
   absl::StatusOr<std::unique_ptr<Connection>> Connect() const;
-  // Returns the path of the contexts' file, or InvalidArgument if no home directory is known.
+  // Returns the path of the contexts' file (context_store.h). Returns InvalidArgument if the
+  // variables XDG_CONFIG_HOME and HOME do not tell it.
   absl::StatusOr<std::string> ContextsPath() const;
+
+  // Below, standard output and error are environment().out and environment().err.
 
   // Writes to standard output, and flushes it.
   void Print(const std::string& text) const;
   // Writes a line to standard error, with "megatrain: " before it. REQUIRES: `line` is printable
-  // (text.h).
+  // (text.h), and has no line end.
   void Note(const std::string& line) const;
   // Prints an object as JSON or YAML. REQUIRES: format() is not kTable.
   void PrintObject(const nlohmann::ordered_json& object) const;
@@ -84,7 +88,8 @@ class Invocation {
   // is not kTable.
   void PrintRecord(const nlohmann::ordered_json& object) const;
 
-  // Prints an error, with advice, on standard error. Prints nothing for OK.
+  // Writes an error to standard error, made printable, with the advice of AdviceFor. Writes nothing
+  // for OK.
   void Report(const absl::Status& status) const;
 
  private:

@@ -1,4 +1,4 @@
-// Prepares job files and paths for a server.
+// Reads job files, and makes paths absolute, for requests to a server.
 #ifndef MEGATRAIN_CLIENT_CONTEXT_JOB_FILE_H_
 #define MEGATRAIN_CLIENT_CONTEXT_JOB_FILE_H_
 
@@ -11,10 +11,10 @@
 
 namespace megatrain::client {
 
-// Reads `path` ("-" means standard input) unchanged; the server checks the content. `overrides` are
-// texts KEY=VALUE, which the server applies. For a local server, relative paths in the file start
-// at the file's directory, or the working directory for "-"; a remote server refuses them. Returns
-// InvalidArgument if the file cannot be read or has more than 1 MiB.
+// Reads the job file at `path` ("-" means standard input). The content is not checked or changed.
+// `overrides` are texts KEY=VALUE, which the server applies. If the server is local, relative paths
+// in the file start at the file's directory, or at the working directory for "-". A remote server
+// refuses relative paths. Returns InvalidArgument if the file cannot be read or is above 1 MiB.
 absl::StatusOr<v1::JobFile> ReadJobFile(const std::string& path,
                                         const std::vector<std::string>& overrides,
                                         const ServerAddress& server);

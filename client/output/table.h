@@ -1,5 +1,5 @@
-// A table of text that fits a width. To fit, columns are narrowed, the least important columns left
-// out, and at last lines cut.
+// Table makes a table of text that fits a width. To fit, the least important columns are left out,
+// columns are narrowed, and lines are cut.
 #ifndef MEGATRAIN_CLIENT_OUTPUT_TABLE_H_
 #define MEGATRAIN_CLIENT_OUTPUT_TABLE_H_
 
@@ -16,15 +16,16 @@ struct TableColumn {
   // Cells may be cut to this many columns of the terminal. 0 means that they are cut only if the
   // whole line is.
   int width_min = 0;
-  // If there is no room, the columns with the highest number are left out first. 0 means never.
+  // If there is no room, the column with the highest number is left out first. 0 means never.
   int dispensable = 0;
 };
 
 class Table {
  public:
+  // The headings must be printable (text.h).
   explicit Table(std::vector<TableColumn> columns) : columns_(std::move(columns)) {}
 
-  // Adds a row. Cells are made printable. REQUIRES: as many cells as columns.
+  // Adds a row. Cells are made printable (text.h). REQUIRES: there are as many cells as columns.
   void AddRow(std::vector<std::string> cells);
 
   // Returns the heading and the rows, each a line with its line end. No line is wider than `width`

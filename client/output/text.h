@@ -1,5 +1,6 @@
-// Formats numbers and texts for people. Printable makes a server's texts safe to show: they may
-// hold control characters from other programs, which a terminal would obey.
+// Formats numbers and texts for people. A server's texts may hold control characters from other
+// programs, which a terminal would obey. Printable makes such texts safe to show. A text is called
+// printable if Printable would not change it.
 #ifndef MEGATRAIN_CLIENT_OUTPUT_TEXT_H_
 #define MEGATRAIN_CLIENT_OUTPUT_TEXT_H_
 
@@ -15,16 +16,19 @@ namespace megatrain::client {
 // The characters that a terminal can show.
 enum class Charset { kAscii, kUtf8 };
 
-// Returns "1.5 GiB", "300 MiB" or "512 B". From 1 KiB to 999 PiB there are two or three digits.
+// Returns a size such as "1.5 GiB", "300 MiB" or "512 B". From 1 KiB to 999 PiB there are two or
+// three digits.
 std::string SizeText(int64_t bytes);
-// Returns "950", "12.3k" or "1.23M": at most three digits below 1000P. Returns "--" if negative or
-// not finite.
+// Returns a rate such as "950", "12.3k" or "1.23M", to which the caller adds the unit. Below 1000P
+// there are at most three digits. Returns "--" if `per_second` is negative or not finite.
 std::string FormatRate(double per_second);
-// Returns "42s", "3m05s", "2h07m" or "4d03h". Returns "--" if negative or above 10,000 days.
+// Returns a time such as "42s", "3m05s", "2h07m" or "4d03h". Returns "--" if `duration` is negative
+// or above 10,000 days.
 std::string DurationText(absl::Duration duration);
-// Returns "2.1043", "nan" or "inf".
+// Returns a loss with four decimals, such as "2.1043", or "nan" or "inf".
 std::string FormatLoss(double loss);
-// Returns "2026-11-21 12:00:03" in `zone`; empty for InfinitePast and InfiniteFuture.
+// Returns a time such as "2026-11-21 12:00:03", in `zone`; empty for InfinitePast and
+// InfiniteFuture.
 std::string FormatLocalTime(absl::Time time, absl::TimeZone zone);
 
 // Replaces control characters, line separators, bidirectional overrides and invalid UTF-8 by '?',
@@ -35,7 +39,7 @@ std::string Printable(absl::string_view text);
 // combining ones none.
 int DisplayWidth(absl::string_view text);
 // Cuts printable text to at most `width` columns. Text that was longer ends with an ellipsis, which
-// is "~" in ASCII.
+// is "~" in ASCII. Returns "" if `width` is 0 or less.
 std::string Ellipsize(absl::string_view text, int width, Charset charset);
 // Add spaces to printable text up to `width` columns: PadRight behind it, PadLeft before it. Longer
 // text is returned unchanged.

@@ -1,4 +1,5 @@
-// A bounded queue of events from the threads that read streams to the thread that shows them.
+// EventQueue is a bounded queue of events, from the threads that read streams to the thread that
+// shows them.
 #ifndef MEGATRAIN_CLIENT_WATCH_EVENT_QUEUE_H_
 #define MEGATRAIN_CLIENT_WATCH_EVENT_QUEUE_H_
 

@@ -1,5 +1,5 @@
-// A page on the terminal that is redrawn in place. It uses the alternate screen, so that the
-// terminal shows its former content afterwards.
+// Screen is a page on the terminal that is redrawn in place. It uses the alternate screen, so that
+// the terminal shows its former content afterwards.
 #ifndef MEGATRAIN_CLIENT_WATCH_SCREEN_H_
 #define MEGATRAIN_CLIENT_WATCH_SCREEN_H_
 

@@ -19,7 +19,7 @@ enum class WatchStream { kJob, kMetrics, kLogs, kNode };
 // server is back.
 struct StreamLost {
   WatchStream stream;
-  std::string why;
+  std::string why;  // for people; not made printable (text.h)
   absl::Time retry_at;
 };
 // The server answers again. The stream's next message follows.
@@ -31,7 +31,7 @@ struct StreamRestored {
 struct StreamRestarted {
   WatchStream stream;
 };
-// The stream has ended. `status` is OK if everything was sent because the job has ended; otherwise
+// The stream has ended. `status` is OK if everything was sent because the job has ended. Otherwise
 // it is the error.
 struct StreamEnded {
   WatchStream stream;

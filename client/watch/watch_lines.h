@@ -1,5 +1,7 @@
-// The plain view of a job, for pipes and dumb terminals. Turns events into lines of text. It reads
-// no clock and prints nothing itself. Thread safety: one thread at a time.
+// WatchLines makes the plain view of a job, for pipes and dumb terminals: it turns events into
+// lines of text. It reads no clock and prints nothing itself.
+//
+// Thread safety: one thread at a time.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_LINES_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_LINES_H_
 
@@ -19,10 +21,10 @@ class WatchLines {
   explicit WatchLines(absl::Duration step_interval = absl::Seconds(5))
       : step_interval_(step_interval) {}
 
-  // Returns the lines of an event, printable and without line ends; none if it brings nothing to
-  // tell. A lost connection and its return have a line each, from the job's stream alone. Events of
-  // the node, and the end or restart of a stream, have none. REQUIRES: `model` has already applied
-  // the event.
+  // Returns the lines of an event, printable (text.h) and without line ends; none if it brings
+  // nothing to tell. A lost connection and its return have a line each, which come from events of
+  // the job's stream only. Events of the node, and the end or restart of a stream, have none.
+  // REQUIRES: events are passed in their order, and `model` has already applied this one.
   std::vector<std::string> Lines(const WatchEvent& event, const WatchModel& model);
 
  private:

@@ -1,4 +1,5 @@
-// The state of a job that views show, built from events. It uses no clock, terminal or connection.
+// WatchModel builds the state of a job that views show from events. It uses no clock, terminal or
+// connection.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_MODEL_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_MODEL_H_
 
@@ -34,7 +35,7 @@ struct WatchState {
   std::vector<LossPoint> evaluations;
   std::deque<std::string> log;  // the newest lines, the oldest first
   std::optional<v1::Node> node;
-  // The number of records of step metrics that the server no longer had.
+  // The number of records of step metrics that the server no longer had when they were asked for.
   int64_t missed_records = 0;
   // Set from a StreamLost of the job's stream until the stream is restored or has ended.
   std::optional<StreamLost> lost;
@@ -70,8 +71,8 @@ class WatchModel {
 // Returns the job's last step, which is the later one of its progress and its metrics; 0 if neither
 // is known.
 int64_t StepOf(const WatchState& state);
-// Returns the time until the last step, without evaluations and checkpoints. Returns nullopt if the
-// job has ended or the time is not known yet.
+// Returns the time that the remaining steps will take, without evaluations, checkpoints and pauses.
+// Returns nullopt if the job has ended or the time is not known yet.
 std::optional<absl::Duration> TimeLeft(const WatchState& state);
 
 }  // namespace megatrain::client

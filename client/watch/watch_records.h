@@ -10,8 +10,8 @@
 namespace megatrain::client {
 
 // Returns one object for each fact of the event. Its single key names the fact: "job", "event",
-// "step", "log", "fell_back" or "missed", or "connection" with the value "lost" or "restored". Only
-// the job's stream tells of the connection. Returns nothing for other events.
+// "step", "log", "fell_back" or "missed", or "connection" with the value "lost" or "restored". The
+// connection is told of only for the job's stream. Returns no objects for other events.
 std::vector<nlohmann::ordered_json> WatchRecords(const WatchEvent& event);
 
 }  // namespace megatrain::client

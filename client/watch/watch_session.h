@@ -12,13 +12,14 @@
 
 namespace megatrain::client {
 
-// Shows a live view on a terminal and plain lines elsewhere, then a closing line. With JSON or YAML
-// output it prints records and no closing line. With --quiet it prints nothing.
+// Shows a live view on a terminal and plain lines elsewhere, then a closing line, also after an
+// error or a signal. With JSON or YAML output it prints records (watch_records.h) and no closing
+// line. With --quiet it prints nothing. `job` is "jobs/ID".
 //
-// Returns the job as it ended. Returns Cancelled if SIGINT, SIGTERM or SIGHUP came; the job goes
-// on. Returns a stream's error if the job's events, metrics or log cannot be read, and Internal if
-// the server sent no job. `job` is "jobs/ID". `signals` must watch these three signals, and
-// SIGWINCH and SIGTSTP for redrawing and suspending.
+// Returns the job as it ended. Returns Cancelled if SIGINT, SIGTERM or SIGHUP came, and the job
+// goes on. Returns a stream's error if the job's events, metrics or log cannot be read, and
+// Internal if the server sent no job. REQUIRES: `signals` watches these three signals, and SIGWINCH
+// and SIGTSTP for redrawing and suspending.
 absl::StatusOr<v1::Job> WatchJob(const Invocation& invocation, Connection* connection,
                                  const std::string& job, SignalWatch* signals);
 

@@ -1,4 +1,5 @@
-// Reads the streams of a view of a job into one queue. Each stream has a thread of its own.
+// WatchStreams reads the streams of a view of a job into one queue. Each stream has a thread of its
+// own.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_STREAMS_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_STREAMS_H_
 
@@ -15,10 +16,10 @@ namespace megatrain::client {
 class WatchStreams {
  public:
   // Begins to read the events of `job` ("jobs/ID"), its step metrics and its log, each from its
-  // beginning and as they grow. `view` says how much of the job the events carry. `with_node` adds
-  // the states of the node that runs the server. Each stream ends with a StreamEnded. A stream is
-  // opened again only if the server has answered before on `connection`; otherwise it ends with its
-  // error. `connection` and `queue` must outlive this.
+  // beginning and as they grow. `view` says which fields of the job its messages carry. `with_node`
+  // adds the states of the node that runs the server. Each stream ends with a StreamEnded. A stream
+  // is opened again only if the server has answered before on `connection`; otherwise it ends with
+  // its error. `connection` and `queue` must outlive this.
   WatchStreams(Connection* connection, const std::string& job, v1::JobView view, bool with_node,
                EventQueue* queue);
   // Closes the queue, stops the streams and waits for their threads.

@@ -5,7 +5,8 @@
 // at the first transfer (EINVAL of read and write), is used through the page cache.
 //
 // Each function takes ownership of `fd` and closes it, also when it fails; the file and lock
-// objects close theirs when they are destroyed. `path` is used in error messages only.
+// objects close theirs when they are destroyed. `path` is used in error messages only. Errors have
+// the codes of FileError (file.h).
 #ifndef MEGATRAIN_ENGINE_BASE_DESCRIPTOR_FILE_H_
 #define MEGATRAIN_ENGINE_BASE_DESCRIPTOR_FILE_H_
 
@@ -29,11 +30,13 @@ std::unique_ptr<WritableFile> WriteThrough(const std::string& path, int fd);
 // for writing.
 absl::StatusOr<std::unique_ptr<BlockFile>> WriteBlocksThrough(const std::string& path, int fd,
                                                               int64_t bytes);
-// Returns InvalidArgument unless `fd` is a regular file. With `direct` reads go past the page cache
-// where the file system allows it, and must be aligned as FileSystem::OpenBlocksForReading says.
+// Returns a file that reads `fd` at any offset. Returns InvalidArgument unless `fd` is a regular
+// file. With `direct` reads go past the page cache where the file system allows it, and must be
+// aligned as FileSystem::OpenBlocksForReading says. REQUIRES: `fd` is open for reading.
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> ReadThrough(const std::string& path, int fd,
                                                               bool direct = false);
-// Succeeds without doing anything on file systems that cannot sync a directory.
+// Makes the names in the directory `fd` durable. Succeeds without doing anything on file systems
+// that cannot sync a directory.
 absl::Status SyncDirectoryThrough(const std::string& path, int fd);
 // Returns the names in the directory, sorted, without "." and "..".
 absl::StatusOr<std::vector<std::string>> ListThrough(const std::string& path, int fd);

@@ -55,7 +55,8 @@ Descriptor OpenDirectoryAt(int parent, const char* name);
 
 // Removes `name` in the directory `parent`, with everything beneath it if it is a directory.
 // Succeeds if there is no such name. An entry that cannot be removed does not stop the removal of
-// the others; the first error is returned. `path` is used in messages.
+// the others; the first error is returned, with the codes of FileError (file.h). `path` is used in
+// messages.
 //
 // The tree may have any depth: a directory that is kTreeLevelsMax levels down is moved to the top
 // of the tree and emptied there. If it cannot be moved, for instance because it is on another file

@@ -59,13 +59,15 @@ class BlockFile {
  public:
   // Closes the file; content that was not synced may be lost.
   virtual ~BlockFile() = default;
-  // Writes the block at `offset`. REQUIRES: `offset` and the address `data` are multiples of
-  // kDirectAlignment, and so is `bytes` unless the block ends the file. Blocks do not overlap.
+  // Writes the block at `offset`. The last bytes of the file, if they are less than
+  // kDirectAlignment, may be written by Sync instead. REQUIRES: `offset` and the address `data` are
+  // multiples of kDirectAlignment, and so is `bytes` unless the block ends the file. Blocks do not
+  // overlap.
   virtual absl::Status Write(int64_t offset, const void* data, int64_t bytes) = 0;
   // Returns when everything written is on stable storage. REQUIRES: no Write runs.
   virtual absl::Status Sync() = 0;
-  // Completes the file. It may report a late error of writing, so that it must be called once,
-  // after the last Sync; after an error of Write or Sync it need not.
+  // Completes the file. It may report a deferred write error, so call it once, after the last Sync.
+  // After an error of Write or Sync it need not be called.
   virtual absl::Status Close() = 0;
   // After Sync, returns false if blocks went through the page cache.
   virtual bool direct() const { return true; }
@@ -110,13 +112,14 @@ class FileSystem {
   // Creates the file, or empties an existing one. Its permissions are 0666 less the umask.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(
       const std::string& path) = 0;
-  // Creates the file, or empties an existing one, for `bytes` bytes. Where the file system can, the
-  // room is reserved, so that a full disk is met here; the file is there then, empty.
+  // Creates the file, or empties an existing one, and reserves room for `bytes` bytes if the file
+  // system can do that. Returns ResourceExhausted if there is not that much room; the file then
+  // exists and is empty.
   virtual absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
                                                                   int64_t bytes) = 0;
   // Does as NewBlockFile, but keeps the content of an existing file, and its length if it is
-  // longer. So several processes can write parts of it, each with the same `bytes`. The default
-  // returns Unimplemented.
+  // longer. Several processes can thus write parts of one file, each with the same `bytes`. The
+  // default implementation returns Unimplemented.
   virtual absl::StatusOr<std::unique_ptr<BlockFile>> OpenBlockFile(const std::string& path,
                                                                    int64_t bytes);
   // Opens a regular file. Directories, pipes and devices are InvalidArgument.
@@ -135,7 +138,7 @@ class FileSystem {
   // Makes the names in the directory `path` durable after files in it were created, renamed or
   // removed. On a file system that cannot sync directories it succeeds and does nothing.
   virtual absl::Status SyncDirectory(const std::string& path) = 0;
-  // Creates the directory and its missing parents; succeeds if it exists.
+  // Creates the directory and its missing parents; succeeds if the directory exists.
   virtual absl::Status CreateDirectories(const std::string& path) = 0;
   // Removes a file or a symbolic link; NotFound if there is none.
   virtual absl::Status RemoveFile(const std::string& path) = 0;
@@ -242,7 +245,7 @@ std::string JoinPath(const std::string& a, const std::string& b);
 absl::Status FileError(const char* operation, const std::string& path, int error,
                        int64_t bytes = 0);
 
-// Makes a ResourceExhausted status that IsDiskFull recognises. The mark is needed because lack of
+// Makes a ResourceExhausted status that IsDiskFull recognizes. The mark is needed because lack of
 // memory has the same code.
 absl::Status DiskFullError(std::string_view message);
 // Returns true if the operation failed because a disk or a quota was full, so that waiting may

@@ -28,15 +28,15 @@ std::vector<Processor> OrderProcessors(const std::vector<int>& numbers,
                                        const ProcessorPaths& paths = {});
 
 // Returns the processors that the process's main thread may run on, in the order of
-// OrderProcessors. The calling thread does not matter, because it may be bound to a few of them.
-// Empty if the kernel does not report them.
+// OrderProcessors, whatever processors the calling thread is bound to. Returns none if the kernel
+// does not report them.
 std::vector<Processor> AllowedProcessors();
 
 // Returns the number of processors that the main thread may run on; at least 1.
 int AvailableProcessors();
 
 // Binds the calling thread to `processor`. Returns false, and leaves the thread as it was, if this
-// process may not use it (any more), for instance because its control group has changed.
+// process may not use that processor, for instance because its control group has changed.
 bool BindThisThread(const Processor& processor);
 
 // Returns the number of the processor that the calling thread runs on now, or -1 if that is not

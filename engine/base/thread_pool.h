@@ -25,8 +25,9 @@ void FlushDenormalsInThisThread();
 class ThreadPool {
  public:
   // `threads` counts the caller, so threads - 1 workers are started. With `processors`, worker i,
-  // from 1 on, is bound to processors[i % size]. So the first is left to the caller, whose affinity
-  // does not change, unless there are more threads than processors. REQUIRES: threads >= 1.
+  // from 1 on, is bound to processors[i % size]. The caller's affinity does not change. Unless
+  // there are more threads than processors, no worker is bound to processors[0], which is left for
+  // the caller. REQUIRES: threads >= 1.
   explicit ThreadPool(int threads, std::vector<Processor> processors = {});
   // REQUIRES: no loop runs.
   ~ThreadPool();

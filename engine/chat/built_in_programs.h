@@ -1,5 +1,5 @@
-// The chat templates that a job can name without a file: programs in the formats of well-known
-// families, for models whose directory has none.
+// Holds the chat templates that a job can name without a file. They are in the formats of
+// well-known families, for models whose directory has no template.
 #ifndef MEGATRAIN_ENGINE_CHAT_BUILT_IN_PROGRAMS_H_
 #define MEGATRAIN_ENGINE_CHAT_BUILT_IN_PROGRAMS_H_
 
@@ -7,7 +7,7 @@
 
 namespace megatrain {
 
-// The names, for messages.
+// The names of the programs, for messages.
 inline constexpr char kChatTemplateNames[] = "chatml, llama3, mistral, gemma, alpaca";
 
 struct BuiltInProgram {

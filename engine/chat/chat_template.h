@@ -60,10 +60,10 @@ struct ChatTemplateOptions {
 class ChatTemplate {
  public:
   // `tokenizer` is used during the call only. Returns InvalidArgument for an unknown name, for a
-  // file that is no Jinja program (with the line), for a directory whose programs are neither
-  // "default" nor "tool_use", and if a built-in program needs an end-of-text token and the
-  // tokenizer has none. Returns NotFound if "auto" finds no program or the file is missing, and the
-  // errors of reading.
+  // file that is no Jinja program (with the line), for a malformed file of the directory, for a
+  // directory whose programs are neither "default" nor "tool_use", and if a built-in program needs
+  // an end-of-text token and the tokenizer has none. Returns NotFound if "auto" finds no program or
+  // the file is missing, and the errors of reading.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(const ChatTemplateOptions& options,
                                                               const Tokenizer& tokenizer);
 
@@ -79,7 +79,8 @@ class ChatTemplate {
   // Appends the token ids of RenderText's text to `ids`, and for each id to `target` 1 if the loss
   // is computed on it, else 0. A token that straddles the start or the end of a range belongs to
   // it. Adds the number of turns left out to `*turns_without_loss`. Returns the errors of
-  // RenderText and of the tokenizer, which must be the one given to Create. After an error the
+  // RenderText and of Tokenizer::EncodeWithOffsets, and Internal if the tokenizer gives another
+  // number of offsets than ids. `tokenizer` must be the one given to Create. After an error the
   // vectors may have a part of the ids.
   absl::Status Render(const Conversation& conversation, const Tokenizer& tokenizer,
                       std::vector<int32_t>* ids, std::vector<uint8_t>* target,
@@ -88,7 +89,7 @@ class ChatTemplate {
   // Returns true if a program uses strftime_now, so that its text may depend on the day.
   bool uses_day() const;
   absl::CivilDay day() const { return options_.day; }
-  // Returns the Jinja program if it is not the model directory's own, else "".
+  // Returns the text of the Jinja program if it is not the model directory's own, else "".
   const std::string& own_program() const { return own_program_; }
   TrainOn train_on() const { return options_.train_on; }
 

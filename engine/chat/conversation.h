@@ -1,4 +1,4 @@
-// A conversation as chat templates take it.
+// Conversation is one record's conversation, as chat templates take it.
 #ifndef MEGATRAIN_ENGINE_CHAT_CONVERSATION_H_
 #define MEGATRAIN_ENGINE_CHAT_CONVERSATION_H_
 
@@ -16,9 +16,9 @@ struct ChatMessage {
   // content is a string, or a list of parts {"type": "text", "text": "..."}. No value is null, and
   // no key is there twice; values within lists and dicts may be null.
   JinjaValue::Entries fields;
-  // Only an assistant's message can have loss, and which ones do is decided by data.train_on. False
-  // excludes the message: its record has `weight: 0`, or it belongs to the prompt of a preference
-  // pair. Ignored for other roles.
+  // False excludes an assistant's message from the loss: its record has `weight: 0`, or it belongs
+  // to the prompt of a preference pair. data.train_on chooses among the others (TrainOn in
+  // rendered_chat.h). Ignored for other roles.
   bool trained = true;
   std::string role;  // the role of `fields`
   // The content; "" if there is none. If the content is a list of parts, their texts, joined by

@@ -26,18 +26,18 @@ namespace megatrain {
 
 // ReadMessages, ReadShareGpt and ReadAlpaca read a record into an empty `*conversation`. All
 // functions return InvalidArgument, naming the key, for a missing or double field, a field of
-// another type, a key that is refused, a list without messages, a message of more than 64 keys, or
-// a weight on a message that is not the assistant's. `*conversation` is unspecified then. In
-// objects that are passed to the template as they are (tools, documents, values of
-// chat_template_kwargs and of a message's keys) the last of double keys counts.
+// another type, a key that is refused, a list without messages, or a weight on a message that is
+// not the assistant's. They also return it for a message or chat_template_kwargs of more than 64
+// keys, and for what JsonToJinja refuses. After an error the output is unspecified. In objects that
+// are passed to the template as they are (tools, documents, values of chat_template_kwargs and of a
+// message's keys) the last of double keys counts.
 
-// {"messages": [{"role": "...", "content": "..."}, ...]}. A content is a text or a list of
+// Reads {"messages": [{"role": "...", "content": "..."}, ...]}. A content is a text or a list of
 // {"type": "text", "text": "..."}; an assistant's may be missing beside tool_calls or reasoning.
 // tool_calls are passed on as they are. `weight` of an assistant's message is 0 or 1.
-// REQUIRES: the record has `messages`.
 absl::Status ReadMessages(simdjson::dom::object record, Conversation* conversation);
 
-// {"conversations": [{"from": "...", "value": "..."}, ...]}. `from` stands for a role:
+// Reads {"conversations": [{"from": "...", "value": "..."}, ...]}. `from` stands for a role:
 //   human, user              user
 //   gpt, assistant           assistant
 //   system, developer        themselves
@@ -46,22 +46,21 @@ absl::Status ReadMessages(simdjson::dom::object record, Conversation* conversati
 //   observation, tool, function   tool
 // A tool without a "function" key is wrapped as {"type": "function", "function": tool}, which
 // templates expect. `weight` is as in messages. Other keys of a turn are refused unless null.
-// REQUIRES: the record has `conversations`.
 absl::Status ReadShareGpt(simdjson::dom::object record, Conversation* conversation);
 
-// {"instruction": "...", "input": "...", "output": "...", "history": [["...", "..."], ...]}. The
-// user's message is the instruction, followed by a line feed and the input if there is one. History
-// holds earlier turns of user and assistant.
-// REQUIRES: the record has `instruction` and `output`.
+// Reads {"instruction": "...", "input": "...", "output": "...", "history": [["...", "..."], ...]}.
+// The user's message is the instruction, followed by a line feed and the input if there is one.
+// `history` holds earlier turns of user and assistant. REQUIRES: the record has `output`.
 absl::Status ReadAlpaca(simdjson::dom::object record, Conversation* conversation);
 
 // Parts of the functions above, for readers of other records (preference_record.h).
 
 enum class MessageForm { kMessages, kShareGpt };
-// Appends the messages of `value`, which is a list of messages or a single one. `name` is its key.
+// Appends the messages of `value`, which is a list of messages or a single one. `name` is its key,
+// for error messages. An empty list is no error.
 absl::Status ReadMessageList(simdjson::dom::element value, const std::string& name,
                              MessageForm form, std::vector<ChatMessage>* messages);
-// Reads the keys beside the conversation; wraps tools for kShareGpt. REQUIRES:
+// Reads the keys beside the conversation, and wraps tools for kShareGpt. REQUIRES:
 // conversation->messages has been read.
 absl::Status ReadBeside(simdjson::dom::object record, MessageForm form, Conversation* conversation);
 // Appends the history and the user's message of an alpaca record, and its `instruction` and `input`

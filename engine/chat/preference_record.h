@@ -12,6 +12,7 @@
 
 namespace megatrain {
 
+// A prompt with its chosen and its rejected answer.
 struct PreferencePair {
   bool is_chat = false;
   // Texts, without a chat template; set unless is_chat.
@@ -36,7 +37,8 @@ enum class PreferenceForm {
 
 // Reads a record into an empty `*pair`. Returns InvalidArgument, naming the key, for a missing or
 // repeated field, a field of another type, a key that is refused, or an answer whose messages
-// include none of the assistant.
+// include none of the assistant. Returns the errors of ReadMessageList, ReadBeside and
+// ReadAlpacaPrompt (conversation_record.h). After an error `*pair` is unspecified.
 absl::Status ReadPreference(simdjson::dom::object record, PreferenceForm form,
                             PreferencePair* pair);
 

@@ -28,13 +28,15 @@ bool IsJsonEmpty(simdjson::dom::element value);
 // Returns the string, or InvalidArgument if the value is not one.
 absl::StatusOr<std::string> JsonString(simdjson::dom::element value, const std::string& name);
 
-// Sets `*target` to the string. Returns InvalidArgument if the value is not a string, or if
-// `*target` is set already: readers differ in which of two fields of the same name counts.
+// Sets `*target` to the string. Returns InvalidArgument if the value is not a string. Returns it
+// also if `*target` is set already, because readers differ in which of two fields of the same name
+// counts.
 absl::Status SetJsonString(const std::string& name, simdjson::dom::element value,
                            std::optional<std::string>* target);
 
-// Returns the value as a program sees it. If two fields have the same name, the last one counts.
-// Returns InvalidArgument for a whole number beyond 64 bits and for values nested too deep.
+// Returns the value as a Jinja program sees it. If two fields have the same name, the last one
+// counts. Returns InvalidArgument for a whole number beyond int64 and for values nested more than
+// 192 deep.
 absl::StatusOr<JinjaValue> JsonToJinja(simdjson::dom::element value, const std::string& name);
 
 // Parses JSON that a record holds as a text, and calls `use` with it; the value is valid during the

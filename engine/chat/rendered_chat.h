@@ -18,10 +18,11 @@ namespace megatrain {
 // The part of a conversation that the loss is on. Messages with `weight: 0` are never part of it.
 enum class TrainOn {
   kAssistant,  // the assistant's turns
-  kLast,       // the last of them
+  kLast,       // the last of the assistant's turns
   kAll,        // the whole conversation; a record with `weight: 0` is refused
 };
 
+// A rendered conversation, with the text that the loss is on.
 struct RenderedChat {
   std::string text;
   // The byte ranges of `text` that the loss is computed on, in ascending order, without overlap.
@@ -31,10 +32,11 @@ struct RenderedChat {
   int64_t turns_without_loss = 0;
 };
 
-// Renders the conversation. `day` is what the program takes for today. A program without
-// {% generation %} renders up to 7n + 5 times, where the last wanted turn is the assistant's n-th.
+// Renders the conversation. `day` is what the program takes for today. A program without {%
+// generation %} renders up to 7n + 5 times, where the last wanted turn is the assistant's n-th.
 // Roles that the program does not name cost a rendering each. The work of all renderings together
-// is bounded. Returns the errors of ChatTemplate::RenderText.
+// is bounded. Returns the errors of ChatTemplate::RenderText. The arguments are used during the
+// call only.
 absl::StatusOr<RenderedChat> RenderChat(const JinjaProgram& program,
                                         const JinjaVariables& special_tokens, absl::CivilDay day,
                                         TrainOn train_on, const Conversation& conversation);

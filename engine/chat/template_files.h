@@ -11,6 +11,7 @@
 
 namespace megatrain {
 
+// A chat template of a model's directory.
 struct ChatProgramText {
   std::string text;  // the Jinja program
   std::string file;  // where it stands, for messages
@@ -20,8 +21,8 @@ struct ChatProgramText {
 //   chat_template.jinja ("default") and additional_chat_templates/NAME.jinja
 //   chat_template in tokenizer_config.json: a text ("default"), or a list of {"name", "template"}
 //   chat_template in chat_template.json, in the same forms
-// Returns an empty map if there are none, InvalidArgument for a malformed file or more than 100
-// programs, and the errors of reading.
+// Returns an empty map if there are none. Returns InvalidArgument for a malformed file or more than
+// 100 programs, and the errors of reading. `files` is used during the call only.
 absl::StatusOr<std::map<std::string, ChatProgramText>> ReadChatPrograms(
     const std::string& directory, FileSystem* files);
 

@@ -44,7 +44,8 @@
 
 namespace megatrain {
 
-// Each function takes time in proportion to its texts. Not thread-safe.
+// Finds the turns of one rendered conversation, F. Its static functions need no other turns. Each
+// function takes time in proportion to its texts. Not thread-safe.
 class TurnFinder {
  public:
   // `whole` is F, which must outlive the finder.
@@ -55,7 +56,8 @@ class TurnFinder {
   // loses that.
   static std::optional<size_t> Begin(std::string_view prompt, std::string_view message,
                                      std::string_view& turn);
-  // Returns the same by `marked_turn`, which is T with a text alone, `marker`, for the message.
+  // Returns the same place, or nullopt if it is uncertain. `marked_turn` is T with the text
+  // `marker` alone in place of the whole message.
   static std::optional<size_t> BeginMarked(std::string_view prompt, std::string_view turn,
                                            std::string_view marked_turn, std::string_view marker);
 
@@ -70,10 +72,11 @@ class TurnFinder {
   static std::optional<TextRange> FindExact(std::string_view whole, std::string_view prompt,
                                             std::string_view turn, std::string_view message);
 
-  // Finds a turn by F and T with `marker`, which is in neither of the real ones, in place of the
-  // message's text. Returns nullopt if F and the marked F differ in more than the message, or if
-  // what stands before the message does not end with the last character of P and the white space
-  // behind that.
+  // Returns the place of a turn in F. `marked_whole` and `marked_turn` are F and T with `marker`,
+  // which is in neither F nor T, in place of the message's text. Returns nullopt if one of them
+  // does not have the marker once, or if F and the marked F differ in more than the message.
+  // Returns nullopt also if what stands before the message does not end with the last character of
+  // P that is no white space, the white space behind that in P, and any other white space.
   static std::optional<TextRange> FindMarked(std::string_view whole, std::string_view prompt,
                                              std::string_view marked_whole,
                                              std::string_view marked_turn, std::string_view message,

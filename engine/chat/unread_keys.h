@@ -10,13 +10,14 @@
 namespace megatrain {
 
 // The names that records and templates use for an assistant's reasoning. A record may use one and
-// its template another.
+// its template another: the renderer fills `thinking` and `reasoning_content` from any of them.
 inline constexpr const char* kReasoningKeys[] = {"reasoning_content", "thinking", "reasoning"};
 
 // Checks that the program mentions everything in the conversation that could change its text: its
 // tools, documents, chat_template_kwargs, and the keys of its messages but for role, content, name
-// and tool_call_id. Empty values are not checked, since nothing can be lost. Returns
-// InvalidArgument with the key, and with the number of its message.
+// and tool_call_id. A key of kReasoningKeys passes if the program mentions any of them. Empty
+// values are not checked, since nothing can be lost. Returns InvalidArgument with the key, and with
+// the number of its message, for the first one that the program does not mention.
 absl::Status CheckRead(const JinjaProgram& program, const Conversation& conversation);
 
 }  // namespace megatrain

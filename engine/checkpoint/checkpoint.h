@@ -10,18 +10,22 @@
 // and once
 //   model-carried.safetensors              for a wrapper: the tensors that are not the text model's
 //   model.safetensors.index.json, config.json, tokenizer files
-//   manifest.json                          the size and XXH3-128 of every file, those of the blocks
-//                                          of tiles' files, and the CheckpointState
+//   manifest.json                          the CheckpointState, the size and XXH3-128 of every
+//                                          other file, and the XXH3-128 of each block of the
+//                                          tiles' files
 // The weights, the index and config.json make the directory a valid Hugging Face model, unless a
-// tensor lies in several tiles (stacked experts, tables of per-layer inputs): its parts have names
-// of their own (HfPartName, HfColumnsName), and the index is model.parts.index.json, so that other
-// programs refuse the directory. Tensors are little-endian, unpadded and in Hugging Face shapes,
-// and
-//   master_bits = ((weight - (remainder < 0)) << 16) | uint16(remainder)   (see split_master.h).
+// tensor lies in several tiles (stacked experts, tables of per-layer inputs). The parts of such a
+// tensor have names of their own (HfPartName, HfColumnsName). The index is then
+// model.parts.index.json, so that other programs refuse the directory.
+//
+// Tensors are little-endian, unpadded and in Hugging Face shapes. The bits of the FP32 master of a
+// BF16 weight are (see split_master.h)
+//   master_bits = ((weight - (remainder < 0)) << 16) | uint16(remainder)
 //
 // The writer fills `step-00000100.tmp`, the manifest last, and syncs each file. It reads every file
 // back and verifies it before it renames the directory. So a directory without ".tmp" was whole
-// when it got its name. Nothing on disk depends on the number of processes that wrote it.
+// when it got its name. The tensors' files do not depend on the number of processes that wrote
+// them, unless each machine writes a part of the checkpoint (CheckpointPart in manifest.h).
 //
 // A job uses these functions in this order:
 //   RemoveLeftovers, FindNewestToLoad, ReadCheckpointState, CheckResumable,

@@ -11,7 +11,8 @@
 //                            an empty file of CheckIsShared, or left so by a process that died
 // Everything else in the directory is foreign and is neither read nor removed.
 //
-// `files` is used during a call only. Errors of `files` are returned as they are.
+// `files` is used during a call only. Errors of `files` are returned as they are, besides those
+// that a function names.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 
@@ -29,7 +30,7 @@ namespace megatrain {
 
 inline constexpr char kUnfinishedSuffix[] = ".tmp";
 
-// 100 -> "step-00000100". REQUIRES: step >= 0.
+// Returns the name of the directory of step `step`: "step-00000100" for 100. REQUIRES: step >= 0.
 std::string StepDirectoryName(int64_t step);
 // Returns the step of a name that StepDirectoryName makes, nullopt for any other name.
 std::optional<int64_t> ParseStepDirectoryName(absl::string_view name);
@@ -39,20 +40,21 @@ std::optional<int64_t> ParseStepDirectoryName(absl::string_view name);
 std::string ReplacedDirectoryName(int64_t step, int64_t by);
 
 // Returns the steps that have a directory in `directory`, highest first, without looking into them.
-// Empty if `directory` does not exist.
+// Returns none if `directory` does not exist.
 absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& directory,
                                                FileSystem* files = PosixFileSystem());
 
 // Returns the paths of the step directories in `directory` that have a manifest, highest step
-// first. They are not verified. Empty if `directory` does not exist.
+// first. They are not verified. Returns none if `directory` does not exist.
 absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& directory,
                                                          FileSystem* files = PosixFileSystem());
 
 // Cleans up after a process that died. Call it before a directory is searched. Unfinished
 // checkpoints and the files of CheckIsShared are removed. A checkpoint that was moved aside gets
 // its name back if its successor had not been renamed yet, and is removed otherwise. A leftover
-// that holds a directory other than additional_chat_templates is left alone. Returns one line for
-// the log for each. REQUIRES: no other process uses `directory` (see directory_lock.h).
+// that holds a directory other than additional_chat_templates is left alone. Returns a line for the
+// log about each of these. Does nothing if `directory` does not exist. REQUIRES: no other process
+// uses `directory` (see directory_lock.h).
 absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
                                                          FileSystem* files = PosixFileSystem());
 
@@ -62,7 +64,7 @@ absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& dire
 absl::Status CheckHoldsOnlyCheckpointFiles(const std::string& path,
                                            FileSystem* files = PosixFileSystem());
 
-// Removes the step directory `path`. It is renamed to `path`.tmp first, in place of what has that
+// Removes the step directory `path`. Renames it to `path`.tmp first, in place of what has that
 // name, so that a crash leaves a leftover and not a damaged checkpoint. REQUIRES:
 // CheckHoldsOnlyCheckpointFiles(path) is OK.
 absl::Status RemoveStepDirectory(const std::string& path, FileSystem* files = PosixFileSystem());

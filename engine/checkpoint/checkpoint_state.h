@@ -30,12 +30,13 @@ struct Evaluations {
   void Add(int64_t step, double loss);
 };
 
-// A change of a key that only --allow-change admits.
+// A change of a job key that a resumed run may make with --allow-change alone.
 struct AllowedChange {
-  int64_t step = 0;  // the checkpoint that the run resumed from
+  int64_t step = 0;  // of the checkpoint that the run resumed from
   std::string key, before, now;
 };
 
+// The state of a run after a step.
 struct CheckpointState {
   int64_t step = 0;  // steps made, counting those that training.skip_steps skips
   DType weight_dtype = DType::kBF16;
@@ -46,7 +47,7 @@ struct CheckpointState {
   // it was resumed. Empty in checkpoints of versions that did not have it.
   std::string run;
   uint64_t seed = 0;
-  std::string data_fingerprint;
+  std::string data_fingerprint;   // Dataset::fingerprint
   std::string model_fingerprint;  // ModelFingerprint of the layout
   // The values of the keys that a resumed run may not change, by key path.
   std::map<std::string, std::string> spec;
@@ -64,8 +65,9 @@ struct CheckpointState {
   std::string carried_digest;
 };
 
-// Returns 32 hex digits: a hash of the names and shapes of all tensors and of the configuration
-// values that change the result without changing a shape (heads, rotary embedding, norm epsilon).
+// Returns a hash, in 32 hex digits, of the names and shapes of all tensors, of their tiles, and of
+// the configuration values that change the result without changing a shape (heads, rotary
+// embedding, norm epsilon). It does not depend on what is frozen.
 std::string ModelFingerprint(const ModelLayout& layout);
 
 // Returns 32 random hex digits for CheckpointState::run.

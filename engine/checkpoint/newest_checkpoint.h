@@ -13,10 +13,12 @@
 namespace megatrain {
 
 // Returns the value of a job key (CheckpointState::spec) in the newest checkpoint in `directory`
-// whose manifest can be read. Returns "" if there is none, or if it does not have the key.
+// whose manifest can be read. Returns "" if there is none, if it does not have the key, or if
+// `directory` cannot be listed.
 std::string NewestSpecValue(const std::string& directory, const std::string& key,
                             FileSystem* files = PosixFileSystem());
 
+// A checkpoint that was found to be damaged.
 struct DamagedCheckpoint {
   int64_t step = 0;
   std::string what;  // a text that names the file and the defect

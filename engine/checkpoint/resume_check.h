@@ -10,11 +10,13 @@
 
 namespace megatrain {
 
-// Checks that a job whose fresh state would be `wanted` may resume from `saved`. Spec keys of the
-// sections in `allowed` ("optimizer") may differ; the differences are added to `*changes`. Returns
-// FailedPrecondition, naming what differs. The order of comparison is the model, what a wrapper
-// carries (if `saved` has the digest), the precision, the spec keys (all that differ are named),
-// the seed and the data. Other fields are not compared.
+// Checks that a job whose fresh state would be `wanted` may resume from `saved`. Returns
+// FailedPrecondition, naming the first of these that differs: the model, what a wrapper carries (if
+// `saved` has the digest), the precision, the spec keys (all that differ are named), the seed, the
+// data. Other fields are not compared.
+//
+// Spec keys of the sections in `allowed` ("optimizer") may differ. The differences are added to
+// `*changes` unless it is null; some may be added before an error too.
 absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState& wanted,
                             const std::vector<std::string>& allowed = {},
                             std::vector<AllowedChange>* changes = nullptr);

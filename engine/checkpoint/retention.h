@@ -36,17 +36,19 @@ absl::StatusOr<std::vector<int64_t>> ListNewer(const std::string& directory, int
 
 // Returns the elements of `steps`, all of one run, to remove after the checkpoint of step
 // `verified` was written and verified. The result depends on the arguments only.
-// - `verified` stays, so at least one good checkpoint remains whatever `keep` says.
-// - Of the earlier ones that are not damaged, the newest `keep` - 1 stay.
-// - `retention.best` stays and does not count.
+// - `verified` stays, so at least one good checkpoint remains whatever retention.keep says.
+// - Of the earlier ones that are not damaged, the newest retention.keep - 1 stay.
+// - retention.best stays and does not count.
 // - Later ones stay, because a new checkpoint does not replace them.
+// - All others are removed, those in retention.damaged too.
 std::vector<int64_t> StepsToRemove(std::vector<int64_t> steps, int64_t verified,
                                    const Retention& retention);
 
-// Removes the checkpoints in `directory` that StepsToRemove selects, after that of `verified` was
-// written. Checkpoints of other runs and directories without a manifest are left alone. So are
-// checkpoints with a manifest that cannot be read, with foreign files, or that cannot be removed; a
-// line for each of these is added to `*notes`.
+// Removes the checkpoints of the run in `directory` that StepsToRemove selects, after the one with
+// the state `verified` was written. Checkpoints of other runs and directories without a manifest
+// are left alone. So are checkpoints with a manifest that cannot be read, with foreign files, or
+// that cannot be removed; a line for each of these is added to `*notes`. If `directory` cannot be
+// listed, removes nothing and adds a line.
 void PruneCheckpoints(const std::string& directory, const CheckpointState& verified,
                       const Retention& retention, std::vector<std::string>* notes,
                       FileSystem* files = PosixFileSystem());

@@ -1,8 +1,8 @@
 // Tells which processes of a job write their checkpoints into one directory, and checks that they
 // see the same one and can write in it.
 //
-// The check makes empty files in the directory, named shared-, 32 hex digits, - and a rank, and
-// removes them when it ends. RemoveLeftovers removes those of a process that died.
+// The check makes empty files in the directory, named "shared-<32 hex digits>-<rank>", and removes
+// them when it ends. RemoveLeftovers removes those of a process that died.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_SHARED_DIRECTORY_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_SHARED_DIRECTORY_H_
 
@@ -27,7 +27,7 @@ struct DirectoryRanks {
   Communicator* communicator = nullptr;  // of all ranks; null for a process alone
   int begin = 0, end = 1;                // the ranks of this rank's directory
   int part = 0, parts = 1;               // the number of this directory, and how many there are
-  // By tile, what those ranks hold together; empty if they hold all.
+  // By tile, the elements that the ranks [begin, end) hold together; empty if they hold all.
   std::vector<HeldElements> held = {};
 
   int rank() const { return communicator == nullptr ? 0 : communicator->rank(); }
@@ -40,12 +40,14 @@ struct DirectoryRanks {
   }
 };
 
-// Returns the ranks of one directory for all. `communicator` may be null.
+// Returns the ranks where all ranks of a job share one directory. `communicator` may be null for a
+// process alone, and must outlive the result.
 DirectoryRanks AllInOneDirectory(Communicator* communicator);
 
-// Returns the ranks of a directory for each machine; `machines` names that of each rank. Leaves
-// `held` empty. Returns FailedPrecondition, the same on all ranks, if those of a machine are not
-// consecutive.
+// Returns the ranks where each machine has a directory of its own. machines[r] names the machine of
+// rank r. Leaves `held` empty, which the caller must set if there are several parts. Returns
+// FailedPrecondition, the same on all ranks, if the ranks of a machine are not consecutive.
+// `communicator` must outlive the result.
 absl::StatusOr<DirectoryRanks> OneDirectoryForEachMachine(Communicator* communicator,
                                                           absl::Span<const std::string> machines);
 
@@ -53,13 +55,15 @@ absl::StatusOr<DirectoryRanks> OneDirectoryForEachMachine(Communicator* communic
 // name seconds late.
 inline constexpr absl::Duration kSharedWait = absl::Seconds(10);
 
-// Checks that the ranks of a directory see it, and those of others do not. All ranks must call it,
-// with the path that the directory has for them; where a rank leads, it must be there. Returns the
-// same on all. Returns FailedPrecondition, naming the directory, the ranks and their machines, if a
-// rank does not see within `patience` what its leading one has made there, sees what that of
-// another directory has made, or cannot write. A full disk (IsDiskFull) and Cancelled of `files`
-// are returned as they are, with the rank; so are the errors of the communicator. Does nothing for
-// a process alone.
+// Checks that the ranks of a directory see it and can write in it, and that the ranks of other
+// directories do not see it. All ranks must call it, with the path that their directory has for
+// them. The directory must exist for the rank that leads in it. Does nothing for a process alone.
+//
+// Returns the same on all ranks. Returns FailedPrecondition, naming the directory, the ranks and
+// their machines, if a rank does not see within `patience` the file that its leading rank has made,
+// sees the file of another directory's leading rank, or cannot write. A full disk (IsDiskFull) and
+// Cancelled of `files` are returned as they are, with the rank; so are the errors of the
+// communicator.
 absl::Status CheckIsShared(const std::string& directory, const DirectoryRanks& ranks,
                            FileSystem* files, absl::Duration patience = kSharedWait);
 

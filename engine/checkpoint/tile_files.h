@@ -49,8 +49,8 @@ struct PieceRun {
 
   int64_t bytes() const { return elements.elements() * piece->element_bytes; }
 };
-// Appends what a tile of `weight_dtype` with the elements `held` has of `piece`, which begins at
-// `offset` of the file. The runs point to `piece`.
+// Appends the runs of `piece` that a tile of `weight_dtype` with the elements `held` has. `piece`
+// begins at byte `offset` of the file. The runs point to `piece`.
 void AppendRuns(const TilePiece& piece, const TileLayout& layout, DType weight_dtype,
                 const HeldElements& held, int64_t offset, std::vector<PieceRun>& runs);
 
@@ -63,12 +63,13 @@ struct TileFile {
 
   int64_t header_bytes() const { return static_cast<int64_t>(header.size()); }
 };
-// Returns the layout of the weights file of tile `index` if `weights`, else of its optimizer file.
-// It points to `layout`. Returns the errors of MakeSafetensorsHeader.
+// Returns the weights file of tile `index` (from 0) if `weights`, else its optimizer file, as they
+// are laid out for a whole tile. The result points to `layout`. Returns the errors of
+// MakeSafetensorsHeader.
 absl::StatusOr<TileFile> LayOutTileFile(const ModelLayout& layout, int index, bool weights,
                                         DType weight_dtype);
-// Returns what a tile of `weight_dtype` with the elements `held` has of the file, in the order of
-// the file. The result points into `file`.
+// Returns the runs of the file that a tile of `weight_dtype` with the elements `held` has, in the
+// order of the file. The result points into `file`.
 std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, DType weight_dtype,
                              const HeldElements& held);
 // The bytes of a tile's file that a part of a checkpoint has, as they lie in the part's own file:
@@ -77,7 +78,7 @@ class PartOfFile {
  public:
   // `ranges` are ascending and apart, and lie behind the header.
   PartOfFile(int64_t header_bytes, std::vector<FileRange> ranges);
-  // Has what a tile of `weight_dtype` with the elements `held` has of the file.
+  // The part has the bytes of `file` that a tile of `weight_dtype` with the elements `held` has.
   PartOfFile(const TileFile& file, const TileLayout& layout, DType weight_dtype,
              const HeldElements& held);
 

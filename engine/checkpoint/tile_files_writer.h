@@ -40,10 +40,12 @@ class TileFilesWriter {
   // Writes what `tile` holds to the two files of tile `index`, as CheckpointWriter::WriteTile.
   absl::Status WriteTile(int index, const Tile& tile);
 
-  // Waits until all files are on stable storage, reads them back, verifies them and returns their
-  // entries for the manifest, those of a tile's weights and optimizer next to each other. All ranks
-  // must call this, also after an error; `own` is this rank's status so far. All return the same
-  // error.
+  // Waits until all files are on stable storage, reads them back and verifies them. Returns the
+  // entries for the manifest of the files in this rank's directory, those of a tile's weights and
+  // optimizer next to each other. All ranks must call this, once, also after an error; `own` is
+  // this rank's status so far. All return the same error: an error of a rank so far, Internal if a
+  // rank did not write a tile, DataLoss if a file is not on the disk as it was written, or that of
+  // the communicator or of `files`.
   absl::StatusOr<std::vector<ManifestFile>> Finish(const absl::Status& own);
 
   // Returns false if a file went through the page cache. REQUIRES: Finish succeeded.

@@ -1,5 +1,6 @@
-// A rank's call of an operation, as the ranks compare it before the operation begins: all must call
-// the same one with the same sizes.
+// CollectiveCall describes a rank's call of a Communicator's operation. Communicators of threads
+// and of processes compare the calls of all ranks before the operation begins, because all ranks
+// must call the same operation with the same sizes.
 #ifndef MEGATRAIN_ENGINE_COMM_COLLECTIVE_CALL_H_
 #define MEGATRAIN_ENGINE_COMM_COLLECTIVE_CALL_H_
 
@@ -21,7 +22,7 @@ struct CollectiveCall {
   Operation operation = Operation::kBarrier;
   int32_t root = 0;    // of Broadcast
   int64_t number = 0;  // counts the operations of the communicator
-  int64_t bytes = 0;   // all parts together
+  int64_t bytes = 0;   // of all parts together; of GatherValues, those of one rank
   uint64_t cuts = 0;   // a hash of the parts' cuts; 0 without parts
 
   bool operator==(const CollectiveCall&) const = default;
@@ -29,20 +30,21 @@ struct CollectiveCall {
   std::string Describe() const;
 };
 
-// Makes the call, still without a number, of an operation on parts that are cut at `cuts`, counted
-// in elements of `element_bytes`. Returns InvalidArgument if `cuts` are not ranks + 1 ascending
-// numbers, none of them negative.
+// Makes the call of an operation on parts that are cut at `cuts`, which count elements of
+// `element_bytes` bytes. The caller sets `number`. Returns InvalidArgument if `cuts` are not ranks
+// + 1 numbers in ascending order, none of them negative. Equal numbers are in order.
 absl::StatusOr<CollectiveCall> PartsCall(Operation operation, absl::Span<const int64_t> cuts,
                                          int ranks, int64_t element_bytes);
 
-// Returns FailedPrecondition if two ranks do not call the same.
+// Returns FailedPrecondition, naming both ranks, if `call` of `rank` is not equal to `other` of
+// `other_rank`.
 absl::Status CheckSameCall(int rank, const CollectiveCall& call, int other_rank,
                            const CollectiveCall& other);
 
 // Returns "rank 3" or "ranks 1, 3".
 std::string RankList(const std::vector<int>& ranks);
 
-// These four functions return the cause with which a communicator ends operations by itself.
+// These four functions make the errors with which a communicator itself ends operations.
 //
 // DeadlineExceeded: rank `rank` waited for `missing` in `call` until the deadline.
 absl::Status MissingRanksError(int rank, const CollectiveCall& call,

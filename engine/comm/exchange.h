@@ -1,6 +1,6 @@
 // Exchanges bytes and statuses in host memory between ranks, by the operations of a Communicator. A
-// null communicator is that of a rank alone. All ranks must call the same functions in the same
-// order, but for AbortAll.
+// null communicator is that of a rank alone. All ranks must call the first three functions in the
+// same order; the other two may be called by one rank.
 #ifndef MEGATRAIN_ENGINE_COMM_EXCHANGE_H_
 #define MEGATRAIN_ENGINE_COMM_EXCHANGE_H_
 
@@ -15,8 +15,9 @@
 namespace megatrain {
 
 // Calls visit(rank, bytes) on every rank, for each rank in turn with the bytes that it gave as
-// `own`. `visit` must not change the memory of `own`. Needs memory for the bytes of one rank at a
-// time. Returns the errors of the communicator.
+// `own`. `bytes` is valid during the call. `visit` must not change the memory of `own`. Needs
+// memory for the bytes of one rank at a time. Returns the errors of the communicator, after which
+// `visit` may have been called for some ranks only.
 absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
                            absl::FunctionRef<void(int rank, absl::string_view bytes)> visit);
 
@@ -24,16 +25,18 @@ absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
 absl::StatusOr<std::string> OfFirst(Communicator* communicator, absl::string_view own);
 
 // Returns the same on every rank: OK if all ranks gave OK, else the error of the lowest rank that
-// has one, with its number and the machine's name, or that of the communicator. IsDiskFull
-// survives. A rank alone gets `own` back.
+// has one, with the rank's number and its machine's name. If IsDiskFull holds for that error, it
+// holds for the result. Also returns the errors of the communicator. A rank alone gets `own` back.
 absl::Status Agree(Communicator* communicator, const absl::Status& own);
 
-// Marks `error` as one that every rank has found alike, and that names the ranks itself.
+// Marks `error` as one that every rank has found alike, and whose message names the ranks itself.
+// AbortAll leaves such an error as it is.
 absl::Status FoundByAll(absl::Status error);
 
 // Ends the operations of all ranks with `own`, an error of this rank. Adds the rank's number and
-// the machine's name to its message, unless all have found it. Returns the first error that ended
-// them. A rank alone gets `own` back. Any thread of any one rank may call it. REQUIRES: !own.ok().
+// the machine's name to its message, unless FoundByAll has marked the error. Returns the first
+// error that ended them. A rank alone gets `own` back. Any thread of any rank may call this.
+// REQUIRES: !own.ok().
 absl::Status AbortAll(Communicator* communicator, const absl::Status& own);
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// LaunchEnvironment tells the rank of this process and the number of ranks, from the launcher's
-// variables.
+// Reads the rank of this process and the number of ranks from the environment variables that a
+// launcher (mpirun, torchrun, srun) sets.
 #ifndef MEGATRAIN_ENGINE_COMM_LAUNCH_ENVIRONMENT_H_
 #define MEGATRAIN_ENGINE_COMM_LAUNCH_ENVIRONMENT_H_
 
@@ -35,16 +35,19 @@ std::string HostName();
 // A function that returns a variable's value, or null if it is not set, as getenv does.
 using GetEnvironment = absl::FunctionRef<const char*(const char* name)>;
 
-// Reads the environment. Where several launchers have set theirs, mpirun and torchrun are taken
-// before Slurm, within whose steps they start their processes. `host_name` is the node's name if
-// the launcher does not tell it. Returns InvalidArgument, with the variable's name, for values that
-// are missing, no numbers, out of range, or that contradict each other (PMIX_RANK among them).
+// Reads the variables of the first launcher, in the order of Launcher, that has set its own. Slurm
+// counts only within a step of srun (SLURM_STEP_ID). mpirun and torchrun come before Slurm because
+// they may start their processes within such a step. Without a launcher the result is that of a
+// process alone. `host_name` is the node's name if the launcher does not tell it. Returns
+// InvalidArgument, with the variable's name, for values that are missing, not numbers or out of
+// range, and for two variables, PMIX_RANK among them, that name different ranks.
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_environment,
                                                         const std::string& host_name);
 
-// Returns the rank and the local rank that those variables tell, without checking them, and 0 for
-// one that they do not tell. After an error of ReadLaunchEnvironment these say which process is to
-// report it. The node is `host_name`, and the other fields are those of a process alone.
+// Returns the rank and the local rank that the launchers' variables tell, without checking them,
+// and 0 for a rank that no variable tells. After an error of ReadLaunchEnvironment these numbers
+// decide which process reports the error. The node is `host_name`, and the other fields are those
+// of a process alone.
 LaunchEnvironment ApparentEnvironment(GetEnvironment get_environment, const std::string& host_name);
 
 }  // namespace megatrain

@@ -38,10 +38,11 @@ class NcclApi {
   virtual std::string Describe(int error) const = 0;
 
   virtual int MakeId(NcclId* id) = 0;
-  // Begins to make a communicator on the GPU that the thread has chosen. AsyncError tells when it
-  // is made. `communicator` is set also while it is in progress.
+  // Begins to make a communicator on the current GPU of the calling thread. AsyncError tells when
+  // it is made. `communicator` is set even if this call returns kNcclInProgress.
   virtual int Initialize(const NcclId& id, int rank, int ranks, void** communicator) = 0;
-  // Returns an error of this call; sets `error` to that of what is under way.
+  // Sets `error` to the state of the calls that are under way. Returns an error of this call
+  // itself.
   virtual int AsyncError(void* communicator, int* error) = 0;
 
   // Operations between GroupStart and GroupEnd are queued on the stream together.
@@ -55,7 +56,8 @@ class NcclApi {
   virtual int AllGather(void* communicator, const void* own, void* all, int64_t part_bytes,
                         void* stream) = 0;
 
-  // Begins to end the communicator, when all that was queued is done. AsyncError tells when.
+  // Begins to end the communicator, once all that was queued is done. AsyncError tells when it has
+  // ended.
   virtual int Finalize(void* communicator) = 0;
   // Frees a communicator that Finalize has ended.
   virtual int Destroy(void* communicator) = 0;

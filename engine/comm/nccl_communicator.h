@@ -3,12 +3,13 @@
 //
 // ReduceScatter sends parts from rank to rank, in pieces and in the two levels of RankGrid, and
 // adds them with the device's own kernel, because NCCL does not promise the order of its sums.
-// Gathers are NCCL's own, which finds its ways between machines itself.
+// AllGather uses NCCL's own operations, and NCCL chooses the routes between machines.
 //
-// Errors: as in communicator.h. An error of a queued operation comes from a later call, or from
-// status(): a stream whose operation was ended goes on with undefined data. NCCL does not tell
-// which ranks did not come. Sizes are not compared: ranks that call different ones wait as long as
-// `NcclPatience` lets them, or get undefined data.
+// Errors: as in communicator.h, and Internal for those of NCCL. An error of a queued operation
+// comes from a later call, or from status(): a stream whose operation was ended goes on with
+// undefined data. DeadlineExceeded does not name the ranks that did not come, because NCCL does not
+// tell them. AllGather and ReduceScatter do not compare sizes: ranks that call them with different
+// ones wait as long as NcclPatience lets them, or get undefined data.
 #ifndef MEGATRAIN_ENGINE_COMM_NCCL_COMMUNICATOR_H_
 #define MEGATRAIN_ENGINE_COMM_NCCL_COMMUNICATOR_H_
 
@@ -33,17 +34,20 @@ struct NcclPatience {
 // A caller that keeps a share of it must not use it before the result is destroyed. All these ranks
 // must call this. `api` (LoadNccl), `device` and `scratch` must outlive the communicator. `scratch`
 // is device memory for ReduceScatter and has the same size on all ranks. NCCL takes device memory
-// of its own besides. `group_ranks` is as in RankGrid. Errors reach the other ranks too:
+// of its own besides. `group_ranks` is as in RankGrid. Returns these errors, which reach the other
+// ranks too, and those of `device` and `bootstrap`:
 // - InvalidArgument: the scratch is smaller than NcclScratchBytesMin.
 // - FailedPrecondition: two ranks have the same GPU, or scratch of different sizes.
-// - DeadlineExceeded: other ranks did not come.
-// - Internal: NCCL's own.
+// - DeadlineExceeded: other ranks did not come within NcclPatience::meeting.
+// - Internal: NCCL's own errors.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
     std::shared_ptr<Communicator> bootstrap, NcclApi* api, Device* device, void* scratch,
     int64_t scratch_bytes, const NcclPatience& patience, int group_ranks = 1);
 
-// Returns the bytes of scratch with which links are used well, and the least that there must be.
+// Returns the bytes of scratch with which ReduceScatter uses links well: about 64 MiB, and at least
+// 1 MiB for each other rank. 0 for one rank.
 int64_t NcclScratchBytes(int ranks);
+// Returns the least bytes of scratch that CreateNcclCommunicator accepts.
 int64_t NcclScratchBytesMin(int ranks);
 
 }  // namespace megatrain

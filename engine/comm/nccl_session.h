@@ -1,14 +1,16 @@
-// A communicator of NCCL and the operations queued on it, watched by a thread.
+// NcclSession is a communicator of NCCL with a thread that watches the operations queued on it.
 //
-// An operation of NCCL is a kernel that waits on the GPU for the other ranks, for ever if one is
-// gone, and everything behind it in its stream waits too. The thread therefore looks for errors of
-// NCCL, for those of other ranks, and for operations that take too long (NcclPatience). After an
-// error it aborts the communicator, which ends the kernels. Their results are undefined then.
+// An operation of NCCL is a kernel that waits on the GPU for the other ranks. If one of them is
+// gone, the kernel waits for ever, and so does everything behind it in its stream. The thread
+// therefore looks for errors of NCCL, for those of other ranks, and for operations that take too
+// long. After an error it aborts the communicator, which ends the kernels. Their results are
+// undefined then.
 //
-// `meeting` bounds the making and the ending of the communicator, because NCCL's own network may be
-// blocked where that of `bootstrap` is not. `operation` bounds operations. Training leaves it
-// infinite, because a rank comes late if its step is long or if it waits for a disk. The errors of
-// `bootstrap`, which hears of ranks that are gone, then end the kernels.
+// NcclPatience::meeting bounds the making and the ending of the communicator, because NCCL's own
+// network may be blocked where that of `bootstrap` is not. NcclPatience::operation bounds
+// operations. Training leaves it infinite, because a rank comes late if its step is long or if it
+// waits for a disk. The errors of `bootstrap`, which hears of ranks that are gone, then end the
+// kernels.
 #ifndef MEGATRAIN_ENGINE_COMM_NCCL_SESSION_H_
 #define MEGATRAIN_ENGINE_COMM_NCCL_SESSION_H_
 
@@ -35,22 +37,23 @@ namespace megatrain {
 class NcclSession {
  public:
   // Makes a communicator of the ranks of `bootstrap`, which all must call this. The first error of
-  // either communicator is kept in `bootstrap`, so that it reaches all ranks. All arguments must
-  // outlive the session. Returns FailedPrecondition if two ranks have the same GPU,
-  // DeadlineExceeded if other ranks do not come within `meeting`, Internal for errors of NCCL, and
-  // the errors of `device` and `bootstrap`.
+  // either communicator is kept in `bootstrap`, so that it reaches all ranks. `api`, `device` and
+  // `bootstrap` must outlive the session. Returns FailedPrecondition if two ranks have the same
+  // GPU, DeadlineExceeded if other ranks do not come within `meeting`, Internal for errors of NCCL,
+  // and the errors of `device` and `bootstrap`.
   static absl::StatusOr<std::unique_ptr<NcclSession>> Open(NcclApi* api, Device* device,
                                                            Communicator* bootstrap,
                                                            const NcclPatience& patience);
   // Waits for the queued operations and for the sessions of the other ranks, at most for
-  // `meeting`.
+  // NcclPatience::meeting. Does not wait after an error.
   ~NcclSession();
   NcclSession(const NcclSession&) = delete;
   NcclSession& operator=(const NcclSession&) = delete;
 
-  // Calls `queue`, and queues what it calls of NCCL on the stream as one group. `queue` returns an
-  // ncclResult_t. `call` is the operation that the group belongs to. Returns the first error of the
-  // ranks, which may be that of an earlier group.
+  // Calls `queue` with NCCL's communicator, and queues the operations that it begins on the stream
+  // as one group. `queue` returns an ncclResult_t. `call` names the operation that the group
+  // belongs to, for messages. Returns the first error of the ranks, which may be that of an earlier
+  // group.
   absl::Status Group(Stream& stream, const CollectiveCall& call,
                      absl::FunctionRef<int(void* communicator)> queue);
 

@@ -1,15 +1,18 @@
-// The ranks of a job as a grid, so that what they exchange goes in two levels: within groups of
-// ranks that share a machine, and among the ranks with the same place in all groups. Where each
-// rank sends directly to each other, all ranks of a machine send to all ranks outside; in two
-// levels a machine's network port carries the data once.
+// RankGrid arranges the ranks of a job as a grid of equal groups, so that data is exchanged in two
+// levels. A group is of consecutive ranks that share a machine, and a rank's place is its number
+// within its group. The first level is within a group. The second is among the ranks that have the
+// same place in all groups. In two levels a machine's network port carries the data once. If every
+// rank sent to every other directly, the port would carry it once for each rank of the machine.
 //
-// A reduction sums first within groups. Every rank then has its group's sums of all the parts of
-// its place, which are those of the ranks with that place in all groups; the second level sums
-// these. A gather goes the other way: a rank receives the parts of its place from the other groups,
-// and passes them on within its group.
+// The data of an operation has a part for each rank. A reduction sums first within groups. Each
+// rank sums there, over its group, the parts of all ranks that have its own place. The second level
+// adds these sums of all groups, and each rank gets its own part. A gather goes the other way. A
+// rank first receives the parts of the ranks with its place in the other groups. It then passes
+// them on within its group.
 //
-// Groups have a power of two ranks, or all. SumRanks' tree over all ranks is then a tree over the
-// groups of trees over their ranks, so that two levels give the bits of one.
+// The size of a group is a power of two, or there is only one group. SumRanks' tree over all ranks
+// is then a tree over the groups, in which each group is a tree over its ranks. Two levels
+// therefore give the same bits as one.
 #ifndef MEGATRAIN_ENGINE_COMM_RANK_GRID_H_
 #define MEGATRAIN_ENGINE_COMM_RANK_GRID_H_
 
@@ -20,26 +23,29 @@
 
 namespace megatrain {
 
-// Returns how many ranks a group has, if machines[r] names the machine of rank r: all ranks if they
-// share one, else the largest power of two that leaves no group on two machines. So it is 1 where
-// ranks are dealt to machines in turn.
+// Returns the number of ranks of a group: all ranks if they share one machine, else the largest
+// power of two that divides their number and leaves no group on two machines. machines[r] names the
+// machine of rank r. The result is 1 if consecutive ranks are on different machines.
 int GroupRanks(absl::Span<const std::string> machines);
 
-// REQUIRES: group_ranks is from GroupRanks, or 1, which makes one level of everything.
+// The grid as `rank` sees it. REQUIRES: group_ranks is a result of GroupRanks, or 1, with which
+// there is one level.
 struct RankGrid {
   int rank = 0;
   int ranks = 1;
   int group_ranks = 1;
 
-  // A part that this rank sums or passes on, and one of a peer. In a reduction the peer sends its
-  // values of `mine` and receives this rank's of `theirs`; in a gather it sends `theirs` and
-  // receives `mine`. Parts are numbered as their ranks.
+  // A pair of parts that this rank and a peer exchange. A part has the number of its rank. In a
+  // reduction the peer sends its values of the part `mine`, which this rank sums, and receives this
+  // rank's values of the part `theirs`. In a gather the peer sends the part `theirs` and receives
+  // the part `mine`.
   struct Share {
     int mine = 0;
     int theirs = 0;
   };
-  // The values that make the sum of a part, in the order of SumRanks: source `part` is this rank's
-  // own, and any other source s is what was received for the share {part, s}.
+  // The values that make the sum of a part, in the order of SumRanks. The source with the number
+  // `part` is this rank's own values. Any other source s is the values that were received for the
+  // share {part, s}.
   struct Sum {
     int part = 0;
     std::vector<int> sources = {};
@@ -48,11 +54,11 @@ struct RankGrid {
   bool two_levels() const { return group_ranks > 1 && group_ranks < ranks; }
   // Returns true if the peer is in this rank's group.
   bool IsInside(int peer) const { return peer / group_ranks == rank / group_ranks; }
-  // Returns what this rank exchanges with a peer, in the order in which both send; nothing with a
-  // peer of another group and place.
+  // Returns the pairs that this rank exchanges with a peer, in the order in which both send.
+  // Returns none for this rank itself and for a peer of another group and another place.
   std::vector<Share> SharesWith(int peer) const;
-  // Returns the sums of this rank within its group, one for each group's part, and the one among
-  // groups.
+  // Return the sums that this rank makes in a reduction. SumsInside are those over its group, one
+  // for each part of its place. SumOutside is the one over all groups, of its own part.
   std::vector<Sum> SumsInside() const;
   Sum SumOutside() const;
 

@@ -1,6 +1,6 @@
-// The order in which values of N ranks are added: a tree, which splits at the largest power of two
+// Adds FP32 values of N ranks in a fixed order: a tree that splits at the largest power of two
 // below N. Five ranks are added as ((0 + 1) + (2 + 3)) + 4. Every communicator adds in this order,
-// so that the bits of a sum depend on the number of ranks alone.
+// so that the order of a sum depends on the number of ranks alone.
 #ifndef MEGATRAIN_ENGINE_COMM_SUM_RANKS_H_
 #define MEGATRAIN_ENGINE_COMM_SUM_RANKS_H_
 
@@ -22,7 +22,7 @@ struct RankAddition {
 };
 
 // Returns the additions that SumRanks consists of, in an order in which they can be done. The last
-// one makes the sum, at rank 0. Empty for one rank.
+// one makes the sum, at rank 0. Returns none for one rank.
 std::vector<RankAddition> RankAdditions(int ranks);
 
 }  // namespace megatrain

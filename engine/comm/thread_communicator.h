@@ -5,8 +5,8 @@
 // - FailedPrecondition, if the ranks do not call the same operation with the same sizes;
 // - Unavailable, if a rank destroys its communicator while others wait in an operation of it, or
 //   before they begin one.
-// An operation that all ranks have begun ends without error, also after an abort: the buffers of a
-// rank stay in use until every other rank has read them.
+// An operation that all ranks have begun with the same sizes ends without error, also after an
+// abort: the buffers of a rank stay in use until every other rank has read them.
 #ifndef MEGATRAIN_ENGINE_COMM_THREAD_COMMUNICATOR_H_
 #define MEGATRAIN_ENGINE_COMM_THREAD_COMMUNICATOR_H_
 
@@ -17,7 +17,9 @@
 
 namespace megatrain {
 
-// Returns the communicators of each rank. An abort of one ends all of them. REQUIRES: ranks > 0.
+// Returns the communicators of each rank, by its number. An abort of one ends the operations of
+// all. An operation that a rank has not begun `deadline` after another one ends with
+// DeadlineExceeded; absl::InfiniteDuration() means no limit. REQUIRES: ranks > 0.
 std::vector<CommunicatorSet> CreateThreadCommunicators(int ranks, absl::Duration deadline);
 
 }  // namespace megatrain

@@ -1,9 +1,10 @@
 // Reads YAML and command-line overrides into the fields that a table's keys are bound to.
 //
-// Errors are InvalidArgument with the message "FILE:LINE: KEY: defect, and what is expected". KEY
-// is left out if the text is not YAML or not a map, or an override not KEY=VALUE; LINE if a key is
-// missing or the defect is of the whole text. For an override, "--set KEY=VALUE" takes the place of
-// FILE:LINE. For an unknown key the nearest known one is named.
+// Errors are InvalidArgument with the message "FILE:LINE: KEY: defect, and what is expected". In an
+// error of an override, "--set KEY=VALUE" takes the place of FILE:LINE. LINE is left out if a key
+// is missing or the whole text has the defect. KEY is left out if the text is not YAML or not a
+// map, or if an override is not UTF-8 or not KEY=VALUE. An error about an unknown key names the
+// nearest known one.
 #ifndef MEGATRAIN_ENGINE_CONFIG_CONFIG_READER_H_
 #define MEGATRAIN_ENGINE_CONFIG_CONFIG_READER_H_
 
@@ -24,9 +25,9 @@ using GivenKeys = std::map<std::string, std::string>;
 
 // Reads `text` and `overrides` into the fields of `table`, and returns the keys that were given.
 // Overrides win over the text. `name` stands for the file in errors. Each override is "a.b=value".
-// The value is plain text, or YAML if it begins with [, {, or a quote. Entries of a list are
-// addressed by number: data.train.0.path=x. Fields whose key is not given keep their value. After
-// an error some fields may have been changed.
+// The value is plain text, or YAML if it begins with [, {, or a quote. An override addresses an
+// existing entry of a list by its number: data.train.0.path=x. Fields whose key is not given keep
+// their value. After an error some fields may have been changed.
 absl::StatusOr<GivenKeys> ReadConfig(const ConfigTable& table, std::string_view text,
                                      const std::string& name,
                                      const std::vector<std::string>& overrides);
@@ -36,12 +37,12 @@ absl::StatusOr<GivenKeys> ReadConfig(const ConfigTable& table, std::string_view 
 // for ReadConfig to refuse a longer file.
 absl::StatusOr<std::string> ReadConfigText(const std::string& path);
 
-// Reads `node`, an entry of a list, into the fields of `keys`. Returns the first error, whose path
-// is the key's, or nullopt. Its path is empty if the node is not a map.
+// Reads `node`, an entry of a list, into the fields of `keys`. Returns nullopt, or the first error.
+// ValueError::path then begins with the key, and is empty if the node is not a map.
 std::optional<ValueError> ReadEntry(const YamlNode& node, const std::vector<ConfigKey>& keys);
 
-// Returns a description of an entry by the keys that it must have: "{path: ..., format: ...}".
-// REQUIRES: it must have one.
+// Describes an entry by the keys that it must have: "{path: ..., format: ...}". REQUIRES: at least
+// one of `keys` must be given (ConfigKey::missing).
 std::string EntryShape(const std::vector<ConfigKey>& keys);
 
 // Makes the InvalidArgument status "WHERE: KEY: MESSAGE". Checks that span several keys use it too.

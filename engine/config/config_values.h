@@ -24,9 +24,10 @@ namespace megatrain {
 // then allowed too. REQUIRES: `min` is not 1 if there is a `zero`.
 ConfigValue Whole(int64_t* field, int64_t min, int64_t max = std::numeric_limits<int64_t>::max(),
                   const std::string& zero = "");
+// A whole number in [0, 2^64).
 ConfigValue Whole(uint64_t* field);
 
-// The same, or `word`, which is read as 0. REQUIRES: min > 0.
+// A whole number in [min, max], or `word`, which is read as 0. REQUIRES: min > 0.
 ConfigValue WholeOr(const std::string& word, int64_t* field, int64_t min, int64_t max);
 
 struct NumberRange {
@@ -38,13 +39,14 @@ struct NumberRange {
 // A finite number in `range`. `zero`, if not empty, says what 0 means.
 ConfigValue Number(double* field, const NumberRange& range, const std::string& zero = "");
 
+// The word true or false.
 ConfigValue Boolean(bool* field);
 
 // A size as ParseBytes takes it ("24GiB"). `zero`, if not empty, says what 0 means.
 ConfigValue Bytes(int64_t* field, const std::string& zero);
 
-// Any scalar that `good` accepts (all if it is null). `pattern` is the same rule as a regular
-// expression for the schema.
+// A text that `good` accepts; any text if `good` is null. `pattern` is the same rule as a regular
+// expression, for the schema.
 ConfigValue Text(std::string* field, const std::string& expects, const std::string& pattern = "",
                  bool (*good)(const std::string&) = nullptr);
 // A path. `empty` says what "" means; if it is empty, "" is refused.
@@ -52,8 +54,8 @@ ConfigValue Path(std::string* field, const std::string& expects, const std::stri
 // Returns !text.empty(), for use as `good`.
 bool IsNotEmpty(const std::string& text);
 
-// A list of texts that are not empty. `wrong`, if given, returns "" for a good entry and otherwise
-// what is expected in its place.
+// A list of texts that are not empty. `wrong`, if given, returns "" for a good entry, and otherwise
+// completes "expects ..." in the error about that entry.
 ConfigValue Texts(std::vector<std::string>* field, const std::string& expects,
                   const std::string& pattern = "",
                   std::string (*wrong)(const std::string&) = nullptr);
@@ -61,9 +63,9 @@ ConfigValue Texts(std::vector<std::string>* field, const std::string& expects,
 // A list of whole numbers in [min, max].
 ConfigValue Wholes(std::vector<int64_t>* field, int64_t min, int64_t max);
 
-// One of `words`. `set` receives the index of the word read, `get` returns the index of the present
-// one. If `get` returns no index of a word, the text is empty. What they refer to must outlive the
-// result.
+// One of `words`. `set` receives the index of the word that was read. `get` returns the index of
+// the present word; if that is not below words.size(), ConfigValue::text returns "". What the two
+// functions refer to must outlive the result.
 ConfigValue OneOf(const std::vector<std::string>& words, std::function<void(size_t)> set,
                   std::function<size_t()> get);
 
@@ -80,6 +82,7 @@ ConfigValue Choice(T* field, const std::vector<std::pair<std::string, T>>& words
         return i;
       });
 }
+// One of `words`, which the field holds itself.
 ConfigValue Choice(std::string* field, const std::vector<std::string>& words);
 
 // A field that is nullopt until its key is given. make(T*) returns the type of the value, bound to

@@ -8,7 +8,7 @@
 
 namespace megatrain {
 
-// Returns the number of insertions, deletions, substitutions and swaps of neighbours that turn `a`
+// Returns the number of insertions, deletions, substitutions and swaps of neighbors that turn `a`
 // into `b` (optimal string alignment). Only their first 128 bytes are compared.
 int EditDistance(std::string_view a, std::string_view b);
 

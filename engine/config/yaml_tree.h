@@ -1,8 +1,8 @@
 // Parses YAML configuration files into a tree whose nodes have their file and line.
 //
-// Some features are refused, not interpreted: aliases (so that text cannot grow when it is read),
-// tags, duplicate keys, keys that are lists, maps or null, several documents, and text over the
-// limits below.
+// The parser refuses aliases (so that text cannot grow when it is read), tags, duplicate keys, keys
+// that are lists, maps or null, several documents, text that is not UTF-8 or has a zero byte, and
+// text over the limits below.
 #ifndef MEGATRAIN_ENGINE_CONFIG_YAML_TREE_H_
 #define MEGATRAIN_ENGINE_CONFIG_YAML_TREE_H_
 

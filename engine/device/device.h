@@ -1,13 +1,14 @@
-// The interface of a device: memory, in-order streams, events, copies and kernels.
+// The interface of a device (a GPU or the cpu) that trains: memory, in-order streams, events,
+// copies and kernels.
 //
 // Lifetimes: the device must outlive its streams, events and memory.
 //
 // Errors are ResourceExhausted for lack of memory and Internal for other failures of the device,
-// unless said otherwise. If IsDeviceLost (device_lost.h) is true for an error, this process can no
-// longer use the device.
+// unless said otherwise. Errors of queued work come from later calls. If IsDeviceLost
+// (device_lost.h) is true for an error, this process can no longer use the device.
 //
-// Thread safety: one thread at a time may use a Stream. Any thread may wait for an Event and call
-// the other methods of Device.
+// Thread safety: any thread may call the methods of Device, but only one thread at a time may use a
+// Stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 
@@ -27,12 +28,12 @@ namespace megatrain {
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Returns the stream for libraries that queue work of their own: a cudaStream_t, or null on
-  // devices without such libraries.
+  // Returns the stream for libraries that queue work of their own. It is a cudaStream_t, valid as
+  // long as this object, or null on the cpu device.
   virtual void* native_handle() const { return nullptr; }
 };
 
-// A point in a stream, set by Device::Record.
+// A point in a stream, set by Device::Record. Recording again moves it to the new point.
 class Event {
  public:
   virtual ~Event() = default;
@@ -42,26 +43,29 @@ class Event {
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
+  // Returns the start of the block, valid as long as this object.
   virtual void* data() const = 0;
   virtual int64_t bytes() const = 0;
 };
 
-// The purpose of a stream. A stream for kernels takes device memory
-// (KernelSizes::StreamWorkspaceBytes); a stream for copies alone does not.
+// The purpose of a stream. A stream for kernels (kCompute) takes device memory
+// (KernelSizes::StreamWorkspaceBytes). A stream for copies (kCopy) takes none, and few kernels can
+// be queued on it (kernels.h).
 enum class StreamUse { kCompute, kCopy };
 
-// Receives the bytes that PinHost has pinned so far. If it returns an error, PinHost stops and
-// returns that error.
+// Receives the number of bytes that PinHost has pinned so far. If it returns an error, PinHost
+// stops and returns that error.
 using PinProgress = std::function<absl::Status(int64_t done)>;
 
 class Device {
  public:
   virtual ~Device() = default;
 
-  // Describes the device for people.
+  // Returns a description of the device for people.
   virtual std::string Describe() const = 0;
-  // Names the processor and libraries that determine how results are rounded. On devices that
-  // return the same text, the same work gives the same bits. Otherwise the bits may differ.
+  // Returns the names of the processor and the libraries that determine how results are rounded
+  // with this choice of attention. On devices that return the same text, the same work gives the
+  // same bits. Otherwise the bits may differ.
   virtual std::string Arithmetic(AttentionChoice attention) const = 0;
   // Returns FailedPrecondition, with the reason, if `attention` requires a library that is not
   // there.
@@ -69,44 +73,51 @@ class Device {
     if (attention != AttentionChoice::kLibrary) return absl::OkStatus();
     return absl::FailedPreconditionError("this device has attention of its own alone");
   }
-  // Returns a text that no other device in the world has, or "" if the device has none.
+  // Returns the identifier of the device, which no other device in the world has, or "" if the
+  // device has none.
   virtual std::string Uuid() const { return ""; }
-  // Returns the nearest NUMA node of host memory, -1 if it is not known or none is nearer.
+  // Returns the NUMA node whose host memory is nearest, or -1 if it is not known or none is nearer.
   virtual int numa_node() const { return -1; }
-  // Returns the size of the device's own memory, free or not; 0 if it uses host memory.
+  // Returns the bytes of the device's own memory, free or not, or 0 if the device uses host memory.
   virtual int64_t MemoryBytes() const { return 0; }
-  // Returns the bytes that Allocate can give now, or nullopt if the device uses host memory.
+  // Returns the free bytes of the device's own memory, or nullopt if the device uses host memory.
   virtual absl::StatusOr<std::optional<int64_t>> FreeBytes() = 0;
-  // Returns the part of FreeBytes that must stay free. Libraries take more memory when their
-  // kernels are first used.
+  // Returns the bytes of FreeBytes that must stay free, because libraries take more memory when
+  // their kernels are first used.
   virtual int64_t ReserveBytes() const { return 0; }
-  // Allocates one block. It is meant for few large blocks and not for use within a step. Returns
-  // ResourceExhausted, with the bytes, if there is not enough. REQUIRES: bytes > 0.
+  // Allocates one block. This is slow and meant for few large blocks, not for use within a step.
+  // Returns ResourceExhausted, with the bytes in the message, if there is not enough memory.
+  // REQUIRES: bytes > 0.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) = 0;
-  // Create an empty stream, and an event that has not been recorded.
+  // Creates an empty stream. Destroying it waits for the work that is queued on it.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse use) = 0;
+  // Creates an event that has not been recorded.
   virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
 
   // Sets the event to the point after all work queued on the stream so far.
   virtual absl::Status Record(Stream& stream, Event& event) = 0;
-  // Makes work that is queued on the stream from now on start after the event. Does not block the
-  // caller. REQUIRES: the event has been recorded.
+  // Makes work that is queued on the stream from now on start after the event. Returns at once. The
+  // event may be of another stream. REQUIRES: the event has been recorded.
   virtual absl::Status Wait(Stream& stream, Event& event) = 0;
   // Blocks the calling thread until the work before the event is done. REQUIRES: the event has been
   // recorded.
   virtual absl::Status Synchronize(Event& event) = 0;
   // Returns whether the work before the event is done. REQUIRES: the event has been recorded.
   virtual absl::StatusOr<bool> Done(Event& event) = 0;
-  // Returns the seconds between two events. REQUIRES: the work before both is done.
+  // Returns the seconds from `start` to `end`. REQUIRES: both have been recorded, and the work
+  // before both is done.
   virtual absl::StatusOr<double> ElapsedSeconds(Event& start, Event& end) = 0;
 
   // Pins host memory (whole pages), so that copies can use it. Takes seconds for a hundred
-  // gigabytes. `progress` may be null; the calling thread calls it. After an error nothing is
-  // pinned. Call UnpinHost with the same `host` before the memory is freed.
+  // gigabytes. `progress` may be null. It is called on the calling thread. After an error nothing
+  // is pinned. Call UnpinHost with the same `host` before the memory is freed.
   virtual absl::Status PinHost(void* host, int64_t bytes, const PinProgress& progress) = 0;
+  // Undoes PinHost or ShareHostPin for `host`, or does nothing if neither was called for it.
+  // REQUIRES: no copy of this memory is queued.
   virtual void UnpinHost(void* host) = 0;
-  // Says that another device of this process has pinned this host memory, which pins it for all of
-  // them. Call UnpinHost here too, before the other device unpins it.
+  // Tells this device that another device of this process has pinned this host memory. That pins
+  // the memory for all devices of the process. Call UnpinHost on this device too, before the other
+  // device unpins the memory.
   virtual void ShareHostPin(void* host, int64_t bytes) {
     (void)host;
     (void)bytes;
@@ -115,23 +126,25 @@ class Device {
   // Returns true if kernels can read pinned host memory directly, at the host's address.
   virtual bool KernelsReadHost() const { return false; }
 
-  // Queue a copy on the stream. `host` must be pinned, or a GPU returns FailedPrecondition, and
-  // must stay valid until the copy is done.
+  // CopyToDevice and CopyToHost queue a copy on the stream. All of [host, host + bytes) must lie in
+  // one range that PinHost or ShareHostPin was given, or a GPU returns FailedPrecondition. Both
+  // memories must stay valid until the copy is done.
   virtual absl::Status CopyToDevice(Stream& stream, void* device, const void* host,
                                     int64_t bytes) = 0;
   virtual absl::Status CopyToHost(Stream& stream, void* host, const void* device,
                                   int64_t bytes) = 0;
 
-  // Copy from and to any host memory and return when the copy is done, after all work queued on the
-  // stream before. They are meant for small or rare copies.
+  // Upload and Download copy from and to any host memory. They return when the copy is done, which
+  // is after all work queued on the stream before, and do nothing if `bytes` is 0. They are meant
+  // for small or rare copies.
   virtual absl::Status Upload(Stream& stream, void* device, const void* host, int64_t bytes) = 0;
   virtual absl::Status Download(Stream& stream, void* host, const void* device, int64_t bytes) = 0;
 
   // Returns the device's kernels, which live as long as it.
   virtual Kernels& kernels() = 0;
 
-  // Names the work that the calling thread queues until the matching EndRange, for an attached
-  // profiler. `name` must outlive the range.
+  // Gives the work that the calling thread queues until the matching EndRange the name `name`, for
+  // an attached profiler. `name` must stay valid until then.
   virtual void BeginRange(const char* name) { (void)name; }
   virtual void EndRange() {}
 };

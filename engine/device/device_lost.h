@@ -1,4 +1,5 @@
-// Marks errors after which this process can no longer use a device. A new process may be able to.
+// Marks and recognizes errors after which this process can no longer use a device. A new process
+// may be able to use it.
 #ifndef MEGATRAIN_ENGINE_DEVICE_DEVICE_LOST_H_
 #define MEGATRAIN_ENGINE_DEVICE_DEVICE_LOST_H_
 
@@ -10,7 +11,8 @@ namespace megatrain {
 
 // Makes an Internal status for which IsDeviceLost is true.
 absl::Status DeviceLostError(std::string_view message);
-// Returns true if DeviceLostError made the status.
+// Returns true if `status` is one that DeviceLostError made, or a copy of it. A new status with the
+// same code and message is not recognized.
 bool IsDeviceLost(const absl::Status& status);
 
 }  // namespace megatrain

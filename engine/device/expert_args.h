@@ -1,11 +1,11 @@
 // The arguments of the kernels for mixtures of experts. The conventions are those of kernel_args.h.
 //
-// A token goes to `chosen` of `experts` experts. An assignment is a pair of token and expert: the
-// j-th choice of token t is assignment t * chosen + j. The assignments in the order of their
-// experts, and of their tokens for one expert, are the rows. SortAssignments computes this order,
-// and experts work on ranges of rows [first, first + rows) that it makes contiguous. A token's sum
-// over its experts is added up in the order of rows, one after another, so that no cut of the rows
-// changes a bit.
+// A token goes to `chosen` of `experts` experts. An assignment is a pair of a token and one of its
+// experts: the j-th choice of token t, counted from 0, is assignment t * chosen + j. The rows are
+// the assignments sorted by expert and then by token, as SortAssignments sorts them. So an expert's
+// rows are adjacent, and a call works on a range of rows [first, first + rows). A token's sum over
+// its experts is added up one row after another, in the order of rows. Therefore it has the same
+// bits whatever ranges the rows are cut into.
 #ifndef MEGATRAIN_ENGINE_DEVICE_EXPERT_ARGS_H_
 #define MEGATRAIN_ENGINE_DEVICE_EXPERT_ARGS_H_
 
@@ -15,10 +15,11 @@
 
 namespace megatrain {
 
+// The function that makes weights of logits.
 enum class RouterScores {
-  kSoftmax,          // of all logits
-  kSoftmaxOfChosen,  // of the chosen experts' logits, which are chosen by logits (gpt-oss)
-  kSigmoid,          // of each logit
+  kSoftmax,          // the softmax of all logits
+  kSoftmaxOfChosen,  // the choice goes by logits; the softmax is of the chosen logits (gpt-oss)
+  kSigmoid,          // the sigmoid of each logit
 };
 
 // Chooses the experts of each token and computes their weights (Shazeer 2017; DeepSeek-V3 2024).
@@ -26,18 +27,18 @@ enum class RouterScores {
 // The scores s are softmax(logits), sigmoid(logits) or, for kSoftmaxOfChosen, the logits. The
 // choice goes by c = s + correction:
 //   1. With chosen_groups < groups, only the experts of the chosen_groups best groups remain. A
-//   group has experts / groups neighbours. The best groups have the largest sum of their two
-//   largest c (or of the single c).
-//   2. Of the experts that remain, the `chosen` ones with the largest c are chosen. At least as
-//   many must remain.
+//   group has experts / groups adjacent experts. The best groups have the largest sum of their two
+//   largest c (or the largest c, if a group has one expert).
+//   2. Of the experts that remain, the `chosen` ones with the largest c are chosen. REQUIRES: at
+//   least `chosen` experts remain.
 // Among equal experts or groups the lower index goes first. A c that is not a number counts as the
 // lowest, so that the choice is always valid.
 //
 // The weight of a chosen expert is
 //   1. s, or for kSoftmaxOfChosen the softmax over the chosen logits;
-//   2. with `normalized` divided by the sum over the chosen (plus 1e-20 for kSigmoid);
+//   2. with `normalized`, divided by the sum over the chosen (plus 1e-20 for kSigmoid);
 //   3. times `scale`, and times the expert's element of expert_scales.
-// If a logit of a token is not a number, none of the token's weights is.
+// If a logit of a token is NaN, all weights and the entropy of the token are NaN.
 struct RouteArgs {
   int64_t tokens = 0, experts = 0, chosen = 0;
   RouterScores scores = RouterScores::kSoftmax;
@@ -55,23 +56,23 @@ struct RouteArgs {
   float* entropy = nullptr;
 };
 
-// Computes the gradient by the logits from the gradient by the weights; the choice is a constant.
-// `forward` has the inputs and results of Route; its entropy is not used.
+// Computes the gradient by the logits from the gradient by the weights, with the choice taken as
+// constant. `forward` has the inputs and results of Route. Its entropy is not used.
 struct RouteBackwardArgs {
   RouteArgs forward;
   const float* dweights = nullptr;  // [tokens, chosen]
-  // [experts]: a gradient by softmax(logits) of every token that is added to the other (the
-  // auxiliary loss); null: none.
+  // [experts]: the gradient of the auxiliary loss by softmax(logits), the same for every token.
+  // What it contributes to dlogits is added. Null: there is none.
   const float* dprobabilities = nullptr;
   DType dtype = DType::kF32;  // of dlogits
   void* dlogits = nullptr;    // T [tokens, experts], written
-  // [tokens, experts], written unless null: the gradient by expert_scales that comes from each
-  // token, 0 for experts that it does not go to.
+  // [tokens, experts], written unless null: each token's part of the gradient by expert_scales, 0
+  // for experts that the token does not go to.
   float* dexpert_scales = nullptr;
 };
 
-// Adds to sums over tokens, for the auxiliary loss (Fedus 2021): probability[e] += the sum of
-// softmax(logits)[e], in FP64.
+// Computes probability[e] += the sum over tokens of softmax(logits)[e], for the auxiliary loss
+// (Fedus 2021). Each softmax is FP32, and the sum over tokens is FP64.
 struct RouterSumsArgs {
   int64_t tokens = 0, experts = 0;
   const float* logits = nullptr;  // [tokens, experts]
@@ -82,12 +83,12 @@ struct RouterSumsArgs {
 struct SortAssignmentsArgs {
   int64_t tokens = 0, experts = 0, chosen = 0;  // tokens * chosen < 2^31
   const int32_t* choice = nullptr;              // [tokens, chosen]; a token's experts differ
-  int32_t* offsets = nullptr;                   // [experts + 1]: the first row of each expert
-  int32_t* assignments = nullptr;               // [tokens * chosen]: the assignment of each row
-  int32_t* rows = nullptr;                      // [tokens, chosen]: a token's rows, ascending
+  int32_t* offsets = nullptr;  // [experts + 1]: the first row of each expert, then tokens * chosen
+  int32_t* assignments = nullptr;  // [tokens * chosen]: the assignment of each row
+  int32_t* rows = nullptr;         // [tokens, chosen]: a token's rows, ascending
 };
 
-// Rows [first, first + rows) of the sorted assignments. The token of a row is assignment / chosen.
+// The range of rows [first, first + rows). The token of a row is its assignment / chosen.
 struct ExpertRows {
   int64_t first = 0, rows = 0;
   int64_t tokens = 0, chosen = 0;
@@ -95,7 +96,8 @@ struct ExpertRows {
   const int32_t* token_rows = nullptr;   // [tokens, chosen], SortAssignmentsArgs::rows
 };
 
-// out[r] = x[token of row first + r] (* its weight, rounded once)
+// Computes out[r] = x[the token of row first + r] for r < rows, times the weight of the row's
+// assignment if there are weights, and rounded once.
 struct GatherRowsArgs {
   DType dtype = DType::kF32;
   int64_t width = 0;
@@ -105,20 +107,22 @@ struct GatherRowsArgs {
   void* out = nullptr;             // T [rows, width]
 };
 
-// sum[token of row] += (its weight *) x[row], in FP32 and in the order of rows.
+// Computes sum[the token of row first + r] += x[r] for r < rows, times the weight of the row's
+// assignment if there are weights, in FP32 and in the order of rows.
 struct AddRowsArgs {
   DType dtype = DType::kF32;
   int64_t width = 0;
   ExpertRows range;
   const void* x = nullptr;         // T [rows, width]
-  const float* weights = nullptr;  // [tokens, chosen]; null: all are 1
+  const float* weights = nullptr;  // as in GatherRowsArgs
   float* sum = nullptr;            // [tokens, width]
 };
 
-// For each row r: dweights[assignment] = sum_i dout[r, i] * out[r, i] (+ sum_i dy[r, i] *
-// bias[expert, i]), in FP32; then dout[r] *= the assignment's weight, rounded once. `out` is what
-// the last product of an expert takes, `dout` the gradient by it if all weights were 1. This is the
-// gradient by the weights of the sum, because dy . (W out + bias) = (W^T dy) . out + dy . bias.
+// Computes for each row r the gradient by the weight of its assignment: dweights[assignment] =
+// sum_i dout[r, i] * out[r, i] (+ sum_i dy[r, i] * bias[expert, i]), in FP32. Then computes dout[r]
+// *= that weight, rounded once. `out` is the input of an expert's last product, and `dout` the
+// gradient by it as if all weights were 1. With the last product's weight W and the gradient dy by
+// its result, dy . (W out + bias) = (W^T dy) . out + dy . bias gives the formula.
 struct WeighRowsArgs {
   DType dtype = DType::kF32;
   int64_t width = 0;
@@ -127,12 +131,13 @@ struct WeighRowsArgs {
   const void* out = nullptr;       // T [rows, width]
   void* dout = nullptr;            // T [rows, width]
   float* dweights = nullptr;       // [tokens, chosen]; those of these rows are written
-  // The last product's bias; null: none, then the rest is not read.
-  const void* bias = nullptr;  // T [experts from first_expert on, bias_width]
+  // T [experts from first_expert on, bias_width]: the last product's bias. Null: there is none, and
+  // the members below are not read.
+  const void* bias = nullptr;
   int64_t bias_width = 0;
   const void* dy = nullptr;         // T [rows, bias_width]
   const int32_t* choice = nullptr;  // [tokens, chosen]
-  int64_t first_expert = 0;         // the expert whose bias comes first
+  int64_t first_expert = 0;         // the expert of the first row of `bias`
 };
 
 }  // namespace megatrain

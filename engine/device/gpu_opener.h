@@ -12,10 +12,10 @@ namespace megatrain {
 
 class Device;  // engine/device/device.h
 
-// Opens GPU `ordinal` (from 0) and sets it up. Error messages say what to do. Returns NotFound if
-// there is no GPU to use, so that another device may be chosen, and InvalidArgument if there are
-// GPUs, but none of this number, or if a variable of the environment is wrong. Any other error
-// means that this GPU is there, but cannot be used.
+// Opens GPU `ordinal` (from 0) and sets it up. Returns NotFound if there is no driver or no GPU at
+// all, or if the program is built without CUDA. Then another device may be chosen. Returns
+// InvalidArgument if there are GPUs but none of this number, or if an environment variable has a
+// wrong value. Any other error means that this GPU is there but cannot be used.
 using GpuOpener = std::function<absl::StatusOr<std::unique_ptr<Device>>(int ordinal)>;
 
 }  // namespace megatrain

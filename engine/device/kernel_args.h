@@ -1,11 +1,12 @@
-// The arguments of the kernels. They are plain structs because the device's compiler reads them
-// too.
+// The arguments of the kernels (kernels.h). They are plain structs because the device's compiler
+// reads them too.
 //
-// Every matrix is row-major; `*_stride` is the distance between rows in elements. Activations and
+// Every matrix is row-major. `*_stride` is the distance between rows in elements. Activations and
 // weights have one dtype (BF16 or FP32), written "T" below. Statistics, losses and weight gradients
 // are FP32. `void*` points to elements of type T. All pointers are to device memory unless said
-// otherwise, and must stay valid until the work on the stream is done. "The gradient by x" is that
-// of the loss with respect to x; dx holds it.
+// otherwise, and that memory must stay valid until the work on the stream is done. Results must not
+// overlap operands unless a comment allows it. "The gradient by x" is the gradient of the loss with
+// respect to x, and dx holds it. "Rounded once" means that only the result is rounded to its type.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNEL_ARGS_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNEL_ARGS_H_
 
@@ -17,12 +18,13 @@
 
 namespace megatrain {
 
-// out[m, n] = alpha * op(a)[m, k] * op(b)[k, n] (+ bias[n]) (+ addend[m, n]), accumulated in FP32
-// and rounded once.
+// Computes out[m, n] = alpha * op(a)[m, k] * op(b)[k, n] (+ bias[n]) (+ addend[m, n]), accumulated
+// in FP32 and rounded once. A GPU's library may round a product once more before it adds the bias.
+// Nothing is done if m or n is 0. Otherwise a k of 0 gives InvalidArgument.
 struct MatMulArgs {
-  int64_t m = 0, n = 0, k = 0;    // k > 0
+  int64_t m = 0, n = 0, k = 0;
   DType dtype = DType::kF32;      // the type of a, b and bias
-  DType out_dtype = DType::kF32;  // the type of out and addend
+  DType out_dtype = DType::kF32;  // the type of out and addend: `dtype` or FP32
   const void* a = nullptr;        // [m, k], or [k, m] if transpose_a
   int64_t a_stride = 0;
   bool transpose_a = false;
@@ -36,10 +38,10 @@ struct MatMulArgs {
   float alpha = 1;
 };
 
-// Computes y = x * rstd * weight (+ addend) with rstd = 1 / sqrt(mean(x^2) + epsilon), over the
-// `width` elements of each of a row's `groups` groups, in FP32 and rounded once. QK norm has a
-// group for each head, and one weight [width] for all heads. Element (row, group, i) is at row *
-// stride + group * width + i. Zhang & Sennrich 2019.
+// Computes RMSNorm (Zhang & Sennrich 2019): y = x * rstd * weight (+ addend) with rstd = 1 /
+// sqrt(mean(x^2) + epsilon), in FP32 and rounded once. A row has `groups` groups of `width`
+// elements, and the mean is that of a group. QK norm has a group for each head, and one weight
+// [width] for all heads. Element (row, group, i) is at row * stride + group * width + i.
 struct RmsNormArgs {
   DType dtype = DType::kF32;
   int64_t rows = 0, groups = 1, width = 0;
@@ -51,30 +53,32 @@ struct RmsNormArgs {
   int64_t y_stride = 0;
   float* rstd = nullptr;         // [rows, groups], written; may be null
   bool one_plus_weight = false;  // 1 + weight takes the place of weight (Gemma)
-  const void* addend = nullptr;  // [rows, width] with y_stride, or null; may be y; for one group
+  const void* addend = nullptr;  // [rows, width] with y_stride, or null; may be y; needs groups = 1
 };
 
-// Computes dx, the gradient by x, and dweight, the gradient by weight, unless that is null.
+// Computes the gradients of RmsNorm: dx by x, and dweight by weight unless dweight is null.
 struct RmsNormBackwardArgs {
   DType dtype = DType::kF32;
   int64_t rows = 0, groups = 1, width = 0;
   const void* x = nullptr;  // [rows, groups, width]
   int64_t x_stride = 0;
   const void* weight = nullptr;  // [width], as in RmsNormArgs
-  const float* rstd = nullptr;   // [rows, groups]
+  const float* rstd = nullptr;   // [rows, groups], from RmsNorm
   const void* dy = nullptr;      // [rows, groups, width]
   int64_t dy_stride = 0;
   void* dx = nullptr;  // [rows, groups, width]; may be dy when `accumulate` is false
   int64_t dx_stride = 0;
-  bool accumulate = false;   // adds to dx (the residual stream), in FP32, rounded once
-  float* dweight = nullptr;  // [width], FP32; may be null
-  bool add_dweight = true;   // false: dweight is overwritten
-  bool one_plus_weight = false;
+  bool accumulate = false;       // adds to dx (the residual stream), in FP32, rounded once
+  float* dweight = nullptr;      // [width], FP32; may be null
+  bool add_dweight = true;       // true: adds to dweight; false: overwrites it
+  bool one_plus_weight = false;  // as in RmsNormArgs
 };
 
-// Rotates the first rotary_dim elements of each head in place by position: the pairs (i, i +
-// rotary_dim / 2) (the "rotate half" form of HF transformers) or, if `interleaved`, (2 i, 2 i + 1).
-// `inverse` rotates back, which gives the gradient. Su et al. 2021.
+// Applies rotary position embedding (Su et al. 2021): rotates the first rotary_dim elements of each
+// head in place, by pairs. Pair i has elements i and i + rotary_dim / 2 (the "rotate half" form of
+// HF transformers) or, if `interleaved`, 2 i and 2 i + 1. With c = cosine[p, i] and s = sine[p, i],
+// where p is the token's position, the pair (a, b) becomes (a * c - b * s, b * c + a * s).
+// `inverse` takes -s for s, which turns the gradient by the result into the gradient by x.
 struct RopeArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, head_dim = 0;
@@ -89,7 +93,7 @@ struct RopeArgs {
 };
 
 // Copies to(t, h, i) = from(t, h, i) for i < width, where element (t, h, i) is at t * stride + h *
-// head_stride + i. So heads can be taken out of wider ones, or put into them. With a
+// head_stride + i. This takes heads out of wider ones, or puts them into wider ones. With a
 // from_head_stride of 0 all heads get the same elements.
 struct CopyHeadsArgs {
   DType dtype = DType::kF32;
@@ -100,8 +104,9 @@ struct CopyHeadsArgs {
   int64_t to_stride = 0, to_head_stride = 0;
 };
 
-// Computes out[t, i] = the sum over heads of x(t, h, i), in FP32 in the order of the heads, rounded
-// once: the gradient of elements that were copied to all heads.
+// Computes out[t, i] = the sum over heads h of x(t, h, i), in FP32 in the order of the heads, and
+// rounded once. This is the gradient by elements that were copied to all heads. Element (t, h, i)
+// is at t * x_stride + h * x_head_stride + i.
 struct SumHeadsArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, width = 0;
@@ -111,9 +116,9 @@ struct SumHeadsArgs {
   int64_t out_stride = 0;
 };
 
-// The changes that some families make to attention's scores s = scale * q.k.
+// The changes that some families of models make to attention's scores s = scale * q.k.
 struct AttentionShaping {
-  // > 0: a token sees itself and the window - 1 tokens before it, at most. 0: all before it.
+  // > 0: a token sees itself and at most the window - 1 tokens before it. 0: it sees all before it.
   int64_t window = 0;
   // > 0: scores are softcap * tanh(s / softcap), before masking (Gemma 2).
   float softcap = 0;
@@ -122,8 +127,10 @@ struct AttentionShaping {
   const void* sinks = nullptr;
 };
 
-// Causal attention inside documents. A token sees itself and the earlier tokens of its document.
-// Memory is linear in tokens. Dao et al. 2022.
+// Computes causal attention inside documents. A token sees itself and the earlier tokens of its
+// document. Each group of heads / kv_heads adjacent query heads shares a head of keys and values.
+// Memory is linear in tokens (Dao et al. 2022). Both document_starts and document_bounds must be
+// given, because different kernels read them.
 struct AttentionArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, kv_heads = 0;  // kv_heads divides heads
@@ -132,12 +139,13 @@ struct AttentionArgs {
   float scale = 0;                              // mostly 1 / sqrt(head_dim)
   AttentionShaping shaping = {};
   AttentionChoice choice = AttentionChoice::kAuto;
-  // HOST memory, [documents + 1]. Document d is tokens [starts[d], starts[d + 1]). Documents cover
-  // all tokens. engine/data/sequences/document_bounds.h makes them in a run.
+  // HOST memory, [documents + 1], read during the call only. Document d is tokens [starts[d],
+  // starts[d + 1]). Documents cover all tokens. document_bounds.h (engine/data/sequences) makes
+  // these starts in a run.
   const int32_t* document_starts = nullptr;
   int64_t documents = 0;
   // Device memory, [tokens, 2]: for each token the first token of its document and the one after
-  // its last. engine/data/sequences/document_bounds.h makes them in a run.
+  // its last. document_bounds.h makes these too.
   const int32_t* document_bounds = nullptr;
   const void* q = nullptr;  // [tokens, heads, head_dim]
   int64_t q_stride = 0;
@@ -146,11 +154,13 @@ struct AttentionArgs {
   const void* v = nullptr;  // [tokens, kv_heads, value_dim]
   int64_t v_stride = 0;
   void* out = nullptr;  // [tokens, heads, value_dim], contiguous; read in backward
-  // [heads, tokens]: log(sum(exp(score))), the sink's included; read in backward
+  // [heads, tokens]: log(sum(exp(score))) over a token's keys and the sink; read in backward
   float* lse = nullptr;
 };
 
 // Computes the gradients by q, k, v and sinks. `forward` has the inputs and results of Attention.
+// The device's own kernels do not check the size of the workspace. cuDNN uses as much of it as is
+// useful.
 struct AttentionBackwardArgs {
   AttentionArgs forward;
   const void* dout = nullptr;  // [tokens, heads, value_dim], contiguous
@@ -162,14 +172,15 @@ struct AttentionBackwardArgs {
   void* dv = nullptr;  // [tokens, kv_heads, value_dim], as dk
   int64_t dv_stride = 0;
   float* dsinks = nullptr;    // [heads], FP32; null if not wanted or if there are no sinks
-  bool add_dsinks = true;     // false: dsinks is overwritten
-  void* workspace = nullptr;  // KernelSizes::AttentionBackwardWorkspaceBytes
+  bool add_dsinks = true;     // true: adds to dsinks; false: overwrites it
+  void* workspace = nullptr;  // of at least KernelSizes::AttentionBackwardWorkspaceBytes
   int64_t workspace_bytes = 0;
 };
 
-// Attention over a cache of keys and values, for generation. The cache has a row for each token,
-// and the rows of a sequence follow one another. A token with a negative first row belongs to no
-// sequence and only fills up the batch.
+// The arguments of StoreInCache and CachedAttention (kernels.h), which compute attention over a
+// cache of keys and values, for generation. The cache has a row for each token, and the rows of a
+// sequence follow one another. A token with a negative first row belongs to no sequence and only
+// fills up the batch.
 struct CachedAttentionArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, kv_heads = 0;  // kv_heads divides heads
@@ -184,10 +195,13 @@ struct CachedAttentionArgs {
   int64_t k_stride = 0;
   const void* v = nullptr;  // [tokens, kv_heads, value_dim]
   int64_t v_stride = 0;
-  void* cache = nullptr;  // [rows]: keys [kv_heads, head_dim], then values [kv_heads, value_dim]
-  void* out = nullptr;    // [tokens, heads, value_dim], contiguous
+  // T [rows, cache_row()]: each row has keys [kv_heads, head_dim], then values [kv_heads,
+  // value_dim]
+  void* cache = nullptr;
+  void* out = nullptr;  // [tokens, heads, value_dim], contiguous
 
-  int64_t cache_row() const { return kv_heads * (head_dim + value_dim); }  // elements
+  // Returns the elements of a row of the cache.
+  int64_t cache_row() const { return kv_heads * (head_dim + value_dim); }
 };
 
 // A matrix whose rows are `stride` elements apart.
@@ -197,16 +211,18 @@ struct Matrix {
   int64_t stride = 0;
 };
 
-// y = a (+ b), added in FP32 and rounded once. y may be a or b.
+// Computes y = a (+ b) for matrices [rows, width], added in FP32 and rounded once. y may be the
+// memory of a or b if it has the same dtype and stride.
 struct AddArgs {
   int64_t rows = 0, width = 0;
   Matrix a;
-  Matrix b;  // its data is null if there is none
+  Matrix b;  // b.data is null if there is no b
   DType y_dtype = DType::kF32;
   void* y = nullptr;
   int64_t y_stride = 0;
 };
 
+// The output of a gated linear unit, from an element `gate` and an element `up`.
 enum class GluActivation {
   kSilu,      // silu(gate) * up
   kGeluTanh,  // gelu(gate) * up, with the tanh approximation of GELU
@@ -215,7 +231,8 @@ enum class GluActivation {
   kClampedSilu,
 };
 
-// A gated linear unit: out = activation(gate) * up, in FP32 and rounded once. Shazeer 2020.
+// Computes a gated linear unit (Shazeer 2020): out is the formula of GluActivation, in FP32 and
+// rounded once.
 struct GluArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, width = 0;
@@ -226,24 +243,25 @@ struct GluArgs {
   bool interleaved = false;    // gate_up is [tokens, width, 2]: gate and up in turn
 };
 
-// Computes dgate_up. The gradient by a clamped operand is 0 where it was clamped, and passes where
-// it equals the limit.
+// Computes dgate_up, the gradient by gate_up. With kClampedSilu the gradient by an operand is 0
+// where the operand lies beyond its limit, but not where it equals the limit.
 struct GluBackwardArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, width = 0;
   const void* gate_up = nullptr;  // [tokens, 2, width]
-  // [tokens, width]. It is overwritten by the unit's output, with the same bits as Glu gives,
-  // because the backward pass needs that next and it costs only one more write here.
+  // [tokens, width], the gradient by `out`. It is overwritten by the unit's output, with the same
+  // bits as Glu gives, because the backward pass needs the output next and only one more write is
+  // needed here.
   void* dout = nullptr;
-  void* dgate_up = nullptr;  // [tokens, 2, width]; may be gate_up
+  void* dgate_up = nullptr;  // as gate_up; may be gate_up
   GluActivation activation = GluActivation::kSilu;
   float limit = 0, slope = 0;  // for kClampedSilu
-  bool interleaved = false;    // as in GluArgs; dgate_up's too
+  bool interleaved = false;    // as in GluArgs, for gate_up and dgate_up
 };
 
-// The gate of gated attention (Qwen3-Next): out = x * sigmoid(gate). The gate of head h of token t
-// begins at t * gate_stride + h * gate_head_stride, because a fused projection lays [q | gate] side
-// by side for each head.
+// Computes the gate of gated attention (Qwen3-Next): out = x * sigmoid(gate), in FP32 and rounded
+// once. The gate of head h of token t begins at t * gate_stride + h * gate_head_stride, because a
+// fused projection puts [q | gate] side by side for each head.
 struct SigmoidGateArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, head_dim = 0;
@@ -258,14 +276,14 @@ struct SigmoidGateArgs {
 struct SigmoidGateBackwardArgs {
   SigmoidGateArgs forward;
   // [tokens, heads, head_dim], contiguous. It is overwritten by the gate's output, with the same
-  // bits as SigmoidGate gives, because the gradient of the next projection's weight needs that.
+  // bits as SigmoidGate gives, because the gradient by the next projection's weight needs that.
   void* dout = nullptr;
   void* dx = nullptr;     // [tokens, heads, head_dim], contiguous; may be x
-  void* dgate = nullptr;  // [tokens, heads, head_dim]; may be gate
+  void* dgate = nullptr;  // [tokens, heads, head_dim]; may be gate with the same strides
   int64_t dgate_stride = 0, dgate_head_stride = 0;
 };
 
-// out[t] = scale * table[ids[t]]
+// Computes out[t] = scale * table[ids[t]] for each token t, rounded once.
 struct EmbeddingArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, hidden = 0, vocabulary = 0;
@@ -275,13 +293,13 @@ struct EmbeddingArgs {
   float scale = 1;               // a factor of every row
 };
 
-// dtable[id] (+)= scale * the sum of dout's rows of this id
+// Computes dtable[id] (+)= scale * the sum of dout[t] over the tokens t with ids[t] = id, in FP32.
 struct EmbeddingBackwardArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, hidden = 0, vocabulary = 0;
-  const int32_t* ids = nullptr;  // [tokens]
-  // The token positions sorted by (id, position), [tokens]. They are made on the host with the
-  // batch, so that the sum for each id has one order and needs no atomics.
+  const int32_t* ids = nullptr;  // [tokens], each in [0, vocabulary)
+  // [tokens]: the tokens 0 to tokens - 1 sorted by (id, token). The host sorts them when it makes
+  // the batch, so that the sum for each id has one order and needs no atomics.
   const int32_t* sorted_positions = nullptr;
   const void* dout = nullptr;  // [tokens, hidden]
   float* dtable = nullptr;     // [vocabulary, hidden], FP32
@@ -302,48 +320,53 @@ struct EmbeddingBackwardArgs {
 struct CrossEntropyArgs {
   DType dtype = DType::kF32;  // the type of dlogits
   int64_t tokens = 0, vocabulary = 0;
-  float* logits = nullptr;  // [tokens, vocabulary], FP32; overwritten by dlogits unless `loss_only`
+  float* logits = nullptr;  // [tokens, vocabulary], FP32; overwritten
   int64_t logits_stride = 0;
-  const int32_t* labels = nullptr;  // [tokens], already shifted; < 0: masked
-  // 1 / unmasked tokens of the step; 1 if `weights` are those of PreferenceLossArgs, which hold it.
+  // [tokens], less than `vocabulary`: the token that each row predicts; < 0: masked
+  const int32_t* labels = nullptr;
+  // 1 / unmasked tokens of the step. It is 1 if `weights` are those of PreferenceLossArgs, which
+  // contain such a scale already.
   float scale = 0;
   // [tokens], the weight of each row; null: all are 1.
   const float* weights = nullptr;
-  bool loss_only = false;   // evaluation: logits are left undefined
+  bool loss_only = false;   // for evaluation: dlogits are not computed, logits become undefined
   float* losses = nullptr;  // [tokens], each row's loss, 0 where masked
   float softcap = 0;        // 0: none
 };
 
 // A pair's results, in PreferenceLossArgs::results.
 struct PreferenceResult {
-  double chosen_logp = 0, rejected_logp = 0;  // sums over the answers' tokens
+  double chosen_logp = 0, rejected_logp = 0;  // log-probabilities: sums over an answer's tokens
   double loss = 0;
 };
 
 // Computes the loss of pairs of answers to the same prompt (preference_term.h) from the losses of
-// their tokens, and the weights with which CrossEntropyArgs gives its gradient. Sums are FP64, in
-// an order that depends on the lengths of the answers alone.
+// their tokens. Also computes the weights with which CrossEntropy gives the gradient of that loss.
+// Sums are FP64, in an order that depends on the lengths of the answers alone.
 struct PreferenceLossArgs {
   PreferenceObjective objective;
   int64_t pairs = 0;
   // [pairs, 4]: the first token of the chosen answer's document and the one after its last, then
   // those of the rejected answer's. An answer consists of its document's tokens that have a label.
   const int32_t* bounds = nullptr;
-  const int32_t* labels = nullptr;    // [tokens], as in CrossEntropyArgs
-  const float* losses = nullptr;      // [tokens], of CrossEntropyArgs
-  const double* reference = nullptr;  // [pairs, 2]: the reference's log-probabilities, chosen first
-  double scale = 0;                   // 1 / pairs of the step
+  const int32_t* labels = nullptr;  // [tokens], as in CrossEntropyArgs
+  const float* losses = nullptr;    // [tokens], of CrossEntropyArgs
+  // [pairs, 2]: the log-probabilities that the reference model gives, the chosen answer's first
+  const double* reference = nullptr;
+  double scale = 0;                     // 1 / pairs of the step
   PreferenceResult* results = nullptr;  // [pairs]
   float* weights = nullptr;  // [tokens], written for the documents' tokens; null: not wanted
 };
 
-// AdamW over a run of elements (engine/optim/adamw.h). All pointers of `span` are to device memory.
+// Updates a run of elements by AdamW (engine/optim/adamw.h). All pointers of `span` are to device
+// memory.
 struct AdamWArgs {
   AdamWConstants constants;
-  bool decays = false;  // true: the masters are multiplied by constants.decay
+  bool decays = false;  // true: the masters are first multiplied by constants.decay
   DType gradient_dtype = DType::kF32;
   AdamWSpan span;
-  int32_t* untrusted = nullptr;  // set to 1 if AdamWUpdateSpan would return false, else unchanged
+  // Set to 1 if AdamWUpdateSpan (adamw_kernel.h) would return false, else unchanged.
+  int32_t* untrusted = nullptr;
 };
 
 }  // namespace megatrain

@@ -1,13 +1,13 @@
-// The preference loss of one pair of answers (DPO and its variants), and its derivatives. The
+// The preference loss of one pair of answers (DPO and its variants), and its derivatives. Both the
 // host's and the device's compiler read this file.
 //
 // c and r are the log-probabilities of the chosen and the rejected answer, each minus that of the
-// reference, and z = beta (c - r). As DPOTrainer of TRL computes them:
+// reference model, and z = beta (c - r). The losses are those of TRL's DPOTrainer:
 //   sigmoid  -(1 - s) log sigmoid(z) - s log sigmoid(-z)               Rafailov et al. 2023
 //   robust   (-(1 - s) log sigmoid(z) + s log sigmoid(-z)) / (1 - 2 s)  Chowdhury et al. 2024
 //   hinge    max(0, 1 - z)                                              Zhao et al. 2023
 //   ipo      (c / tokens of chosen - r / tokens of rejected - 1 / (2 beta))^2   Azar et al. 2023
-// s is the label smoothing of Mitchell 2023 (conservative DPO).
+// s is the label smoothing of Mitchell 2023 (conservative DPO). hinge and ipo do not use it.
 #ifndef MEGATRAIN_ENGINE_DEVICE_PREFERENCE_TERM_H_
 #define MEGATRAIN_ENGINE_DEVICE_PREFERENCE_TERM_H_
 
@@ -23,6 +23,7 @@
 
 namespace megatrain {
 
+// What a pair adds to the loss.
 struct PreferenceTerm {
   double loss = 0;
   double by_chosen = 0, by_rejected = 0;  // derivatives by c and r
@@ -32,13 +33,15 @@ struct PreferenceTerm {
 MT_HOST_DEVICE inline double Softplus(double x) {
   return (x > 0 ? x : 0) + log1p(exp(x > 0 ? -x : x));
 }
+// Returns 1 / (1 + exp(-x)), without overflow.
 MT_HOST_DEVICE inline double Sigmoid(double x) {
   const double e = exp(x > 0 ? -x : x);
   return (x > 0 ? 1 : e) / (1 + e);
 }
 
 // Returns the loss of a pair and its derivatives. `chosen` and `rejected` are c and r. The numbers
-// of their tokens matter for ipo alone.
+// of the answers' tokens are used for ipo alone. REQUIRES: label_smoothing is not 0.5 for robust,
+// and both numbers of tokens and beta are above 0 for ipo.
 MT_HOST_DEVICE inline PreferenceTerm TermOf(const PreferenceObjective& objective, double chosen,
                                             double rejected, double chosen_tokens,
                                             double rejected_tokens) {

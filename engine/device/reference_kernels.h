@@ -1,6 +1,6 @@
-// Implements every kernel by plain loops that accumulate in FP64; AdamW alone is FP32, with the
-// bits of AdamWUpdateSpan. Tests compare the kernels of devices with it. It is slow and
-// single-threaded, and is for tests alone.
+// The reference implementation of every kernel, by plain single-threaded loops that accumulate in
+// FP64. Only AdamW is FP32, with the bits of AdamWUpdateSpan. It is slow and for tests, which
+// compare the kernels of devices with it.
 #ifndef MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
 
@@ -10,7 +10,8 @@
 
 namespace megatrain {
 
-// Calls ignore the stream and return when their work is done.
+// Calls ignore the stream and AttentionChoice, and return OK when their work is done. All pointers
+// are to host memory. Arguments are not checked, and no workspace is used.
 class ReferenceKernels : public Kernels {
  public:
   absl::Status MatMul(Stream& stream, const MatMulArgs& args) override;

@@ -12,29 +12,30 @@
 
 namespace megatrain {
 
-// The rules that end an answer before it has its greatest length: it ends at one of these tokens,
-// or at one of these texts in what is written. The answer does not include it.
+// The rules that end an answer before it has its greatest length. The answer ends before one of
+// these tokens, or before one of these texts in what is written.
 struct StopRules {
   std::vector<int32_t> ids;
   std::vector<std::string> texts;  // none of them empty
 };
 
-// Not thread-safe.
+// An answer that is being written. Not thread-safe.
 class Answer {
  public:
-  // `tokenizer` and `stop` must outlive this. `tokens_max` is the greatest number of tokens.
+  // `tokenizer` and `stop` must outlive this object; `prompt` is copied. `tokens_max` is the
+  // greatest number of the answer's tokens.
   Answer(const Tokenizer& tokenizer, const StopRules& stop, absl::Span<const int32_t> prompt,
          int64_t tokens_max);
 
   // Adds a token. Returns the text that is certain now and was not returned before, in whole UTF-8
-  // characters. A text that may turn out to be the beginning of a stop is not certain. Special
-  // tokens have no text. REQUIRES: !ended().
+  // characters. A text that may turn out to be the beginning of a stop text is not certain until
+  // the answer ends. Special tokens have no text. REQUIRES: !ended().
   std::string Take(int32_t token);
 
   bool ended() const { return ended_; }
   // True if a stop ended the answer, false if its length did. REQUIRES: ended().
   bool stopped() const { return stopped_; }
-  // Returns all text that Take returned.
+  // Returns all text that Take returned, one after another.
   const std::string& text() const { return text_; }
   // Returns the tokens of the prompt and of the answer. A token of StopRules::ids is not among
   // them, but those of a text that stopped the answer are.

@@ -1,9 +1,9 @@
-// The batches of generation: whole prompts, whose keys and values fill the cache, and then single
-// tokens that go on from it.
+// Makes the batches of generation: whole prompts, whose keys and values fill the cache, and then
+// single tokens that attend to the cache.
 //
-// Products of other shapes may round differently. So a prompt is a micro-batch by itself, and
-// single tokens go in micro-batches of one size, filled up with tokens of no sequence. What a
-// sequence gets does not depend on those beside it.
+// Matrix products of other shapes may round differently. So a prompt is a micro-batch by itself,
+// and single tokens go in micro-batches of one size, filled up with tokens of no sequence. The
+// logits of a sequence then do not depend on the sequences beside it.
 #ifndef MEGATRAIN_ENGINE_GENERATION_GENERATION_BATCH_H_
 #define MEGATRAIN_ENGINE_GENERATION_GENERATION_BATCH_H_
 
@@ -15,40 +15,41 @@
 
 namespace megatrain {
 
-// The tokens of a micro-batch of single tokens. Prompts are filled up to a multiple of it, so that
-// few shapes of product occur. oneDNN multiplies rows in blocks of 6 (AVX2) or 8 (AVX-512) and sums
-// the rows of a last block that is not whole in another order. A multiple of both has none, so that
-// a token's place changes no bit. A smaller number would have a device read the weights more often
-// for a large batch, a larger one would compute more for a small batch: 24 rows of a product take
-// 48 operations for each weight, which take less time than moving the weight.
+// The number of tokens of a micro-batch of single tokens. Prompts are filled up to a multiple of
+// it, so that few shapes of products occur. oneDNN multiplies rows in blocks of 6 (AVX2) or 8
+// (AVX-512) and sums the rows of a last block that is not whole in another order. A multiple of
+// both has none, so that a token's place changes no bit. A smaller number would have a device read
+// the weights more often for a large batch, a larger one would compute more for a small batch: 24
+// rows of a product take 48 operations for each weight, which take less time than moving the
+// weight.
 inline constexpr int64_t kGenerationTokens = 24;
 
-// A longer prompt goes through a layer in chunks of this size.
+// A longer prompt goes through a layer in chunks of this many tokens.
 inline constexpr int64_t kPromptChunkTokens = 16384;
 
-// Returns the tokens of the micro-batch of a prompt, at most `tokens_max`. REQUIRES: the prompt has
-// at most `tokens_max` tokens.
+// Returns the number of tokens of a prompt's micro-batch: `prompt_tokens` filled up to a multiple
+// of kGenerationTokens, but at most `tokens_max`. REQUIRES: prompt_tokens <= tokens_max.
 constexpr int64_t PromptMicroBatchTokens(int64_t prompt_tokens, int64_t tokens_max) {
   const int64_t filled =
       (prompt_tokens + kGenerationTokens - 1) / kGenerationTokens * kGenerationTokens;
   return std::min(filled, tokens_max);
 }
 
-// A sequence. The cache keeps its keys and values from row `first_row` on, and its states in row
-// `state_row`.
+// A sequence in generation. The cache keeps its keys and values from row `first_row` on, and its
+// states (of delta nets) in row `state_row`.
 struct CachedSequence {
   absl::Span<const int32_t> ids;  // not empty
   int32_t first_row = 0;
   int32_t state_row = 0;
 };
 
-// Returns a micro-batch for each sequence, with all its tokens. REQUIRES: none has more than
-// `micro_batch_tokens_max`.
+// Returns a batch with a micro-batch for each sequence, which has all its tokens. REQUIRES: no
+// sequence has more than `micro_batch_tokens_max` tokens.
 Batch PromptBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batch_tokens_max);
 
-// Returns the last token of each sequence, in micro-batches of kGenerationTokens, or of
-// micro_batch_tokens_max if that is less. REQUIRES: there are sequences, and the cache has the keys
-// and values of the tokens before.
+// Returns a batch with the last token of each sequence, in micro-batches of kGenerationTokens
+// tokens, or of `micro_batch_tokens_max` if that is less. REQUIRES: there are sequences, and the
+// cache has the keys and values of their tokens before the last.
 Batch LastTokensBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batch_tokens_max);
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// Turns prompts into token ids: a text with the tokens that the tokenizer puts before it, and a
-// conversation through the model's chat template.
+// PromptEncoder turns prompts into token ids: a text with the tokens that the tokenizer puts before
+// it, and a conversation through the model's chat template.
 #ifndef MEGATRAIN_ENGINE_GENERATION_PROMPT_ENCODER_H_
 #define MEGATRAIN_ENGINE_GENERATION_PROMPT_ENCODER_H_
 
@@ -19,8 +19,9 @@
 
 namespace megatrain {
 
+// How prompts are encoded.
 struct PromptEncoderOptions {
-  const Tokenizer* tokenizer = nullptr;
+  const Tokenizer* tokenizer = nullptr;  // must be set
   std::string model_directory;
   bool chat = false;  // a text is the user's turn of a conversation
   std::string chat_template = "auto";
@@ -28,7 +29,7 @@ struct PromptEncoderOptions {
   AddBos add_bos = AddBos::kAuto;
   int64_t vocabulary = 0;     // the model's
   int64_t max_tokens = 0;     // of prompt and answer together
-  std::string limit = "";     // where that comes from, for messages: "the model's positions"
+  std::string limit = "";     // where max_tokens comes from, for messages: "the model's positions"
   int64_t answer_tokens = 0;  // the most that an answer takes; they must fit beside the prompt
   FileSystem* files = PosixFileSystem();
 };
@@ -44,9 +45,9 @@ class PromptEncoder {
   // The objects that `options` points to must outlive the encoder.
   explicit PromptEncoder(const PromptEncoderOptions& options) : options_(options) {}
 
-  // Returns the tokens of a prompt. `place` begins messages. Opens the chat template for the first
-  // conversation. Returns InvalidArgument for a record that is malformed, a conversation that the
-  // template refuses, a prompt without tokens, one that is too long, one with a token that the
+  // Returns the tokens of a prompt. Messages begin with `place`. Opens the chat template for the
+  // first conversation. Returns InvalidArgument for a record that is malformed, a conversation that
+  // the template refuses, a prompt without tokens, one that is too long, one with a token that the
   // model does not have, and options that the tokenizer or the template does not take (add_bos,
   // template_date). Returns the errors of ChatTemplate::Create and of the tokenizer.
   absl::StatusOr<EncodedPrompt> Encode(const Prompt& prompt, const std::string& place);

@@ -18,7 +18,7 @@
 namespace megatrain {
 
 // Gives `sink` the elements `part` of `tensor`, which has some columns of a matrix
-// (TensorSpec::columns). `part` is whole rows of these columns. They are given as EmitTensor says.
+// (TensorSpec::columns). `part` is whole rows of these columns, and is given as EmitTensor says.
 using GiveColumns =
     std::function<absl::Status(const TensorSpec& tensor, ElementRange part, TensorSink sink)>;
 
@@ -29,17 +29,18 @@ using GiveColumns =
 //
 // `get_tile(i)` is called on the calling thread, for the tiles in forward order; its errors are
 // returned. The tile must be whole and stay valid until the next call. Its weights may have another
-// type than `weight_dtype`.
+// type than `weight_dtype`; of the other sections the remainder alone is used, and may be null.
 //
 // If the columns of a matrix lie in several tiles, strips of its rows are written after all other
 // tensors (WriteHfWeights). `give_columns` gives them, as `weight_dtype`. If it is null, get_tile
 // is called again for each strip, for the first to the last of these tiles.
 //
 // An existing `directory` that is not empty is replaced only if it is an export of a model with the
-// same tensors and holds nothing else. Any other directory, and that of `source`, is refused with
-// FailedPrecondition. If `directory` is a symbolic link, the directory that it leads to is
-// replaced. If writing fails, for instance with ResourceExhausted for a full disk, `directory` is
-// unchanged; ReplaceDirectory in hf_writer.h describes crashes.
+// same tensors and holds nothing else. Returns FailedPrecondition for any other directory and for
+// that of `source`. If `directory` is a symbolic link, the directory that it leads to is replaced.
+// Returns the errors of CopyHfSideFiles, WriteHfWeights and ReplaceDirectory (hf_writer.h). If
+// writing fails, for instance with ResourceExhausted for a full disk, `directory` is unchanged.
+// ReplaceDirectory describes crashes.
 absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,

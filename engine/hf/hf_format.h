@@ -34,8 +34,9 @@ inline constexpr char kHfPartsIndexFileName[] = "model.parts.index.json";
 // million tensors.
 inline constexpr int64_t kHfIndexBytesMax = int64_t{1} << 30;
 
-// The files besides config.json and the weights that are needed to use a model. They are copied
-// without being parsed. Further chat templates, NAME.jinja, lie in a directory of their own.
+// The side files: those besides config.json and the weights that are needed to use a model. They
+// are copied without being parsed. Further chat templates, NAME.jinja, lie in a directory of their
+// own, kHfTemplatesDirectory.
 inline constexpr char kHfTemplatesDirectory[] = "additional_chat_templates";
 inline constexpr const char* kHfSideFileNames[] = {
     "added_tokens.json",
@@ -62,21 +63,22 @@ absl::StatusOr<std::vector<std::string>> ListHfSideFiles(FileSystem* files,
 // Returns for example "model-00002-of-00017.safetensors". REQUIRES: 1 <= shard <= shards.
 std::string HfShardName(int64_t shard, int64_t shards);
 
-// Returns true if an exported directory may hold a file of this path within it.
+// Returns true if an exported directory may hold a file of this path, relative to the directory.
 bool IsHfFileName(const std::string& name);
 
-// Returns the paths within `directory` of the files in it and in its kHfTemplatesDirectory. Other
-// directories are listed by their names, like files. Returns the errors of
+// Returns the paths, relative to `directory`, of the files in it and in its kHfTemplatesDirectory.
+// Other directories are listed by their names, like files. Returns the errors of
 // FileSystem::ListDirectory.
 absl::StatusOr<std::vector<std::string>> ListHfDirectory(FileSystem* files,
                                                          const std::string& directory);
 
-// A stacked tensor, or a matrix, may lie in parts in several files of a checkpoint. Returns the
-// name of the part with indices [begin, end) of the first dimension: "NAME[begin:end]".
+// Returns the name of the part of a tensor with indices [begin, end) of the first dimension:
+// "NAME[begin:end]". A stacked tensor, or a matrix, may lie in parts in several files of a
+// checkpoint.
 std::string HfPartName(const std::string& name, int64_t begin, int64_t end);
 // Returns the name of a matrix's part with columns [begin, end): "NAME[:,begin:end]".
 std::string HfColumnsName(const std::string& name, int64_t begin, int64_t end);
-// Returns the name of the whole tensor, which is `name` itself unless it is a part's.
+// Returns the name of the whole tensor that `name` is a part of, or `name` if it names no part.
 std::string HfWholeName(const std::string& name);
 
 // Maps the name of each tensor to the name of its file.
@@ -84,36 +86,37 @@ using HfWeightMap = std::map<std::string, std::string>;
 
 // Returns the text of the index. `total_bytes` is the size of all tensors without headers.
 std::string MakeHfIndex(const HfWeightMap& weight_map, int64_t total_bytes);
-// Parses an index; `path` begins messages. Returns InvalidArgument, naming the key, if it is
-// malformed or a file name leads out of the directory.
+// Parses an index; `path` begins messages. Returns InvalidArgument if it is no JSON and, naming the
+// key, if it is malformed, names no tensor, or a file name leads out of the directory.
 absl::StatusOr<HfWeightMap> ParseHfIndex(std::string_view json, const std::string& path);
 
 // The files that hold a directory's weights: model.safetensors if it is there, else those that the
-// index names.
+// index names. The index is kHfIndexFileName if it is there, else kHfPartsIndexFileName.
 struct HfWeightFiles {
   std::vector<std::string> paths;
   std::string index;       // the path of the index that was read; "" if none was
   HfWeightMap weight_map;  // of the index; empty if none was read
 };
-// Finds the files; reads an index but opens no weights. Files that the index names may be missing.
-// Returns NotFound, naming what was looked for, if there is neither model.safetensors nor an index,
-// OutOfRange for an index longer than kHfIndexBytesMax, and the errors of reading and of
-// ParseHfIndex.
+// Finds the weights files of `directory`. Reads an index but opens no weights, so files that the
+// index names may be missing. Returns NotFound, naming what was looked for, if there is neither
+// model.safetensors nor an index, OutOfRange for an index longer than kHfIndexBytesMax, and the
+// errors of reading and of ParseHfIndex.
 absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::string& directory);
-// Returns OK if the files of the weights are there, NotFound, naming a missing one, if they are
-// not, and the errors of FindHfWeightFiles.
+// Returns OK if all weights files of `directory` are there. Returns NotFound, naming a missing one,
+// if they are not, and the errors of FindHfWeightFiles.
 absl::Status CheckHfWeightFilesExist(FileSystem* files, const std::string& directory);
 
-// Returns the names of the whole tensors, from the index or the header of the only file. Returns
-// the errors of FindHfWeightFiles and of SafetensorsReader::Open.
+// Returns the names of the whole tensors (HfWholeName) that the index lists or, without an index,
+// that model.safetensors has. Returns the errors of FindHfWeightFiles and of
+// SafetensorsReader::Open.
 absl::StatusOr<std::set<std::string>> ReadHfTensorNames(FileSystem* files,
                                                         const std::string& directory);
 
-// Changes the text of a config.json to describe weights of `weight_dtype`. Sets `dtype` and
-// `torch_dtype`, also in text_config, where they are there; adds torch_dtype if neither is. Removes
-// quantization_config. Sets the family's IgnoredTensors::count_key, if it is there, to 0. Keeps all
-// other keys and their order. Returns InvalidArgument, beginning with `path`, if `json` is not a
-// JSON object.
+// Returns the text of a config.json, changed to describe weights of `weight_dtype`. Sets `dtype`
+// and `torch_dtype`, also in text_config, where they are there. Adds torch_dtype at the top level
+// if neither is there. Removes quantization_config. Sets the family's IgnoredTensors::count_key, if
+// it is there, to 0. Keeps all other keys and their order. Returns InvalidArgument, beginning with
+// `path`, if `json` is not a JSON object.
 absl::StatusOr<std::string> RewriteConfigDType(std::string_view json, DType weight_dtype,
                                                const std::string& path);
 
@@ -132,8 +135,9 @@ struct HfSideFiles {
 
 // Writes `to`/config.json with the source's content as RewriteConfigDType changes it, and copies
 // the side files that exist. Syncs each file and the directory of templates, but not `to`. Returns
-// the paths within `to` of the files written, or the error of reading or writing. REQUIRES: `to` is
-// a directory.
+// the paths, relative to `to`, of the files written. Returns the errors of reading, of writing and
+// of RewriteConfigDType, and OutOfRange if config.json is longer than kConfigBytesMax. After an
+// error `to` may hold some of the files. REQUIRES: `to` is a directory.
 absl::StatusOr<std::vector<std::string>> CopyHfSideFiles(FileSystem* files,
                                                          const HfSideFiles& source,
                                                          DType weight_dtype, const std::string& to);

@@ -31,13 +31,15 @@ class HfWeights {
                                                          const ModelLayout& layout,
                                                          FileSystem* files = PosixFileSystem());
   virtual ~HfWeights() = default;
-  // Reads what `tile` holds of tile `index` (from 0), and little more than that. Fills the masters
-  // (weights and remainder) and sets moments and padding to zero. Moments may be null. If the
-  // remainder is null, BF16 weights are rounded as EncodeMaster does. Buffers are FP32 in either
-  // precision. Returns InvalidArgument, naming the tensor, for a value that is not finite or, in a
-  // BF16 tile, whose BF16 half would be infinite, and for a tied head that differs from the
-  // embedding. Returns the errors of reading. After an error the tile is partly filled. Uses less
-  // than 64 MiB of memory besides the tile. REQUIRES: tile.layout is tile `index` of the layout.
+  // Reads the elements that `tile` holds of tile `index` (from 0), and little more. Fills the
+  // masters (weights and remainder) and sets moments and padding to zero. Moments may be null. If
+  // the remainder is null, BF16 weights are rounded as EncodeMaster does. Buffers are FP32 in
+  // either precision. Uses less than 64 MiB of memory besides the tile.
+  //
+  // Returns InvalidArgument, naming the tensor, for a value that is not finite or, in a BF16 tile,
+  // whose BF16 half would be infinite, and for a tied head that differs from the embedding. Returns
+  // the errors of reading. After an error the tile is partly filled. REQUIRES: tile.layout is tile
+  // `index` of the layout.
   virtual absl::Status LoadTile(int index, const Tile& tile) const = 0;
   // Returns BF16 if BF16 can hold every tensor of the files, buffers apart, exactly by its type
   // (BF16 or MXFP4). Else returns FP32.

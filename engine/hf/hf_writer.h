@@ -24,20 +24,21 @@ inline constexpr int64_t kStripBytes = int64_t{8} << 20;
 using TensorSink = absl::FunctionRef<absl::Status(const void* data, int64_t bytes)>;
 
 // Gives `sink` the elements `part` of what tile `tile` has of a tensor, in the order of
-// RunsOf(tensor, part). `part` is all of it or, for a tensor with columns, whole rows. REQUIRES:
-// gives exactly these, as WeightDType(tensor, dtype).
+// RunsOf(tensor, part). `part` is all that the tile has or, for a tensor with columns, whole rows.
+// REQUIRES: it gives exactly these elements, as WeightDType(tensor, dtype), or returns an error.
 using EmitTensor = absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor,
                                                   ElementRange part, TensorSink sink)>;
 
 // Writes every tensor of `layout` as `dtype` (buffers as FP32) into `directory`, in files of at
 // most `shard_bytes`. A single tensor that is larger gets a file of its own. One file is named
 // model.safetensors; several have an index. Syncs each file but not the directory. Returns the
-// errors of `emit` and of writing, and Internal if `emit` gave too few bytes.
+// errors of `emit`, of MakeSafetensorsHeader, of writing and of CarriedTensors::Write, and Internal
+// if `emit` gave too few bytes. After an error the directory may hold incomplete files.
 //
-// Calls `emit` on the calling thread, tile by tile in forward order, once for each tensor of a
-// tile. In a file whole tensors follow one another, buffers first, so that every tensor is aligned
-// to its element size. Data goes straight to its place, and a file is closed as soon as it has all
-// of its data.
+// Calls `emit` on the calling thread, tile by tile in forward order, once for each tensor of a tile
+// but those with columns. In a file whole tensors follow one another, buffers first, so that every
+// tensor is aligned to its element size. Data goes straight to its place, and a file is closed as
+// soon as it has all of its data.
 //
 // A matrix whose columns lie in several tiles is emitted after all tiles, because the columns of a
 // tile are scattered over its file. It is emitted in strips of rows, each strip from tile to tile.
@@ -54,12 +55,14 @@ absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
 //   3. renames `directory`.tmp to `directory`;
 //   4. removes `directory`.previous.
 //
-// After an error before step 3 is done, `directory` is as it was; if undoing step 2 fails too, the
-// old one is at `directory`.previous. A crash between steps 2 and 3 leaves it there too. After a
-// later error `directory` is the new one. What earlier calls left under the two other names is
-// removed if it holds only files of a model. If it holds others, FailedPrecondition is returned.
-// Missing parents of `directory` are created. REQUIRES: what is at `directory` may be lost, and the
-// path does not end with '/'.
+// After an error before step 3 is done, `directory` is as it was. If undoing step 2 fails too, the
+// old directory is at `directory`.previous. A crash between steps 2 and 3 leaves it there too.
+// After a later error `directory` is the new one.
+//
+// Removes what earlier calls left under the two other names if it holds only files of a model
+// (IsHfFileName). Returns FailedPrecondition if it holds others, the error of `write`, and those of
+// `files`. Creates missing parents of `directory`. REQUIRES: what is at `directory` may be lost,
+// and the path does not end with '/'.
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 

@@ -17,25 +17,28 @@
 namespace megatrain {
 
 // Holds a block of the file in memory from its first piece until all of it is there, and keeps such
-// memory for further blocks until the end. Pieces that come one after another need one block. Not
-// thread-safe.
+// memory for further blocks until the end. Pieces that come one after another need one block. The
+// destructor does not complete the file and does not remove it. Not thread-safe.
 class PlacedWriter {
  public:
   // Large enough that a disk's time for a request is spent on moving bytes.
   static constexpr int64_t kBlockBytes = int64_t{4} << 20;
 
-  // Does as FileSystem::NewBlockFile, with its errors. `bytes` is the size of the file.
+  // Creates or empties the file with FileSystem::NewBlockFile and returns its errors. `bytes` is
+  // the size of the finished file. `files` must outlive the writer.
   static absl::StatusOr<std::unique_ptr<PlacedWriter>> Create(FileSystem* files,
                                                               const std::string& path,
                                                               int64_t bytes);
 
-  // Writes the piece that begins at `offset`; `data` is copied. REQUIRES: it lies within the file,
-  // and no other piece overlaps it. Returns ResourceExhausted if memory is missing, and the errors
-  // of BlockFile. After an error the file is incomplete, and only the destructor may follow.
+  // Writes the piece that begins at `offset`; `data` is copied. Returns ResourceExhausted if memory
+  // is missing, and the errors of BlockFile. After an error the file is incomplete, and only the
+  // destructor may follow. REQUIRES: the piece lies within the file, and no other piece overlaps
+  // it.
   absl::Status Write(int64_t offset, const void* data, int64_t bytes);
   // Returns the bytes that were not given yet.
   int64_t missing() const { return missing_; }
-  // Syncs and closes the file. Returns FailedPrecondition if bytes are missing.
+  // Syncs and closes the file. Returns FailedPrecondition if bytes are missing, and the errors of
+  // BlockFile. Call it once.
   absl::Status Finish();
 
  private:

@@ -16,16 +16,16 @@ namespace megatrain {
 // (Wichura's algorithm AS 241, 1988). REQUIRES: 0 < p < 1.
 float InverseNormal(double p);
 
-// Sets out[0, elements) to elements [begin, begin + elements) of the whole tensor, as Initial
-// (model_layout.h) says. `tensor` may be a part of that tensor. The row config.padding_id of
-// embedding tables is 0. If `pool` is null, it runs on the calling thread.
+// Sets out[0, elements) to elements [begin, begin + elements) of the whole tensor, as
+// tensor.initial (model_layout.h) says. `tensor` may be a part of that tensor. The row
+// config.padding_id of embedding tables is 0. If `pool` is null, it runs on the calling thread.
 void FillRandomWeights(const ModelDescription& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool);
 
-// Fills the masters of `tile` as FillRandomWeights does, and sets moments and padding to zero. The
-// distribution is that of transformers, but the values are not. They depend on `seed`, the tensors'
-// names and the element numbers, not on the cut into tiles or what the tile holds. It runs on the
-// calling thread.
+// Fills the masters that `tile` holds as FillRandomWeights does, and sets moments and padding to
+// zero. The remainder and the moments may be null; without a remainder BF16 weights are rounded.
+// The distribution is that of transformers, but the values are not. They do not depend on the cut
+// into tiles or on what the tile holds. It runs on the calling thread.
 void InitializeTile(const ModelDescription& config, uint64_t seed, const Tile& tile);
 
 }  // namespace megatrain

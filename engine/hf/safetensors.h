@@ -19,6 +19,7 @@ namespace megatrain {
 // Returns the shape for messages: "[2, 3]".
 std::string ShapeText(const std::vector<int64_t>& shape);
 
+// A tensor's entry in the header.
 struct SafetensorsTensor {
   std::string name;
   std::string dtype;           // the format's name: "BF16"
@@ -36,9 +37,9 @@ struct SafetensorsHeader {
   int64_t data_offset = 0;                      // where the data starts in the file
 };
 
-// Parses a header and checks it. `json` is the N bytes after the length, `file_bytes` the size of
-// the file, and `path` begins every message. Returns InvalidArgument for everything that the format
-// forbids.
+// Parses a header and checks it. `json` is the header without the length before it, `file_bytes`
+// the size of the file, and `path` begins every message. Returns InvalidArgument for everything
+// that the format forbids in it. The largest length, kSafetensorsHeaderBytesMax, is not checked.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, int64_t file_bytes,
                                                          const std::string& path);
 
@@ -52,7 +53,8 @@ class SafetensorsReader {
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(FileSystem* files,
                                                                  const std::string& path);
 
-  // Checks the header of a file that is already open, with the same errors.
+  // Reads and checks the header of a file that is already open. Returns the same InvalidArgument,
+  // and the errors of RandomAccessFile::Read.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(
       std::unique_ptr<RandomAccessFile> file);
 
@@ -61,7 +63,7 @@ class SafetensorsReader {
   // Returns the tensor of that name, valid as long as the reader, or null if there is none.
   const SafetensorsTensor* Find(std::string_view name) const;
   // Reads `bytes` bytes of the tensor's data, starting at its byte `offset`. Returns the errors of
-  // RandomAccessFile::Read. REQUIRES: they lie within the tensor.
+  // RandomAccessFile::Read. REQUIRES: `tensor` is of header(), and the bytes lie within it.
   absl::Status Read(const SafetensorsTensor& tensor, int64_t offset, void* out,
                     int64_t bytes) const;
 
@@ -81,7 +83,7 @@ struct SafetensorsDeclaration {
 };
 
 // Returns what precedes the data in a file with these tensors: the length and the header, with the
-// metadata {"format": "pt"} that transformers expects. Sets *data_bytes to the size of the data.
+// metadata {"format": "pt"} that transformers expects. Sets *data_bytes to the bytes of the data.
 // Returns InvalidArgument, beginning with `path`, for an unknown dtype, a name that is a duplicate
 // or not UTF-8, a shape that overflows, or a header longer than the format allows.
 absl::StatusOr<std::string> MakeSafetensorsHeader(
@@ -89,7 +91,8 @@ absl::StatusOr<std::string> MakeSafetensorsHeader(
     int64_t* data_bytes);
 
 // Writes one file: the header first, then the data of every tensor in the order declared, in pieces
-// of any size. Write errors are those of file.h. Not thread-safe.
+// of any size. Methods return the errors of FileWriter (file.h) besides those that they name. Not
+// thread-safe.
 class SafetensorsWriter {
  public:
   // Creates or empties the file and writes its header. Returns the errors of MakeSafetensorsHeader.
@@ -102,6 +105,7 @@ class SafetensorsWriter {
   // follow. The destructor does not remove the file.
   absl::Status Append(const void* data, int64_t bytes);
   // Syncs and closes the file. Returns FailedPrecondition if the data is not as long as declared.
+  // Call it once.
   absl::Status Finish();
 
   int64_t file_bytes() const { return file_bytes_; }  // the size of the finished file

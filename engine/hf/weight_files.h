@@ -38,8 +38,9 @@ class StoredTensors {
   // outlive the result.
   static absl::StatusOr<StoredTensors> Open(FileSystem* files, const std::string& directory);
 
-  // Returns the tensor of that name in the files, valid as long as this, or null.
+  // Returns the tensor of that name on disk, valid as long as this, or null if there is none.
   const StoredTensor* Find(const std::string& name) const;
+  // Returns all tensors by their names on disk.
   const std::map<std::string, StoredTensor>& by_name() const { return by_name_; }
 
  private:
@@ -48,12 +49,12 @@ class StoredTensors {
 };
 
 // Returns a line for people about the tensors in `directory` that the model's family ignores
-// (engine/hf/config/ignored_tensors.h), "" if there are none or no weights. Returns the errors of
-// ReadHfTensorNames.
+// (engine/hf/config/ignored_tensors.h). Returns "" if there are none, or if ReadHfTensorNames
+// returns NotFound. Returns its other errors.
 absl::StatusOr<std::string> DescribeIgnoredTensors(FileSystem* files, const std::string& directory,
                                                    const ModelDescription& model);
 
-// Where the values of a tensor of the model are: in parts, or in MXFP4.
+// The place of a model's tensor in the files: in parts, or in MXFP4.
 struct WeightSource {
   struct Part {
     int64_t begin = 0;  // its first element in the whole tensor; with `columns`, its first column
@@ -64,12 +65,13 @@ struct WeightSource {
     FileDType dtype = FileDType::kF32;
   };
   std::vector<Part> parts;  // of the whole tensor, in order; usually one; empty if it is in MXFP4
-  // In MXFP4 only: the values of a tensor [E, K, N], transposed.
+  // In MXFP4 only: the values of a tensor [E, K, N] (experts, inputs, outputs), transposed.
   StoredTensor blocks;  // U8 [E, N, K / 32, 16]
   StoredTensor scales;  // U8 [E, N, K / 32]
 };
 
-// Thread safety: const methods may be called from several threads.
+// The open weights files of a directory, which have all tensors of a layout. Thread safety: const
+// methods may be called from several threads.
 class WeightFiles {
  public:
   // Opens the files. HfWeights::Open says which tensors they must have, and the errors. `files`
@@ -78,9 +80,10 @@ class WeightFiles {
                                                            const std::string& directory,
                                                            const ModelLayout& layout);
 
-  // Returns where the tensor of that name is. REQUIRES: it is one of the layout.
+  // Returns where the tensor is, valid as long as this. REQUIRES: `name` is a TensorSpec::name of
+  // the layout.
   const WeightSource& SourceOf(const std::string& name) const { return sources_.at(name); }
-  // Returns the tensor of that name in the files, valid as long as this, or null.
+  // Returns the tensor of that name on disk, valid as long as this, or null if there is none.
   const StoredTensor* Find(const std::string& name) const { return stored_.Find(name); }
 
  private:

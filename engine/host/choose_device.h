@@ -14,6 +14,7 @@
 
 namespace megatrain {
 
+// The cpu device, or the GPUs of a process.
 struct ChosenDevice {
   std::string id = kCpuDeviceId;  // or that of gpus[0], as "cuda:0"
   // In the order of their numbers. Empty for the cpu device, which each session creates itself.
@@ -21,23 +22,25 @@ struct ChosenDevice {
   std::string why_cpu;  // why `auto` chose the cpu; empty otherwise
 };
 
-// The GPUs of a process: `count` of them from number N + `process` on, where N is the number that
-// its device names, or else 0.
+// The GPUs of a process: `count` of them from number N + `process` on. N is the number in the
+// device's name ("cuda:N"), or else 0.
 struct GpuChoice {
-  int count = 1;  // 0 = all
+  int count = 1;  // 0 = all from there on
   // The number of this process among the processes of a job on this machine, which have a GPU each.
-  // If only one GPU is visible, a launcher has chosen it for this process.
+  // If `process` is above 0 and only GPU number N is visible, the process takes that one, because a
+  // launcher has then chosen it.
   int process = 0;
 };
 
 // Opens the device that `name` (auto, cpu, cuda or cuda:N) means on this machine. `auto` is the
-// first GPU, or the cpu if `open_gpu` finds none. A GPU that is there but cannot be used is an
-// error. A null `open_gpu` means that there is no GPU. It is used during the call only.
+// first GPU, or the cpu if `open_gpu` returns NotFound. A GPU that is there but cannot be used is
+// an error. A null `open_gpu` means that there is no GPU; it is used during the call only.
 //
 // Messages begin with `key`. Returns InvalidArgument for an unknown name, if there are GPUs but not
-// the first one of this process, and for a wrong variable of the environment. Returns
-// FailedPrecondition if there is no GPU, if there are fewer than choice.count, or if the driver or
-// a library is not in order. Other errors of `open_gpu`, such as lack of memory, keep their codes.
+// the first one of this process, and for an environment variable with a wrong value. Returns
+// FailedPrecondition if cuda is asked for and there is no GPU, if there are fewer than
+// choice.count, or if the driver or a library is not in order (Unavailable of `open_gpu`). Other
+// errors of `open_gpu`, such as lack of memory, keep their codes.
 absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::string& name,
                                           const GpuOpener& open_gpu, const GpuChoice& choice = {});
 

@@ -1,6 +1,6 @@
-// Owns the parts of the machine that outlive jobs: threads, devices and the pool of host memory. A
-// process has one host. `run` uses it for one job; the daemon reserves the whole pool first and
-// then runs many jobs on it.
+// EngineHost owns the parts of the machine that outlive jobs: threads, devices and the pool of host
+// memory. A process has one host. `megatraind run` uses it for one job; the daemon reserves the
+// whole pool first and then runs many jobs on it.
 //
 // Thread safety: all methods may be called from any thread. Jobs lease from the pool concurrently;
 // the caller decides how many run at a time.
@@ -37,20 +37,21 @@ struct EngineHostOptions {
   std::string device = "auto";        // auto, cpu, cuda or cuda:N, as in a job
   std::string device_key = "device";  // the configuration key of `device`, for messages
   GpuOpener open_gpu = nullptr;       // null if the program has no GPU support
-  // The number of devices that jobs may have. GPUs begin with the one that `device` names: cuda:K
-  // means GPUs K to K + devices - 1, and 0 all from K on. The cpu is divided into so many; 0 means
-  // 1.
+  // The number of devices that jobs may have. GPUs begin with the one that `device` names: with
+  // cuda:K they are K to K + devices - 1, or all from K on if `devices` is 0. The cpu is divided
+  // into this many parts; 0 means 1.
   int devices = 1;
   NcclLoader load_nccl = nullptr;  // for jobs on several GPUs; null if the program has no NCCL
-  // The most threads of a job. A job that asks for none gets as many. 0 means no limit; a job that
-  // asks for none then gets as many as there are processors for this process. A job on some of
-  // several devices has their part of these.
+  // The most threads of a job. A job that asks for no number gets this many. 0 means no limit; a
+  // job that asks for no number then gets as many as there are processors for this process. A job
+  // on some of several devices has their part of these.
   int threads = 0;
-  // The processes of a job on this machine. They share its host memory evenly.
+  // The number of processes of a job on this machine. They share its host memory evenly.
   int sharers = 1;
   // The number of this process among them, which decides its GPU (GpuChoice::process).
   int process = 0;
-  // The threads of GPUs keep to processors from this one on, by its place in AllowedProcessors.
+  // The index in AllowedProcessors of the processor from which on the threads of GPUs keep to
+  // processors.
   int first_processor = 0;
   FileSystem* files = PosixFileSystem();  // for runs without their own; must outlive the host
 };
@@ -60,16 +61,18 @@ struct EngineHostOptions {
 struct EngineBudget {
   HostDevices devices{};  // with their memory, where they have their own
   int threads = 0;        // as EngineHostOptions::threads
-  // The whole pool, and what was free besides it. Of devices with unequal memory it has the least.
+  // The whole pool, and the host memory that was free besides it. The device memory is that of the
+  // device with the least.
   MemoryBudget memory{};
   HardwareRates rates{};  // needed to predict times; may be unmeasured
 };
 
-// Reports that `done` bytes of the pool's `capacity` are reserved. It may be called from several
-// threads, one at a time. `done` begins again at 0 if pages of one size are refused and smaller
-// ones are tried.
+// Is told that `done` bytes of the pool's `capacity` bytes are reserved. It may be called from
+// several threads, one at a time. `done` begins again at 0 if pages of one size are refused and
+// smaller ones are tried.
 using ReserveProgress = std::function<void(int64_t done, int64_t capacity)>;
 
+// The bytes of the pool and their use.
 struct PoolUsage {
   int64_t capacity = 0;
   int64_t free_bytes = 0;
@@ -89,15 +92,15 @@ class EngineHost {
   // pages that are set aside if they are more. Returns the errors of AvailableMemoryBytes.
   static absl::StatusOr<int64_t> DefaultPoolBytes();
 
-  // Reserves the pool, touches every page of it and, for a GPU, pins it. This takes minutes for a
-  // terabyte. `progress` is called meanwhile. `cancelled` is called now and then, and may be called
-  // from several threads at once. Once it returns true, everything is released and the result is
-  // Cancelled. Both may be null and are used during the call only.
+  // Reserves a pool of `bytes` bytes, touches every page of it and, for a GPU, pins it. This takes
+  // minutes for a terabyte. `progress` is called meanwhile. `cancelled` is called now and then, and
+  // may be called from several threads at once. Once it returns true, everything is released and
+  // the result is Cancelled. Both may be null and are used during the call only.
   //
   // Returns FailedPrecondition if there is a pool already, ResourceExhausted if there is not enough
-  // free memory, the errors of Device::PinHost if it cannot all be pinned, and those of reading
-  // what is free. A host without a pool reserves as much as its first job plans (see Pool).
-  // REQUIRES: bytes >= 0.
+  // free memory, the errors of Device::PinHost if it cannot all be pinned, and those of reading the
+  // free memory of the machine and of the devices. After an error the host has no new pool. A host
+  // without a pool reserves as much as its first job plans (see Pool). REQUIRES: bytes >= 0.
   absl::Status ReservePool(int64_t bytes, const ReserveProgress& progress,
                            const std::function<bool()>& cancelled);
 
@@ -106,55 +109,58 @@ class EngineHost {
   // be measured, the rate between GPUs stays unknown. Returns ResourceExhausted if there is no
   // memory for it, and the errors of the device.
   absl::Status MeasureRates();
-  // Returns the measured rates; all are 0 before MeasureRates.
+  // Returns the measured rates; all are 0 before MeasureRates succeeds.
   HardwareRates rates() const;
 
   // Returns zeros while there is no pool.
   PoolUsage pool_usage() const;
   // Returns the budget, with memory as it was when ReservePool reserved the pool. REQUIRES:
-  // ReservePool succeeded.
+  // ReservePool succeeded; a pool that Pool() reserved is not in the budget.
   EngineBudget budget() const;
-  int threads() const;  // the threads of a job that asks for none
+  int threads() const;  // the threads of a job that asks for no number
   // Returns the devices without their memory (HostDevices::bytes), which budget() tells.
   const HostDevices& devices() const { return devices_; }
-  // Returns the size of a device's own memory; 0 if it uses host memory. REQUIRES: there is one of
-  // that number.
+  // Returns the bytes of a device's own memory; 0 if it uses host memory. REQUIRES: there is a
+  // device of that number.
   int64_t DeviceMemoryBytes(int number) const;
   // Returns why `auto` chose the cpu; "" if it did not.
   const std::string& why_cpu() const { return device_.why_cpu; }
-  // Describes a device for people, with why_cpu(). REQUIRES: there is one of that number.
+  // Describes a device for people, with why_cpu(). REQUIRES: there is a device of that number.
   std::string DescribeDevice(int number = 0) const;
   // Returns for example "512 GiB in 1 GiB pages on NUMA node 0, pinned". REQUIRES: there is a pool.
   std::string DescribePool() const;
 
   // The methods from here on are for the engine's own use.
-  //
+
   // Returns the threads and the devices for a job with these settings, on the devices `on` as in
   // ChooseSession. The last session on them is reused if its settings are the same, so that threads
   // are started and the optimizer is tuned once. Returns the errors of ChooseSession, and
   // InvalidArgument for attention kernels that the device does not have.
   absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const JobSpec::Engine& engine,
                                                              const std::vector<int>& on = {});
-  // Returns the pool, which lives as long as the host. If there is none, first reserves one of
-  // `bytes` as ReservePool does, and returns the same errors. It does not change budget().
+  // Returns the pool, which lives as long as the host; if there is one, `bytes` is ignored. If
+  // there is none, first reserves one of `bytes` bytes as ReservePool does, with the same errors
+  // but FailedPrecondition. It does not change budget().
   absl::StatusOr<HostPool*> Pool(int64_t bytes, const ReserveProgress& progress,
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
   // Returns the memory that a job on the devices `on` may plan with now: the free bytes of the
-  // pool, these devices' part of the memory besides it, and the least of their DeviceBytes. What is
-  // free on the machine is first divided by EngineHostOptions::sharers. With `without_others`, as
-  // if no other job had any of the host memory. Without a pool, returns the memory that one could
-  // have. Returns the errors of reading the machine's and the device's free memory.
+  // pool, these devices' part of the memory besides it, and the least of their DeviceBytes. The
+  // free memory of the machine is first divided by EngineHostOptions::sharers. If `without_others`
+  // is true, the result is as if no other job had any of the host memory. Without a pool, returns
+  // the memory that a pool could have. Returns the errors of reading the machine's and the devices'
+  // free memory.
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
                                          bool without_others = false) const;
-  // Returns the device memory that a job may plan with now, of each of the devices `on`: what is
-  // free but for Device::ReserveBytes. It is empty if devices use host memory. Returns the errors
-  // of Device::FreeBytes. REQUIRES: there are devices of these numbers.
+  // Returns the bytes of device memory that a job may plan with now, for each of the devices `on`:
+  // the free bytes less Device::ReserveBytes. The result is empty if devices use host memory.
+  // Returns the errors of Device::FreeBytes. REQUIRES: there are devices of these numbers.
   absl::StatusOr<std::vector<int64_t>> DeviceBytes(const std::vector<int>& on) const;
-  // Returns a sentence for people if the GPUs have unequal memory free, because a plan uses the
-  // least on all. Returns "" if they are about equal (IsUnequal), or the errors of reading it.
+  // Returns a sentence for people if the devices `on` have unequal memory free (IsUnequal), because
+  // a plan uses the least on all. Returns "" if not, or if they use host memory. Returns the errors
+  // of DeviceBytes. REQUIRES: there are devices of these numbers.
   absl::StatusOr<std::string> DescribeUnequalMemory(const std::vector<int>& on) const;
-  // Returns FailedPrecondition if this program or machine has no NCCL that can be used.
+  // Loads NCCL. Returns FailedPrecondition if this program or machine has no NCCL that can be used.
   absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() const;
   FileSystem* files() const { return options_.files; }
 

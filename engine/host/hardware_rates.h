@@ -23,9 +23,10 @@ struct PrecisionRates {
   bool operator==(const PrecisionRates&) const = default;
 };
 
+// The rates of a machine. They are all 0 if nothing was measured.
 struct HardwareRates {
   PrecisionRates fp32, bf16;
-  // Copies in one direction alone, unthrottled; 0 if they were not measured.
+  // Copies between host and device in one direction alone, unthrottled.
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
   // Copies in one direction while the other is busy, because some links are slower then; 0 on the
@@ -33,19 +34,21 @@ struct HardwareRates {
   double h2d_beside_d2h_bytes_per_second = 0;
   double d2h_beside_h2d_bytes_per_second = 0;
   // The bytes of host memory that the optimizer and copies of both directions move together. They
-  // share the memory's channels. 0 if it is not known: predictions then take each at its own rate.
+  // share the memory's channels. 0 if it is not known; predictions then take each of them at its
+  // own rate.
   double host_memory_bytes_per_second = 0;
   // The rate at which a device receives from others of the job while it sends as much. A job of
   // several processes measures it over all of them, whatever lies between. If it is not known (0),
   // predictions take the link's rate, and plans do not choose by it.
   double collective_bytes_per_second = 0;
   // The rate at which a machine receives from others, through all its ports, while it sends as
-  // much. It is given for plans, and never measured. If it is not known (0), devices of several
-  // machines exchange at the rate before.
+  // much. It is given for plans, and never measured. If it is not known (0), predictions let devices
+  // of several machines exchange at collective_bytes_per_second.
   double network_bytes_per_second = 0;
   double launch_seconds = 0;  // time from one short kernel to the next; 0 on the cpu device
   int threads = 0;            // threads used for the measurement
-  // The device's kernels, the optimizer and the copies compete for the same processors.
+  // True if the device's kernels, the optimizer and the copies compete for the same processors (the
+  // cpu device).
   bool device_is_host = false;
 
   bool known() const { return threads > 0; }
@@ -71,8 +74,8 @@ inline constexpr double kUpdateShareOfHostMemory = 0.97;
 //   network             GB/s that each of several machines receives from the others
 //   launch              microseconds from one short kernel to the next
 // 1 GB is 1e9 bytes. Rates that depend on the precision are set for both. Returns InvalidArgument
-// for another name or a value that is not above 0; `*rates` is then unchanged. SetRates applies
-// several in order and stops at the first error, with the earlier ones applied.
+// for another name, and for a value that is not finite or not above 0; `*rates` is then unchanged.
+// SetRates applies several in order and stops at the first error, with the earlier ones applied.
 absl::Status SetRate(const std::string& assignment, HardwareRates* rates);
 absl::Status SetRates(const std::vector<std::string>& assignments, HardwareRates* rates);
 

@@ -13,7 +13,7 @@
 namespace megatrain {
 
 inline constexpr char kCpuDeviceId[] = "cpu";
-inline constexpr int kUnknownDevices = 0;
+inline constexpr int kUnknownDevices = 0;  // HostDevices::count if it is not known
 
 // The devices of a host, numbered from 0, which jobs have one by one or several together: GPUs, or
 // equal parts of the cpu's threads.
@@ -45,10 +45,10 @@ struct DeviceClaim {
   int first = -1;  // the number of the first of them on the host; -1 = any
 };
 
-// Returns the claim of a job with these engine.device and engine.devices (0 = all). A job that asks
-// for more cpu devices than the host has gets all of those and divides them further. Returns
-// InvalidArgument for a device that is not the host's and for more GPUs than it has, or for all of
-// an unknown number.
+// Returns the claim of a job whose engine.device is `device` and engine.devices is `devices` (0 =
+// all). A job that asks for more cpu devices than the host has claims all of those and divides them
+// further (ChooseSession). Returns InvalidArgument for a device that is not the host's, for more
+// GPUs than it has, and for all GPUs if their number is unknown.
 absl::StatusOr<DeviceClaim> ClaimDevices(const std::string& device, int64_t devices,
                                          const HostDevices& host);
 

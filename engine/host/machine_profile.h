@@ -12,6 +12,7 @@
 
 namespace megatrain {
 
+// A machine's device memory and rates.
 struct MachineProfile {
   std::string name;         // "h200"
   std::string description;  // for people: the device, its link and the host's memory

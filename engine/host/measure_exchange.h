@@ -15,14 +15,15 @@
 namespace megatrain {
 
 // Returns the bytes a second that the slowest GPU receives from the others, while all of them
-// gather `bytes` bytes (HardwareRates::collective_bytes_per_second). Each takes that much device
-// memory meanwhile, with NcclScratchBytes and NCCL's own. REQUIRES: there are several GPUs, and
-// nothing else uses them.
+// gather `bytes` bytes (HardwareRates::collective_bytes_per_second). During the call each GPU
+// allocates `bytes` and NcclScratchBytes of device memory, besides NCCL's own. REQUIRES: there are
+// several GPUs, and nothing else uses them.
 //
-// Measures for the rank of `bootstrap`, which has `device`. All ranks must call it and get the same
-// rate. Returns ResourceExhausted, on all ranks, if one has not enough device memory; `bootstrap`
-// can then still be used. After the errors of CreateNcclCommunicator, the exchange and the device
-// it cannot. `nccl` and `device` must live during the call.
+// Measures for the rank of `bootstrap`, whose GPU is `device`. All ranks must call it, and get the
+// same rate. Returns ResourceExhausted, on all ranks, if one has not enough device memory;
+// `bootstrap` can then still be used. It cannot be used after the other errors, which are those of
+// CreateNcclCommunicator, the exchange and the device. `nccl` and `device` must live during the
+// call.
 absl::StatusOr<double> MeasureExchange(Device* device, NcclApi* nccl,
                                        const std::shared_ptr<Communicator>& bootstrap,
                                        int64_t bytes);

@@ -48,9 +48,12 @@ inline constexpr MeasurementSizes kGpuMeasurement = {.tokens = 4096,
                                                      .repetitions = 8,
                                                      .product_seconds = 1};
 
-// Measures all rates but collective_bytes_per_second on the session's first device, and allocates
-// memory for the time of the call. Other load on the machine lowers the result. Returns
-// ResourceExhausted if there is not enough memory, and the errors of the device.
+// Measures the rates on the session's first device. collective_bytes_per_second and
+// network_bytes_per_second are not measured. On the cpu device, the rates of copies beside each
+// other, host_memory_bytes_per_second and launch_seconds are not measured either. What is not
+// measured is 0. Allocates memory for the time of the call. Other load on the machine lowers the
+// result. Returns ResourceExhausted if there is not enough memory, and the errors of the device.
+// REQUIRES: no job uses the session meanwhile.
 absl::StatusOr<HardwareRates> MeasureHardware(const Session& session,
                                               const MeasurementSizes& sizes);
 

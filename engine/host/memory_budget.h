@@ -10,19 +10,20 @@
 
 namespace megatrain {
 
+// Host memory and the memory of one device, in bytes.
 struct MemoryBudget {
   int64_t host_bytes = 0;  // free host memory, including the pool's
   // The part of host_bytes that a pool has, or that is set aside for one. Tiles, slabs, stash and
   // batches must fit into it, and everything else into the rest. -1 if host_bytes is not divided.
   int64_t pool_bytes = -1;
-  // Free device memory. For the cpu device, which uses host memory, 0 lets the plan choose: as much
-  // as `recompute: none` needs, but at most half of what is free besides the host state. If even
-  // the smallest plan needs more than that, it may have all that is free.
+  // Free device memory. For the cpu device, which uses host memory, 0 lets the plan choose. The
+  // plan then takes as much as `recompute: none` needs, but at most half of what is free besides
+  // the host state. If even the smallest plan needs more than that, it may have all that is free.
   int64_t device_bytes = 0;
   // Device memory left free besides device_bytes, for what kernels and libraries load later. 0 if
   // it was already subtracted.
   int64_t device_reserve_bytes = 0;
-  bool device_shares_host = true;
+  bool device_shares_host = true;  // true if the device uses host memory
 
   // Sets the host memory for a pool that is not reserved yet. If more is set aside in huge pages
   // than is free otherwise, the pool will use those.
@@ -37,7 +38,8 @@ struct MemoryBudget {
     pool_bytes = bytes;
     host_bytes = bytes + beside;
   }
-  // Divides the memory besides the pool evenly among `of` devices, and leaves the share of `part`.
+  // Divides the host memory besides the pool evenly among `of` devices, and leaves the share of
+  // `part` of them. REQUIRES: 0 <= part <= of, and of > 0.
   void TakePart(int part, int of) {
     const int64_t beside = host_bytes - std::max<int64_t>(0, pool_bytes);
     host_bytes -= beside - beside / of * part;
@@ -49,7 +51,7 @@ struct MemoryBudget {
     device_reserve_bytes = reserve_bytes;
     device_bytes = std::max<int64_t>(0, bytes.value_or(0) - reserve_bytes);
   }
-  // Leaves so much more of a device's own memory free.
+  // Leaves `bytes` more of a device's own memory free. Does nothing if the device uses host memory.
   void KeepFree(int64_t bytes) {
     if (device_shares_host) return;
     device_reserve_bytes += bytes;

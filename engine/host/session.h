@@ -18,6 +18,7 @@
 
 namespace megatrain {
 
+// The devices and threads of a session.
 struct SessionSettings {
   std::string device = kCpuDeviceId;  // HostDevices::first
   int devices = 1;                    // that many GPUs, or parts of the cpu
@@ -52,26 +53,26 @@ struct Session {
   SessionSettings settings;
   std::vector<SessionRank> ranks;  // settings.devices of them
 
-  // Returns the rank that also does the work outside of steps.
+  // Returns rank 0, which also does the work outside of steps.
   const SessionRank& first() const { return ranks.front(); }
 };
 
 // Returns the settings of a job's session on the devices `on` of a host, or on the first ones that
 // the job may have if `on` is empty. The host limits jobs to `threads_max` threads (0 = no limit),
 // of which each of its devices has an equal part. A job that asks for more threads gets the limit.
-// Returns the errors of ClaimDevices, and InvalidArgument for settings of the cpu device on another
-// one, for more than 64 cpu devices, or for thread counts that contradict each other. REQUIRES:
-// there are as many devices in `on` as the job claims.
+// Returns the errors of ClaimDevices. Returns InvalidArgument for settings of the cpu device on
+// another one, for more than 64 cpu devices, or if engine.update_threads leaves no thread for
+// compute. REQUIRES: `on` is empty or has as many devices as the job claims.
 absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                               const HostDevices& host, int threads_max,
                                               const std::vector<int>& on = {});
 
 // Starts the threads and, if `gpus` is empty, creates the cpu devices. `first_processor` is the
-// place in AllowedProcessors of the processor with which device number 0 begins. REQUIRES: `gpus`
-// are the host's, or empty if its device is the cpu.
-std::shared_ptr<const Session> OpenSession(
-    const SessionSettings& settings, const std::vector<std::shared_ptr<Device>>& gpus,
-    int first_processor = 0);
+// index in AllowedProcessors of the processor with which GPU number 0 of the host begins. REQUIRES:
+// `gpus` are the host's, or empty if its device is the cpu.
+std::shared_ptr<const Session> OpenSession(const SessionSettings& settings,
+                                           const std::vector<std::shared_ptr<Device>>& gpus,
+                                           int first_processor = 0);
 
 }  // namespace megatrain
 

@@ -15,7 +15,7 @@ namespace megatrain {
 // reads, and takes memory for the weights of the largest tile (engine/model/tile.h). Returns
 // ResourceExhausted without that memory, FailedPrecondition for a checkpoint that has a part of the
 // tiles alone, and the errors of ReadManifest, ReadModelDescription, VerifyBeforeLoading,
-// LoadCheckpointTile and ExportHfDirectory.
+// LoadCheckpointTile, StoredTensors::Open and ExportHfDirectory.
 absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
                               FileSystem* files = PosixFileSystem());
 

@@ -11,16 +11,18 @@
 
 namespace megatrain {
 
-// Makes the checkpoint of `parts`, the paths of the parts' step directories in any order, in
-// `directory` and returns its path. Its files are those that one process would have written. They
-// are synced, and verified against the checksums of the parts, before the checkpoint gets its name.
+// Makes one checkpoint of `parts` in `directory` and returns its path. `parts` are the paths of the
+// parts' step directories in any order. The checkpoint's tensor files are those that one process
+// would have written. All files are synced, and verified against the checksums of the parts, before
+// the checkpoint gets its name.
 //
 // Locks `directory`, creates it if it is missing, and removes what a call that died left in it
-// (RemoveLeftovers). Returns InvalidArgument, naming the part, if `parts` are not each part of one
-// save once, or if one lies in `directory`. Returns FailedPrecondition if `directory` has a
-// checkpoint of this step or is locked, ResourceExhausted if the disk has no room, DataLoss for a
-// part that is damaged, and the errors of ReadManifest and of `files`. After an error no checkpoint
-// is there, unless only its name could not be made durable.
+// (RemoveLeftovers). Returns InvalidArgument, naming the part, if `parts` are not all the parts of
+// one save, each once, or if one lies in `directory`. Returns FailedPrecondition if `directory` has
+// a checkpoint of this step, is locked or cannot be created (LockDirectory). Returns
+// ResourceExhausted if the disk has no room, DataLoss for a part that is damaged, and the errors of
+// ReadManifest and of `files`. After an error no checkpoint is there, unless only its name could
+// not be made durable.
 absl::StatusOr<std::string> GatherCheckpoint(const std::vector<std::string>& parts,
                                              const std::string& directory,
                                              FileSystem* files = PosixFileSystem());

@@ -9,15 +9,17 @@
 
 namespace megatrain {
 
+// A description in two forms.
 struct ModelReport {
-  // Lines, each with its line feed. Tensors of layers and experts that are like an earlier one are
-  // not listed, nor those that the wrapper carries or the family ignores.
+  // The form for people: lines, each with its line feed. Tensors of layers and experts that are
+  // like an earlier one are not listed, nor those that the wrapper carries or the family ignores.
   std::string text;
-  // One object: path, kind (hf_directory or safetensors), files[], parameters, bytes, dtypes{NAME:
-  // {tensors, parameters, bytes}}, tensors[{name, dtype, shape, bytes, file}]. A directory also has
-  // model{family, hidden, layers, ...}, and for a wrapper model.wrapper{family, carried_tensors,
-  // carried_bytes}; model.ignored is a line about tensors that its family ignores. The `parameters`
-  // of a directory follow from config.json, and a tied matrix counts once. `files` is empty for a
+  // The form for programs, one object: path, kind (hf_directory or safetensors), files[],
+  // parameters, bytes, dtypes{NAME: {tensors, parameters, bytes}}, tensors[{name, dtype, shape,
+  // bytes, file}]. A directory also has model{family, hidden, layers, ...}. A wrapper has
+  // model.wrapper{family, carried_tensors, carried_bytes}. model.ignored, if it is there, is a line
+  // about tensors that the family ignores. The `parameters` of a directory follow from config.json,
+  // and a tied matrix counts once; those of a file are all its elements. `files` is empty for a
   // directory without weights.
   nlohmann::ordered_json json;
 };

@@ -1,5 +1,5 @@
-// Shows data as training sees it, to people and to other programs (the command `inspect`). Unless
-// said otherwise, errors are those of reading the dataset.
+// Shows data as training sees it, to people and to other programs (the command `inspect`). The
+// functions return the errors of reading the dataset besides those that they name.
 #ifndef MEGATRAIN_ENGINE_INSPECT_INSPECT_SEQUENCES_H_
 #define MEGATRAIN_ENGINE_INSPECT_INSPECT_SEQUENCES_H_
 
@@ -17,17 +17,18 @@ namespace megatrain {
 // object on each line. Position 0 is the first sequence of step 1, and positions continue through
 // the epochs. The members are position, sequence (the number in file order), input_ids, labels,
 // position_ids and document_ids. Pairs of answers also have the member pairs, with the documents of
-// the chosen and the rejected answer of each. Returns InvalidArgument for an impossible range.
+// the chosen and the rejected answer of each. Returns InvalidArgument unless 0 <= begin <= end.
 absl::StatusOr<std::string> SequencesJson(const Dataset& dataset, int64_t begin, int64_t end);
 
 // Returns the same sequences for people: the counts of each sequence, then its text in stretches
 // with the loss (marked "loss") and without. If `tokenizer` is null, ids are shown. Returns
-// InvalidArgument for an impossible range.
+// InvalidArgument unless 0 <= begin <= end.
 absl::StatusOr<std::string> SequencesText(const Dataset& dataset, const Tokenizer* tokenizer,
                                           int64_t begin, int64_t end);
 
-// Returns the counts of documents, tokens and sequences, the DatasetWarnings of the training data,
-// and its first `samples` sequences in file order, in the form of SequencesText.
+// Returns the counts of documents, tokens and sequences, the shares of a mix, the DatasetWarnings
+// of the training data, and its first `samples` sequences in file order, in the form of
+// SequencesText.
 absl::StatusOr<std::string> DescribeDataset(const Dataset& dataset, const Tokenizer* tokenizer,
                                             int64_t samples);
 

@@ -12,15 +12,16 @@
 
 namespace megatrain {
 
+// A job's tokenizer and data.
 struct JobData {
   std::shared_ptr<const Tokenizer> tokenizer;  // null if all files have format `tokens`
   std::unique_ptr<Dataset> dataset;
 };
 
 // Opens the tokenizer, the token cache and the sequences that training would use for `spec`, whose
-// paths must be absolute. If the job leaves data.template_date open, takes that of the newest
-// checkpoint, or today if that has none. Tokenises data that is not in the cache, and writes it
-// there. With `verify_data` it also reads data again that looks unchanged. Returns the errors of
+// paths must be absolute. If the job leaves data.template_date open, takes that of the job's newest
+// checkpoint, or today if there is none. Tokenises data that is not in the cache, and writes it
+// there. With `verify_data` also reads again data that looks unchanged. Returns the errors of
 // ReadModelDescription, OpenTokenizer and OpenDataset.
 absl::StatusOr<JobData> OpenJobData(const JobSpec& spec, bool verify_data = false);
 
@@ -32,7 +33,7 @@ struct StandaloneDataFile {
   int64_t sequence_length = 1024;
   std::string cache_directory;  // tokenised data is kept there
 };
-// Opens the file without shuffling its sequences. Pairs of answers are read as for
+// Opens the file as training data without shuffling its sequences. Pairs of answers are read as for
 // training.objective dpo. Returns the errors of OpenTokenizer and OpenDataset.
 absl::StatusOr<JobData> OpenStandaloneDataFile(const StandaloneDataFile& data);
 

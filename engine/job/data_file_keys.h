@@ -16,8 +16,8 @@ namespace megatrain {
 ConfigValue TrainFiles(std::vector<DataFile>* files);
 ConfigValue EvalFiles(std::vector<DataFile>* files);
 
-// Returns `text`, which is the canonical text of such a value, without the paths in it. From the
-// first place that cannot be parsed on, the text stays as it is.
+// Returns `text`, the canonical text (ConfigValue::text) of such a value, without the paths in it.
+// If a place in it cannot be parsed, the text stays as it is from there on.
 std::string DataFilesWithoutPaths(absl::string_view text);
 
 // Returns true for a name of 1 to `bytes_max` letters, digits, '-', '_' and '.' that begins with

@@ -1,5 +1,5 @@
-// The formats of training data, and the kinds of file that they are read from. The name of a file
-// tells its kind.
+// DataFormat lists the formats of training data. KindOfFile tells by a file's name how it is
+// encoded.
 #ifndef MEGATRAIN_ENGINE_JOB_DATA_FORMAT_H_
 #define MEGATRAIN_ENGINE_JOB_DATA_FORMAT_H_
 
@@ -22,8 +22,8 @@ absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word);
 // All words, for error messages.
 inline constexpr char kDataFormatNames[] = "text, tokens, alpaca, sharegpt, messages or preference";
 
-// The content of a file, as the end of its name tells it: kText if it tells nothing. kIds are the
-// token ids of .npy and .bin.
+// The content of a file by the end of its name; kText if the name tells nothing. kIds are the token
+// ids of .npy and .bin files.
 enum class FileContent { kText, kJson, kCsv, kParquet, kIds };
 enum class Compression { kNone, kGzip, kZstd };
 
@@ -41,9 +41,9 @@ FileKind KindOfFile(std::string_view path);
 // they do. Files of text hold `text` alone. A file of unknown kind may hold all but `tokens`.
 bool MayHold(const FileKind& kind, DataFormat format);
 
-// Returns an error, with what to do, for a file that cannot be read by its name: Unimplemented for
-// Parquet without ParquetProgram, InvalidArgument for compressed files of Parquet or of ids. Does
-// not look at the file itself.
+// Returns OK unless the name of the file tells that it cannot be read. Returns Unimplemented for
+// Parquet if there is no ParquetProgram, and InvalidArgument for compressed files of Parquet or of
+// ids. The messages say what to do. Does not look at the file itself.
 absl::Status CheckReadable(const std::string& path);
 
 // Returns the program that reads Parquet (engine/data/parquet): megatrain-parquet beside this

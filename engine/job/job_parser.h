@@ -16,8 +16,9 @@ namespace megatrain {
 
 // Reads the job file at `path` and applies overrides such as "training.steps=50" (see ReadConfig).
 // Paths in the result are absolute. Relative ones, in overrides too, start at the job file's
-// directory, and an empty checkpoint.directory becomes NAME/checkpoints there. Returns NotFound if
-// there is no such file.
+// directory, and an empty checkpoint.directory becomes NAME/checkpoints there. A job that gives
+// neither training.steps nor training.epochs gets kStepsDefault steps (job_keys.h). Returns
+// NotFound if there is no such file.
 absl::StatusOr<JobSpec> ParseJobFile(const std::string& path,
                                      const std::vector<std::string>& overrides);
 
@@ -27,8 +28,9 @@ absl::StatusOr<JobSpec> ParseJobText(std::string_view text, const std::string& n
                                      const std::string& base_directory,
                                      const std::vector<std::string>& overrides);
 
-// Parses the text of a job that another process sent. Differs from ParseJobText in two points: if
-// `base_directory` is empty, relative paths are refused; an empty checkpoint.directory stays empty.
+// Parses the text of a job that another process sent. Differs from ParseJobText in two points.
+// `base_directory` may be empty; then relative paths are refused. An empty checkpoint.directory
+// stays empty.
 absl::StatusOr<JobSpec> ParseSubmittedJob(std::string_view text, const std::string& name,
                                           const std::string& base_directory,
                                           const std::vector<std::string>& overrides);

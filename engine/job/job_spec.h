@@ -78,7 +78,7 @@ struct JobSpec {
     int64_t eval_every = 50;  // 0 = only after the last step
     bool keep_best = false;
     int64_t stop_after_worse = 0;  // evaluations; 0 = never
-    // The coefficient of the loss that spreads tokens evenly over experts. None: the model's own
+    // The coefficient of the loss that spreads tokens evenly over experts. nullopt: the model's own
     // (ExpertsDescription::auxiliary_loss).
     std::optional<double> router_auxiliary_loss;
     std::vector<int64_t> skip_steps;     // steps whose batch is left out
@@ -93,8 +93,8 @@ struct JobSpec {
     double epsilon = 1e-8;
     double weight_decay = 0.1;
     double max_gradient_norm = 1.0;  // 0 = no clipping
-    // Rates of tensors whose names match a pattern. The first group that matches counts; what it
-    // does not give is as above.
+    // The rates of tensors whose names match a pattern. The first group that matches a tensor
+    // counts. A rate that the group does not give is that of the optimizer.
     struct Group {
       std::string match;
       std::optional<double> learning_rate, weight_decay;
@@ -132,14 +132,15 @@ struct JobSpec {
     StashPlace stash = StashPlace::kAuto;
     RecomputeMode recompute = RecomputeMode::kAuto;
     int64_t threads = 0;  // including update_threads; 0 = as many as the host allows
-    // Threads for the optimizer alone, for the cpu device; 0 = it shares the threads of compute.
+    // Threads for the optimizer alone, on the cpu device; 0 = the optimizer shares those of
+    // compute.
     int64_t update_threads = 0;
     // The place where AdamW runs. kAuto divides it so that the predicted step is shortest. On the
     // cpu device, and if rates are not known, it runs on the host.
     UpdateDevice update_device = UpdateDevice::kAuto;
     // Each of several devices loads its shard of a tile and gathers the rest from the others, or
-    // loads the whole. kAuto takes the one for which the plan predicts a shorter step, or the shard
-    // if the rate between devices is not known.
+    // loads the whole tile. kAuto takes the way for which the plan predicts a shorter step, or
+    // shards if the rate between devices is not known.
     WeightLoads loads = WeightLoads::kAuto;
     double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
   } engine;

@@ -13,15 +13,15 @@ namespace megatrain {
 // Returns the canonical values of the keys that a resumed run may not change, by key path.
 std::map<std::string, std::string> SpecValues(const JobSpec& spec);
 
-// Returns `values`, of SpecValues, without the paths in them. What paths lead to is compared by
-// fingerprints of the contents, so that files may be moved between a run and its resumption.
+// Returns `values`, a result of SpecValues, without the paths in them. The files that the paths
+// lead to are compared by fingerprints of their contents instead, so that files may be moved
+// between a run and its resumption.
 std::map<std::string, std::string> WithoutPaths(std::map<std::string, std::string> values);
 
-// Returns the values of the keys that all processes of a job must have alike, by key path. Those
-// are all but the paths, and what a process may have of its own: its device, its threads and its
-// link. The contents of model, data and template are compared instead, by others; directories of
-// checkpoints, caches and TensorBoard are each process' own. output.directory counts only as given
-// or not.
+// Returns the values of the keys that all processes of a job must have alike, by key path. The
+// paths are left out, and so are the keys that a process may have of its own: its device, its
+// threads, the rate of its link, and its directories of checkpoints, caches and TensorBoard. Of
+// output.directory the result tells only whether it is given.
 std::map<std::string, std::string> ValuesOfAllProcesses(const JobSpec& spec);
 
 }  // namespace megatrain

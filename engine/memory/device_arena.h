@@ -1,10 +1,10 @@
-// Divides device memory, one block, among weight buffers, gradient accumulators, stash, activations
-// and workspace. This is done once, before the first step. Apart from this block a job's steps
-// allocate only the workspaces of streams (KernelSizes::StreamWorkspaceBytes) and a rank's memory
-// for exchange (PipelineDimensions::exchange_bytes), so the plan can name every byte that they
-// allocate. Libraries take more by themselves (MemoryBudget::device_reserve_bytes).
+// DeviceArena divides one block of device memory among weight buffers, gradient accumulators,
+// stash, activations and workspace. This is done once, before the first step. Apart from this block
+// a job's steps allocate only the workspaces of streams (KernelSizes::StreamWorkspaceBytes) and a
+// rank's memory for exchange (PipelineDimensions::exchange_bytes), so the plan can name every byte
+// that the steps allocate. Libraries take more by themselves (MemoryBudget::device_reserve_bytes).
 //
-// An arena without a block does the same arithmetic and refuses the same requests. So the plan can
+// An arena without a block does the same arithmetic and refuses the same requests, so the plan can
 // run the code that the executor runs.
 //
 // Thread safety: one thread at a time.
@@ -73,7 +73,7 @@ class DeviceArena {
   const std::vector<Item>& items() const { return items_; }
 
   // Returns one line for each name in order of first appearance (items of one name are added up),
-  // then the total and the limit. It is shown in plans and in refusals.
+  // then the total and the limit, for people.
   std::string Table() const;
 
  private:

@@ -7,7 +7,7 @@
 // Smaller leases are aligned to pages and taken from the top. So a pool without leases grants any
 // list of leases, in any order, if their LeaseBytes add up to its capacity at most: the large ones
 // stack up from the bottom without a gap, the small ones down from the top. Freed blocks are joined
-// with free neighbours.
+// with free neighbors.
 //
 // Thread safety: all methods may be called from any thread.
 //
@@ -53,6 +53,7 @@ class HostLease {
   void* data() const { return data_; }      // null if empty
   int64_t bytes() const { return bytes_; }  // as requested
   HostKind kind() const { return kind_; }
+  // Returns true if the lease holds memory. One of 0 bytes does not.
   explicit operator bool() const { return pool_ != nullptr; }
   // Gives the block back to the pool now; the lease is empty then.
   void Release();
@@ -90,12 +91,12 @@ class HostPool {
   static constexpr int64_t kHugePageBytes = megatrain::kHugePageBytes;
   static constexpr int64_t kLargeLeaseBytes = int64_t{256} << 20;
 
-  // Returns true if a pool of `capacity` bytes may use pages of `page_bytes`. The unused part of
-  // its last page is lost, and a page must not be more than 1/16 of the pool.
+  // Returns true if a pool of `capacity` bytes may use pages of `page_bytes`: if a page is at most
+  // 1/16 of the pool, because the unused part of the last page is lost, or if it is a small page.
   static bool MayLieIn(int64_t page_bytes, int64_t capacity);
 
-  // Returns ResourceExhausted if the kernel refuses the memory, InvalidArgument if the capacity is
-  // out of range, and Cancelled if `cancelled` returned true.
+  // Reserves the pool. Returns ResourceExhausted if the kernel refuses the memory, InvalidArgument
+  // if the capacity is negative or 2^62 and more, and Cancelled if `cancelled` returned true.
   static absl::StatusOr<std::unique_ptr<HostPool>> Create(const HostPoolOptions& options);
   // REQUIRES: no lease is left.
   ~HostPool();
@@ -109,9 +110,9 @@ class HostPool {
     return (bytes + page - 1) / page * page;
   }
 
-  // Returns ResourceExhausted if no free block is large enough; the message names the kind, the
-  // bytes requested, the free bytes, the largest free block and the capacity. A lease of 0 bytes
-  // has no memory and takes nothing. REQUIRES: bytes >= 0.
+  // Returns a block of `bytes` bytes. Returns ResourceExhausted if no free block is large enough;
+  // the message names the kind, the bytes requested, the free bytes, the largest free block and the
+  // capacity. A lease of 0 bytes has no memory and takes nothing. REQUIRES: bytes >= 0.
   absl::StatusOr<HostLease> Lease(HostKind kind, int64_t bytes);
 
   // The start of the whole reservation of capacity() bytes, which a device can pin.

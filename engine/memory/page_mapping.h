@@ -14,7 +14,7 @@ inline constexpr int64_t kSmallPageBytes = 4096;
 inline constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 inline constexpr int64_t kGiantPageBytes = int64_t{1} << 30;
 
-// Owns the mapping and unmaps it when destroyed. Move only.
+// Owns a mapping and unmaps it when destroyed. Move only; a default-constructed one is empty.
 //
 // Thread safety: Touch may be called for different ranges at once; all other methods by one thread.
 class PageMapping {
@@ -33,13 +33,15 @@ class PageMapping {
 
   // Permits the kernel to join small pages to huge ones; it need not do so.
   void AllowHugePages();
-  // Takes pages that are touched from now on from this NUMA node as long as it has any. Returns
-  // Unavailable if the kernel refuses, InvalidArgument if `node` is out of range.
+  // Asks the kernel to take the pages that are touched later from this NUMA node, as long as the
+  // node has any. Returns Unavailable if the kernel refuses, InvalidArgument if `node` is not from
+  // 0 to 1023.
   absl::Status PreferNode(int node);
-  // Takes the pages of [begin, end), offsets at page boundaries or at the mapping's end. Call it
-  // before data is written: it may overwrite a byte of each page. Returns ResourceExhausted if huge
-  // pages are not granted although they were reserved (a control group's limit). For small pages,
-  // and before Linux 5.14, the kernel ends the process instead.
+  // Makes the kernel provide the pages of [begin, end), which are offsets in bytes at page
+  // boundaries or at the mapping's end. Call it before data is written: it may overwrite a byte of
+  // each page. Returns ResourceExhausted if the kernel does not grant huge pages that Map reserved,
+  // as at a control group's limit. For small pages, and before Linux 5.14, the kernel ends the
+  // process instead.
   absl::Status Touch(int64_t begin, int64_t end);
 
  private:

@@ -6,7 +6,7 @@
 //
 // Modulo 2^32 these are inverse to each other for every bit pattern. As a number the master is hi *
 // 2^16 + lo with lo in [-2^15, 2^15), so hi is the BF16 value nearest to it. A tie has lo = -2^15
-// and rounds away from zero, where the usual rounding goes to the even neighbour. (Nearest-even
+// and rounds away from zero, where the usual rounding goes to the even neighbor. (Nearest-even
 // cannot be inverted: a tie would need lo = +2^15 half of the time.)
 //
 // Two kinds of pattern must not be encoded, because the BF16 half alone would mean something else:

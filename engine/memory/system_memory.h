@@ -17,8 +17,9 @@ struct SystemMemoryPaths {
   std::string huge_pages = "/sys/kernel/mm/hugepages";  // has a directory for each size
 };
 
-// Returns the bytes of huge pages of this size that are set aside, free and not promised to a
-// mapping that has yet to touch them. 0 if there are none. MemAvailable does not count these bytes.
+// Returns the bytes of huge pages of this size that the kernel has set aside, that are free, and
+// that are not promised to a mapping that has yet to touch them. Returns 0 if there are none or if
+// the kernel does not report them. MemAvailable does not count these bytes.
 int64_t FreeHugePageBytes(int64_t page_bytes, const SystemMemoryPaths& paths = {});
 
 // Returns the smaller of the kernel's MemAvailable and what the tightest control group leaves (v1

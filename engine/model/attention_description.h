@@ -14,7 +14,9 @@ const char* RopeTypeName(RopeType type);
 // The settings of rotary embeddings, as in transformers' modeling_rope_utils.
 struct RopeConfig {
   RopeType type = RopeType::kDefault;
-  int64_t rotary_dim = 0;    // the first (of latents the last) elements of a head, rotated; even
+  // The number of elements of a head that are rotated; even. They are the first ones, or the last
+  // ones if the layer has latents (LatentDescription).
+  int64_t rotary_dim = 0;
   bool interleaved = false;  // pairs are (2 i, 2 i + 1), not (i, i + rotary_dim / 2)
   double theta = 10000.0;
   double factor = 1.0;                 // linear, llama3, yarn, longrope, proportional
@@ -26,14 +28,14 @@ struct RopeConfig {
   // yarn, longrope: multiplies cosine and sine; 0 = the type's own default (rope.h).
   double attention_factor = 0.0;
   bool truncate = true;       // yarn: round the corrected range to whole dimensions
-  int64_t turning_pairs = 0;  // proportional: the first pairs; the angles of the others are 0
+  int64_t turning_pairs = 0;  // proportional: so many first pairs turn; the others have angle 0
   // A factor of attention's scores (DeepSeek-V3): (0.1 mscale_all_dim ln(factor) + 1)^2, or 1.
   // AttentionDescription::score_scale includes it.
   double score_factor = 1.0;
   // longrope, [rotary_dim / 2]: frequencies are divided by short_factors if sequences have up to
   // original_positions tokens, and by long_factors if they may be longer. The length that counts is
-  // data.sequence_length in training, and in generation that of the longest prompt with its answer.
-  // transformers looks at the longest document of each batch.
+  // data.sequence_length in training. In generation it is that of the longest prompt with its
+  // answer. (In transformers it is that of the longest document of each batch.)
   std::vector<double> short_factors, long_factors;
   // > 0: the rotated elements at position p are multiplied by 1 + position_scale * ln(1 + floor(p /
   // original_positions)) (Ministral 3's queries).
@@ -85,9 +87,9 @@ struct AttentionDescription {
   // Indices in ModelDescription::ropes; -1: not rotated.
   int query_rope = 0;
   int key_rope = 0;
-  // The number of a set of keys and values that layers share. If projects_keys, this layer makes
-  // the set for later layers, otherwise it uses the set. Sets are counted from 0 in the order of
-  // the layers that make them. -1: the layer's keys and values are for itself alone.
+  // The number of a set of keys and values that several layers use. If projects_keys is true, this
+  // layer makes the set for later layers; otherwise it uses the set. Sets are counted from 0 in the
+  // order of the layers that make them. -1: the layer's keys and values are for itself alone.
   int key_set = -1;
   bool projects_keys = true;  // false: the layer projects queries only and needs a key_set
 
@@ -95,11 +97,12 @@ struct AttentionDescription {
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t gate_width() const { return output_gate ? q_width() : 0; }
   int64_t value_dim() const { return latent.is_there() ? latent.value_dim : head_dim; }
-  // A token's keys and values.
+  // Elements per token of keys and values.
   int64_t cache_width() const { return kv_heads * (head_dim + value_dim()); }
-  // With latents: a token's keys but for their rotated ends, with its values.
+  // Elements per token of the keys without their rotated ends, and of the values, if there are
+  // latents.
   int64_t expanded_width() const { return cache_width() - kv_heads * latent.rotary_dim; }
-  // The elements of a token that are projected: queries, gates, keys and values, or their latents.
+  // Elements per token that are projected: queries, gates, keys and values, or their latents.
   int64_t projected_width() const {
     if (latent.is_there()) {
       const int64_t queries = latent.query_rank > 0 ? latent.query_rank : q_width();
@@ -108,7 +111,7 @@ struct AttentionDescription {
     const int64_t keys = projects_keys ? kv_width() : 0;
     return q_width() + gate_width() + (values_are_keys ? 1 : 2) * keys;
   }
-  // With a QkNorm: the rotated queries and keys, and normed values.
+  // Elements per token of the rotated queries and keys and the normed values, if there is a QkNorm.
   int64_t rotated_width() const {
     return q_width() + (projects_keys ? (value_norm ? 2 : 1) * kv_width() : 0);
   }

@@ -10,7 +10,7 @@
 
 namespace megatrain {
 
-// down(activation(gate(x)) * up(x))
+// A gated unit: down(activation(gate(x)) * up(x)).
 struct FeedForwardDescription {
   int64_t intermediate = 0;
   GluActivation activation = GluActivation::kSilu;
@@ -30,11 +30,12 @@ struct RouterDescription {
   bool bias = false;              // of the logits
   bool correction = false;        // a value for each expert; changes the choice, not the weights
   std::string name = "mlp.gate";  // on disk
-  // Names on disk, empty if the tensor is not there:
-  // [hidden]. The logits are hidden^-1/2 W (input_scale * norm(x)), where x is the stream and its
-  // norm has no weight. Without it the router takes what the experts take.
+  // The name on disk of a tensor [hidden], or "" if there is none. With it the logits are
+  // hidden^-1/2 W (input_scale * norm(x)), where x is the residual stream and the norm has no
+  // weight. Without it the router has the same input as the experts.
   std::string input_scale;
-  std::string expert_scales;  // [experts], further factors of the weights of the chosen
+  // The name on disk of a tensor [experts], or "": further factors of the weights of the chosen.
+  std::string expert_scales;
 
   friend bool operator==(const RouterDescription&, const RouterDescription&) = default;
 };
@@ -69,7 +70,9 @@ struct ExpertsDescription {
   bool shared_gate = false;
   // The experts whose weights are streamed as one tile (model_layout.h). No result depends on it.
   int64_t experts_per_tile = 0;
-  double auxiliary_loss = 0.0;  // its coefficient where a job does not say; 0: none
+  // The coefficient of the loss that spreads tokens evenly over experts, if the job does not give
+  // one; 0: no such loss.
+  double auxiliary_loss = 0.0;
 
   bool transposed() const { return tensors == ExpertTensors::kTransposed; }
   int64_t tiles() const {
@@ -78,10 +81,12 @@ struct ExpertsDescription {
   friend bool operator==(const ExpertsDescription&, const ExpertsDescription&) = default;
 };
 
-// The most elements of a tile's experts together, unless one expert has more: 256 MiB of BF16.
+// The most elements of the experts of a tile together, unless a single expert has more: 256 MiB of
+// BF16.
 inline constexpr int64_t kExpertTileElements = int64_t{128} << 20;
-// Returns the experts of a tile: as many as kExpertTileElements allows, and one at least, spread
-// evenly over the tiles.
+// Returns the number of experts of a tile, for ExpertsDescription::experts_per_tile. The layer has
+// as few tiles as kExpertTileElements allows, and the experts are spread evenly over them.
+// REQUIRES: all arguments are positive.
 int64_t ExpertsPerTile(int64_t experts, int64_t hidden, int64_t intermediate);
 
 }  // namespace megatrain

@@ -7,9 +7,10 @@
 
 namespace megatrain {
 
-// Returns InvalidArgument for such a description, naming the first such layer and what does not go
-// together in it; also for one without layers. ParseModelDescription checks every description that
-// comes from a config.json, so that a family's reader need not know what the templates cannot do.
+// Returns InvalidArgument if the layer templates cannot compute a layer of `model`, or if it has no
+// layers. The message names the first such layer and what does not go together in it.
+// ParseModelDescription checks every description that comes from a config.json, so that a family's
+// reader need not know what the templates cannot do.
 absl::Status CheckModel(const ModelDescription& model);
 
 }  // namespace megatrain

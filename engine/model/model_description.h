@@ -1,6 +1,6 @@
-// The description of a decoder: which parts each layer has, their shapes, and their names on disk.
-// A family's reader (engine/hf/families) makes it from config.json. Layout, layer code, plan and
-// export follow it and do not ask for the family.
+// ModelDescription describes a decoder: which parts each layer has, their shapes, and their names
+// on disk. A family's reader (engine/hf/families) makes it from config.json. Layout, layer code,
+// plan and export follow it and do not ask for the family.
 #ifndef MEGATRAIN_ENGINE_MODEL_MODEL_DESCRIPTION_H_
 #define MEGATRAIN_ENGINE_MODEL_MODEL_DESCRIPTION_H_
 
@@ -23,9 +23,9 @@ struct NormNames {
   friend bool operator==(const NormNames&, const NormNames&) = default;
 };
 
-// The input that a layer has from the token itself (Gemma 4's per-layer embeddings;
-// engine/model/layer/per_layer_input.h has the formula). On disk the tables of all layers are the
-// columns of one matrix, and the projections from the embedding the rows of one.
+// An input that a layer takes from the token itself (Gemma 4's per-layer embeddings;
+// engine/model/layer/per_layer_input.h has the formula). On disk the tables of all layers are
+// columns of one matrix, and the projections from the embedding are rows of another.
 struct PerLayerInputDescription {
   int64_t width = 0;       // 0: none
   int64_t vocabulary = 0;  // the rows of the table
@@ -58,7 +58,8 @@ struct LayerDescription {
   JoinDescription join;                      // if it has both
   double residual_scale = 1.0;               // 1 where there are post-norms
   PerLayerInputDescription per_layer_input;  // of a layer without experts
-  // The stream after the layer is multiplied by `layer_scalar`, which is not trained.
+  // The residual stream after the layer is multiplied by the tensor `layer_scalar`, which is not
+  // trained.
   bool output_scale = false;
 
   bool is_dense() const { return experts.count == 0; }
@@ -128,7 +129,7 @@ struct ModelDescription {
   std::vector<RopeConfig> ropes;
   int64_t max_positions = 0;
   double norm_epsilon = 1e-6;
-  bool one_plus_norms = false;   // norms multiply by 1 + weight, and weights are initialised to 0
+  bool one_plus_norms = false;   // norms multiply by 1 + weight, and weights are initialized to 0
   double embedding_scale = 1.0;  // a factor of the embedding's rows
   bool rounds_embedding_scale = false;  // the factor is first rounded to the activations' type
   int64_t padding_id = -1;              // as EmbeddingBackwardArgs::padding_id; -1: none

@@ -1,12 +1,13 @@
-// Assigns the tensors of a model to tiles and to places within them. Loading, saving, checkpoints,
-// the optimizer and the Hugging Face names all follow this one list (TileLayout::tensors).
+// ModelLayout assigns the tensors of a model to tiles and to places within them. Loading, saving,
+// checkpoints, the optimizer and the Hugging Face names all follow this one list
+// (TileLayout::tensors).
 //
 // The tiles in forward order are the embedding, those of each decoder layer, and the final norm
 // with the LM head. With tied embeddings the first tile also holds the final norm and serves both
-// ends. A dense layer has one tile. A layer with experts has one for attention, one for the router
-// with what all tokens go through (the norm, a shared expert), and the experts' own, each of
-// ExpertsDescription::experts_per_tile experts; then, with a dense unit beside the experts, one for
-// that and the norms of both results (JoinDescription).
+// ends. A dense layer has one tile. A layer with experts has one tile for attention and one for the
+// norm, the router and a shared expert. The tiles of the experts follow, each of at most
+// ExpertsDescription::experts_per_tile experts. If the layer has a dense unit beside the experts, a
+// last tile has that unit and the norms of both results (JoinDescription).
 //
 // A frozen tensor has a weight but no gradient, remainder or moments. Groups whose tensors are all
 // frozen lie at the end of their tile, so that a tile's gradient and state are a prefix of its
@@ -36,15 +37,16 @@ inline constexpr char kPerLayerTableTensorName[] = "model.embed_tokens_per_layer
 // BF16, whole cache lines.
 inline constexpr int64_t kTensorAlignmentElements = 128;
 
-// The order of a tensor's rows on disk, where the tile has another. On disk there are `groups`
-// groups, each with part_rows[0] rows of the first part, then part_rows[1] of the second, and so
-// on. In the tile the first part of every group comes first, then the second part of every group.
+// The order of a tensor's rows on disk, if it differs from that in the tile. On disk there are
+// `groups` groups, each with part_rows[0] rows of the first part, then part_rows[1] of the second,
+// and so on. In the tile the first parts of all groups come first, then the second parts of all
+// groups, and so on.
 struct RowGroups {
   int64_t groups = 1;
   std::vector<int64_t> part_rows;  // empty: the same order
 };
 
-// What a tensor is before any training.
+// The values of a tensor before any training.
 enum class Initial {
   kNormal,      // mean 0, standard deviation ModelDescription::initializer_range
   kZero,        // also the weights of norms that multiply by 1 + weight
@@ -69,9 +71,10 @@ struct TensorSpec {
   bool frozen = false;  // not trained
   // A factor that is never trained. It has the weights' type.
   bool is_constant = false;
-  // Values that are never trained and need FP32 in every precision (a router's correction). In the
-  // weights they lie as FP32, from a multiple of 128 elements on. So they take 2 * `elements` of a
-  // BF16 tile. As many are reserved in an FP32 tile, where the second half is padding.
+  // Values that are never trained and need FP32 in every precision (a router's correction). They
+  // lie in the weights as FP32, from a multiple of kTensorAlignmentElements on, and so take 2 *
+  // `elements` elements of a BF16 tile. As many are reserved in an FP32 tile, where the second half
+  // is padding.
   bool is_buffer = false;
   int rates = 0;  // > 0: its rates are AdamWStep::groups[rates - 1]; 0: those of the step
 
@@ -94,13 +97,14 @@ struct ElementRange {
   friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
-// Returns the elements that are in both. If there are none, the result begins in `a`.
+// Returns the elements that are in both. If there are none, the result is empty and its begin is in
+// [a.begin, a.end].
 inline ElementRange Intersection(ElementRange a, ElementRange b) {
   const int64_t begin = std::clamp(b.begin, a.begin, a.end);
   return {begin, std::clamp(b.end, begin, a.end)};
 }
 
-// Elements that are neighbours both in the whole tensor and in the tile.
+// Elements that are neighbors both in the whole tensor and in the tile.
 struct TensorRun {
   int64_t source = 0;  // the first one in the whole tensor
   int64_t place = 0;   // the first one in the tile, from the tensor's offset on
@@ -200,7 +204,7 @@ struct TileLayout {
 // Returns the parts of `range` that belong to tensors which are not frozen, in order. Neighbours
 // are one part.
 absl::InlinedVector<ElementRange, 2> TrainedRanges(const TileLayout& tile, ElementRange range);
-// Returns true if the tensor at `offset` is there and not frozen.
+// Returns true if a tensor that is not frozen begins at `offset`. An offset of -1 gives false.
 bool IsTrained(const TileLayout& tile, int64_t offset);
 
 // A stage is the forward pass between two boundaries of hidden states: a whole dense layer, or a
@@ -210,8 +214,8 @@ struct Stage {
   StageKind kind = StageKind::kLayer;
   int layer = 0;
   int tile = 0;          // the index of its tile; for kExperts the router's
-  int expert_tiles = 0;  // which follow that one
-  bool joins = false;    // a kJoin tile follows those
+  int expert_tiles = 0;  // the number of tiles of experts, which follow the router's
+  bool joins = false;    // a kJoin tile follows the tiles of experts
 
   // REQUIRES: joins.
   int join_tile() const { return tile + expert_tiles + 1; }
@@ -243,7 +247,7 @@ struct TensorTraits {
 // the same layout. REQUIRES, here and below: CheckModel accepts the model.
 ModelLayout BuildModelLayout(const ModelDescription& model);
 // Returns the layout of a model whose tensors have the traits that `traits` returns for their names
-// (TensorSpec::name). It is not called for tensors that are never trained; they are frozen.
+// (TensorSpec::name). `traits` is not called for tensors that are never trained, which are frozen.
 ModelLayout BuildModelLayout(const ModelDescription& model,
                              absl::FunctionRef<TensorTraits(const std::string& name)> traits);
 

@@ -1,4 +1,4 @@
-// The host state of a tile: four sections in one page-aligned block, in this order:
+// Tile is the host state of a tile: four sections in one page-aligned block, in this order:
 //   weights     BF16 (the upper half of the master) or FP32 (the master itself); streamed
 //   remainder   int16, the lower half of the master; with BF16 weights only
 //   exp_avg     FP32
@@ -7,9 +7,9 @@
 // either precision this is 12 bytes for a parameter with state. One without state (a frozen
 // tensor's) has only its weight.
 //
-// Where the processes of a job share the tiles, a process has a part of each. Its sections have
-// only the elements of Tile::held. The weights have those with state, then those without; the other
-// sections have those with state.
+// If the processes of a job share the tiles, a process has a part of each tile. The sections of
+// such a part have only the elements of Tile::held. Its weights are those of the elements with
+// state, then those of the elements without. Its other sections have the elements with state.
 #ifndef MEGATRAIN_ENGINE_MODEL_TILE_H_
 #define MEGATRAIN_ENGINE_MODEL_TILE_H_
 
@@ -21,7 +21,7 @@
 
 namespace megatrain {
 
-// The elements that a process has of a tile; all of them in a whole tile.
+// The elements that a process has of a tile, as ranges of the whole tile's elements.
 struct HeldElements {
   ElementRange state;      // of those with state
   ElementRange stateless;  // of those without
@@ -29,6 +29,7 @@ struct HeldElements {
   int64_t elements() const { return state.elements() + stateless.elements(); }
   friend bool operator==(const HeldElements&, const HeldElements&) = default;
 };
+// Returns the elements of a whole tile.
 inline HeldElements AllElements(const TileLayout& layout) {
   return {{0, layout.state_elements()}, {layout.state_elements(), layout.elements}};
 }
@@ -79,8 +80,8 @@ struct Tile {
   }
 };
 
-// Cuts `block`, which has TileBytes, into the sections of a tile that holds `held`, by default of a
-// whole one. `layout` and `block` must outlive the result.
+// Cuts `block`, which has TileBytes bytes, into the sections of a tile that holds `held`, or of a
+// whole tile if `held` is not given. `layout` and `block` must outlive the result.
 Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block, const HeldElements& held);
 inline Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block) {
   return MakeTile(layout, weight_dtype, block, AllElements(*layout));
@@ -110,8 +111,8 @@ std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor);
 //   are not null, or those of the part are not used.
 Tile PlaceOf(const Tile& tile, const TensorSpec& tensor);
 
-// Sets to zero what belongs to no tensor, in every section that is not null. In the remainder and
-// the moments the elements of frozen tensors become zero too.
+// Sets to zero the elements that belong to no tensor, in every section that is not null. In the
+// remainder and the moments the elements of frozen tensors become zero too.
 void ZeroPadding(const Tile& tile);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// The groups of tensors of a tile, from which PlaceGroups makes its layout.
+// Makes the layouts of tiles from groups of tensors.
 #ifndef MEGATRAIN_ENGINE_MODEL_TILE_GROUPS_H_
 #define MEGATRAIN_ENGINE_MODEL_TILE_GROUPS_H_
 
@@ -37,7 +37,7 @@ struct TensorPart {
   bool of_columns = false;  // begin and count are of the second dimension
 };
 
-// Tensors that lie side by side, because one product takes them all.
+// Tensors that lie side by side in a tile, because one product takes them all.
 struct TensorGroup {
   Role role;
   std::vector<TensorPart> parts;

@@ -75,13 +75,14 @@ AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dty
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, absl::Span<const ElementRange> ranges,
                  const MemoryNodes& nodes = {}, const AdamWTuning& tuning = {});
-// Updates all that the tile holds, as AdamWUpdate with one range does.
+// Updates all elements with state that the tile holds, as AdamWUpdate with one range does.
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes = {},
                  const AdamWTuning& tuning = {});
 
 // Does as AdamWUpdate with all that the tile holds, and returns the same, by plain loops on the
-// calling thread; for tests. It gives the same bits if that thread flushes denormals.
+// calling thread; for tests. Gives the same bits if that thread flushes denormals and the processor
+// has fused multiply-add.
 bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,
                           const Tile& tile);
 

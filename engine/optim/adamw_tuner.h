@@ -35,7 +35,7 @@ class AdamWTuner {
 
   void BeginStage();
   // Returns the candidate for a try of this stage. Rounds go alternately up and down the list, so
-  // that no candidate always follows the same neighbour.
+  // that no candidate always follows the same neighbor.
   size_t CandidateOf(size_t attempt) const;
 
   const int threads_;

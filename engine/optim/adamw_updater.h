@@ -20,8 +20,8 @@ class AdamWUpdater {
   // `pool` must outlive the updater.
   explicit AdamWUpdater(ThreadPool* pool);
 
-  // Does and returns what AdamWUpdate does. The first updates of large ranges try several tunings,
-  // with the same bits. Waits while another thread updates.
+  // Does and returns what AdamWUpdate does, and REQUIRES the same. The first updates of large
+  // ranges try several tunings, with the same bits.
   bool Update(const AdamWStep& step, const void* gradient, DType gradient_dtype, const Tile& tile,
               absl::Span<const ElementRange> ranges, const MemoryNodes& nodes = {});
 

@@ -1,4 +1,4 @@
-// The formula for clipping gradients by their global norm, as in torch.nn.utils.clip_grad_norm_
+// Computes the factor that clips gradients by their global norm, as torch.nn.utils.clip_grad_norm_
 // (Pascanu et al. 2013). engine/pipeline/schedule/step_builder.cc and update_builder.h say how
 // clipping changes the order of a step.
 #ifndef MEGATRAIN_ENGINE_OPTIM_CLIP_COEFFICIENT_H_

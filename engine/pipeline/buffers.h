@@ -1,6 +1,6 @@
 // Computes the sizes of all buffers of a step and reserves them: device memory in the device arena,
-// host memory (the tiles included) in the host pool. The plan counts device bytes by a dry run:
-// ReserveDeviceBuffers on an arena without a block.
+// host memory (the tiles included) in the host pool. The plan counts device bytes by a dry run,
+// which is ReserveDeviceBuffers on an arena without a block.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
 #define MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
 
@@ -27,8 +27,8 @@ namespace megatrain {
 struct PipelineDimensions {
   const ModelLayout* layout = nullptr;
   PipelineShape shape;
-  // The ranks are divided evenly among the processes, in order. A plan's shape.rank is the first
-  // one of this process.
+  // The processes of the job. The ranks are divided evenly among them, in order. In a plan
+  // shape.rank is the first rank of this process.
   int processes = 1;
   DType dtype = DType::kF32;           // weights streamed and activations
   DType gradient_dtype = DType::kF32;  // across the link and on the host
@@ -40,7 +40,8 @@ struct PipelineDimensions {
   bool training = true;            // false: forward only (generate, evaluate)
   // The tokens of all sequences whose keys and values are kept for generation; 0 if none are.
   int64_t cache_rows = 0;
-  // The sequences in the cache. At most micro_batches: each one's prompt is a micro-batch.
+  // The sequences in the cache. They are at most micro_batches, because the prompt of each is a
+  // micro-batch.
   int64_t cache_sequences = 0;
   // Device memory is reserved for updates on the device. Must be true if the device makes any.
   bool device_updates = false;
@@ -48,7 +49,7 @@ struct PipelineDimensions {
   // rank alone, and on the cpu device.
   int64_t exchange_bytes = 0;
 
-  int local_ranks() const { return shape.ranks / processes; }  // of a process
+  int local_ranks() const { return shape.ranks / processes; }  // the ranks of a process
   // Returns the elements of a tile that the process of rank `rank` holds: the shards of its ranks.
   HeldElements held(int tile, int rank) const {
     const int first = rank / local_ranks() * local_ranks(), end = first + local_ranks();
@@ -112,7 +113,8 @@ struct BatchArrays {
                            d.pairs_max() * kPairBytes);
     return (bytes + 7) / 8 * 8;  // doubles follow
   }
-  // Returns pointers into `block`, which has Bytes(d).
+  // Returns pointers into `block`, which has Bytes(d) bytes at a multiple of 8 and must outlive the
+  // result.
   static BatchArrays At(void* block, const PipelineDimensions& d) {
     const int64_t n = d.micro_batches * d.micro_batch_tokens;
     double* const logps = static_cast<double*>(block);  // first, as it has the largest alignment
@@ -129,7 +131,7 @@ struct BatchArrays {
   }
 };
 
-// Pointers into the arena's block; null if the arena has none.
+// Pointers into the arena's block; null if the arena has none. T is PipelineDimensions::dtype.
 struct DeviceBuffers {
   std::vector<void*> weights;          // weight buffers of tile_elements_max elements each
   std::vector<float*> accumulators;    // PipelineShape::accumulators
@@ -165,8 +167,9 @@ struct DeviceBuffers {
   std::vector<RopeTable> ropes;     // by ModelDescription::ropes, of sequence_length positions
 };
 
-// Reserves all buffers in `arena`. Returns ResourceExhausted, naming the first piece that does not
-// fit. The arena's block must outlive the result.
+// Reserves all buffers in `arena`. `sizes` are those of the device's kernels. Returns
+// ResourceExhausted, naming the first piece that does not fit. The arena's block must outlive the
+// result.
 absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                                                    const KernelSizes& sizes, DeviceArena& arena);
 
@@ -189,8 +192,8 @@ struct HostBuffers {
 // ranks of a process take. They are the same in all processes.
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d);
 // Lease host memory from `pool`, which must outlive the result. LeaseTiles leases the tiles'
-// blocks, which the ranks of a process share. LeaseHostBuffers leases the other buffers of one
-// rank. Both return ResourceExhausted if there is no room; nothing is leased then.
+// blocks, by tile, which the ranks of a process share. LeaseHostBuffers leases the other buffers of
+// one rank. Both return ResourceExhausted if there is no room; nothing is leased then.
 absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d, HostPool& pool);
 absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool);
 

@@ -1,8 +1,8 @@
-// Derives which operations each operation must wait for from the resources that it reads and
-// writes. Operations are given in serial order. An operation waits for the last writer of each
-// resource that it reads (read-after-write), and for the last writer and all later readers of each
-// resource that it writes (write-after-write, write-after-read). One tracker sees all schedules of
-// an executor, so this works across steps.
+// DependencyTracker derives which operations each operation must wait for, from the resources that
+// it reads and writes. Operations are given in serial order. An operation waits for the last writer
+// of each resource that it reads (read-after-write), and for the last writer and all later readers
+// of each resource that it writes (write-after-write, write-after-read). One tracker sees all
+// schedules of an executor, so the waits reach across steps. Not thread-safe.
 //
 // Lanes run in order, so waiting for operation n of a lane covers all before it. One number for
 // each lane is therefore enough, and none is needed for the operation's own lane.
@@ -17,12 +17,13 @@
 
 namespace megatrain {
 
-// For each lane, the number of its operations that must be done first; 0 = none.
+// A number of operations for each lane, counted from the first that was added.
 using LaneCounts = std::array<int64_t, kLanes>;
 
 class DependencyTracker {
  public:
-  // Adds the next operation in serial order and returns the operations that it must wait for.
+  // Adds the next operation in serial order. Returns for each lane how many of its operations must
+  // be done before this one; 0 for none.
   LaneCounts Add(const Op& op);
 
   // Returns the number of operations of each lane so far.

@@ -34,8 +34,8 @@
 
 namespace megatrain {
 
-// Host memory that an operation of a submitted schedule takes at most, with its place in the queues
-// and its share of the device's events.
+// The most bytes of host memory that an operation of a submitted schedule takes, with its place in
+// the queues and its share of the device's events.
 inline constexpr int64_t kQueuedOperationBytes = 768;
 
 // Carries out operations. The lanes' threads call Run, each lane for one operation at a time.
@@ -52,6 +52,7 @@ class Executor {
   // A submitted schedule.
   class Ticket;
 
+  // How long a schedule took, in seconds.
   struct Timing {
     LaneSeconds busy;
     double forward = 0;  // the part of busy.compute for the layers before the loss
@@ -68,18 +69,19 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Queues the schedule's operations and returns at once.
+  // Queues the schedule's operations and returns at once. After an error the operations do not run,
+  // and Wait tells it.
   std::shared_ptr<Ticket> Submit(Schedule schedule);
   // Blocks until all operations of the ticket are done. Returns the executor's first error if it
   // kept one of them from being done, and errors of the device. REQUIRES: each ticket is waited for
   // once, and after the tickets submitted earlier that share a lane with it.
   absl::StatusOr<Timing> Wait(const std::shared_ptr<Ticket>& ticket);
-  // Blocks until all operations of the ticket are done or queued on streams (returns true), or
-  // until `interrupted` returns true (returns false). While it has to wait, `interrupted` is called
-  // at first and after every Interrupt and every operation. It is called under the executor's lock
-  // and must not call the executor.
+  // Blocks until all operations of the ticket are done or queued on streams, and returns true. If
+  // `interrupted` returns true before that, returns false. While AwaitDone has to wait, it calls
+  // `interrupted` at first and after every Interrupt and every operation. `interrupted` is called
+  // under the executor's lock and must not call the executor.
   bool AwaitDone(const std::shared_ptr<Ticket>& ticket, absl::FunctionRef<bool()> interrupted);
-  // Makes AwaitDone call `interrupted`.
+  // Makes an AwaitDone that is waiting call `interrupted`.
   void Interrupt();
   // Prevents the ticket from starting any further operation and returns true. Settle must then be
   // called in place of Wait. Returns false, with no effect, after an error, or if the ticket has

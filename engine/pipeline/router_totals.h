@@ -4,8 +4,8 @@
 // The auxiliary loss (Fedus et al. 2021, as in transformers) of a micro-batch of N tokens, pooled
 // over all L layers with E experts, is
 //   aux = E * sum over experts e of f_e P_e,
-// where f_e is the number of choices of e over N L, and P_e the mean of softmax(logits)_e over
-// tokens and layers. f is a constant for the gradient. A step's loss is the mean over its
+// where f_e is the number of choices of e, divided by N L, and P_e is the mean of softmax(logits)_e
+// over tokens and layers. f is a constant for the gradient. A step's loss is the mean over its
 // micro-batches, weighted by their tokens. transformers' Trainer adds those of several
 // micro-batches instead.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_ROUTER_TOTALS_H_
@@ -20,18 +20,20 @@
 
 namespace megatrain {
 
+// The totals of a step. Not thread-safe.
 class RouterTotals {
  public:
   RouterTotals() = default;
-  // Begins a step of `step_tokens` tokens on all ranks. This rank has micro-batches with these
-  // numbers of tokens.
+  // Begins a step with `step_tokens` tokens on all ranks together. This rank has micro-batches with
+  // `micro_batch_tokens` tokens. `layout` is used during the call.
   RouterTotals(const ModelLayout& layout, const std::vector<int64_t>& micro_batch_tokens,
                int64_t step_tokens);
 
-  // Adds the routing of a micro-batch in a stage. The stages of one micro-batch must come in their
-  // order. `offsets` are those of SortAssignmentsArgs; more may follow them. `entropy` and
-  // `probability` [experts] are sums over the tokens, of the router's entropy and of the softmax.
-  // `probability` is empty without the auxiliary loss.
+  // Adds the routing of a micro-batch in a stage with experts. The stages of one micro-batch must
+  // come in their order, so that sums have the same bits. `offsets` [experts + 1] are those of
+  // SortAssignmentsArgs; more may follow them. `entropy` and `probability` [experts] are sums over
+  // the tokens, of the router's entropy in nats and of the softmax. `probability` is empty without
+  // the auxiliary loss.
   void Add(int stage, int micro_batch, absl::Span<const int32_t> offsets, double entropy,
            absl::Span<const double> probability);
 
@@ -40,11 +42,12 @@ class RouterTotals {
   // stages were added for this micro-batch.
   std::vector<float> AuxiliaryGradient(int micro_batch, double coefficient) const;
 
-  // Appends the micro-batches of the next rank.
+  // Appends the micro-batches of the next rank, which has the same model and step.
   void Append(const RouterTotals& next);
   // Forgets all micro-batches, and the routing of their tokens.
   void ClearMicroBatches();
-  // Return all as numbers, and append what ToNumbers of the next process returned for this step.
+  // ToNumbers returns the content as numbers, to be sent to another process. AppendNumbers appends
+  // what ToNumbers of the next process returned for this step.
   std::vector<double> ToNumbers() const;
   void AppendNumbers(absl::Span<const double> next);
 

@@ -51,8 +51,8 @@ struct SaveCalls {
   std::function<void()> finish;  // called once, after all tiles were taken
 };
 
-// Sums over pairs of answers of their rewards: beta times the log-probability minus that of the
-// reference.
+// Sums of the rewards of pairs of answers. The reward of an answer is beta * (log p - log
+// p_reference), as in Rewards (step_record.h).
 struct RewardSums {
   int64_t pairs = 0;
   double chosen = 0, rejected = 0;
@@ -65,6 +65,7 @@ struct MicroBatchLoss {
   RewardSums rewards;
 };
 
+// The data of a step in flight.
 struct StepState {
   // Set before the schedule is submitted, except adamw.gradient_scale, which ClipOp sets.
   int64_t step = 0;
@@ -107,7 +108,7 @@ struct StepRunnerParts {
   // With several ranks: for the lane collective, and for results on the lane update.
   Communicator* tile_communicator = nullptr;
   Communicator* value_communicator = nullptr;
-  // Called on the lane of an operation that fails, with its error; null if nobody must know.
+  // Called on the lane of an operation that fails, with its error; may be null.
   std::function<void(const absl::Status& status)> failed;
 };
 
@@ -135,8 +136,8 @@ class StepRunner : public OpRunner {
   // Sets the functions that SaveTileOp and FinishCheckpointOp call. REQUIRES: no save is in flight.
   void set_save_calls(SaveCalls calls) { save_calls_ = std::move(calls); }
 
-  // Returns Aborted, naming the step and the tile, for a loss, norm or update that is not finite,
-  // and otherwise the errors of the kernels and copies.
+  // Returns Aborted, naming the step and where in the model, for a loss, norm or update that is not
+  // finite, and otherwise the errors of the kernels, the copies and the communicators.
   absl::Status Run(const Op& op, Stream* stream) override;
 
   // Set loss_sum, rewards and gradient_norm of the slot's state from what StoreLossesOp and
@@ -149,12 +150,13 @@ class StepRunner : public OpRunner {
   // first. REQUIRES: as for CollectLoss, and the batch is one of pairs.
   std::vector<double> AnswerLogps(int slot) const;
 
-  // Returns the step that failed a check before it changed anything, 0 if there is none: the tiles
-  // then hold the state after the step before.
+  // Returns the number of the step that failed a check before it changed anything, or 0 if none
+  // did. If one did, the tiles hold the state after the step before it. May be called from any
+  // thread.
   int64_t failed_unchanged_step() const { return failed_unchanged_step_.load(); }
-  // Returns the error of the exchange of tiles, also of an operation that was only queued. On a GPU
-  // an operation that was ended leaves undefined data and its stream goes on, so ask this before
-  // such data is used.
+  // Returns the error of the exchange of tiles, also that of an operation that was queued without
+  // an error. On a GPU an operation that was aborted leaves undefined data and its stream goes on,
+  // so call this before such data is used. Returns OK for a rank alone.
   absl::Status exchange_status() const {
     return p_.tile_communicator == nullptr ? absl::OkStatus() : p_.tile_communicator->status();
   }

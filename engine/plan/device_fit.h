@@ -14,22 +14,24 @@
 namespace megatrain {
 
 // Returns the device bytes that these dimensions take, counted by a dry run of ReserveDeviceBuffers
-// (pipeline/buffers.h), with the workspace of the streams and the scratch for exchange.
+// (pipeline/buffers.h), with the workspace of the streams and the scratch for exchange. Returns
+// INT64_MAX if they are more than that.
 int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes);
 
-// Sets in `d` the sweep size of `sweep` micro-batches, the place of the stash and the gradient
-// slabs that these need. Also sets the kept activations: those that engine.recompute fixes, or as
-// many as fit into `limit` bytes of device memory besides the rest. As many pairs of layer and
-// micro-batch as possible keep all but the cheap ones, then as many of these as possible keep all.
-// With `profile` the other order is tried too, and the one that saves more seconds of recomputation
-// is taken. Returns true if everything fits into `limit`; `d` is set in both cases.
+// Sets in `d` the sweep size of `sweep` micro-batches, the place of the stash (the host if
+// `on_host`, else the device) and the gradient slabs that these need. Also sets the kept
+// activations: those that engine.recompute fixes, or as many as fit into `limit` bytes of device
+// memory besides the rest. As many pairs of layer and micro-batch as possible keep all activations
+// but those that are cheap to recompute. Then as many of these pairs as possible keep all. With
+// `profile` the other order is tried too, and the one that saves more seconds of recomputation is
+// taken. Returns true if everything fits into `limit`; `d` is set in both cases.
 bool FitDevice(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep,
                bool on_host, PipelineDimensions& d, const HardwareProfile* profile = nullptr);
 
 // Chooses the largest sweep that fits, and for that sweep the stash on the device if it fits there,
-// otherwise on the host. Sets in `d` what FitDevice sets for them. What `spec` fixes is not
-// changed. Returns false if nothing fits; `d` then has the smallest choice, so that the refusal
-// shows the least memory that is needed.
+// otherwise on the host. Sets in `d` what FitDevice sets for this choice. What `spec` fixes is not
+// changed. Returns false if nothing fits; `d` then has the choice that takes the least, so that the
+// refusal shows how much memory is needed.
 bool FitDeviceByRule(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
                      PipelineDimensions& d);
 

@@ -39,6 +39,7 @@ inline constexpr int64_t kStepLayerPassesMax = int64_t{1} << 20;
 // ParseModelDescription takes.
 inline constexpr int64_t kMicroBatchTokensMax = std::numeric_limits<int32_t>::max();
 
+// The plan of a job: its decisions, and the bytes and the time that follow from them.
 struct MemoryPlan {
   struct Item {
     std::string name;
@@ -69,7 +70,7 @@ struct MemoryPlan {
   // the other plans have kUnlimitedBytes.
   int64_t device_limit = 0;
   bool fits = true;
-  std::string misfit;  // the kinds of memory that do not suffice, with bytes; empty if it fits
+  std::string misfit;  // the kinds of memory that do not suffice, with bytes; empty if `fits`
 
   // Decisions and the predicted time of a step with them.
   struct Timed {
@@ -93,13 +94,14 @@ struct ProcessOfJob {
   int number = 0;  // of this one, from 0
 };
 
-// Returns InvalidArgument, naming the layer, if the heads of one are larger than the kernels take.
+// Returns InvalidArgument, naming the layer, if a layer has heads that are larger than the kernels
+// take.
 absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& sizes);
 
 // Plans a training job. If the rates of `machine` are not measured, FitDeviceByRule (device_fit.h)
-// decides. A job that does not fit gives a plan with fits == false. `layout` must outlive the plan;
-// `sizes` is used during the call only. Processes that differ in `processes.number` alone get the
-// same decisions and bytes.
+// decides. A job that does not fit is no error: its plan has fits == false. `layout` must outlive
+// the plan; `sizes` is used during the call only. Processes that differ in `processes.number` alone
+// get the same decisions and bytes.
 //
 // Returns the errors of CheckHeadSizes, and InvalidArgument if
 // - a sequence is longer than the model's positions;
@@ -114,9 +116,9 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
                                       const MachineSpeed& machine = {},
                                       const ProcessOfJob& processes = {});
 
-// Plans an evaluation of `spec` with weights alone. Lifetimes are as for PlanMemory. Returns the
-// errors of CheckHeadSizes, and those of PlanMemory about sequence length, micro-batches and
-// devices.
+// Plans an evaluation of `spec` with weights alone. Lifetimes and `fits` are as for PlanMemory.
+// Returns the errors of CheckHeadSizes, and those of PlanMemory about sequence length,
+// micro-batches and devices.
 absl::StatusOr<MemoryPlan> PlanEvaluation(const JobSpec& spec, const ModelLayout& layout,
                                           const KernelSizes& sizes, const MemoryBudget& budget);
 

@@ -11,9 +11,9 @@ namespace megatrain {
 // Returns the host bytes beside the pool, without kernels' scratch, schedules and exchange.
 int64_t ProcessBytes(const PipelineDimensions& d);
 
-// Counts the bytes of plan.dimensions. Sets `fits` to false, with `misfit`, if they do not fit into
-// the plan's budget and limits. REQUIRES: dimensions, budget and limits are set; the plan was not
-// finished before, because bytes are added.
+// Sets the bytes of `plan` to those of plan.dimensions. Sets `fits` to false, with `misfit`, if
+// they do not fit into the plan's budget and limits. REQUIRES: dimensions, budget and limits are
+// set; the plan was not finished before, because bytes are added.
 void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan);
 
 }  // namespace megatrain

@@ -9,8 +9,8 @@
 
 namespace megatrain {
 
-// Returns the model's shape. Decisions have their defaults, but embedding_from_host is true: a
-// caller with several ranks clears it.
+// Returns the model's shape. Decisions have their defaults, but embedding_from_host is true. A
+// caller with several ranks must set it to false.
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype);
 
 // Returns InvalidArgument, as PlanMemory does, for sizes of a batch that no machine can have, or

@@ -14,14 +14,15 @@
 
 namespace megatrain {
 
-// The rates of the lanes. All must be above 0, except launch_seconds.
+// The rates of the lanes. All must be above 0, except launch_seconds and
+// host_memory_bytes_per_second.
 //
 // The duration of an operation is its bytes divided by its lane's rate. On the compute lane the
 // parts of its work run one after the other, each at its own rate, but the duration is at least the
 // time to launch the kernels. The time of the operation's copies over the link is added. Each
 // direction of the link makes one copy at a time, in the order in which lanes request them, as on a
-// GPU with a copy engine for each direction. Copies and AdamW on the host share the host's memory:
-// what they ask for beyond its rate slows each of them by the same factor.
+// GPU with a copy engine for each direction. Copies and AdamW on the host share the host's memory.
+// If they ask for more than its rate, all of them are slowed by the same factor.
 struct HardwareProfile {
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
@@ -31,7 +32,7 @@ struct HardwareProfile {
   double device_bytes_per_second = 0;       // other kernels, and AdamW on the device
   double launch_seconds = 0;                // may be 0
   double update_bytes_per_second = 0;       // AdamW on the host
-  double host_memory_bytes_per_second = 0;  // 0 = it slows nothing
+  double host_memory_bytes_per_second = 0;  // 0 = host memory slows nothing
   double gather_bytes_per_second = 0;       // weights that a rank receives from others
   double reduce_bytes_per_second = 0;       // gradients that a rank receives from others and sums
   double disk_bytes_per_second = 0;
@@ -39,12 +40,12 @@ struct HardwareProfile {
   bool update_shares_compute = false;
 };
 
-// Returns the duration of an operation if no other one uses the link.
+// Returns the duration of an operation, in seconds, if no other one uses the link or host memory.
 double OpSeconds(const Op& op, const HardwareProfile& profile);
-// Returns the duration of work on the compute lane.
+// Returns the duration of work on the compute lane, in seconds.
 double WorkSeconds(const LayerWork& work, const HardwareProfile& profile);
 
-// Thread safety: one thread at a time.
+// Thread safety: one thread at a time may call methods.
 class SimulatedExecutor {
  public:
   struct Span {

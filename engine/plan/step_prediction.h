@@ -1,8 +1,8 @@
 // Predicts how long a planned step takes on a machine of measured rates, by running its schedule on
-// the virtual clock of simulated_executor.h. It is an estimate: the rates of products and attention
-// were measured at one size each, and other kernels are timed by the bytes that they touch. Each
-// kernel's launch counts too. Launches take more than 2% of a step only in models below about 1.5
-// billion parameters. So the engine launches kernels one by one and has no CUDA graphs.
+// the virtual clock of simulated_executor.h. The prediction is an estimate: the rates of products
+// and attention are measured at one size each, and other kernels are timed by the bytes that they
+// touch. Each kernel's launch counts too. Launches take more than 2% of a step only in models below
+// about 1.5 billion parameters. So the engine launches kernels one by one and has no CUDA graphs.
 #ifndef MEGATRAIN_ENGINE_PLAN_STEP_PREDICTION_H_
 #define MEGATRAIN_ENGINE_PLAN_STEP_PREDICTION_H_
 
@@ -21,6 +21,7 @@ struct StepResources {
   double link_bytes_per_second_max = 0;  // limit for each direction; 0 = none
 };
 
+// The predicted time of a training step.
 struct StepPrediction {
   double step_seconds = 0;       // for a step among others, in the steady state
   double tokens_per_second = 0;  // for sequences without padding

@@ -1,6 +1,6 @@
 // Builds the layout of a model as a job trains it. The patterns of training.freeze say which
-// tensors are frozen, those of optimizer.groups which have a learning rate or weight decay of their
-// own.
+// tensors are frozen. Those of optimizer.groups say which tensors have a learning rate or weight
+// decay of their own; if several match a tensor, the first one counts.
 //
 // A pattern is one of fnmatch(3) over Hugging Face names: `*` stands for any text, dots included,
 // `?` for a character, `[...]` for one of several. A tied matrix has the names of both its ends.
@@ -13,7 +13,7 @@
 
 namespace megatrain {
 
-// Returns the layout, or InvalidArgument, naming the key, for a pattern that matches no tensor
+// Returns the layout. Returns InvalidArgument, naming the key, for a pattern that matches no tensor
 // that may be trained, for a group all of whose tensors belong to earlier groups, and if every
 // tensor is frozen.
 absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelDescription& config,

@@ -24,21 +24,22 @@
 
 namespace megatrain {
 
+// How prompts are answered.
 struct AnswerSettings {
-  int64_t tokens = 0;  // of each answer at most
+  int64_t tokens = 0;  // the most of each answer
   SamplingOptions sampling;
   uint64_t seed = 0;  // of prompts without their own
   StopRules stop;
 };
 
-// Answers as many of the first `prompts` as the trainer's plan has room for in its key-value cache
-// and micro-batches, at least one. Returns their answers, in that order. `pool`
-// runs the sampling. Calls go_on() before each pass over the model and returns its error. `piece`
-// is as in GenerateSink and counts from the first of `prompts`; it may be null.
+// Answers the first of `prompts`: as many as the trainer's plan has room for in its key-value cache
+// and micro-batches, at least one. Returns their answers, in the order of the prompts. `pool` runs
+// the sampling. Calls go_on() before each pass over the model and returns its error. `piece` is as
+// in GenerateSink and counts from the first of `prompts`; it may be null.
 //
 // Returns ResourceExhausted if the first prompt and its answer have no room, and the errors of
-// Trainer::Logits. REQUIRES: `prompts` is not empty, trainer.in_flight() == 0,
-// and trainer.holds_device() when go_on() returns OK.
+// Trainer::Logits. REQUIRES: `prompts` is not empty, trainer.in_flight() == 0, and
+// trainer.holds_device() when go_on() returns OK.
 absl::StatusOr<std::vector<GeneratedText>> AnswerWave(
     Trainer& trainer, ThreadPool& pool, const Tokenizer& tokenizer, const AnswerSettings& settings,
     absl::Span<const EncodedPrompt> prompts, absl::FunctionRef<absl::Status()> go_on,

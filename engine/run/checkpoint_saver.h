@@ -1,9 +1,9 @@
 // CheckpointSaver saves a run's checkpoints and writes its output.
 //
 // A save has three stages. It begins after its step is submitted, or left out by
-// training.skip_steps: the io lane writes tiles while later steps run. It is committed when the
-// record of its step has been reported, so that a resumed run finds the records of all its steps.
-// It ends when the directory is verified and renamed to its final name.
+// training.skip_steps. From then on the io lane writes tiles while later steps run. It is committed
+// when the record of its step has been reported, so that a resumed run finds the records of all its
+// steps. It ends when the directory is verified and renamed to its final name.
 //
 // Several processes write one checkpoint together (checkpoint_writer.h), so that all of them must
 // make the calls that save.
@@ -11,7 +11,7 @@
 // A failed save is reported as CheckpointFailed, the checkpoint before is kept, and training goes
 // on. With TrainingOptions::pause_on_full_disk the saver asks for a pause after a full disk, and
 // the save is tried again after the pause. A run cannot do without its last checkpoint and its
-// output: their errors are returned, and PauseHandler waits until the disk has room.
+// output. So their errors are returned, and PauseHandler waits until the disk has room.
 //
 // Invariant: at most one save is in flight. A new one waits for the one before.
 //
@@ -62,15 +62,17 @@ class CheckpointSaver {
   absl::Status SaveBest(int64_t step);
   // Must be called after each record is reported, and after each step that is left out. Commits the
   // save of the last collected step, and ends a committed save that is written, without waiting.
-  // Returns what Begin returns.
+  // Returns Aborted if a training step failed. A failure of a save is reported.
   absl::Status AfterStep();
   // Waits for the save in flight and ends it, if it is committed. Reports its failure.
   void EndCommitted();
   // Ensures that there is a checkpoint of the last collected step, if the run has made any step.
-  // Returns the error if it cannot be written. REQUIRES: no step is in flight.
+  // Returns the error if it cannot be written, and Aborted if a training step failed. REQUIRES: no
+  // step is in flight.
   absl::Status SaveNow();
   // Answers TrainingControl::Checkpoint: saves as TrySave does, or reports the checkpoint that is
-  // there already. Reports CheckpointFailed before step 1. REQUIRES: no step is in flight.
+  // there already. Reports CheckpointFailed if no step was made yet. REQUIRES: no step is in
+  // flight.
   void AnswerRequest();
   // Calls SaveNow and reports its failure. REQUIRES: no step is in flight.
   void TrySave();

@@ -14,13 +14,15 @@
 
 namespace megatrain {
 
-// Returns the losses of all evaluation sequences of `dataset`, by set: `all` and `sets` of the
-// report. `read` returns evaluation sequence `index`. Calls go_on() before each batch and returns
-// its error. Batches have training.global_batch sequences, and the last one of a set what is left.
-// Adds the rewards of pairs to `*rewards`, if it is given. Returns InvalidArgument if a set with a
-// name, or all sets together, hold no prediction, the errors of reading by way of AsInputError
-// (open_data.h), and those of Trainer::EvaluateLossSum. REQUIRES: trainer.in_flight() == 0, and
-// trainer.holds_device() when go_on() returns OK.
+// Returns the losses of the evaluation sequences of `dataset`: of all together, and of each set
+// with a name. Of the report it sets `all` and `sets` alone. `read` returns evaluation sequence
+// `index`. Calls go_on() before each batch and returns its error. Batches have
+// training.global_batch sequences, but the last one of a set has the rest. Adds the rewards of
+// pairs to `*rewards` unless it is null.
+//
+// Returns InvalidArgument if a set with a name, or all sets together, hold no prediction, the
+// errors of reading by way of AsInputError (open_data.h), and those of Trainer::EvaluateLossSum.
+// REQUIRES: trainer.in_flight() == 0, and trainer.holds_device() when go_on() returns OK.
 absl::StatusOr<EvaluationReport> EvaluateDataset(
     const Dataset& dataset, absl::FunctionRef<absl::StatusOr<Sequence>(int64_t index)> read,
     const JobSpec& spec, Trainer& trainer, absl::FunctionRef<absl::Status()> go_on,

@@ -2,9 +2,9 @@
 // stop and cancel. It also waits while the disk is full.
 //
 // A pause gives the device's memory back and keeps the state in host memory. When the pause ends,
-// the device is taken again. If its memory is no longer free, the run pauses again; if the device
-// is lost, the run fails. A release saves and ends the run, so that all memory is given back. If it
-// cannot save, only the memory holds the state, so the run pauses instead.
+// the device's memory is taken again. If it is no longer free, the run pauses again. If the device
+// is lost, the run fails. A release saves and ends the run, so that all memory is given back. If
+// the save fails, only the memory holds the state, so the run pauses instead.
 //
 // Invariant: TrainingPause is reported before the run waits, and StepsBegin before the next step.
 //
@@ -37,7 +37,7 @@ class PauseHandler {
         saver_(saver) {}
 
   // All methods REQUIRE that no step is in flight.
-  //
+
   // Honours all requests and waits while the run is paused. After a pause for a full disk it saves
   // again. Returns nullopt when steps may go on, with the device held; otherwise returns how the
   // run ends. Returns the error of saving for Stop, and of taking the device if it is lost.
@@ -46,9 +46,9 @@ class PauseHandler {
   // of its evaluation. The device is held when this returns OK. Returns Cancelled after Cancel, and
   // the error of taking the device.
   absl::Status HonourAmidStep();
-  // Returns true if the last HonourAmidStep failed because the run ends, by Stop or Release, while
-  // others have the device's memory. What is left of the step's record must be left out then: the
-  // state in host memory is good, and Honour saves it without the device.
+  // Returns true if the last HonourAmidStep failed because the run ends, by Stop or Release, and
+  // the device's memory is not free. The rest of the step's record must then be left out. The state
+  // in host memory is good, and Honour saves it without the device.
   bool ends_without_device() const { return ends_without_device_; }
   // Calls `write` until it succeeds, then returns nullopt. Pauses after each attempt that finds the
   // disk full; the pause names `directory` and the `bytes` that must be free there. Returns an

@@ -1,9 +1,9 @@
 // TensorBoardReport writes a run's metrics as TensorBoard event files into report.tensorboard.
 //
-// Each run that has been prepared writes a file of its own: the job's settings as a text, then the
-// scalars of every step and, as texts, the answers to sample prompts. The file begins with
-// its version and a session log that names the run's first step. TensorBoard then drops this step
-// and later ones of earlier files, as a resumed run makes them again.
+// Each run that has been prepared writes a file of its own. The file begins with its version and a
+// session log that names the run's first step. TensorBoard then drops this step and later ones of
+// earlier files, because a resumed run makes them again. The job's settings follow as a text, then
+// the scalars of every step and, as texts, the answers to sample prompts.
 //
 // Thread safety: the training thread calls all methods.
 #ifndef MEGATRAIN_ENGINE_RUN_TENSORBOARD_REPORT_H_

@@ -1,6 +1,8 @@
 // TrainingLoop makes the steps of a run. It submits batches, collects records and evaluates. In
 // between it calls the CheckpointSaver and the PauseHandler.
 //
+// Thread safety: the training thread calls all methods.
+//
 // Invariants:
 // - Steps are submitted and collected in order, and at most two are in flight.
 // - No step is submitted after one whose evaluation needs its weights, or while a request waits.
@@ -53,8 +55,8 @@ class TrainingLoop {
   // that training.stop_after_worse makes the last (RunProgress::stopped_early). Returns the outcome
   // if a request ended the run before that. The last step's checkpoint is left to the caller.
   // Returns the errors of RunTraining. After a cancel or an error steps may still be in flight; the
-  // trainer's destructor waits for them. REQUIRES: it is called once, with the model loaded,
-  // `progress` at prepared.start, and StepsBegin reported.
+  // trainer's destructor waits for those that run. REQUIRES: it is called once, with the model
+  // loaded, `progress` at prepared.start, and StepsBegin reported.
   absl::StatusOr<Ending> Run();
 
  private:

@@ -23,30 +23,36 @@ struct AddedToken {
   bool special = false;      // may be left out of decoded text
 };
 
-// Returns true if the character has Unicode's \w, by which single_word is decided.
+// Returns true if `c` is a word character: Unicode's \w, which AddedToken::single_word refers to.
 bool IsWordCharacter(char32_t c);
 
-// Returns where the white space that begins at `begin` ends; `begin` if there is none.
+// Returns the offset at which the white space that begins at `begin` ends, or `begin` if there is
+// none. REQUIRES: `text` is well-formed UTF-8, and a character begins at `begin` or it is the end.
 size_t SpaceAfter(std::string_view text, size_t begin);
 
 // Finds any of a set of tokens in texts of well-formed UTF-8. The leftmost match wins; of matches
-// at one place, the longest. Thread safety: const methods may be called from several threads.
+// at one place, the longest. Offsets are in bytes. Thread safety: const methods may be called from
+// several threads, while none calls Add.
 class AddedTokenMatcher {
  public:
   // Adds a token, which is copied. `text` is the string to find: the token's content or its
-  // normalized form. Returns InvalidArgument if `text` is empty or was added before.
+  // normalized form. Returns InvalidArgument, with no change, if `text` is empty or was added
+  // before.
   absl::Status Add(std::string_view text, const AddedToken& token);
 
   bool empty() const { return tokens_.empty(); }
 
-  // Returns true if one of the tokens is at `at`, whatever is around it.
+  // Returns true if the text of one of the tokens begins at `at`. Disregards single_word.
   bool BeginsAt(std::string_view text, size_t at) const;
-  // Returns true if one of the tokens begins before `at` and ends after it, whatever is around it.
+  // Returns true if the text of one of the tokens begins before `at` and ends after it. Disregards
+  // single_word.
   bool MayCross(std::string_view text, size_t at) const;
 
   // Cuts `text` into pieces from left to right and calls piece(begin, end, token) for each. For a
   // match, with the white space that it takes, `token` is the token, valid as long as the matcher
-  // and until Add. For the text between tokens, which is never empty, it is null.
+  // and until Add. For the text between tokens, which is never empty, `token` is null. A match that
+  // its single_word rules out is text, and no token is looked for within it. A token of white space
+  // may overlap the white space that a token before it took by rstrip.
   void Cut(std::string_view text,
            absl::FunctionRef<void(size_t begin, size_t end, const AddedToken* token)> piece) const;
 

@@ -1,4 +1,4 @@
-// The decoders of `tokenizers`, which turn tokens into text.
+// Decoder turns tokens into text, as the decoders of `tokenizers` (Hugging Face's library) do.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_DECODER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_DECODER_H_
 
@@ -30,18 +30,21 @@ class Decoder {
   // Strip: removes up to `start` times `content` from each token's beginning, and up to `stop`
   // times from its end.
   void AddStrip(std::string_view content, size_t start, size_t stop);
-  // Replace: replaces the matches of `from` in each token.
+  // Replace: replaces the matches of `from` in each token. Leaves the rest of a token as it is if
+  // matching gives up, or once the result would exceed both the token and 1 MiB. REQUIRES: `from`
+  // is not null.
   void AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to);
-  // Metaspace: replaces each `mark` by a space. With `prepends` it removes those of the first
-  // token.
+  // Metaspace: replaces each `mark` by a space. With `prepends` it removes the marks of the first
+  // token instead.
   void AddMetaspace(std::string_view mark, bool prepends);
-  // WordPiece: puts a space before each token but the first, or removes its `prefix`. With
-  // `cleanup` spaces before punctuation and English contractions are removed.
+  // WordPiece: removes `prefix` from each token but the first, and puts a space before those that
+  // do not begin with it. With `cleanup` it also removes spaces before punctuation and English
+  // contractions in every token, and makes " don't" of " do not".
   void AddWordPiece(std::string_view prefix, bool cleanup);
   // BPEDecoder: replaces each `suffix` by a space, and removes it in the last token.
   void AddSuffix(std::string_view suffix);
 
-  // Returns the text of `tokens`.
+  // Returns the text of `tokens`, which are written as in the vocabulary.
   std::string Decode(std::vector<std::string> tokens) const;
 
  private:

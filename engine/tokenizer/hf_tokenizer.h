@@ -1,4 +1,5 @@
-// Makes a tokenizer from Hugging Face files. It gives the same ids as the `tokenizers` library.
+// Makes a tokenizer from Hugging Face files. It gives the same ids as Hugging Face's library
+// `tokenizers`.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_HF_TOKENIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_HF_TOKENIZER_H_
 
@@ -16,13 +17,14 @@ struct TokenizerFiles {
   std::string_view tokenizer_model = {};  // SentencePiece's; read if there is no tokenizer_json
   std::string_view tokenizer_config = {};
   std::string_view special_tokens_map = {};
-  std::string_view model_config = {};
+  std::string_view model_config = {};  // config.json
   std::string_view generation_config = {};
 };
 
 // Makes the tokenizer. The files are used during the call only. Returns the errors of
-// ParseTokenizerJson, ParseSentencePieceModel and ParseTokenizerConfig, and InvalidArgument if the
-// files contradict each other. Messages name the file.
+// ParseTokenizerConfig, and those of ParseTokenizerJson and ParseSentencePieceModel with the file's
+// name before the message. Returns the errors of TokenTable::Initialize if the files contradict
+// each other, and InvalidArgument if an added token is empty or there twice after normalization.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> MakeHfTokenizer(const TokenizerFiles& files);
 
 }  // namespace megatrain

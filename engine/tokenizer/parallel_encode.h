@@ -16,8 +16,9 @@ namespace megatrain {
 // By default a thread gets at least this many bytes of a text.
 inline constexpr size_t kParallelPieceBytesMin = size_t{64} << 10;
 
-// Does as tokenizer.EncodePiece, with the same ids, on the threads of `pool`. After an error `*ids`
-// may have ids of a part of the text. REQUIRES: piece_bytes_min > 0.
+// Does as tokenizer.EncodePiece, on the threads of `pool`, and returns its errors. It may encode
+// another number of bytes unless `last`; the ids of the whole text are the same. REQUIRES:
+// piece_bytes_min > 0.
 //
 // The text is cut into a piece for each thread, or into fewer if they would be shorter than
 // `piece_bytes_min`. First a short window before each end of a piece is encoded, as if the text

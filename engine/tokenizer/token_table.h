@@ -19,6 +19,7 @@
 
 namespace megatrain {
 
+// Thread safety: const methods may be called from several threads.
 class TokenTable {
  public:
   struct Decoded {
@@ -27,17 +28,18 @@ class TokenTable {
   };
 
   // Reads the tokens of `parts`, which is from `file`, and adds those of `config`. Call it once,
-  // first. `parts.model` must outlive this object. Returns InvalidArgument, naming the file, if
-  // files give a token another id than `tokenizers` does, or surround texts with an id that no
-  // token has, and the errors of Normalizer::Normalize.
+  // before all others. `parts.model` must outlive this object. Returns InvalidArgument if files
+  // give a token another id than `tokenizers` (Hugging Face's library) does, surround texts with an
+  // id that no token has, or have a token of more than 4096 bytes. Returns the errors of
+  // Normalizer::Normalize.
   absl::Status Initialize(const TokenizerJson& parts, std::string_view file,
                           const TokenizerConfig& config);
 
-  // Returns nullopt if no token has this text.
+  // Returns the id of the token, or nullopt if no token has this text.
   std::optional<int32_t> TokenId(std::string_view token) const;
-  // Returns null if no token has the id. Valid as long as this object.
+  // Returns the token's text, valid as long as this object, or null if no token has the id.
   const Decoded* Find(int32_t id) const;
-  // Returns the added tokens by their ids. In texts, search for Find(id)->text.
+  // Returns the added tokens by their ids. What stands for one in a text is Find(id)->text.
   const std::map<int32_t, AddedToken>& added() const { return added_; }
 
   int64_t vocabulary() const { return vocabulary_; }  // the highest id plus one

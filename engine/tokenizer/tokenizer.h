@@ -1,5 +1,5 @@
-// The interface of tokenizers: text to token ids and back. OpenTokenizer (open_tokenizer.h) makes
-// one.
+// Tokenizer is the interface of tokenizers, which turn text into token ids and back. OpenTokenizer
+// (open_tokenizer.h) makes one.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TOKENIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TOKENIZER_H_
 
@@ -36,25 +36,25 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Appends the ids of `text` (UTF-8) to `ids`. Special tokens in the text are recognised as by
-  // `tokenizers`; none are added around it (add_special_tokens=False). Returns InvalidArgument for
-  // invalid UTF-8, with the byte offset, and for a text that is too long or has a part without
-  // tokens. Returns ResourceExhausted if a regular expression gives up. After an error `ids` may
-  // have ids of a part of the text.
+  // `tokenizers` (Hugging Face's library). None are added around it (add_special_tokens=False).
+  // Returns InvalidArgument for invalid UTF-8, with the byte offset, and for a text that is too
+  // long or has a part without tokens. Returns ResourceExhausted if a regular expression gives up,
+  // and Internal if Unicode normalization fails. After an error `ids` may have ids of a part of the
+  // text.
   virtual absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const = 0;
   // Encodes the beginning of `text` as far as no text that may follow can change its tokens,
   // appends the ids, and returns the number of bytes encoded. These tokens, and those of later
   // calls with the same `state` and the rest of the text, are those that Encode gives for the
-  // whole. Returns 0 if nothing is settled: call again with more text. If `last`, nothing follows
-  // and all of `text` is encoded. Unless `last`, `text` may end within a character. Returns the
-  // errors of Encode.
+  // whole. Returns 0, with `*state` unchanged, if no beginning is settled: call again with more
+  // text. If `last`, nothing follows and all of `text` is encoded; `*state` must not be used
+  // afterwards. Unless `last`, `text` may end within a character. Returns the errors of Encode.
   virtual absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
                                              std::vector<int32_t>* ids) const = 0;
   // Does as Encode, and appends to `offsets` for each id the offset in `text` of its first byte. An
   // id's text ends where the next one's begins. If a normalizer joined characters, the offset is
   // that of the first of them. Tokens of byte fallback ("<0x0A>") have the offset of their
   // character, or with Unigram that of its run of unknown characters. A space put before the text
-  // has the offset of the text. Returns Unimplemented if the
-  // tokenizer gives no offsets.
+  // has the offset of the text. Returns Unimplemented if the tokenizer gives no offsets.
   virtual absl::Status EncodeWithOffsets(std::string_view text, std::vector<int32_t>* ids,
                                          std::vector<size_t>* offsets) const {
     return absl::UnimplementedError("this tokenizer gives no offsets");
@@ -62,7 +62,8 @@ class Tokenizer {
   // Returns the text of the ids, which may end within a UTF-8 character. Special tokens are left
   // out if `skip_special`, and ids without a token always.
   virtual std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const = 0;
-  // Returns the id of a token given by its text ("<|im_end|>"), or nullopt if there is none.
+  // Returns the id of the token that the vocabulary writes as `token` ("<|im_end|>"), or nullopt if
+  // there is none.
   virtual std::optional<int32_t> TokenId(std::string_view token) const = 0;
   // Returns a number that is greater than every id.
   virtual int64_t vocabulary() const = 0;

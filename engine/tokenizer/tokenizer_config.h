@@ -13,13 +13,14 @@
 
 namespace megatrain {
 
+// What the files say of the tokenizer's special tokens and class.
 struct TokenizerConfig {
   // The tokens as `transformers` resolves them. special_tokens_map.json takes precedence over
   // tokenizer_config.json if the latter has no added_tokens_decoder, and is not read otherwise.
   std::optional<std::string> bos_token, eos_token, pad_token, unk_token;
   std::vector<AddedToken> added_tokens;  // added_tokens_decoder, with ascending ids
-  // All special tokens that the files name, in the order in which `transformers` adds those that
-  // are no added tokens yet. Their ids are not set.
+  // All special tokens that tokenizer_config.json and special_tokens_map.json name. The order is
+  // that in which `transformers` adds those that are no added tokens yet. Their ids are not set.
   std::vector<AddedToken> special_tokens;
   int32_t eos_token_id = -1;  // the first one of config.json or its text_config; -1: none
   // Those of generation_config.json if it has some, else those of config.json or its text_config.
@@ -27,12 +28,13 @@ struct TokenizerConfig {
   bool add_bos = false, add_eos = false;  // add_bos_token and add_eos_token
   std::string tokenizer_class;            // without "Fast"; "" if there is none
   std::string model_type;                 // of config.json; "" if there is none
+  // The keys of these names in tokenizer_config.json; unset if missing or null.
   std::optional<bool> legacy;
   std::optional<bool> add_prefix_space;
 };
 
-// Parses the contents of the files. Each may be empty, which leaves its fields unset. Returns
-// InvalidArgument, naming the file, if one is malformed.
+// Parses the contents of the files; `model_config` is that of config.json. Each may be empty, which
+// leaves its fields unset. Returns InvalidArgument, naming the file, if one is malformed.
 absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view tokenizer_config,
                                                      std::string_view model_config,
                                                      std::string_view special_tokens_map = {},

@@ -29,15 +29,17 @@ struct TokenizerJson {
   PreTokenizer pre_tokenizer;
   Decoder decoder;
   SpecialIds special_ids;  // of the post_processor
-  // In the order of the file and with its ids. TokenTable (token_table.h) checks the ids.
+  // The tokens of "added_tokens", in the order of the file and with its ids. TokenTable
+  // (token_table.h) checks the ids.
   std::vector<AddedToken> added_tokens;
 };
 
 // Parses `text`, the content of a file, which is used during the call only. Returns InvalidArgument
 // if it is longer than kTokenizerJsonBytesMax, is not UTF-8 or is not JSON. Returns InvalidArgument
-// also for a part that is missing or contradicts another; the message names the part or the key.
-// Returns Unimplemented, naming the component or setting, for one that is not supported. Messages
-// do not name the file.
+// also for a part that is missing, malformed or contradicts another; the message names the part or
+// the key. Returns Unimplemented, naming the component or setting, for one that is not supported,
+// and ResourceExhausted if memory for a regular expression is missing. Messages do not name the
+// file.
 absl::StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view text);
 
 }  // namespace megatrain

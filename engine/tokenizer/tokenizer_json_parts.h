@@ -20,7 +20,8 @@ namespace megatrain {
 inline constexpr char kInstead[] =
     "; use `tokens` data made with this tokenizer, or `tokenizer: bytes`";
 
-// Returns the value at `key`, valid as long as `object`, or a JSON null if there is none.
+// Returns the value at `key`, valid as long as `object`. Returns a JSON null if there is none, or
+// if `object` is no JSON object.
 const nlohmann::json& Get(const nlohmann::json& object, const char* key);
 // Returns the boolean at `key`, `otherwise` if it is missing or null, and InvalidArgument if it is
 // anything else.
@@ -32,7 +33,8 @@ absl::StatusOr<std::string_view> GetString(const nlohmann::json& object, const c
 // Does as GetString, and returns InvalidArgument if the string is not one character of UTF-8.
 absl::StatusOr<std::string_view> GetCharacter(const nlohmann::json& object, const char* key,
                                               std::string_view where);
-// Returns the unsigned integer at `key`, and InvalidArgument if there is none or it is above `max`.
+// Returns the unsigned integer at `key`. Returns InvalidArgument, naming `where`, if there is none
+// or it is above `max`.
 absl::StatusOr<uint64_t> GetUnsigned(const nlohmann::json& object, const char* key, uint64_t max,
                                      std::string_view where);
 // Returns the component's "type", valid as long as `component`. Returns InvalidArgument if there is
@@ -46,18 +48,20 @@ absl::StatusOr<std::unique_ptr<SplitRegex>> GetPattern(const nlohmann::json& com
                                                        std::string_view where);
 // Calls read(item) for `component`. For a Sequence, calls it instead for every component of the
 // list at the key `list`, and so on for Sequences in that. Does nothing for null. Returns
-// Unimplemented for many more components or nested Sequences than known files have, InvalidArgument
-// for a component without "type" or a Sequence without a list, and the errors of `read`.
+// Unimplemented for more than 64 components or more than 8 Sequences within one another,
+// InvalidArgument for a component without "type" or a Sequence without a list, and the errors of
+// `read`.
 absl::Status ForEachComponent(const nlohmann::json& component, std::string_view where,
                               const char* list,
                               absl::FunctionRef<absl::Status(const nlohmann::json&)> read);
 
 // The facts about the pre-tokenizer that ReadModel needs.
 struct ComponentKinds {
-  bool byte_level = false;  // the pre-tokenizer makes bytes of words
+  bool byte_level = false;  // its last component is ByteLevel: the model's symbols are bytes
 };
 
-// Read a part of `root` into `out`. Return the errors of ParseTokenizerJson.
+// Each function below reads a part of `root`, the whole file, into `out`. ReadPreTokenizer also
+// sets `*kinds`. The functions return the errors of ParseTokenizerJson.
 absl::Status ReadNormalizer(const nlohmann::json& root, TokenizerJson* out);
 absl::Status ReadPreTokenizer(const nlohmann::json& root, ComponentKinds* kinds,
                               TokenizerJson* out);

@@ -12,15 +12,15 @@
 
 namespace megatrain {
 
-// Both functions must be set.
+// How Progress draws. Both functions must be set.
 struct ProgressOptions {
   bool is_terminal = false;
   // Returns the terminal's columns. Called for each drawing, so that a resized window is followed.
   std::function<int()> width;
   // Returns seconds on a monotonic clock.
   std::function<double()> now;
-  // The shortest time between plain lines. The first and the last step and evaluations are always
-  // shown.
+  // The shortest time between plain lines, in seconds. The first and the last step and evaluations
+  // are always shown.
   double log_seconds = 5;
 };
 
@@ -28,7 +28,7 @@ struct ProgressOptions {
 // lines can be redrawn (not TERM=dumb).
 ProgressOptions ProgressOptionsFor(FILE* file);
 
-// Thread safety: one thread at a time.
+// Thread safety: one thread at a time may call methods.
 class Progress {
  public:
   // `file` must outlive this.
@@ -38,7 +38,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Must be called before the first Step, and may be called again after a pause.
+  // Begins the estimate of the time left. `first_step` is the next step, from 1. Must be called
+  // before the first Step, and may be called again after a pause.
   void Started(int64_t first_step, int64_t total_steps);
   // Draws the bar, under a line for an evaluation if the record has one; or writes a plain line if
   // one is due.

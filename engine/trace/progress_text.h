@@ -9,11 +9,12 @@
 
 namespace megatrain {
 
-// 59 -> "59s", 3599 -> "59m59s", 86399 -> "23h59m", 200000 -> "2d07h"; "--" if it is negative, not
-// finite or above 1e9.
+// Formats a time: 59 -> "59s", 3599 -> "59m59s", 86399 -> "23h59m", 200000 -> "2d07h". Returns "--"
+// if it is negative, not finite or above 1e9.
 std::string FormatDuration(double seconds);
 
-// 987.4 -> "987", 12345 -> "12.3k", 4.56e6 -> "4.56M"; "--" if it is negative or not finite.
+// Formats a rate: 987.4 -> "987", 12345 -> "12.3k", 4.56e6 -> "4.56M". Returns "--" if it is
+// negative or not finite.
 std::string FormatRate(double per_second);
 
 // Returns one line for a terminal of `width` columns: bar, step/total, loss, learning rate,
@@ -32,8 +33,8 @@ std::string EvalLossText(const StepRecord& record);
 // record.spread.
 std::string SlowestRankText(const StepRecord& record);
 
-// Returns one line for a log: what ProgressBarLine tells, the gradient norm and, where the record
-// has them, the margin and accuracy of rewards and the losses of an evaluation.
+// Returns one line for a log: what ProgressBarLine tells but the bar, the gradient norm and, where
+// the record has them, the margin and accuracy of rewards and the losses of an evaluation.
 std::string ProgressLogLine(const StepRecord& record, int64_t total_steps, double seconds_left);
 
 }  // namespace megatrain

@@ -22,14 +22,15 @@ struct ByLane {
 };
 
 using LaneSeconds = ByLane<double>;  // in which the lane was busy
-using LaneRanks = ByLane<int64_t>;
+using LaneRanks = ByLane<int64_t>;   // numbers of ranks
 
+// A member of ByLane and its name.
 template <class T>
 struct NamedLane {
   const char* name;  // in JSON, in the API and in labels of metrics
   T ByLane<T>::*value;
 };
-// All lanes, in the order in which they are told.
+// All lanes, in the order in which reports list them.
 template <class T>
 inline constexpr NamedLane<T> kNamedLanes[] = {{"h2d", &ByLane<T>::h2d},
                                                {"compute", &ByLane<T>::compute},
@@ -42,8 +43,8 @@ inline constexpr NamedLane<T> kNamedLanes[] = {{"h2d", &ByLane<T>::h2d},
 // RankSpread tells how evenly the ranks of a job were busy in a step.
 struct RankSpread {
   int64_t ranks = 0;  // two at least
-  LaneRanks slowest;  // of each lane the rank that was busy longest; of equal ones the first
-  LaneSeconds mean;   // of each lane over all ranks
+  LaneRanks slowest;  // for each lane the rank that was busy longest; of equal ones the first
+  LaneSeconds mean;   // for each lane the mean over all ranks
 };
 
 // Returns the longest time of each lane. REQUIRES: `busy` is not empty.
@@ -51,9 +52,10 @@ LaneSeconds LongestOf(absl::Span<const LaneSeconds> busy);
 // Returns how the lanes of ranks 0, 1, ... spread, or nullopt for a rank alone.
 std::optional<RankSpread> SpreadOf(absl::Span<const LaneSeconds> busy);
 
-// Means over pairs of answers, as DPOTrainer of TRL logs them (rewards/chosen and so on). A reward
-// is beta times the log-probability of an answer minus that of the reference; with every loss, so
-// also with ipo, the log-probability is the sum over the answer's tokens.
+// Means over pairs of answers, as DPOTrainer of TRL logs them (rewards/chosen and so on). The
+// reward of an answer is beta * (log p - log p_reference), where p and p_reference are the
+// probabilities that the model and the reference give it. The log-probability is the sum over the
+// answer's tokens with every loss, ipo included.
 struct Rewards {
   double chosen = 0, rejected = 0;
   double margins = 0;     // chosen minus rejected
@@ -67,21 +69,22 @@ struct RouterReport {
   // the spread is even.
   double busiest = 0;
   double entropy = 0;  // mean of RouteArgs::entropy, in nats
-  // Without its coefficient; missing if the job has none. If the spread is even, it is the number
-  // of experts that a token chooses.
+  // The auxiliary loss without its coefficient; missing if the job has none. If the spread is even,
+  // it is the number of experts that a token chooses.
   std::optional<double> auxiliary_loss;
 };
 
+// A step's numbers.
 struct StepRecord {
   int64_t step = 0;          // from 1
   double loss = 0;           // mean over unmasked predictions or pairs, before the update
   double gradient_norm = 0;  // L2, before clipping
   double learning_rate = 0;
-  int64_t tokens = 0;        // predictions that count in the loss
-  int64_t input_tokens = 0;  // tokens without padding
-  int64_t total_tokens = 0;  // input tokens since step 1
-  double step_seconds = 0;   // from the end of the step before, or from its start if that is later
-  double tokens_per_second = 0;          // of input tokens
+  int64_t tokens = 0;            // predictions that count in the loss
+  int64_t input_tokens = 0;      // tokens without padding
+  int64_t total_tokens = 0;      // input tokens since step 1
+  double step_seconds = 0;       // from the end of the step before or, if later, this step's start
+  double tokens_per_second = 0;  // of input tokens
   double model_flops_per_second = 0;     // 6 * parameters that a token uses * tokens_per_second
   int64_t h2d_bytes = 0, d2h_bytes = 0;  // of this step, all devices together
   LaneSeconds lane_busy_seconds;         // of several ranks the longest of each lane
@@ -91,7 +94,7 @@ struct StepRecord {
   // The part of compute that is the pass through the layers before the loss. With exact clipping,
   // the previous step's updates can overlap with this part only.
   double forward_seconds = 0;
-  // Compute by the kind of operation, of the process's first device: {"layer forward", 1.5}.
+  // Seconds of compute of the process's first device, by kind of operation: {"layer forward", 1.5}.
   std::map<std::string, double> compute_seconds;
   int64_t host_bytes = 0, device_bytes = 0;   // planned: of the pool, and of each device
   std::optional<double> eval_loss;            // over all evaluation data
@@ -102,17 +105,16 @@ struct StepRecord {
   std::string time;                           // RFC 3339
 };
 
-// Returns the record as one JSON object without a line end. eval_loss is left out if it was not
-// measured, eval_losses and compute_seconds if there are none, rewards and eval_rewards without
-// pairs, router without experts, and what is said of ranks for a rank alone. A number that is not
-// finite becomes null, so that the line is valid JSON.
+// Returns the record as one JSON object without a line end. Members that have no value or are empty
+// are left out: eval_loss, eval_losses, compute_seconds, rewards, eval_rewards, router and the
+// members of `spread`. A number that is not finite becomes null, so that the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
 
 // Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or
 // missing becomes NaN, and a missing whole number 0. forward_seconds and the lanes' device_update
-// and collective become 0 if they are missing, and compute_seconds empty; without lane_busy_seconds
-// all lanes are 0. There is no spread without `ranks`, which earlier versions did not write.
-// Returns DataLoss if `json` is not an object with a whole `step` and a `loss`.
+// and collective become 0 if they are missing, and compute_seconds empty. Without lane_busy_seconds
+// all lanes are 0. There is no spread if `ranks` is missing or below 2. Returns DataLoss if `json`
+// is not an object with a whole `step` and a `loss`.
 absl::StatusOr<StepRecord> ParseStepRecord(std::string_view json);
 
 // Returns the current time in UTC to the millisecond: "2024-05-01T12:00:00.123Z".

@@ -11,13 +11,13 @@
 
 namespace megatrain {
 
-// Not thread-safe.
+// Follows one transfer. Not thread-safe.
 class TransferRate {
  public:
-  // Takes the bytes that are done and the bytes in all; call it often. Returns a text for people at
-  // the first call, about once a second and at the end, otherwise nullopt. The text goes by the
-  // rate of the last minute: ": 12.3 MB/s, 5 minutes left". It is "" in the first three seconds,
-  // and if no byte was done in the last minute.
+  // Takes the bytes that are done at `now` and the bytes in all; call it often. Returns a text for
+  // people at the first call, about once a second and when all bytes are done, otherwise nullopt.
+  // The text goes by the rate of the last minute: ": 12.3 MB/s, 5 minutes left". It is "" in the
+  // first three seconds, and if no byte was done in the last minute.
   std::optional<std::string> Pace(absl::Time now, int64_t done, int64_t total);
 
  private:

@@ -17,7 +17,7 @@
 
 namespace megatrain {
 
-// The pointers must outlive the rank.
+// The objects of a rank. What the pointers point to must outlive the rank.
 struct RankParts {
   Device* device = nullptr;
   AdamWUpdater* updater = nullptr;
@@ -29,21 +29,21 @@ struct RankParts {
   // The communicator of the processes' training threads; null for a process alone.
   Communicator* control = nullptr;
 
-  // Ends the operations of all ranks with `cause`.
+  // Ends the operations between ranks, on all of them, with `cause`. Does nothing for a rank alone.
   void Abort(const absl::Status& cause) const;
 };
 
-// Returns an NCCL for each rank of this process. The list is empty where ranks do not exchange by
-// NCCL: on the cpu device, and for a rank alone. `processes` are the communicators of a job's
+// Returns an NcclApi for each rank of this process. The list is empty where ranks do not exchange
+// by NCCL: on the cpu device, and for a rank alone. `processes` are the communicators of a job's
 // processes, null for a process alone. Returns the errors of EngineHost::LoadNccl.
 absl::StatusOr<std::vector<std::unique_ptr<NcclApi>>> LoadNcclForRanks(
     const EngineHost& host, const Session& session, const CommunicatorSet* processes);
 
-// Returns the parts of this process's ranks, and takes `tiles` and `values` of `processes`. `nccl`,
-// which LoadNcclForRanks has returned, `session` and `processes` must outlive them. All processes
-// of a job call this, after they have the same plan. Returns ResourceExhausted if a GPU's memory is
-// not there, and the errors of CreateNcclCommunicator. REQUIRES: with `processes` the session has
-// one rank.
+// Returns the parts of this process's ranks. `processes`, null for a process alone, gives up its
+// communicators `tiles` and `values` to them. `nccl`, which LoadNcclForRanks has returned,
+// `session` and `processes` must outlive the parts. All processes of a job call this, after they
+// have made the same plan. Returns ResourceExhausted if a GPU lacks the memory for the exchange,
+// and the errors of CreateNcclCommunicator. REQUIRES: with `processes` the session has one rank.
 absl::StatusOr<std::vector<RankParts>> MakeRankParts(
     const Session& session, const MemoryPlan& plan,
     const std::vector<std::unique_ptr<NcclApi>>& nccl, CommunicatorSet* processes);

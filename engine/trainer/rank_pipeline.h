@@ -30,8 +30,8 @@ class RankPipeline {
   // Takes the memory of rank `rank` of the plan from `pool` and the device. `plan`, its layout,
   // `tiles` and `pool` must outlive this. `failed` is called on a lane with the error of an
   // operation; it may be null. Returns ResourceExhausted if the memory is not there, and other
-  // errors of the device. After any error it has called parts.Abort: the communicators of ranks
-  // wait for each other when they are destroyed.
+  // errors of the device. Before it returns an error it calls parts.Abort, because the
+  // communicators of ranks wait for each other when they are destroyed.
   static absl::StatusOr<std::unique_ptr<RankPipeline>> Create(
       const JobSpec& spec, const MemoryPlan& plan, int rank, RankParts parts, HostPool* pool,
       const std::vector<Tile>* tiles, std::function<void(const absl::Status&)> failed);
@@ -44,13 +44,13 @@ class RankPipeline {
 
   // Does as RankParts::Abort.
   void Abort(const absl::Status& cause) const { parts_.Abort(cause); }
-  // Returns the error of operations between ranks, also of one that was only queued.
+  // Does as StepRunner::exchange_status.
   absl::Status exchange_status() const { return runner_->exchange_status(); }
   // Do as Trainer::ReleaseDevice and TakeDevice, for this rank. TakeDevice resets state().
   void ReleaseDevice();
   absl::Status TakeDevice();
   bool holds_device() const { return arena_memory_ != nullptr; }
-  // Waits for operations that run and ends the communicators. Only destruction may follow.
+  // Waits for operations that run and destroys the communicators. Only destruction may follow.
   // REQUIRES: Abort was called.
   void EndExchange();
 

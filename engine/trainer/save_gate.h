@@ -17,14 +17,15 @@ namespace megatrain {
 
 class SaveGate {
  public:
-  // The rank that calls last runs `calls`, on its own thread.
+  // `ranks` ranks use the gate. The rank that calls last runs the call of `calls`, on its own
+  // thread.
   SaveGate(int ranks, SaveCalls calls) : ranks_(ranks), calls_(std::move(calls)) {}
 
   // Returns the calls for one rank. This must outlive them. REQUIRES: all ranks make the same calls
   // in the same order.
   SaveCalls ForRank();
-  // Wakes all ranks that wait. Later calls of the ranks do nothing; a save that runs is not
-  // interrupted.
+  // Wakes all ranks that wait. Later calls of the ranks do nothing. A call of `calls` that runs is
+  // not interrupted.
   void Abort();
 
  private:

@@ -1,8 +1,8 @@
 // Trainer runs steps over a model whose state lies in host memory. It submits schedules, collects
 // records, evaluates and saves. It does not know files, data sets or job control.
 //
-// With several devices it drives a rank for each. All ranks share the tiles: each computes its part
-// of a batch and updates its shard (schedule.h).
+// With several devices Trainer drives a rank for each. All ranks share the tiles: each computes its
+// part of a batch and updates its shard (schedule.h).
 //
 // The ranks of a job may be divided among processes, each with a trainer, whose tiles hold the
 // shards of its ranks alone. All processes call the methods that run or save anything in the same
@@ -41,10 +41,11 @@
 
 namespace megatrain {
 
-// Returns the means. REQUIRES: there are pairs.
+// Returns the means over the pairs of `sums`. REQUIRES: sums.pairs > 0.
 Rewards RewardsOf(const RewardSums& sums);
 
-// Returns the coefficient of the auxiliary loss: the job's, else the largest of the model's layers.
+// Returns the coefficient of the auxiliary loss: the job's if it sets one, else the largest of the
+// model's layers (0 without experts).
 double RouterAuxiliaryLoss(const JobSpec& spec, const ModelDescription& model);
 
 class Trainer {
@@ -58,7 +59,7 @@ class Trainer {
                                                          const MemoryPlan& plan,
                                                          std::vector<RankParts> ranks,
                                                          HostPool* pool);
-  // Does the same for a plan of one rank.
+  // Does the same for a plan of one rank. `device` and `updater` must outlive the trainer.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const JobSpec& spec,
                                                          const MemoryPlan& plan, Device* device,
                                                          AdamWUpdater* updater, HostPool* pool);
@@ -67,10 +68,12 @@ class Trainer {
 
   int ranks() const { return plan_.dimensions.shape.ranks; }  // of all processes
 
-  // Returns the plan's, with embedding_from_host only if the device's kernels can read host memory.
+  // Returns the plan's dimensions. embedding_from_host is false in them if the device's kernels
+  // cannot read host memory.
   const PipelineDimensions& dimensions() const { return plan_.dimensions; }
-  // Returns the model's state, by tile. It is uninitialised until the caller fills it. It may be
-  // read and changed while no step is in flight.
+  // Returns the model's state, by tile, valid as long as the trainer. It is uninitialised until the
+  // caller fills it. It may be read while no step is in flight. It may be changed while neither a
+  // step nor a save is in flight; call InvalidateDeviceWeights then.
   const std::vector<Tile>& tiles() const { return tiles_; }
 
   // Queues the training step batch.step and copies the batch. Two steps may be in flight, because
@@ -83,28 +86,30 @@ class Trainer {
                       absl::Span<const double> group_rates = {});
   int in_flight() const { return static_cast<int>(pending_.size()); }
   // Takes back the step submitted last, and returns true. Its results are lost, and it may be
-  // submitted again once SettleWithdrawn has returned. Returns false, and the step stays, after an
-  // error, if it has started to change the model or, unless `during_backward`, to go backward
-  // through a layer. With several ranks it always returns false, because they could not give up the
-  // same operations. REQUIRES: in_flight() > 0, and no save of this step is in flight.
+  // submitted again once SettleWithdrawn has returned. Returns false, without an effect, after an
+  // error of a step, and if the step has started to change the model or, unless `during_backward`,
+  // to go backward through a layer. With several ranks it always returns false, because they could
+  // not give up the same operations. REQUIRES: in_flight() > 0, and no save of this step is in
+  // flight.
   bool Withdraw(bool during_backward);
   // Blocks until the running operations of all steps taken back are done. Returns the error of a
   // step. REQUIRES: in_flight() == 0.
   absl::Status SettleWithdrawn();
-  // Blocks until the operations of the oldest step are done or queued on the device (returns true)
-  // or until `interrupted` returns true (returns false). While it has to wait, `interrupted` is
-  // called at first and after every Interrupt, and possibly more often. It must not call the
-  // trainer. REQUIRES: in_flight() > 0.
+  // Blocks until the operations of the oldest step are done or queued on the device, and returns
+  // true. If `interrupted` returns true before that, returns false. While AwaitStep has to wait, it
+  // calls `interrupted` at first and after every Interrupt, and possibly more often. `interrupted`
+  // must not call the trainer. REQUIRES: in_flight() > 0.
   bool AwaitStep(absl::FunctionRef<bool()> interrupted);
-  // Makes AwaitStep call `interrupted`.
+  // Makes an AwaitStep that is waiting call `interrupted`.
   void Interrupt();
-  // Returns the step that failed before it changed anything. The tiles then hold the state after
-  // the step before. Returns 0 if there is none, and always with several processes. REQUIRES: a
-  // step has failed.
+  // Returns the number of the step that failed before it changed anything, on all ranks. The tiles
+  // then hold the state after the step before it. Returns 0 if there is none, and always with
+  // several processes. REQUIRES: a step has failed.
   int64_t failed_unchanged_step() const;
-  // Waits for the oldest step, including its updates. Returns Aborted, naming the step and the
-  // tile, if a value is not finite, and other errors of the step. The record lacks total_tokens,
-  // time and the results of an evaluation. Each lane's seconds are the most of any rank. REQUIRES:
+  // Waits for the oldest step, including its updates, and returns its record. The record lacks
+  // total_tokens, time and the results of an evaluation. Each lane's seconds are the most of any
+  // rank. Returns Aborted, naming the step and where in the model, if a loss, norm or update is not
+  // finite, and other errors of the step. After an error the step counts as collected. REQUIRES:
   // in_flight() > 0.
   absl::StatusOr<StepRecord> Collect();
 
@@ -116,18 +121,19 @@ class Trainer {
   // Returns the log-probability of each answer of the batch's pairs, [pairs, 2], or the errors of
   // Submit. REQUIRES also: the batch is one of pairs.
   absl::StatusOr<std::vector<double>> AnswerLogps(const Batch& batch);
-  // Says that the caller has changed the tiles since weights were loaded to the device. REQUIRES:
+  // Makes the next schedule load all weights again. Call it after tiles were changed. REQUIRES:
   // in_flight() == 0.
   void InvalidateDeviceWeights();
-  // Returns the logits of the tokens tokens[i] of each micro-batch i, [all of them, vocabulary], or
-  // the errors of Submit. Micro-batches beyond the list give none. If the batch has rows of the
-  // key-value cache (Batch::first_rows), keys and values are kept there until ReleaseDevice.
-  // REQUIRES also: the rows are among the plan's cache_rows.
+  // Returns the logits of the tokens tokens[i] of each micro-batch i, [tokens of all ranges,
+  // vocabulary], or the errors of Submit. Micro-batches beyond the list give none. If the batch has
+  // rows of the key-value cache (Batch::first_rows), keys and values are kept there until
+  // ReleaseDevice. REQUIRES also: the rows are among the plan's cache_rows.
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch,
                                             const std::vector<TokenRange>& tokens);
-  // Returns a tile's gradient of the last step, before clipping, in the tile's layout: the shards
-  // of this process's ranks. REQUIRES: clipping is on, gradients cross the link as FP32,
-  // in_flight() == 0; for tile 1 also that the host updates all of it.
+  // Returns a tile's gradient of the last step, before clipping: the elements of the shards of this
+  // process's ranks, one rank after the other, as they lie in the tile. REQUIRES: clipping is on,
+  // gradients cross the link as FP32, and in_flight() == 0; for tile 1 also that the host updates
+  // all of it.
   std::vector<float> HeldGradient(int tile) const;
 
   // Passes every tile to `calls.take_tile`, on the io lane, as it is after the last submitted step.
@@ -138,8 +144,9 @@ class Trainer {
   void CommitSave();
   // Returns true if AwaitSave would return at once.
   bool save_done() const;
-  // Waits for calls.finish and ends the save. No call runs once this returns. Returns the error of
-  // a step if some calls were not made because of it. REQUIRES: CommitSave was called.
+  // Waits for calls.finish and ends the save. No function of `calls` runs once this returns.
+  // Returns the error of a step if it kept some of them from being called. REQUIRES: CommitSave was
+  // called.
   absl::Status AwaitSave();
 
   // Gives the device's memory back and keeps the state, which may still be saved. REQUIRES:

@@ -1,4 +1,7 @@
-// The filter of ListJobs: comparisons joined by AND and OR, of which OR binds tighter.
+// Parses the filter of ListJobs: comparisons joined by AND and OR, of which OR binds tighter. A
+// comparison is FIELD = VALUE or FIELD != VALUE. FIELD is state, reason, user or display_name. A
+// VALUE with ASCII characters other than letters, digits, '_', '-', '.' and '@' stands in quotes.
+// There are no parentheses.
 #ifndef MEGATRAIN_SERVER_API_JOB_FILTER_H_
 #define MEGATRAIN_SERVER_API_JOB_FILTER_H_
 
@@ -10,6 +13,7 @@
 
 namespace megatrain {
 
+// Returns true for a job that the filter lets through. An empty function lets all through.
 using JobFilter = std::function<bool(const Job& job)>;
 
 // Returns an empty function for a text of nothing but white space. Returns InvalidArgument

@@ -1,4 +1,5 @@
-// Makes the sources of the streams of a job. A StreamCall sends the messages of its source.
+// Makes the StreamSources of a job's streams: events, step metrics, log lines and an export. A
+// StreamCall (server/transport/stream_call.h) sends the messages of its source to the reader.
 #ifndef MEGATRAIN_SERVER_API_JOB_STREAMS_H_
 #define MEGATRAIN_SERVER_API_JOB_STREAMS_H_
 
@@ -22,11 +23,12 @@ namespace megatrain {
 inline constexpr int kBatchRecordsMax = 100;
 inline constexpr size_t kBatchBytesMax = size_t{64} << 10;
 
-// Streams a job and its events from `start_sequence` on (0 or 1: all), where `watch` must begin.
-// - First the job as it is, in `view`.
-// - Then the range of events that are not kept any more, if there are any, and the kept events.
-// - Then events as they happen, each group followed by the job as it is then (JOB_VIEW_BASIC). A
-//   change without an event, such as progress, comes as the job alone.
+// Streams a job and its events from `start_sequence` on (0 or 1: all). REQUIRES: `watch` begins
+// there, and has not been polled. The messages are, in this order:
+// - the job as it is, in `view`;
+// - the range of missed events, if some are not kept any more, and then the kept events;
+// - events as they happen, each group followed by the job as it is then (JOB_VIEW_BASIC). A change
+//   without an event, such as progress, comes as the job alone.
 // The stream ends when the job has ended and all its events are sent, and with NotFound
 // (JOB_NOT_FOUND) when the job is deleted.
 std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::string& job_id,
@@ -36,15 +38,17 @@ std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::st
 
 // Stream step metrics or log lines in batches, from the cursor's position on. A range of missed
 // records, and for metrics a fall-back to a checkpoint, is a message of its own between the
-// batches. The stream ends as RecordCursor::Advance says, or with the error of an unreadable
-// record.
+// batches. The stream ends at kEnd or with an error of RecordCursor::Advance, and with DataLoss at
+// a record that cannot be parsed.
 std::unique_ptr<StreamSource<v1::StreamStepMetricsResponse>> NewStepMetricsSource(
     std::unique_ptr<RecordCursor> cursor);
 std::unique_ptr<StreamSource<v1::StreamLogsResponse>> NewLogSource(
     std::unique_ptr<RecordCursor> cursor);
 
 // Streams `exported` once `ended` holds OK, and then ends. Ends with the error if `ended` holds
-// one. Until then only heartbeats are sent. The code that sets `ended` must wake the stream.
+// one. Before that it has no message, so that the StreamCall sends only heartbeats. The code that
+// sets `ended` must then wake the stream. REQUIRES: `ended` is valid, and its promise is not
+// destroyed before it is set.
 std::unique_ptr<StreamSource<v1::ExportJobResponse>> NewExportSource(
     v1::ExportedModel exported, std::future<absl::Status> ended);
 

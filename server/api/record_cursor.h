@@ -1,5 +1,6 @@
 // RecordCursor is a place in a job's series of records, from which a stream reads on. A gap in the
-// sequence numbers means that records are missing; it is given as an item of its own, in its place.
+// sequence numbers means that records are missing. The cursor gives a gap as an item of its own, in
+// its place.
 #ifndef MEGATRAIN_SERVER_API_RECORD_CURSOR_H_
 #define MEGATRAIN_SERVER_API_RECORD_CURSOR_H_
 
@@ -18,35 +19,41 @@ namespace megatrain {
 struct RecordsRequest {
   std::shared_ptr<JobRecords> records;
   int64_t start_sequence = 1;  // 0 is 1
-  // False: ends after the records that are there at Open, and perhaps a few that come meanwhile.
+  // True: goes on with records as they come. False: ends after the records that are there at Open,
+  // and perhaps a few that come meanwhile.
   bool follow = false;
-  // Returns true if nothing will be recorded any more. Advance calls it and returns its error, for
-  // instance that the job was deleted.
+  // Returns true if nothing will be recorded any more. Must be set. Advance calls it and returns
+  // its error, for instance that the job was deleted.
   std::function<absl::StatusOr<bool>()> ended;
   // If `follow` is set, called from any thread when there may be more records, and never once the
-  // cursor is destroyed. It must not block.
+  // cursor is destroyed. It must not block, nor destroy the cursor.
   std::function<void()> wake;
 };
 
+// Destruction waits for a call of `wake` that is under way. The destroying thread must hold no lock
+// that `wake` takes.
+//
 // Thread safety: one thread at a time.
 class RecordCursor {
  public:
   struct Item {
-    LogRecord record;  // unset if missed_first is not 0
+    LogRecord record;  // a text or a fall-back; unset if missed_first is not 0
     // The first and last number of a run of missing records; 0: the item is a record.
     int64_t missed_first = 0, missed_last = 0;
   };
 
-  // Reads the first records, which may take a while, because their place is searched for in a file.
-  // `log` is one of request.records, which keeps it open. Returns InvalidArgument (INVALID_FIELD)
-  // if start_sequence is negative or more than one above the newest, and the errors of
-  // RecordLog::Reader::Next.
+  // Returns a cursor at request.start_sequence. Reads the first records, which may take a while,
+  // because their place is searched for in a file. Returns InvalidArgument (INVALID_FIELD) if
+  // start_sequence is negative or more than one above the newest, and the errors of
+  // RecordLog::Reader::Next. REQUIRES: `log` is one of the logs of request.records, which keeps it
+  // open.
   static absl::StatusOr<std::unique_ptr<RecordCursor>> Open(RecordsRequest request,
                                                             const RecordLog* log);
 
-  // Finds the next item, and reads more records if none is left. Does not wait for a record.
-  // Returns kMessage if front() is the item, kNothing if there is no record yet, kEnd if there will
-  // be none, and the errors of `ended` and of RecordLog::Reader::Next.
+  // Finds the next item, and reads more records from the disk if none is left. Does not wait for a
+  // record. Returns kMessage if front() is the item, kNothing if there is no record yet (with
+  // `follow` only), and kEnd if no more will be given. Returns the errors of `ended` and of
+  // RecordLog::Reader::Next.
   absl::StatusOr<StreamNext> Advance();
   // Returns the next item, valid until Pop. REQUIRES, as Pop does: Advance has returned kMessage
   // since the last Pop.

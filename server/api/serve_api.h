@@ -1,4 +1,4 @@
-// The API of the daemon on a gRPC server.
+// Serves the daemon's API, JobService and NodeService of megatrain.v1, on a gRPC server.
 #ifndef MEGATRAIN_SERVER_API_SERVE_API_H_
 #define MEGATRAIN_SERVER_API_SERVE_API_H_
 
@@ -20,7 +20,8 @@ namespace megatrain {
 // Returns the node as it is now. Called from any thread, by several at once; must return soon.
 using NodeReader = std::function<v1::Node()>;
 
-// Make the two services. What the pointers, `read` and `services` refer to must outlive the server.
+// Make the two services. What the pointers, `read` and the pointers in `services` refer to must
+// outlive the server. `services` itself is copied.
 std::unique_ptr<grpc::Service> NewJobService(JobManager* manager, JobRecordsDirectory* records,
                                              const ServiceContext& services);
 std::unique_ptr<grpc::Service> NewNodeService(NodeReader read, const ServiceContext& services);

@@ -1,7 +1,8 @@
 // CallQueue runs calls that wait for a disk on a few threads, so that the threads that add them
-// stay free. The number of threads and the number and bytes of waiting calls are bounded.
+// stay free. Calls begin in the order in which they were added. The number of threads and the
+// number and bytes of waiting calls are bounded.
 //
-// Thread safety: all methods may be called from any thread.
+// Thread safety: all methods may be called from any thread, Stop from one at a time.
 #ifndef MEGATRAIN_SERVER_BASE_CALL_QUEUE_H_
 #define MEGATRAIN_SERVER_BASE_CALL_QUEUE_H_
 
@@ -19,23 +20,26 @@ namespace megatrain {
 
 class CallQueue {
  public:
-  // At most `waiting_max` calls wait, and they hold at most `waiting_bytes_max` bytes. `name` is
-  // that of the threads.
+  // Starts the threads. At most `waiting_max` calls wait, and they hold at most `waiting_bytes_max`
+  // bytes, except for one that waits alone. `name` is that of the threads, in at most 15
+  // characters. REQUIRES: threads > 0.
   CallQueue(std::string name, int threads, size_t waiting_max, size_t waiting_bytes_max);
   // Stops, as Stop does.
   ~CallQueue();
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
-  // Runs `call` once on a thread of the queue: with OK in its turn, or with Unavailable (STOPPING)
-  // if Stop is called before. `bytes` is the memory that the call holds while it waits. A call that
-  // waits alone may hold any number. Returns an error if `call` will not be run: Unavailable
-  // (OVERLOADED) if too many or too large calls wait, Unavailable (STOPPING) after Stop. Does not
-  // wait.
+  // Adds `call`, which runs once on a thread of the queue. It is given OK in its turn, or
+  // Unavailable (STOPPING) if Stop is called before that. `bytes` is the memory that the call holds
+  // while it waits. A call that waits alone may hold any number. Does not wait for a call.
+  //
+  // Returns an error if `call` will not run: Unavailable (OVERLOADED) if too many or too large
+  // calls wait, and Unavailable (STOPPING) once Stop is called.
   absl::Status Add(size_t bytes, std::function<void(const absl::Status& status)> call);
 
-  // Runs the waiting calls with STOPPING, and returns when no call runs any more. Must not be
-  // called by two threads at once, nor from a call.
+  // Has the queue's threads run the waiting calls with Unavailable (STOPPING), and returns when no
+  // call runs any more. May be called again. Must not be called by two threads at once, nor from a
+  // call of the queue.
   void Stop();
 
  private:

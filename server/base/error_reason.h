@@ -1,5 +1,5 @@
-// The stable reason of an error. A Status carries it from where the error is found to
-// server/transport/error_status.h, which makes a google.rpc.ErrorInfo of it.
+// Attaches to an absl::Status the stable reason of its error, an ErrorReason of the API. The Status
+// carries the reason to server/transport/error_status.h, which makes a google.rpc.ErrorInfo of it.
 #ifndef MEGATRAIN_SERVER_BASE_ERROR_REASON_H_
 #define MEGATRAIN_SERVER_BASE_ERROR_REASON_H_
 
@@ -15,21 +15,22 @@ namespace megatrain {
 
 struct ErrorReasonInfo {
   std::string reason;  // a name of the API's ErrorReason: "JOB_NOT_FOUND"
+  // Keys and values, in which programs find the details. error_reason.proto lists the keys.
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-// Returns `status` with the reason attached in place of any other. REQUIRES: no NUL in any text;
-// `status` is not OK.
+// Returns `status` with the reason attached in place of any other. REQUIRES: no NUL byte in a text
+// of `metadata`; `status` is not OK.
 absl::Status WithReason(absl::Status status, v1::ErrorReason reason,
                         std::vector<std::pair<std::string, std::string>> metadata = {});
 
-// Returns NotFound (JOB_NOT_FOUND): there is no such job, or none that the caller may see.
+// Returns NotFound (JOB_NOT_FOUND) for a job that does not exist or that the caller may not see.
 absl::Status JobNotFound(const std::string& id);
 
 // Returns InvalidArgument (INVALID_FIELD): "FIELD: MESSAGE".
 absl::Status InvalidField(const std::string& field, const std::string& message);
 
-// Returns Unauthenticated, with `reason`.
+// Returns Unauthenticated, with `reason`, for a call whose caller is not authenticated.
 absl::Status CallerRefused(v1::ErrorReason reason, const std::string& message);
 
 // Returns Unavailable (STOPPING).

@@ -14,12 +14,13 @@ enum ExitCode : int {
   kExitInterrupted = 7,  // stopped from outside, resumable
 };
 
-// Returns the exit code of a command that ended with `status`: kExitUsage for InvalidArgument,
-// NotFound, FailedPrecondition, OutOfRange and Unimplemented, kExitDoesNotFit for
+// Returns the exit code of a command that ended with `status`: kExitDone for OK, kExitUsage for
+// InvalidArgument, NotFound, FailedPrecondition, OutOfRange and Unimplemented, kExitDoesNotFit for
 // ResourceExhausted, kExitInterrupted for Cancelled, and kExitFailed for other errors.
 ExitCode ExitCodeOf(const absl::Status& status);
 
-// Prints an error on standard error, and nothing for OK. Returns ExitCodeOf(status).
+// Prints "megatraind: " and the error's message, or its code if it has none, on standard error.
+// Prints nothing for OK. Returns ExitCodeOf(status).
 int Report(const absl::Status& status);
 
 }  // namespace megatrain

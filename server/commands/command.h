@@ -1,6 +1,6 @@
-// The commands of megatraind. Each Add...Command declares a command's options on `app` and a
-// callback. CLI11 runs the callback while `app` parses; the callback carries the command out and
-// sets *exit_code, which must outlive the parsing.
+// Declares the commands of megatraind. Each Add...Command adds a subcommand to `app`, with its
+// options and a callback. CLI11 runs the callback while `app` parses. The callback carries out the
+// command, reports its errors (Report) and sets *exit_code, which must outlive the parsing.
 #ifndef MEGATRAIN_SERVER_COMMANDS_COMMAND_H_
 #define MEGATRAIN_SERVER_COMMANDS_COMMAND_H_
 

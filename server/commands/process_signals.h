@@ -16,10 +16,11 @@ namespace megatrain {
 // live as long as the process. With `says` the first signal is answered on standard error.
 void InstallTrainingSignals(TrainingControl* control, bool says = true);
 
-// Installs the handlers for the daemon. SIGHUP asks it to read its configuration again, and never
-// ends it. Requests are only seen by callers of the functions below.
+// Installs the handlers for the daemon. SIGHUP asks it to read its configuration again, and does
+// not end it. The daemon learns of requests only from StopRequested and WaitForSignal.
 void InstallDaemonSignals();
 
+// A request to the daemon: to end, or to read its configuration again.
 enum class DaemonSignal { kStop, kReload };
 
 // Asks the daemon to stop, as a first signal does. A signal that comes later still counts as the

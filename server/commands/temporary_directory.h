@@ -1,4 +1,4 @@
-// A directory for what a command needs while it runs.
+// TemporaryDirectory is a directory for the files that a command needs while it runs.
 #ifndef MEGATRAIN_SERVER_COMMANDS_TEMPORARY_DIRECTORY_H_
 #define MEGATRAIN_SERVER_COMMANDS_TEMPORARY_DIRECTORY_H_
 
@@ -18,10 +18,12 @@
 
 namespace megatrain {
 
-// Removed with everything in it when the object is destroyed.
+// The directory is removed with everything in it when the object is destroyed. What cannot be
+// removed stays.
 class TemporaryDirectory {
  public:
-  // Returns Unavailable if no directory can be made.
+  // Makes a directory, which only this user can enter, in the system's directory for temporary
+  // files. Returns Unavailable if that fails.
   static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Create() {
     std::error_code error;
     std::filesystem::path base = std::filesystem::temp_directory_path(error);
@@ -38,6 +40,7 @@ class TemporaryDirectory {
   }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  // Valid as long as this object.
   const std::string& path() const { return path_; }
 
  private:

@@ -49,6 +49,7 @@ struct DaemonConfig {
   std::string log_level = "info";
 };
 
+// Returns true if an address of `listen` is HOST:PORT.
 bool HasTcp(const DaemonConfig& config);
 
 // Returns the configured roots. If the configuration has no such key, returns /srv/megatrain for a
@@ -58,7 +59,8 @@ bool HasTcp(const DaemonConfig& config);
 absl::StatusOr<std::vector<std::string>> JobRoots(const DaemonConfig& config, bool shared);
 
 // Returns the keys whose values differ between `running` and `read` and which a running daemon
-// cannot change.
+// cannot change. If `running` has a TCP listener, these include tls.client_ca if only one of the
+// two configurations names such a file, and tokens_file likewise.
 std::vector<std::string> KeysThatNeedRestart(const DaemonConfig& running, const DaemonConfig& read);
 
 // Reads the file `path`, or takes the defaults if `path` is empty. Then applies `overrides`, as in

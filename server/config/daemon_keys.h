@@ -1,4 +1,4 @@
-// Every key of the daemon's configuration, declared once.
+// Declares every key of the daemon's configuration, its values and its help text.
 #ifndef MEGATRAIN_SERVER_CONFIG_DAEMON_KEYS_H_
 #define MEGATRAIN_SERVER_CONFIG_DAEMON_KEYS_H_
 

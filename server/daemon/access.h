@@ -29,12 +29,14 @@ namespace megatrain {
 class Access {
  public:
   // Checks the directories of the Unix sockets and removes sockets that nobody listens on. If any
-  // socket is shared, starts a token server beside each socket (peer_credential_server.h). Reads
-  // the files that the configuration names. To be called before the daemon listens. Both functions
-  // are copied. `log` is called by ShareSockets. `warn` is called from any thread, when the TLS
-  // files or the tokens file have changed or turned bad, and by Prepare and Reload for certificates
-  // that are not valid now. It is called under a lock, so it must not call this object or its
-  // authenticator.
+  // socket is shared, starts a token server beside each socket (peer_credential_server.h). If there
+  // is a TCP listener, reads the TLS files and the tokens file. To be called before the daemon
+  // listens.
+  //
+  // Both functions are copied. `log` is called by ShareSockets. `warn` is called from any thread,
+  // when the TLS files are read again or stay bad, and when the tokens file turns bad or good
+  // again. Prepare and Reload call it for certificates that are not valid now. It is called under a
+  // lock, so it must not call this object or its authenticator.
   //
   // Returns the errors of AccountCache::Find for administrators, of PrepareUnixSocket,
   // ConnectionListener::Listen and ShareUnixSocket for sockets, and of ReadTlsFiles and
@@ -45,11 +47,13 @@ class Access {
       std::function<void(const std::string& line)> warn);
 
   // Replaces the administrators, the TLS files and the tokens file by those of `config`. Whether
-  // listeners look at client certificates and at tokens stays as it was at Prepare. Returns
-  // Prepare's errors for these three, and FailedPrecondition if `config` no longer names a file
-  // that listeners use. On an error nothing has changed, with one exception: if the tokens file
-  // turns bad during the call, the new TLS files are already in use, and all tokens are refused
-  // until the file is valid again.
+  // listeners use TLS, client certificates and tokens stays as it was at Prepare. A tokens file is
+  // not read if they use none.
+  //
+  // Returns Prepare's errors for these three, and FailedPrecondition if `config` no longer names a
+  // file that listeners use. On an error nothing has changed, with one exception. If the tokens
+  // file turns bad during the call, the new TLS files are already in use, and all tokens are
+  // refused until the file is valid again.
   absl::Status Reload(const DaemonConfig& config);
 
   // Valid as long as this object.
@@ -64,8 +68,9 @@ class Access {
   // a TCP listener.
   bool shared() const { return shared_; }
 
-  // If any socket is shared, lets the group connect to all Unix sockets; a private one stays closed
-  // by its directory. Returns ShareUnixSocket's errors. REQUIRES: the daemon listens on them.
+  // If any Unix socket is shared, lets a group connect to each of them (ShareUnixSocket). A private
+  // one stays closed by its directory. Returns ShareUnixSocket's errors. REQUIRES: the daemon
+  // listens on the sockets.
   absl::Status ShareSockets();
 
  private:

@@ -1,4 +1,4 @@
-// Daemon is `megatraind serve`: the store, the engine and the API of one state directory.
+// Daemon is what `megatraind serve` runs: the store, the engine and the API of one state directory.
 //
 // Open reads the store and begins to answer calls. BeginJobs reserves the host pool and begins to
 // run jobs. Stop saves running jobs and ends the server. If the process dies at any point in
@@ -73,10 +73,12 @@ class Daemon {
   // Opens the store and the device, and begins to answer calls. REQUIRES: `log`, `warn`,
   // `end_process` and `restart` of `hooks` are set.
   //
-  // Returns InvalidArgument if the configuration is wrong; DataLoss if the store or the file of
-  // settle_device.h is damaged; Unimplemented if the kernel cannot keep paths beneath the roots;
-  // Cancelled if `cancelled` returned true while Open waited for a device; FileError's codes.
-  // Trying again later may help after these:
+  // These errors last until something is mended:
+  // - InvalidArgument: the configuration is wrong.
+  // - DataLoss: the store or the file of settle_device.h is damaged.
+  // - Unimplemented: the kernel cannot keep paths beneath the roots.
+  // Cancelled tells that `cancelled` returned true while Open waited for a device. FileError's
+  // other codes are possible too. Trying again later may help after these:
   // - FailedPrecondition: another daemon has the state directory or a socket. A store of a newer
   //   version has this code too, and stays.
   // - NotFound: a root, a configured file, or an administrator's account is missing.
@@ -101,13 +103,15 @@ class Daemon {
   absl::Status BeginJobs(const std::function<bool()>& cancelled);
 
   // Takes over what can change while jobs run: limits, the number of ended jobs kept,
-  // administrators, the TLS files and the tokens file. (The level of the log is the caller's.) The
-  // log names other keys that differ, which need a restart. Returns the errors of Access::Reload;
-  // limits and the number of jobs kept are then unchanged.
+  // administrators, the TLS files and the tokens file. (The level of the log is the caller's.)
+  // Other keys that differ need a restart, and a line for `warn` names them. Returns the errors of
+  // Access::Reload; limits and the number of jobs kept are then unchanged. REQUIRES: BeginJobs
+  // returned OK, and Stop was not called.
   absl::Status Reload(const DaemonConfig& config);
 
   // Saves running jobs, which go on when the daemon is started again. Abandons exports, and stops
-  // the server. Takes as long as the saves. A second call does nothing.
+  // the server. Takes as long as the saves, and at most some seconds more for calls under way. A
+  // second call does nothing.
   void Stop();
 
  private:

@@ -1,9 +1,9 @@
-// The daemon's own log. An entry is a plain line on standard error. If standard error leads to the
-// journal, it is an entry of the journal instead, with fields by which it can be found: `journalctl
-// MEGATRAIN_JOB=jobs/ID`.
+// DaemonLog writes the daemon's own log. An entry is a plain line on standard error, which begins
+// with "megatraind: ". If standard error leads to the systemd journal, it is an entry of the
+// journal instead, with fields by which it can be found: `journalctl MEGATRAIN_JOB=jobs/ID`.
 //
 // Thread safety: all methods may be called from any thread.
-// Invariants: an entry is one line, whatever names and messages hold.
+// Invariants: an entry is one line. Control characters in names and messages become spaces.
 #ifndef MEGATRAIN_SERVER_DAEMON_DAEMON_LOG_H_
 #define MEGATRAIN_SERVER_DAEMON_DAEMON_LOG_H_
 
@@ -25,8 +25,8 @@ LogPriority LogPriorityOf(const std::string& level);
 
 class DaemonLog {
  public:
-  // Sends one entry, whose fields are "NAME=value" each and are valid during the call:
-  // sd_journal_sendv, or a test's function. Returns a negative errno if it fails.
+  // Sends one entry of `count` fields, "NAME=value" each, which are valid during the call. Returns
+  // a negative errno if it fails. sd_journal_sendv is such a function.
   using SendToJournal = std::function<int(const iovec* fields, int count)>;
 
   // Writes to standard error, or to the journal if JOURNAL_STREAM says that it leads there.
@@ -38,9 +38,10 @@ class DaemonLog {
   // Leaves out, from now on, entries that matter less than `level`.
   void SetLevel(LogPriority level) { level_ = level; }
 
+  // Writes an entry of priority kInfo that is not about a job.
   void Write(const std::string& line) const { Write(LogPriority::kInfo, line, nullptr); }
-  // Writes an entry. `run` is the run of the job that the entry is about, whose id and name come
-  // before `line`; null: none.
+  // Writes an entry. `run` is the run that the entry is about; null: none. It is used during the
+  // call only. The id and the name of its job come before `line`.
   void Write(LogPriority priority, const std::string& line, const RunRequest* run) const;
 
  private:
@@ -48,8 +49,10 @@ class DaemonLog {
   std::atomic<LogPriority> level_{LogPriority::kInfo};
 };
 
-// Logs when the steps of each run begin (also after a pause), its checkpoints, also those that
-// could not be saved, its pauses and its end.
+// RunLog logs these events of each run: its steps begin, a checkpoint is saved or could not be
+// saved, it pauses, it ends. Failures are warnings, and errors if the job has failed or is lost.
+//
+// Thread safety: Tell may be called from any thread.
 class RunLog : public RunObserver {
  public:
   // `log` must outlive this.

@@ -25,9 +25,10 @@
 
 namespace megatrain {
 
-// Serves the metrics page of a daemon that still waits for its device, which /readyz says. Returns
-// null if the configuration wants no page, or if the address cannot be listened on, which is
-// logged. `jobs` must outlive the server. `log` is called during the call only.
+// Serves the metrics page of a daemon whose device is missing. Its /readyz says that the daemon
+// waits for the device. Returns null if the configuration wants no page, or if the address cannot
+// be listened on, which is logged. `jobs` must outlive the server. `log` is called during the call
+// only.
 std::unique_ptr<MetricsServer> ServeDeviceMissing(
     const DaemonConfig& config, const JobTable* jobs,
     const std::function<void(const std::string& line)>& log);
@@ -35,15 +36,17 @@ std::unique_ptr<MetricsServer> ServeDeviceMissing(
 class Monitoring {
  public:
   // Serves the metrics page, if the configuration wants one, and begins to send to the service
-  // manager. `files` opens the files of jobs. `tls` may be null. All pointers must outlive this
-  // object. `log` is copied and called from any thread. Returns Unavailable if metrics_listen is
-  // set and cannot be listened on; if the default address cannot, that is logged.
+  // manager. `files` opens the files of jobs, and is called from any thread. `tls` may be null. All
+  // pointers must outlive this object. `log` is copied and called from any thread. Returns
+  // Unavailable if metrics_listen is set and cannot be listened on. If the default address cannot
+  // be listened on, that is logged, and there is no page.
   static absl::StatusOr<std::unique_ptr<Monitoring>> Start(
       const DaemonConfig& config, const EngineHost* host, const JobLedger* ledger,
       const NodeMonitor* node, OpenFiles files, TlsFileWatch* tls,
       const std::function<void(const std::string& line)>& log);
 
-  // The observers must not be called after this object is destroyed.
+  // Return observers that feed the metrics, the log of refusals and the service manager. They must
+  // not be called after this object is destroyed.
   RequestObserver request_observer();
   RefusalObserver refusal_observer();
   std::vector<RunObserver*> run_observers() { return {&metrics_, &service_manager_}; }

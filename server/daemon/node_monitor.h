@@ -19,12 +19,15 @@ class NodeMonitor {
   // `host` and `jobs` must outlive the monitor. Read measures the disk of `state_directory`.
   NodeMonitor(const EngineHost* host, const JobTable* jobs, std::string state_directory);
 
+  // The state is STARTING until it is set.
   void SetState(v1::Node::State state) { state_ = state; }
   v1::Node::State state() const { return state_; }
-  // Sets the pinned bytes and the capacity that Read returns until the host has its pool.
+  // Sets the bytes of the pool pinned so far and of the whole pool, which Read returns until the
+  // host has its pool.
   void SetPinning(int64_t pinned, int64_t capacity);
 
-  // Returns the state now. Bytes of the disk are 0 if the file system does not tell them.
+  // Returns the node as it is now: state, devices, rates, pool, disk and counts of jobs. Rates are
+  // unset until they are measured. Bytes of the disk are 0 if the file system does not tell them.
   v1::Node Read() const;
 
  private:

@@ -1,5 +1,5 @@
-// RefusalMonitor counts refusals and logs them. The log gets lines at a bounded rate, so that
-// neither a forgotten script nor an attacker fills it.
+// RefusalMonitor counts refused calls and connections in the metrics and logs them. The log gets
+// lines at a bounded rate, so that neither a forgotten script nor an attacker fills it.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_DAEMON_REFUSAL_MONITOR_H_
@@ -23,12 +23,13 @@ class RefusalMonitor {
   // The least time between two lines of one reason.
   static constexpr absl::Duration kLineInterval = absl::Minutes(1);
 
-  // `metrics` must outlive the monitor. Both functions are copied, and called by Add.
+  // `metrics` must outlive the monitor. Add calls both functions, `now` under a lock.
   RefusalMonitor(DaemonMetrics* metrics, std::function<void(const std::string& line)> log,
                  std::function<absl::Time()> now = absl::Now);
 
   // Counts the refusal. Logs it if its reason has had no line within kLineInterval. The next line
-  // for that reason says how many refusals had none. REQUIRES: there are few reasons.
+  // for that reason says how many refusals had none. REQUIRES: few different reasons, because each
+  // is remembered.
   void Add(const Refusal& refusal);
 
  private:

@@ -2,7 +2,7 @@
 // notify protocol. Without NOTIFY_SOCKET in the environment nothing is sent.
 //
 //   READY=1                as soon as jobs can run, and after a reload
-//   STATUS=                what runs, for `systemctl status`; jobs by their opaque ids
+//   STATUS=                what runs, for `systemctl status`; names jobs by their ids only
 //   WATCHDOG=1             as long as no run hangs, if the manager wants it (WATCHDOG_USEC)
 //   EXTEND_TIMEOUT_USEC=   while starting and stopping
 //   RELOADING=1            when a reload of the configuration begins, with MONOTONIC_USEC=
@@ -45,6 +45,7 @@ class ServiceManager : public RunObserver {
   // reads NOTIFY_SOCKET again, so that it must stay set while this lives.
   explicit ServiceManager(Options options);
   ServiceManager() : ServiceManager(Options()) {}
+  // Sends what is not sent yet of Ready, Reloading and Stopping, and waits for it.
   ~ServiceManager() override;
 
   // Sets what the daemon is doing before Ready: "reserving 12.5 of 64 GiB of host memory".
@@ -56,10 +57,12 @@ class ServiceManager : public RunObserver {
   void Reloading();
   // Says that the daemon stops and that running jobs are saved.
   void Stopping();
-  // Says that a run has stood still for longer than it may. The process is about to end, or hangs.
+  // Says that a run has stood still for longer than it may, so that the process is about to end or
+  // hangs.
   void Hangs();
 
-  // Takes the status, and the duration of the last checkpoint, from a run's events.
+  // Takes the status, and the duration of the last checkpoint, from a run's event. Sends it with
+  // the next message.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
 
  private:

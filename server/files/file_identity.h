@@ -29,17 +29,19 @@ absl::StatusOr<FileIdentity> LookUpIdentity(int64_t uid);
 // CAP_SETGID"; "" if it lacks none.
 std::string MissingCapabilities();
 
-// While it lives, the kernel checks the calling thread's file accesses against `identity`, access
-// lists included, and what the thread makes belongs to that account. The thread gives up its
-// capabilities to override file permissions meanwhile, so that uid 0 reaches what root owns or what
-// everyone may, and no more. Other threads, and descriptors that are open already, are not touched.
+// ScopedIdentity gives the calling thread the rights of another account while the object lives. The
+// kernel then checks the thread's file accesses against that account, access lists included, and
+// what the thread makes belongs to the account. The thread also gives up its capabilities to
+// override file permissions. An account of uid 0 thus reaches what root owns or what everyone may
+// reach, and no more. Other threads, and descriptors that are open already, keep their rights.
 //
-// Only system calls on the account's files may be made while it lives: other work of this thread
-// would be done with the wrong rights. It must be destroyed on the thread that made it. If the
-// thread's own identity cannot be restored the process ends.
+// While the object lives, the thread may only make system calls on the account's files. Other work
+// would be done with the wrong rights. The object must be destroyed on the thread that made it. The
+// process aborts if the thread's own identity cannot be restored.
 class ScopedIdentity {
  public:
-  // Assumes `identity`, which is not kept. If it is null, the thread keeps its own.
+  // Assumes `identity`, which is used during the call only. If `identity` is null, the thread keeps
+  // its own rights.
   explicit ScopedIdentity(const FileIdentity* identity);
   ~ScopedIdentity();
   ScopedIdentity(const ScopedIdentity&) = delete;

@@ -27,27 +27,29 @@
 
 namespace megatrain {
 
-// Returns the directory for the checkpoints of a job whose file does not place them:
-// "STATE/jobs/ID/checkpoints".
+// Returns the path of a job's own directory, STATE/jobs/ID/checkpoints. It holds the checkpoints of
+// a job whose file names no directory for them.
 std::string OwnCheckpointDirectory(const std::string& state_directory, const std::string& job_id);
 
 class JobFiles {
  public:
-  // Opens the roots, which are absolute paths. Without roots each account may name what the machine
-  // lets it reach. Returns NotFound if a root is not there, InvalidArgument if it is not a
-  // directory, Unimplemented if the kernel cannot keep paths beneath it, and otherwise FileError's
-  // codes.
+  // Opens the roots. Without roots each account may name what the machine lets it reach. Returns
+  // NotFound if a root is not there, InvalidArgument if it is not a directory, Unimplemented if the
+  // kernel cannot keep paths beneath it, and otherwise FileError's codes. REQUIRES: all paths are
+  // absolute.
   static absl::StatusOr<std::unique_ptr<JobFiles>> Open(const std::string& state_directory,
                                                         const std::vector<std::string>& roots);
 
-  // Returns the file system that OpenFiles describes; it may outlive this object. Looks up the
-  // account anew. Returns PermissionDenied if the daemon may not act for the account, NotFound if
-  // there is none, Unavailable if the account database cannot be read, and the errors of
-  // RootDirectory::Open for the job's own directory, which may be missing.
+  // Returns the file system that OpenFiles describes; it may outlive this object. It does not reach
+  // the job's own directory if that is missing now. Looks up the account anew, unless it is the
+  // daemon's own. Returns PermissionDenied if the daemon may not act for the account, NotFound if
+  // there is none, Unavailable if the account database cannot be read, and the other errors of
+  // RootDirectory::Open for the job's own directory. REQUIRES: `job_id` is empty or one path
+  // component.
   absl::StatusOr<std::shared_ptr<FileSystem>> Of(int64_t uid, const std::string& job_id) const;
   // Does as Of, but first makes the job's own directory if it is missing, gives it to the account,
-  // and lets others pass through the directories above it. Returns the codes of FileError if that
-  // fails. REQUIRES: `job_id` is not empty.
+  // and lets others pass through the directories above it. Returns the errors of Of, and the codes
+  // of FileError if making the directory fails. REQUIRES: `job_id` is one path component.
   absl::StatusOr<std::shared_ptr<FileSystem>> ForRun(int64_t uid, const std::string& job_id) const;
 
  private:

@@ -15,11 +15,11 @@ namespace megatrain {
 
 // Returns a file system that reaches the files that the account `uid` may name in a job, and the
 // own directory of its job `job_id` ("" = none). Called from any thread, by several at once; may
-// look up accounts. Returns the errors of JobFiles::Of.
+// look up accounts. Returns the errors of JobFiles::ForRun.
 using OpenFiles = std::function<absl::StatusOr<std::shared_ptr<FileSystem>>(
     int64_t uid, const std::string& job_id)>;
 
-// Returns an OpenFiles that reaches what the process may, for every account.
+// Returns an OpenFiles that reaches what the process may, for every account. It returns no errors.
 inline OpenFiles FilesOfProcess() {
   return [](int64_t, const std::string&) {
     return absl::StatusOr<std::shared_ptr<FileSystem>>(

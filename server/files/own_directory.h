@@ -1,9 +1,9 @@
-// Measures and removes directories of jobs. STATE/jobs/ID is the daemon's; the job's own directory
-// in it (job_files.h) belongs to the job's submitter, who may change anything there at any time. So
-// the daemon enters it only with the submitter's rights, which do not reach the daemon's own files
-// wherever a name there leads. The submitter's account need not exist any more.
+// Measures and removes directories of jobs. STATE/jobs/ID belongs to the daemon. The job's own
+// directory in it (job_files.h) belongs to the job's submitter, who may change anything there at
+// any time. The daemon therefore enters it only with the submitter's rights, which do not reach the
+// daemon's own files wherever a name there leads. The submitter's account need not exist any more.
 //
-// Thread safety: all functions from any thread; they wait for the disk.
+// Thread safety: all functions may be called from any thread. They wait for the disk.
 #ifndef MEGATRAIN_SERVER_FILES_OWN_DIRECTORY_H_
 #define MEGATRAIN_SERVER_FILES_OWN_DIRECTORY_H_
 
@@ -18,8 +18,8 @@
 namespace megatrain {
 
 // Returns the size of all that a job has in the state directory: its own directory, and what the
-// daemon keeps of it. Unreadable directories count as empty, also where the submitter lacks the
-// rights.
+// daemon keeps of the job. A directory that cannot be read counts as empty. The own directory does
+// so too if its owner may not read it, or if the daemon may not act for its owner.
 TreeSize MeasureJobDirectory(const std::string& state_directory, const std::string& job_id);
 
 // Returns true if a name in the job's own directory begins with `prefix`, and false if none does or
@@ -29,10 +29,11 @@ absl::StatusOr<bool> OwnDirectoryHas(const std::string& state_directory, const s
                                      std::string_view prefix);
 
 // Removes the job's own directory: its content with its owner's rights, then the empty directory
-// with the daemon's. Returns OK if there is no directory; a file or link of that name stays. Files
-// that the owner cannot remove (another account's, or in a directory closed to its owner) stay, and
-// PermissionDenied or another code of FileError is returned. Returns Cancelled once `cancelled`
-// returns true, because the owner may fill the directory without end.
+// with the daemon's. Returns OK if there is no such directory. A file or link of that name stays.
+// Files that the owner cannot remove (another account's, or in a directory closed to its owner)
+// stay, and RemoveOwnDirectory returns PermissionDenied or another code of FileError. Returns
+// PermissionDenied too if the daemon may not act for the owner. Returns Cancelled once `cancelled`
+// returns true, because the owner may fill the directory without end. `cancelled` may be null.
 absl::Status RemoveOwnDirectory(const std::string& state_directory, const std::string& job_id,
                                 const std::function<bool()>& cancelled = {});
 

@@ -19,9 +19,10 @@ namespace megatrain {
 
 class RootDirectory {
  public:
-  // Opens the directory. `path` is absolute; "/" bounds nothing. Returns NotFound if there is no
-  // such directory, InvalidArgument if `path` is not a directory, Unimplemented if the kernel does
-  // not have openat2 or a sandbox forbids it, and otherwise FileError's codes.
+  // Opens the directory. "/" bounds nothing, so all links are followed. Returns NotFound if there
+  // is no such directory, InvalidArgument if `path` is not a directory, Unimplemented if the kernel
+  // does not have openat2 or a sandbox forbids it, and otherwise FileError's codes. REQUIRES:
+  // `path` is absolute.
   static absl::StatusOr<std::shared_ptr<const RootDirectory>> Open(const std::string& path);
 
   // Returns the part of the absolute `path` beneath this directory, "." for the directory itself.
@@ -30,12 +31,14 @@ class RootDirectory {
   // without symbolic links.
   std::optional<std::string> Beneath(const std::string& path) const;
 
-  // Opens `relative` as open(2) does, with O_CLOEXEC. `mode` is 0 unless `flags` have O_CREAT.
-  // Returns a descriptor that the caller closes, or -1 and errno. EXDEV: a link or `..` leads out.
-  // EAGAIN: others renamed directories during each of 100 tries. Links within are followed;
-  // absolute ones lead out even if they come back.
+  // Opens `relative` as open(2) does, with O_CLOEXEC. Symbolic links within the directory are
+  // followed. An absolute link counts as leading out, even if it leads back. Returns a descriptor,
+  // which the caller must close, or -1 and errno. EXDEV says that a link or `..` leads out, and
+  // EAGAIN that others renamed directories during each of 100 tries. REQUIRES: `mode` is 0 unless
+  // `flags` have O_CREAT.
   int OpenBeneath(const std::string& relative, int flags, mode_t mode = 0) const;
 
+  // Returns the path as it was given to Open, without slashes at its end.
   const std::string& path() const { return path_; }
 
  private:

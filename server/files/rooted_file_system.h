@@ -4,12 +4,13 @@
 // and write, and the account owns what is made. Files are made with mode 0640, directories with
 // 0750, whatever the umask.
 //
-// Names are changed (rename, remove, mkdir) through the descriptor of their directory. That is
-// resolved beneath a root first, so a symbolic link put in its place cannot lead elsewhere.
+// Names are changed (rename, remove, mkdir) through the descriptor of their directory. The
+// directory is resolved beneath a root first, so a symbolic link put in its place cannot lead
+// elsewhere.
 //
 // Errors besides those of FileSystem:
-// - PermissionDenied: a path leads out of the roots, by its text, by a link or by `..`, and the
-//   message does not depend on what is there; or the process may not act for the account.
+// - PermissionDenied: the process may not act for the account, or a path leads out of the roots, by
+//   its text, by a link or by `..`. The message does not depend on what is outside.
 // - InvalidArgument: a path holds a zero byte, a name that is to be changed is a root, "." or "..",
 //   or what is to be written or locked is a pipe, a socket or a device. (A directory there is
 //   Internal.)

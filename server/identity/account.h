@@ -1,4 +1,5 @@
-// The accounts of this machine. Every caller of the daemon acts as one of them.
+// Looks up accounts in this machine's account database (getpwnam(3)). Every caller of the daemon
+// acts as one of these accounts.
 //
 // Thread safety: all functions may be called from any thread. Those that read the account database
 // may wait for a directory service that does not answer.
@@ -33,12 +34,14 @@ struct Account {
 using AccountKey = std::variant<uid_t, std::string>;
 
 // Reads the account database. Returns NotFound if this machine has no such account, and Unavailable
-// if the database cannot be read.
+// if the database cannot be read. An empty name and one with a NUL byte are NotFound.
 absl::StatusOr<Account> FindAccount(const AccountKey& key);
 
-// Remembers answers of the account database for a short time.
+// AccountCache remembers answers of the account database for a short time. It holds no lock while
+// the database is read.
 class AccountCache {
  public:
+  // The functions are called on the threads that call the cache, by several at once.
   struct Options {
     std::function<absl::StatusOr<Account>(const AccountKey& key)> find = FindAccount;
     std::function<absl::Time()> now = absl::Now;

@@ -45,8 +45,9 @@ class BearerTokens {
   // between, no token is good until the file is.
   absl::Status Reload(const std::string& path);
 
-  // Returns the token's user, or Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED). Reads the file
-  // if it has changed.
+  // Returns the user of `token`, "mt_ID_SECRET". Reads the file if it has changed. Returns
+  // Unauthenticated with TOKEN_EXPIRED if the token has expired, and with TOKEN_INVALID if it is
+  // malformed, not in the file, or the file is not good.
   absl::StatusOr<std::string> Verify(std::string_view token);
 
  private:

@@ -1,4 +1,4 @@
-// The account that calls the daemon.
+// Caller is the account that calls the daemon.
 #ifndef MEGATRAIN_SERVER_IDENTITY_CALLER_H_
 #define MEGATRAIN_SERVER_IDENTITY_CALLER_H_
 

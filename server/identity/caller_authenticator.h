@@ -11,6 +11,12 @@
 //
 // gRPC does not tell one Unix socket from another, so all count as shared if one is.
 //
+// Refused calls get Unauthenticated with one of these reasons:
+// - UNAUTHENTICATED_CALLER: no proof, malformed metadata `authorization`, or another transport.
+// - TOKEN_INVALID: the token is not good, or is of another transport.
+// - TOKEN_EXPIRED: the token has expired.
+// - UNKNOWN_ACCOUNT: this machine has no account of the proved user.
+//
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_IDENTITY_CALLER_AUTHENTICATOR_H_
 #define MEGATRAIN_SERVER_IDENTITY_CALLER_AUTHENTICATOR_H_
@@ -37,8 +43,10 @@ struct CallCredentials {
   enum class Transport { kUnixSocket, kTls, kOther };
 
   Transport transport = Transport::kOther;
-  std::vector<std::string> authorization;  // the metadata of that name
-  // CN of the client certificate that TLS has verified; "" = none was given.
+  // The values of the metadata `authorization`. More than one is refused.
+  std::vector<std::string> authorization;
+  // CN of the client certificate that TLS has verified; "" = there is no certificate, or it has no
+  // CN or several.
   std::string certificate_name;
 };
 
@@ -69,7 +77,7 @@ class CallerAuthenticator : public Authenticator {
   // Returns a function that rechecks a token on TCP, which may be revoked or expire; null for other
   // callers.
   std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const override;
-  // Do what Authenticate and AuthenticateAtOnce do, for credentials without a call.
+  // Do what Authenticate and AuthenticateAtOnce do, for the credentials of a call.
   absl::StatusOr<Caller> Decide(const CallCredentials& credentials) const;
   std::optional<absl::StatusOr<Caller>> DecideAtOnce(const CallCredentials& credentials) const;
 

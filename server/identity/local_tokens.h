@@ -1,6 +1,7 @@
-// LocalTokens makes and verifies tokens that prove a uid, for some minutes, to the process that
-// made them: "mtl_UID.EXPIRY.NUMBER.MAC". The MAC is HMAC-SHA256 over the text before it, with a
-// key that is drawn at start and never leaves the process. Nothing is stored. A token that another
+// LocalTokens makes and verifies tokens that prove a uid, for kLifetime, to the object that made
+// them. A token is "mtl_UID.EXPIRY.NUMBER.MAC". EXPIRY is a time in seconds of Clock, and NUMBER
+// counts the tokens. MAC is the HMAC-SHA256, in hexadecimal, of the text before the last dot. Its
+// key is drawn at start and never leaves the process. No token is stored. A token that another
 // process made, or this daemon before a restart, is invalid.
 //
 // Thread safety: all methods may be called from any thread.
@@ -30,13 +31,15 @@ class LocalTokens {
   static constexpr char kPrefix[] = "mtl_";
   static constexpr std::chrono::seconds kLifetime{300};
 
-  // Draws the key. Returns Unavailable if the system has no random bytes.
+  // Draws the key. Returns Unavailable if the system has no random bytes. `now` is called from any
+  // thread.
   static absl::StatusOr<std::unique_ptr<LocalTokens>> Create(
       std::function<Clock::time_point()> now = Clock::now);
 
   // Returns a new token of `uid`, good for kLifetime.
   std::string Mint(uid_t uid);
-  // Returns the uid of a token, or Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED).
+  // Returns the uid of a token. Returns Unauthenticated with TOKEN_INVALID if this object has not
+  // made it, and with TOKEN_EXPIRED if it has expired.
   absl::StatusOr<uid_t> Verify(std::string_view token) const;
 
  private:

@@ -2,12 +2,12 @@
 // changed. Certificates are renewed every few weeks, and a daemon that trains for longer is not
 // restarted for that.
 //
-// Changed files that are not good (a certificate whose key is not there yet, a key that others may
-// read) are not taken: TLS is served with the last good ones. The log says why if that is still so
-// at the next look. It does not say so at once, since a renewal may have been caught between two
-// files.
+// If changed files are not good (a certificate whose key is not there yet, a key that others may
+// read), TLS is still served with the last good ones. The log says why if the files have the same
+// fault at the next look. It does not say so at once, since a renewal may have been caught between
+// two files.
 //
-// Thread safety: all methods may be called from any thread. They read files of at most 1 MiB.
+// Thread safety: all methods may be called from any thread. They read files of at most 1 MiB each.
 #ifndef MEGATRAIN_SERVER_IDENTITY_TLS_FILE_WATCH_H_
 #define MEGATRAIN_SERVER_IDENTITY_TLS_FILE_WATCH_H_
 
@@ -35,20 +35,22 @@ class TlsFileWatch {
     std::function<absl::Time()> now = absl::Now;
   };
 
-  // The files are looked at no more often than this.
+  // Current looks at the files no more often than this.
   static constexpr absl::Duration kLookInterval = absl::Seconds(1);
 
   // Reads the files, and logs the warnings of ReadTlsFiles. Returns its errors.
   static absl::StatusOr<std::unique_ptr<TlsFileWatch>> Open(const TlsPaths& paths, Options options);
 
   // Reads the files at `paths` and takes them in place of those before. Returns the errors of Open,
-  // after which nothing has changed. Clients are asked for certificates as before.
+  // after which nothing has changed. Clients are asked for certificates if they were before.
+  // REQUIRES: paths.client_ca is not empty if they were.
   absl::Status Reload(const TlsPaths& paths);
 
   // Looks whether the files have changed, at most once in kLookInterval, and returns the newest
-  // good ones. Returns the same object as long as they are the same.
+  // good ones; never null. Returns the same object until files are read again.
   std::shared_ptr<const TlsFiles> Current();
 
+  // Returns true if Open was given a client_ca.
   bool asks_for_client_certificates() const { return asks_for_client_certificates_; }
 
  private:

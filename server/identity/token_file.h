@@ -1,12 +1,14 @@
-// The file of bearer tokens, which an administrator writes with `megatraind token` and the daemon
-// reads. It is text: each line has the fields of one token, separated by spaces. Lines that begin
-// with # are comments:
+// Reads and writes the file of bearer tokens. An administrator writes it with `megatraind token`,
+// and the daemon reads it. It is text. Empty lines and lines that begin with # are ignored. Each
+// other line has the fields of one token, separated by spaces:
 //   ID SHA256 USER CREATED EXPIRES
 //   3f9a01bc22d4e6f7 2c26b4...  anna 2025-01-31T12:00:00Z never
-// A token is "mt_ID_SECRET", both in lower-case hexadecimal. Its secret is 256 random bits, so a
-// plain SHA-256 is enough: nobody can guess it from its hash.
+// A token is "mt_ID_SECRET". ID has 16 lower-case hexadecimal digits, and SECRET 64. A plain
+// SHA-256 of the secret is enough, because nobody can guess 256 random bits from their hash.
 //
 // Only the owner may read or write the file (mode 0600). It is replaced as a whole.
+//
+// Thread safety: all functions may be called from any thread.
 #ifndef MEGATRAIN_SERVER_IDENTITY_TOKEN_FILE_H_
 #define MEGATRAIN_SERVER_IDENTITY_TOKEN_FILE_H_
 
@@ -26,9 +28,9 @@ namespace megatrain {
 inline constexpr char kBearerTokenPrefix[] = "mt_";
 
 struct StoredToken {
-  std::string id;
-  std::string hash;  // SHA-256 of the secret's text, 32 bytes
-  std::string user;
+  std::string id;    // 16 digits
+  std::string hash;  // SHA-256 of the secret's 64 digits, as 32 bytes
+  std::string user;  // the name of the account that the token stands for
   absl::Time created;
   absl::Time expires = absl::InfiniteFuture();
 
@@ -61,17 +63,19 @@ std::string TokenTimeText(absl::Time time);
 std::string FormatTokenFile(const std::vector<StoredToken>& tokens);
 
 // Reads a tokens file. If `info` is not null, it is set to the state of the file when it was
-// opened, even if the file is refused. Returns the codes of FileError, and InvalidArgument if the
-// file is malformed, too long or no regular file, if others than its owner have any access to it,
-// or if it belongs neither to this process's user nor to root. (Root reads the file of any owner.)
+// opened, even if the file is refused. It is left alone if the file cannot be opened. Returns the
+// codes of FileError. Returns InvalidArgument if the file is malformed, longer than 16 MiB or no
+// regular file, if others than its owner have any access to it, or if it belongs neither to this
+// process's user nor to root. (Root reads the file of any owner.)
 absl::StatusOr<std::vector<StoredToken>> ReadTokenFile(const std::string& path,
                                                        struct stat* info = nullptr);
 
-// Replaces the tokens of `path` by what `edit` makes of them, and drops the file's comments. A
-// missing file has no tokens. Locks the directory and waits for other editors of files in it.
-// Returns the error of `edit`, or one of ReadTokenFile or FileError. The file is unchanged then,
-// unless only the sync of its directory failed. When root edits, the file keeps its owner, or a new
-// one gets the owner of its directory.
+// Replaces the tokens of `path` by what `edit` makes of them, and drops the file's own comments. A
+// missing file has no tokens. Locks the directory and waits for other editors of files in it, so
+// `edit` must not edit a tokens file. Returns the error of `edit`, or one of ReadTokenFile or
+// FileError. The file is unchanged then, unless only the sync of its directory failed. When root
+// edits, the file keeps its owner and group, or a new one gets those of its directory. Otherwise it
+// belongs to this process's user.
 absl::Status EditTokenFile(
     const std::string& path,
     const std::function<absl::Status(std::vector<StoredToken>* tokens)>& edit);

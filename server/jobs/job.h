@@ -18,7 +18,8 @@
 
 namespace megatrain {
 
-// The reason for which a job is in its state. The numbers are the API's, as those of WaitingReason.
+// The reason for which a job is in its state. Its numbers, and those of WaitingReason, are the
+// API's.
 enum class JobReason {
   kNone = v1::Job::REASON_UNSPECIFIED,
   kUserRequest = v1::Job::USER_REQUEST,              // a user asked for it
@@ -34,31 +35,34 @@ enum class JobReason {
   kDiskLimit = v1::Job::DISK_LIMIT,                  // paused until its user's jobs hold less
 };
 
-// Returns the API's name, as "DISK_FULL"; "NONE" for kNone. The store uses these names too.
+// Returns the API's name, for example "DISK_FULL", and "NONE" for kNone. The store uses these names
+// too. The result lives as long as the process.
 const std::string& JobReasonName(JobReason reason);
-// Returns nullopt for a text that is no such name.
+// Returns the reason that has this JobReasonName, or nullopt if none has.
 std::optional<JobReason> ParseJobReason(const std::string& name);
 
 // The reason for which a queued job does not run yet.
 enum class WaitingReason {
   kNone = v1::QueueStatus::WAITING_UNSPECIFIED,      // is not waiting
-  kNotConsidered = v1::QueueStatus::NOT_CONSIDERED,  // not looked at yet, as while starting
-  kDeviceBusy = v1::QueueStatus::DEVICE_BUSY,        // next; others have devices or memory it needs
-  kBehindOthers = v1::QueueStatus::BEHIND_OTHERS,    // others come first, or one has its directory
-  kHostMemory = v1::QueueStatus::HOST_MEMORY,        // host memory that it needs is not free yet
-  kDiskFull = v1::QueueStatus::DISK_FULL,            // no room on the disk that it writes to
-  kUserLimit = v1::QueueStatus::USER_LIMIT,          // its user's limits leave no room for it
-  kShuttingDown = v1::QueueStatus::SHUTTING_DOWN,    // the daemon is stopping
+  kNotConsidered = v1::QueueStatus::NOT_CONSIDERED,  // the scheduler has not looked at it yet
+  // It is the next one, and active jobs have devices or memory that it needs.
+  kDeviceBusy = v1::QueueStatus::DEVICE_BUSY,
+  // Other jobs come first, or one of them has the directory that it writes to.
+  kBehindOthers = v1::QueueStatus::BEHIND_OTHERS,
+  kHostMemory = v1::QueueStatus::HOST_MEMORY,          // host memory that it needs is not free yet
+  kDiskFull = v1::QueueStatus::DISK_FULL,              // no room on the disk that it writes to
+  kUserLimit = v1::QueueStatus::USER_LIMIT,            // its user's limits leave no room for it
+  kShuttingDown = v1::QueueStatus::SHUTTING_DOWN,      // the daemon is stopping
   kDevicesMissing = v1::QueueStatus::DEVICES_MISSING,  // this daemon lacks devices that it needs
 };
 
-// A queued job's place. Recomputed all the time, never stored.
+// A job's place in the queue. The scheduler computes it anew in each round, and it is never stored.
 struct QueuePlace {
-  int position = 0;  // from 1 = next; counts other users' jobs too; 0 = not queued
+  int position = 0;  // 1 = the next one; other users' jobs count too; 0 = not queued
   WaitingReason waiting = WaitingReason::kNone;
   std::string text;  // `waiting` in words; names no other user's job
-  // nullopt if it is not known how long a job ahead will run, or if the job waits for something of
-  // its own.
+  // When the devices that it needs will be free. nullopt if it is not known how long a job ahead
+  // will run, or if the job waits for a reason of its own, such as a full disk.
   std::optional<absl::Time> predicted_start;
 
   bool operator==(const QueuePlace&) const = default;
@@ -66,7 +70,7 @@ struct QueuePlace {
 
 // A job file as it was submitted.
 struct JobFile {
-  std::string yaml;
+  std::string yaml;                    // its content
   std::string file_name;               // for error messages; never opened
   std::vector<std::string> overrides;  // "KEY=VALUE"
   // The absolute directory that relative paths of the file start from; "" = they are refused.
@@ -82,31 +86,32 @@ struct Job {
   std::string id;      // opaque, [a-z0-9]; the resource's name is "jobs/ID"
   int64_t number = 0;  // grows with each submission: the stable order of lists
 
-  // These fields are as submitted and never change.
+  // These fields are as submitted. All but allow_change never change.
   std::string display_name;  // the spec's name
-  std::string user;
+  std::string user;          // the submitter's account name; may be empty
   int64_t uid = -1;
   std::string request_id;  // "" = none was given
   std::shared_ptr<const JobFile> file;
   int priority = 0;  // higher runs first; kPriorityMin to kPriorityMax
-  // The sections whose values may differ from those of the checkpoint that the job resumes from, as
-  // TrainingOptions::allow_change; each once, ascending. Unlike the fields around it, it may grow.
+  // The sections of the file whose values may differ from those of the checkpoint that the job
+  // resumes from (TrainingOptions::allow_change). Each is there once, in ascending order. Resuming
+  // the job may add to them.
   std::vector<std::string> allow_change;
   // The file parsed: paths absolute, checkpoint.directory filled in. Null for a stored job whose
   // file this version of the program refuses; it fails when its turn comes.
   std::shared_ptr<const JobSpec> spec;
 
-  // True if checkpoints are in the directory that the daemon made for the job, and not in one of
-  // its user's. This follows from the file. If the file is refused now it is not known, and true.
+  // True if the job's checkpoints are in the directory that the daemon made for it, and false if
+  // the file names another directory. If `spec` is null this is not known, and true.
   bool own_checkpoints = true;
 
   // These are from the plan at submission; 0 = not known.
-  int64_t pool_bytes = 0;        // of the host pool
-  int64_t checkpoint_bytes = 0;  // of one checkpoint
+  int64_t pool_bytes = 0;        // what the job takes of the host pool
+  int64_t checkpoint_bytes = 0;  // what one checkpoint takes on disk
 
   JobState state = JobState::kQueued;
   JobReason reason = JobReason::kNone;
-  std::string reason_text;
+  std::string reason_text;  // the reason in words, for people
   // Infinite past = not yet.
   absl::Time created = absl::InfinitePast();
   absl::Time updated = absl::InfinitePast();  // of the last stored change
@@ -121,8 +126,8 @@ struct Job {
 
   // True in PAUSING or PAUSED while the host memory is still to be given back.
   bool release_host = false;
-  // True in PAUSED, and after it until the job runs or ends, if the host memory is kept, so that
-  // going on takes seconds.
+  // True if the host memory is kept, so that the job goes on within seconds: in PAUSED, and
+  // afterwards until the job runs, ends or loses the memory.
   bool host_retained = false;
 
   // The number of deaths in a row that count (restart_rule.h), and the job's step and
@@ -133,17 +138,18 @@ struct Job {
 
   // Not stored.
   QueuePlace queue;
-  // The names of the devices that it was given last. While its host memory is kept, it can go on
-  // only there.
+  // The names of the devices that the job was given last. While its host memory is kept, it can go
+  // on only there.
   std::vector<std::string> devices;
   std::optional<StepRecord> last_step;  // the last one that this process made
-  double step_seconds = 0;              // mean of the last steps; 0 = not known
+  double step_seconds = 0;              // moving average of the last steps; 0 = not known
 };
 
 // An immutable snapshot of a job. A change makes a new snapshot.
 using JobPtr = std::shared_ptr<const Job>;
 
-// One entry of a job's event log: a change of state, stored before it was announced.
+// One entry of a job's event log: a change of state, or another change that has a text. It is
+// stored before readers see it.
 struct JobEvent {
   int64_t sequence = 0;  // from 1, without gaps, within the job
   absl::Time time;
@@ -168,7 +174,7 @@ struct JobChange {
   // A text for people, of the event and, if `to` is given, of the job. A change with neither `to`
   // nor a text makes no event.
   std::string text;
-  // Changes further fields of the job, after those above are changed. May be empty.
+  // Changes further fields of the job, after the fields above are applied. May be empty.
   std::function<void(Job* job)> edit;
 };
 

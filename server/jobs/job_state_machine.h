@@ -31,6 +31,7 @@ enum class JobState {
   kCancelled = v1::Job::CANCELLED,    // stopped by a user
 };
 
+// Returns true if the table above has the transition. It has none from a state to itself.
 bool IsLegalTransition(JobState from, JobState to);
 
 // Returns the state of a job in `state` after its process has died: a legal transition, or `state`.
@@ -42,12 +43,13 @@ bool IsEnded(JobState state);
 // PAUSING, CANCELLING.
 bool IsActive(JobState state);
 
-// Returns all states in the order of the enum.
+// Returns all states in the order of the enum. The result lives as long as the process.
 const std::vector<JobState>& AllJobStates();
 
-// Returns "QUEUED": the API's name, which users and the store use too.
+// Returns the API's name, for example "QUEUED". Users and the store use these names too. The result
+// lives as long as the process.
 const std::string& JobStateName(JobState state);
-// Returns nullopt for a text that is no such name.
+// Returns the state that has this JobStateName, or nullopt if none has.
 std::optional<JobState> ParseJobState(const std::string& name);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// Limits on what one user may have of the daemon at a time. 0 = no limit.
+// Limits on what one user may have of the daemon at a time. A limit of 0 means that there is none.
 //
 // A new job is refused in three cases. It alone needs more than a limit. Its user has queued_jobs
 // jobs in the queue already. Or its checkpoints would exceed disk_bytes, together with what the
@@ -6,8 +6,8 @@
 // another limit now waits in the queue. A running job whose next checkpoint would exceed disk_bytes
 // is paused.
 //
-// They hold for administrators too, because they bound what the daemon must keep. A job counts for
-// the user who submitted it, whoever else controls it.
+// The limits hold for administrators too, because they bound what the daemon must keep. A job
+// counts for the user who submitted it, whoever else controls it.
 #ifndef MEGATRAIN_SERVER_JOBS_USER_LIMITS_H_
 #define MEGATRAIN_SERVER_JOBS_USER_LIMITS_H_
 
@@ -27,7 +27,7 @@ struct UserLimits {
   bool operator==(const UserLimits&) const = default;
 };
 
-// The limits that hold now, for all that read them at work.
+// SharedUserLimits holds the limits that apply now. They may be replaced while others read them.
 //
 // Thread safety: all methods may be called from any thread.
 class SharedUserLimits {

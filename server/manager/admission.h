@@ -14,9 +14,10 @@ namespace megatrain {
 // Returns OK if the user of `job` may submit it, to a host with `devices`, beside the jobs of
 // `table`. Returns FailedPrecondition (EXCEEDS_USER_LIMIT) if the job alone needs more than its
 // user may have, so that waiting does not help. Returns ResourceExhausted (LIMIT_REACHED) if the
-// user's other jobs leave no room for it in the queue or on the disk; their devices and memory only
-// make it wait (queue_policy.h). Returns the errors of ClaimDevices if devices are limited. `disk`
-// may be null: limits.disk_bytes is then not checked.
+// user's other jobs leave no room for it in the queue or on the disk. The devices and the memory of
+// those jobs only make it wait (queue_policy.h). Returns the errors of ClaimDevices if devices are
+// limited. If `disk` is null, limits.disk_bytes is not checked. May be called from any thread.
+// REQUIRES: the fields of `job` that are from its file and its plan are set.
 absl::Status CheckUserLimits(const UserLimits& limits, const Job& job, const HostDevices& devices,
                              const JobTable& table, const JobDisk* disk);
 

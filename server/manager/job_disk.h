@@ -3,7 +3,7 @@
 // its start. It measures a job when the job's data is prepared, after each of its checkpoints, and
 // at its end. Nothing is measured while a caller waits for an answer.
 //
-// Thread safety: all methods may be called from any thread; only Measure waits for the disk.
+// Thread safety: all methods may be called from any thread. Only Measure waits for the disk.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_DISK_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_DISK_H_
 
@@ -20,13 +20,15 @@ namespace megatrain {
 
 class JobDisk {
  public:
-  // Only disk_bytes of `limits` matters here. While it is 0, nothing is measured; after changing it
-  // from 0, measure all jobs. `limits` must outlive the object.
+  // Only disk_bytes of `limits`, called the limit below, matters here. While it is 0, nothing is
+  // measured. After it is changed from 0, the caller must measure all jobs. `limits` must outlive
+  // this.
   JobDisk(std::string state_directory, const SharedUserLimits* limits);
 
-  // Measures the files in the job's directory that are less than kTreeLevelsMax levels down. What
-  // cannot be read counts as empty. A job that has deeper directories counts as at least the limit,
-  // so that files in them do not escape it. Does nothing if the limit is 0.
+  // Measures the files in the job's directory (JobDirectory) that are less than kTreeLevelsMax
+  // levels down (directory_tree.h). What cannot be read counts as empty. A job that has deeper
+  // directories counts as at least the limit, so that files in them do not escape it. Does nothing
+  // if the limit is 0.
   void Measure(const Job& job);
   // Forgets a job whose files are removed. Does nothing if it was never measured.
   void Forget(const std::string& job_id);
@@ -34,15 +36,16 @@ class JobDisk {
   // Returns the bytes that the user's jobs held when they were measured.
   int64_t UserBytes(int64_t uid) const;
   // Returns the bytes that are reserved for checkpoints of the user's jobs in `table` that have not
-  // ended: for each of them OwnCheckpointBytes less all that the job held when it was measured, but
-  // not less than 0. Prepared data, metrics and logs count as held too, so the jobs may come to
-  // hold more than UserBytes and this together.
+  // ended. For each of them these are OwnCheckpointBytes less all that the job held when it was
+  // measured, but not less than 0. Returns the largest int64_t if the sum is more than that.
+  // Prepared data, metrics and logs count as held too, so the jobs may come to hold more than
+  // UserBytes and UserReservedBytes together.
   int64_t UserReservedBytes(int64_t uid, const JobTable& table) const;
-  // Returns "; job ID holds directories ...", for messages that tell UserBytes; empty if no job of
-  // the user has directories that are too deep.
+  // Returns "; job ID holds directories ..." about one job of the user that has directories that
+  // are too deep, and "" if there is none. It is for messages that tell UserBytes.
   std::string WhyTooDeep(int64_t uid) const;
-  // Returns why, for people, the job's next checkpoint would take its user over the limit; empty if
-  // it would not, if there is no limit, or if the job writes its checkpoints elsewhere.
+  // Returns why, for people, the job's next checkpoint would take its user over the limit. Returns
+  // "" if it would not, if there is no limit, or if the job writes its checkpoints elsewhere.
   std::string WhyOverLimit(const Job& job) const;
 
  private:
@@ -61,8 +64,8 @@ class JobDisk {
 
 // Returns the bytes that a job's checkpoints will take in its own directory: the newest
 // checkpoint.keep of them, the one that training.keep_best keeps, and one that is being written.
-// Returns 0 if they are elsewhere, or if Job::spec is null, and the largest number if they are more
-// than that.
+// Returns 0 if the checkpoints are elsewhere or Job::spec is null, and the largest int64_t if the
+// bytes are more than that.
 int64_t OwnCheckpointBytes(const Job& job);
 
 }  // namespace megatrain

@@ -1,9 +1,11 @@
 // JobManager carries out the requests of the RPC services: to submit jobs, to look at them and to
-// control them. It checks who asks and whether the job's state allows it, has the change stored,
-// and returns. The effect is the scheduler's work and is seen in the job. A job of another user is
-// NotFound, as if it did not exist; administrators see all.
+// control them. It checks who asks and whether the job's state allows the request, has the change
+// stored, and returns. The scheduler then makes runs follow the change, and the job shows how far
+// that is. To a caller who is no administrator, a job of another user is NotFound, as if it did not
+// exist. Administrators see all jobs.
 //
-// Errors carry a reason (error_reason.h), except some of reading files and accounts:
+// Errors carry a reason (error_reason.h), except some of planning, and of reading files and
+// accounts:
 // - NotFound: JOB_NOT_FOUND, CHECKPOINT_NOT_FOUND.
 // - InvalidArgument: INVALID_FIELD, INVALID_JOB_FILE.
 // - FailedPrecondition: ILLEGAL_TRANSITION, OUTPUT_EXISTS, EXCEEDS_USER_LIMIT (admission.h),
@@ -14,11 +16,11 @@
 // - Unavailable: STARTING, STOPPING.
 // - DataLoss: CORRUPT_DATA of the store.
 // - Any code: INTERNAL_ERROR of the store.
-// An error of a control call means that nothing has changed.
+// After an error of Pause, Resume, Cancel, Checkpoint or Delete nothing has changed.
 //
 // Thread safety: all methods may be called from any thread. Get, List and Watch wait neither for
-// the disk nor for the engine. Create, Plan, ListCheckpoints and Export read files. Changes wait
-// for the store.
+// the disk nor for the engine. Create, Plan, ListCheckpoints and Export read files. Create, Pause,
+// Resume, Cancel and Delete wait for the store.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_MANAGER_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_MANAGER_H_
 
@@ -46,22 +48,26 @@ namespace megatrain {
 
 struct CreateJobOptions {
   JobFile file;
-  std::string request_id;  // unique for each job of a user; "" = not protected against repetition
-  int priority = 0;        // above 0 only for administrators
-  // Sections of the job file; see Job::allow_change. In any order.
+  // The caller's own name for the request, at most 64 letters, digits and characters of "-_.". A
+  // repeated request with the same one adds no second job. "" = each call adds a job.
+  std::string request_id;
+  int priority = 0;  // kPriorityMin to kPriorityMax; above 0 only for administrators
+  // Sections of the job file, in any order; see Job::allow_change.
   std::vector<std::string> allow_change = {};
-  bool validate_only = false;
+  bool validate_only = false;  // check everything, and add nothing
 };
 
 struct ListJobsOptions {
-  std::function<bool(const Job& job)> filter;  // empty: all
+  // Returns true for jobs to list. Called with a lock held: it must not call the manager. Empty:
+  // all.
+  std::function<bool(const Job& job)> filter;
   bool newest_first = true;
-  int page_size = 50;        // > 0
-  int64_t after_number = 0;  // the page before's `next`; 0 = the first page
+  int page_size = 50;        // the most jobs on a page; > 0
+  int64_t after_number = 0;  // `next` of the page before; 0 = the first page
 };
 
-// Keys of pages are jobs' numbers, which never change: no job is on two pages, and a job that was
-// there from the first page to the last is on one of them.
+// A page begins after the number of a job, and numbers never change. So no job is on two pages, and
+// a job that is there, and passes the filter, from the first page to the last is on one of them.
 struct JobPage {
   std::vector<JobPtr> jobs;
   int64_t next = 0;  // 0 = this was the last page
@@ -70,35 +76,39 @@ struct JobPage {
 struct JobCheckpoint {
   int64_t step = 0;
   std::string directory;
-  int64_t bytes = 0;  // of all its files
-  absl::Time created;
-  std::optional<double> best_eval_loss;  // if it is the lowest of the job so far
+  int64_t bytes = 0;   // of all its files
+  absl::Time created;  // when its directory was last changed
+  // The loss on the evaluation data, if it is the lowest of the job's checkpoints so far.
+  std::optional<double> best_eval_loss;
 };
 
 struct JobPlan {
   PlanReport report;
-  int jobs_ahead = 0;  // active jobs, and queued ones of priority 0 and above
-  // The error with which the caller's limits make Create refuse a job that fits, or OK.
+  int jobs_ahead = 0;  // all users' active jobs, and queued ones of priority 0 and above
+  // The error with which Create would refuse the job because of its user's limits. OK if there is
+  // none, or if the job does not fit.
   absl::Status limit_refusal;
 };
 
 class JobManager {
  public:
   struct Options {
-    // Returns the plan on this machine's whole pool, whatever is free now. May read files. Called
-    // on the caller's thread, by several at once.
+    // Returns the plan of a job on this machine's whole pool, whatever is free now. May read
+    // through `files`. Called on the threads of Create and Plan, by several at once. Not empty.
     std::function<absl::StatusOr<PlanReport>(const JobSpec& spec, FileSystem* files)> plan;
     // Opens the files of a caller, or those of a job.
     OpenFiles files = FilesOfProcess();
-    HostDevices devices = {};
-    // Read at each call that may add a job. Null: none. Must outlive the manager.
+    HostDevices devices = {};  // of this machine, for limits of devices
+    // Read at each Create and Plan. Null: there are no limits. Must outlive the manager.
     const SharedUserLimits* limits = nullptr;
-    const JobDisk* disk = nullptr;  // for their disk_bytes; must outlive the manager
+    // What jobs hold, for limits of disk_bytes. Null: disk_bytes is not checked. Must outlive the
+    // manager.
+    const JobDisk* disk = nullptr;
     // Does what JobRunner::Ask does for kCheckpoint. Returns Unavailable (STARTING) before there is
-    // a runner.
+    // a runner. May be empty if Checkpoint is not called.
     std::function<absl::Status(const std::string& id)> checkpoint = {};
-    // Does what ExportQueue::Add does. Returns Unavailable (STARTING) while jobs cannot run yet;
-    // `done` is not called then.
+    // Does what ExportQueue::Add does. Returns Unavailable (STARTING) while jobs cannot run yet,
+    // and does not call `done` then. May be empty if Export is not called.
     std::function<absl::Status(const std::string& checkpoint, const std::string& directory,
                                std::shared_ptr<FileSystem> files,
                                std::function<void(const absl::Status& status)> done)>
@@ -108,42 +118,48 @@ class JobManager {
   // `ledger` must outlive the manager.
   JobManager(JobLedger* ledger, Options options);
 
-  // Adds a job and returns it. A second call with the same request_id, file and priority returns
-  // the job of the first, whatever became of it, until it is deleted. With another file or
-  // priority, or with a section of allow_change that the job may not change, it is
-  // REQUEST_ID_REUSED. With validate_only everything is checked, nothing is added, and the job is
-  // returned as it would be, without an id.
+  // Adds a job and returns it. A second call of the same user with the same request_id, file and
+  // priority returns the job of the first call, whatever became of it, until that job is deleted. A
+  // second call with another file or priority, or with a section of allow_change that the first job
+  // may not change, returns AlreadyExists (REQUEST_ID_REUSED). With validate_only everything is
+  // checked and nothing is added. The job is then returned as it would be, without an id, a number
+  // or times.
   absl::StatusOr<JobPtr> Create(const Caller& caller, const CreateJobOptions& options);
-  // Plans a job and adds nothing. It is no error if the job does not fit. Its paths are not checked
-  // as Create checks them.
+  // Plans a job and adds nothing. If the job does not fit, the report says so, and that is no
+  // error. The job's paths are not checked as Create checks them.
   absl::StatusOr<JobPlan> Plan(const Caller& caller, const JobFile& file);
 
   // Returns the job as it is now.
   absl::StatusOr<JobPtr> Get(const Caller& caller, const std::string& id) const;
-  // Returns a page of the jobs that the caller may see. Returns INVALID_FIELD unless page_size > 0.
+  // Returns a page of the jobs that the caller may see. Returns InvalidArgument (INVALID_FIELD)
+  // unless page_size > 0.
   absl::StatusOr<JobPage> List(const Caller& caller, const ListJobsOptions& options) const;
 
-  // Pauses a RUNNING job. PAUSING and PAUSED stay as they are, with two changes: a pause by the
-  // daemon becomes the user's, and `release_host` gives the memory back. Returns ILLEGAL_TRANSITION
-  // in other states.
+  // Pauses a RUNNING job. With `release_host` its host memory is given back too. A PAUSING or
+  // PAUSED job stays so, but a pause by the daemon becomes the user's, which the daemon does not
+  // end, and `release_host` gives back memory that is kept. Returns FailedPrecondition
+  // (ILLEGAL_TRANSITION) in other states.
   absl::StatusOr<JobPtr> Pause(const Caller& caller, const std::string& id, bool release_host);
-  // Puts a PAUSED job in the queue, and withdraws the pause of a PAUSING one. QUEUED, PREPARING and
-  // RUNNING stay as they are. Adds `allow_change` to the sections that the job may change, unless
-  // it is PREPARING or RUNNING. Returns ILLEGAL_TRANSITION if the job has ended or is being
-  // cancelled, or is PAUSING to give its memory back. Returns INVALID_FIELD for a section that no
-  // job may change.
+  // Puts a PAUSED job in the queue, and withdraws the pause of a PAUSING one. A QUEUED, PREPARING
+  // or RUNNING job stays so. Adds `allow_change` to the sections that the job may change, unless
+  // the job is PREPARING or RUNNING. Returns FailedPrecondition (ILLEGAL_TRANSITION) if the job has
+  // ended, is being cancelled, or is PAUSING to give its memory back. Returns InvalidArgument
+  // (INVALID_FIELD) for a section that no job may change.
   absl::StatusOr<JobPtr> Resume(const Caller& caller, const std::string& id,
                                 const std::vector<std::string>& allow_change = {});
-  // Cancels a job. CANCELLING and CANCELLED stay as they are. Returns ILLEGAL_TRANSITION if it has
-  // succeeded or failed.
+  // Cancels a job. A QUEUED one is CANCELLED at once. Another one is CANCELLING until its run has
+  // ended. A CANCELLING or CANCELLED job stays so. Returns FailedPrecondition (ILLEGAL_TRANSITION)
+  // if the job has succeeded or failed.
   absl::StatusOr<JobPtr> Cancel(const Caller& caller, const std::string& id);
   // Asks a RUNNING job for a checkpoint after its step, and returns the job as it is now.
-  // Job::checkpoint_step grows when it is on disk. Returns ILLEGAL_TRANSITION in other states.
+  // Job::checkpoint_step grows when the checkpoint is on disk. Returns FailedPrecondition
+  // (ILLEGAL_TRANSITION) in other states, and the errors of Options::checkpoint except NotFound.
   absl::StatusOr<JobPtr> Checkpoint(const Caller& caller, const std::string& id);
 
-  // Deletes a job that has ended. Returns ILLEGAL_TRANSITION if it has not. Callers do not find it
-  // any more. What the daemon keeps for it (events, metrics, log, checkpoints in its own directory)
-  // is removed soon after. Directories that its file names are left alone.
+  // Deletes a job that has ended, so that callers do not find it any more. What the daemon keeps
+  // for the job (events, metrics, log, checkpoints in its own directory) is removed soon after, by
+  // JobRemover. Directories that the job's file names are left alone. Returns FailedPrecondition
+  // (ILLEGAL_TRANSITION) if the job has not ended.
   absl::Status Delete(const Caller& caller, const std::string& id);
 
   // Returns the job's checkpoints, the newest first; none if Job::spec is null. Their directories
@@ -151,21 +167,26 @@ class JobManager {
   absl::StatusOr<std::vector<JobCheckpoint>> ListCheckpoints(const Caller& caller,
                                                              const std::string& id) const;
   // Begins to write a Hugging Face directory from the job's checkpoint of `step` (0: the newest),
-  // and returns that checkpoint. `done` is called once when the directory is written or has failed,
-  // from another thread or, while the daemon stops, from this one. It is not called if Export
-  // returns an error. `directory` is absolute, and empty or not there (OUTPUT_EXISTS). It is
-  // written with the rights of the job's submitter, whoever asks. Returns ResourceExhausted
-  // (LIMIT_REACHED) if too many exports of the caller's wait or are written. One is counted until
-  // `done` and its copies are destroyed.
+  // and returns that checkpoint. `done` is called once, with OK when the directory is written or
+  // with the error. It is called from another thread or, while the daemon stops, from this one. It
+  // is not called if Export returns an error. The directory is written with the rights of the job's
+  // submitter, whoever asks. Errors:
+  // - InvalidArgument (INVALID_FIELD): `directory` is not absolute, or its parent cannot hold it.
+  // - PermissionDenied (NOT_PERMITTED): the submitter may not write there.
+  // - FailedPrecondition (OUTPUT_EXISTS): `directory` is there and is no empty directory.
+  // - NotFound (CHECKPOINT_NOT_FOUND): there is no such checkpoint.
+  // - ResourceExhausted (LIMIT_REACHED): too many exports of this caller wait or are being written.
+  //   An export is counted until the copies of `done` that this keeps are destroyed.
+  // - The errors of ListCheckpoints and of Options::write_export.
   absl::StatusOr<JobCheckpoint> Export(const Caller& caller, const std::string& id, int64_t step,
                                        const std::string& directory,
                                        std::function<void(const absl::Status& status)> done);
 
   // Returns a watch of the job and its events from `first_sequence` on (0 or 1: all). Returns
-  // InvalidArgument (INVALID_FIELD) if that is negative or more than one past the last. `on_ready`
-  // is called, from any thread, when there is something to poll. Between two polls it is called at
-  // most once for the job and once for events. It must return soon, and not use the watch. The
-  // ledger must outlive the watch.
+  // InvalidArgument (INVALID_FIELD) if `first_sequence` is negative or more than one past the last
+  // event. `on_ready` is called, from any thread, when there is something to poll. Between two
+  // polls it is called at most once for the job and once for events. It must return soon, and not
+  // use the watch. The ledger must outlive the watch.
   absl::StatusOr<std::unique_ptr<JobWatch>> Watch(const Caller& caller, const std::string& id,
                                                   int64_t first_sequence,
                                                   std::function<void()> on_ready);

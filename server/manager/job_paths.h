@@ -15,24 +15,25 @@ namespace megatrain {
 // Returns the directory in which the daemon keeps what belongs to a job: "STATE_DIRECTORY/jobs/ID".
 std::string JobDirectory(const std::string& state_directory, const std::string& id);
 
-// Parses the file. An empty checkpoint.directory becomes "checkpoints" in the JobDirectory. Returns
-// InvalidArgument with the reason INVALID_JOB_FILE, or INVALID_FIELD if base_directory is not
-// absolute.
+// Parses the file of the job `id`. An empty checkpoint.directory becomes "checkpoints" in the job's
+// JobDirectory. Returns InvalidArgument (INVALID_JOB_FILE) if the file is wrong, and
+// InvalidArgument (INVALID_FIELD) if base_directory is given and not absolute.
 absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_directory,
                                  const std::string& id);
 
 // Returns true if the job's checkpoint.directory lies beneath `own_directory`, its JobDirectory.
 bool WritesInOwnDirectory(const JobSpec& spec, const std::string& own_directory);
 
-// Checks through `files` that the job's submitter may read what the job reads and write where it
-// writes. A checkpoint.directory beneath `own_directory`, which is JobDirectory, is not checked,
-// because it is made when the job begins. Returns PermissionDenied (NOT_PERMITTED) if access is
-// refused or a path is outside the daemon's roots, and InvalidArgument (INVALID_JOB_FILE) for
-// everything else. The message names the key, the path and what is wrong with it.
+// Checks that the job's submitter, with whose rights `files` acts, may read what the job reads and
+// write where it writes. A checkpoint.directory beneath `own_directory`, the job's JobDirectory, is
+// not checked, because it is made when the job begins. Returns PermissionDenied (NOT_PERMITTED) if
+// access is refused or a path is outside the daemon's roots, and InvalidArgument (INVALID_JOB_FILE)
+// for everything else. The message names the key, the path and what is wrong with it.
 absl::Status CheckPaths(const JobSpec& spec, const std::string& own_directory, FileSystem* files);
 
-// Checks that `directory` can be made, or is there and may be replaced. Returns InvalidArgument if
-// something else of that name is there, and the errors of FileSystem::CheckWritable and Examine.
+// Checks that names in the parent of `directory` can be created and removed, and that `directory`
+// is a directory or not there. Returns InvalidArgument if something else of that name is there, the
+// errors of FileSystem::CheckWritable, and those of FileSystem::Examine except NotFound.
 absl::Status CheckPlaceOfDirectory(const std::string& directory, FileSystem* files);
 
 }  // namespace megatrain

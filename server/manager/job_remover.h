@@ -1,11 +1,11 @@
 // JobRemover removes the files of deleted jobs, and deletes ended jobs that JobsToPrune names. It
-// does not delete a job whose own directory holds a checkpoint that the ledger does not know of. It
-// removes STATE/jobs/ID of a deleted job; directories that the job's file names (checkpoints,
-// output, cache) stay.
+// does not delete a job whose own directory cannot be read, or holds a checkpoint that the ledger
+// does not know of. It removes STATE/jobs/ID of a deleted job. Directories that the job's file
+// names (checkpoints, output, cache) stay.
 //
 // Once the ledger has deleted a job, readers no longer find it. Removing its files may take long.
-// If the process dies before that is done, the next one goes on, because the store remembers the
-// job until nothing else is left of it.
+// If the process dies before all files are removed, the next process goes on, because the store
+// remembers the job until nothing else is left of it.
 //
 // Thread safety: SetKeepEndedJobs may be called from any thread, the other methods from one.
 // RunRound must not be called after Start.
@@ -30,48 +30,52 @@
 
 namespace megatrain {
 
-// Removes the job's directory and makes that durable: the submitter's part with the submitter's
-// rights (own_directory.h), the rest with the daemon's. Does nothing if it is not there. On an
-// error something is left, which another call may remove. Returns Cancelled once `cancelled`
-// returns true, and otherwise the errors of RemoveOwnDirectory and of `files`.
+// Removes the job's directory, STATE/jobs/ID, and makes that durable. The submitter's part of it is
+// removed with the submitter's rights (own_directory.h), the rest through `files`. Does nothing if
+// the directory is not there. On an error something is left, which another call may remove. Returns
+// Cancelled if `cancelled`, which may be empty, returned true while the submitter's part was being
+// removed. Otherwise returns the errors of RemoveOwnDirectory, FileSystem::RemoveTree and
+// FileSystem::SyncDirectory.
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
                             FileSystem* files, const std::function<bool()>& cancelled = {});
 
-// Decides which ended jobs the daemon deletes by itself, and has no side effects. Returns the jobs
-// to delete, the oldest first: each user's ended jobs without checkpoints of their own, but for the
-// `keep` that ended last. 0 keeps none. Checkpoints in a job's own directory are its user's work,
-// and only the user deletes them.
+// Decides which ended jobs the daemon deletes by itself. Has no side effects. Returns of each
+// user's ended jobs those without a checkpoint in the job's own directory, except the `keep` that
+// ended last, in the order in which they ended. A `keep` of 0 keeps none. Checkpoints in a job's
+// own directory are its user's work, and only the user deletes them. REQUIRES: keep >= 0.
 std::vector<JobPtr> JobsToPrune(const std::vector<JobPtr>& jobs, int64_t keep);
 
 class JobRemover {
  public:
   struct Options {
-    // How many ended jobs without checkpoints are kept for each user; 0 = all.
+    // How many ended jobs without a checkpoint in their own directory are kept for each user; 0 =
+    // all.
     int64_t keep_ended_jobs = 0;
     // The time for which one user's jobs are removed before another user's are. A removal that is
     // under way goes on in the user's next turn. Every turn begins a removal, even if this is 0.
     double turn_seconds = 1;
-    FileSystem* files = PosixFileSystem();
-    JobDisk* disk = nullptr;  // forgets removed jobs; may be null
+    FileSystem* files = PosixFileSystem();  // removes what is the daemon's; not null
+    JobDisk* disk = nullptr;                // is told of removed jobs; may be null
     // Called with lines for the daemon's log, from the remover's thread. May be empty.
     std::function<void(const std::string& line)> log = {};
   };
 
   // The ledger, the records, and the pointers of the options must outlive the remover.
   JobRemover(JobLedger* ledger, JobRecordsDirectory* records, Options options);
-  // Stops removing; the next start of the daemon goes on with it.
+  // Stops removing, and waits for the thread. The next start of the daemon removes the rest.
   ~JobRemover();
   JobRemover(const JobRemover&) = delete;
   JobRemover& operator=(const JobRemover&) = delete;
 
-  // Starts a thread that works whenever something has changed, and retries removals that failed.
-  // Must be called once at most.
+  // Starts a thread that does a round whenever the ledger or keep_ended_jobs has changed. It
+  // retries removals that failed after a minute. Must be called once at most.
   void Start();
 
-  // Replaces Options::keep_ended_jobs.
+  // Replaces Options::keep_ended_jobs. The thread applies it soon.
   void SetKeepEndedJobs(int64_t jobs);
 
-  // Does one round of work. For tests, in place of Start.
+  // Does one round: deletes what JobsToPrune names, then gives each user with deleted jobs a turn.
+  // For tests, in place of Start.
   void RunRound();
 
  private:

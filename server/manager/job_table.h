@@ -1,8 +1,9 @@
-// JobTable holds all jobs and their events in memory and answers every read. JobLedger fills it.
+// JobTable holds all jobs and their events in memory, except deleted ones, so that no read waits
+// for the store. JobLedger fills it.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: the store holds what the table shows, except progress and places in the queue. A
-// job's events are numbered 1, 2, 3, ..., and the last kJobEventsKept are there.
+// job's events are numbered 1, 2, 3, ..., and the last kJobEventsKept of them are kept.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_TABLE_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_TABLE_H_
 
@@ -35,9 +36,10 @@ class JobTable;
 // JobWatch is a reader's view of one job: its events from a sequence number on, and the job
 // whenever it has changed.
 //
-// A watch is a place in the job's event log and buffers nothing. However slow its reader is, it
-// loses no event that is kept (kJobEventsKept), is told which it has missed, and costs the daemon
-// no more. Each poll gives the job as it is then; states in between are only in the events.
+// A watch is a position in the job's event log and copies no events, so a slow reader costs the
+// daemon no more than a fast one. A slow reader still gets each event that is kept
+// (kJobEventsKept), and is told the numbers of those that it has missed. Each poll gives the job as
+// it is then. States in between are only in the events.
 //
 // Thread safety: one thread at a time. `on_ready` is called from any thread.
 // Invariants: once Poll has returned without more_events, on_ready is called for any later news.
@@ -45,22 +47,23 @@ class JobWatch {
  public:
   struct Update {
     JobPtr job;  // null: unchanged since the last poll
-    // The first and last number of the events before these that are not kept any more; 0: none.
+    // The first and the last number of the events that the reader has missed, because they are not
+    // kept any more. They come before `events`. 0: none.
     int64_t missed_first = 0, missed_last = 0;
-    std::vector<JobEvent> events;  // in order, the next ones
-    bool more_events = false;      // poll again at once
+    std::vector<JobEvent> events;  // the next ones, in order
+    bool more_events = false;      // there are more than events_max: poll again at once
     bool ended = false;            // the job has ended, and this update is the last
-    bool deleted = false;          // the job is not there any more; the rest is not set
+    bool deleted = false;          // the job is not in the table; the other fields are not set
   };
 
-  // Waits for a call of on_ready that is under way. There is none later. REQUIRES: the caller holds
-  // no lock that on_ready takes.
+  // Waits for a call of on_ready that is under way. No call follows. REQUIRES: the caller holds no
+  // lock that on_ready takes, and is not within on_ready.
   ~JobWatch();
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;
 
-  // Returns the news since the last call, with at most `events_max` events. Does not wait. The
-  // first call gives the job.
+  // Returns the news since the last call, with at most `events_max` events. Does not wait for news.
+  // The first call gives the job.
   Update Poll(int events_max = 100);
 
   // Returns true if the next Poll gives events or tells that the job is gone; false if it gives at
@@ -70,8 +73,8 @@ class JobWatch {
  private:
   friend class JobTable;
 
-  // The part of a watch that the table keeps. It may outlive the watch for as long as a
-  // notification lasts.
+  // The part of a watch that the table keeps. It may outlive the watch while a notification is
+  // under way.
   struct Bell {
     explicit Bell(std::function<void()> on_ready) : on_ready(std::move(on_ready)) {}
     // Calls on_ready once for a new state of the job, and once for events, until the next Poll.
@@ -107,31 +110,37 @@ class JobTable {
   JobTable(const JobTable&) = delete;
   JobTable& operator=(const JobTable&) = delete;
 
-  // Adds a job or replaces it, and appends `events`, whose numbers continue those of the job's
-  // events. Then calls on_ready of the job's watches, on this thread and without the table's lock.
+  // Adds a job, or replaces the one of its number, and appends `events`. Then calls on_ready of the
+  // job's watches, as JobManager::Watch describes, on this thread and without the table's lock.
+  // REQUIRES: the numbers of `events` continue those of the job's events; a replacement has the
+  // same id, user and request_id.
   void Put(Job job, std::vector<JobEvent> events);
-  // Removes a job, if it is there, and calls on_ready of its watches, as Put does.
+  // Removes a job, if it is there, and calls on_ready of its watches as Put does.
   void Erase(const std::string& id);
-  JobPtr Find(const std::string& id) const;  // null: none
-  // Finds a user's job by the request_id that made it. Null: none, or `request_id` is empty.
+  JobPtr Find(const std::string& id) const;  // null: there is none
+  // Returns the user's job that has this request_id; null if there is none or `request_id` is
+  // empty.
   JobPtr FindRequest(int64_t uid, const std::string& request_id) const;
   std::vector<JobPtr> All() const;   // by number
   std::vector<JobPtr> Live() const;  // those that have not ended, by number
-  // Returns at most `count` jobs for which `filter` holds, by number: rising from above
-  // `after`, or falling from below it (0: from the end). `filter` is called with a lock held.
+  // Returns at most `count` jobs for which `filter` returns true. They are those with numbers above
+  // `after`, in ascending order; or, if `descending`, those with numbers below `after` (0: all
+  // jobs), in descending order. `filter` is called with a lock held, so it must not call the table.
   std::vector<JobPtr> Range(int64_t after, bool descending, size_t count,
                             const std::function<bool(const Job& job)>& filter) const;
   JobCounts Counts() const;
-  // Returns how many jobs this process has seen end, by their state and reason.
+  // Returns how many jobs have ended in this process, by the state and reason with which they
+  // ended.
   std::map<std::pair<JobState, JobReason>, int64_t> Endings() const;
   // Returns the sequence number of the job's last event; 0 if there is no such job.
   int64_t LastEvent(const std::string& id) const;
-  // Returns at most `count` events, from the number `first` or the oldest that is kept on; none if
-  // there is no such job.
+  // Returns at most `count` events, beginning with the number `first`, or with the oldest that is
+  // kept if that is later. Returns none if there is no such job.
   std::vector<JobEvent> Events(const std::string& id, int64_t first, size_t count) const;
 
-  // Returns a watch as JobManager::Watch does; one of a job that is not there says so at its first
-  // poll. REQUIRES: 1 <= first_sequence <= LastEvent + 1. The table must outlive the watch.
+  // Returns a watch as JobManager::Watch does. The first poll tells if there is no such job.
+  // `on_ready` may be empty. The table must outlive the watch. REQUIRES: 1 <= first_sequence <=
+  // LastEvent + 1.
   std::unique_ptr<JobWatch> Watch(const std::string& id, int64_t first_sequence,
                                   std::function<void()> on_ready);
 

@@ -12,24 +12,28 @@
 
 namespace megatrain {
 
-// Returns FailedPrecondition (ILLEGAL_TRANSITION): "job ID is STATE and cannot be OPERATION" with
-// `advice` behind it.
+// Returns FailedPrecondition (ILLEGAL_TRANSITION) with the message "job ID is STATE and cannot be
+// OPERATION", followed by `advice`, which begins with its own punctuation or is empty.
 absl::Status NotInThisState(const Job& job, const std::string& operation,
                             const std::string& advice);
 
-// Check a field of a new job. A request_id has at most 64 letters, digits and characters of "-_.".
-// Return INVALID_FIELD, or NOT_PERMITTED for a priority that only administrators may give.
+// Checks the request_id of a new job. Returns InvalidArgument (INVALID_FIELD) unless it has at most
+// 64 letters, digits and characters of "-_.". It may be empty.
 absl::Status CheckRequestId(const std::string& request_id);
+// Checks the priority of a new job. Returns InvalidArgument (INVALID_FIELD) unless it is from
+// kPriorityMin to kPriorityMax, and PermissionDenied (NOT_PERMITTED) if it is above 0 and the
+// caller is no administrator.
 absl::Status CheckPriority(const Caller& caller, int priority);
 
-// Returns the sections of allow_change of `sections` and `more` together, each once, ascending.
-// Returns INVALID_FIELD for one that no run may change.
+// Returns the sections that are in `sections` or `more`, each once, in ascending order: the value
+// of Job::allow_change. Returns InvalidArgument (INVALID_FIELD) for a section that no resumed run
+// may change.
 absl::StatusOr<std::vector<std::string>> WithSections(std::vector<std::string> sections,
                                                       const std::vector<std::string>& more);
 
-// Returns the error of a plan as callers get it. InvalidArgument, NotFound, FailedPrecondition,
-// OutOfRange, Unimplemented and DataLoss come from what the job names, and become InvalidArgument
-// (INVALID_JOB_FILE). Others are returned unchanged.
+// Returns the error `status` of planning a job as callers get it. InvalidArgument, NotFound,
+// FailedPrecondition, OutOfRange, Unimplemented and DataLoss come from what the job names, and
+// become InvalidArgument (INVALID_JOB_FILE). Other statuses are returned unchanged.
 absl::Status PlanError(const absl::Status& status);
 
 }  // namespace megatrain

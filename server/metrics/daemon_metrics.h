@@ -1,15 +1,16 @@
 // DaemonMetrics counts and measures what the daemon does, and writes the page that Prometheus
 // reads.
 //
-// The page names no user, no path and no job's name; jobs are opaque ids. So people who may not see
-// the jobs may read it. Its size does not depend on how many jobs there were, because it has only
-// those that have devices, with their last steps. Measures of steps stay after their job's end
-// until another job's steps begin on its first device, so that a short job's are not lost between
+// The page names no user, no path and no job's name, so that people who may not see the jobs may
+// read it. A job is shown by its opaque id, its model family, and the names of its evaluation sets.
+// The page holds the measures of single jobs only for the last job of each first device, so its
+// size does not depend on how many jobs there were. These measures stay after the job's end until
+// another job's steps begin on its first device, so that those of a short job are not lost between
 // two readings.
 //
 // Where there are several devices, the measures of one job and the durations of steps have the
 // label `device`, which names the job's first device. Measures of a device's own state have that
-// device. Other counters are sums over all jobs.
+// device as their label. Other counters are sums over all jobs.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: every metric is on every page, at least with its HELP and TYPE; counters only grow.
@@ -39,39 +40,42 @@ namespace megatrain {
 
 class MetricPage;
 
-// A job that is given devices.
+// A job that has devices.
 struct MeasuredJob {
   std::string id;  // opaque
-  // Their names, which were given to DaemonMetrics; empty if the daemon has one device alone.
+  // The names of its devices, which DaemonMetrics must have been given. Empty if the daemon has
+  // only one device.
   std::vector<std::string> devices;
   std::string model_family;  // "llama"
-  int64_t device_bytes = 0;  // of its arena on each of its devices; 0 = not known
-  // Its devices' rate of matrix products at the job's precision, as measured at start. The MFU is
-  // the job's rate over this one. 0 = not known.
+  int64_t device_bytes = 0;  // of the job's memory on each of its devices; 0 = not known
+  // The FLOP/s of matrix products on its devices together, at the job's precision, as measured at
+  // the daemon's start. 0 = not known. The MFU (model FLOPs utilization) is the job's own FLOP/s
+  // over these.
   double peak_flops_per_second = 0;
 };
 
 // Values that the caller reads when the page is made.
 struct MeasuredNode {
-  std::vector<JobPtr> jobs;                                   // all
+  std::vector<JobPtr> jobs;                                   // as JobTable::All
   std::map<std::pair<JobState, JobReason>, int64_t> endings;  // as JobTable::Endings
   int64_t store_errors = 0;                                   // as JobLedger::store_errors
   absl::Time now;
   PoolUsage pool;
   v1::Node node;                // its devices and the state directory's disk
   bool device_missing = false;  // the daemon waits for the device that jobs have begun on
-  // The end of the server's certificate; nullopt: there is no TLS.
+  // When the server's certificate expires; nullopt: there is no TLS.
   std::optional<absl::Time> certificate_expires;
 };
 
 class DaemonMetrics : public RunObserver {
  public:
-  // Returns what is known of a job by its file; Tell sets the id. Called on the job's thread each
-  // time its steps begin: at its start and after each pause. Must not block long.
+  // Returns what is known of a job; Tell sets the id. Called on the job's thread each time its
+  // steps begin: at its start and after each pause. Must not block long.
   using Describe = std::function<MeasuredJob(const RunRequest& run)>;
 
-  // `device` is HostDevices::first, or "missing". `devices` are the devices' names if there are
-  // several, else empty. `describe` may be empty if Tell is not called.
+  // `device` is HostDevices::first, or "missing" if the daemon waits for its device. `devices` are
+  // the devices' names if there are several, else empty. `describe` may be empty if Tell is not
+  // called.
   DaemonMetrics(std::string version, std::string device, std::vector<std::string> devices = {},
                 Describe describe = {});
 
@@ -79,16 +83,18 @@ class DaemonMetrics : public RunObserver {
   // first device, only the sums over all jobs change.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
 
-  // Records that the device is of another kind than before, and that jobs that had begun go on with
-  // other bits.
+  // Records that at `time` the daemon took a device of another kind than before, so that jobs that
+  // had begun go on with other results.
   void NoteDeviceChanged(absl::Time time);
 
-  // Counts an answered call. `method` is gRPC's, "/megatrain.v1.JobService/GetJob", and `code`
-  // gRPC's. Methods of other services (health, reflection) are counted together. REQUIRES: the
-  // method is one that is served, so that there are few.
+  // Counts an answered call. `method` is gRPC's name, "/megatrain.v1.JobService/GetJob", and `code`
+  // the number of gRPC's status code. Methods of other services (health, reflection) are counted
+  // together. REQUIRES: the method is one that is served, so that the page stays small.
   void RequestDone(std::string_view method, int code);
-  // Count a refusal by its `reason`. REQUIRES: there are few reasons.
+  // Counts a call that was refused because its caller is not known, by `reason`. REQUIRES, as
+  // ConnectionRefused does: there are few different reasons, so that the page stays small.
   void CallerRefused(const std::string& reason);
+  // Counts a connection that was closed before anything was read from it, by `reason`.
   void ConnectionRefused(const std::string& reason);
 
   // Returns the page in Prometheus' text format, with the metrics in a fixed order.
@@ -108,8 +114,8 @@ class DaemonMetrics : public RunObserver {
     std::optional<double> checkpoint_seconds;
   };
 
-  // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint: of
-  // its first device if they are another job's, and of another device if they are this job's.
+  // Says that a job's steps begin. Drops the measures that its first device has of another job, and
+  // those that another device has of this job.
   void JobHasDevices(const MeasuredJob& job);
   // Says that the job has paused or ended.
   void JobLeftDevices(const std::string& id);

@@ -1,5 +1,6 @@
-// MetricPage writes a page of metrics in Prometheus' text format: families with name, type and
-// help, and in each a value for every set of labels.
+// MetricPage writes a page of metrics in Prometheus' text format. A page consists of families, each
+// with a name, a type and a help text. A family consists of series, each with a value and a set of
+// labels.
 //
 // Thread safety: one thread at a time.
 #ifndef MEGATRAIN_SERVER_METRICS_METRIC_PAGE_H_
@@ -19,24 +20,28 @@ using MetricLabels = std::vector<std::pair<std::string, std::string>>;
 
 class MetricPage {
  public:
-  // Adds series to a family. Must not be used once the next family was begun.
+  // Adds series to a family. Must not be used once the next family is begun, or after the page's
+  // end. Each Add returns this.
   class Series {
    public:
     explicit Series(prometheus::MetricFamily* family) : family_(family) {}
+    // Adds a series to a family of gauges or counters.
     Series& Add(const MetricLabels& labels, double value);
-    // Adds one to a family of histograms.
+    // Adds a series to a family of histograms.
     Series& Add(const MetricLabels& labels, prometheus::ClientMetric value);
+    // Adds a series without labels.
     Series& Add(double value) { return Add({}, value); }
-    // nullopt adds no series.
+    // Adds a series without labels, or none for nullopt.
     Series& Add(const std::optional<double>& value) { return value ? Add({}, *value) : *this; }
 
    private:
     prometheus::MetricFamily* const family_;
   };
 
-  // Begin a family, and return what its series are added with.
+  // Begin a family, and return the object that adds its series. REQUIRES: the page has no family of
+  // this name.
   Series Gauge(const std::string& name, const std::string& help);
-  // REQUIRES: the name ends in _total.
+  // REQUIRES: the name ends in _total, as Prometheus wants it.
   Series Counter(const std::string& name, const std::string& help);
   Series Histogram(const std::string& name, const std::string& help);
 

@@ -1,8 +1,9 @@
-// MetricsServer serves HTTP for monitoring, on an address of its own:
-//   GET /metrics   the page
+// MetricsServer serves HTTP for monitoring, on an address of its own and without authentication:
+//   GET /metrics   the page of metrics
 //   GET /livez     200: the process answers
-//   GET /readyz    200: jobs can run; 503 and why not
-// Other paths are 404, other methods than GET and HEAD are 405. Nothing can be changed through it.
+//   GET /readyz    200: jobs can run; 503: they cannot, and the body says why
+// HEAD is answered as GET, without the body. Other methods get 405, and other paths 404. Nothing
+// can be changed through the server.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_METRICS_METRICS_SERVER_H_
@@ -23,24 +24,26 @@ namespace megatrain {
 
 inline constexpr char kDefaultMetricsAddress[] = "127.0.0.1:9464";
 
-// Returns true if `address` is one "HOST:PORT", as 127.0.0.1:9464 or [::1]:9464.
+// Returns true if `address` has the form "HOST:PORT", for example 127.0.0.1:9464, localhost:9464 or
+// [::1]:9464. PORT is from 0 to 65535.
 bool IsHostPort(const std::string& address);
 
-// Functions that answer requests. They are called on the server's threads, by two at once at most,
-// until the server is destroyed.
+// Functions that answer requests. Both must be set. They are called on the server's threads, by two
+// at once at most, until the server is destroyed.
 struct MetricsSources {
-  std::function<std::string()> page;
+  std::function<std::string()> page;  // returns the body of /metrics
   // Returns OK, or why jobs cannot run yet, in a message that everybody may read.
   std::function<absl::Status()> ready;
 };
 
 class MetricsServer {
  public:
-  // Serves on `address`, "HOST:PORT"; port 0 takes a free one. Returns InvalidArgument if `address`
-  // is not of that form, and Unavailable if it cannot be listened on now.
+  // Begins to serve on `address`, a "HOST:PORT"; port 0 takes a free port. Returns InvalidArgument
+  // if `address` is not of that form (IsHostPort), and Unavailable if the server cannot listen on
+  // it.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& address,
                                                               MetricsSources sources);
-  // Answers the requests under way; the sources are not called any more when this returns.
+  // Waits until the requests under way are answered. The sources are not called afterwards.
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;

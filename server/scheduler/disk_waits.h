@@ -1,11 +1,12 @@
 // DiskWaits remembers which jobs wait for room on a disk, and when to look again.
 //
 // A job that meets a full disk again before it has finished another step waits twice as long as
-// before. A quota may keep it from using what is free, and each try costs a save.
+// before, because a quota may keep it from using what is free, and each try costs a save.
 //
 // When a disk is full during training, the run pauses itself (pause_handler.h), FailureOf
-// (job_runner.h) gives the reason, and DecideRun (run_rule.h) makes the job PAUSED. Then the wait
-// for room begins here.
+// (job_runner.h) gives the reason, and DecideRun (run_rule.h) makes the job PAUSED. A job whose
+// preparation meets a full disk goes back to the queue. In both cases the job then waits here for
+// room.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_DISK_WAITS_H_
 #define MEGATRAIN_SERVER_SCHEDULER_DISK_WAITS_H_
 
@@ -29,25 +30,28 @@ inline constexpr absl::Duration kDiskWaitMax = absl::Minutes(10);
 // Bytes that must be free beside what is about to be written: for logs, metrics, and the store.
 inline constexpr int64_t kDiskMarginBytes = int64_t{64} << 20;
 
+// The bytes that must be free on the disk of a directory.
 struct DiskNeed {
   std::string directory;
   int64_t bytes = 0;
 };
 
-// Returns the directories where a job writes, with the bytes that it may write there at once, as
-// far as is known. Returns none if the job's spec is null.
+// Returns what a job needs on its disks: in checkpoint.directory a checkpoint and kDiskMarginBytes,
+// in data.cache_directory and output.directory, if the job names them, kDiskMarginBytes. Returns
+// none if the job's spec is null.
 std::vector<DiskNeed> DiskNeedsOf(const Job& job);
 
-// Thread safety: none.
+// Thread safety: one thread at a time.
 class DiskWaits {
  public:
-  // Returns the free bytes beneath a directory of the job that its submitter may use.
+  // Returns the free bytes, on the disk of a directory of the job, that its submitter may use.
   using FreeBytes =
       std::function<absl::StatusOr<int64_t>(const Job& job, const std::string& directory)>;
 
+  // `free_bytes` must not be empty. MayGoOn calls it.
   explicit DiskWaits(FreeBytes free_bytes) : free_bytes_(std::move(free_bytes)) {}
 
-  // Notes that the job could not write `needs` and waits. Does nothing if it waits already.
+  // Notes that the job waits until there is room for `needs`. Does nothing if it waits already.
   void Add(const Job& job, std::vector<DiskNeed> needs, absl::Time now);
   bool Waits(const std::string& id) const;
   // Ends the job's wait, because it goes on or is no longer paused for its disk. The length of the
@@ -56,14 +60,15 @@ class DiskWaits {
   // Forgets a job that has ended.
   void Forget(const std::string& id) { waits_.erase(id); }
 
-  // Returns true if the job does not wait, or if there is room for it. A job's disks are looked at
-  // only once its time has come (NextLook); before that, returns false. A look sets the time of the
-  // next one. It does not end the wait: see Remove. A disk whose free bytes cannot be read counts
+  // Returns true if the job does not wait, or if a look at its disks finds room. Returns false
+  // without a look if the time of the job's next look has not come. A look sets the time of the
+  // next one. It does not end the wait; Remove does. A disk whose free bytes cannot be read counts
   // as one with room.
   bool MayGoOn(const Job& job, absl::Time now);
-  // Returns for people what the last look found missing; "" if the job has never waited.
+  // Returns for people what the job needs, as the last look that found no room has seen it. Returns
+  // "" if the job has not waited since it was last forgotten.
   std::string Text(const std::string& id) const;
-  // Returns when to look next; nullopt if no job waits.
+  // Returns the earliest time of a waiting job's next look; nullopt if no job waits.
   std::optional<absl::Time> NextLook() const;
 
  private:

@@ -1,8 +1,8 @@
 // RunMailbox carries the events of runs, in order, from the engine's threads to the scheduler's.
 //
 // Thread safety: all methods may be called from any thread. Posting never waits for the scheduler.
-// Invariants: the mailbox stays small. It keeps only the newest step of each job, and other events
-// are few.
+// Invariants: the mailbox stays small, because it keeps only the newest step of each job, and other
+// events are few.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_MAILBOX_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_MAILBOX_H_
 
@@ -24,24 +24,24 @@ class RunMailbox : public RunObserver {
   };
   struct Progress {
     StepRecord record;
-    double step_seconds = 0;  // mean of the last steps
+    double step_seconds = 0;  // moving average; the newest step counts for a tenth
   };
   struct Mail {
-    std::vector<Report> reports;               // of all but steps, in order
-    std::map<std::string, Progress> progress;  // by job
+    std::vector<Report> reports;               // all events but steps, in order
+    std::map<std::string, Progress> progress;  // the newest step of each job, by its id
   };
 
-  // Posts an event. Messages, activities, and the begin and failure of checkpoints are dropped: the
-  // scheduler needs none of them.
+  // Posts an event. RunMessage, TrainingActivity, BeforeCheckpoint and CheckpointFailed are
+  // dropped, because the scheduler needs none of them.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
-  // Makes Wait return at once, because something else has changed. That holds for a Wait under way
-  // and for later ones until the next Take.
+  // Makes Wait return at once, because something else has changed. This applies to a Wait under way
+  // and to later ones until the next Take.
   void Wake();
 
   // Returns everything that was posted since the last call. Does not wait.
   Mail Take();
-  // Waits until there is a report or a wake that was not taken, or `seconds` have passed. If there
-  // are only steps, it waits until `step_seconds` have passed.
+  // Waits until there is a report or a Wake since the last Take, but at most for `seconds`. If
+  // steps were posted, waits at most for `step_seconds`.
   void Wait(double seconds, double step_seconds);
 
  private:

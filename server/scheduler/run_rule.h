@@ -23,24 +23,24 @@ struct RunFacts {
   };
   Phase phase = Phase::kPreparing;
 
-  // The values of the last StepsBegin. `steps_unstored` is true until they are stored.
+  // The values of the last StepsBegin. `steps_unstored` is true until the ledger has stored them.
   int64_t first_step = 0, total_steps = 0;
   bool steps_unstored = false;
   int64_t step = 0;             // the last one that is done
-  int64_t checkpoint_step = 0;  // newest verified
-  TrainingPause pause;          // kPaused
-  // The release or the resumption failed, and the ledger does not have the job as PAUSED yet.
-  // `pause` says why.
+  int64_t checkpoint_step = 0;  // of the newest verified checkpoint of this run; 0 = none
+  TrainingPause pause;          // the last one; valid in kPaused
+  // The release, or the resumption, that was asked for has failed, for the reason in `pause`. Both
+  // are false again once the ledger has the job as PAUSED.
   bool release_failed = false, resume_failed = false;
-  RunEnd end;  // for kEnded
+  RunEnd end;  // valid in kEnded
 
-  // The requests to the runner (NoteAsked sets them) that it has not answered and that no later one
-  // has replaced. The last two stay set until the run has ended.
+  // The requests to the runner that it has not answered and that no later request has replaced.
+  // NoteAsked sets them. Once set, cancel_asked and stop_asked stay set.
   bool pause_asked = false, release_asked = false, resume_asked = false;
   bool cancel_asked = false, stop_asked = false;
 
-  // Returns true if the runner is at work for the job: it prepares, trains, saves, is about to end,
-  // or has ended and is not forgotten yet.
+  // Returns true if the run may use its devices: it prepares, trains or saves, is asked to do or
+  // end something, or has ended and is not forgotten yet.
   bool Occupies() const {
     return phase != Phase::kPaused || release_asked || resume_asked || cancel_asked || stop_asked;
   }
@@ -52,24 +52,27 @@ void Apply(const JobRunEvent& event, RunFacts* facts);
 struct RunAction {
   enum class Kind {
     kNone,
-    kChange,  // change the job as `change` says
-    kAsk,     // ask the runner for `wish`
-    kForget,  // the run has ended and the job's state says so
+    kChange,  // change the job as `change` says, then call NoteChanged
+    kAsk,     // ask the runner for `wish`, then call NoteAsked
+    kForget,  // drop the facts: the run has ended, and the job's state says so
   };
   Kind kind = Kind::kNone;
   JobChange change;
   RunWish wish = RunWish::kPause;
 };
 
-// Returns the next action; kNone: there is nothing to do. `stopping`: the daemon is stopping.
+// Returns the next action about a job with a run; kNone if there is nothing to do. `stopping` says
+// that the daemon is stopping.
 RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping);
 
+// Notes that the runner was asked for `wish`.
 void NoteAsked(RunWish wish, RunFacts* facts);
-// Notes that a change that DecideRun wanted was made, and that the job is in `state` now.
+// Notes that a change that DecideRun returned is stored, and that the job is in `state` now.
 void NoteChanged(JobState state, RunFacts* facts);
 
-// Returns the action for an active job that the runner does not have, for example one that was
-// cancelled while its host memory was not kept. It is a change, or kNone if the job is not active.
+// Returns the action for a job that the runner does not have: a change as after a restart
+// (StateAfterRestart) if the job is active, and kNone if not. A PAUSED job whose host memory is not
+// kept is active without a run when it is cancelled.
 RunAction DecideWithoutRun(const Job& job);
 
 }  // namespace megatrain

@@ -1,14 +1,15 @@
 // Scheduler gives queued jobs their devices and carries out what users ask of running ones. It
 // makes the states in the ledger and the runs in the runner agree.
 //
-// It remembers no requests. Each round it takes in what the runner told, then asks pure functions
-// what is to be done (queue_policy.h, run_rule.h) and does it: a change of state through the
-// ledger, or a request to the runner. A change that cannot be stored (a full disk) is tried again
-// in a later round; until then nobody is told of it.
+// The scheduler remembers no requests. In each round it takes in the events of runs. Then functions
+// without side effects (queue_policy.h, run_rule.h) decide what is to be done, and the scheduler
+// does it: it changes a state through the ledger, or asks the runner for something. A change that
+// cannot be stored (a full disk) is tried again in a later round, and no reader sees it before.
 //
-// Thread safety: all methods may be called from any thread, Start and Shutdown by one at a time.
+// Thread safety: BeginShutdown may be called from any thread, the other methods from one at a time.
 // RunRound must not be called between Start and the end of Shutdown.
-// Invariants: one thread makes all changes of state but those that users ask for.
+// Invariants: one thread, the one that does the rounds, makes all changes of state but those that
+// users ask for.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_SCHEDULER_H_
 #define MEGATRAIN_SERVER_SCHEDULER_SCHEDULER_H_
 
@@ -39,7 +40,7 @@
 
 namespace megatrain {
 
-// JobForecast holds what the plan of a job says of its run.
+// JobForecast holds what the plan of a job predicts about its run.
 struct JobForecast {
   double step_seconds = 0;  // 0 = not known
   // The numbers of the devices on which the job fits, ascending. nullopt: not known; the job may
@@ -53,36 +54,40 @@ class Scheduler {
   struct Options {
     HostDevices devices = {};
     int64_t pool_bytes = 0;  // the host pool's capacity; 0 = not known
-    // Read at each look at the queue; wake the mailbox after changing them. Null: none. Must
-    // outlive the scheduler.
+    // Read in each round. After changing the limits, wake the mailbox. Null: there are no limits.
+    // Must outlive the scheduler.
     const SharedUserLimits* limits = nullptr;
-    JobDisk* disk = nullptr;  // measured as jobs write; null, or outlives the scheduler
+    // Measured as jobs write, and asked whether they exceed disk_bytes. Null: disk_bytes is not
+    // checked. Must outlive the scheduler.
+    JobDisk* disk = nullptr;
     DiskWaits::FreeBytes free_disk_bytes;  // must be set; called on the scheduler's thread
-    // Plans a job on these devices, when nothing else runs there. Returns nullopt if the job's
-    // files cannot be read, and is then called again after a while; otherwise it is called once for
-    // each job. Called on the scheduler's thread. May read the job's model configuration. May be
-    // empty. REQUIRES: the job's spec is not null.
+    // Plans a job on `devices`, as if nothing else ran there. Returns nullopt if the job's files
+    // cannot be read, and is then called again after a while. Otherwise it is called once for each
+    // job. Called on the scheduler's thread, only for jobs whose spec is not null. May read the
+    // job's model configuration. May be empty.
     std::function<std::optional<JobForecast>(const Job& job)> forecast = {};
-    // Called on the scheduler's thread with lines for the daemon's log: what users are not told
-    // elsewhere. May be empty.
+    // Called on the scheduler's thread with lines for the daemon's log, about what the scheduler
+    // could not do. May be empty.
     std::function<void(const std::string& line)> log;
   };
 
-  // The pointers' targets must outlive the scheduler. `mailbox` is among the observers of `runner`.
-  // `records` may be null: nothing is recorded then.
+  // Reads all jobs of the ledger, to count recent use. What the pointers point to must outlive the
+  // scheduler. If `records` is null, nothing is recorded. REQUIRES: `mailbox` is an observer of
+  // `runner`.
   Scheduler(JobLedger* ledger, JobRunner* runner, RunMailbox* mailbox, JobRecordsDirectory* records,
             Options options);
   // Shuts down, as Shutdown does, if Start was called.
   ~Scheduler();
 
-  // Begins to work, on a thread of its own. REQUIRES: called once.
+  // Begins to do rounds, on a thread of its own. REQUIRES: called at most once.
   void Start();
   // Begins what Shutdown does, and returns at once. A round that is under way may still start a
   // job, which is then saved and ended too.
   void BeginShutdown();
-  // Has every run saved and ended, stores that, and returns when it is done. Jobs that ran are
-  // QUEUED then and go on when the daemon is started again. A change that cannot be stored is made
-  // at the next start, as after a death of the process. Does nothing unless Start was called.
+  // Has every run saved and ended, stores that, and returns when it is done. A RUNNING job whose
+  // last step is not done is then QUEUED, and goes on when the daemon is started again. A change
+  // that cannot be stored is made at the next start, as after a death of the process. Does nothing
+  // unless Start was called, nor when called again.
   void Shutdown();
 
   // Does one round. For tests, in place of Start.
@@ -93,10 +98,11 @@ class Scheduler {
     RunFacts facts;
     std::shared_ptr<JobRecords> records;
     std::vector<int> devices;  // its devices; it goes on with the same ones after a pause in place
-    absl::Time since;          // when it got them, later until when their use is metered
+    absl::Time since;          // up to when its use of them is metered; at first, when it got them
     bool has_devices = true;
   };
-  // A queued job that could not be started: not before `until`, or before another run has ended.
+  // A queued job that could not be started. It is tried again at `until`, or sooner if another run
+  // ends.
   static constexpr absl::Duration kStartWait = absl::Seconds(10);
   struct StartWait {
     absl::Time until;

@@ -1,4 +1,4 @@
-// Writes jobs and their events to rows of the store's tables, and reads them.
+// Converts jobs and their events to rows of the store's tables (job_store_schema.h), and back.
 #ifndef MEGATRAIN_SERVER_STORE_JOB_ROWS_H_
 #define MEGATRAIN_SERVER_STORE_JOB_ROWS_H_
 
@@ -18,14 +18,16 @@ std::string JobParameters();
 
 // Binds a job to the next parameters of `statement`. REQUIRES: job.file is not null.
 void BindJob(const Job& job, SqliteStatement* statement);
-// Reads a job from the columns from `first_column` on. Job::spec is null, and the file has no
-// overrides, which have a table of their own. Returns DataLoss if a state or reason has a name that
-// this version does not know.
+// Reads a job from the columns of `row` from `first_column` on. Job::spec is null, and the file has
+// no overrides, which have a table of their own. Returns DataLoss if a state or reason has a name
+// that this version does not know. REQUIRES: the row's Step has returned true.
 absl::StatusOr<Job> ReadJob(const SqliteStatement& row, int first_column);
 
-// Bind and read an event: the columns sequence, time, from_state, to_state, reason, text, which for
-// ReadEvent begin at 0. ReadEvent returns DataLoss as ReadJob does.
+// Binds an event to the next parameters of `statement`: sequence, time, from_state, to_state,
+// reason, text.
 void BindEvent(const JobEvent& event, SqliteStatement* statement);
+// Reads an event from the same columns, which begin at 0. Returns DataLoss as ReadJob does.
+// REQUIRES: the row's Step has returned true.
 absl::StatusOr<JobEvent> ReadEvent(const SqliteStatement& row);
 
 }  // namespace megatrain

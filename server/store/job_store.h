@@ -3,12 +3,17 @@
 // Durability: a write is on stable storage when its method returns (write-ahead log,
 // synchronous=FULL). Each writing method is one transaction: a crash leaves all of it or nothing.
 //
-// Errors name the file: ResourceExhausted (disk full; the write is undone and the store can be used
-// on), DataLoss (the file is damaged), FailedPrecondition (a newer version wrote it, another
-// program's database, or another process holds it), Internal (the rest). Those of DataLoss and
-// FailedPrecondition say what to do. Open may return any of FileError's codes besides.
+// Messages of errors name the file. Besides the codes that a method names, the errors are:
+// - ResourceExhausted: the disk is full. The write is undone, and the store can still be used.
+// - DataLoss: the file is damaged. The message says what to do.
+// - Internal: any other failure of SQLite.
+// Open returns besides them:
+// - FailedPrecondition: a newer version wrote the file, it is another program's database, or
+//   another process holds it. The message says what to do.
+// - The codes of FileError.
 //
-// Thread safety: all methods may be called from any thread; they are carried out one at a time.
+// Thread safety: all methods may be called from any thread. They are carried out one at a time, and
+// wait for the disk.
 #ifndef MEGATRAIN_SERVER_STORE_JOB_STORE_H_
 #define MEGATRAIN_SERVER_STORE_JOB_STORE_H_
 
@@ -33,31 +38,34 @@ inline constexpr char kJobStoreFileName[] = "jobs.sqlite3";
 struct StoredJob {
   Job job;
   std::vector<JobEvent> events;  // by sequence, the last kJobEventsKept
-  bool deleted = false;          // by MarkDeleted; waits for Remove
+  bool deleted = false;          // MarkDeleted was called, and Remove was not
 };
 
 class JobStore {
  public:
-  // Opens `directory`/jobs.sqlite3, which is made if it is missing (the directory too, mode 0700),
-  // checks all of it, and brings an older schema up to date. Returns FailedPrecondition if another
-  // process has it open; the lock ends with the process at the latest.
+  // Opens `directory`/jobs.sqlite3, which is made if it is missing (the directory too, with mode
+  // 0700). Checks the whole file, and brings an older schema up to date. The store holds a lock on
+  // the directory until it is destroyed or the process ends.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::string& directory);
 
   JobStore(const JobStore&) = delete;
   JobStore& operator=(const JobStore&) = delete;
 
   // Adds a job with its first event. Returns AlreadyExists if the id, the number, or the user's
-  // request_id is taken. REQUIRES, as Update does: job.file is not null.
+  // request_id is taken. REQUIRES: job.file is not null.
   absl::Status Insert(const Job& job, const JobEvent& event);
-  // Replaces the job and appends the events, which ascend by sequence. Removes its oldest events
-  // beyond kJobEventsKept. Returns NotFound if there is no such job.
+  // Replaces the job of job.id and appends the events, which ascend by sequence. Removes its oldest
+  // events beyond kJobEventsKept. Returns NotFound if there is no such job, and AlreadyExists if it
+  // has an event of such a number. REQUIRES: job.file is not null and, like job.number, as given to
+  // Insert.
   absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
-  // Marks a job that is to be removed. Its request_id is free for another job. Returns NotFound if
-  // there is no such job.
+  // Marks a job as deleted, until Remove. Its request_id is then free for another job. Returns
+  // NotFound if there is no such job.
   absl::Status MarkDeleted(const std::string& id);
   // Removes the job and its events. Does nothing if there is no such job.
   absl::Status Remove(const std::string& id);
-  // Returns all jobs by number. Job::spec is null. Returns DataLoss if one is damaged.
+  // Returns all jobs, also deleted ones, by number. Job::spec is null. Returns DataLoss if a job or
+  // one of its events is damaged or missing.
   absl::StatusOr<std::vector<StoredJob>> ReadAll();
 
  private:
@@ -67,7 +75,7 @@ class JobStore {
   absl::Status Migrate(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Carries out `body`, which has mutex_, as one transaction.
   absl::Status Transaction(const std::function<absl::Status()>& body) ABSL_LOCKS_EXCLUDED(mutex_);
-  // NotFound if the last statement changed no row.
+  // Returns NotFound if the last statement changed no row.
   absl::Status CheckChanged(const std::string& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteEvent(int64_t number, const JobEvent& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

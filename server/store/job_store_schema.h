@@ -9,10 +9,11 @@ namespace megatrain {
 // A number in the database's header that tells a job store from other programs' databases: "MgTr".
 inline constexpr int64_t kJobStoreApplicationId = 0x4d675472;
 
-// Entry i brings version i to version i + 1. The version is the header's user_version; that of a
-// new file is 0. Entries are added and never changed, because there are files of every version.
+// Entry i brings version i to version i + 1. The version is the number user_version in the
+// database's header, which is 0 in a new file. Entries are added and never changed, because there
+// are files of every version.
 //
-// Times are microseconds since 1970, NULL = not yet.
+// Times are microseconds since 1970 (UTC); NULL = not yet.
 //
 // The file does not shrink when jobs are deleted, but SQLite uses their pages for the next ones.
 inline constexpr const char* kJobStoreMigrations[] = {

@@ -1,4 +1,4 @@
-// CallGate decides which calls are let in.
+// CallGate decides which calls are let in, by their method and their caller.
 //
 // | call                        | who is let in                              | open at a time |
 // |-----------------------------|--------------------------------------------|----------------|
@@ -12,10 +12,10 @@
 // a request longer than kReflectionRequestBytesMax as INVALID_ARGUMENT.
 //
 // Calls of the API (UnaryCall, StreamCall) call the gate when they begin. Health and reflection are
-// gRPC's own services, whose handlers do not know the gate. So the gate sees their calls through a
-// server interceptor (NewInterceptors). An interceptor of gRPC 1.51 cannot answer a call, only
-// cancel it with a status. The caller gets that status' code and message, without the details of
-// google.rpc.Status.
+// gRPC's own services, whose handlers do not know the gate. The gate sees calls of these services
+// through a server interceptor (NewInterceptors). An interceptor of gRPC 1.51 cannot answer a call,
+// only cancel it with a status. The caller gets that status' code and message, without the details
+// of google.rpc.Status.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_CALL_GATE_H_
@@ -57,10 +57,10 @@ class CallGate {
   CallGate& operator=(const CallGate&) = delete;
 
   // Call the Authenticator's methods of these names, return what they return, and tell the refusal
-  // observer of callers that are not let in. Authenticate and the function that Recheck returns may
-  // wait for the account database. AuthenticateAtOnce does not wait, and returns nullopt if it
-  // would have to. Recheck returns null if the caller need not be checked again; its function must
-  // not be called after the gate is destroyed.
+  // observer of each error. Authenticate and the function that Recheck returns may wait for the
+  // account database. AuthenticateAtOnce does not wait, and returns nullopt if it would have to.
+  // Recheck returns null if the caller need not be checked again. Its function must not be called
+  // after the gate is destroyed.
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const;
   std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
       const grpc::ServerContextBase& context) const;

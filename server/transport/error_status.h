@@ -12,13 +12,14 @@
 
 namespace megatrain {
 
+// The domain of each google.rpc.ErrorInfo.
 inline constexpr char kErrorDomain[] = "megatrain";
 
-// Returns the name of the status's reason, or of a general one for its code. REQUIRES:
+// Returns the name of the status's reason (ReasonOf), or of a general one for its code. REQUIRES:
 // !status.ok().
 std::string ReasonName(const absl::Status& status);
 
-// Returns the code, the message and ReasonName. A message is cut after 3,000 bytes.
+// Returns OK for OK, else the code, the message and ReasonName. A message is cut after 3,000 bytes.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // Returns `text` if it is valid UTF-8, else `text` with '?' in place of every byte beyond ASCII.

@@ -1,11 +1,11 @@
-// GrpcServer serves services of the callback API, with gRPC's own health and reflection, and limits
-// what a caller can make it hold.
+// GrpcServer serves services of gRPC's callback API, with gRPC's own health and reflection, and
+// limits what a caller can make it hold.
 //
 // gRPC 1.51 handles connections, calls, deadlines, cancellation, health, reflection, and waits for
 // calls under way when it stops. These parts do what gRPC cannot:
-// - ConnectionListener accepts connections: gRPC's own listener ends for good when file descriptors
-//   run out.
-// - CallGate lets calls in.
+// - ConnectionListener accepts connections, because gRPC's own listener ends for good when file
+//   descriptors run out.
+// - CallGate decides which calls are let in.
 // - CallQueue runs calls that wait for a disk, because gRPC has few threads.
 // - TurnScheduler gives all streams their turns on one thread.
 // - UnsentAnswers bounds the memory of answers that their callers do not read.
@@ -43,7 +43,7 @@ struct GrpcServerOptions {
   // Returns credentials for one listener. Called once for each address "HOST:PORT", before Start
   // returns. Empty: such addresses are refused, because nothing is served on TCP in clear.
   std::function<std::shared_ptr<grpc::ServerCredentials>()> tcp_credentials;
-  size_t streams_max = 2000;  // of all callers
+  size_t streams_max = 2000;  // open at a time, of all callers
   StreamOptions streams;
   UnsentAnswers::Options answers;
   RequestObserver request_observer;  // may be empty
@@ -51,7 +51,7 @@ struct GrpcServerOptions {
 };
 
 struct GrpcService {
-  std::string name;  // "megatrain.v1.JobService"
+  std::string name;  // its full name, "megatrain.v1.JobService", by which its health is asked for
   std::unique_ptr<grpc::Service> service;
 };
 // Makes the services. They must copy `services`; only the targets of its pointers outlive them.
@@ -76,12 +76,13 @@ class GrpcServer {
   // Sets the health of service "", the whole daemon: SERVING if jobs can run.
   void SetReady(bool ready);
 
-  // Takes no more connections. Ends streams with STOPPING, and waits for that a second at most.
-  // Calls on open connections are still taken meanwhile. Then takes no more calls, lets those under
-  // way end for `grace`, cuts off what is left, and returns when none is left. Must not be called
-  // by two threads at once.
+  // Takes no more connections. Ends streams with STOPPING, and waits for that a second at most, or
+  // `grace` if that is shorter. Calls on open connections are still taken meanwhile. Then takes no
+  // more calls, lets those under way end for `grace`, cuts off what is left, and returns when none
+  // is left. Must not be called by two threads at once.
   void Stop(std::chrono::milliseconds grace);
 
+  // Returns the number of open streams.
   size_t streams() const { return turns_.streams(); }
   // Returns the bytes of answers that are being made or have not left the process (UnsentAnswers).
   size_t unsent_bytes() const { return answers_.bytes(); }

@@ -1,5 +1,5 @@
-// The transport calls these functions to tell the metrics and the log of requests and refusals.
-// They are called from any thread, by several at once, and must not block.
+// Declares the functions that the transport calls to tell the metrics and the log of requests and
+// refusals. They are called from any thread, by several at once, and must not block.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_OBSERVERS_H_
 #define MEGATRAIN_SERVER_TRANSPORT_OBSERVERS_H_
 
@@ -9,8 +9,8 @@
 
 namespace megatrain {
 
-// Called for every RPC before its status is sent. `method`: "/megatrain.v1.JobService/GetJob", of a
-// service that is registered. `code`: gRPC's.
+// Called before the status of an RPC is sent, for each RPC of a service that is registered.
+// `method` is its full name, "/megatrain.v1.JobService/GetJob", and `code` its grpc::StatusCode.
 using RequestObserver = std::function<void(std::string_view method, int code)>;
 
 // A call or a connection that was not let in.
@@ -20,9 +20,13 @@ struct Refusal {
     kCaller,      // a call by somebody who is not known
   };
   Kind kind = Kind::kCaller;
-  std::string reason;  // a call's: a name of the API's ErrorReason, "TOKEN_EXPIRED"
-  std::string peer;    // gRPC's, "ipv4:192.0.2.7:51234", or the listener's address; not proved
-  std::string message;
+  // The name of an ErrorReason of the API for a call, "TOKEN_EXPIRED"; kNoFilesLeft for a
+  // connection.
+  std::string reason;
+  // The peer's address as gRPC tells it for a call, "ipv4:192.0.2.7:51234", which is not proved;
+  // the listener's own address for a connection.
+  std::string peer;
+  std::string message;  // for people
 };
 using RefusalObserver = std::function<void(const Refusal& refusal)>;
 

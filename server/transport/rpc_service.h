@@ -35,9 +35,10 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   // Fills in the response of the call that it was made for.
   using Answer = std::function<absl::Status(const Caller&)>;
 
-  // Begins the call. `answer` runs once at most, on the thread that `answer_on` says. `services`
-  // must outlive the call. `context`, `request` and `response` are gRPC's and live as long as the
-  // call.
+  // Begins the call. `answer` runs once, on the thread that `answer_on` says. It does not run if
+  // the gate, the queue or UnsentAnswers refuses the call, or if the caller has gone or the
+  // deadline has passed by then. `services` must outlive the call. `context`, `request` and
+  // `response` are gRPC's and live as long as the call.
   UnaryCall(const ServiceContext& services, std::string method, AnswerOn answer_on, Answer answer,
             CallContext* context, const Request* request, Response* response)
       : services_(services),

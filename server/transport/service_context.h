@@ -23,7 +23,8 @@ template <class Message>
 using StreamReactor = grpc::ServerWriteReactor<Message>;
 
 struct StreamOptions {
-  // A stream without news sends a heartbeat this often.
+  // A stream without news sends a heartbeat this often. A caller that has to be checked again
+  // (CallGate::Recheck) is checked no more often than this.
   std::chrono::milliseconds heartbeat{10000};
   // A reader that has received everything gets its next message no sooner than this after the last
   // one. If steps are shorter than this, a message has several of them, or only the newest. Events
@@ -31,7 +32,7 @@ struct StreamOptions {
   std::chrono::milliseconds pace{50};
 };
 
-// The pointers' targets must outlive the services and their calls.
+// No pointer is null. Their targets must outlive the services and their calls.
 struct ServiceContext {
   CallGate* gate = nullptr;
   CallQueue* queue = nullptr;

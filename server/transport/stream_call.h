@@ -3,7 +3,7 @@
 // for StreamOptions::heartbeat.
 //
 // A stream keeps itself alive until gRPC is done with it (OnDone). gRPC's threads only note what
-// happened and wake the stream; its turns (TurnScheduler) decide what is done.
+// happened and wake the stream. In its turns (TurnScheduler) the stream decides what to do.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_STREAM_CALL_H_
 #define MEGATRAIN_SERVER_TRANSPORT_STREAM_CALL_H_
 
@@ -39,11 +39,18 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
  public:
   using Clock = TurnScheduler::Clock;
   using Opened = OpenedSource<Message>;
+  // Makes the source. Any thread may call `wake` (StreamSource), which does nothing once the stream
+  // is destroyed.
   using Open = std::function<Opened(const Caller&, std::function<void()> wake)>;
 
   // Begins the call, and returns the reactor for gRPC. `open` is called once at most, on the thread
-  // that `open_on` says; it makes the source, and its error ends the stream. `services` must
-  // outlive the call. `context` and `request` are gRPC's and live as long as the call.
+  // that `open_on` says. `services` must outlive the call. `context` and `request` are gRPC's and
+  // live as long as the call.
+  //
+  // The stream ends with OK after StreamNext::kEnd, and with an error of `open` or of its source.
+  // It also ends with the errors of CallGate, TurnScheduler::Add, CallQueue::Add and
+  // AnswerShare::Take, with Unavailable (STOPPING) when the daemon stops, and with Cancelled if the
+  // caller has gone.
   static StreamReactor<Message>* Start(const ServiceContext& services, const StreamOptions& options,
                                        std::string method, AnswerOn open_on, Open open,
                                        CallContext* context, const Request* request) {
@@ -54,6 +61,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
     return call.get();
   }
 
+  // Called by the TurnScheduler alone.
   Clock::time_point Turn(Clock::time_point now, bool stopping) override {
     if (!begun_ || !bound_ || ended_ || writing_) return TurnScheduler::kNever;
     if (gone_) return End(absl::CancelledError("the caller went away"));

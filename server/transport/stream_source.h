@@ -1,5 +1,5 @@
-// StreamSource gives a stream its messages. It keeps a position in a series and buffers little: a
-// message is made when the stream can send it.
+// StreamSource gives a stream its messages. It keeps a position in a series and buffers little,
+// because it makes a message only when the stream can send it.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_STREAM_SOURCE_H_
 #define MEGATRAIN_SERVER_TRANSPORT_STREAM_SOURCE_H_
 
@@ -27,8 +27,8 @@ class StreamSource {
   virtual ~StreamSource() = default;
 
   // Fills in the next message, if there is one, and returns kMessage. Does not wait for one.
-  // `message` is empty before the call, and unspecified after kNothing and kEnd. An error ends the
-  // stream, which returns it.
+  // `message` is empty before the call, and must be left empty with kNothing. Next is not called
+  // after kEnd or an error, with which the stream ends.
   virtual absl::StatusOr<StreamNext> Next(Message* message) = 0;
 
   // Returns true if the next message is to be sent at once, without waiting for

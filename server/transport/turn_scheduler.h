@@ -5,9 +5,10 @@
 // that write is under way its turns do nothing, so that a slow reader costs little and delays
 // nobody.
 //
-// Thread safety: all methods may be called from any thread; turns are taken on the scheduler's
-// thread.
-// Invariants: a stream's turns never overlap; a Wake during a turn is followed by another turn.
+// Thread safety: all methods may be called from any thread. Turns are taken on the scheduler's
+// thread, with no lock of the scheduler held.
+// Invariants: a stream's turns never overlap. A Wake during a turn is followed by another turn,
+// unless the stream is removed.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_TURN_SCHEDULER_H_
 #define MEGATRAIN_SERVER_TRANSPORT_TURN_SCHEDULER_H_
 
@@ -33,9 +34,9 @@ class TurnScheduler {
     explicit Stream(TurnScheduler* scheduler);  // `scheduler` must outlive the stream
     virtual ~Stream();
 
-    // Takes a turn, and must not block. Called on the scheduler's thread. Returns when the next
-    // turn is due if nobody wakes the stream before; kNever: only when it is woken. `stopping`: the
-    // daemon stops, and the stream must end.
+    // Takes a turn, and must not block. Called on the scheduler's thread. Returns the time at which
+    // the next turn is due if nobody wakes the stream before, or kNever if it is due only when the
+    // stream is woken. If `stopping` is true, the daemon stops, and the stream must end.
     virtual Clock::time_point Turn(Clock::time_point now, bool stopping) = 0;
 
    private:
@@ -62,13 +63,15 @@ class TurnScheduler {
   // Gives the stream a turn soon. Does nothing if it was not added or is removed. REQUIRES, as
   // Remove does: the stream is alive.
   void Wake(Stream* stream);
-  // Gives the stream no more turns; one may be under way. The stream may be destroyed by this call.
+  // Gives the stream no more turns; one may be under way. Does nothing if the stream was not added
+  // or is removed. The stream may be destroyed by this call.
   void Remove(Stream* stream);
 
   // Gives every stream, also those added later, a turn with `stopping`. Waits until all that are
   // there have been removed, but no longer than `wait`.
   void Stop(std::chrono::milliseconds wait);
 
+  // Returns the number of streams that are added and not removed.
   size_t streams() const;
 
  private:

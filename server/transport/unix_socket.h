@@ -10,16 +10,16 @@
 namespace megatrain {
 
 enum class SocketAccess {
-  kPrivate,  // in a directory of mode 0700: only the daemon's user and root can connect
-  kShared,   // others can enter: callers must prove who they are
+  kPrivate,  // its directory is closed to others: only the daemon's user and root can connect
+  kShared,   // others may reach the socket, so that callers must prove who they are
 };
 
 // Prepares to bind a socket to `path`. Makes its directory if it is missing (mode 0700, parents are
 // not made), checks it, and removes a socket that nobody listens on any more. Returns who will be
 // able to reach the socket.
 //
-// Returns InvalidArgument, with what to do, if
-// - the path is not absolute, is too long, or leads to a file that is no socket;
+// Returns InvalidArgument if
+// - the path is not absolute, is too long, or names a file that is no socket;
 // - its directory is no directory, or belongs to neither this process' user nor root;
 // - the directory's group or others may write to it, and so put a socket of their own there.
 // Returns FailedPrecondition if another process listens there, and FileError's codes otherwise.

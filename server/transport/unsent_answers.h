@@ -2,19 +2,21 @@
 //
 // gRPC keeps an answer until HTTP/2's flow control has let it out, and then reports that. A client
 // that gives no window keeps every answer in the daemon's memory, a MiB each if it asks for job
-// files. So the bytes of an answer are counted, by connection and by caller, from when it is made
-// until gRPC reports that it went out or that its call ended.
+// files. UnsentAnswers therefore counts the bytes of each answer, by connection and by caller,
+// until gRPC reports that the answer went out or that its call ended. Before the answer is made,
+// kAnswerBytesExpected are counted for it.
 //
-// A caller with too many unsent bytes is not answered until some have gone: a call waits before it
-// is acted on, a stream before its next message. Waiting calls are bounded in number and bytes;
-// those beyond are refused. A client that reads answers as they come is refused only if more of its
-// calls wait than the bounds allow, however slow its line. A client that reads nothing until one of
-// its calls is answered may wait for that until the call's deadline: calls that were sent later may
-// be taken first, and use up the room.
+// A caller with too many unsent bytes is not answered until some have gone. A call then waits
+// before it is acted on, and a stream before its next message. Waiting calls are bounded in number
+// and bytes, and calls beyond the bounds are refused. A client that reads answers as they come is
+// refused only if more of its calls wait than the bounds allow, however slow its line. A client
+// that reads nothing until one of its calls is answered may wait for that until the call's
+// deadline, because calls that were sent later may be taken first and use up the room.
 //
 // Thread safety: all methods may be called from any thread, an AnswerShare's by one at a time.
 // Invariants: unsent bytes exceed a bound by no more than the bytes by which answers are longer
-// than kAnswerBytesExpected. A call waits only while its caller has unsent answers.
+// than kAnswerBytesExpected, or by one answer that a caller without unsent bytes is given. A call
+// waits only while its caller has unsent answers.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_UNSENT_ANSWERS_H_
 #define MEGATRAIN_SERVER_TRANSPORT_UNSENT_ANSWERS_H_
 
@@ -95,15 +97,15 @@ class AnswerShare {
   }
 
   // Counts kAnswerBytesExpected and returns true if the call may be answered now. Returns false if
-  // it must wait: `go_on` is called once, on any thread, when the bytes are counted and the call
-  // may be answered. That may be before Take returns. `request_bytes` is what the call holds while
-  // it waits. Returns ResourceExhausted (ANSWERS_UNREAD) if too many calls wait; `go_on` is then
-  // not called. REQUIRES: nothing is counted. After false, the share lives and Set is not called
-  // until `go_on` is.
+  // it must wait. Then `go_on` is called once, on any thread, when these bytes are counted and the
+  // call may be answered. That may be before Take returns. `request_bytes` is what the call holds
+  // while it waits. Returns ResourceExhausted (ANSWERS_UNREAD) if too many calls or bytes wait;
+  // `go_on` is then not called. REQUIRES: nothing is counted. After false, the share must live, and
+  // Set must not be called, until `go_on` is called.
   absl::StatusOr<bool> Take(size_t request_bytes, std::function<void()> go_on);
 
-  // Counts `bytes` in place of those before. If they are fewer, the `go_on` of other calls may be
-  // called on this thread.
+  // Counts `bytes` in place of those counted before. If `bytes` is less, the `go_on` of other calls
+  // may be called on this thread.
   void Set(size_t bytes);
 
  private:

@@ -21,20 +21,22 @@ struct EngineJobRunnerOptions {
   // Each is told of every event, in the order of this list, after the event was written to the
   // job's records or could not be. The observers must outlive the runner.
   std::vector<RunObserver*> observers = {};
-  WatchdogOptions watchdog;
-  // Opens the files of a run. Called on the job's own thread as it begins.
+  WatchdogOptions watchdog;  // for the watchdog of each job
+  // Opens the files of a run. Called on the job's own thread as it begins. An error is that of the
+  // run.
   OpenFiles files = FilesOfProcess();
-  // Called on the watchdog's thread when the job hangs, and again only if it advanced in between. A
-  // process cannot end a thread that hangs in a device or a disk. So the function ends the process,
-  // or has it ended, and the next one starts the job again. If the function returns, the job stays
-  // active, and the runner's destructor waits for it. May be empty.
+  // Called on the watchdog's thread when the job hangs, and again only if the job advanced in
+  // between. A process cannot end a thread that hangs in a device or a disk. So the function should
+  // end the process, or have it ended; the next process then starts the job again. If the function
+  // returns, the job stays active, and the runner's destructor waits for it. May be empty.
   std::function<void(const std::string& job_id, const std::string& why)> stalled;
   // Called on the job's thread when the device is lost to this process. The job has left the engine
   // by then. If the function returns, the job ends as kLost. May be empty.
   std::function<void(const std::string& job_id, const std::string& why)> device_lost;
 };
 
-// Each job has a thread and a watchdog from Start to its end.
+// Each job has a thread and a watchdog, which begin with Start. Those of a job that has ended are
+// destroyed by a later Start or the destructor.
 class EngineJobRunner : public JobRunner {
  public:
   // `host` must outlive the runner.

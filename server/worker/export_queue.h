@@ -1,6 +1,6 @@
 // ExportQueue exports checkpoints, one after the other, on a thread of its own.
 //
-// Thread safety: Add from any thread, Stop from one thread.
+// Thread safety: Add may be called from any thread, Stop from one at a time.
 #ifndef MEGATRAIN_SERVER_WORKER_EXPORT_QUEUE_H_
 #define MEGATRAIN_SERVER_WORKER_EXPORT_QUEUE_H_
 
@@ -17,21 +17,24 @@ namespace megatrain {
 
 class ExportQueue {
  public:
+  // Starts the thread.
   ExportQueue();
+  // Does what Stop does.
   ~ExportQueue() { Stop(); }
   ExportQueue(const ExportQueue&) = delete;
   ExportQueue& operator=(const ExportQueue&) = delete;
 
-  // Writes the Hugging Face directory `directory` from `checkpoint`, both reached through `files`,
-  // as ExportCheckpoint does. `done` is called once on the queue's thread, with OK or the error of
-  // the export. After Stop it is called with Cancelled on the caller's thread, before Add returns.
-  // `done` must not call Stop.
+  // Adds an export, which writes the Hugging Face directory `directory` from `checkpoint` as
+  // ExportCheckpoint does, both reached through `files`. Does not wait. `done` is called once on
+  // the queue's thread, with OK or the error of the export. After Stop it is called with Cancelled
+  // on the caller's thread, before Add returns. `done` must not call Stop. Any number of exports
+  // may wait.
   void Add(const std::string& checkpoint, const std::string& directory,
            std::shared_ptr<FileSystem> files, std::function<void(const absl::Status& status)> done);
 
-  // Abandons all exports. `done` of those that wait is called with Cancelled. The one that runs
-  // stops soon; it ends with Cancelled, or with OK or an error of its own if it was faster. Returns
-  // when every `done` has returned.
+  // Abandons all exports, and returns when every `done` has returned. `done` of those that wait is
+  // called with Cancelled. The export that runs ends soon, with Cancelled, or with OK or an error
+  // of its own if it was faster. May be called again.
   void Stop();
 
  private:

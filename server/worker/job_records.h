@@ -1,9 +1,9 @@
 // JobRecords keeps a job's step metrics and its log lines in two RecordLogs beneath a directory:
 //   metrics/   one record for a step: StepRecordJson
 //   log/       one record for a line: {"time": RFC 3339, "text": ...}
-// Both live as long as the directory, and are appended to when the job goes on after a restart.
+// When the job goes on after a restart, the logs of the earlier process are appended to.
 //
-// Thread safety: all methods from any thread.
+// Thread safety: all methods may be called from any thread. They wait for the disk.
 #ifndef MEGATRAIN_SERVER_WORKER_JOB_RECORDS_H_
 #define MEGATRAIN_SERVER_WORKER_JOB_RECORDS_H_
 
@@ -34,33 +34,37 @@ class JobRecords {
   static constexpr size_t kWaitingBytesMax = size_t{4} << 20;
 
   // Opens the records in `directory`, which is made if it is missing. Damaged records that are
-  // found are reported in the log. Returns FailedPrecondition if another JobRecords has the
+  // found are reported as lines in log(). Returns FailedPrecondition if another JobRecords has the
   // directory open (see JobRecordsDirectory), and otherwise FileError's codes.
   static absl::StatusOr<std::unique_ptr<JobRecords>> Open(const std::string& directory);
 
-  // Add a record. A record that cannot be written has one of these fates:
+  // Add a record: the metrics of a step, or a line of the log with the time now. A record that
+  // cannot be written has one of these fates:
   // - If the disk is full (IsDiskFull) it waits in memory. The first call that finds room writes
   //   the waiting records in their order. Until then every call returns that the disk is full.
-  // - If kWaitingBytesMax are exceeded it is lost, and the call returns the same.
-  // - After another error it is lost. Of a series of such errors only the first is returned.
-  // As soon as the log can be written again it says how many records are missing.
+  // - If the disk is full and kWaitingBytesMax would be exceeded, it is lost, and the call returns
+  //   that the disk is full.
+  // - After another error it is lost. The first call of a series of such calls returns the error
+  //   (FileError's codes, or FailedPrecondition after Close), and the later ones return OK.
+  // As soon as the log can be written again, a line of it says how many records are missing.
   //
-  // A line is cut after 128 KiB; its `step` is the last one that is done.
+  // A text is cut after 128 KiB. Its `step` is the last one that is done.
   absl::Status AddStep(const StepRecord& record);
   absl::Status AddLine(int64_t step, const std::string& text);
   // Records that the job goes on after `step`, which supersedes the metrics of later steps. Returns
   // the errors of AddStep.
   absl::Status FallBack(int64_t step);
-  // Returns when all written records are on stable storage; records that wait in memory are not. To
-  // be called before a checkpoint becomes valid, so that no power cut leaves it without the records
-  // of its steps. Returns FileError's codes.
+  // Returns when all written records are on stable storage. Records that wait in memory are left
+  // out. To be called before a checkpoint becomes valid, so that no power cut leaves it without the
+  // records of its steps. Returns FileError's codes.
   absl::Status Sync();
-  // Says that the job has ended for good, so that readers that follow it end too. Tries once more
-  // to write the waiting records.
+  // Says that the job has ended for good, so that readers that follow its records end too. Tries
+  // once more to write the waiting records. Afterwards nothing can be added. May be called again.
   void Close();
 
   const std::string& directory() const { return directory_; }
 
+  // The logs, to be read. They live as long as this.
   const RecordLog& metrics() const { return *metrics_; }
   const RecordLog& log() const { return *log_; }
 
@@ -90,18 +94,19 @@ class JobRecords {
   int64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;  // records since writing began to fail
 };
 
-// JobRecordsDirectory opens the records of all jobs, beneath one directory. All users of a job
-// share one JobRecords. Those that nobody uses are destroyed when the next job's are opened.
+// JobRecordsDirectory opens the records of all jobs, beneath one directory. All users of a job's
+// records share one JobRecords. When the records of another job are opened, those that are no
+// longer used are destroyed.
 class JobRecordsDirectory {
  public:
   explicit JobRecordsDirectory(std::string directory) : directory_(std::move(directory)) {}
 
-  // Returns the records in `directory`/JOB_ID, and opens them if they are not open. Returns
-  // NotFound after Remove, and the errors of JobRecords::Open. REQUIRES: job_id is one path
-  // component.
+  // Returns the records in `directory`/JOB_ID, and opens them if they are not open. The result may
+  // outlive this. Returns NotFound after Remove, and the errors of JobRecords::Open. REQUIRES:
+  // job_id is one path component.
   absl::StatusOr<std::shared_ptr<JobRecords>> Open(const std::string& job_id);
-  // Returns the step of the job's newest record of step metrics, which may be a fall-back; 0 if
-  // there is none or it cannot be read. Opens the job's records, as Open does.
+  // Returns the step of the job's newest record of step metrics, which may be that of a FallBack.
+  // Returns 0 if there is none or it cannot be read. Opens the job's records, as Open does.
   int64_t LastStep(const std::string& job_id);
   // Closes (JobRecords::Close) the records of a deleted job, whose directory is about to be
   // removed. Open returns NotFound from now on.

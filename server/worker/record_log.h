@@ -2,18 +2,20 @@
 // its log lines. Records are appended one at a time. Any number of readers read from any sequence
 // number, also in a later process. The format on disk stands above LogRecord.
 //
-// These are plain files, not SQLite as in server/store: with 500 followers a record read costs 2 us
-// of CPU instead of 4.5 or more. A hash notices a damaged record.
+// The records are in plain files, not in SQLite as in server/store, because that costs less: with
+// 500 followers, 2 us of CPU for a record read instead of 4.5 or more. A hash in each record shows
+// whether the record is damaged.
 //
-// A log whose last segment is full begins a new one, and removes the oldest if there are more than
-// `segments_max`. Opening a log cuts its last segment back to the last whole record.
+// A log is a series of files, its segments. A log whose last segment is full begins a new segment,
+// and removes the oldest if there are more than `segments_max`. Opening a log cuts its last segment
+// back to the last whole record.
 //
 // A job that falls back to a checkpoint repeats steps. FallBack appends a marker with a sequence
-// number of its own, so that a live reader meets it in its place. Readers that come later find the
-// records of the repeated steps marked superseded.
+// number of its own, so that a reader that follows the log meets the marker in its place. Readers
+// that come later find the records of the repeated steps marked superseded.
 //
-// Thread safety: all methods of RecordLog may be called from any thread; a Reader from one at a
-// time.
+// Thread safety: all methods of RecordLog may be called from any thread, and those of a Reader from
+// one at a time.
 // Invariants: sequence numbers are consecutive from 1, except where records were damaged on disk.
 // Readers see a record once its line is whole in the file, never before.
 #ifndef MEGATRAIN_SERVER_WORKER_RECORD_LOG_H_
@@ -42,7 +44,7 @@ namespace megatrain {
 // Logs of every version are read, so the format may be extended but not changed.
 //
 // A log is a directory of segments. A segment is a file named by the sequence number of its first
-// record, 20 digits and ".log". It consists of lines, one a record:
+// record, in 20 digits, and ".log". It consists of lines, one for each record:
 //
 //   HASH ' ' KIND ' ' SEQUENCE ' ' STEP ' ' TEXT '\n'
 //
@@ -57,41 +59,45 @@ namespace megatrain {
 struct LogRecord {
   enum class Kind : char {
     kText = 't',
-    kFellBack = 'f',  // records before this one of steps after `step` are superseded; no text
+    kFellBack = 'f',  // a marker: earlier records of steps after `step` are superseded; no text
   };
   Kind kind = Kind::kText;
   int64_t sequence = 0;
   int64_t step = 0;  // 0: before the first step
   std::string text;
-  bool superseded = false;  // not in the file: see RecordLog::Reader
+  bool superseded = false;  // set by RecordLog::Reader; not in the file
 };
 
 // Returns the name of the segment whose first record is `sequence`, without its directory.
 std::string SegmentName(int64_t sequence);
-// Returns nullopt for a name that SegmentName does not make.
+// Returns the sequence number of a segment's name, or nullopt for a name that SegmentName does not
+// make of a number of 1 or more.
 std::optional<int64_t> ParseSegmentName(const std::string& name);
 
-// Returns the line with its '\n'. REQUIRES: `text` holds no '\n'.
+// Returns the line of a record, with its '\n'. REQUIRES: `text` holds no '\n'; sequence >= 1; step
+// >= 0.
 std::string EncodeRecord(LogRecord::Kind kind, int64_t sequence, int64_t step,
                          std::string_view text);
-// Reads a line without its '\n'. Returns nullopt if its hash or its form is wrong.
+// Reads the record of a line without its '\n'. Returns nullopt if its hash or its form is wrong.
 std::optional<LogRecord> DecodeRecord(std::string_view line);
 
 // ---- The log ----
 
-// A log holds at most segment_bytes * segments_max, plus one record.
+// A log holds at most segment_bytes * segments_max bytes, unless a record is longer than a segment.
 struct RecordLogOptions {
   int64_t segment_bytes = int64_t{4} << 20;
-  int segments_max = 16;
+  int segments_max = 16;  // less than 1 counts as 1
 };
 
 class RecordLog {
  public:
+  // The most bytes of a record's text.
   static constexpr int64_t kTextBytesMax = int64_t{1} << 20;
 
-  // Opens the log in `directory`, which is made if it is missing. Appends lines to *notes that tell
-  // of torn and damaged records. Returns FailedPrecondition if another RecordLog is open on the
-  // directory, and otherwise FileError's codes.
+  // Opens the log in `directory`, which is made if it is missing. Appends to *notes, which must not
+  // be null, lines that tell people of torn and damaged records. Returns FailedPrecondition if
+  // another RecordLog, also of another process, is open on the directory, and otherwise FileError's
+  // codes.
   static absl::StatusOr<std::unique_ptr<RecordLog>> Open(const std::string& directory,
                                                          const RecordLogOptions& options,
                                                          std::vector<std::string>* notes);
@@ -101,27 +107,29 @@ class RecordLog {
   // Appends a record and returns its sequence number. Returns InvalidArgument if `text` holds a
   // '\n' or is longer than kTextBytesMax, FailedPrecondition after Close, and FileError's codes
   // (IsDiskFull for a full disk). After an error the record is lost, and the log may be appended to
-  // again.
+  // again. REQUIRES: step >= 0.
   absl::StatusOr<int64_t> Append(int64_t step, std::string_view text);
-  // Marks records of steps after `step` as superseded, because the job goes on after `step`.
-  // Appends nothing if there are none. Returns the errors of Append.
+  // Appends a marker that records of steps after `step` are superseded, because the job goes on
+  // after `step`. Appends nothing, and returns OK, if there are none. Otherwise returns
+  // FailedPrecondition after Close, and FileError's codes. REQUIRES: step >= 0.
   absl::Status FallBack(int64_t step);
   // Returns when everything appended is on stable storage. Returns FileError's codes.
   absl::Status Sync();
-  // Forbids appending from now on, and calls the subscribers once more.
+  // Forbids appending from now on, and calls the subscribers once more. The log can still be read.
   void Close();
 
   int64_t next_sequence() const;  // the number of the next record
-  bool closed() const;
+  bool closed() const;            // Close was called
 
-  // Calls `changed` on the appending thread, with no lock of the log held, after every append and
-  // Close, until the subscription is destroyed. `changed` must not block, nor destroy the
-  // subscription. The log must outlive the subscription.
+  // Calls `changed` after every append and Close, until the subscription is destroyed. The call is
+  // made on the thread that appends or closes, with no lock of the log held. `changed` must not
+  // block, nor destroy the subscription. The log must outlive the subscription.
   class Subscription;
   std::unique_ptr<Subscription> Subscribe(std::function<void()> changed) const;
 
-  // Returns a reader whose first record is `sequence`, or the oldest kept one after it. The record
-  // need not exist yet. REQUIRES: sequence >= 1; the log outlives the reader.
+  // Returns a reader whose first record is that of number `sequence`, or the oldest record after it
+  // that is kept. The record need not exist yet. The log must outlive the reader. REQUIRES:
+  // sequence >= 1.
   class Reader;
   std::unique_ptr<Reader> Read(int64_t sequence) const;
 
@@ -178,9 +186,10 @@ class RecordLog::Reader {
   Reader& operator=(const Reader&) = delete;
 
   // Appends to *records the records that follow, `records_max` at most, or none if there is nothing
-  // yet. Never waits for a record. Sets `superseded` to what is known now. Records that were
-  // rotated away or damaged are left out: a gap in the sequence numbers, or before next_sequence(),
-  // shows them. Returns FileError's codes.
+  // yet. Reads files, but does not wait for a record to be appended. Sets their `superseded` to
+  // what is known now. Records that are damaged, or whose segments were removed, are left out. A
+  // gap in the sequence numbers, or between the last one and next_sequence(), shows them. Returns
+  // FileError's codes.
   absl::Status Next(int64_t records_max, std::vector<LogRecord>* records);
   // Returns the sequence number of the first record that the next call may give.
   int64_t next_sequence() const { return next_; }
@@ -204,8 +213,8 @@ class RecordLog::Reader {
 
 class RecordLog::Subscription {
  public:
-  // Waits for a call of `changed` that is under way. REQUIRES: the caller holds no lock that
-  // `changed` takes.
+  // Ends the subscription, and waits for a call of `changed` that is under way. REQUIRES: the
+  // caller holds no lock that `changed` takes.
   ~Subscription();
   Subscription(const Subscription&) = delete;
   Subscription& operator=(const Subscription&) = delete;

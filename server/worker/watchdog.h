@@ -1,13 +1,14 @@
-// Watchdog finds out that a run hangs: nothing has advanced for longer than its phase allows. A
-// step is measured by the steps before it. Other work reports progress with Alive: a first step as
-// its operations end; an evaluation with each batch; reading, tokenising and saving as bytes pass.
-// There only the silence since the last report counts, so it may take any time.
+// Watchdog finds out that a run hangs, which means that nothing has advanced for longer than its
+// phase allows. The limit of a step follows from the durations of the steps before it. Work that
+// may take any time calls Alive as it goes on: a first step as its operations end, an evaluation
+// with each batch, and reading, tokenizing and saving as bytes pass. Only the silence since the
+// last call counts.
 //
 // A run of several processes hangs only when none of them advances, because the others wait while
 // one of them saves. Each process has a watchdog, and WatchdogOptions::share combines them.
 //
 // Thread safety: all methods may be called from any thread. `stalled` is called on the watchdog's
-// own thread, or by Check.
+// own thread, or on the thread that calls Check.
 #ifndef MEGATRAIN_SERVER_WORKER_WATCHDOG_H_
 #define MEGATRAIN_SERVER_WORKER_WATCHDOG_H_
 
@@ -23,25 +24,27 @@
 namespace megatrain {
 
 struct WatchdogOptions {
-  // A step may take this many times the longest of the last kStepsRemembered.
+  // A step may take step_factor times the longest of the last kStepsRemembered steps, and always
+  // step_seconds_min, so that a machine that swaps or is suspended does not make a step of
+  // milliseconds count as hanging.
   double step_factor = 8;
-  // And at least this long: steps of milliseconds wait for a machine that swaps or is suspended.
   double step_seconds_min = 120;
   // The longest silence in a first step, whose time is not known.
   double first_step_seconds = 1800;
-  // The longest silence in these phases. A sync of what a slow disk has not written yet is one
-  // call: 100 GB of page cache at 100 MB/s are 1,000 s.
+  // The longest silence in the phases kPreparing and kSaving. A sync of what a slow disk has not
+  // written yet is one silent call, and 100 GB of page cache at 100 MB/s take 1,000 s.
   double preparing_seconds = 1800;
   double saving_seconds = 1800;
 
-  // The watchdog looks this often.
+  // The watchdog's thread calls Check this often.
   double poll_seconds = 1;
-  // If it could not look for longer than this, the process was stopped, as by Ctrl-Z or a debugger,
-  // and the silence is counted anew. REQUIRES: it is more than poll_seconds.
+  // If Check was not called for longer than this, the process was stopped, for example by Ctrl-Z or
+  // a debugger, and the silence is counted anew. REQUIRES: it is more than poll_seconds.
   double stopped_seconds = 30;
   // Takes the seconds for which this process may still be silent (infinity: any number), and
-  // returns those for the whole job, which hangs when they are negative. Called with a lock held:
-  // it must not call the watchdog. Empty for a process alone.
+  // returns the seconds for which the whole job may still be silent. The job hangs when these are
+  // negative. Called by each Check, with a lock held, so it must not call the watchdog. Empty if
+  // the job has one process.
   std::function<double(double seconds)> share;
   // Returns the seconds of a monotonic clock. Must not call the watchdog. Empty: the system's.
   std::function<double()> now;
@@ -51,26 +54,30 @@ class Watchdog {
  public:
   static constexpr int kStepsRemembered = 16;
 
-  // `stalled` must not be null. It is called with what stands still and for how long. It is called
-  // again only if something advanced in between. It must not destroy the watchdog.
+  // Starts a thread that calls Check. `stalled` must not be empty. It is called with a text for
+  // people that says what stands still and for how long. It is called again only if something
+  // advanced in between. It must not destroy the watchdog.
   Watchdog(const WatchdogOptions& options, std::function<void(const std::string& why)> stalled);
-  // Waits for a call that is under way.
+  // Ends the thread, and waits for a call of `stalled` by it that is under way.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // Begins a phase. A new watchdog is in kPaused, in which nothing is expected. `what` is done in
-  // it, for example "saving step 7"; empty: what the phase is called.
+  // Begins a phase. A new watchdog is in kPaused, in which any silence is allowed. `what` tells
+  // people what is done in the phase, for example "saving step 7". If it is empty, the phase's name
+  // stands for it.
   void Enter(TrainingPhase phase, const std::string& what = "");
   // Says that something went on in the phase.
   void Alive();
   // Says that step `step` is done and took `step_seconds`.
   void Step(int64_t step, double step_seconds);
-  // Updates the phase, or the last step, from an event of the run.
+  // Calls Enter for a TrainingActivity, Step for a StepRecord, and notes progress at StepsBegin.
+  // Does nothing for other events.
   void Follow(const RunEvent& event);
 
-  // While a Rest lives nothing is expected, as in kPaused; then the phase begins anew. For code
-  // that waits for people, as at a terminal that is held. At most one may live at a time.
+  // While a Rest lives any silence is allowed, as in kPaused. At its end the silence is counted
+  // anew. It is for code that waits for people, as at a terminal that is held. At most one may live
+  // at a time, and the watchdog must outlive it.
   class Rest {
    public:
     explicit Rest(Watchdog& watchdog) : watchdog_(watchdog) { watchdog_.SetResting(true); }
@@ -82,9 +89,9 @@ class Watchdog {
     Watchdog& watchdog_;
   };
 
-  // Calls `stalled` if the run hangs. The watchdog's thread does this every poll_seconds.
+  // Calls `stalled` if the run hangs and this was not told yet.
   void Check();
-  // Returns the seconds of silence that are allowed now; negative: any.
+  // Returns the seconds of silence that this process's phase allows now; negative: any number.
   double limit_seconds() const;
 
  private:

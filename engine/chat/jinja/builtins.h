@@ -1,5 +1,6 @@
-// Filters, tests, methods and functions that a program can call by name. Each is an entry in a
-// table with its signature and its code. Entries live as long as the process.
+// Finds and calls the filters, tests, methods and functions that a program can call by name. A
+// filter, test or method is an entry in a table with its signature and its code. Entries live as
+// long as the process.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_BUILTINS_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_BUILTINS_H_
 
@@ -27,14 +28,15 @@ struct Call {
   // Returns the argument, or the default if it is absent; TrueOr returns its truth.
   JinjaValue Or(size_t i, JinjaValue otherwise) const { return arguments[i].value_or(otherwise); }
   bool TrueOr(size_t i, bool otherwise) const;
-  // Return InvalidArgument for an argument of another type. IntOr and TextOr treat None as absent;
-  // for an absent argument TextOr returns nullopt.
-  // The texts are valid as long as this object. TextAt REQUIRES has(i).
+  // Return the argument as an int or a text, or InvalidArgument if it is of another type. IntOr and
+  // TextOr treat None as absent; IntOr then returns `otherwise`, and TextOr nullopt. The texts are
+  // valid as long as this object. TextAt REQUIRES has(i).
   absl::StatusOr<int64_t> IntOr(size_t i, int64_t otherwise) const;
   absl::StatusOr<std::string_view> TextAt(size_t i) const;
   absl::StatusOr<std::optional<std::string_view>> TextOr(size_t i) const;
 };
 
+// A filter, a test or a method.
 struct Builtin {
   const char* name;
   // The names of the parameters after self, separated by spaces. "?" behind a name marks an
@@ -49,13 +51,14 @@ struct Builtin {
 Result CallBuiltin(Runtime& runtime, const Builtin& builtin, const JinjaValue& self,
                    CallValues values);
 
-// Return nullptr if there is none of that name.
+// Return the filter or test of that name, or nullptr if there is none.
 const Builtin* FindFilter(std::string_view name);
 const Builtin* FindTest(std::string_view name);
-// Finds a method of the type of `self`.
+// Returns the method of that name of the type of `self`, or nullptr if there is none.
 const Builtin* FindMethod(const JinjaValue& self, std::string_view name);
 
-// Returns a value that, when it is called, calls `method` with `self`.
+// Returns a value that, when it is called, calls `method` with `self`. Returns the errors of
+// Runtime::MakeObject. `method` must outlive the value.
 Result MakeMethod(Runtime& runtime, const Builtin* method, JinjaValue self);
 
 // Returns the function of that name (range, dict, namespace, ...) as a value that can be called.
@@ -63,17 +66,18 @@ Result MakeMethod(Runtime& runtime, const Builtin* method, JinjaValue self);
 JinjaValue FindFunction(std::string_view name);
 
 // Returns range(start, stop, step). Returns InvalidArgument for more than 100,000 items, as the
-// sandbox of transformers does. REQUIRES: step is not 0.
+// sandbox of transformers does, and ResourceExhausted beyond a limit. REQUIRES: step is not 0.
 Result MakeRange(Runtime& runtime, int64_t start, int64_t stop, int64_t step);
 
-// A namespace: the only value that {% set x.name = value %} changes.
+// The value that namespace() makes. {% set x.name = value %} changes no other kind of value.
 class Namespace : public Object {
  public:
   std::string type_name() const override { return "TemplateNamespace"; }
   absl::StatusOr<std::optional<JinjaValue>> Attribute(Runtime& runtime,
                                                       std::string_view name) override;
   absl::StatusOr<std::optional<std::string>> Repr(Runtime& runtime) override;
-  // Returns InvalidArgument for a name that begins with "_".
+  // Sets an attribute. Returns InvalidArgument for a name that begins with "_", and the errors of
+  // Runtime::Charge and SetEntry.
   absl::Status Set(Runtime& runtime, JinjaValue name, JinjaValue value);
   // Removes all attributes, so that a namespace that holds itself can be freed.
   void Clear() { attributes_ = Dict(); }
@@ -86,16 +90,17 @@ class Namespace : public Object {
 // The argument `attribute` of filters: "address.city", "items.0", an index, or a list "age,name".
 class AttributePath {
  public:
-  // None is the empty path, which gives the item itself. With `fold`, Get returns text in lower
-  // case. If `otherwise` is given and not None, it takes the place of an undefined step. Returns
-  // OutOfRange for an index beyond 64 bits.
+  // Parses a path. None is the empty path, which leads to the item itself. With `fold`, Get returns
+  // text in lower case. If `otherwise` is given and not None, it takes the place of an undefined
+  // step. Returns OutOfRange for an index beyond 64 bits.
   static absl::StatusOr<AttributePath> Parse(const JinjaValue& attribute, bool fold,
                                              std::optional<JinjaValue> otherwise = std::nullopt);
-  // Parses a text of paths separated by commas. Anything else is one path.
+  // Parses a text of paths separated by commas. Anything else is one path. Returns the errors of
+  // Parse.
   static absl::StatusOr<std::vector<AttributePath>> ParseList(
       const std::optional<JinjaValue>& attribute, bool fold);
 
-  // Returns what the path leads to from `item`.
+  // Returns what the path leads to from `item`, or the errors of GetItem (operators.h).
   Result Get(Runtime& runtime, JinjaValue item) const;
 
  private:

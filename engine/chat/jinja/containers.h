@@ -39,6 +39,7 @@ struct Text {
 // Sequences that differ in how they print, compare and may be indexed.
 enum class SequenceKind { kList, kTuple, kRange, kKeys, kValues, kItems };
 
+// A list, a tuple, a range or a view of a dict.
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   int depth = 1;  // levels of containers, with this one
@@ -69,6 +70,7 @@ struct Dict {
   void Append(JinjaValue key, JinjaValue value);
 };
 
+// The arguments of a call, in the order in which it gives them.
 struct CallValues {
   std::vector<JinjaValue> positional;
   std::vector<std::pair<std::string, JinjaValue>> named;
@@ -87,17 +89,17 @@ class Object : public std::enable_shared_from_this<Object> {
   // The functions below return InvalidArgument for what Python would raise, and ResourceExhausted
   // beyond a limit of `runtime`.
   //
-  // Python's name of the type.
+  // Returns Python's name of the type.
   virtual std::string type_name() const = 0;
-  // Returns nullopt if there is no such attribute.
+  // Returns the attribute, or nullopt if there is none of that name.
   virtual absl::StatusOr<std::optional<JinjaValue>> Attribute(Runtime& runtime,
                                                               std::string_view name) {
     return std::optional<JinjaValue>();
   }
   virtual bool is_callable() const { return false; }
-  // Returns InvalidArgument if the object is not callable.
+  // Calls the object and returns the result. Returns InvalidArgument if it is not callable.
   virtual absl::StatusOr<JinjaValue> Call(Runtime& runtime, CallValues values);
-  // An iterator gives its items once. Next returns nullopt at the end.
+  // An iterator gives its items once: Next returns the next one, or nullopt at the end.
   virtual bool is_iterator() const { return false; }
   virtual absl::StatusOr<std::optional<JinjaValue>> Next(Runtime& runtime) {
     return std::optional<JinjaValue>();

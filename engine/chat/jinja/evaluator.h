@@ -36,20 +36,21 @@ struct Scope {
   std::vector<std::pair<int, JinjaValue>> variables;  // by name index
 };
 
-// One rendering. Used by one thread. `program` and `runtime` must outlive it; `variables` are
-// copied.
+// One rendering. Used by one thread.
 class Evaluator {
  public:
+  // `program` and `runtime` must outlive the evaluator. `variables` are copied.
   Evaluator(const Program& program, const JinjaVariables& variables, Runtime* runtime);
 
   // Renders the program, with the errors of JinjaProgram::Render. Call it once.
   absl::StatusOr<JinjaRendered> Render();
 
-  // A program's macros and recursive loops are values that it can call. They call these functions
-  // to run their bodies. `closure` is the scope around the macro or loop. `depth` is the number of
-  // calls of the loop around this one. The result is the text that the body writes, or its first
-  // error. CallMacro also returns InvalidArgument for arguments that the macro does not take, and
-  // CallLoop for an `iterable` that is not iterable. REQUIRES, here and below: Render runs.
+  // Run the body of a macro or a recursive loop. Macros and loops are values that a program can
+  // call, and these values call CallMacro and CallLoop. `closure` is the scope around the macro or
+  // loop. `depth` is the number of calls of the loop around this one. The result is the text that
+  // the body writes, or its first error. CallMacro also returns InvalidArgument for arguments that
+  // the macro does not take, and CallLoop for an `iterable` that is not iterable. REQUIRES, here
+  // and below: Render runs.
   Result CallMacro(const MacroDefinition& macro, const std::shared_ptr<Scope>& closure,
                    CallValues values);
   Result CallLoop(const Statement& loop, const std::shared_ptr<Scope>& closure,

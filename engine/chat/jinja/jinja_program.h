@@ -52,6 +52,7 @@ struct JinjaLimits {
   int depth_max = 800;
 };
 
+// The settings of one rendering.
 struct JinjaOptions {
   JinjaLimits limits;
   // The clock of strftime_now, which gives the civil time in `zone`.
@@ -62,6 +63,7 @@ struct JinjaOptions {
 // The variables that a program sees, by name. If two have the same name, the last one counts.
 using JinjaVariables = std::vector<std::pair<std::string, JinjaValue>>;
 
+// The result of a rendering.
 struct JinjaRendered {
   std::string text;
   // The byte ranges [begin, end) of `text` that {% generation %} blocks wrote, in the order in
@@ -71,8 +73,8 @@ struct JinjaRendered {
   std::vector<std::pair<size_t, size_t>> generation;
 };
 
-// A parsed program.
-// Thread safety: const methods may be called from several threads. A copy shares the program.
+// A parsed program. A copy shares it. Thread safety: const methods may be called from several
+// threads.
 class JinjaProgram {
  public:
   // The most bytes of a program's text.
@@ -84,7 +86,7 @@ class JinjaProgram {
   // only.
   static absl::StatusOr<JinjaProgram> Parse(std::string_view text);
 
-  // Renders the program. Returns
+  // Renders the program. The arguments are used during the call only. Returns
   //   FailedPrecondition  the program called raise_exception. The message is exactly the program's,
   //                       with nothing before or after it.
   //   InvalidArgument     the program failed: "line 3: 'foo' is undefined".

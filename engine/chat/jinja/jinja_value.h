@@ -1,5 +1,5 @@
-// The values that a Jinja program computes with. They are Python's, because chat templates are
-// written for Python.
+// JinjaValue is a value that a Jinja program computes with. The values are Python's, because chat
+// templates are written for Python.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_VALUE_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_VALUE_H_
 
@@ -39,10 +39,11 @@ class JinjaValue {
 
   static JinjaValue None();
   static JinjaValue Bool(bool value);
-  // Python's int is unbounded, this one is not. A reader must refuse a number beyond int64.
+  // Makes an int. Python's int is unbounded and this one is not, so a reader must refuse a number
+  // beyond int64.
   static JinjaValue Int(int64_t value);
   static JinjaValue Float(double value);
-  // REQUIRES: `text` is well-formed UTF-8.
+  // Makes a str. REQUIRES: `text` is well-formed UTF-8.
   static JinjaValue String(std::string text);
   // Makes a list. REQUIRES, here and for a dict: what it holds is nested fewer than kDepthMax
   // levels deep.
@@ -59,13 +60,13 @@ class JinjaValue {
   bool is_none() const { return kind() == Kind::kNone; }
   bool is_string() const { return kind() == Kind::kString; }
   bool is_dict() const { return kind() == Kind::kDict; }
-  // True for a list only, not for a tuple, range or view of a dict.
+  // Returns true for a list, but not for a tuple, a range or a view of a dict.
   bool is_list() const;
 
-  // True for None, the undefined value, "", and a sequence or dict without items.
+  // Returns true for None, the undefined value, "", and a sequence or dict without items.
   bool is_empty() const;
 
-  // REQUIRES: the value is of that kind.
+  // Return the value. REQUIRES: it is of that kind.
   bool as_bool() const { return std::get<bool>(data_); }
   int64_t as_int() const { return std::get<int64_t>(data_); }
   double as_float() const { return std::get<double>(data_); }

@@ -1,5 +1,5 @@
-// Python's operators on values: truth, comparison, arithmetic, lookup. Those that take a Runtime
-// also return ResourceExhausted beyond a limit.
+// Computes Python's operators on values: truth, comparison, arithmetic, lookup. Functions that take
+// a Runtime and return a status also return ResourceExhausted if they go beyond one of its limits.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_OPERATORS_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_OPERATORS_H_
 
@@ -14,52 +14,56 @@
 
 namespace megatrain::jinja {
 
-// bool(value).
+// Returns bool(value).
 bool IsTrue(const JinjaValue& value);
 // Returns true if hash(value) is possible.
 bool IsHashable(const JinjaValue& value);
 
-// a == b. If the steps run out it is false, and runtime.budget() is an error.
+// Returns a == b. Returns false if the steps run out; runtime.budget() is then an error.
 bool Equal(Runtime& runtime, const JinjaValue& a, const JinjaValue& b);
-// a op b, for a comparison, `in` or `not in`. With <, <=, > and >= returns InvalidArgument for an
-// undefined value and for values that have no order. With `in` and `not in` returns the errors of
-// Contains.
+// Returns a op b, where `op` is a comparison, `in` or `not in`. For <, <=, > and >= returns
+// InvalidArgument for an undefined value and for values that have no order. For `in` and `not in`
+// returns the errors of Contains.
 absl::StatusOr<bool> Compare(Runtime& runtime, Operator op, const JinjaValue& a,
                              const JinjaValue& b);
-// item in container. Returns InvalidArgument for a value that is no container, and for an item that
-// Python does not look for in it (an int in text, a list in a dict).
+// Returns `item in container`. Returns InvalidArgument for a value that is no container, and for an
+// item that Python does not look for in it (an int in text, a list in a dict).
 absl::StatusOr<bool> Contains(Runtime& runtime, const JinjaValue& container,
                               const JinjaValue& item);
 
-// a op b, for +, -, *, /, //, % or **. Returns InvalidArgument where Python raises (other types, a
-// division by zero), and for an integer beyond 64 bits.
+// Returns a op b, where `op` is +, -, *, /, //, % or **. Returns InvalidArgument where Python
+// raises (other types, a division by zero), and for an integer beyond 64 bits.
 Result Arithmetic(Runtime& runtime, Operator op, const JinjaValue& a, const JinjaValue& b);
-// -value, or +value unless `minus`, with the same errors.
+// Returns -value if `minus`, else +value. Returns the errors of Arithmetic.
 Result Negate(const JinjaValue& value, bool minus);
 
-// The value of an int or a bool; nullopt for others.
+// Returns the value of an int or a bool, and nullopt for others.
 std::optional<int64_t> IntegerOf(const JinjaValue& value);
-// The value of an int, a bool or a float; nullopt for others.
+// Returns the value of an int, a bool or a float, and nullopt for others.
 std::optional<double> NumberOf(const JinjaValue& value);
 
-// object.name: the attribute, else the item. Undefined if there is neither, or if the attribute is
-// one that the sandbox refuses. Returns InvalidArgument if `object` is undefined.
+// Returns object.name, which is the attribute or, if there is none, the item. Returns the undefined
+// value if there is neither, or if the attribute is one that the sandbox refuses. Returns
+// InvalidArgument if `object` is undefined.
 Result GetAttribute(Runtime& runtime, const JinjaValue& object, std::string_view name);
-// object[key]: the item, else, if `key` is text, the attribute. Otherwise as GetAttribute.
+// Returns object[key], which is the item or, if there is none and `key` is text, the attribute.
+// Otherwise does as GetAttribute.
 Result GetItem(Runtime& runtime, const JinjaValue& object, const JinjaValue& key);
-// object[start:stop:step]; an absent part is None. Unlike GetItem it returns InvalidArgument where
-// Python raises: if the object has no slices, a part is no integer, or the step is 0.
+// Returns object[start:stop:step], where an absent part is None. Unlike GetItem it returns
+// InvalidArgument where Python raises: if the object has no slices, a part is no integer, or the
+// step is 0. Returns it also if `object` is undefined.
 Result GetSlice(Runtime& runtime, const JinjaValue& object, const JinjaValue& start,
                 const JinjaValue& stop, const JinjaValue& step);
-// The attribute, as getattr() finds it; nullopt if there is none. An attribute that the sandbox
-// refuses is undefined. Returns InvalidArgument if `object` is undefined.
+// Returns the attribute, as getattr() finds it, or nullopt if there is none. Returns the undefined
+// value for an attribute that the sandbox refuses. Returns InvalidArgument if `object` is
+// undefined.
 absl::StatusOr<std::optional<JinjaValue>> FindAttribute(Runtime& runtime, const JinjaValue& object,
                                                         std::string_view name);
 
-// len(value); 0 for an undefined value. Returns InvalidArgument if the value has none.
+// Returns len(value), and 0 for an undefined value. Returns InvalidArgument if the value has none.
 absl::StatusOr<int64_t> LengthOf(Runtime& runtime, const JinjaValue& value);
 
-// The error of using an undefined value.
+// Returns InvalidArgument, the error of using an undefined value. REQUIRES: `value` is undefined.
 absl::Status UndefinedError(const JinjaValue& value);
 
 }  // namespace megatrain::jinja

@@ -50,8 +50,8 @@ class Runtime {
   size_t bytes_left() const { return options_.limits.bytes_max - bytes_; }
   // Returns ResourceExhausted beyond steps_max.
   absl::Status budget() const;
-  // The values within one another that are printed now. Namespaces may hold one another to any
-  // depth, so that printing them must end somewhere.
+  // The number of values within one another that are printed now. Namespaces may hold one another
+  // to any depth, so printing them must end somewhere.
   int printed_depth = 0;
 
   // Makers of values. They return ResourceExhausted beyond a limit, and InvalidArgument for
@@ -69,7 +69,7 @@ class Runtime {
   Result MakeMissing(std::string message);
 
   // Adds or replaces an entry. Returns InvalidArgument for a key that Python cannot hash, and
-  // ResourceExhausted beyond a limit.
+  // ResourceExhausted beyond steps_max, after which the entry may be there.
   absl::Status SetEntry(Dict* dict, JinjaValue key, JinjaValue value);
   // Returns the value of `key`, valid until an entry is added, or nullptr. Returns InvalidArgument
   // for a key that Python cannot hash, and the error of budget(). Never fails for a key that is
@@ -109,11 +109,12 @@ class Cursor {
 // Returns the items of list(value), or the errors of Cursor.
 absl::StatusOr<std::vector<JinjaValue>> ToItems(Runtime& runtime, const JinjaValue& value);
 
-// Python's name of a value's type: "str", "dict", ...
+// Returns Python's name of a value's type: "str", "dict", ...
 std::string TypeName(const JinjaValue& value);
 
-// Makes a generator. `next` returns its items, and nullopt at the end. `source` is the value that
-// `next` keeps; the generator counts as nested one level deeper than that.
+// Makes a generator, or returns the errors of Runtime::MakeObject. `next` returns the generator's
+// items one after another, and nullopt at the end. `source` is the value that `next` keeps. The
+// generator counts as nested one level deeper than that value.
 Result MakeGenerator(Runtime& runtime, const JinjaValue& source,
                      std::function<absl::StatusOr<std::optional<JinjaValue>>(Runtime&)> next);
 

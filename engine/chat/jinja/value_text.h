@@ -1,5 +1,5 @@
-// Values as text: str(), repr(), JSON and the two kinds of format strings. All functions also
-// return ResourceExhausted beyond a limit.
+// Writes values as text: str(), repr(), JSON and Python's two kinds of format strings. All
+// functions also return ResourceExhausted if they go beyond a limit of `runtime`.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_VALUE_TEXT_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_VALUE_TEXT_H_
 
@@ -26,12 +26,13 @@ struct JsonStyle {
   std::string key_separator = ": ";
 };
 
-// Returns json.dumps(value), or InvalidArgument for a value that JSON does not have.
+// Returns json.dumps(value). Returns InvalidArgument for a value that JSON does not have, and for
+// keys without an order if `style` sorts them.
 absl::StatusOr<std::string> ToJson(Runtime& runtime, const JinjaValue& value,
                                    const JsonStyle& style);
 
 // Returns format % values, or InvalidArgument where Python raises. `values` is a tuple of the
-// arguments, a dict, or the only argument.
+// arguments, a dict, or the only argument. REQUIRES, here and below: `format` is text.
 Result FormatPrintf(Runtime& runtime, const JinjaValue& format, const JinjaValue& values);
 
 // Returns format.format(*values.positional, **values.named) as Jinja's sandbox computes it, or

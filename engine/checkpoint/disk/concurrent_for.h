@@ -7,11 +7,15 @@
 
 namespace megatrain {
 
-// Calls work(index) for every index of [0, count), in this order, on up to `threads` threads, the
-// caller's among them, and waits for them. Before each of its own calls, and once when none is left
-// to begin, the caller's thread calls go_on(done) with the number of calls that have ended; no call
-// begins meanwhile. After an error of either no more calls are made. Returns the error of the
-// lowest index, or else that of `go_on`.
+// Calls work(index) for every index of [0, count) on up to `threads` threads, the caller's among
+// them, and waits until all calls have ended. Calls begin in the order of their indices.
+//
+// The caller's thread calls go_on(done) before each of its own calls of `work`, and once when no
+// call is left to begin. `done` is the number of calls of `work` that have ended. No call of `work`
+// begins while `go_on` runs.
+//
+// After an error of `work` or `go_on` no more calls begin. Returns the error of the lowest index
+// that failed, or else that of `go_on`.
 absl::Status ConcurrentFor(int count, int threads, absl::FunctionRef<absl::Status(int done)> go_on,
                            absl::FunctionRef<absl::Status(int index)> work);
 

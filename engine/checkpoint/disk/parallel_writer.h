@@ -1,11 +1,11 @@
 // Writes files whose content lies in memory, with several requests at the disk at a time.
 //
 // Each of up to kTransferThreads threads copies the next block of the files under way and writes
-// it. The caller's memory is free again when its last block was copied, before it is written. So
-// the disk always has requests while the caller goes on to the next files.
+// the copy. The caller may reuse its memory when its last block was copied, before that is written.
+// So the disk has requests while the caller goes on to the next files.
 //
-// Thread safety: one thread at a time may call methods.
-// Invariants: an error ends all files under way; every later call returns it.
+// Thread safety: one thread at a time may call methods. Invariants: an error ends all files under
+// way; every later Write and Finish returns it.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_DISK_PARALLEL_WRITER_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_DISK_PARALLEL_WRITER_H_
 
@@ -30,8 +30,9 @@ class ParallelWriter {
   struct NewFile {
     std::string path;
     std::vector<FilePiece> pieces;  // in the order of the file, and all of it unless it is shared
-    // Several processes write the file, which has `bytes` (FileSystem::OpenBlockFile). This one
-    // writes `ranges`, which its pieces cover. Without ranges it only hashes the pieces.
+    // True if several processes write the file, which has `bytes` bytes
+    // (FileSystem::OpenBlockFile). This process writes `ranges`, which its pieces cover. Without
+    // ranges it hashes the pieces and does not open the file.
     bool shared = false;
     int64_t bytes = 0;
     std::vector<FileRange> ranges = {};
@@ -45,12 +46,13 @@ class ParallelWriter {
   ParallelWriter(const ParallelWriter&) = delete;
   ParallelWriter& operator=(const ParallelWriter&) = delete;
 
-  // Creates the files, begins to write them and returns the XXH3-128 of their pieces as 32 hex
-  // digits, once the memory of the pieces is not needed any more. Errors of writing may come later,
-  // from any method.
+  // Creates the files and begins to write them. Returns once the memory of the pieces is not needed
+  // any more, with the XXH3-128 of each file's pieces as 32 hex digits. Returns the errors of
+  // `files`. Errors of writing may come later, from Write or Finish.
   absl::StatusOr<std::vector<std::string>> Write(std::vector<NewFile> new_files);
 
-  // Waits until all files are on stable storage. Returns the first error. More files may follow.
+  // Waits until all files are on stable storage. Returns the first error. More files may follow
+  // after a success.
   absl::Status Finish();
 
   // Returns false if a file that was written went through the page cache. REQUIRES: Finish

@@ -3,8 +3,8 @@
 // and on some shared file systems, two nodes that write parts of one page overwrite each other's.
 // The rank that has the first byte of a page writes it; the others send it their bytes.
 //
-// It keeps copies of the bytes that do not fill a page: at most two pages for each contiguous range
-// that the rank has of a file.
+// SharedPages keeps copies of the bytes that do not fill a page: at most two pages for each
+// contiguous range that the rank has of a file.
 //
 // Thread safety: one thread at a time may call methods.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_DISK_SHARED_PAGES_H_
@@ -29,9 +29,9 @@ class SharedPages {
   // which it has all bytes. Keeps copies of the rest. REQUIRES: Exchange was not called.
   std::vector<FileRange> Take(int file, int64_t file_bytes, const std::vector<FilePiece>& pieces);
 
-  // Exchanges what was kept, which makes the pages of PagesOf whole. The ranks [begin, end) write
-  // the files of this rank; those outside write other files. Returns the communicator's error, or
-  // Internal if bytes of a page are missing. All ranks must call this, once.
+  // Exchanges the kept bytes, which makes the pages of PagesOf whole. The ranks [begin, end) write
+  // the files of this rank; the other ranks write other files. Returns the communicator's error, or
+  // Internal if bytes of a page are missing. All ranks of the communicator must call this, once.
   absl::Status Exchange(Communicator* communicator, int begin, int end);
 
   struct Page {
@@ -39,8 +39,8 @@ class SharedPages {
     int64_t filled = 0;  // bytes
     std::string bytes;
   };
-  // Returns the pages of file number `file` that this rank writes. They point into this object.
-  // REQUIRES: Exchange succeeded.
+  // Returns the pages of file number `file` that this rank writes after the exchange. They point
+  // into this object. REQUIRES: Exchange succeeded.
   std::vector<FilePiece> PagesOf(int file);
 
  private:

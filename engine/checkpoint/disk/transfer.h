@@ -19,7 +19,8 @@ namespace megatrain {
 inline constexpr int64_t kTransferBlockBytes = int64_t{4} << 20;
 // A disk is fast only with several requests at a time, whatever the number of processors.
 inline constexpr int kTransferThreads = 8;
-// The memory of a save or a load besides the state itself: a block a thread. The plan counts it.
+// The memory of a save or a load besides the state itself: a block for each thread. The plan counts
+// it.
 inline constexpr int64_t kTransferBytes = kTransferThreads * kTransferBlockBytes;
 
 // Owns the memory of a block, kTransferBlockBytes bytes at a multiple of kDirectAlignment.

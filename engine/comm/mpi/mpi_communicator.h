@@ -10,7 +10,7 @@
 // - FailedPrecondition, if the ranks do not call the same operation with the same sizes;
 // - Unavailable, if a rank has destroyed its communicators while another waits for it;
 // - Internal, for errors of MPI.
-// After an error the process should end soon: MPI is not finalised, and may still read or write
+// After an error the process should end soon: MPI is not finalized, and may still read or write
 // memory of the operation that had the error.
 #ifndef MEGATRAIN_ENGINE_COMM_MPI_MPI_COMMUNICATOR_H_
 #define MEGATRAIN_ENGINE_COMM_MPI_MPI_COMMUNICATOR_H_
@@ -36,12 +36,13 @@ struct MpiOptions {
 };
 
 // Starts MPI and returns the communicators of this process. A process may call it once. It waits,
-// without a deadline, until all processes of the job have called it. When the communicators are
-// destroyed, they wait for those of the other ranks. The process must ignore SIGPIPE, because MPI
-// writes to ranks that are gone. Returns the errors of MpiSession::Open and of communicator.h.
+// without a deadline, until all processes of the job have called it. The destruction of the last of
+// the communicators waits for those of the other ranks (~MpiSession). The process must ignore
+// SIGPIPE, because MPI writes to ranks that are gone. Returns the errors of MpiSession::Open and of
+// communicator.h.
 absl::StatusOr<CommunicatorSet> CreateMpiCommunicators(const MpiOptions& options);
 
-// Returns the bytes of host memory that the communicators of a rank take, for ReduceScatter.
+// Returns the bytes of host memory that a communicator takes at its first ReduceScatter and keeps.
 int64_t MpiScratchBytes(int ranks);
 
 }  // namespace megatrain

@@ -1,10 +1,11 @@
-// This process's membership in an MPI job: the library, its start and end, and the first error of
-// the job, which the processes tell each other on a communicator of its own.
+// MpiSession is this process's membership in an MPI job. It loads, starts and ends the library, and
+// holds the first error of the job, which the processes tell each other on an MPI communicator of
+// its own.
 //
 // MPI moves data only during calls, and waits for ever for a process that is gone. Wait therefore
 // polls MPI, and looks for errors of the other processes meanwhile. A thread tells the others now
-// and then that this process is alive, and how long it may still go without progress. They wait as
-// long as it takes for a slow process, and give up one that they have not heard of for the
+// and then that this process is alive, and how long it may still go without progress. The processes
+// wait as long as it takes for a slow process. They give up one that they have not heard of for the
 // deadline.
 //
 // Thread safety: any thread may call all methods.
@@ -41,7 +42,8 @@ struct MpiTransfer {
 
 class MpiSession {
  public:
-  // Loads the library `path` and initialises MPI. All processes of the job must call it. Errors:
+  // Loads the library `path` and initializes MPI. All processes of the job must call it, and it
+  // waits for them without a limit. `deadline` is the one above. Errors:
   // - Unimplemented: there is no such file, because the build had no MPI.
   // - Unavailable: it cannot be loaded, because MPI is not installed here, or the processes did not
   //   meet (MEGATRAIN_MPI_NOT_MET).
@@ -51,8 +53,8 @@ class MpiSession {
   static absl::StatusOr<std::shared_ptr<MpiSession>> Open(const std::string& path,
                                                           absl::Duration deadline);
   // Tells the others that this rank takes no part any more, waits until they say the same or are
-  // gone, and finalises MPI. After an error it waits only for a moment, so that all hear of the
-  // error before a launcher ends them. MPI is then not finalised, because that would wait for
+  // gone, and finalizes MPI. After an error it waits a few seconds only, so that all hear of the
+  // error before a launcher ends them. MPI is then not finalized, because that would wait for
   // processes that are gone; this process must end.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
@@ -73,17 +75,17 @@ class MpiSession {
   absl::Status Receive(MegatrainMpiHandle communicator, void* data, int64_t bytes, int peer,
                        int tag, std::vector<MpiTransfer>* transfers);
   // Waits until all transfers are done, and empties the list. `call` is the operation that they
-  // belong to. If the job has an error before they are done, or this call finds one, returns the
-  // first cause. The transfers are then ended before it returns, so that MPI does not touch their
-  // memory later, as far as MPI can be told so.
+  // belong to, for messages. If the job has an error before they are done, or this call finds one,
+  // cancels the receives, waits up to a second for all transfers, empties the list and returns the
+  // first cause. MPI may still touch the memory of a transfer that has not ended by then.
   absl::Status Wait(const CollectiveCall& call, std::vector<MpiTransfer>* transfers);
 
   // Tells all ranks of `cause`, unless there was an earlier one.
   void Abort(const absl::Status& cause);
-  // Returns the first cause that this rank knows.
+  // Returns the first cause that this rank knows, or OK if it knows none.
   absl::Status status();
 
-  // These three as in communicator.h.
+  // As in communicator.h.
   double ShareAllowance(double seconds);
   std::string Waits();
   void TellOnce(absl::FunctionRef<void()> tell);

@@ -23,7 +23,7 @@ extern "C" {
 
 /* From `initialize`: this MPI lets only one thread call it at a time. */
 #define MEGATRAIN_MPI_SINGLE_THREADED (-1)
-/* From `initialize`: MPI was initialised, or finalised, in this process before. */
+/* From `initialize`: MPI was initialized, or finalized, in this process before. */
 #define MEGATRAIN_MPI_USED (-2)
 /* From `initialize`: the launcher's PMIx did not bring the processes together. */
 #define MEGATRAIN_MPI_NOT_MET (-3)
@@ -36,9 +36,13 @@ struct MegatrainMpi {
   int version;
   /* Describes the MPI library, such as "Open MPI v4.1.4". `text` has `bytes` bytes. */
   void (*describe_library)(char* text, int bytes);
+  /* Describes an error that a function here has returned. `text` has `bytes` bytes. */
   void (*describe)(int error, char* text, int bytes);
 
+  /* Starts MPI and sets this process's rank and the number of ranks. All processes of the job must
+     call it, each at most once. Returns 0, an error of MPI, or one of the values above. */
   int (*initialize)(int* rank, int* ranks);
+  /* Ends MPI. Waits for the other processes. */
   int (*finalize)(void);
   /* Makes another communicator of all ranks. All ranks must call it. */
   int (*create_communicator)(MegatrainMpiHandle* communicator);
@@ -50,7 +54,7 @@ struct MegatrainMpi {
                  MegatrainMpiHandle* request);
   /* Lets MPI move data, and says whether the request is done; a request that is done is freed. */
   int (*test)(MegatrainMpiHandle* request, int* done);
-  /* Asks for the end of a request, which `test` must still see. */
+  /* Asks MPI to end a request early. Call `test` until the request is done. */
   int (*cancel)(MegatrainMpiHandle* request);
 };
 

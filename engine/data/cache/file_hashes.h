@@ -1,5 +1,5 @@
-// Remembers the content hashes of data files beside the cache, so that files that did not change
-// are not read again at every start.
+// FileHashes remembers the content hashes of data files beside the cache. So files that did not
+// change are not read again at every start.
 //
 // A file is taken for unchanged if its device, inode, size, time of last change of the content and
 // time of last change of the inode are what they were. The last is set by the kernel at every write
@@ -23,6 +23,7 @@
 
 namespace megatrain {
 
+// What is remembered of a file.
 struct FileHash {
   std::string hash;         // XXH3-128 as 32 hex digits
   int64_t largest_id = -1;  // in a file of ids; else -1
@@ -42,8 +43,8 @@ class FileHashes {
   void Remember(const FileInfo& info, const FileHash& hash, absl::Time now);
   // Writes the file if anything new was learnt, and creates the directory. If `seldom`, does
   // nothing within ten seconds of the last time, or of the construction. Hashes that another
-  // process has remembered meanwhile are kept. If another one is writing the file, does nothing:
-  // the next call writes. Returns the errors of writing.
+  // process has remembered meanwhile are kept. If another process is writing the file, does
+  // nothing, and the next call writes. Returns the errors of writing.
   absl::Status Save(bool seldom);
 
  private:

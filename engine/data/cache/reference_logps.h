@@ -1,10 +1,10 @@
-// Keeps on disk the log-probabilities that the reference model of a preference objective gives the
-// answers of all sequences. They are made in parts of consecutive sequences, each a cache file of
-// its own, so that a run that is killed meanwhile loses one part at most.
+// ReferenceLogps keeps on disk the log-probabilities that the reference model of a preference
+// objective gives the answers of all sequences. They are made in parts of consecutive sequences.
+// Each part is a cache file of its own, so a run that is killed meanwhile loses one part at most.
 //
 // A part is an array of elements of 8 bytes. First come the numbers (uint64) of the elements at
 // which each sequence's values begin, and the number of elements. Then come the values (double),
-// two for each pair of answers.
+// those of the chosen and of the rejected answer of each pair.
 #ifndef MEGATRAIN_ENGINE_DATA_CACHE_REFERENCE_LOGPS_H_
 #define MEGATRAIN_ENGINE_DATA_CACHE_REFERENCE_LOGPS_H_
 
@@ -24,8 +24,8 @@ namespace megatrain {
 // Thread safety: const methods may be called from several threads.
 class ReferenceLogps {
  public:
-  // `key` tells apart everything that affects the values. `files` must outlive this. REQUIRES:
-  // part_sequences >= 1.
+  // The part files lie in `directory`. `key` differs if anything that affects the values does.
+  // Opens nothing. `files` must outlive this object. REQUIRES: part_sequences >= 1.
   ReferenceLogps(std::string directory, std::string key, int64_t sequences, int64_t part_sequences,
                  FileSystem* files);
 
@@ -34,17 +34,19 @@ class ReferenceLogps {
   int64_t part_begin(int64_t part) const { return part * part_sequences_; }
   int64_t part_end(int64_t part) const;
 
-  // Opens a part. Returns false if it is not there or damaged, so that it must be made.
+  // Opens a part. Returns false if that fails, for example because the part is not there or
+  // damaged. It must then be made. REQUIRES, here and below: 0 <= part < parts().
   bool Open(int64_t part);
-  // Opens all parts; false if any must be made.
+  // Opens the parts in order. Returns false at the first that must be made, and true if all are
+  // open.
   bool OpenAll();
-  // Writes and opens a part, or opens the one that another process has made meanwhile. `logps` has
-  // the values of each of its sequences. Returns the errors of writing, or DataLoss if the part
-  // cannot be opened then.
+  // Writes and opens a part, or opens the one that is there already or that another process makes
+  // meanwhile. `logps` has the values of each of its sequences, [part_end - part_begin][2 * pairs].
+  // Returns the errors of writing, or DataLoss if the part cannot be opened then.
   absl::Status Make(int64_t part, const std::vector<std::vector<double>>& logps);
-  // Returns the values of a sequence, or the errors of CacheFile::Read. If they are damaged
-  // (DataLoss), the part is removed, so that it is made again at the next start. REQUIRES: its part
-  // is open.
+  // Returns the values of a sequence, [2 * pairs], or the errors of CacheFile::Read. Returns
+  // DataLoss if the part does not fit its sequences, and removes its file, so that it is made again
+  // at the next start. REQUIRES: 0 <= sequence < sequences(), and its part is open.
   absl::StatusOr<std::vector<double>> Read(int64_t sequence) const;
 
  private:

@@ -1,4 +1,4 @@
-// The cache files of prepared data: arrays of numbers with checksums.
+// Writes and reads the cache files of prepared data, which are arrays of numbers with checksums.
 //
 // Layout (little-endian):
 //   elements * element_bytes of payload
@@ -30,6 +30,7 @@ namespace megatrain {
 inline constexpr size_t kSyncedBytesMin = size_t{1} << 20;
 inline constexpr uint32_t kCacheBlockBytes = uint32_t{1} << 16;
 
+// The end of a cache file.
 struct CacheTrailer {
   char magic[8];           // "MTCACHE3"
   uint32_t element_bytes;  // divides kCacheBlockBytes
@@ -49,9 +50,9 @@ class CacheFileWriter {
   // Examine said of that file before the caller tried to open it: by default, that there is none.
   // If another writer is making the same file, waits for it. Returns null if the file is there and
   // is not `replaced`: another writer has made it, and it can be opened. Takes over a NAME.tmp that
-  // a killed process left. `progress` is called with 0 bytes while it waits, and its error ends the
-  // wait. Returns the errors of writing. `files` must outlive the writer. REQUIRES: element_bytes
-  // divides kCacheBlockBytes.
+  // a killed process left. `progress` is called with 0 bytes during the wait, and its error ends
+  // the wait. Returns the errors of writing and of `progress`. `files` must outlive the writer.
+  // REQUIRES: `element_bytes` divides kCacheBlockBytes, and `key` has at most 32 characters.
   static absl::StatusOr<std::unique_ptr<CacheFileWriter>> Create(
       const std::string& directory, const std::string& name, const std::string& key,
       size_t element_bytes, const ByteProgress& progress = {},
@@ -65,8 +66,8 @@ class CacheFileWriter {
   // Appends `count` elements of element_bytes each. Returns the errors of writing.
   absl::Status Append(const void* elements, size_t count);
   // Writes `meta` and the trailer, syncs the file unless it is small, and gives it its name.
-  // Returns the errors of writing. Nothing may be appended afterwards. REQUIRES: `meta` has at most
-  // 16 MiB, because Open takes a file with a longer one for damaged.
+  // Returns the errors of writing. Call it once, last. REQUIRES: `meta` has at most 16 MiB, because
+  // Open takes a file with a longer one for damaged.
   absl::Status Finish(const std::string& meta);
 
  private:
@@ -79,10 +80,11 @@ class CacheFileWriter {
 // threads.
 class CacheFile {
  public:
-  // Returns NotFound if there is no such file, and DataLoss if it is damaged or does not match
-  // `key` and `element_bytes`; in both cases it must be made again. Returns other errors of
-  // reading. With `verify` it reads every block and checks it; `progress` is then called with 0
-  // bytes while it reads, and its error is returned. `files` must outlive the result.
+  // Opens `directory`/`name`. Returns NotFound if there is no such file, and DataLoss if it is
+  // damaged or does not match `key` and `element_bytes`; in both cases it must be made again.
+  // Returns other errors of reading. With `verify` it also does as Read for every block. `progress`
+  // is then called with 0 bytes between reads, and its error is returned. `files` must outlive the
+  // result.
   static absl::StatusOr<std::unique_ptr<CacheFile>> Open(
       const std::string& directory, const std::string& name, const std::string& key,
       size_t element_bytes, const ByteProgress& progress = {},
@@ -90,8 +92,9 @@ class CacheFile {
   int64_t elements() const { return elements_; }
   const std::string& meta() const { return meta_; }
   // Reads elements [first, first + count) and checks the blocks that they lie in. Returns DataLoss
-  // if one is damaged, and removes the file, so that it is made again at the next start. REQUIRES:
-  // the range lies in the file.
+  // if one is damaged, and removes the file, so that it is made again at the next start. Returns
+  // DataLoss also if the file has become shorter, and the errors of reading. REQUIRES: the range
+  // lies in [0, elements()).
   absl::Status Read(int64_t first, int64_t count, void* elements) const;
 
  private:

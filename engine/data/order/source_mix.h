@@ -1,4 +1,5 @@
-// Mixes sources of sequences by weight, by a rule without state.
+// SourceMix mixes sources of sequences by weight. Its rule tells the source at any position without
+// going through the earlier ones.
 #ifndef MEGATRAIN_ENGINE_DATA_ORDER_SOURCE_MIX_H_
 #define MEGATRAIN_ENGINE_DATA_ORDER_SOURCE_MIX_H_
 
@@ -35,14 +36,15 @@ class SourceMix {
     size_t source = 0;
     int64_t number = 0;  // how many earlier positions have the same source
   };
-  // Takes constant time. REQUIRES: position >= 0.
+  // Returns the source at `position` and the number of its sequence. Takes constant time. REQUIRES:
+  // position >= 0.
   Place At(int64_t position) const;
   // Returns the position of a source's sequence `number`: the inverse of At. Takes time in
-  // proportion to the period.
+  // proportion to the period. REQUIRES: `source` is one of the weights, and number >= 0.
   int64_t PositionOf(size_t source, int64_t number) const;
 
   int64_t period() const { return static_cast<int64_t>(places_.size()); }
-  // The sources' positions in a period.
+  // Returns for each source the number of its positions in a period.
   const std::vector<int64_t>& shares() const { return shares_; }
 
  private:

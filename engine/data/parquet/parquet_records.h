@@ -1,7 +1,7 @@
-// Reads the rows of a Parquet file as records.
+// ParquetRecordReader reads the rows of a Parquet file as records.
 //
-// A program of its own, megatrain-parquet, decodes the file, and this process only reads the bytes
-// that it asks for. There are three reasons:
+// A program of its own, megatrain-parquet, decodes the file. This process only reads the bytes of
+// the file that the program asks for. There are three reasons:
 // - Apache Arrow's libraries export copies of OpenSSL and simdjson under the names of Debian's, so
 //   that neither linking them nor dlopen keeps the two apart.
 // - A file that makes the decoder crash or grow does no harm to a daemon that trains.
@@ -34,15 +34,16 @@ namespace megatrain {
 //
 // Next returns InvalidArgument if the file is no Parquet, is damaged or encrypted, has sizes that
 // contradict each other, takes more memory than kParquetBytesMax at a time, or has a row longer
-// than kRecordBytesMax. Returns the errors of reading. No call may follow an error.
+// than kRecordBytesMax. Next returns InvalidArgument also if the program ends too early, Internal
+// if it asks for impossible bytes, and the errors of reading. No call may follow an error.
 class ParquetRecordReader : public RecordReader {
  public:
   // Starts the program. If the file has a column `column`, only that is read; "" means all. `file`
   // must outlive the reader. Returns Unimplemented, saying how to get it, if there is no such
-  // program, and Internal if it cannot be started.
+  // program, and Internal if it cannot be started. Does not look at the file's content.
   static absl::StatusOr<std::unique_ptr<ParquetRecordReader>> Open(const DataFileReader* file,
                                                                    const std::string& column);
-  // Ends the program.
+  // Kills the program if it still runs.
   ~ParquetRecordReader() override;
   ParquetRecordReader(const ParquetRecordReader&) = delete;
   ParquetRecordReader& operator=(const ParquetRecordReader&) = delete;

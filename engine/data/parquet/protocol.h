@@ -1,5 +1,5 @@
-// The messages between ParquetRecordReader and the program megatrain-parquet, over a socket pair.
-// Both are of one build, so nothing in them has a version.
+// Defines the messages between ParquetRecordReader and the program megatrain-parquet, which go over
+// a socket pair. Both are of one build, so the messages have no version.
 //
 // The program sends messages, and the reader answers each kRead. A message is a ParquetHeader and,
 // where the comment below says so, a text of ParquetHeader::bytes bytes.
@@ -20,6 +20,7 @@ enum class ParquetMessage : uint64_t {
   kEnd,      // no text; every row was sent; the last message
 };
 
+// The head of a message. Unused numbers mean nothing.
 struct ParquetHeader {
   ParquetMessage message;
   int64_t at;

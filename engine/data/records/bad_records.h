@@ -21,13 +21,15 @@ struct BadRecords {
   // The first of them, each as its place and the reason: "FILE:PLACE: REASON".
   std::vector<std::string> named;
 
+  // Returns how many of the records are counted and not named.
   int64_t unnamed() const { return count - static_cast<int64_t>(named.size()); }
 
+  // Adds a record, whose `name` is as in `named`.
   void Add(std::string name) {
     ++count;
     if (named.size() < kNamedMax) named.push_back(std::move(name));
   }
-  // Adds those of a later part of the data, with `path` before each name.
+  // Adds the records of a later part of the data, with `path` before each name.
   void Add(const BadRecords& part, const std::string& path = "") {
     count += part.count;
     for (const std::string& name : part.named) {

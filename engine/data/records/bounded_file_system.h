@@ -1,5 +1,5 @@
-// A file system whose OpenForReading can open any number of files with a bounded number of
-// descriptors. All other operations go straight to the underlying file system.
+// BoundedFileSystem is a file system whose OpenForReading can open any number of files with a
+// bounded number of descriptors. All other operations go straight to the underlying file system.
 //
 // Thread safety: as FileSystem's.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_BOUNDED_FILE_SYSTEM_H_
@@ -15,20 +15,22 @@
 
 namespace megatrain {
 
-// Returns a quarter of the descriptors that the process may have, as others need some too, and at
-// most 256.
+// Returns a quarter of the descriptors that the process may have, because other files need some
+// too. The result is at least 1 and at most 256.
 size_t DescriptorShare();
 
 class BoundedFileSystem : public WatchedFileSystem {
  public:
-  // At most `descriptors` files keep a descriptor, those that were read last. `base` must outlive
-  // this object and all files opened through it. REQUIRES: descriptors >= 1.
+  // At most `descriptors` files keep a descriptor: those that were read last. A read under way
+  // keeps its own until it ends. `base` must outlive this object and all files opened through it.
+  // The files may outlive this object. REQUIRES: descriptors >= 1.
   BoundedFileSystem(FileSystem* base, size_t descriptors);
   ~BoundedFileSystem() override;
 
   // Returns a file that is opened again by its path if it is read when it has no descriptor.
-  // ReadUpTo then returns the errors of opening, and Aborted if the path now leads to another file,
-  // or if the file's size or the time of its content's last change differs.
+  // Returns the errors of opening and of Examine. The file's ReadUpTo then returns these errors
+  // too, and Aborted if the path leads to another file, or if the file's size or the time of its
+  // content's last change differs.
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
       const std::string& path) override;
 

@@ -1,4 +1,4 @@
-// A stream of bytes that is read from front to back, and its decompressed form.
+// ByteSource is a stream of bytes that is read from front to back. Decompress makes one of another.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_BYTE_SOURCE_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_BYTE_SOURCE_H_
 
@@ -15,8 +15,8 @@ namespace megatrain {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Reads up to `bytes` more bytes and returns how many it read; 0 only at the end of the stream.
-  // REQUIRES: bytes > 0.
+  // Reads up to `bytes` more bytes and returns how many it read: 0 only at the end of the stream.
+  // Returns the errors of the stream. REQUIRES: bytes > 0.
   virtual absl::StatusOr<size_t> Read(void* to, size_t bytes) = 0;
 };
 
@@ -27,8 +27,8 @@ class ByteSource {
 //
 // Read returns the errors of `source`, ResourceExhausted if memory is missing, and InvalidArgument,
 // naming the file and the byte in the compressed data, for data that is damaged, cut short, or not
-// of this compression. Bytes behind the last member or frame are damage too. REQUIRES:
-// `compression` is not kNone.
+// of this compression. Bytes behind the last member or frame are damage too. No call may follow an
+// error. REQUIRES: `compression` is not kNone.
 std::unique_ptr<ByteSource> Decompress(Compression compression, ByteSource* source,
                                        std::string path);
 

@@ -1,4 +1,4 @@
-// Splits comma-separated values into records.
+// CsvRecordReader splits comma-separated values into records.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_CSV_RECORDS_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_CSV_RECORDS_H_
 
@@ -16,10 +16,10 @@ namespace megatrain {
 // The most columns that a file may have.
 inline constexpr size_t kCsvColumnsMax = 65536;
 
-// The form is that of RFC 4180: fields are separated by commas, and a field with a comma, a line
-// end or a quote is in quotes, its quotes doubled. The first row names the columns. Rows end with
-// LF, CRLF or CR; blank ones are skipped, and white space belongs to its field. A byte order mark
-// at the start is accepted.
+// Reads the form of RFC 4180. Fields are separated by commas. A field with a comma, a line end or a
+// quote is in quotes, and its own quotes are doubled. The first row names the columns. Rows end
+// with LF, CRLF or CR; blank ones are skipped, and white space belongs to its field. A byte order
+// mark at the start is accepted.
 //
 // Each row becomes a JSON object. A field becomes a text, except in two kinds of columns, whose
 // empty fields are left out:
@@ -29,12 +29,14 @@ inline constexpr size_t kCsvColumnsMax = 65536;
 // defect (Record::defect) if it has another number of fields than the first row, a field that is
 // not UTF-8, or a field of the first kind that is not JSON.
 //
-// Next returns InvalidArgument, naming the row, for misplaced quotes, a row that is too long, more
-// than kCsvColumnsMax columns, and names of columns that are missing, not UTF-8 or there twice. It
-// returns ResourceExhausted if memory for a row is missing.
+// Next returns InvalidArgument, naming the row, for misplaced quotes, a row of more than
+// `record_bytes_max`, more than kCsvColumnsMax columns, and names of columns that are missing, not
+// UTF-8 or there twice. It returns ResourceExhausted if memory for a row is missing, and the errors
+// of reading.
 class CsvRecordReader : public RecordReader {
  public:
-  // `text` must outlive the reader. `path` is used in messages. One read takes `chunk_bytes`.
+  // `text` must outlive the reader. `path` is used in messages. The reader asks `text` for
+  // `chunk_bytes` at a time.
   CsvRecordReader(ByteSource* text, std::string path, size_t chunk_bytes = kRecordChunkBytes,
                   size_t record_bytes_max = kRecordBytesMax);
   ~CsvRecordReader() override;

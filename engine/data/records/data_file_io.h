@@ -19,7 +19,7 @@ namespace megatrain {
 
 // An open regular file. It is read by position and not mapped into memory. So a file that shrinks
 // under a running job gives an error and not a SIGBUS, and its pages do not count as the process's
-// memory. Read errors are those of file.h.
+// memory. The errors of reading are those of file.h.
 //
 // Thread safety: const methods may be called from several threads.
 class DataFileReader {
@@ -34,10 +34,11 @@ class DataFileReader {
   const std::string& path() const { return file_->path(); }
   int64_t size() const { return file_->size(); }  // in bytes, when the file was opened
 
-  // Reads exactly `bytes` bytes at `offset`; returns DataLoss if the file ends before that.
+  // Reads exactly `bytes` bytes at `offset`. Returns DataLoss if the file ends before that, and the
+  // errors of reading.
   absl::Status ReadAt(int64_t offset, void* to, size_t bytes) const;
-  // Reads up to `bytes` bytes and returns how many it read. That is fewer only at the end of the
-  // file.
+  // Reads up to `bytes` bytes at `offset` and returns how many it read: fewer only at the end of
+  // the file. Returns the errors of reading.
   absl::StatusOr<size_t> ReadUpTo(int64_t offset, void* to, size_t bytes) const;
 
  private:
@@ -45,10 +46,10 @@ class DataFileReader {
   const std::unique_ptr<RandomAccessFile> file_;
 };
 
-// Reports progress. It is called with the number of bytes finished since the last call, or with 0
-// during work that is not counted in bytes. The thread that called the function which takes it
-// calls it, unless that function says otherwise (FileWordMaker). If it returns an error, the work
-// is abandoned and returns that error. May be null.
+// Reports progress. A function that takes one calls it with the number of bytes finished since the
+// last call, or with 0 during work that is not counted in bytes. It is called on the thread that
+// called the function, unless the function says otherwise (FileWordMaker). If it returns an error,
+// the function abandons its work and returns that error. May be null.
 using ByteProgress = std::function<absl::Status(int64_t bytes)>;
 
 // Reads a file from front to back and computes the XXH3-128 of what was read.
@@ -63,7 +64,7 @@ class HashingStream : public ByteSource {
   // Reads up to `bytes` more bytes and returns how many it read; 0 at the end of the file. Returns
   // the errors of DataFileReader.
   absl::StatusOr<size_t> Read(void* to, size_t bytes) override;
-  int64_t offset() const { return offset_; }
+  int64_t offset() const { return offset_; }  // the number of bytes read so far
   // Returns the hash of everything read so far, as 32 hex digits.
   std::string Digest() const;
 

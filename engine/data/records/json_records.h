@@ -1,4 +1,4 @@
-// Splits a JSON Lines file or a JSON array into its records, one at a time.
+// JsonRecordReader splits a JSON Lines file or a JSON array into its records, one at a time.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_JSON_RECORDS_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_JSON_RECORDS_H_
 
@@ -21,13 +21,14 @@ namespace megatrain {
 // The reader finds where records begin and end and does not check that they are valid JSON.
 class JsonRecordReader : public RecordReader {
  public:
-  // `text` must outlive the reader. `path` is used in messages. One read takes `chunk_bytes`.
+  // `text` must outlive the reader. `path` is used in messages. The reader asks `text` for
+  // `chunk_bytes` at a time.
   explicit JsonRecordReader(ByteSource* text, std::string path,
                             size_t chunk_bytes = kRecordChunkBytes,
                             size_t record_bytes_max = kRecordBytesMax);
 
   // Returns InvalidArgument if the array is malformed or cut short or has an element that is no
-  // object, and if a record is too long.
+  // object, and if a record has more than `record_bytes_max`. Returns the errors of reading.
   absl::StatusOr<bool> Next(Record* record) override;
   std::string Place(const Record& record) const override;
 

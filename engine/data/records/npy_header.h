@@ -11,14 +11,16 @@
 
 namespace megatrain {
 
+// The fields of a header.
 struct NpyHeader {
   std::string descr;  // numpy's type, such as "<u2"
   std::vector<int64_t> shape;
   int64_t data_offset = 0;  // in bytes from the start of the file
 };
 
-// Reads the header of a plain array in format version 1.0 to 3.0. Returns InvalidArgument, naming
-// the file and the defect, for any other content. Read errors are returned.
+// Reads the header of a plain array, in format versions 1 to 3. Returns InvalidArgument, naming the
+// file and the defect, for any other content, and the errors of reading. It does not compare the
+// shape with the size of the file.
 absl::StatusOr<NpyHeader> ReadNpyHeader(const DataFileReader& file);
 
 }  // namespace megatrain

@@ -1,4 +1,5 @@
-// Reads a data file as records. Each record is the text of a JSON object, whatever the file's kind.
+// RecordReader reads a data file as records. Each record is the text of a JSON object, whatever the
+// file's kind.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_RECORD_READER_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_RECORD_READER_H_
 
@@ -18,6 +19,7 @@ inline constexpr size_t kRecordChunkBytes = size_t{1} << 20;
 // The greatest length of a record. A longer one probably means that the file is of another kind.
 inline constexpr size_t kRecordBytesMax = size_t{1} << 30;
 
+// One record of a file, and its place there.
 struct Record {
   std::string_view json;  // valid until the next call of Next
   int64_t line = 0;       // the line it begins on, from 1; 0 if the file has no lines
@@ -33,18 +35,19 @@ struct Record {
 class RecordReader {
  public:
   virtual ~RecordReader() = default;
-  // Reads the next record. Returns false at the end; any file but Parquet has then been read to its
-  // last byte. Returns InvalidArgument, naming the file and the place, for content after which the
-  // reader cannot go on. Returns the errors of reading.
+  // Sets `*record` to the next record and returns true, or returns false at the end. Any file but
+  // Parquet has then been read to its last byte. Returns InvalidArgument, naming the file and the
+  // place, for content after which the reader cannot go on. Returns the errors of reading. No call
+  // may follow an error.
   virtual absl::StatusOr<bool> Next(Record* record) = 0;
   // Returns the record's place, to be put behind the path: ":LINE", ":LINE: element N" or ": row
   // N". May be called while another thread calls Next.
   virtual std::string Place(const Record& record) const = 0;
 };
 
-// Returns the reader of a file: of comma-separated values if `path` says so, else of JSON. `text`
-// is the file's decompressed content and must outlive the result. One read takes `chunk_bytes`.
-// REQUIRES: the file is not Parquet (parquet_records.h).
+// Returns the reader of a file: of comma-separated values if the ending of `path` says so, else of
+// JSON. `text` is the file's decompressed content and must outlive the result. The reader asks it
+// for `chunk_bytes` at a time. REQUIRES: the file is not Parquet (parquet_records.h).
 std::unique_ptr<RecordReader> MakeRecordReader(ByteSource* text, const std::string& path,
                                                size_t chunk_bytes = kRecordChunkBytes);
 

@@ -1,4 +1,4 @@
-// Reads a user's file of token ids (job files call this format `tokens`).
+// TokenFile reads a user's file of token ids (job files call this format `tokens`).
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_TOKEN_FILE_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_TOKEN_FILE_H_
 
@@ -22,9 +22,9 @@ namespace megatrain {
 // Thread safety: const methods may be called from several threads.
 class TokenFile {
  public:
-  // Reads only the header. Returns NotFound if there is no file, and InvalidArgument, naming the
-  // file, its content and what is accepted, for any other kind of file. `files` must outlive the
-  // result.
+  // Opens the file and reads no more than its header. Returns NotFound if there is no file, and
+  // InvalidArgument, naming the file, its content and what is accepted, for any other kind of file.
+  // Returns the errors of reading. `files` must outlive the result.
   static absl::StatusOr<std::unique_ptr<TokenFile>> Open(const DataFile& file,
                                                          FileSystem* files = PosixFileSystem());
 
@@ -39,12 +39,13 @@ class TokenFile {
   };
   // Reads the whole file once, checks its ids and hashes it. Returns InvalidArgument, naming the
   // element and the byte, for an id that is not below `vocabulary`, and DataLoss if the file
-  // changed its length. Returns the error of `progress`, which may be null.
+  // changed its length. Returns the errors of reading and of `progress`, which may be null.
   absl::StatusOr<Scanned> Scan(int64_t vocabulary, const ByteProgress& progress) const;
 
   // Sets ids[0, count) to elements [first, first + count). The file may have changed since Scan, so
-  // ids are checked against `vocabulary` again, with the same errors. REQUIRES: the range lies in
-  // the file.
+  // ids are checked against `vocabulary` again. Returns InvalidArgument as Scan does, DataLoss if
+  // the file ends before the range, and the errors of reading. REQUIRES: the range lies in [0,
+  // tokens()).
   absl::Status Read(int64_t first, int64_t count, int64_t vocabulary, int32_t* ids) const;
 
  private:

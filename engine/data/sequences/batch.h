@@ -1,5 +1,5 @@
-// The batches of training, evaluation and generation, in the form in which they go to the device.
-// MakeBatch alone derives targets and documents from sequences.
+// Batch is a batch of training, evaluation or generation, in the form in which it goes to the
+// device. MakeBatch makes one of sequences.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_BATCH_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_BATCH_H_
 
@@ -12,11 +12,11 @@
 
 namespace megatrain {
 
-// The tokens of one optimizer step, of one evaluation batch, or of one text to continue. The arrays
+// The tokens of one optimizer step, of one evaluation batch, or of texts to continue. The arrays
 // hold the tokens of all sequences one after another, those of micro-batch 0 first.
 struct Batch {
-  int64_t step = 0;  // from 1; 0 outside training
-  int64_t sequence_length = 0;
+  int64_t step = 0;                // from 1; 0 outside training
+  int64_t sequence_length = 0;     // in generation the tokens of the largest micro-batch
   int64_t predictions = 0;         // unmasked targets, by which the loss is normalised
   int64_t input_tokens = 0;        // tokens without padding
   int64_t pairs = 0;               // pairs of answers, if that is what the sequences hold
@@ -26,7 +26,7 @@ struct Batch {
   std::vector<int32_t> positions;  // [tokens], from 0 in each document
   std::vector<int32_t> targets;    // [tokens], PredictionTargets
   // [tokens]: for each micro-batch, the numbers of its tokens within it, sorted by id. Tokens of
-  // the same id keep their order.
+  // the same id keep their order. In generation, which has no gradients, all are 0.
   std::vector<int32_t> sorted_positions;
   std::vector<int64_t> micro_batch_tokens;  // [micro-batches]
   // For each micro-batch, the number within it of every document's first token, then the number of
@@ -37,7 +37,7 @@ struct Batch {
   std::vector<int32_t> first_rows;
   // With first_rows: the row of the cache for the states of the token's sequence, or -1.
   std::vector<int32_t> state_rows;
-  // The tokens attend to the cache, and not to their documents.
+  // Generation only: the tokens attend to the cache, and not to their documents.
   bool continues = false;
   // Pairs only, for each micro-batch. Bounds are [pairs, 4]: the chosen answer's first token and
   // the token behind its last, then those of the rejected one. The others are [pairs, 2], as
@@ -50,8 +50,8 @@ struct Batch {
 };
 
 // Makes the batch of `step` (as Batch::step). The last micro-batch may have fewer sequences than
-// the others. REQUIRES: all sequences have the same length, and all or none hold pairs, with or
-// without the reference's log-probabilities.
+// the others. Log-probabilities of the reference that a sequence lacks become 0. REQUIRES:
+// sequences_per_micro_batch >= 1, all sequences have the same length, and all or none hold pairs.
 Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
                 int64_t sequences_per_micro_batch);
 

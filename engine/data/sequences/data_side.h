@@ -20,6 +20,7 @@
 
 namespace megatrain {
 
+// How the files are tokenised and packed.
 struct DataSideOptions {
   TokenStreamOptions stream;
   PackingOptions packing;
@@ -33,8 +34,9 @@ struct DataSideOptions {
 class DataSide {
  public:
   // Prepares all files. `progress` may be null. Returns InvalidArgument for an empty file, and the
-  // errors of TokenStream::Open, SequenceIndex::Open and TokenFile. The objects to which `options`
-  // points must outlive the result.
+  // errors of TokenStream::Open, SequenceIndex::Open, TokenFile::Open and TokenFile::Scan. The file
+  // system of `options` must outlive the result. What else `options` points to is used during the
+  // call only.
   static absl::StatusOr<std::unique_ptr<DataSide>> Open(absl::Span<const DataFile> files,
                                                         const DataSideOptions& options,
                                                         const ByteProgress& progress);

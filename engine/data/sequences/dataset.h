@@ -1,4 +1,4 @@
-// Dataset is a job's training data as sequences.
+// Dataset is a job's training and evaluation data as sequences.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DATASET_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_DATASET_H_
 
@@ -58,8 +58,9 @@ class Dataset {
   virtual int64_t eval_sequences() const = 0;
   // Returns the parts of the evaluation sequences, in their order. Empty if there are none.
   virtual std::vector<EvalSet> eval_sets() const = 0;
-  // Returns the positions of the training order that an epoch takes: train_sequences(), or in a mix
-  // the shortest beginning of the order in which every sequence of every source occurs.
+  // Returns the number of positions of the training order that an epoch takes. It is
+  // train_sequences(), or in a mix the length of the shortest beginning of the order in which every
+  // sequence of every source occurs.
   virtual int64_t epoch_sequences() const { return train_sequences(); }
   virtual absl::StatusOr<Sequence> TrainSequence(int64_t index) const = 0;
   virtual absl::StatusOr<Sequence> EvalSequence(int64_t index) const = 0;
@@ -68,15 +69,16 @@ class Dataset {
   // (source_mix.h), and each source is gone through again and again, in a new order each time.
   // REQUIRES: position >= 0, and train_sequences() > 0.
   virtual int64_t TrainingOrder(int64_t position) const = 0;
-  // If evaluation sequences are split off the training data, only `sequences` is counted for each.
-  // The other counts of both are in train_report().
+  // Return the counts of the training and of the evaluation data, valid as long as this object. If
+  // evaluation sequences are split off the training data, only `sequences` is counted for each, and
+  // the other counts of both are in train_report().
   virtual const DatasetReport& train_report() const = 0;
   virtual const DatasetReport& eval_report() const = 0;
   // Returns the XXH3-128 (32 hex digits) of the files' contents and all settings that affect the
   // sequences and their order. A job resumes only from a checkpoint with the same fingerprint.
   virtual std::string fingerprint() const = 0;
-  // Returns the day that the chat template saw, as spec.data.template_date has it, or "" if its
-  // text does not depend on the day.
+  // Returns the day that the chat template saw, as data.template_date writes it ("2026-01-31"), or
+  // "" if no text depends on the day.
   virtual std::string template_date() const = 0;
   // Returns the Jinja program that the job names for its chat data, or "" if it is the model
   // directory's own or no data is chats.
@@ -96,19 +98,20 @@ using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t byte
 // names none. `progress` may be null. `files` must outlive the dataset.
 //
 // Returns InvalidArgument, naming the file and the place in it, for malformed data and for an id
-// that is not below `model_vocabulary`. Returns InvalidArgument also if the data makes no sequence.
-// Returns the errors of ExpandDataFile, PrepareEncoder and DataSide::Open.
+// that is not below `model_vocabulary`. Returns InvalidArgument also for impossible settings of the
+// data, if the data or an entry of a mix makes no sequence, and if data.eval_fraction leaves none
+// to train on. Returns the errors of ExpandDataFile, PrepareEncoder, DataSide::Open and `progress`.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
     const JobSpec& spec, std::shared_ptr<const Tokenizer> tokenizer,
     const std::string& model_directory, int64_t model_vocabulary,
     const std::string& cache_directory, const DataProgress& progress,
     FileSystem* files = PosixFileSystem(), bool verify_data = false);
 
-// Returns the positions of the training order at which a run that is given in epochs ends:
-// ceil(epochs * epoch_sequences). 0 if the run is given in steps.
+// Returns the position of the training order at which a run that is given in epochs ends, which is
+// ceil(epochs * epoch_sequences). Returns 0 if `training.steps` is given or no epochs are.
 int64_t EpochPositions(const JobSpec& spec, int64_t epoch_sequences);
 
-// Returns the number of steps that the spec asks for: `training.steps`, or ceil(epochs *
+// Returns the number of steps that the spec asks for: `training.steps` if given, else ceil(epochs *
 // epoch_sequences / global_batch). Returns InvalidArgument if the spec gives neither, if
 // global_batch is below 1, or if the quotient, rounded up, is below 1 or not below 9e15.
 absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t epoch_sequences);

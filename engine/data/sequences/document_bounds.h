@@ -1,5 +1,5 @@
-// The bounds of documents in a micro-batch, within which attention stays. MakeBatch finds the
-// starts of documents, and StepRunner::PrepareBatch makes the bounds from them.
+// Finds the bounds of the documents in a micro-batch, within which attention stays. MakeBatch calls
+// AppendDocumentStarts, and StepRunner::PrepareBatch makes the bounds from the starts.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_BOUNDS_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_BOUNDS_H_
 
@@ -14,8 +14,9 @@ namespace megatrain {
 void AppendDocumentStarts(const std::vector<int32_t>& document_ids, int64_t first,
                           std::vector<int32_t>& starts);
 
-// Writes bounds [tokens, 2]: for each token the first token of its document and the token behind
-// its last one. `starts` has the first token of every document, then the number of tokens.
+// Writes `bounds` [tokens, 2]: for each token the first token of its document, and the token behind
+// the document's last one. `starts` [documents + 1] has the first token of every document in
+// ascending order, then the number of tokens. REQUIRES: starts[0] is 0.
 void WriteDocumentBounds(const std::vector<int32_t>& starts, int32_t* bounds);
 
 }  // namespace megatrain

@@ -1,4 +1,5 @@
-// Tokenises examples into the words of a token stream, whose format packing.h describes.
+// DocumentEncoder tokenises examples into the words of a token stream, whose format packing.h
+// describes.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_ENCODER_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_ENCODER_H_
 
@@ -21,9 +22,9 @@ namespace megatrain {
 // threads have equal parts of it, of at least kTextPieceBytesMin each.
 inline constexpr size_t kTextPieceBytes = size_t{2} << 20;
 inline constexpr size_t kTextPieceBytesMin = size_t{64} << 10;
-// The encoder holds text while nothing shows where its tokens end. It refuses a plain text of which
-// it would hold this many bytes. engine/data/README.md says which texts get there. Encoding takes
-// up to some 50 bytes of memory for each byte that is held.
+// The most bytes of a plain text file that FileWordMaker holds while nothing shows where their
+// tokens end. It refuses a text of which it would hold this many. engine/data/README.md says which
+// texts get there. Encoding takes up to some 50 bytes of memory for each byte that is held.
 inline constexpr size_t kTextHeldBytesMax = size_t{4} << 20;
 
 // Returns the ids that go around a text: those of the tokenizer's post-processor, with the
@@ -31,6 +32,7 @@ inline constexpr size_t kTextHeldBytesMax = size_t{4} << 20;
 // to be put and the tokenizer has none.
 absl::StatusOr<SpecialIds> IdsAroundText(const Tokenizer& tokenizer, AddBos add_bos);
 
+// What documents are encoded with, and what goes around them.
 struct DocumentEncoderOptions {
   const Tokenizer* tokenizer = nullptr;  // not owned
   // Not owned; null if there is none. A pair of conversations is then refused.
@@ -50,10 +52,11 @@ class DocumentEncoder {
   explicit DocumentEncoder(const DocumentEncoderOptions& options) : options_(options) {}
 
   // Appends the example's words: of a pair of answers those of two documents. Returns
-  // InvalidArgument if the chat template refuses the example, or if `chat_template` or `eos_id` is
-  // missing for a pair, and OutOfRange if a token id is not below the vocabulary. Returns the
-  // errors of the tokenizer. After an error some words may have been appended. REQUIRES:
-  // `chat_template` was given if the example is a chat, and `eos_id` if it is a text.
+  // InvalidArgument if the chat template refuses the example or makes no token of it, or if
+  // `chat_template` or `eos_id` is missing for a pair. Returns OutOfRange if a token id is not
+  // below the vocabulary. Returns the errors of the tokenizer. After an error some words may have
+  // been appended. REQUIRES: `chat_template` was given if the example is a chat, and `eos_id` if it
+  // is a text.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
   // Encodes a text document piece by piece. `text` is the beginning of what is left of it, and all
@@ -69,12 +72,12 @@ class DocumentEncoder {
   void EndText(std::vector<uint32_t>* words);
 
   // Returns the largest id since Restart, or -1 if there is none. Ids that the options put around a
-  // document may be left out: PrepareEncoder checks them.
+  // document may be left out, because PrepareEncoder checks them.
   int64_t largest_id() const { return largest_id_; }
   // Returns the number of the assistant's turns since Restart that have no loss because their place
   // in the text is uncertain.
   int64_t turns_without_loss() const { return turns_without_loss_; }
-  // Forgets what was counted, and a text that was given up.
+  // Sets largest_id to -1 and turns_without_loss to 0, and forgets a text that was given up.
   void Restart();
 
  private:

@@ -17,13 +17,14 @@
 
 namespace megatrain {
 
-// Returns the id that fills the rest of a sequence. It is masked and nothing sees it, so any id of
-// the model will do. `tokenizer` may be null.
+// Returns the id that fills the rest of a sequence: the tokenizer's padding token, else its
+// end-of-text token, else 0. The first two count only if they are below `vocabulary`. Padding is
+// masked and nothing attends to it, so any id of the model will do. `tokenizer` may be null.
 int32_t PadId(const Tokenizer* tokenizer, int64_t vocabulary);
 
-// Returns the options of the chat template that the data names. Its day is data.template_date, or
-// today in the local time zone if that is empty. The options point to `files`, which
-// ChatTemplate::Create uses. Returns InvalidArgument if data.template_date is not a day.
+// Returns the options of the chat template that the data names. Their day is data.template_date, or
+// today in the local time zone if that is empty. They point to `files`, which ChatTemplate::Create
+// uses. Returns InvalidArgument if data.template_date is not a day.
 absl::StatusOr<ChatTemplateOptions> TemplateOptions(const JobSpec::Data& data,
                                                     const std::string& model_directory,
                                                     FileSystem* files);

@@ -1,4 +1,4 @@
-// Parses one training example from its JSON record.
+// ExampleParser parses a training example from its JSON record.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_EXAMPLE_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_EXAMPLE_H_
 
@@ -15,6 +15,7 @@
 
 namespace megatrain {
 
+// A training example: a text, a conversation, or a pair of answers.
 struct Example {
   bool is_chat = false;
   std::string text;           // set unless is_chat
@@ -39,20 +40,21 @@ class ExampleParser {
 
   // Parses `json` into `*example`, which may have been used before. `json` is used during the call
   // only. Returns InvalidArgument for malformed JSON (with the column, and the line within the
-  // record if it has several), a missing or double field, a field of another type, a key that is
-  // refused, invalid UTF-8 (with the byte), or the formats tokens and preference, which have no
-  // such examples. Messages name neither the file nor the record; callers add them. After an error
-  // `*example` is unspecified.
+  // record if it has several), a record that is no object, invalid UTF-8 (with the byte), and what
+  // conversation_record.h refuses, such as a missing or double field. Returns InvalidArgument also
+  // for the formats tokens and preference, which have no such examples. Messages name neither the
+  // file nor the record; callers add them. After an error `*example` is unspecified.
   absl::Status Parse(DataFormat format, std::string_view json, Example* example);
 
   // Parses a pair of answers into example->pair (preference_record.h). A record of format
   // `preference` is read in the form PreferenceForm::kPrompt, and one of a chat format in the form
-  // of that name. Returns the errors of Parse, and InvalidArgument for the formats text and tokens,
-  // which have no pairs.
+  // of that name. Returns InvalidArgument for the same defects as Parse, for what ReadPreference
+  // refuses, and for the formats text and tokens, which have no pairs.
   absl::Status ParsePair(DataFormat format, std::string_view json, Example* example);
 
   // Returns the format that the record's keys suggest. Returns InvalidArgument if they fit none, or
-  // if the JSON is malformed. A record with `chosen` and `rejected` is one of format preference.
+  // if the JSON is malformed or no object. A record with `chosen` and `rejected` is one of format
+  // preference.
   absl::StatusOr<DataFormat> Guess(std::string_view json);
 
  private:

@@ -1,4 +1,5 @@
-// Tokenises one data file into the words of a token stream (packing.h describes them).
+// FileWordMaker tokenises one data file into the words of a token stream (packing.h describes
+// them).
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_FILE_WORDS_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_FILE_WORDS_H_
 
@@ -36,38 +37,40 @@ struct FileWordsMeta {
   BadRecords bad;                  // their names lack the file's path
 
   std::string ToText() const;
-  // Returns DataLoss for a text that ToText does not make: checksums keep out accidents, but
-  // whoever may write the cache may write a text with one.
+  // Reads what ToText has written. Returns DataLoss for any other text. The checksums of the cache
+  // show accidental damage only, so the text may be anything that a user with access has written.
   static absl::StatusOr<FileWordsMeta> FromText(const std::string& text);
 };
 
+// How files are tokenised.
 struct FileWordsOptions {
   DocumentEncoderOptions encoder;
   bool skip_bad_records = false;
   bool pairs = false;                      // records are pairs of answers
   size_t chunk_bytes = kRecordChunkBytes;  // the size of one read from a data file
-  // Longer records are read and tokenised one at a time in the whole process: meanwhile each takes
-  // many times its bytes.
+  // Longer records are read and tokenised one at a time in the whole process, because each takes
+  // many times its bytes of memory meanwhile.
   size_t long_record_bytes = size_t{16} << 20;
 };
 
-// Not thread-safe.
+// Makes the words of one file at a time. Not thread-safe.
 class FileWordMaker {
  public:
   // Works on the threads of `pool`, or on the calling thread alone if it is null. The words do not
-  // depend on it. The pool and what `options` points to must outlive the maker.
+  // depend on the pool. The pool and what `options` points to must outlive the maker.
   FileWordMaker(const FileWordsOptions& options, ThreadPool* pool);
 
-  // Appends the file's words to `writer`. `hash` is the XXH3-128 that the file's content had
-  // before; that of Parquet, which is not read from front to back, is not compared. `progress` may
-  // be null; it is called with the bytes of the file that are finished, and with 0 from another
-  // thread, too.
+  // Appends the file's words to `writer`, and returns their description. `reader` has the file
+  // open. `hash` is the XXH3-128 that the file's content had before. The hash of Parquet, which is
+  // not read from front to back, is not compared. `progress` may be null. It is called with the
+  // bytes of the file that are finished, and from another thread with 0.
   //
   // Returns InvalidArgument, naming the file and the place, for data that cannot be read and for a
   // file without a record. If bad records are skipped, a record that cannot be read is counted
   // instead; a plain text that cannot be read still is an error. Returns OutOfRange if an id is not
-  // below the vocabulary, and Aborted if the content is not that of `hash`. After an error nothing
-  // of what was appended may be used.
+  // below the vocabulary, and Aborted if the content is not that of `hash`. Returns the errors of
+  // reading, of ParquetRecordReader::Open, of `writer` and of `progress`. After an error nothing of
+  // what was appended may be used.
   absl::StatusOr<FileWordsMeta> Make(const DataFile& file, const DataFileReader& reader,
                                      const std::string& hash, CacheFileWriter* writer,
                                      const ByteProgress& progress);

@@ -1,7 +1,9 @@
-// Packs documents into training sequences, next-fit in file order.
+// Packs documents into training sequences, next-fit in file order: a document goes into the open
+// sequence or begins the next one, and earlier ones are never filled up.
 //
-// A stream of prepared data has one uint32 word for each token: its id and the bits below. A
-// sequence is identified by the word at which it begins. It ends where the next one begins.
+// A stream of prepared data has one uint32 word for each token: its id and the bits below. Words
+// are numbered from 0. A sequence is identified by the number of the word at which it begins. It
+// ends where the next one begins.
 //
 // A text fills the open sequence and continues in further ones. A chat example is not split: if it
 // does not fit into the rest of the open sequence, it begins a new one. If it is longer than a
@@ -45,12 +47,12 @@ struct PackingCounts {
 };
 
 // Finds the words at which sequences begin. Append takes the stream in order, in pieces of any
-// size, and Finish ends it. Finish returns Internal if the last pair lacks an answer. Not
-// thread-safe. REQUIRES: the first word begins a document.
+// size, and Finish ends it. Both return the error of the callback, after which no call may follow.
+// Finish also returns Internal if the last pair lacks an answer. Not thread-safe. REQUIRES: the
+// first word of the stream begins a document.
 class SequencePacker {
  public:
-  // Called with the first word of each sequence, in order. If it returns an error, Append or Finish
-  // stops and returns that error.
+  // Called with the number of the first word of each sequence, in order.
   using BeginCallback = std::function<absl::Status(uint64_t word)>;
   // `begin` must not be null.
   SequencePacker(const PackingOptions& options, BeginCallback begin);
@@ -85,12 +87,12 @@ class SequencePacker {
 // Reads words [first, first + count) of a stream into `words`.
 using WordReader = absl::FunctionRef<absl::Status(int64_t first, int64_t count, uint32_t* words)>;
 
-// Makes the sequence that begins at word `begin`. `end` is the word where the next one begins, or
-// the end of the stream. The rest of the sequence is padded with `pad_id`. The label of a
-// document's first token is masked, because nothing predicts it. The first label of a sequence
-// without pairs may stay, but no prediction uses it. Leaves reference_logps as it is. Returns
-// the error of `read`, or Internal if `begin` does not fit the stream. REQUIRES: `*sequence` is
-// new.
+// Makes the sequence that begins at word number `begin`. `end` is the number of the word where the
+// next sequence begins, or that of words in the stream. The rest of the sequence is padded with
+// `pad_id`. The label of a document's first token is masked, because nothing predicts it. The first
+// label of a sequence without pairs may stay, but no prediction uses it. Leaves reference_logps as
+// it is. Returns the error of `read`, or Internal if `begin` does not fit the stream. REQUIRES:
+// `*sequence` is new.
 absl::Status FillPackedSequence(const PackingOptions& options, WordReader read, int64_t begin,
                                 int64_t end, int32_t pad_id, Sequence* sequence);
 

@@ -1,4 +1,4 @@
-// One training sequence.
+// Sequence is one sequence of tokens for training or evaluation.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_H_
 
@@ -7,6 +7,7 @@
 
 namespace megatrain {
 
+// The label of a token that the loss is not on.
 inline constexpr int32_t kMaskedLabel = -100;
 
 // All vectors but reference_logps have one element for each token: in training
@@ -27,8 +28,8 @@ struct Sequence {
   std::vector<double> reference_logps;
 };
 
-// Returns the target of the prediction at each position: labels[t + 1] if t + 1 is in the same
-// document and not padding, else kMaskedLabel. The last position has no target.
+// Returns the targets of the predictions, [tokens]: at t labels[t + 1] if t + 1 is in the same
+// document and not padding, else kMaskedLabel. The last position has kMaskedLabel.
 std::vector<int32_t> PredictionTargets(const Sequence& sequence);
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// Finds the sequences of a token stream by number. A cache file keeps the words at which they
-// begin.
+// SequenceIndex finds the sequences of a token stream by number. A cache file keeps the numbers of
+// the words at which they begin (packing.h).
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_INDEX_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_INDEX_H_
 
@@ -20,8 +20,8 @@ class SequenceIndex {
  public:
   // Opens the index in `cache_directory`, or makes it in one pass over `stream`. With `verify` it
   // is checked whole, else as it is read. `stream` and `files` must outlive the result. `progress`
-  // may be null; it is called with 0 bytes while the work goes on. Returns the errors of `progress`
-  // and of reading and writing the cache.
+  // may be null; it is called with 0 bytes while the work goes on. Returns the errors of
+  // `progress`, of SequencePacker, of TokenStream::Read, and of reading and writing the cache.
   static absl::StatusOr<std::unique_ptr<SequenceIndex>> Open(
       const TokenStream* stream, const PackingOptions& options, const std::string& cache_directory,
       const ByteProgress& progress, FileSystem* files = PosixFileSystem(), bool verify = false);

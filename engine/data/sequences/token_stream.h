@@ -1,5 +1,5 @@
-// The tokenised documents of consecutive data files. Each file is tokenised once and kept in a
-// cache file of its own.
+// TokenStream holds the tokenised documents of consecutive data files. Each file is tokenised once
+// and kept in a cache file of its own.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_
 
@@ -19,6 +19,7 @@
 
 namespace megatrain {
 
+// How files are tokenised and where the result is kept.
 struct TokenStreamOptions {
   FileWordsOptions words;
   std::string cache_directory;
@@ -29,8 +30,8 @@ struct TokenStreamOptions {
   int threads = 1;                        // for tokenising; the words do not depend on it
 };
 
-// The words (packing.h) of the documents of some files, in order. Thread safety: const methods may
-// be called from several threads.
+// The words of the documents of some files, in order. A word is a token with its marks (packing.h).
+// Thread safety: const methods may be called from several threads.
 class TokenStream {
  public:
   // Finds each file's words in the cache or makes them. Small files are made side by side, each by
@@ -41,9 +42,10 @@ class TokenStream {
   // `options` are used during the call only; the file system must outlive the result. REQUIRES: no
   // file has format `tokens`.
   //
-  // Returns the errors of FileWordMaker for the first bad file, but InvalidArgument for an id that
-  // is not below the vocabulary. Returns the errors of the file system. If bad records are skipped,
-  // a plain text that cannot be read is counted as one in place of the error.
+  // Returns the errors of FileWordMaker for the first bad file, but InvalidArgument in place of
+  // OutOfRange for an id that is not below the vocabulary. Returns the errors of the file system,
+  // of the cache files and of `progress`. If bad records are skipped, a plain text that cannot be
+  // read is counted as a bad record in place of the error.
   static absl::StatusOr<std::unique_ptr<TokenStream>> Open(absl::Span<const DataFile> files,
                                                            const TokenStreamOptions& options,
                                                            const ByteProgress& progress);

@@ -1,5 +1,6 @@
-// The cpu device. Its device memory is host memory. Copies are memcpy; CopyToDevice and CopyToHost
-// may be throttled like a link. Work is done when the call that queues it returns.
+// The cpu device. Its device memory is host memory, which need not be pinned. Copies are memcpy.
+// CopyToDevice and CopyToHost can be slowed down to the speed of a link. Work is done when the call
+// that queues it returns.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CPU_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_CPU_DEVICE_H_
 
@@ -11,12 +12,13 @@
 namespace megatrain {
 
 struct CpuDeviceOptions {
-  // The speed of each direction of the link, in GB (1e9 bytes) per second. 0 means as fast as
-  // memcpy.
+  // The speed of each direction of the simulated link, in GB (1e9 bytes) per second. 0 means as
+  // fast as memcpy.
   double link_gigabytes_per_second = 0;
 };
 
-// `compute_pool` runs the kernels and must outlive the device.
+// Creates the device. `compute_pool` runs the kernels. It must not be null and must outlive the
+// device.
 std::unique_ptr<Device> CreateCpuDevice(ThreadPool* compute_pool, const CpuDeviceOptions& options);
 
 }  // namespace megatrain

@@ -1,8 +1,10 @@
-// The kernels of the cpu device: products by oneDNN, the rest by Highway, parallel over a pool.
+// The kernels of the cpu device, which run in parallel on a thread pool. Matrix products are
+// oneDNN's. The other kernels use Highway's vector instructions.
 //
-// Thread safety: several threads may call at a time; the pool serves one loop at a time. Calls
-// ignore the stream and return when their work is done. No bit of a result depends on the pool's
-// size, because the shapes alone determine how work is cut.
+// Calls ignore the stream and return when their work is done. No bit of a result depends on the
+// pool's size, because work is cut by shapes and operands and not by threads.
+//
+// Thread safety: several threads may call at a time, but the pool runs one loop at a time.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
 
@@ -18,16 +20,17 @@
 
 namespace megatrain {
 
+// The sizes of CpuKernels, known without a pool.
 class CpuKernelSizes : public KernelSizes {
  public:
-  // `threads` is the size of the pool that the kernels run on.
+  // `threads` is the number of threads of the pool that the kernels will run on.
   explicit CpuKernelSizes(int threads) : threads_(threads) {}
 
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override;
   int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const override;
   int64_t HeadDimMax() const override { return kCpuHeadDimMax; }
   int64_t DeltaKeyDimMax() const override { return std::numeric_limits<int64_t>::max(); }
-  // A processor multiplies slowly compared with its memory, so chunks of few tokens suffice.
+  // A processor's products are slow compared with its memory, so chunks of few tokens suffice.
   HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
   int64_t ScratchBytesMax() const override;
 
@@ -37,7 +40,7 @@ class CpuKernelSizes : public KernelSizes {
 
 class CpuKernels : public Kernels {
  public:
-  // `pool` must outlive this object.
+  // `pool` must not be null and must outlive this object.
   explicit CpuKernels(ThreadPool* pool);
 
   absl::Status MatMul(Stream& stream, const MatMulArgs& args) override;
@@ -94,9 +97,10 @@ class CpuKernels : public Kernels {
   double MatMulSeconds() const override;
 
  private:
-  // Sums over `rows` rows of row_elements elements each. The pool's threads call `run`, which
-  // writes the sum of a range of rows to part[width]. Then the parts are added in their order to
-  // `sums` [width], which counts as 0 before unless `add` is set. A null `sums` is left out.
+  // Computes sums over `rows` rows of row_elements elements each. The pool's threads call `run` for
+  // ranges of rows. `run` writes the sums over its range to part[width]. Then the parts are added
+  // in their order to `sums` [width], which is first set to 0 unless `add` is true. If `sums` is
+  // null, `run` is called all the same but the parts are not added.
   void SumInParts(int64_t rows, int64_t row_elements, int64_t width, float* sums, bool add,
                   absl::FunctionRef<void(int64_t begin, int64_t end, float* part)> run);
 

@@ -1,4 +1,4 @@
-// Cross-entropy and its gradient for a range of tokens (see CrossEntropyArgs).
+// Cross-entropy and its gradient for a range of tokens on the cpu device (see CrossEntropyArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CROSS_ENTROPY_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_CROSS_ENTROPY_H_
 
@@ -6,8 +6,8 @@
 
 namespace megatrain {
 
-// Computes losses and gradients of tokens [begin, end). Several threads may compute different
-// ranges at once.
+// Computes losses of tokens [begin, end) and, unless args.loss_only, gradients. Several threads may
+// compute different ranges at once.
 void CrossEntropyTokens(const CrossEntropyArgs& args, int64_t begin, int64_t end);
 
 }  // namespace megatrain

@@ -1,4 +1,5 @@
-// Gated units for a range of tokens (see GluArgs and SigmoidGateArgs).
+// Gated linear units and sigmoid gates for a range of tokens on the cpu device (see GluArgs and
+// SigmoidGateArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_GLU_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_GLU_H_
 

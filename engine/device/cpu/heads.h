@@ -1,4 +1,5 @@
-// Copies and sums of the heads of a range of tokens (see CopyHeadsArgs and SumHeadsArgs).
+// Copies and sums of the heads of a range of tokens on the cpu device (see CopyHeadsArgs and
+// SumHeadsArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_HEADS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_HEADS_H_
 

@@ -1,4 +1,4 @@
-// RMSNorm for a range of rows (see RmsNormArgs).
+// RMSNorm for a range of rows on the cpu device (see RmsNormArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_NORM_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_NORM_H_
 
@@ -10,8 +10,8 @@ namespace megatrain {
 // backward pass.
 void RmsNormRows(const RmsNormArgs& args, int64_t begin, int64_t end);
 
-// Computes dx of rows [begin, end), and overwrites dweight_part [width] with their contribution to
-// dweight. args.dweight is not written.
+// Computes dx of rows [begin, end), and overwrites dweight_part [width] with the part of dweight
+// that comes from these rows. args.dweight and args.add_dweight are not used.
 void RmsNormBackwardRows(const RmsNormBackwardArgs& args, int64_t begin, int64_t end,
                          float* dweight_part);
 

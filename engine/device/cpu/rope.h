@@ -1,4 +1,4 @@
-// Rotary position embedding for a range of tokens (see RopeArgs).
+// Rotary position embedding for a range of tokens on the cpu device (see RopeArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_ROPE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_ROPE_H_
 

@@ -1,5 +1,5 @@
-// The memory that the cuda device's kernels take, computed without a GPU and without CUDA. So a job
-// can be planned for a GPU of another machine.
+// The memory and the limits of the cuda device's kernels, computed without a GPU and without CUDA.
+// A job can therefore be planned for a GPU of another machine.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNEL_SIZES_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNEL_SIZES_H_
 
@@ -17,13 +17,15 @@ namespace megatrain {
 // MiB for Hopper.
 inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
 
+// The sizes of CudaKernels.
 class CudaKernelSizes : public KernelSizes {
  public:
   // Includes room for cuDNN's gradient even if cuDNN is absent, so that a plan does not depend on
   // the machine on which it is made. The room suffices for one document of the greatest length, or
-  // for several shorter ones. A document that needs more than kCudnnWorkspaceBytesMax is cut by
-  // heads and then into blocks (cudnn_choice.h). Calls that cuDNN never takes get none: those in
-  // FP32, with other sizes of heads (CudnnTakesHeads), with softcaps or with sinks.
+  // for several shorter ones at once, but is at most kCudnnWorkspaceBytesMax. Longer documents are
+  // cut by heads and then into blocks (cudnn_choice.h). There is no such room for calls that cuDNN
+  // never takes. These are calls in FP32, with sizes of heads that CudnnTakesHeads refuses, with
+  // softcaps or with sinks.
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& s) const override {
     const int64_t own = cuda::AttentionBackwardWorkspaceBytes(s.tokens, s.heads);
     if (s.dtype != DType::kBF16 || !CudnnTakesHeads(s.head_dim, s.value_dim) || s.softcap > 0 ||
@@ -39,12 +41,12 @@ class CudaKernelSizes : public KernelSizes {
   }
   int64_t HeadDimMax() const override { return cuda::kAttentionHeadDimMax; }
   int64_t DeltaKeyDimMax() const override { return cuda::kDeltaKeyDimMax; }
-  // A GPU does about 200 operations in BF16 in the time in which it moves a byte. For each element
-  // of the head's gradient, a chunk moves 8 bytes and does 2 operations per token. So from about
-  // 800 tokens on the operations take longer than the moves. 1280 MiB have room for 2048 tokens
-  // with a vocabulary of up to 163,840.
+  // A GPU does about 200 operations in BF16 in the time in which it moves a byte to or from its
+  // memory. For each element of the LM head's gradient, a chunk moves 8 bytes and does 2 operations
+  // per token. So from about 800 tokens on the operations take longer than the moves. 1280 MiB hold
+  // the logits of 2048 tokens with a vocabulary of up to 163,840.
   HeadChunkMax HeadChunk() const override { return {2048, int64_t{1280} << 20}; }
-  // Returns 48 MiB, for products and for the partial sums of reductions.
+  // Returns 48 MiB, which products and the partial sums of reductions use.
   int64_t StreamWorkspaceBytes() const override {
     return kProductWorkspaceBytes + cuda::kScratchBytes;
   }

@@ -1,8 +1,8 @@
-// The kernels of the cuda device: products by cuBLASLt, attention by cuDNN for the calls that it
-// takes, and everything else by the kernels of this folder. Errors are those of CudaStatus and of
-// kernels.h.
+// The kernels of the cuda device. Matrix products are cuBLASLt's. Attention is cuDNN's for the
+// calls that cuDNN takes (libraries/cudnn_choice.h). Zero is CUDA's own. Everything else is
+// computed by the kernels in cuda/kernels. Errors are those of CudaStatus and of kernels.h.
 //
-// Thread safety: one thread at a time for each stream.
+// Thread safety: several threads may call at a time, but only one for each stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNELS_H_
 
@@ -18,24 +18,26 @@ namespace megatrain {
 // A stream and the device memory that its kernels use besides their arguments.
 class CudaStream : public Stream {
  public:
-  // Takes ownership of `stream` and `workspace`. The workspace is device memory of
-  // WorkspaceBytes(), or null for a stream that is used for copies alone. `api` must outlive the
-  // stream.
+  // Takes ownership of `stream`, a cudaStream_t of GPU `ordinal`, and of `workspace`. The workspace
+  // is device memory of WorkspaceBytes(), or null for a stream for copies. `api` must outlive this
+  // object.
   CudaStream(CudaApi* api, int ordinal, void* stream, void* workspace)
       : api_(api), ordinal_(ordinal), stream_(stream), workspace_(workspace) {}
-  // Waits for the queued work, which may still use the workspace and write to memory that is
-  // reused.
+  // Waits for the queued work, which may still use the workspace or write to memory that will be
+  // reused. Then frees the workspace.
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
   static int64_t WorkspaceBytes() { return CudaKernelSizes().StreamWorkspaceBytes(); }
 
+  // Returns the cudaStream_t, as native_handle does.
   void* get() const { return stream_; }
   void* native_handle() const override { return stream_; }
-  // Return the parts of the workspace: kProductWorkspaceBytes for cuBLASLt and cuDNN, then
-  // cuda::kScratchBytes for the kernels. REQUIRES for scratch: there is a workspace.
+  // Returns the first part of the workspace, kProductWorkspaceBytes for cuBLASLt and cuDNN, or null
+  // if there is no workspace.
   void* product_workspace() const { return workspace_; }
+  // Returns the second part, cuda::kScratchBytes for the kernels. REQUIRES: there is a workspace.
   void* scratch() const;
 
  private:
@@ -47,9 +49,10 @@ class CudaStream : public Stream {
 
 class CudaKernels : public Kernels {
  public:
-  // `api` must outlive this object. Streams passed to the methods must be CudaStreams. Only Zero,
-  // Add and AdamW may be called with a stream without a workspace. A method that queues work leaves
-  // GPU `ordinal` as the calling thread's current device.
+  // `api` must outlive this object. Its LoadLibraries must succeed before the first call of MatMul.
+  // Streams passed to the methods must be CudaStreams of GPU `ordinal`. Call only Zero, Add and
+  // AdamW with a stream without a workspace. A method that queues work leaves GPU `ordinal` as the
+  // calling thread's current device.
   CudaKernels(CudaApi* api, int ordinal, const cuda::FastPaths& paths = {})
       : api_(api), ordinal_(ordinal), paths_(paths) {}
 
@@ -107,14 +110,15 @@ class CudaKernels : public Kernels {
   int64_t DeltaKeyDimMax() const override { return sizes_.DeltaKeyDimMax(); }
   HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }
   int64_t ScratchBytesMax() const override { return sizes_.ScratchBytesMax(); }
-  // Returns 0: products are queued with everything else, and their time is not measured.
+  // Returns 0, because products are queued with everything else and their time is not measured.
   double MatMulSeconds() const override { return 0; }
 
  private:
-  // Returns the status for the error code of a launch.
+  // Returns the status for `error`, the cudaError_t of a launch of `kernel`.
   absl::Status Launched(int error, const char* kernel) const;
 
-  // Returns the queue for kernels of this folder.
+  // Returns the queue for the kernels in cuda/kernels, and makes GPU `ordinal_` the calling
+  // thread's current device.
   cuda::Queue QueueOf(Stream& stream) const;
 
   CudaApi* const api_;

@@ -7,10 +7,11 @@
 
 namespace megatrain {
 
-// Returns OK for 0, ResourceExhausted for lack of memory, and else Internal. The message is "cuda:
-// CALL: " and CudaApi::Describe. IsDeviceLost (device_lost.h) is true for an error that every later
-// call returns too, such as an illegal address, or after which the device cannot be trusted, such
-// as a memory error that was not corrected.
+// Converts `error`, which CudaApi's function for `call` returned. Returns OK for 0,
+// ResourceExhausted for kCudaMemoryAllocation, and Internal for any other error. The message is
+// "cuda: CALL: " and the text of CudaApi::Describe. IsDeviceLost (device_lost.h) is true for an
+// error that every later call returns too, such as an illegal address. It is also true for an error
+// after which the device cannot be trusted, such as a memory error that was not corrected.
 absl::Status CudaStatus(const CudaApi& api, int error, const char* call);
 
 }  // namespace megatrain

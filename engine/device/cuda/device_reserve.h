@@ -1,5 +1,5 @@
-// The device memory that stays free beside a job, for modules and graphs that are loaded later
-// (CudaDevice::ReserveBytes). Needs neither a GPU nor CUDA.
+// Constants for Device::ReserveBytes of the cuda device: the device memory that stays free beside a
+// job, for modules and graphs that are loaded later. Their use needs neither a GPU nor CUDA.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_DEVICE_RESERVE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_DEVICE_RESERVE_H_
 
@@ -7,13 +7,13 @@
 
 namespace megatrain {
 
-// The smallest reserve. It is larger if the first use of all kernels took more, because what is
-// loaded later, such as cuDNN's graphs, is assumed to take no more than that. Both the size and the
-// assumption are estimates, not measured on a GPU.
+// The smallest reserve. If the first use of all kernels (WarmUp) took more memory, the reserve is
+// that much, because what is loaded later, such as cuDNN's graphs, is assumed to take no more. Both
+// this size and that assumption are estimates, not measured on a GPU.
 inline constexpr int64_t kDeviceReserveBytesMin = int64_t{512} << 20;
 
-// The reserve if it is not known what the first use of all kernels takes, because the GPU is not
-// there or its kernels were not warmed up. An estimate, not measured on a GPU.
+// The reserve if it is not known how much the first use of all kernels takes, because the GPU is
+// not there or its kernels were not warmed up. It is an estimate, not measured on a GPU.
 inline constexpr int64_t kUnknownReserveBytes = int64_t{1536} << 20;
 
 }  // namespace megatrain

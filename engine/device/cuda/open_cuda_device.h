@@ -9,8 +9,8 @@
 
 namespace megatrain {
 
-// Opens GPU `ordinal`, CUDA's number from 0, and sets it up. Returns the errors of
-// CreateCudaDevice. A build without CUDA always returns NotFound.
+// Opens GPU `ordinal` (CUDA's number, from 0) and sets it up. Returns the errors of
+// CreateCudaDevice (cuda_device.h). In a build without CUDA it always returns NotFound.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal);
 
 }  // namespace megatrain

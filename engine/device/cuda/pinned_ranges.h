@@ -1,5 +1,6 @@
-// Pins host memory for a device's copies and keeps track of it. Large ranges are pinned in pieces,
-// because one call for 512 GiB fails on recent drivers. A copy must not straddle two pieces.
+// Pins host memory for a device's copies and remembers which ranges are pinned. Large ranges are
+// pinned in pieces, because one call for 512 GiB fails on recent drivers. One copy of CUDA must not
+// cross the border of two pieces, so ForEachPiece cuts copies at the borders.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_PINNED_RANGES_H_
@@ -20,24 +21,27 @@ class PinnedRanges {
  public:
   static constexpr int64_t kPieceBytes = int64_t{1} << 30;
 
-  // `api` must outlive this object. `piece_bytes` must be whole pages.
+  // `api` must outlive this object. REQUIRES: piece_bytes is a positive multiple of the page size.
   explicit PinnedRanges(CudaApi* api, int64_t piece_bytes = kPieceBytes)
       : api_(api), piece_bytes_(piece_bytes) {}
-  // Unpins what Pin has pinned and Unpin has not.
+  // Unpins the ranges that Pin has pinned and Unpin has not unpinned.
   ~PinnedRanges();
   PinnedRanges(const PinnedRanges&) = delete;
   PinnedRanges& operator=(const PinnedRanges&) = delete;
 
-  // Do as Device::PinHost and Device::UnpinHost. Pin returns the errors of CudaStatus, with the
-  // limit on locked memory in the message, or the error of `progress`.
+  // Pin and Unpin do as Device::PinHost and Device::UnpinHost. `progress` is called after each
+  // piece. Pin returns the errors of CudaStatus, with the limit on locked memory in the message, or
+  // the error of `progress`.
   absl::Status Pin(void* host, int64_t bytes, const PinProgress& progress);
   void Unpin(void* host);
-  // Does as Device::ShareHostPin. The other device must have pinned it in pieces of the same size.
+  // Does as Device::ShareHostPin. REQUIRES: the other device has pinned the memory in pieces of the
+  // same size.
   void Share(void* host, int64_t bytes);
 
-  // Calls `copy(offset, bytes)` for each part of [host, host + bytes) that lies in one piece, and
-  // stops at the first error, which it returns. Returns FailedPrecondition unless all of it is in
-  // one range that was pinned or shared.
+  // Calls `copy(offset, bytes)` in order for the parts of [host, host + bytes), each of which lies
+  // in one piece. `offset` is counted from `host`. Stops at the first error of `copy` and returns
+  // it. Returns FailedPrecondition, without a call, unless all of [host, host + bytes) is in one
+  // range that is pinned or shared.
   absl::Status ForEachPiece(
       const void* host, int64_t bytes,
       const std::function<absl::Status(int64_t offset, int64_t bytes)>& copy) const;
@@ -45,7 +49,7 @@ class PinnedRanges {
  private:
   struct Range {
     int64_t bytes = 0;
-    bool own = true;  // registered here, and not by another device
+    bool own = true;  // pinned by Pin; false: shared, and pinned by another device
   };
 
   // Unpins the pieces of [host, host + bytes).

@@ -1,5 +1,5 @@
-// Uses every kernel once. CUDA and its libraries take device memory when a kernel is first used,
-// and this must happen before a job is given the memory that is left.
+// Uses every kernel once. CUDA and its libraries take device memory when a kernel is first used.
+// This must happen before a job is given the memory that is left.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_WARM_UP_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_WARM_UP_H_
 
@@ -9,8 +9,9 @@
 namespace megatrain {
 
 // Calls every method of Kernels that queues work, for a small layer in both dtypes, and waits for
-// the work. Attention is called with the device's own kernels and, if there is a library, with that
-// too. The memory for this is freed again. Returns the errors of the device and its kernels.
+// the work. Attention is called with the device's own kernels and, if there is a library for it,
+// also in BF16 with the library. The device memory that this needs is freed again. Returns the
+// first error of the device or its kernels.
 absl::Status WarmUp(Device& device);
 
 }  // namespace megatrain

@@ -11,8 +11,10 @@
 
 namespace megatrain {
 
-// Returns those of `names` that the family of `model` ignores, each with the group that it belongs
-// to: "mtp.*", "model.layers.46.*". `names` are all names on disk of a directory.
+// Returns those of `names` that the family of `model` ignores, each with a pattern of the group
+// that it belongs to: "mtp.*", "model.layers.46.*". Returns none for a family that is unknown.
+// Names that the wrapper carries are left out. REQUIRES: `names` are the names on disk of all
+// tensors of a directory.
 std::map<std::string, std::string> FindIgnoredTensors(const ModelDescription& model,
                                                       const std::set<std::string>& names);
 

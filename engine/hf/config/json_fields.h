@@ -16,17 +16,20 @@
 
 namespace megatrain {
 
-// Each accessor returns the value of `key`. It returns `absent` if the key is missing or null. A
-// wrong type, or a value outside [least, most], is an error, after which it returns `absent` too.
-// status() keeps the first error, an InvalidArgument that names the key. So a caller may read all
-// fields and look at status() once, at the end.
+// Reads one JSON object. Each accessor (Integer to String) returns the value of `key`, or `absent`
+// if the key is missing or null. A wrong type, or a value outside [least, most], is an error; the
+// accessor then returns `absent` too. status() keeps the first error. The errors found here are
+// InvalidArgument and name the key. So a caller may read all fields and look at status() once, at
+// the end. Not thread-safe.
 class JsonFields {
  public:
-  // `path` begins messages, and `prefix` is put before a key's name. `object` must outlive this.
+  // `path` begins messages, and `prefix` is put before a key's name in them. REQUIRES: `object` is
+  // a JSON object. It must outlive this.
   JsonFields(const nlohmann::json& object, std::string path, std::string prefix = "")
       : object_(object), path_(std::move(path)), prefix_(std::move(prefix)) {}
 
-  // Returns null if the key is missing or null. Marks it as read. Valid as long as the object.
+  // Returns the value, valid as long as the object, or null if the key is missing or null. Marks
+  // the key as read.
   const nlohmann::json* Find(const std::string& key) {
     read_.insert(key);
     const auto found = object_.find(key);
@@ -36,10 +39,11 @@ class JsonFields {
   // Returns true if the key is there, even as null. Does not mark it as read.
   bool Has(const std::string& key) const { return object_.contains(key); }
 
-  // Returns true if an accessor was called for the key.
+  // Returns true if Find, an accessor or MustBe was called for the key.
   bool IsRead(const std::string& key) const { return read_.contains(key); }
 
-  // Records the error "PATH: KEY: WHAT" unless there was one before.
+  // Records an InvalidArgument unless there was an error before. Its message is the path, the
+  // prefixed key and `what`: "config.json: text_config.head_dim: is missing".
   void Refuse(const std::string& key, const std::string& what) {
     if (status_.ok()) {
       status_ = absl::InvalidArgumentError(absl::StrCat(path_, ": ", prefix_, key, ": ", what));
@@ -59,7 +63,7 @@ class JsonFields {
     return absent;
   }
 
-  // Treats a missing key as an error, and returns `least` after an error.
+  // Treats a missing or null key as an error, and returns `least` after an error.
   int64_t RequiredInteger(const std::string& key, int64_t least, int64_t most) {
     if (Find(key) == nullptr) Refuse(key, "is missing");
     return Integer(key, least, most, least);
@@ -94,7 +98,8 @@ class JsonFields {
     return absent;
   }
 
-  // Refuses every value but `only`, the one that the engine supports; the key may be missing.
+  // Refuses every value but `only`, the one that the engine supports. The key may be missing or
+  // null.
   void MustBe(const std::string& key, const nlohmann::json& only, const std::string& why) {
     const nlohmann::json* const value = Find(key);
     if (value != nullptr && *value != only) {
@@ -102,7 +107,8 @@ class JsonFields {
     }
   }
 
-  // Refuses keys that were neither read nor are in `ignored`.
+  // Records an error that names all keys of the object that were neither read nor are in `ignored`,
+  // unless there was an error before.
   void RefuseUnread(const std::set<std::string>& ignored) {
     std::vector<std::string> unknown;
     for (const auto& [key, value] : object_.items()) {
@@ -116,7 +122,7 @@ class JsonFields {
     }
   }
 
-  // Records an error that was found elsewhere, unless there was one before.
+  // Records an error that was found elsewhere, unless there was one before. Ignores an OK status.
   void Take(const absl::Status& status) {
     if (status_.ok()) status_ = status;
   }

@@ -16,17 +16,19 @@ namespace megatrain {
 // that the description does not name are errors.
 struct IgnoredTensors {
   std::string what = "";  // for people: "layers that predict further tokens"; "": none are ignored
-  std::string prefix = "";  // their names on disk begin so: "mtp."; "" for none
-  // They belong to a layer behind the model's last one that has a tensor of this name:
-  // "eh_proj.weight". "" for none.
+  std::string prefix = "";  // ignored names on disk begin so: "mtp."; "" for none
+  // A tensor is ignored if it belongs to a layer behind the model's last one and that layer has a
+  // tensor of this name: "eh_proj.weight". "" for none.
   std::string later_layers_with = "";
-  // If true: they are projections and norms of keys or values, in layers that use those of another.
+  // If true, the projections and norms of keys and values are ignored in layers that use those of
+  // another layer.
   bool unused_keys = false;
-  // The key of config.json that counts them; "" for none. Exports have no such tensors, and set it
-  // to 0.
+  // The key of config.json that says how many layers of ignored tensors there are; "" for none.
+  // Exports have no such tensors, and set the key to 0.
   std::string count_key = "";
 };
 
+// How to read the config.json of one model_type.
 struct ModelFamily {
   const char* model_type;    // as in config.json: "llama"
   const char* architecture;  // transformers' class: "LlamaForCausalLM"
@@ -36,13 +38,14 @@ struct ModelFamily {
   IgnoredTensors ignored = {};
 };
 
-// Returns null if there is none. Valid as long as the process.
+// Returns the family, valid as long as the process, or null if there is none of that model_type.
 const ModelFamily* FindModelFamily(const std::string& model_type);
 // Returns the model_type of every family in alphabetical order.
 std::vector<std::string> ModelFamilyNames();
 
-// Adds a copy of `family` when it is constructed. Each file in engine/hf/families has one at
-// namespace scope. REQUIRES: no other thread uses this file then.
+// Adds a copy of `family` when it is constructed, unless there is one of that model_type. Each file
+// in engine/hf/families has such an object at namespace scope. REQUIRES: no other thread runs a
+// function of this header during the construction.
 class ModelFamilyRegistration {
  public:
   explicit ModelFamilyRegistration(const ModelFamily& family);

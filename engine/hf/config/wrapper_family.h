@@ -18,6 +18,7 @@ struct WrapperNames {
   std::vector<std::string> carried_prefixes;
 };
 
+// The properties that the wrappers of one model_type share.
 struct WrapperFamily {
   std::string model_type;    // as in config.json: "gemma3"
   std::string architecture;  // transformers' class: "Gemma3ForConditionalGeneration"
@@ -26,7 +27,8 @@ struct WrapperFamily {
   bool tied_embeddings;  // the value of tie_word_embeddings if it is absent
   // The keys beside text_config that describe the other parts. Their values are not looked at.
   std::vector<std::string> own_keys;
-  // The ways in which its files may name tensors; the first one is that of published models.
+  // The ways in which files of the family may name tensors, at least one. The first one is that of
+  // published models.
   std::vector<WrapperNames> names;
   // Keys of text_config that the wrapper's class does not look at, though the text model's does.
   std::vector<std::string> unread_text_keys = {};
@@ -34,14 +36,14 @@ struct WrapperFamily {
   bool text_keeps_names = false;
 };
 
-// Returns null if there is none. Valid as long as the process.
+// Returns the family, valid as long as the process, or null if there is none of that model_type.
 const WrapperFamily* FindWrapperFamily(const std::string& model_type);
 // Returns the model_type of every wrapper in alphabetical order.
 std::vector<std::string> WrapperFamilyNames();
 
-// Returns the prefix that stands in place of "model." in the names of a text model that
-// transformers took out of a wrapper and saved, for the families with text_keeps_names. Returns ""
-// for others.
+// Returns the prefix that the tensors of a text model have in place of "model." after transformers
+// took it out of a wrapper and saved it alone ("model.language_model."). `text_family` is the text
+// model's model_type. Returns "" if no wrapper of it has text_keeps_names.
 std::string PrefixOutOfWrapper(const std::string& text_family);
 
 // Returns the description of a wrapper whose files name tensors as `names`, without the number and

@@ -13,9 +13,10 @@ namespace megatrain {
 // `has` is asked for names of the text model, such as "model.layers.0.mlp.gate.weight", and returns
 // true if the directory has the tensor.
 //
-// The experts of any family but a transposed one may lie apart or stacked. They have the family's
-// name, or `mlp.experts`, as transformers 5 calls them in memory in every family. A layer whose
-// experts are not there keeps what the family says.
+// Experts may lie apart (a tensor for each expert) or stacked (one tensor for all of a layer). They
+// have the family's name, or `mlp.experts`, as transformers 5 calls them in memory in every family.
+// A layer whose experts are not there keeps what the family says, and so does a layer whose experts
+// are transposed (ExpertsDescription::transposed).
 void SettleExpertNames(absl::FunctionRef<bool(const std::string& name)> has,
                        ModelDescription& model);
 

@@ -1,7 +1,7 @@
 // Counts the work of the functions of expert_half.h and expert_join.h, as layer_work.h does for the
-// other templates. It mirrors the kernel calls of their sources and must change with them. It
-// assumes that tokens choose all experts equally often. `first` and the work of weight gradients
-// are as in layer_work.h.
+// other templates. The counts follow the kernel calls of their sources and must change with them.
+// They assume that tokens choose all experts equally often. `first` and the work of weight
+// gradients are as in layer_work.h.
 #ifndef MEGATRAIN_ENGINE_MODEL_COST_EXPERT_WORK_H_
 #define MEGATRAIN_ENGINE_MODEL_COST_EXPERT_WORK_H_
 
@@ -17,11 +17,11 @@ namespace megatrain {
 LayerWork RouteWork(const WorkShape& shape, bool backward);
 LayerWork RouterBackwardWork(const WorkShape& shape, bool first);
 LayerWork RouterWeightGradientWork(const WorkShape& shape);
-// One full tile of experts.
+// Return the work of one full tile of experts.
 LayerWork ExpertsForwardWork(const WorkShape& shape);
 LayerWork ExpertsBackwardWork(const WorkShape& shape, bool first);
 LayerWork ExpertsWeightGradientWork(const WorkShape& shape);
-// The dense unit beside the experts, and the norms of both results.
+// Return the work of the dense unit beside the experts and of the norms of both results.
 LayerWork JoinForwardWork(const WorkShape& shape);
 LayerWork JoinBackwardWork(const WorkShape& shape, bool first);
 LayerWork JoinWeightGradientWork(const WorkShape& shape);

@@ -1,5 +1,5 @@
 // Counts the work of one call of each layer template, in the units for which devices have rates
-// (engine/host/hardware_rates.h). It mirrors the kernel calls of decoder_layer.cc and
+// (engine/host/hardware_rates.h). The counts follow the kernel calls of decoder_layer.cc and
 // language_head.cc and must change with them.
 #ifndef MEGATRAIN_ENGINE_MODEL_COST_LAYER_WORK_H_
 #define MEGATRAIN_ENGINE_MODEL_COST_LAYER_WORK_H_
@@ -28,8 +28,8 @@ struct LayerWork {
 LayerWork operator+(LayerWork a, const LayerWork& b);
 LayerWork operator*(double times, LayerWork work);
 
-// A micro-batch of `tokens` tokens in documents of sequence_length tokens. The functions on decoder
-// layers mean the layer `layer`.
+// A micro-batch of `tokens` tokens in documents of sequence_length tokens, on the layer `layer` for
+// the functions of decoder layers.
 struct WorkShape {
   const ModelDescription* model = nullptr;
   int layer = 0;
@@ -40,23 +40,24 @@ struct WorkShape {
   int64_t head_chunk_tokens = 0;
 };
 
-// Each function below returns the work of one micro-batch, or of one tile. Those of decoder layers
-// count only the attention half of a layer with experts (expert_work.h has the rest).
+// The functions below return the work of one micro-batch. Those of decoder layers count only the
+// attention half of a layer with experts (expert_work.h has the rest).
 LayerWork EmbeddingForwardWork(const WorkShape& shape);
 // `first` means that gradients are written and not added to sums, as in the layer templates.
 LayerWork EmbeddingBackwardWork(const WorkShape& shape, bool first);
 LayerWork DecoderLayerForwardWork(const WorkShape& shape);
-// The recomputation of what `level` did not keep.
+// Returns the work of recomputing what `level` did not keep.
 LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level);
-// The backward pass without recomputation.
+// Returns the work of the backward pass without recomputation.
 LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first);
-// The parts of the backward passes that compute the gradients of matrices, added to sums.
+// Return the work of those parts of the backward passes that compute the gradients of matrices and
+// add them to sums.
 LayerWork DecoderLayerWeightGradientWork(const WorkShape& shape);
 LayerWork HeadWeightGradientWork(const WorkShape& shape);
 LayerWork HeadForwardBackwardWork(const WorkShape& shape, bool first);
 LayerWork HeadLossWork(const WorkShape& shape);
-// The work on a tile's gradient of `elements` after its last micro-batch: the sum of squares, and
-// the rounding to `element_bytes` if that is less than FP32 has.
+// Returns the work on a tile's gradient of `elements` elements after its last micro-batch: the sum
+// of squares, and the rounding to `element_bytes` bytes an element if that is less than FP32 has.
 LayerWork FinishGradientWork(int64_t elements, int64_t element_bytes);
 
 }  // namespace megatrain

@@ -1,8 +1,8 @@
 // Computes the second half of a layer with experts: norm, router, a unit that all tokens share, the
-// experts, and the sum of their results, y = x + sum. Where there is a dense unit beside them,
-// expert_join.h has the end. The experts' weights come in several tiles (TileKind::kExperts), and
-// all micro-batches of a sweep go through one tile before the next. Between tiles, a
-// micro-batch's intermediate results are in its RoutedTokens.
+// experts, and the sum of their results, y = x + sum. If there is a dense unit beside the experts,
+// expert_join.h computes the end instead. The experts' weights come in several tiles
+// (TileKind::kExperts), and all micro-batches of a sweep go through one tile before the next.
+// Between tiles, a micro-batch's intermediate results are in its RoutedTokens.
 //
 //   forward:  RouteTokens, ExpertsForward of each tile in order, FinishExperts
 //   backward: RouteTokens, ExpertsBackward of each tile in order, RouterBackward
@@ -29,9 +29,9 @@ enum class RoutingTotals {
   kEntropyAndProbability,  // r.probability too
 };
 
-// Routes the tokens of x [tokens, hidden]. Writes all device memory of `r` but dweights, dsum,
-// dprobabilities, shared.dweights and what `totals` leaves out. r.sum becomes what the shared unit
-// returns, or 0 in a `backward` pass or without such a unit.
+// Routes the tokens of x [tokens, hidden]. Writes all device memory of `r` except dweights, dsum,
+// dprobabilities, shared.dweights and the sums that `totals` leaves out. r.sum becomes the result
+// of the shared unit, or 0 in a `backward` pass or without such a unit.
 //
 // ExpertsForward and ExpertsBackward read r.offsets. Before it calls them, the caller waits for the
 // work queued here, copies r.device_offsets to the host and sets r.offsets to the copy.
@@ -39,25 +39,27 @@ absl::Status RouteTokens(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
                          const RoutedTokens& r, bool backward, RoutingTotals totals);
 
-// Adds to r.sum what the tile's experts return.
+// Adds the results of the tile's experts to r.sum. REQUIRES: RouteTokens, and r.offsets is set.
 absl::Status ExpertsForward(const LayerContext& context, const void* weights,
                             const MicroBatchView& batch, const ExpertScratch& scratch,
                             const RoutedTokens& r);
 
-// y = x + r.sum
+// Computes y = x + r.sum. x and y are [tokens, hidden] of context.dtype. REQUIRES: ExpertsForward
+// of all tiles.
 absl::Status FinishExperts(const LayerContext& context, const MicroBatchView& batch, const void* x,
                            const RoutedTokens& r, void* y);
 
-// `dy` [tokens, hidden] is the gradient by y, or r.dsum with a JoinDescription. Adds the gradient
-// by r.normed to r.sum and writes r.dweights of the tile's experts. Weight gradients are added to
-// `gradient` (FP32, in the tile's layout; null if all of the tile is frozen). With `first` they
-// replace its content; those of experts without rows become 0. Padding and frozen tensors are not
-// written.
+// Computes the backward pass of the tile's experts. `dy` [tokens, hidden] is the gradient with
+// respect to y, or r.dsum with a JoinDescription. Adds the gradient with respect to r.normed to
+// r.sum and writes r.dweights of the tile's experts. Weight gradients are added to `gradient`
+// (FP32, in the tile's layout; null if all of the tile is frozen). With `first` they replace its
+// content, and those of experts without rows become 0. Padding and frozen tensors are not written.
 absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
                              const MicroBatchView& batch, const ExpertScratch& scratch,
                              const RoutedTokens& r, const void* dy, float* gradient, bool first);
 
-// `dh` [tokens, hidden] has the gradient by y, or the result of JoinBackward, on entry and that by
+// Computes the backward pass of the router, the shared unit and the norm. `dh` [tokens, hidden] has
+// the gradient with respect to y, or the result of JoinBackward, on entry and that with respect to
 // x on return. `gradient`, `first` and `input_gradient` are as in DecoderLayerBackward.
 // `dprobabilities` is that of RouteBackwardArgs, or null. Overwrites r.normed and r.sum. REQUIRES:
 // ExpertsBackward of all tiles.

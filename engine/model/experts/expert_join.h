@@ -1,10 +1,10 @@
 // Computes the end of a half of a layer with a dense unit beside the experts (JoinDescription): the
 // dense unit, the norms of both results and of their sum, and the residual connection
 //   y = scale * (x + post_norm(dense_post_norm(mlp(norm(x))) + experts_post_norm(sum))),
-// where `sum` is what the experts of expert_half.h return, and `scale` is the layer_scalar with an
-// output_scale, else 1. The weights have a tile of their own (TileKind::kJoin), which `weights` and
-// context.tile name. The functions queue work on the context's stream and return the errors of its
-// kernels.
+// where `sum` is the sum of the experts' results (expert_half.h), and `scale` is the layer_scalar
+// if the layer has an output_scale, else 1. The weights have a tile of their own (TileKind::kJoin),
+// to which `weights` points and which context.tile names. The functions queue work on the context's
+// stream and return the errors of its kernels.
 //
 //   forward:  RouteTokens, ExpertsForward of each tile, JoinForward
 //   backward: RouteTokens, ExpertsForward of each tile, JoinBackward, ExpertsBackward of each tile,
@@ -27,9 +27,10 @@ absl::Status JoinForward(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
                          const RoutedTokens& r, void* y);
 
-// `dh` [tokens, hidden] has the gradient by y on entry. On return it has the gradient by x, without
-// the part that comes through the experts. Writes r.dsum, and sets r.sum to 0 for ExpertsBackward.
-// `gradient`, `first` and `input_gradient` are as in DecoderLayerBackward.
+// Computes the backward pass. `dh` [tokens, hidden] has the gradient with respect to y on entry. On
+// return it has the gradient with respect to x, without the part that comes through the experts.
+// Writes r.dsum, and sets r.sum to 0 for ExpertsBackward. `gradient`, `first` and `input_gradient`
+// are as in DecoderLayerBackward.
 absl::Status JoinBackward(const LayerContext& context, const void* weights,
                           const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
                           const RoutedTokens& r, void* dh, float* gradient, bool first,

@@ -1,5 +1,6 @@
-// The device memory of the half of a layer with experts (expert_half.h): what each micro-batch
-// holds while the experts' tiles take turns, and scratch memory. T is the activation dtype.
+// RoutedTokens and ExpertScratch are the device memory of the half of a layer with experts
+// (expert_half.h). Each micro-batch holds RoutedTokens while one tile of experts after another is
+// loaded. ExpertScratch is scratch memory. T is the activation dtype.
 #ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_MEMORY_H_
 #define MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_MEMORY_H_
 
@@ -15,13 +16,13 @@ namespace megatrain {
 struct RoutedTokens {
   void* normed = nullptr;  // T [t, hidden], the experts' input
   float* rstd = nullptr;   // [t], of the norm that gives `normed`
-  // [t, hidden]: in forward the sum of what a token's experts return, in backward the sum of the
-  // gradients by `normed`.
+  // [t, hidden]: in the forward pass the sum of the results of a token's experts, in the backward
+  // pass the sum of the gradients with respect to `normed`.
   float* sum = nullptr;
   int32_t* choice = nullptr;  // [t, k], as in RouteArgs
   float* weights = nullptr;   // [t, k], as in RouteArgs
   float* dweights = nullptr;  // [t, k], as in RouteBackwardArgs
-  // T [t, hidden], the gradient by the forward `sum`; null without a JoinDescription.
+  // T [t, hidden], the gradient with respect to the forward `sum`; null without a JoinDescription.
   void* dsum = nullptr;
   float* entropy = nullptr;  // [t], as in RouteArgs
   // Sums over the tokens, in FP64.
@@ -46,14 +47,14 @@ struct RoutedTokens {
 };
 // Returns the bytes of a block that suffices for any layer of the model; 0 without experts.
 int64_t RoutedBytes(const ModelDescription& model, DType dtype, int64_t tokens);
-// Returns pointers into `block`, which has RoutedBytes and must outlive the result. Leaves
+// Returns pointers into `block`, which has RoutedBytes bytes and must outlive the result. Leaves
 // `offsets` null.
 RoutedTokens PlaceRouted(const ModelDescription& model, DType dtype, int64_t tokens, void* block);
 
 // Memory that the functions of expert_half.h, shared_expert.h and expert_join.h use in turn. n is
-// the tokens of a chunk (LayerChunkTokens), and the most rows that experts take at a time. Tensors
-// of experts' rows have room for kWholeRowsMax more, with which LayerContext::whole_rows fills up a
-// product.
+// the number of tokens of a chunk (LayerChunkTokens), and the most rows that experts take at a
+// time. The tensors from gate_up to out have room for kWholeRowsMax more rows, by which
+// LayerContext::whole_rows may enlarge a product.
 struct ExpertScratch {
   float* logits = nullptr;  // [n, E]
   void* dlogits = nullptr;  // T [n, E]
@@ -74,7 +75,7 @@ struct ExpertScratch {
 };
 // Returns the bytes of a block that suffices for any layer of the model; 0 without experts.
 int64_t ExpertScratchBytes(const ModelDescription& model, DType dtype, int64_t chunk_tokens);
-// Returns pointers into `block`, which has ExpertScratchBytes and must outlive the result.
+// Returns pointers into `block`, which has ExpertScratchBytes bytes and must outlive the result.
 ExpertScratch PlaceExpertScratch(const ModelDescription& model, DType dtype, int64_t chunk_tokens,
                                  void* block);
 

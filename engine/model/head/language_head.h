@@ -1,6 +1,6 @@
-// The two ends of the model: the token embedding, and the final norm with LM head and
-// cross-entropy. The head works in chunks of tokens, so that the logits of all tokens are never in
-// memory at once.
+// Computes the two ends of the model: the token embedding, and the final norm with LM head and
+// cross-entropy. The head works in chunks of tokens, so that the logits of a large micro-batch are
+// never in memory at once. T is the activation type, context.dtype.
 //
 // The functions that return a status queue work on the context's stream and return the errors of
 // its kernels. All memory must stay valid until that work is done.
@@ -31,30 +31,31 @@ struct HeadScratch {
 
 // Returns the bytes of the block for PlaceHeadScratch.
 int64_t HeadScratchBytes(const ModelDescription& config, DType dtype, int64_t chunk_tokens);
-// Places the tensors in `block`, which has HeadScratchBytes and must outlive the result.
+// Returns pointers into `block`, which has HeadScratchBytes bytes and must outlive the result.
 HeadScratch PlaceHeadScratch(const ModelDescription& config, DType dtype, int64_t chunk_tokens,
                              void* block);
 
-// Writes the embeddings of batch.ids to x [tokens, hidden], and what layers read of tile 0 to
-// batch.shared (shared_rows.h), unless that is null. `weights` is tile 0.
+// Writes the embeddings of batch.ids to x, T [tokens, hidden]. If batch.shared.embedding is not
+// null, also copies x and the weight of the per-layer inputs' norm to batch.shared (shared_rows.h).
+// `weights` is tile 0 on the device.
 absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
                               const MicroBatchView& batch, void* x);
 // Adds the gradient of the embedding, and of the norm in SharedRows, to `gradient` (FP32, in the
-// layout of tile 0). With `first`, which marks the first micro-batch, they replace the content. The
-// gradient of a tied matrix is always added, because the head's is there already. dh [tokens,
-// hidden] is the gradient by x.
+// layout of tile 0). With `first`, which marks the first micro-batch, the gradients replace its
+// content. The gradient of a tied matrix is always added, because the head's gradient is there
+// already. dh, T [tokens, hidden], is the gradient with respect to x.
 absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView& batch,
                                const void* dh, float* gradient, bool first);
 
-// In the functions below `weights` is the head's tile, and x [tokens, hidden] is the last layer's
-// output of the whole micro-batch.
+// In the functions below `weights` is the head's tile on the device, and x, T [tokens, hidden], is
+// the last layer's output of the whole micro-batch.
 
 // Computes the loss of each prediction, `losses` (FP32 [tokens] on the device), and the gradients
-// of the sum of scale * loss_weights[i] * losses[i]. `loss_weights` is FP32 [tokens]; null: all are
-// 1. The gradient by x is written to dh [tokens, hidden], which may be x itself; without
-// `input_gradient` dh is undefined on return. The gradient by the weights is added to `gradient`
-// (FP32, in the layout of the head's tile), or with `first` replaces its content. Frozen tensors
-// are not written.
+// of the sum of scale * loss_weights[i] * losses[i]. `loss_weights` is FP32 [tokens] on the device;
+// null: all are 1. The gradient with respect to x is written to dh, T [tokens, hidden], which may
+// be x itself; without `input_gradient` dh is undefined on return. The gradient with respect to the
+// weights is added to `gradient` (FP32, in the layout of the head's tile), or with `first` replaces
+// its content. Frozen tensors are not written.
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x, float scale,
                                  const HeadScratch& scratch, float* losses, void* dh,
@@ -65,8 +66,8 @@ absl::Status HeadForwardBackward(const LayerContext& context, const void* weight
 absl::Status HeadLoss(const LayerContext& context, const void* weights, const MicroBatchView& batch,
                       const void* x, const HeadScratch& scratch, float* losses);
 
-// Computes the losses as HeadLoss does, and from them the results [pairs] of the batch's pairs of
-// answers. `loss_weights` [tokens], unless null, receives the weights with which
+// Computes the losses as HeadLoss does, and from them the results [pairs], on the device, of the
+// batch's pairs of answers. `loss_weights` [tokens], unless null, receives the weights with which
 // HeadForwardBackward, at a scale of 1, gives the gradient of the sum of the pairs' losses times
 // `scale`. The weights of a pair depend on all of its tokens, so the logits are computed twice.
 absl::Status HeadPreference(const LayerContext& context, const void* weights,
@@ -79,7 +80,7 @@ absl::Status HeadPreference(const LayerContext& context, const void* weights,
 // each, with a device pointer to FP32 [tokens, vocabulary]. The logits do not have the softcap;
 // CapLogits applies it. `first` counts from the micro-batch's start. When `sink` is called, the
 // logits may still be queued on the stream. Work that `sink` queues on the stream may read them.
-// Stops at the first error of `sink` and returns it.
+// `scratch` is used again for the next chunk. Stops at the first error of `sink` and returns it.
 absl::Status HeadLogits(
     const LayerContext& context, const void* weights, const void* x, int64_t begin, int64_t end,
     const HeadScratch& scratch,

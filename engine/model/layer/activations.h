@@ -1,9 +1,9 @@
-// The tensors that a decoder layer computes for one micro-batch, and which of them are kept for the
-// backward pass. For a layer with experts these are the tensors of its attention half alone; those
-// of the other half (expert_half.h) are not kept.
+// LayerActivations points to the tensors that a decoder layer computes for one micro-batch.
+// KeepLevel says which of them are kept for the backward pass. For a layer with experts these are
+// the tensors of its attention half alone; those of the other half (expert_half.h) are not kept.
 //
-// Everything in a layer except attention runs in chunks of tokens. So a large tensor that attention
-// does not use is held for one chunk only, unless it is kept.
+// Everything in a layer except attention runs in chunks of tokens. A large tensor that attention
+// does not use is therefore held for one chunk only, unless it is kept.
 //
 // There are three levels. kNothing keeps the layer's input only. kCheapRecomputed keeps the results
 // of matrix products, attention and the delta rule; it recomputes the outputs of norms, gates and
@@ -24,7 +24,7 @@ enum class KeepLevel { kNothing, kCheapRecomputed, kEverything };
 
 // Cuts a block of device memory into tensors. If `base` is null it only counts bytes.
 struct TensorCursor {
-  // In bytes. It suffices for vectorised access on all devices.
+  // In bytes. It suffices for vectorized access on all devices.
   static constexpr int64_t kAlignment = 256;
 
   char* base = nullptr;
@@ -43,8 +43,9 @@ struct TensorCursor {
 // The activations of SoftmaxAttention.
 struct SoftmaxActivations {
   // Kept from kCheapRecomputed on.
-  // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]. Of a layer without keys of its own
-  // only the first part is used.
+  //
+  // The statistics of the norms of queries, then of keys: [t, heads] and [t, kv_heads] for
+  // QkNorm::kHead, [t] and [t] for kFull. A layer without keys of its own uses the first part only.
   float* qk_rstd = nullptr;
   float* value_rstd = nullptr;  // [t, kv_heads]; with a value_norm and keys of its own only
   float* lse = nullptr;         // [heads, t]
@@ -94,18 +95,20 @@ struct LayerActivations {
   KeepLevel keep = KeepLevel::kNothing;
   // Kept from kCheapRecomputed on.
   float* attention_rstd = nullptr;  // [t]; of attention's norm
-  // T [t, projected_width]: of SoftmaxAttention queries, gates, keys and values, where queries and
-  // keys are rotated unless there is a QkNorm; of LatentAttention the latents (LatentDescription);
-  // of DeltaNet queries, keys and values (channels), z, b and a.
+  // T [t, projected_width], the result of the input projection. For SoftmaxAttention its rows have
+  // queries, gates, keys and values; queries and keys are rotated in place unless there is a
+  // QkNorm. For LatentAttention they have the latents (latent_attention.h). For DeltaNet they have
+  // queries, keys and values (channels), z, b and a.
   void* projected = nullptr;
-  // T [t, mixed_width]. A gate's result, which is cheap to compute again, is kept at kEverything
-  // only.
+  // T [t, mixed_width], the input of the output projection. If it is the result of a gate, which is
+  // cheap to recompute, it is kept at kEverything only.
   void* mixed = nullptr;
   SoftmaxActivations softmax;
   LatentActivations latent;
   DeltaActivations delta;
   float* feed_forward_rstd = nullptr;  // [t]; of the MLP's norm
-  // T [t, hidden] kept, else, and with experts at every level, [n, hidden]: the input of the MLP.
+  // The residual stream after attention. T [t, hidden] if it is kept; else, and with experts at
+  // every level, T [n, hidden].
   void* middle = nullptr;
   void* gate_up = nullptr;  // T [t, 2, intermediate] kept, else [n, 2, intermediate]
   // The results of the last products of attention and MLP, if a norm follows them.
@@ -119,23 +122,24 @@ struct LayerActivations {
   PerLayerActivations per_layer;
   // Never kept.
   void* activated = nullptr;  // T [n, intermediate]
-  // T [n, hidden]: the gradient of any one of the branches; null if no branch has a norm.
+  // T [n, hidden]: the gradient of one residual branch (residual_branch.h) at a time; null if no
+  // branch has a norm.
   void* branch_gradient = nullptr;
 };
 
 // Device memory that the backward pass needs besides the activations.
 struct LayerBackwardScratch {
   void* dmixed = nullptr;  // T [t, mixed_width]
-  // T [t, projected_width]. Behind them is room for the gradients of keys and values that have no
-  // columns there: of softmax attention whose values are its keys, or that has no keys of its own.
-  // Together they have t * projected_gradient_width elements.
+  // T [t, projected_width]. Behind these rows is room for the gradients of keys and values that
+  // have no columns in them: those of softmax attention whose values are its keys, or that has no
+  // keys of its own. Rows and room together have t * projected_gradient_width elements.
   void* dprojected = nullptr;
   void* dper_layer = nullptr;  // T [t, PerLayerInputDescription::width]; may be dprojected
   // T: the gradients of queries, keys and values, one after another. Together they have t *
   // expanded_gradient_width elements; null if that is 0 in all layers.
   void* dexpanded = nullptr;
-  // Has AttentionWorkspaceBytes. It may be the memory of a chunk's activations, which are not in
-  // use during the backward pass of attention or the delta net.
+  // Has AttentionWorkspaceBytes bytes (decoder_layer.h). It may be the memory of a chunk's
+  // activations, which are not in use during the backward pass of attention or the delta net.
   void* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };
@@ -157,8 +161,8 @@ constexpr int64_t LayerChunkTokens(int64_t tokens) {
   return (tokens + chunks * kStep - 1) / (chunks * kStep) * kStep;
 }
 
-// Returns the bytes of the block that holds the kept tensors of a micro-batch in any one of the
-// layers; 0 at kNothing.
+// Returns the bytes of a block that suffices for the kept tensors of a micro-batch in any one of
+// the layers; 0 at kNothing.
 int64_t KeptBytes(const ModelDescription& model, DType dtype, int64_t tokens, KeepLevel level);
 // Return the bytes that suffice, at any level and for any one of the layers, for the tensors that
 // are not kept: those of all tokens (scratch) and those of one chunk.

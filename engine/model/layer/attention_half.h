@@ -16,28 +16,31 @@ namespace megatrain {
 
 // Computes the activations from x to a.mixed.
 absl::Status AttentionForward(const BoundLayer& l, const void* x);
-// Computes the chunk's rows `y` of the stream after the half, x + output projection of a.mixed.
-// REQUIRES: AttentionForward.
+// Computes the chunk's rows `y` of the residual stream after the half: x plus the branch of a.mixed
+// (AttentionBranch in residual_branch.h). REQUIRES: AttentionForward.
 absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void* x, void* y);
 
 // Recomputes the activations up to a.mixed that were not kept. Call it before the functions below.
 absl::Status RecomputeAttention(const BoundLayer& l, const void* x);
 
-// Returns true if the backward pass must go through attention: for the gradient by the layer's
-// input, or for a weight before attention. If false, only AttentionOutputBackward is called.
+// Returns true if the backward pass must go through attention: for the gradient with respect to the
+// layer's input, or for a weight in or before attention. If it is false, the caller calls
+// AttentionOutputBackward only.
 bool NeedsAttentionGradient(const BoundLayer& l, const TileGradient& gradient);
-// Takes `dh`, the chunk's rows of the gradient by AttentionOutput's result. Computes the gradients
-// of the output projection and of the norm after it and, if NeedsAttentionGradient, the chunk's
-// rows of scratch.dmixed. REQUIRES: RecomputeAttention. If there is a norm after attention and
-// products were not kept, AttentionOutput was called for this chunk, and since then for no other.
+// Computes the gradients of the output projection and of the norm after it from `dh`, the chunk's
+// rows of the gradient with respect to AttentionOutput's result. If NeedsAttentionGradient, also
+// computes the chunk's rows of scratch.dmixed, the gradient with respect to a.mixed. REQUIRES:
+// RecomputeAttention. If there is a norm after attention and products were not kept,
+// AttentionOutput was called for this chunk, and since then for no other.
 absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, const void* dh,
                                      const LayerBackwardScratch& scratch,
                                      const TileGradient& gradient);
 // Calls AttentionPart::MixBackward of the layer's part.
 absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                          const TileGradient& gradient);
-// Computes the gradient by the chunk's rows of x from the result of MixBackward and adds it to
-// those rows of `dh` [all tokens, hidden]. Leaves it out if neither the layers before nor the
+// Computes the weight gradients of the input projection and of the part's own preparation, and the
+// gradient with respect to the chunk's rows of x, from the result of MixBackward. Adds the latter
+// to those rows of `dh` [all tokens, hidden]. Leaves it out if neither the layers before nor the
 // norm's weight need it. Overwrites the chunk's rows of scratch.dprojected, of scratch.dexpanded
 // and of the normed input.
 absl::Status AttentionInputBackward(const BoundLayer& l, const Chunk& chunk, const void* x,

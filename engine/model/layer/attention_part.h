@@ -26,21 +26,23 @@ class AttentionPart {
   // a cache it stores the tokens' keys and values there, or moves a delta net's states on.
   // REQUIRES: Prepare of all chunks.
   virtual absl::Status Mix(const BoundLayer& l) const = 0;
-  // Computes again, for the backward pass, what is not kept: a.mixed only where it is the result of
-  // a gate or a gated norm. REQUIRES: the activations of KeepLevel::kCheapRecomputed are there.
+  // Recomputes the activations that KeepLevel::kCheapRecomputed does not keep, for the backward
+  // pass. a.mixed is among them only if it is the result of a gate or a gated norm. REQUIRES: the
+  // activations of KeepLevel::kCheapRecomputed are there.
   virtual absl::Status Recompute(const BoundLayer& l) const = 0;
 
   // Returns true if any weight of the part itself is trained.
   virtual bool Trains(const BoundLayer& l) const = 0;
-  // Takes scratch.dmixed, the gradient by a.mixed. Computes the gradient by what Mix read, in
-  // scratch.dprojected or, with latents, in scratch.dexpanded. May overwrite a.mixed,
-  // scratch.dmixed and, of a delta net, a.delta.out. In a layer with a key_set, the gradients by
-  // keys and values are summed in batch.shared. REQUIRES: the activations are there, after
-  // Recompute if they were not kept; all later layers have been through it.
+  // Computes the gradient with respect to what Mix read. Takes scratch.dmixed, the gradient with
+  // respect to a.mixed. Writes the result to scratch.dprojected or, with latents, to
+  // scratch.dexpanded. May overwrite a.mixed, scratch.dmixed and, for a delta net, a.delta.out. In
+  // a layer with a key_set, the gradients with respect to keys and values are summed in
+  // batch.shared. REQUIRES: the activations are there, after Recompute if they were not kept.
+  // MixBackward was called for all later layers of the micro-batch that need it.
   virtual absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient) const = 0;
-  // Computes the gradient by the chunk's rows of a.projected, in scratch.dprojected, from the
-  // result of MixBackward.
+  // Computes the gradient with respect to the chunk's rows of a.projected from the result of
+  // MixBackward, and writes it to those rows of scratch.dprojected.
   virtual absl::Status PrepareBackward(const BoundLayer& l, const Chunk& chunk,
                                        const LayerBackwardScratch& scratch,
                                        const TileGradient& gradient) const = 0;
@@ -51,12 +53,12 @@ class AttentionPart {
   virtual int64_t WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
                                  int64_t sequence, const KernelSizes& sizes) const;
   // Returns the device bytes of LayerCache::data for a layer. By default they are those of keys and
-  // values of every token, or 0 if the layer uses another's.
+  // values of every token, or 0 if the layer uses those of another layer.
   virtual int64_t CacheBytes(const LayerDescription& layer, DType dtype,
                              const CacheSize& size) const;
-  // Announces the calls of Mix and MixBackward to the kernels, so that they can be prepared in
-  // advance. Of the pointers only batch.document_starts is read, during the call; of the others the
-  // addresses count. REQUIRES: batch.shared has its key_sets.
+  // Announces the attention calls of Mix and MixBackward to the kernels, so that the kernels can
+  // prepare them in advance. Reads the memory of batch.document_starts during the call; of the
+  // other pointers only the addresses are used. REQUIRES: batch.shared has its key_sets.
   virtual void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const = 0;
 
  protected:

@@ -21,8 +21,8 @@ struct Chunk {
 // Weight gradients of one tile, FP32 in the tile's layout.
 struct TileGradient {
   float* data = nullptr;  // may be null if all tensors are frozen
-  bool add = true;        // false: sums are written, not added
-  bool input = true;      // the gradient by the layer's input is needed too
+  bool add = true;        // gradients are added to what is there; false: they replace it
+  bool input = true;      // the gradient with respect to the layer's input is needed too
 
   float* At(int64_t offset) const { return data + offset; }
 };
@@ -36,14 +36,16 @@ struct ProductOptions {
   int64_t bias = -1;             // offset in the tile; -1: none
   const void* addend = nullptr;  // has the shape and type of the result; null: none
   double scale = 1.0;
-  // The type of the result and the addend. Nothing means context.dtype.
+  // The type of the result and the addend. nullopt means context.dtype.
   std::optional<DType> out_dtype = std::nullopt;
 };
 
 // In the shapes below, `tokens` is the number of the chunk's tokens. Pointers are to device memory,
 // to the first row of the chunk. Operands have the type of activations, context.dtype, and their
 // rows are contiguous, unless a comment says otherwise. Functions that return a status, except
-// ForChunks, queue work on `stream` and return the errors of the kernels that they queue.
+// ForChunks, queue work on `stream` and return the errors of the kernels that they queue. `(+)`
+// marks a bias or an addend that may be missing, and before `=` a sum that TileGradient::add turns
+// on.
 struct BoundLayer {
   // All arguments must outlive this.
   BoundLayer(const LayerContext& context, const void* weights, const MicroBatchView& batch,
@@ -52,41 +54,41 @@ struct BoundLayer {
   // Calls `run` for all chunks in the order of their tokens. Returns the first error.
   absl::Status ForChunks(absl::FunctionRef<absl::Status(const Chunk&)> run) const;
 
-  // `weight` and `bias` are offsets in the tile, here and below.
-  //
-  // y[rows, out] = scale * x[rows, in] W^T (+ bias) (+ addend)
+  // Computes y[rows, out] = scale * x[rows, in] W^T (+ bias) (+ addend). `weight` and `bias` are
+  // offsets in the tile, here and below.
   absl::Status Product(const void* x, int64_t weight, const ProductShape& shape, void* y,
                        const ProductOptions& options = {}) const;
-  // dx[rows, in] = scale * dy[rows, out] W (+ addend). REQUIRES: options.bias is -1.
+  // Computes dx[rows, in] = scale * dy[rows, out] W (+ addend). REQUIRES: options.bias is -1.
   absl::Status ProductGradient(const void* dy, int64_t weight, const ProductShape& shape, void* dx,
                                const ProductOptions& options = {}) const;
-  // y[tokens, out] = scale * x[tokens, in] W^T (+ bias) (+ addend). Without a bias `bias` is -1;
-  // without an addend `addend` is null.
+  // Computes y[tokens, out] = scale * x[tokens, in] W^T (+ bias) (+ addend). Without a bias `bias`
+  // is -1; without an addend `addend` is null.
   absl::Status Linear(const Chunk& chunk, const void* x, int64_t in, int64_t weight, int64_t out,
                       void* y, int64_t bias = -1, const void* addend = nullptr,
                       double scale = 1.0) const;
-  // dW[out, in] (+)= scale * dy^T x, in FP32, for the rows of tensors that are not frozen
+  // Computes dW[out, in] (+)= scale * dy[tokens, out]^T x[tokens, in], in FP32, for the rows of
+  // tensors that are not frozen.
   absl::Status LinearWeightGradient(const Chunk& chunk, const void* x, int64_t in, const void* dy,
                                     int64_t out, int64_t weight, const TileGradient& gradient,
                                     double scale = 1.0) const;
-  // dx[tokens, in] = scale * dy[tokens, out] W (+ addend)
+  // Computes dx[tokens, in] = scale * dy[tokens, out] W (+ addend).
   absl::Status LinearInputGradient(const Chunk& chunk, const void* dy, int64_t out, int64_t weight,
                                    int64_t in, void* dx, double scale = 1.0,
                                    const void* addend = nullptr) const;
-  // dbias[n] (+)= the sum of the rows of dy[tokens, n], for the tensors that are not frozen.
-  // REQUIRES: bias >= 0.
+  // Computes dbias[n] (+)= the sum of the rows of dy[tokens, n], for the tensors that are not
+  // frozen. REQUIRES: bias >= 0.
   absl::Status BiasGradient(const Chunk& chunk, const void* dy, int64_t n, int64_t bias,
                             const TileGradient& gradient) const;
-  // x[tokens, hidden] *= the layer's output_scale, if it has one: the last step of the layer, and
-  // the first of its gradient.
+  // Multiplies x[tokens, hidden] by the layer's output_scale, if it has one. This is the last step
+  // of the layer's forward pass, and the first step of its backward pass.
   absl::Status ScaleOutput(const Chunk& chunk, void* x) const;
-  // Returns the arguments for the norm of rows of the residual stream. The kernel writes `y` and
-  // `rstd` [tokens]. Without a weight `weight` is -1, here and below.
+  // Returns the arguments for the norm of x [tokens, hidden]. The kernel writes y [tokens, hidden]
+  // and rstd [tokens]. Without a weight `weight` is -1, here and below.
   RmsNormArgs NormArgs(const Chunk& chunk, const void* x, int64_t weight, void* y,
                        float* rstd) const;
-  // Returns the arguments that add to `dh` the gradient with respect to x. `dy` is the gradient
-  // with respect to the norm of x. `rstd` is what the forward pass wrote. Rows are those of the
-  // residual stream. The gradient of a frozen weight is left out.
+  // Returns the arguments with which the kernel adds the gradient with respect to x to `dh`. `dy`
+  // is the gradient with respect to the norm of x. `rstd` is what the forward pass wrote. x, dy and
+  // dh are [tokens, hidden]. The gradient of a frozen weight is left out.
   RmsNormBackwardArgs NormBackwardArgs(const Chunk& chunk, const void* x, int64_t weight,
                                        const float* rstd, const void* dy, void* dh,
                                        const TileGradient& gradient) const;
@@ -125,7 +127,8 @@ struct BoundLayer {
   void* RowsIfKept(void* tensor, bool kept, const Chunk& chunk, int64_t width) const {
     return kept ? Rows(tensor, chunk, width) : tensor;
   }
-  // Returns the chunk's rows of the residual stream between the halves.
+  // Returns the chunk's rows of the residual stream between the halves. Unless keeps_products, all
+  // chunks use the same memory in turn.
   void* Middle(const Chunk& chunk) const {
     return RowsIfKept(a.middle, keeps_products, chunk, hidden);
   }

@@ -14,8 +14,8 @@ namespace megatrain {
 
 // Computes y = layer(x), and the activations. `weights` is the layer's tile in its weight buffer. x
 // and y are [tokens, hidden] of context.dtype and must not overlap. A layer that makes a key_set
-// writes it to batch.shared. With context.cache the tokens' keys and values are stored there, or a
-// delta net's states are advanced. REQUIRES: the layer is dense.
+// writes it to batch.shared. If there is a context.cache, the tokens' keys and values are stored in
+// it, or a delta net's states in it are advanced. REQUIRES: the layer is dense.
 absl::Status DecoderLayerForward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x,
                                  const LayerActivations& activations, void* y);
@@ -27,10 +27,10 @@ absl::Status AttentionStageForward(const LayerContext& context, const void* weig
                                    const LayerActivations& activations, void* y);
 
 // Announces the attention calls of DecoderLayerForward and DecoderLayerBackward to the kernels, so
-// that they can be prepared in advance. Of `batch` the sizes, document_starts and the addresses in
-// batch.shared are used, during the call. REQUIRES: batch.shared has its key_sets. context.stream
-// may be null. `workspace_bytes` is the backward workspace, 0 if
-// there will be no backward pass.
+// that the kernels can prepare them in advance. Reads the sizes and document_starts of `batch` and
+// the addresses in batch.shared, during the call only. context.stream may be null.
+// `workspace_bytes` is LayerBackwardScratch::workspace_bytes, or 0 if there will be no backward
+// pass. REQUIRES: batch.shared has its key_sets.
 void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
                          int64_t workspace_bytes);
 
@@ -43,11 +43,12 @@ int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int6
 // another.
 int64_t LayerCacheBytes(const LayerDescription& layer, DType dtype, const CacheSize& size);
 
-// For each token, the elements of dmixed, of dprojected (or dper_layer) and of dexpanded in
-// LayerBackwardScratch. They suffice for any one of the layers.
+// The elements per token of dmixed, of dprojected (or dper_layer) and of dexpanded in
+// LayerBackwardScratch.
 struct LayerBackwardWidths {
   int64_t mixed = 0, projected = 0, expanded = 0;
 };
+// Returns the widths that suffice for any one of the layers.
 LayerBackwardWidths BackwardWidths(const ModelDescription& model);
 
 // Recomputes the activations that the forward pass did not keep (activations.keep), then computes
@@ -59,9 +60,9 @@ LayerBackwardWidths BackwardWidths(const ModelDescription& model);
 // gradients need is computed, and `dh` is undefined on return.
 //
 // Weight gradients are added to `gradient` (FP32, in the tile's layout; null if all of the tile is
-// frozen) chunk by chunk, in token order; those of the attention itself (sinks, a delta net's) for
-// the whole micro-batch at once. With `first` they replace its content. Padding and frozen tensors
-// are not written.
+// frozen) chunk by chunk, in token order. Those of sinks, of a delta net's own tensors and of the
+// per-layer table are added for the whole micro-batch at once. With `first` the weight gradients
+// replace the content of `gradient`. Padding and frozen tensors are not written.
 //
 // REQUIRES: a micro-batch goes through the layers from the last one down. The last layer that has
 // gradients in batch.shared writes them, and those before add to them.

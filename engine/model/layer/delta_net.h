@@ -1,8 +1,8 @@
 // DeltaNet is a gated delta net (DeltaNetDescription). A row of a.projected, where `a` is
-// BoundLayer::a, has queries, keys and values, then z, b and a. A causal convolution is applied to
-// queries, keys and values. Then comes the gated delta rule inside documents, and a norm of each
-// head of its result, gated by z. The kernels are those of
-// engine/device/delta_args.h.
+// BoundLayer::a, has queries, keys and values, then the gates z and the inputs b and a of the delta
+// rule. A causal convolution is applied to queries, keys and values. The gated delta rule inside
+// documents follows. Each head of its result is then normed and gated by z. The kernels are those
+// of engine/device/delta_args.h.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_DELTA_NET_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_DELTA_NET_H_
 

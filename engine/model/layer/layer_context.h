@@ -1,4 +1,5 @@
-// The arguments that the functions of all layer templates share.
+// LayerContext and MicroBatchView are the arguments that the functions of all layer templates
+// share.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_LAYER_CONTEXT_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_LAYER_CONTEXT_H_
 
@@ -15,12 +16,12 @@ namespace megatrain {
 // A layer's memory of earlier tokens, for generation, laid out by its AttentionPart: the keys and
 // values of every token, or states of fixed size for each sequence. Does not own memory.
 struct LayerCache {
-  // Has LayerCacheBytes; null: no cache. A layer without keys of its own has the memory of the
-  // layer whose keys it uses.
+  // Device memory of LayerCacheBytes bytes (decoder_layer.h); null: no cache. A layer without keys
+  // of its own has the memory of the layer whose keys it uses.
   void* data = nullptr;
   int64_t sequences = 0;  // of a delta net: the sequences whose states it holds
-  // The tokens continue the sequences in the cache. If false, they are only stored there, and
-  // documents begin anew.
+  // True: the micro-batch's tokens continue the sequences in the cache. False: the tokens begin new
+  // documents and are only stored in the cache.
   bool attend = false;
 };
 // The size of the caches of all layers.
@@ -70,9 +71,9 @@ struct LayerContext {
   int layer = 0;                      // for decoder layers
   int tile = 1;                       // the tile whose weights are passed; for decoder layers
   LayerCache cache;                   // of that layer
-  // Products of experts have this many rows at least, so that what a token gets does not depend on
-  // how many others chose its expert; 0 if that does not matter. Else it is the batch's number of
-  // tokens, which is then at most kWholeRowsMax.
+  // The least number of rows of a product of experts, so that a token's result does not depend on
+  // how many other tokens chose its expert. It is the batch's number of tokens, at most
+  // kWholeRowsMax, or 0 if such a dependence does not matter.
   int64_t whole_rows = 0;
 };
 

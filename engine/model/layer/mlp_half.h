@@ -1,6 +1,7 @@
-// Computes the second half of a decoder layer: norm, gate and up projection, the gated unit, and
-// down projection. Each function computes one chunk's rows, queues work on the stream of `l`, and
-// returns the errors of its kernels.
+// Computes the second half of a dense decoder layer: norm, gate and up projection, the gated unit,
+// and down projection. Each function computes one chunk's rows, queues work on the stream of `l`,
+// and returns the errors of its kernels. Middle is BoundLayer::Middle, the hidden states between
+// the two halves.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_MLP_HALF_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_MLP_HALF_H_
 
@@ -9,19 +10,20 @@
 
 namespace megatrain {
 
-// Computes the chunk's rows `y` of middle + the MLP's branch (residual_branch.h). REQUIRES: the
-// chunk's Middle is computed (AttentionOutput).
+// Computes the chunk's rows `y` of the half's result: Middle plus the MLP's branch
+// (residual_branch.h). REQUIRES: the chunk's Middle is computed (AttentionOutput).
 absl::Status MlpForward(const BoundLayer& l, const Chunk& chunk, void* y);
 
-// Recomputes the activations that MlpBackward reads and that were not kept. Computes also the
-// chunk's rows `y` of the result, unless `y` is null or products were kept. REQUIRES: the chunk's
-// Middle is kept or computed.
+// Recomputes the activations that MlpBackward reads and that were not kept. Also computes the
+// chunk's rows `y` of the half's result, unless `y` is null or BoundLayer::keeps_products is true.
+// REQUIRES: the chunk's Middle is kept or computed.
 absl::Status RecomputeMlp(const BoundLayer& l, const Chunk& chunk, void* y = nullptr);
 
-// `dh`, the chunk's rows, has the gradient by y on entry and by Middle on return. Weight gradients
-// go to `gradient`. The gradients by a.gate_up and a.feed_forward_normed overwrite these;
-// a.activated is overwritten too. REQUIRES: RecomputeMlp of this chunk, and since then of no other,
-// unless everything was kept.
+// Computes the half's backward pass for the chunk. The chunk's rows `dh` have the gradient with
+// respect to y on entry and that with respect to Middle on return. Weight gradients go to
+// `gradient`. The gradients with respect to a.gate_up and a.feed_forward_normed overwrite these
+// buffers (`a` is BoundLayer::a); a.activated is overwritten too. REQUIRES: RecomputeMlp was called
+// for this chunk, and since then for no other, unless everything was kept.
 absl::Status MlpBackward(const BoundLayer& l, const Chunk& chunk, void* dh,
                          const TileGradient& gradient);
 

@@ -1,5 +1,6 @@
-// Computes the end of a layer with per-layer embeddings (PerLayerInputDescription). Let x be
-// the stream after the feed-forward part, x_0 the token's embedding and E the layer's own table:
+// Computes the end of a layer with per-layer embeddings (PerLayerInputDescription). Let x be the
+// residual stream after the feed-forward part, x_0 the token's embedding and E the layer's own
+// table:
 //   p = norm(W_model x_0 / sqrt(hidden)) + scale E[id]
 //   y = x + post_norm(W_out (activation(W_gate x) * p) / sqrt(2))
 // `scale` is EmbeddingScale of sqrt(width). The weight of the first norm is the same in all layers;
@@ -17,8 +18,8 @@ namespace megatrain {
 
 inline bool HasPerLayerInput(const BoundLayer& l) { return l.d.per_layer_input.width > 0; }
 
-// Returns the place from which the backward pass reads the chunk's rows of x. The caller fills it:
-// in the forward pass if products are kept, else in the backward pass, before
+// Returns the place from which the backward pass reads the chunk's rows of x. The caller writes
+// them there: in the forward pass if products are kept, else in the backward pass, before
 // RecomputePerLayerInput.
 void* PerLayerStream(const BoundLayer& l, const Chunk& chunk);
 
@@ -29,11 +30,13 @@ absl::Status AddPerLayerInput(const BoundLayer& l, const Chunk& chunk, const voi
 // kept.
 absl::Status RecomputePerLayerInput(const BoundLayer& l, const Chunk& chunk);
 
-// `dh`, the chunk's rows, holds the gradient by y on entry and by x on return. The chunk's rows of
-// scratch.dper_layer receive the gradient by the rows of the table. The last layer of the model
-// writes the gradients by x_0 and by the shared weight in SharedRows, and the others add to them.
-// Without gradient.input the one by x_0 is left out. Overwrites PerLayerActivations. REQUIRES:
-// RecomputePerLayerInput of this chunk, and since then of no other, unless products were kept.
+// Computes the backward pass of the chunk. The chunk's rows `dh` hold the gradient with respect to
+// y on entry and that with respect to x on return. The chunk's rows of scratch.dper_layer receive
+// the gradient with respect to the rows of the table. The last layer of the model writes the
+// gradients with respect to x_0 and to the shared weight in SharedRows, and the other layers add to
+// them. Without gradient.input the gradient with respect to x_0 is left out. Overwrites
+// PerLayerActivations. REQUIRES: RecomputePerLayerInput was called for this chunk, and since then
+// for no other, unless products were kept.
 absl::Status PerLayerInputBackward(const BoundLayer& l, const Chunk& chunk, void* dh,
                                    const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient);
@@ -43,8 +46,9 @@ absl::Status PerLayerInputBackward(const BoundLayer& l, const Chunk& chunk, void
 absl::Status PerLayerTableBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient);
 
-// Adds the layers' gradients by x_0 to `dh` [all tokens, hidden], the gradient by the first layer's
-// input. REQUIRES: PerLayerInputBackward of all chunks of all layers, with gradient.input.
+// Adds the sum of all layers' gradients with respect to x_0 to `dh` [all tokens, hidden], the
+// gradient with respect to the first layer's input. REQUIRES: PerLayerInputBackward of all chunks
+// of all layers, with gradient.input.
 absl::Status AddEmbeddingGradient(const BoundLayer& l, void* dh);
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// Computes the end of a half of a decoder layer: the last product, the norm after it if there is
-// one, and the residual connection
+// Computes the residual branch at the end of a half of a decoder layer: the last product, the norm
+// after it if there is one, and the residual connection
 //   y = x + scale * in W^T + bias   or   y = x + post_norm(scale * in W^T + bias).
 // Each function computes one chunk's rows, queues work on the stream of `l`, and returns the errors
 // of its kernels.
@@ -14,7 +14,8 @@
 
 namespace megatrain {
 
-// Offsets are those in the layer's tile; -1 if the tensor is absent.
+// The tensors and the sizes of a branch. `weight`, `bias` and `post_norm` are offsets in the
+// layer's tile; -1 if the tensor is absent.
 struct ResidualBranch {
   int64_t weight = 0;      // [hidden, in]
   int64_t in = 0;          // the width of the product's input
@@ -27,34 +28,35 @@ struct ResidualBranch {
 
   bool has_post_norm() const { return post_norm >= 0; }
 };
-// Return the branches of the two halves of a dense layer; the first is also that of a layer with
-// experts.
+// Return the branches of the two halves of a dense layer. A layer with experts has only the first.
 ResidualBranch AttentionBranch(const BoundLayer& l);
 ResidualBranch FeedForwardBranch(const BoundLayer& l);
 
-// Computes the chunk's rows `y` of the stream after the branch from those before it, `x`, and the
-// product's input `in` [tokens, in]. y may be x.
+// Computes the chunk's rows `y` of the residual stream after the branch, from its rows `x` before
+// the branch and the product's input `in` [tokens, branch.in]. y may be x.
 absl::Status AddBranch(const BoundLayer& l, const Chunk& chunk, const ResidualBranch& branch,
                        const void* in, const void* x, void* y);
 
-// Recomputes what the backward pass reads of a branch with a norm, from the product's input `in`.
-// Overwrites LayerActivations::branch_gradient. Not needed if products were kept, or without a
-// norm.
+// Recomputes the product and the norm's statistics, which the backward pass reads, from the
+// product's input `in` [tokens, branch.in]. Overwrites LayerActivations::branch_gradient. Does
+// nothing without a norm. Not needed if products were kept.
 absl::Status RecomputeBranch(const BoundLayer& l, const Chunk& chunk, const ResidualBranch& branch,
                              const void* in);
 
-// Computes the gradient by the product from `dh`, the gradient by y, and adds that of post_norm to
-// `gradient`. Returns the rows of the former: `dh` itself without a post_norm, else
+// Computes the gradient with respect to the scaled product from `dh`, the chunk's rows of the
+// gradient with respect to y. Returns the chunk's rows of it: `dh` itself without a post_norm, else
 // LayerActivations::branch_gradient, which holds them until the next call of BranchGradient or
-// RecomputeBranch. The factor `scale` is left to the two functions below.
+// RecomputeBranch. The gradient of post_norm's weight goes to `gradient`. The two functions below
+// apply the factor `scale`.
 absl::StatusOr<const void*> BranchGradient(const BoundLayer& l, const Chunk& chunk,
                                            const ResidualBranch& branch, const void* dh,
                                            const TileGradient& gradient);
-// Computes din [tokens, in], the gradient by the product's input, from the result of
-// BranchGradient.
+// Computes din [tokens, branch.in], the gradient with respect to the product's input, from
+// `dproduct`, the result of BranchGradient.
 absl::Status BranchInputGradient(const BoundLayer& l, const Chunk& chunk,
                                  const ResidualBranch& branch, const void* dproduct, void* din);
-// Adds the gradients of weight and bias to `gradient`.
+// Computes the gradients of weight and bias, which go to `gradient`, from the product's input `in`
+// and `dproduct`, the result of BranchGradient.
 absl::Status BranchWeightGradient(const BoundLayer& l, const Chunk& chunk,
                                   const ResidualBranch& branch, const void* in,
                                   const void* dproduct, const TileGradient& gradient);

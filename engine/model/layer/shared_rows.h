@@ -31,15 +31,16 @@ struct SharedRows {
   void* embedding = nullptr;            // T [t, hidden]
   float* embedding_gradient = nullptr;  // [t, hidden]; null without a backward pass
   void* per_layer_norm = nullptr;       // T [PerLayerInputDescription::width]
-  // [width], null if it is not wanted. The caller provides it, not PlaceSharedRows, because it must
-  // last until the backward pass of the embedding, which may follow other micro-batches.
+  // [PerLayerInputDescription::width]; null if the gradient is not wanted. The caller provides this
+  // memory, and PlaceSharedRows does not, because it must last until the backward pass of the
+  // embedding, which may follow other micro-batches.
   float* per_layer_norm_gradient = nullptr;
 };
 
 // Returns the bytes of the block for PlaceSharedRows; 0 if the layers share nothing.
 int64_t SharedRowsBytes(const ModelDescription& model, DType dtype, int64_t tokens, bool training);
-// Returns pointers into `block`, which has SharedRowsBytes and must outlive the result. There are
-// gradients if `training`, but per_layer_norm_gradient is null.
+// Returns pointers into `block`, which has SharedRowsBytes bytes and must outlive the result. The
+// gradients are null unless `training`; per_layer_norm_gradient is always null.
 SharedRows PlaceSharedRows(const ModelDescription& model, DType dtype, int64_t tokens,
                            bool training, void* block);
 

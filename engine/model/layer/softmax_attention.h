@@ -1,7 +1,8 @@
 // SoftmaxAttention is causal softmax attention inside documents. A row of a.projected, where `a` is
 // BoundLayer::a, has queries, gates, keys and values. Heads are normed and rotated before
-// attention, and its result is gated. The AttentionDescription says which of these norms, rotations
-// and gates there are. Keys and values may be those of an earlier layer (shared_rows.h).
+// attention, and the result of attention is gated. The AttentionDescription says which of these
+// parts, norms, rotations and gates there are. Keys and values may be those of an earlier layer
+// (shared_rows.h).
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 

@@ -1,4 +1,4 @@
-// The inner loop of AdamW: updates a run of neighbouring elements with the vector instructions of
+// The inner loop of AdamW: updates a run of neighboring elements with the vector instructions of
 // the processor at hand.
 #ifndef MEGATRAIN_ENGINE_OPTIM_KERNEL_ADAMW_KERNEL_H_
 #define MEGATRAIN_ENGINE_OPTIM_KERNEL_ADAMW_KERNEL_H_
@@ -24,8 +24,8 @@ inline constexpr int kAdamWPrefetchElements = 512;
 bool AdamWUpdateSpan(const AdamWConstants& constants, float decay, DType gradient_dtype,
                      const AdamWSpan& span, int prefetch_elements = kAdamWPrefetchElements);
 
-// Does the same by plain loops, for tests. It gives the same bits if the calling thread flushes
-// denormals, as the threads of a pool do.
+// Does the same by plain loops, for tests. Gives the same bits if the calling thread flushes
+// denormals, as the threads of a pool do, and the processor has fused multiply-add.
 bool AdamWUpdateSpanReference(const AdamWConstants& constants, float decay, DType gradient_dtype,
                               const AdamWSpan& span);
 

@@ -1,5 +1,5 @@
-// The operands of AdamW over a run of neighbouring elements, for the kernels of the host and of
-// devices.
+// AdamWSpan and AdamWConstants are the operands of AdamW over a run of neighboring elements, for
+// the kernels of the host and of devices.
 #ifndef MEGATRAIN_ENGINE_OPTIM_KERNEL_ADAMW_SPAN_H_
 #define MEGATRAIN_ENGINE_OPTIM_KERNEL_ADAMW_SPAN_H_
 

@@ -8,7 +8,7 @@ enum class Lane {
   kH2D,            // copies from the host to the device
   kCompute,        // runs the layers
   kD2H,            // copies from the device to the host
-  kDeviceUpdate0,  // AdamW on the device, in turn with the next: one loads while the other stores
+  kDeviceUpdate0,  // AdamW on the device; of these two lanes one loads while the other stores
   kDeviceUpdate1,
   kCollective,  // exchanges weights and gradients with other ranks
   kUpdate,      // AdamW on the host
@@ -17,7 +17,8 @@ enum class Lane {
 inline constexpr int kLanes = 8;
 inline constexpr int kDeviceUpdateLanes = 2;
 
-// Device lanes queue their work on a stream each; the other two work on host threads.
+// Returns true for the lanes that queue their work on a stream each. The other two, kUpdate and
+// kIo, work on host threads.
 constexpr bool IsDeviceLane(Lane lane) { return lane <= Lane::kCollective; }
 
 // REQUIRES: `index` is in [0, kDeviceUpdateLanes).

@@ -18,10 +18,12 @@
 
 namespace megatrain {
 
+// The kinds of resources that operations read and write. The comments say where each one is, and
+// what Resource::index means if it is not the index of the resource's own kind.
 enum class ResourceKind {
-  // Host. Index `tile` has the tile's elements that the host updates, and index device_part(tile)
-  // those that the device updates. host_part(1, i) has those of tile 1 that the host updates in
-  // part i.
+  // Host. Index `tile` stands for the tile's elements that the host updates, and index
+  // PipelineShape::device_part(tile) for those that the device updates. Index host_part(1, i)
+  // stands for those of tile 1 that the host updates in part i.
   kTileWeights,  // the section that is streamed
   kTileMoments,  // remainder and moments
   // Stands for the weights of all ranks' shards of a tile, from the end of their updates to the
@@ -81,7 +83,7 @@ struct LoadHiddenGradientOp {  // host stash -> output_slot
 // --- Lane compute. `first` marks the first part of a tile's gradient, which replaces the content
 // of the accumulator.
 
-// The place of a stage's kept activations. Without one nothing is kept.
+// The place of a stage's kept activations. An operation without one keeps nothing.
 struct KeptActivations {
   int slot;
   KeepLevel level;
@@ -186,7 +188,7 @@ struct JoinGradientsOp {  // adds one accumulator to another
   static constexpr char kName[] = "join gradients";
   int tile, accumulator, addend;
 };
-struct FinishGradientOp {  // of the rank's blocks: sums of squares; BF16 rounding
+struct FinishGradientOp {  // sums of squares of the rank's blocks; rounds a BF16 gradient
   static constexpr char kName[] = "finish gradient";
   int tile, accumulator;
 };
@@ -298,6 +300,7 @@ using AnyOp =
                  BeginDeviceUpdateOp, DeviceUpdateOp, EndDeviceUpdateOp, SaveTileOp,
                  FinishCheckpointOp>;
 
+// An operation, its lane, and its resources.
 struct Op {
   AnyOp what;
   Lane lane;

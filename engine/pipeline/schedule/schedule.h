@@ -53,7 +53,7 @@
 namespace megatrain {
 
 struct Schedule {
-  std::vector<Op> ops;
+  std::vector<Op> ops;  // in serial order
 };
 
 // The bytes of an element's state in a tile: weight, remainder and moments, or master and moments.
@@ -115,8 +115,8 @@ struct StageShape {
 
 // The model's shape and the plan's decisions as plain numbers, from which schedules are built.
 struct PipelineShape {
-  int ranks = 1;  // that share a step
-  int rank = 0;   // whose schedule is built
+  int ranks = 1;  // the number of ranks that share a step
+  int rank = 0;   // the rank whose schedule is built
   int folds = 1;  // left folds of this rank's part of a gradient; a power of two
   // Each rank loads whole tiles, and gathers none. REQUIRES: there are several ranks, all in one
   // process.
@@ -344,9 +344,9 @@ struct PipelineState {
 // The most steps in flight. Each has a slot for its batch and its results.
 inline constexpr int kStepSlots = 2;
 
-// Builds this rank's part of a training step, over micro-batches with these numbers of tokens; a
-// rank may have none. All ranks together have `step_micro_batches`; 0 means that each has as many
-// as this one. Changes `state` to what the next schedule finds. The same arguments and the same
+// Builds this rank's part of a training step. The rank has micro-batches with `micro_batch_tokens`
+// tokens, or none. All ranks together have `step_micro_batches`; 0 means that each has as many as
+// this one. Changes `state` to what the next schedule finds. The same arguments and the same
 // `state` give the same schedule. REQUIRES: schedules built with one `state` run in the order in
 // which they were built; each micro-batch has at most the tokens of the plan; the rank's part is
 // that of PartOfBatch.

@@ -1,5 +1,5 @@
-// UpdateBuilder appends the operations of a step that change the model: AdamW on the host and on
-// the device, and before it clipping.
+// UpdateBuilder appends the operations of a step that change the model: clipping, then AdamW on the
+// host and on the device.
 //
 // Without clipping a tile is updated as soon as its gradient is in a slab.
 //
@@ -38,8 +38,9 @@ class UpdateBuilder {
   // Appends the update of a tile. `slab` has the gradient for the host's part, and `accumulator`
   // for the device's part. REQUIRES: no clipping; the store of the gradient is appended.
   void UpdateTile(int tile, int slab, int accumulator);
-  // Appends what replaces the losses or the norms of a rank by those of all ranks; nothing for one
-  // rank. REQUIRES: the stores of the losses, or of all gradients, are appended.
+  // Appends the operation that replaces the losses, or the norms, or both, of a rank by those of
+  // all ranks. Appends nothing if there is one rank. REQUIRES: the stores of the losses, or of the
+  // norms, are appended.
   void ShareResults(bool losses, bool norms);
   // Appends the check of the device's updates, if there are any. REQUIRES: all updates are
   // appended.

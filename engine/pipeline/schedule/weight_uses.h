@@ -20,8 +20,8 @@ class WeightUses {
   // resized to `buffers`, kept up to date, and must outlive this.
   WeightUses(int buffers, std::vector<int>* buffer_tile);
 
-  // Appends a use; uses are given in their order, and all before the first Take, because the choice
-  // of buffers looks ahead.
+  // Appends a use of a tile. Uses are appended in their order, and all before the first Take,
+  // because the choice of buffers looks ahead.
   void Append(int tile);
   // Returns the number of uses from the present one on.
   int left() const { return static_cast<int>(uses_.size()) - present_; }

@@ -1,5 +1,5 @@
-// Checks before the first step that the processes of a job have the same model: each reads its own
-// files, and its part of the weights from them.
+// Checks before the first step that the processes of a job have the same model, because each reads
+// its part of the weights from files of its own.
 #ifndef MEGATRAIN_ENGINE_RUN_START_MODEL_FILES_H_
 #define MEGATRAIN_ENGINE_RUN_START_MODEL_FILES_H_
 
@@ -21,11 +21,11 @@ inline constexpr int64_t kSampleBytes = 4096;
 absl::Status CheckSameSideFiles(RunContext& run);
 
 // Compares the files of model.path's weights: the names, types, shapes and offsets of all tensors,
-// and kSampleBytes in three places of each. Bytes that differ elsewhere are not found.
-// Takes the time of reading three pages a tensor, on kTransferThreads threads. Returns
-// FailedPrecondition, naming the ranks and the file or tensor, if they differ, Cancelled once the
-// run is asked to end, and the errors of StoredTensors::Open and of reading. All processes must
-// call it. Does nothing for a process alone.
+// and kSampleBytes in three places of each. Bytes that differ elsewhere are not found. Takes the
+// time of reading three pages a tensor, on kTransferThreads threads. Returns FailedPrecondition,
+// naming the ranks and the file or tensor, if they differ, Cancelled once the run is asked to end,
+// and the errors of StoredTensors::Open and of reading. All processes must call it. Does nothing
+// for a process alone.
 absl::Status CheckSameWeights(RunContext& run);
 
 }  // namespace megatrain

@@ -13,14 +13,16 @@
 namespace megatrain {
 
 // Opens the data, and sets the tokenizer, the data, the prompts and the number of steps of
-// `prepared`, which has its plan. The first process prepares the data, which the others then find
-// where they share a directory. The day that a chat template sees is data.template_date, else that
-// of the run that is resumed, else today in the first process. Returns the errors of OpenDataset by
-// way of AsInputError, those of the tokenizer, the prompts and TotalSteps, and FailedPrecondition
-// if the processes do not have the same data and prompts.
+// `prepared`. In each directory that processes share, the one that leads prepares the data, which
+// the others then find there. The day that a chat template sees is data.template_date, else that of
+// the run that is resumed, else today in the first process. All processes must call it.
+//
+// Returns the errors of OpenDataset by way of AsInputError, those of the tokenizer, the prompts and
+// TotalSteps, and FailedPrecondition if the processes do not have the same data and prompts.
+// REQUIRES: `prepared` has its session, layout and directory_ranks.
 absl::Status OpenData(RunContext& run, PreparedRun& prepared);
 
-// Returns lines for people about the records that were left out.
+// Returns lines for people about the records that were left out; none if there are none.
 std::vector<std::string> DescribeBadRecords(const DatasetReport& report);
 
 // Turns DataLoss and Aborted from reading data into InvalidArgument with the same message, because

@@ -36,7 +36,7 @@ struct PreparedRun {
   std::string carried_digest;                  // CarriedTensors::digest of a wrapper's directory
   std::shared_ptr<const Tokenizer> tokenizer;  // null if neither data nor prompts need one
   std::unique_ptr<Dataset> dataset;
-  std::unique_ptr<ReferenceLogps> reference;  // null without one
+  std::unique_ptr<ReferenceLogps> reference;  // null if the job has no reference
   std::vector<EncodedPrompt> sample_prompts;  // training.sample_prompts
   DirectoryRanks directory_ranks;             // of checkpoint.directory; with run.between()
   std::unique_ptr<FileLock> lock;  // of that directory; null in processes that do not lead
@@ -61,10 +61,10 @@ struct RunProgress {
   bool stopped_early = false;
 };
 
-// Makes the plan, takes checkpoint.directory, opens the data and finds the checkpoint to resume
-// from. Several processes find out here whether they go together: job file, model, devices,
-// directory, data and checkpoint are compared. Returns the errors of RunTraining, and Cancelled
-// once the run is asked to end.
+// Makes the plan, locks checkpoint.directory, opens the data and finds the checkpoint to resume
+// from. Several processes compare job file, model, devices, directory, data and checkpoint here,
+// and fail if they differ. Returns the errors of RunTraining, and Cancelled once the run is asked
+// to end.
 absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 
 // Leases host memory from the host's pool, takes the device, makes prepared.reference if the job

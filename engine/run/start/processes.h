@@ -18,8 +18,8 @@ namespace megatrain {
 
 // Calls `work` in the processes for which `leads` is true, one for each directory. Once that has
 // succeeded, calls it in the others, which can then use what the leaders have made. Returns the
-// errors of `work` and of the communicator. If `work` fails in a leader, the others wait until that
-// has called AbortAll (exchange.h).
+// errors of `work` and of the communicator. If `work` fails in a leader, the other processes wait
+// until the leader calls AbortAll (exchange.h).
 absl::Status LeaderFirst(RunContext& run, bool leads, absl::FunctionRef<absl::Status()> work);
 
 // Compares the values `own` of all processes. If a process has others than rank 0, all processes

@@ -1,7 +1,7 @@
 // FindResumePoint chooses the checkpoint that a run resumes from, according to ResumeMode:
 // - kAuto takes the newest checkpoint in checkpoint.directory that is not damaged. Newer ones that
-//   are damaged are named in the log. If there is none at all, the run begins anew. If all are
-//   damaged, it is refused.
+//   are damaged are named in the log. If there is no checkpoint, the run begins anew. If all are
+//   damaged, the run is refused.
 // - kNever begins anew. The run is refused if there is any checkpoint in checkpoint.directory.
 // - kPath takes the checkpoint at the path, or refuses the run if it is damaged. The run is also
 //   refused if checkpoint.directory holds newer ones. With TrainingOptions::discard_newer these are
@@ -25,6 +25,7 @@
 
 namespace megatrain {
 
+// The state that a run goes on from.
 struct ResumePoint {
   std::optional<std::string> checkpoint;  // a step directory; nullopt if the run begins anew
   int64_t step = 0;                       // the checkpoint's step; 0 if the run begins anew
@@ -40,29 +41,32 @@ struct ResumePoint {
   std::vector<DamagedCheckpoint> damaged;      // in the order in which they were found
 };
 
-// Removes what a dead process left in checkpoint.directory (RemoveLeftovers), in the process that
-// leads of `ranks`, which share the directory, and chooses the checkpoint. `wanted` is the state
+// Chooses the checkpoint. The process that leads of `ranks`, which share the directory, first
+// removes what a dead process left in checkpoint.directory (RemoveLeftovers). `wanted` is the state
 // that the run would have if it began anew. Returns FailedPrecondition if the run is refused
-// because of what is there, DataLoss if the checkpoints are damaged, and the errors of reading
-// them. REQUIRES: the process that leads holds the lock of the directory (directory_lock.h).
+// because of what is there or by CheckResumable, DataLoss if the checkpoints are damaged, and the
+// errors of reading them (NotFound if kPath names no checkpoint). REQUIRES: the process that leads
+// holds the lock of the directory (directory_lock.h).
 //
-// Where machines have directories of their own, all processes call it at the same time. A part that
-// another machine has given its name, and this one has not, gets it. kAuto takes the newest
-// checkpoint of which all have their parts, and passes over newer ones as if they were damaged.
-// Returns FailedPrecondition if a machine has none and another one has.
+// Where machines have directories of their own, all processes call it at the same time. If a save
+// has its final name on one machine, a whole part of it on another machine that is still named
+// ".tmp" gets its final name too. kAuto takes the newest checkpoint of which all machines have
+// their parts, and passes over newer ones as if they were damaged. Returns FailedPrecondition if
+// some machines have checkpoints and others have none.
 absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRanks& ranks,
                                             const CheckpointState& wanted);
 
-// Checks that all processes go on from the same checkpoint: the same step, the same best evaluation
-// up to it, and the same bytes of the manifest, which has the hashes of all files, or parts of the
-// same save, each that of its machine's number. Returns FailedPrecondition, naming the ranks and
-// what differs, and the errors of reading. All processes must call it.
+// Checks that all processes go on from the same checkpoint: the same step, and the same best
+// evaluation up to it. The bytes of the manifest, which has the hashes of all files, must be the
+// same too. If the checkpoint is in parts, they must be of the same save, each on the machine of
+// its number. Returns FailedPrecondition, naming the ranks and what differs, and the errors of
+// reading. All processes must call it. Does nothing for a process alone.
 absl::Status CheckSameStart(RunContext& run, const DirectoryRanks& ranks, const ResumePoint& point);
 
-// Chooses an older checkpoint after loading that of `point` ended with `damage`. Changes `point` to
-// it, and adds the damaged one to `damaged` and `retention.damaged`. Returns `damage` itself if it
-// is no damage (IsDamagedCheckpoint) or the user named the checkpoint, DataLoss if no other is
-// left, and otherwise the errors of FindResumePoint.
+// Chooses an older checkpoint after loading that of `point` ended with the error `damage`. Changes
+// `point` to it, and adds the damaged one to point.damaged and point.retention.damaged. Returns
+// `damage` itself if it does not mean damage (IsDamagedCheckpoint) or if the mode is not kAuto.
+// Returns DataLoss if no other checkpoint is left, and otherwise the errors of FindResumePoint.
 absl::Status FallBack(RunContext& run, const DirectoryRanks& ranks, const CheckpointState& wanted,
                       const absl::Status& damage, ResumePoint& point);
 

@@ -1,11 +1,11 @@
-// RunContext holds the arguments of a run, which all its parts share, with its requests and its
-// reports.
+// RunContext holds the arguments of a run, which all its parts share. It also receives the requests
+// to the run and passes on the run's reports.
 //
 // Several processes of a job honour the same requests at the same points: those that any of them
 // had when all called ShareRequests.
 //
-// Thread safety: Alive and CheckNotAbandoned may be called from any thread, all other methods by
-// the training thread only. Invariant: every event of a run goes through Tell.
+// Thread safety: Alive, CheckNotAbandoned, spec, options and files may be called from any thread,
+// all other methods by the training thread only. Invariant: every event of a run goes through Tell.
 #ifndef MEGATRAIN_ENGINE_RUN_START_RUN_CONTEXT_H_
 #define MEGATRAIN_ENGINE_RUN_START_RUN_CONTEXT_H_
 
@@ -43,24 +43,25 @@ class RunContext {
   // Returns the requests that the run honours: the caller's for a process alone, else those that
   // ShareRequests has shared.
   TrainingControl& control() { return control_; }
-  // Returns TrainingOptions::processes. The trainer takes `tiles` and `values` out of it. Null for
-  // a process alone, as is between().
+  // Returns TrainingOptions::processes, null for a process alone. MakeRankParts takes `tiles` and
+  // `values` out of it.
   CommunicatorSet* processes() const { return options_.processes; }
-  // Returns the communicator of the processes' training threads.
+  // Returns the communicator of the processes' training threads, null for a process alone.
   Communicator* between() const {
     return processes() == nullptr ? nullptr : processes()->control.get();
   }
   // Returns true in the process that does what is done once.
   bool leads() const { return processes() == nullptr || between()->rank() == 0; }
-  // Makes a Stop, Checkpoint or Cancel of any process a request to all. Pause and Release are not
-  // shared: on several processes they have no effect, but for Release while preparing. Returns the
-  // errors of the communicator.
+  // Makes a Stop, Checkpoint or Cancel of any process a request to all. All processes must call it.
+  // Pause and Release are not shared. In a job of several processes they have no effect, but for
+  // Release while preparing. Returns the errors of the communicator. Does nothing for a process
+  // alone.
   absl::Status ShareRequests();
   // Returns the run's file system. Reading and writing through it fails with CheckNotAbandoned's
   // error.
   FileSystem* files() { return &files_; }
 
-  // Says that the run goes on, as in TrainingOptions::alive.
+  // Tells the caller's watchdog that the run goes on (TrainingOptions::alive).
   void Alive() const {
     if (options_.alive) options_.alive();
   }
@@ -85,6 +86,7 @@ class RunContext {
   void Tell(const RunEvent& event) const {
     if (tell_) tell_(event);
   }
+  // Reports a line for people.
   void Say(const std::string& line) const { Tell(RunMessage{line}); }
   // Reports the run's activity, as in TrainingActivity. A negative fraction means unknown.
   void Report(TrainingPhase phase, const std::string& what = "", double fraction = -1);

@@ -10,21 +10,22 @@
 
 namespace megatrain {
 
-// The merge rules. The rule of the lowest rank among those that apply is applied first. If it
-// applies at several places, the leftmost comes first. Thread safety: const methods may be called
-// from several threads.
+// The merge rules of a tokenizer. The rule of the lowest rank among those that apply is applied
+// first. If it applies at several places, the leftmost comes first. Thread safety: const methods
+// may be called from several threads.
 class BpeMerges {
  public:
   BpeMerges() { Rehash(16); }
 
   // Adds a rule of rank `rank` that joins tokens `left` and `right` to `merged`. A later rule for
-  // the same pair replaces the earlier one. REQUIRES: ids and rank are not negative.
+  // the same pair replaces the earlier one. REQUIRES: ids and rank are not negative, and `rank` is
+  // below INT32_MAX.
   void Add(int32_t left, int32_t right, int32_t rank, int32_t merged);
 
   bool empty() const { return size_ == 0; }
 
   // Merges `symbols` in place until no rule applies. A merged symbol begins where its left one did.
-  // Takes O(n log n) for long words, and O(n^2) with a small constant for short ones.
+  // Takes O(n log n) for n symbols, or O(n^2) with a small constant if they are few.
   void Apply(std::vector<TokenAt>* symbols) const;
 
  private:

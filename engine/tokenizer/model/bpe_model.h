@@ -19,6 +19,7 @@
 
 namespace megatrain {
 
+// The settings of a BPE model in tokenizer.json.
 struct BpeSettings {
   bool byte_level = false;  // symbols are bytes; the vocabulary writes them as byte_unicode.h says
   bool byte_fallback = false;  // a character that is no token becomes the tokens of its bytes
@@ -31,13 +32,15 @@ struct BpeSettings {
   std::string end_suffix;
 };
 
+// The symbols of a word are its bytes or characters before any rule merges them. A seam is a place
+// that no rule joins (bpe_seams.h).
 class BpeModel : public TokenModel {
  public:
-  // REQUIRES: `seams` was given every rule of `merges`.
+  // REQUIRES: `seams` was given every rule of `merges`, and ids of `vocabulary` are not negative.
   BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams, BpeSettings settings);
 
-  // Never fails. Cuts the word at its seams, and looks short stretches between them up in
-  // `buffers->words`. Merges a long stretch in linear time if bpe_settled.cc finds places at which
+  // Never fails. Cuts the word at its seams, and looks short stretches between seams up in
+  // `buffers->words`. Takes time linear in a long stretch if bpe_settled.cc finds places at which
   // to cut it.
   absl::Status Encode(std::string_view word, const WordState& state,
                       ModelBuffers* buffers) const override;

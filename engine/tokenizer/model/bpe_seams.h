@@ -23,16 +23,19 @@ class BpeSeams {
   // last character of `left` and the first of `right`. REQUIRES: neither is empty, and both are
   // well-formed UTF-8.
   void AddRule(std::string_view left, std::string_view right);
-  // Declares that there are no seams. Call it if a rule has a token that does not stand for its own
-  // characters: one for a byte, as "<0x41>", or the unknown token.
+  // Declares that there are no seams: Between is then false for all characters. Call it if a rule
+  // has a token that does not stand for its own characters, such as "<0x41>" for a byte or the
+  // unknown token.
   void SetNone() {
     none_ = true;
     ascii_joined_.set();
   }
 
+  // Returns true after SetNone.
   bool none() const { return none_; }
 
-  // Returns true if text can be cut between the neighbouring characters `before` and `after`.
+  // Returns true if text can be cut between the neighbouring characters `before` and `after`: no
+  // rule joins a token that ends with `before` to one that begins with `after`.
   bool Between(char32_t before, char32_t after) const {
     if (before < 128 && after < 128) return !ascii_joined_[before * 128 + after];
     return !none_ && !joined_.contains(Pair(before, after));

@@ -1,5 +1,5 @@
-// The tokens "<0x00>" to "<0xFF>". They stand for the bytes of characters that are not in the
-// vocabulary.
+// Converts bytes to the tokens "<0x00>" to "<0xFF>" and back. These tokens stand for the bytes of
+// characters that are not in the vocabulary.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_BYTE_TOKEN_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_MODEL_BYTE_TOKEN_H_
 

@@ -1,4 +1,5 @@
-// GPT-2's mapping of bytes to printable characters, which writes any byte string as text.
+// Maps bytes to printable characters and back, as GPT-2 does. So any byte string can be written as
+// text.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_BYTE_UNICODE_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_MODEL_BYTE_UNICODE_H_
 
@@ -15,8 +16,8 @@ char32_t ByteToUnicode(uint8_t byte);
 // Returns the byte that `code_point` stands for, or -1 if it stands for none.
 int UnicodeToByte(char32_t code_point);
 
-// Sets `bytes` to those that the characters of `token`, well-formed UTF-8, stand for. Returns false
-// if one of them stands for none.
+// Sets `bytes` to the bytes that the characters of `token` stand for. Returns false, with `bytes`
+// unspecified, if one of them stands for none. REQUIRES: `token` is well-formed UTF-8.
 bool TokenToBytes(std::string_view token, std::string* bytes);
 
 }  // namespace megatrain

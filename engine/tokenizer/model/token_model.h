@@ -22,7 +22,8 @@ struct BestPath {
   int32_t id;
 };
 
-// Memory that is reused from word to word. One thread uses it at a time.
+// The memory that Encode and EncodeOpen work in, reused from word to word. Its vectors but `tokens`
+// mean nothing to callers. One thread uses it at a time.
 struct ModelBuffers {
   std::vector<TokenAt> tokens;  // of the word, ascending in `begin`
   std::vector<TokenAt> symbols;
@@ -30,29 +31,31 @@ struct ModelBuffers {
   WordCache words;  // for one model only
 };
 
-// Thread safety: const methods may be called from several threads.
+// Thread safety: const methods may be called from several threads, each with its own buffers.
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
 
-  // Sets `buffers->tokens` to the tokens of `word`, which may be the rest of a word that EncodeOpen
-  // has begun. `state` is then the one that EncodeOpen left. If a part of the word is no token and
-  // the model has no unknown token, returns InvalidArgument; BpeModel leaves the part out.
-  // REQUIRES: `word` is well-formed UTF-8, not empty and below 4 GiB.
+  // Sets `buffers->tokens` to the tokens of `word`. `word` may be the rest of a word that
+  // EncodeOpen has begun; `state` is then the one that EncodeOpen left, otherwise a new one.
+  // Returns InvalidArgument if a part of the word is no token and the model has no unknown token.
+  // BpeModel leaves such a part out instead, and returns no error. REQUIRES: `word` is well-formed
+  // UTF-8, not empty and below 4 GiB.
   virtual absl::Status Encode(std::string_view word, const WordState& state,
                               ModelBuffers* buffers) const = 0;
 
-  // Encodes the beginning of a word that goes on after `word`, or of the rest of one. Takes as
-  // much of it as has the same tokens whatever follows, up to a place for which may_cut(offset) is
-  // true. Sets `buffers->tokens` to the tokens of what was taken, and returns its number of bytes.
-  // Changes `*state`, which is as in Encode, for the call that encodes the rest. Returns 0, with
-  // `*state` unchanged, if no such place is known. Returns the errors of Encode. The last call of
-  // may_cut is for the place that is returned.
+  // Encodes the beginning of a word of which only the first part, `word`, is known yet. As in
+  // Encode, `word` may be in a word that was begun before, with its `*state`. Looks for an offset
+  // in `word` up to which the tokens are the same whatever follows `word`, and for which
+  // may_cut(offset) is true. Sets `buffers->tokens` to the tokens before that offset, changes
+  // `*state` for the call that encodes the rest, and returns the offset. The last call of may_cut
+  // is for the offset that is returned. Returns 0, with `*state` unchanged and `buffers->tokens`
+  // unspecified, if no such offset is found. Returns the errors of Encode. REQUIRES: as for Encode.
   virtual absl::StatusOr<size_t> EncodeOpen(std::string_view word,
                                             absl::FunctionRef<bool(size_t)> may_cut,
                                             WordState* state, ModelBuffers* buffers) const = 0;
 
-  // The tokens as in the file, and their ids.
+  // Returns the tokens, as the tokenizer's file writes them, with their ids.
   const TextMap<int32_t>& vocabulary() const { return vocabulary_; }
 
  protected:

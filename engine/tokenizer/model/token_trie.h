@@ -1,4 +1,4 @@
-// Finds the tokens that a text begins with.
+// TokenTrie finds the tokens that a text begins with.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_TOKEN_TRIE_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_MODEL_TOKEN_TRIE_H_
 
@@ -13,12 +13,12 @@ namespace megatrain {
 class TokenTrie {
  public:
   TokenTrie() = default;
-  // `tokens` are (text, id), ids not negative. The last of equal texts counts; empty ones are never
-  // found. The texts are used during the call only. Takes O(total bytes · log(tokens)).
+  // `tokens` are (text, id). The last of equal texts counts. Empty texts are never found. The texts
+  // are used during the call only. Takes O(total bytes · log(tokens)). REQUIRES: no id is negative.
   explicit TokenTrie(std::vector<std::pair<std::string_view, int32_t>> tokens);
 
   // Calls found(id, bytes) for the tokens that `text` begins with, from the shortest to the
-  // longest.
+  // longest. `bytes` is the token's length.
   template <typename Found>
   void ForEachPrefix(std::string_view text, const Found& found) const {
     if (nodes_.empty()) return;

@@ -14,22 +14,24 @@
 
 namespace megatrain {
 
-// Viterbi's search with FP64 sums of log probabilities from left to right, as `tokenizers` does it.
-// If sums are equal, the one whose last token is longest wins. A character that is no token scores
-// 10 less than the rarest token. A run of unknown characters becomes the token with that text if
-// there is one, else with `byte_fallback` the tokens of its bytes if each byte has one, else one
-// unknown token.
+// Finds the tokens with the greatest sum of log probabilities by Viterbi's search. The FP64 sums
+// are taken from left to right, as in `tokenizers` (Hugging Face's library). If sums are equal, the
+// way whose last token is longest wins. A character that is no token scores 10 less than the least
+// probable token. A run of such characters becomes the token with that text if there is one. Else,
+// with `byte_fallback`, it becomes the tokens of its bytes if each byte has one. Else it becomes
+// one unknown token.
 class UnigramModel : public TokenModel {
  public:
-  // `pieces` are (token, log probability) by id. Without `unknown_id`, Encode returns
-  // InvalidArgument for unknown characters. Returns InvalidArgument if a token is there twice, a
-  // score is not finite, or `unknown_id` is not an id.
+  // pieces[id] is (token, log probability), and is copied. Without `unknown_id`, Encode and
+  // EncodeOpen return InvalidArgument for a character that is no token. Make returns
+  // InvalidArgument if a token is there twice, a score is not finite, or `unknown_id` is not an id.
   static absl::StatusOr<std::unique_ptr<TokenModel>> Make(
       const std::vector<std::pair<std::string, double>>& pieces, std::optional<int32_t> unknown_id,
       bool byte_fallback);
 
-  // Takes O(bytes of the word · bytes of the longest token). Memory is for the longest stretch in
-  // which the best ways to neighbouring places differ.
+  // Takes O(bytes of the word · bytes of the longest token). Beside the tokens, memory grows with
+  // the longest stretch of the word in which it stays open which tokens are best, not with the
+  // word.
   absl::Status Encode(std::string_view word, const WordState& state,
                       ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,

@@ -1,4 +1,4 @@
-// Remembers the tokens of short words: a text repeats most of its words.
+// WordCache remembers the tokens of short words, because a text repeats most of its words.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_WORD_CACHE_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_MODEL_WORD_CACHE_H_
 
@@ -16,16 +16,18 @@ struct TokenAt {
   uint32_t begin;
 };
 
-// Each word has one slot, which a later word with the same hash takes over. Its
-// entries do not tell models apart, so each model needs a cache of its own. Not thread-safe.
+// A hash table of a fixed number of slots. A word takes over the slot of an earlier word with the
+// same hash. Entries do not name their model, so each model needs a cache of its own. Not
+// thread-safe.
 class WordCache {
  public:
   static constexpr size_t kBytesMax = 23;  // longer words are not remembered
   static constexpr size_t kTokensMax = 8;  // nor are words of more tokens, or of none
 
-  // Appends the tokens of `text`, which begins at `offset` of its word, to `tokens`. If they are
-  // not remembered, calls encode(), which must append them, and remembers them. A text may have
-  // other tokens as a word (`whole`) than as a part of one. REQUIRES: `text` is not empty.
+  // Appends the tokens of `text` to `tokens`. `text` begins at byte `offset` of its word. If the
+  // tokens are not remembered, calls encode(), which must append them, and remembers them. `whole`
+  // says that `text` is a whole word; a part of one may have other tokens. REQUIRES: `text` is not
+  // empty, and the word has less than 4 GiB.
   template <typename Encode>
   void Remember(std::string_view text, bool whole, size_t offset, std::vector<TokenAt>* tokens,
                 const Encode& encode) {
@@ -38,7 +40,7 @@ class WordCache {
         tokens->data() + tokens->size());
   }
 
-  // Fetches what Remember will read for this text, while other work is done.
+  // Prefetches into the processor's cache what Remember will read for this text.
   void Prefetch(std::string_view text, bool whole) const {
     if (text.size() > kBytesMax || slots_.empty()) return;
     __builtin_prefetch(&slots_[Hash(Key(text, whole))]);

@@ -12,12 +12,14 @@
 
 namespace megatrain {
 
-// WordPiece (BERT): a word is cut into the longest tokens from left to right. Tokens inside a word
-// begin with a prefix. A word that cannot be cut so is one unknown token. EncodeOpen takes a word
-// as soon as it is so long that it is unknown whatever follows.
+// WordPiece (BERT) cuts a word into tokens from left to right, each time the longest one that fits.
+// Tokens that do not begin a word have a prefix in the vocabulary. A word that cannot be cut in
+// this way is one unknown token. EncodeOpen takes a part of a word only if the word is already so
+// long that it is unknown whatever follows.
 class WordPieceModel : public TokenModel {
  public:
-  // Words of more than `characters_max` characters are unknown.
+  // Words of more than `characters_max` characters are unknown. `prefix` is that of tokens which do
+  // not begin a word, "##" for BERT.
   WordPieceModel(TextMap<int32_t> vocabulary, std::optional<int32_t> unknown_id,
                  std::string_view prefix, size_t characters_max);
 
@@ -33,8 +35,8 @@ class WordPieceModel : public TokenModel {
   TokenTrie continuations_;  // without their prefix
 };
 
-// WordLevel: a word is a token or unknown. EncodeOpen takes a word as soon as it is longer than
-// every token.
+// WordLevel takes a word as one token, or as the unknown token if it is none. EncodeOpen takes a
+// part of a word only if the word is already longer than every token.
 class WordLevelModel : public TokenModel {
  public:
   WordLevelModel(TextMap<int32_t> vocabulary, std::optional<int32_t> unknown_id);

@@ -4,7 +4,7 @@
 
 namespace megatrain {
 
-// Kept from one part of a word to the next. A new one begins a word.
+// TokenModel (token_model.h) keeps it from one part of a word to the next. A new one begins a word.
 struct WordState {
   bool begun = false;    // a part was encoded before
   bool unknown = false;  // that part ended within a run that has no tokens of its own

@@ -1,4 +1,5 @@
-// The normalizers of `tokenizers`, which rewrite a text before it is cut into words.
+// Normalizer rewrites a text before it is cut into words, as the normalizers of `tokenizers`
+// (Hugging Face's library) do.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_NORMALIZER_NORMALIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_NORMALIZER_NORMALIZER_H_
 
@@ -17,6 +18,7 @@
 
 namespace megatrain {
 
+// The settings of the normalizer BertNormalizer.
 struct BertNormalization {
   bool clean_text = true;
   bool handle_chinese_chars = true;
@@ -24,16 +26,17 @@ struct BertNormalization {
   bool lowercase = true;
 };
 
-// A normalized text. It keeps its memory when it is used again.
+// A normalized text. It keeps its memory when it is used again. Users read `text` and `runs`.
 struct NormalizedText {
   std::string_view text;  // the original, or `buffer`
   OffsetRuns runs;        // to the original; empty if no step wrote or they were not asked for
   std::string buffer;
-  std::string other;  // of the step before
+  std::string other;  // what the current step writes
   OffsetRuns other_runs;
 };
 
-// A chain of steps. Thread safety: const methods may be called from several threads.
+// A chain of steps, each of which rewrites what the step before made. Thread safety: const methods
+// may be called from several threads.
 class Normalizer {
  public:
   // Each adds the normalizer of that name in `tokenizers` after the others. character_maps.h
@@ -47,7 +50,8 @@ class Normalizer {
   void AddStrip(bool left, bool right);
   // Puts `text` before a text that is not empty.
   void AddPrepend(std::string_view text);
-  // Replace `from`, or each match of it, by `to`. REQUIRES: a `from` that is a text is not empty.
+  // Replace each `from`, or each match of it, by `to`. REQUIRES: a `from` that is a text is not
+  // empty, and one that is a pattern is not null.
   void AddReplace(std::string_view from, std::string_view to);
   void AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to);
   void AddPrecompiled(PrecompiledCharsmap charsmap);
@@ -61,8 +65,8 @@ class Normalizer {
   // Normalizes `text` into `out`, whose view is valid as long as `text` and until `out` changes.
   // `begins` is false for the rest of a text that was cut: nothing is then put before it or
   // stripped from its beginning. Runs are made if `with_runs`. Returns InvalidArgument for a text
-  // that would grow to more than 64 times its bytes plus 1 MiB, or beyond 4 GiB, and the errors of
-  // ApplyForm and SplitRegex. REQUIRES: `text` is well-formed UTF-8.
+  // that would grow to more than 64 times its bytes plus 1 MiB, or beyond 4 GiB. Returns the errors
+  // of ApplyForm and SplitRegex::ForEachMatch. REQUIRES: `text` is well-formed UTF-8.
   absl::Status Normalize(std::string_view text, bool begins, bool with_runs,
                          NormalizedText* out) const;
 

@@ -1,5 +1,5 @@
-// SentencePiece's table of character replacements (precompiled_charsmap), as `tokenizers` applies
-// it.
+// PrecompiledCharsmap is SentencePiece's table of character replacements (precompiled_charsmap). It
+// is applied as in `tokenizers` (Hugging Face's library).
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_NORMALIZER_PRECOMPILED_CHARSMAP_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_NORMALIZER_PRECOMPILED_CHARSMAP_H_
 
@@ -22,8 +22,9 @@ class PrecompiledCharsmap {
   // do not fit or a replacement is not UTF-8 or has more than 255 bytes.
   static absl::StatusOr<PrecompiledCharsmap> Parse(std::string_view blob);
 
-  // Replaces each grapheme cluster of less than 6 bytes if it begins with an entry of the table,
-  // and else those of its characters that do. REQUIRES: `text` is well-formed UTF-8.
+  // Writes `text` with its replacements to `out`. A grapheme cluster of less than 6 bytes that
+  // begins with an entry of the table is replaced as a whole. In other clusters each character that
+  // begins with an entry is replaced. REQUIRES: `text` is well-formed UTF-8.
   void Apply(std::string_view text, RunWriter* out) const;
 
  private:

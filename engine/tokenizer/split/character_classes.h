@@ -12,8 +12,9 @@
 
 namespace megatrain {
 
-// The class of every character. A text is cut between two characters of different classes. This
-// does what a regular expression does that matches one character at a time, without running it.
+// Holds a class for every character. A text is cut between two characters of different classes.
+// That gives the same words as a regular expression that matches one character at a time, in less
+// time.
 //
 // Thread safety: const methods may be called from several threads.
 class CharacterClasses {
@@ -27,15 +28,16 @@ class CharacterClasses {
   CharacterClasses() : classes_(kCodePoints, kRun) {}
 
   // Gives all characters that `character` matches the class `value`. Returns the errors of
-  // SplitRegex, after which perhaps only some have it. REQUIRES: a match is one character, and is
-  // one whatever is around it.
+  // SplitRegex::ForEachMatch, after which perhaps only some of the characters have the class.
+  // REQUIRES: every match of `character` is one character, whatever is around it.
   absl::Status Assign(const SplitRegex& character, Class value);
 
-  // Joins two cuts: afterwards this cuts as before, and then each word as `next` does. Returns
-  // false, with no change, if there would be more classes than Class can count.
+  // Joins two cuts: afterwards this object cuts a text as before, and then each word as `next`
+  // does. Returns false, with no change, if there would be more classes than Class can count.
   bool Append(const CharacterClasses& next);
 
-  // Returns the class of the character that begins at byte `offset`.
+  // Returns the class of the character that begins at byte `offset`. REQUIRES: `text` is
+  // well-formed UTF-8, and a character begins there.
   Class At(std::string_view text, size_t offset) const { return classes_[Utf8At(text, offset)]; }
 
  private:

@@ -1,4 +1,5 @@
-// Cuts text into words by the pre-tokenizers of `tokenizers`. Words are then encoded separately.
+// Cuts text into words by the pre-tokenizers of `tokenizers` (Hugging Face's library). A TokenModel
+// then encodes each word separately.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_SPLIT_PRE_TOKENIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_SPLIT_PRE_TOKENIZER_H_
 
@@ -37,37 +38,40 @@ enum class MarkScheme {
 // The bytes [begin, end) of a text.
 using TextPiece = std::pair<size_t, size_t>;
 
+// A chain of steps, each of which cuts or rewrites every piece that the steps before it left.
+// Without steps a text is one word.
+//
 // Thread safety: const methods may be called from several threads.
 class PreTokenizer {
  public:
-  // Each adds a step, which is applied to every piece that the steps before it left.
-  //
-  // A split at the matches of a regular expression. With `invert`, matches and the text between
-  // them change roles. `single` says that every match is one character that matches whatever is
-  // around it; it need not be said of a pattern that MatchProgram follows.
+  // Adds a step that splits at the matches of a regular expression. With `invert`, matches and the
+  // text between them change roles. `single` says that every match is one character that matches
+  // whatever is around it. It need not be said of a pattern that MatchProgram follows. REQUIRES:
+  // `regex` is not null.
   void AddSplit(std::unique_ptr<SplitRegex> regex, SplitBehavior behavior, bool invert,
                 bool single = false);
-  // A split between characters of different classes.
+  // Adds a step that splits between characters of different classes.
   void AddClasses(CharacterClasses classes);
-  // Replaces spaces by `mark` (one character), puts one before the piece as `scheme` says, and cuts
-  // before every mark if `split`.
+  // Adds a step that replaces spaces by `mark` (one character) and puts a mark before a piece that
+  // begins with neither, as `scheme` says. If `split`, it then cuts before every mark.
   void AddMetaspace(std::string_view mark, MarkScheme scheme, bool split);
-  // Puts a space before a piece that does not begin with one.
+  // Adds a step that puts a space before a piece that does not begin with one.
   void AddPrefixSpace();
-  // Cuts where the script changes. A character of kAnyScript (ScriptOf) belongs to the piece before
-  // it, and is removed if there is none.
+  // Adds a step that cuts where the script changes. A character of kAnyScript (ScriptOf) belongs to
+  // the piece before it, and is removed if there is none.
   void AddScripts();
 
-  // Returns true if a step depends on where a piece lies in the original. The `chain` of Cut must
-  // then give exact offsets.
+  // Returns true if a step depends on where a piece lies in the original text. The `chain` of Cut
+  // must then give exact offsets.
   bool needs_offsets() const { return needs_offsets_; }
 
   // Returns false if AddScripts would remove `c` at the beginning of a text, so that a text must
   // not be cut before it.
   bool MayBegin(char32_t c) const;
 
-  // A match of a split that reaches the end of a text which may go on. Its end is not known yet. A
-  // word in it may be cut at a place if a match that begins there will end where this one will.
+  // A match of a split that reaches the end of a text which may go on, so that its end is not known
+  // yet. A word within the match may be cut at a place if a match that begins there will end where
+  // this one will.
   struct OpenMatch {
     MatchFollower follower;
     OpenMatch* outer;  // of a split before; null: none
@@ -91,16 +95,17 @@ class PreTokenizer {
   };
 
   // Calls give(word) for the words of `text`, from left to right. `chain` maps `text` to the
-  // original. `begins` says that nothing of the original was cut off before `text`, so that a mark
-  // or a space may be put before it. `in_word` says that `text` begins with the rest of a word that
-  // was cut.
+  // original text. `begins` says that nothing of the original was cut off before `text`, so that a
+  // mark or a space may be put before it. `in_word` says that `text` begins with the rest of a word
+  // that was cut.
   //
-  // If `open`, the text may go on. Words are given that are the same whatever follows. The last
-  // word is also given, with Word::open, if it begins there whatever follows. An open word without
+  // If `open`, the text may go on. Only words that are the same whatever follows are then given,
+  // and the last word, with Word::open, if it begins there whatever follows. An open word without
   // text is no word but a place at which the text can be cut. All other words have text.
   //
   // Memory does not grow with the number of words if all splits have kIsolated or kRemoved. Returns
-  // the errors of SplitRegex and of `give`. REQUIRES: `text` is well-formed UTF-8.
+  // the errors of SplitRegex::ForEachMatch and of `give`, after which no more words are given.
+  // REQUIRES: `text` is well-formed UTF-8.
   absl::Status Cut(std::string_view text, OffsetChain* chain, bool begins, bool in_word, bool open,
                    absl::FunctionRef<absl::Status(const Word&)> give) const;
 

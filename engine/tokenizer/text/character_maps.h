@@ -1,4 +1,5 @@
-// Normalizations of `tokenizers` that look at one character at a time.
+// Rewrites texts as those normalizers of `tokenizers` (Hugging Face's library) do that look at one
+// character at a time.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_MAPS_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_MAPS_H_
 
@@ -9,10 +10,11 @@
 
 namespace megatrain {
 
-// Each function that has an `out` writes the rewritten `text` to it. Categories are those of the
-// Unicode versions, 7 to 9, that `tokenizers` has tables of. REQUIRES: `text` is well-formed UTF-8.
+// Each function that has an `out` writes the rewritten `text` to it. The comments name the
+// normalizer of `tokenizers`. General categories are those of Unicode 7 to 9, of which `tokenizers`
+// has tables. REQUIRES: `text` is well-formed UTF-8.
 
-// Lowercase: each character to its lower case, without regard to its neighbours.
+// Lowercase: replaces each character by its lower case, without regard to its neighbours.
 void MapLowercase(std::string_view text, RunWriter* out);
 // StripAccents: removes combining marks (category M).
 void RemoveMarks(std::string_view text, RunWriter* out);
@@ -26,12 +28,14 @@ void CleanText(std::string_view text, RunWriter* out);
 // BertNormalizer's handle_chinese_chars: puts spaces around ideographs.
 void SpaceIdeographs(std::string_view text, RunWriter* out);
 
-// Returns the script of a character (ICU's UScriptCode) as UnicodeScripts of `tokenizers` sees it:
-// kana are Han. The space and characters without a script in Unicode 9 have kAnyScript.
+// The result of ScriptOf for the space and for characters without a script in Unicode 9.
 inline constexpr int kAnyScript = -1;
+// Returns the script of a character (ICU's UScriptCode) as the pre-tokenizer UnicodeScripts of
+// `tokenizers` sees it, or kAnyScript. Kana count as Han.
 int ScriptOf(char32_t c);
 
-// Returns the class, in PCRE2's syntax, of what `tokenizers` calls punctuation.
+// Returns a character class in PCRE2's syntax. It has the characters that `tokenizers` calls
+// punctuation: ASCII's and those of category P.
 std::string PunctuationClass();
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// Tabulates what normalizations make of single characters.
+// CharacterTable tabulates what normalizations make of single characters.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_TABLE_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_TABLE_H_
 
@@ -12,8 +12,9 @@
 
 namespace megatrain {
 
-// The normalized form of each character below U+20000 that has one of its own. Most text consists
-// of such characters, and a look-up costs far less than the normalizations.
+// Holds the normalized form of each character below U+20000 whose form does not depend on its
+// neighbours. Most text consists of such characters, and a look-up costs far less than the
+// normalizations.
 //
 // Thread safety: const methods may be called from several threads.
 class CharacterTable {
@@ -22,8 +23,9 @@ class CharacterTable {
   static constexpr Entry kSame = 0;     // the character stays as it is
   static constexpr Entry kContext = 1;  // its form depends on its neighbours, or is not known
 
-  // Calls normalize(character, &normalized) for each character. It must set the form, or return
-  // false if the form depends on the neighbours.
+  // Calls normalize(character, &normalized) for each character below U+20000. It must set
+  // `normalized` to the form and return true, or return false if the form depends on the
+  // neighbours. A form of more than 255 bytes is not kept: the entry is kContext.
   explicit CharacterTable(
       absl::FunctionRef<bool(std::string_view character, std::string* normalized)> normalize);
 
@@ -33,8 +35,8 @@ class CharacterTable {
     const char32_t c = Utf8At(text, offset);
     return c < kCodePoints ? entries_[c] : kContext;
   }
-  // Returns the normalized form. Valid as long as the table. REQUIRES: the entry is neither kSame
-  // nor kContext.
+  // Returns the normalized form that `entry` stands for. Valid as long as the table. REQUIRES: the
+  // entry is from At, and is neither kSame nor kContext.
   std::string_view Form(Entry entry) const {
     return std::string_view(forms_).substr(entry >> kSizeBits, entry & kSizeMax);
   }

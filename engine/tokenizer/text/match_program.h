@@ -28,13 +28,13 @@ namespace megatrain {
 class MatchProgram {
  public:
   // `pattern` is in PCRE2's syntax, as TranslateRegex writes it. Returns null if the pattern is too
-  // large or has something that is not followed: anchors, lookbehinds, lookaheads of more than one
-  // character, atomic groups of more than one character, repeated groups that may be empty.
-  // REQUIRES: PCRE2 can compile it.
+  // large, memory is missing, or the pattern has something that is not followed: anchors,
+  // lookbehinds, lookaheads of more than one character, atomic groups, possessive groups, groups
+  // that may be empty and repeat without bound. REQUIRES: PCRE2 can compile the pattern.
   static std::unique_ptr<const MatchProgram> Make(std::string_view pattern);
 
   using State = uint16_t;
-  static constexpr State kDone = 0;    // no way is left
+  static constexpr State kDone = 0;    // no way is left: nothing that follows changes the match
   static constexpr State kGaveUp = 1;  // the pattern has too many states, or memory is short
   static constexpr size_t kNoMatch = std::string_view::npos;
 
@@ -45,10 +45,10 @@ class MatchProgram {
     bool operator==(const Attempt&) const = default;
   };
 
-  // Follows an attempt that begins at the byte `place`, until nothing that follows can change its
-  // match (kDone), or up to the end of the text. REQUIRES: `text` is well-formed UTF-8, and a
-  // character begins at `place` or it is the end. If `followed` is not null, the bytes that were
-  // passed are added to it.
+  // Follows an attempt to match that begins at the byte `place`, up to the end of the text. Stops
+  // before if the state becomes kDone or kGaveUp. After kGaveUp the match is not known, and PCRE2
+  // must find it. If `followed` is not null, adds the bytes that were passed to it. REQUIRES:
+  // `text` is well-formed UTF-8, and a character begins at `place` or it is the end.
   Attempt Follow(std::string_view text, size_t place, size_t* followed = nullptr) const {
     const size_t first = place;
     Attempt attempt = {kBegin, kNoMatch};
@@ -66,13 +66,15 @@ class MatchProgram {
     return attempt;
   }
 
-  // Returns where the match of an attempt ends, or kNoMatch, if the text ends at `size`, up to
-  // which it was followed.
+  // Returns where the match of `attempt` ends in a text that ends at byte `size`, up to which
+  // Follow came. Returns kNoMatch if there is no match. REQUIRES: the attempt's state is not
+  // kGaveUp.
   size_t EndAt(size_t size, const Attempt& attempt) const {
     return (StepFrom(attempt.state, kEndOfText) & kMatches) != 0 ? size : attempt.end;
   }
 
-  // Returns true if every match is one character, whatever is around it.
+  // Returns true if the pattern is one character or class, so that every match is one character,
+  // whatever is around it.
   bool is_one_character() const {
     return code_.size() == 3 && code_[0].kind == Instruction::kJump &&
            code_[1].kind == Instruction::kAtom;

@@ -19,8 +19,8 @@ struct OffsetRun {
   bool flat;
 };
 
-// Ascending in `begin`, the first at 0. No runs mean that the texts are equal or the new one is
-// empty. The runs of equal texts may also be one copy of all bytes.
+// The runs of a text, ascending in `begin`, the first at 0. No runs mean that the texts are equal
+// or the new one is empty. The runs of equal texts may also be one copy of all bytes.
 using OffsetRuns = std::vector<OffsetRun>;
 
 // Returns the offset in the original of byte `offset` of the new text. The search begins at the run
@@ -34,20 +34,20 @@ void ComposeRuns(const OffsetRuns& inner, OffsetRuns* runs);
 // Writes a text and its runs, from left to right.
 class RunWriter {
  public:
-  // `text` and `runs` are cleared and must outlive the writer. `runs` may be null. Once the text
-  // has more than `bytes_max` bytes, nothing more is written.
+  // Clears `text` and `runs`, which must outlive the writer. `runs` may be null. Once the text has
+  // more than `bytes_max` bytes, nothing more is written; the caller sees that from its size.
   RunWriter(std::string* text, OffsetRuns* runs, size_t bytes_max = SIZE_MAX)
       : text_(text), runs_(runs), bytes_max_(bytes_max) {
     text->clear();
     if (runs != nullptr) runs->clear();
   }
-  // Copies the bytes [begin, end) of `source`, the original.
+  // Copies the bytes [begin, end) of `source`, the original. Does nothing if there are none.
   void Keep(std::string_view source, size_t begin, size_t end) {
     if (begin >= end || text_->size() > bytes_max_) return;
     if (runs_ != nullptr) Begin(begin, false);
     text_->append(source, begin, end - begin);
   }
-  // Writes `text` for the character at `original`.
+  // Writes `text` for the character at byte `original` of the original.
   void Put(std::string_view text, size_t original) {
     if (text.empty() || text_->size() > bytes_max_) return;
     if (runs_ != nullptr) Begin(original, true);
@@ -63,7 +63,7 @@ class RunWriter {
 };
 
 // One text of a chain, in which each text is rewritten from the next one. The last one is a part of
-// the original.
+// the original. Looking an offset up moves `hint`, so one thread at a time may do it.
 struct OffsetChain {
   size_t base = 0;                   // where the text begins in what `runs` maps
   const OffsetRuns* runs = nullptr;  // null: offsets are the same in the next text
@@ -76,9 +76,9 @@ struct OffsetChain {
     if (runs != nullptr) offset = OriginalOffset(*runs, offset, &hint);
     return next != nullptr ? next->Original(offset) : offset;
   }
-  // Returns where byte `offset` of this text is in the text that the `runs` of the last link but
-  // one map; a tokenizer has the normalized text there. With one link alone it is the place in the
-  // original. Like Original, it moves `hint`, so one thread at a time may call it.
+  // Returns the offset of byte `offset` of this text in the text that the last link but one maps.
+  // In a tokenizer's chains that is the normalized text. If this is the only link, returns the
+  // offset plus `base`.
   size_t BeforeLast(size_t offset) {
     offset += base;
     if (next == nullptr || next->next == nullptr) return offset;

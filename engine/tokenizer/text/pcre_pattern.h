@@ -1,4 +1,4 @@
-// A regular expression that PCRE2 runs.
+// PcrePattern is a regular expression that PCRE2 runs.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_PCRE_PATTERN_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_PCRE_PATTERN_H_
 
@@ -30,14 +30,14 @@ class PcrePattern {
   // ResourceExhausted if PCRE2 runs out of memory or gives up. REQUIRES: `text` is well-formed
   // UTF-8, and a character begins or ends at `from`.
   //
-  // If `known` is not null, the text may go on: `match` is called only for the matches that are the
-  // same whatever follows, and `*known` becomes the offset from which on matches depend on what
-  // follows. REQUIRES then: not looks_back().
+  // If `known` is not null, the text may go on. `match` is then called only for the matches that
+  // are the same whatever follows, and `*known` becomes the offset from which on matches depend on
+  // what follows. REQUIRES in that case: !looks_back().
   absl::Status ForEachMatch(std::string_view text, size_t from,
                             absl::FunctionRef<void(size_t begin, size_t end)> match,
                             size_t* known) const;
 
-  // Returns true if a match depends on what is before it, or may be empty.
+  // Returns true if a match may depend on what is before it, or may be empty.
   bool looks_back() const { return looks_back_; }
   // Returns the pattern as it was given. Valid as long as this object.
   std::string_view pattern() const { return pattern_; }

@@ -1,5 +1,5 @@
-// Regular expressions of pre-tokenizers. They match as Oniguruma (Ruby syntax, UTF-8) does in
-// `tokenizers`.
+// SplitRegex is a regular expression of a pre-tokenizer. It matches as Oniguruma (Ruby syntax,
+// UTF-8) does in `tokenizers` (Hugging Face's library).
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_SPLIT_REGEX_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_SPLIT_REGEX_H_
 
@@ -17,14 +17,15 @@ namespace megatrain {
 class MatchProgram;  // match_program.h
 class PcrePattern;   // pcre_pattern.h
 
-// Translates a pattern of Oniguruma's syntax to a PCRE2 pattern (for UTF, UCP and MULTILINE) that
-// matches the same. Returns Unimplemented, naming the construct, if Oniguruma and PCRE2 read it
-// differently and there is no translation here, if a group, class or interval is not closed, and
-// for a pattern that is too long, has a zero byte or has groups nested too deep. Returns
-// InvalidArgument for invalid UTF-8.
+// Translates a pattern of Oniguruma's syntax to a PCRE2 pattern that matches the same with PCRE2's
+// options UTF, UCP and MULTILINE and LF as the only newline. Returns Unimplemented, naming the
+// construct, if Oniguruma and PCRE2 read it differently and there is no translation here, or if a
+// group, class or interval is not closed. Returns Unimplemented also for a pattern that is longer
+// than 16 KiB, has a zero byte or has groups nested more than 64 deep. Returns InvalidArgument for
+// invalid UTF-8.
 absl::StatusOr<std::string> TranslateRegex(std::string_view pattern);
 
-// Returns `text` with all characters escaped that have a meaning in regular expressions.
+// Returns `text` with its ASCII punctuation escaped, so that as a pattern it matches itself.
 std::string EscapeRegex(std::string_view text);
 
 // A compiled pattern. A MatchProgram runs it if it can, else PCRE2. Thread safety: const methods
@@ -47,17 +48,17 @@ class SplitRegex {
   absl::Status ForEachMatch(std::string_view text,
                             absl::FunctionRef<void(size_t begin, size_t end)> match) const;
 
-  // Does the same for a text that may go on, and calls `match` only for the matches that are the
-  // same whatever follows. Sets `*known` to the offset from which on matches depend on what
-  // follows. It is 0, and `match` is not called, for a pattern that looks at the text before its
-  // match or can match the empty text.
+  // Does as ForEachMatch for a text that may go on, but calls `match` only for the matches that are
+  // the same whatever follows. Sets `*known` to the offset from which on matches depend on what
+  // follows. For a pattern that looks at the text before its match or can match the empty text,
+  // `*known` is 0 and `match` is not called.
   absl::Status ForEachSettledMatch(std::string_view text,
                                    absl::FunctionRef<void(size_t begin, size_t end)> match,
                                    size_t* known) const;
 
-  // Returns the program that runs the pattern. Returns null if there is none, because
-  // MatchProgram::Make does not take the pattern, or the pattern looks at the text before its match
-  // or can match the empty text. The first call makes it. Valid as long as this object.
+  // Returns the program that runs the pattern, valid as long as this object. Returns null if PCRE2
+  // runs it: MatchProgram::Make does not take the pattern, or the pattern looks at the text before
+  // its match or can match the empty text. The first call makes the program.
   const MatchProgram* program() const;
 
   // Returns the pattern as it was given. Valid as long as this object.

@@ -1,4 +1,4 @@
-// Numbers as Python reads, writes and formats them.
+// Reads, writes and formats numbers as Python does.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_PYTHON_NUMBER_TEXT_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_PYTHON_NUMBER_TEXT_H_
 
@@ -11,16 +11,17 @@
 
 namespace megatrain::python {
 
-// repr of a float: the shortest decimal that reads back the same, "1e+16", "inf", "nan".
+// Returns repr(value): the shortest decimal that reads back the same ("0.1", "1e+16"), "inf",
+// "-inf" or "nan".
 std::string FloatRepr(double value);
 
-// int(text, base); nullopt if `text` is not an integer of that base. Returns OutOfRange for an
-// integer beyond int64. REQUIRES: `base` is 0 or from 2 to 36.
+// Returns int(text, base), or nullopt if `text` is not an integer of that base. Reads ASCII digits
+// only. Returns OutOfRange for an integer beyond int64. REQUIRES: `base` is 0 or from 2 to 36.
 absl::StatusOr<std::optional<int64_t>> ParseInt(std::string_view text, int base);
-// float(text); nullopt if `text` is not a float.
+// Returns float(text), or nullopt if `text` is not a float. Reads ASCII digits only.
 std::optional<double> ParseFloat(std::string_view text);
 
-// round(value, digits) of a float: to the nearest, halves to even. It is correctly rounded in
+// Returns round(value, digits): to the nearest, halves to even. The result is correctly rounded in
 // decimal if `digits` is not negative. Otherwise value / 10**-digits is rounded and multiplied
 // back.
 double RoundFloat(double value, int64_t digits);
@@ -41,11 +42,12 @@ struct FormatSpec {
   char type = 0;           // 0 if absent
 };
 
-// Returns InvalidArgument for a text that is not of this form, and for a width or precision above
-// kWidthMax.
+// Parses a field. Returns InvalidArgument for a text that is not of this form, and for a width or
+// precision above kWidthMax.
 absl::StatusOr<FormatSpec> ParseFormatSpec(std::string_view text);
 
-// format(value, spec). Return InvalidArgument for a type or flag that Python refuses for the value.
+// Return format(value, spec), or InvalidArgument for a type or flag that Python refuses for the
+// value.
 absl::StatusOr<std::string> FormatText(std::string_view value, const FormatSpec& spec);
 absl::StatusOr<std::string> FormatInt(int64_t value, const FormatSpec& spec);
 absl::StatusOr<std::string> FormatFloat(double value, const FormatSpec& spec);

@@ -1,4 +1,4 @@
-// Python's str as UTF-8: code points are counted, cut and classified as Python does.
+// Treats UTF-8 as Python treats its str: counts, cuts, classifies and maps code points.
 //
 // REQUIRES, for all functions: texts are well-formed UTF-8. Offsets and sizes are in bytes, except
 // where a name says points (code points). Views that are returned point into `text`. Tables are
@@ -14,11 +14,11 @@
 
 namespace megatrain::python {
 
-// len(text).
+// Returns len(text).
 size_t CountPoints(std::string_view text);
-// The byte offset of code point `point` (from 0), or text.size() if there are not as many.
+// Returns the byte offset of code point `point` (from 0), or text.size() if there are not as many.
 size_t OffsetOfPoint(std::string_view text, size_t point);
-// text[start:stop], in code points. REQUIRES: start <= stop.
+// Returns text[start:stop], with `start` and `stop` in code points. REQUIRES: start <= stop.
 std::string_view SubPoints(std::string_view text, size_t start, size_t stop);
 
 bool IsSpace(char32_t point);      // str.isspace of one character
@@ -41,7 +41,7 @@ enum class TextClass {
 };
 bool IsOfClass(std::string_view text, TextClass text_class);
 
-// Case mappings of whole texts, with Unicode's special cases ("ß" becomes "SS").
+// Return `text` in another case, with Unicode's special cases ("ß" becomes "SS").
 std::string Upper(std::string_view text);
 std::string Lower(std::string_view text);
 std::string Casefold(std::string_view text);
@@ -49,15 +49,16 @@ std::string Title(std::string_view text);       // str.title
 std::string Capitalize(std::string_view text);  // str.capitalize
 std::string Swapcase(std::string_view text);
 
-// str.strip: drops the characters of `chars`, or white space if `chars` is null, at the chosen
+// Does str.strip: drops the characters of `chars`, or white space if `chars` is null, at the chosen
 // ends.
 std::string_view Strip(std::string_view text, const std::string_view* chars, bool left, bool right);
 
-// str.split: at `separator`, or at runs of white space if it is null, at most `splits_max` times if
-// that is not negative. `from_right` makes it str.rsplit. REQUIRES: a separator is not empty.
+// Does str.split, or str.rsplit if `from_right`. Cuts at `separator`, or at runs of white space if
+// it is null, at most `splits_max` times if that is not negative. REQUIRES: a separator is not
+// empty.
 std::vector<std::string_view> Split(std::string_view text, const std::string_view* separator,
                                     int64_t splits_max, bool from_right);
-// str.splitlines.
+// Does str.splitlines.
 std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
 
 // Return the offset of the first and the last `part` in `text`, or npos, as std::string_view's
@@ -65,15 +66,15 @@ std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
 size_t FindFirst(std::string_view text, std::string_view part);
 size_t FindLast(std::string_view text, std::string_view part);
 
-// str.replace: at most `count_max` times if that is not negative. Returns false if the result would
-// have more than `bytes_max` bytes; `*result` is then unspecified.
+// Does str.replace, at most `count_max` times if that is not negative. Returns false if the result
+// would have more than `bytes_max` bytes; `*result` is then unspecified.
 bool Replace(std::string_view text, std::string_view from, std::string_view to, int64_t count_max,
              size_t bytes_max, std::string* result);
 
-// repr(text): in quotes, with escapes.
+// Returns repr(text): in quotes, with escapes.
 std::string Quote(std::string_view text);
 
-// html.escape as MarkupSafe does it.
+// Escapes & < > " and ' for HTML, as MarkupSafe does.
 std::string EscapeHtml(std::string_view text);
 
 }  // namespace megatrain::python

@@ -12,6 +12,7 @@
 
 namespace megatrain::jinja {
 
+// A token. `kind` says which of its values are set.
 struct Token {
   enum class Kind {
     kData,           // text outside of tags; `text`
@@ -52,7 +53,8 @@ absl::Status SyntaxError(int line, std::string_view message);
 absl::StatusOr<std::vector<Token>> Tokenize(std::string_view program);
 
 // Returns the value of the string literal whose text between its quotes is `body`. Returns
-// InvalidArgument for an escape sequence that Python refuses, and for one of a lone surrogate.
+// InvalidArgument, without a line, for an escape sequence that Python refuses, and for one of a
+// lone surrogate.
 absl::StatusOr<std::string> Unescape(std::string_view body);
 
 }  // namespace megatrain::jinja

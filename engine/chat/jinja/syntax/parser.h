@@ -26,6 +26,7 @@ struct KnownNames {
   std::function<bool(std::string_view)> is_test;
 };
 
+// Parses one program. Parse makes an instance for each call.
 class Parser {
  public:
   // The most levels of blocks, brackets and prefix operators within one another (kNestingMax), and
@@ -33,9 +34,10 @@ class Parser {
   static constexpr int kNestingMax = 100;
   static constexpr int kHeightMax = 250;
 
-  // Returns InvalidArgument "line 3: ..." for what is not in the grammar, names an unknown filter
-  // or test outside of a conditional, or is nested too deep. The arguments are used during the call
-  // only. REQUIRES: `program` is well-formed UTF-8.
+  // Returns the syntax tree of `program`. Returns InvalidArgument "line 3: ..." for a program that
+  // is not in the grammar, names an unknown filter or test outside of a conditional, or is nested
+  // too deep. The arguments are used during the call only. REQUIRES: `program` is well-formed
+  // UTF-8.
   static absl::StatusOr<Syntax> Parse(std::string_view program, const KnownNames& known);
 
  private:

@@ -1,6 +1,6 @@
-// The range and the memory of one task of the gated delta rule's gradient. A task sweeps over the
-// chunks of a document twice. The first sweep goes forwards and computes u and the states again.
-// The second one goes backwards, reads them and computes the gradients.
+// The range and the memory of one task of the gated delta rule's gradient on the cpu. A task sweeps
+// over the chunks of a document twice. The first sweep goes forwards, computes u and the states
+// again, and keeps them. The second sweep goes backwards, reads them and computes the gradients.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
 
@@ -13,11 +13,11 @@ namespace megatrain {
 // The memory in which the first sweep keeps values of some value heads for the second one. `head`
 // counts these heads from 0.
 struct KeptForBackward {
-  // Returns u of GatedDeltaArgs, [tokens of the micro-batch, value_stride].
+  // Returns where u of GatedDeltaArgs is kept, [tokens of the micro-batch, value_stride].
   float* u(int64_t head) const { return memory + head * head_floats; }
-  // Returns the transposed state [value_stride, key_stride] at the start of the chunk that begins
-  // at token `first`. REQUIRES: it is not the first chunk of its document. The other chunks begin
-  // at least kDeltaChunk tokens apart, so each has memory of its own.
+  // Returns where the transposed state [value_stride, key_stride] is kept for the start of the
+  // chunk that begins at token `first`. REQUIRES: this is not the first chunk of its document. The
+  // other chunks begin at least kDeltaChunk tokens apart, so each has a place of its own.
   float* state(int64_t head, int64_t first) const {
     return u(head) + tokens * value_stride + (first / kDeltaChunk - 1) * value_stride * key_stride;
   }
@@ -25,7 +25,7 @@ struct KeptForBackward {
   float* memory = nullptr;
   int64_t tokens = 0;                        // of the micro-batch
   int64_t key_stride = 0, value_stride = 0;  // key_dim and value_dim, padded (products-inl.h)
-  int64_t head_floats = 0;                   // of one value head
+  int64_t head_floats = 0;                   // the floats of one value head
 };
 
 // The gradients by a_log and dt_bias of a value head, summed over a document.
@@ -33,11 +33,12 @@ struct GateSums {
   double a_log = 0, dt_bias = 0;
 };
 
-// A task has one document and the value heads of one key head.
+// A task: one document, and the value heads of one key head. The pointers must outlive the task's
+// run.
 struct BackwardTask {
   int64_t begin = 0, end = 0;  // the document's tokens
   int64_t key_head = 0;
-  KeptForBackward kept;      // of these value heads
+  KeptForBackward kept;      // for these value heads
   GateSums* sums = nullptr;  // [value heads of the key head]; added to
   float* buffer = nullptr;   // scratch, BackwardFloats (gated_delta_backward.cc) floats
 };

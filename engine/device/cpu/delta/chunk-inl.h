@@ -1,9 +1,11 @@
-// A chunk of the gated delta rule (Yang et al. 2024, section 3.3). For one value head, with the
-// state S at the chunk's start, normalised rows q and k, G as in ChunkGates, and D[i, j] = exp(G_i
-// - G_j) for j <= i, else 0, the recurrence of GatedDeltaArgs is
+// Computes a chunk of the gated delta rule by products of matrices (Yang et al. 2024, section 3.3).
+// Take one value head, with the state S at the chunk's start. Q and K have the rows q^ and k^ of
+// GatedDeltaArgs, V and U the rows v and u. G is as in ChunkGates, and D[i, j] = exp(G_i - G_j) for
+// j <= i, else 0. * is the product by elements. Then the recurrence of GatedDeltaArgs is
 //   U = diag(beta) (V - diag(exp G) K S - strictly_lower(D * K K^T) U)
 //   out = diag(exp G) Q S + (D * Q K^T) U
 //   S at the end = exp(G_last) S + K^T diag(exp(G_last - G)) U
+//
 // This file is included once for each instruction set (Highway's foreach_target).
 #include <cmath>
 #include <cstddef>
@@ -27,7 +29,7 @@ namespace HWY_NAMESPACE {
 inline constexpr size_t kChunk = static_cast<size_t>(kDeltaChunk);
 static_assert(kChunk % kPad == 0);
 
-// Sizes of a head's vectors, and the strides of their rows.
+// The sizes of a head's vectors and the strides of rows of them, in floats.
 struct HeadSizes {
   explicit HeadSizes(const GatedDeltaArgs& args)
       : key(static_cast<size_t>(args.key_dim)),
@@ -42,10 +44,11 @@ struct HeadSizes {
   size_t group;  // the value heads of a key head
 };
 
-// Cuts a buffer of floats into parts.
+// Cuts a buffer of floats, which it does not own, into parts.
 class Floats {
  public:
   explicit Floats(float* at) : at_(at) {}
+  // Returns the next part, of Padded(count) floats.
   float* Take(size_t count) {
     float* const part = at_;
     at_ += Padded(count);
@@ -69,13 +72,14 @@ HWY_INLINE void ReadRow(const T* from, size_t n, float* to) {
   Fill(0, Padded(n) - written, to + written);
 }
 
+// Writes n floats to a row of type T, rounded. Reads `from` in whole vectors.
 template <typename T>
 HWY_INLINE void WriteRow(const float* from, size_t n, T* to) {
   ForVectors(n, [&]<bool kTail>(size_t i, size_t count)
                     HWY_ATTR { StorePart<kTail>(Load(from + i), to + i, count); });
 }
 
-// The dot product of rows of `stride` elements, a multiple of kPad.
+// Returns the dot product of two rows of `stride` elements. REQUIRES: stride is a multiple of kPad.
 HWY_INLINE float DotRows(const float* a, const float* b, size_t stride) {
   VF sum = hn::Zero(DF());
   for (size_t i = 0; i < stride; i += hn::Lanes(DF())) {
@@ -84,14 +88,15 @@ HWY_INLINE float DotRows(const float* a, const float* b, size_t stride) {
   return SumLanes(sum);
 }
 
-// to = factor * from; they may be the same.
+// Computes to = factor * from for a row of `stride` elements. They may be the same. REQUIRES:
+// stride is a multiple of kPad.
 HWY_INLINE void ScaleRow(const float* from, float factor, size_t stride, float* to) {
   const VF by = hn::Set(DF(), factor);
   for (size_t i = 0; i < stride; i += hn::Lanes(DF())) Store(hn::Mul(by, Load(from + i)), to + i);
 }
 
-// A key head's normalised rows and their products, which its value heads share. The constructor
-// takes FloatsFor floats from `memory`.
+// The normalized rows of a key head in a chunk and their products, which its value heads share. The
+// constructor takes FloatsFor(sizes) floats from `memory`, which must outlive this object.
 struct KeyChunk {
   static size_t FloatsFor(const HeadSizes& sizes) {
     return 3 * kChunk * sizes.key_stride + 2 * kChunk * kChunk + 2 * kChunk;
@@ -141,13 +146,13 @@ struct KeyChunk {
   }
 };
 
-// The lanes of a vector of columns j, j + 1, ... that are before column i.
+// Returns the mask of the lanes that are before column i, in a vector of columns j, j + 1, ...
 HWY_INLINE hn::Mask<DF> ColumnsBefore(size_t i, size_t j) {
   return hn::FirstN(DF(), i > j ? i - j : 0);
 }
 
-// The matrices that one value head's gates make of its key head's products. The constructor takes
-// FloatsFor floats from `memory`.
+// The matrices that are made of one value head's gates and its key head's products. The constructor
+// takes FloatsFor() floats from `memory`, which must outlive this object.
 struct GateMatrices {
   static size_t FloatsFor() { return 3 * kChunk * kChunk; }
   explicit GateMatrices(Floats* memory)
@@ -155,7 +160,7 @@ struct GateMatrices {
         corrections(memory->Take(kChunk * kChunk)),
         attention(memory->Take(kChunk * kChunk)) {}
 
-  // Computes all members. REQUIRES: `keys` and `gates` are of the same tokens.
+  // Computes all members. REQUIRES: `keys` and `gates` have been computed for the same tokens.
   void Compute(const KeyChunk& keys, const ChunkGates& gates) {
     const DF df;
     const size_t lanes = hn::Lanes(df), columns = Padded(keys.rows);
@@ -184,7 +189,8 @@ struct GateMatrices {
   float* attention;    // [rows, rows]: D * Q K^T
 };
 
-// Computes u [rows, value] = U from the state at the chunk's start.
+// Computes u [rows, value] = U from the state [key, value] at the chunk's start, for value head
+// `head` and the chunk that begins at token `first`.
 template <typename T>
 HWY_INLINE void ComputeUpdates(const GatedDeltaArgs& args, const HeadSizes& sizes,
                                const KeyChunk& keys, const ChunkGates& gates,
@@ -205,8 +211,8 @@ HWY_INLINE void ComputeUpdates(const GatedDeltaArgs& args, const HeadSizes& size
   SolveLower(keys.rows, stride, {matrices.corrections, kChunk}, u, stride);
 }
 
-// Advances the state from the chunk's start to its end. `decayed` [rows, value] is overwritten by
-// diag(exp(G_last - G)) U.
+// Changes the state [key, value] from that at the chunk's start to that at its end. `u` is U.
+// `decayed` [rows, value] is overwritten by diag(exp(G_last - G)) U.
 HWY_INLINE void AdvanceState(const HeadSizes& sizes, const KeyChunk& keys, const ChunkGates& gates,
                              const float* u, float* decayed, float* state) {
   const size_t stride = sizes.value_stride;

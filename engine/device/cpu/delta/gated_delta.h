@@ -1,5 +1,5 @@
-// The gated delta rule on the cpu (see GatedDeltaArgs, engine/device/delta_args.h). Documents and
-// key heads are worked on in parallel, and the chunks of a document one after another.
+// The gated delta rule on the cpu device (see GatedDeltaArgs, engine/device/delta_args.h).
+// Documents and key heads are computed in parallel, and the chunks of a document one after another.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_GATED_DELTA_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_GATED_DELTA_H_
 
@@ -12,14 +12,15 @@
 
 namespace megatrain {
 
-// Both Run functions return when the work is done.
+// Computes GatedDeltaArgs and returns when the work is done.
 void RunGatedDelta(const GatedDeltaArgs& args, ThreadPool* pool, WorkspacePool* workspaces);
 
-// Returns InvalidArgument if the workspace is too small.
+// Computes GatedDeltaBackwardArgs and returns when the work is done. Returns InvalidArgument if
+// args.workspace_bytes is less than CpuGatedDeltaWorkspaceBytes.
 absl::Status RunGatedDeltaBackward(const GatedDeltaBackwardArgs& args, ThreadPool* pool,
                                    WorkspacePool* workspaces);
 
-// Implements KernelSizes::GatedDeltaBackwardWorkspaceBytes.
+// Returns the bytes of GatedDeltaBackwardArgs::workspace that RunGatedDeltaBackward needs.
 int64_t CpuGatedDeltaWorkspaceBytes(const GatedDeltaShape& shape);
 
 }  // namespace megatrain

@@ -1,6 +1,7 @@
-// Products of a chunk's small FP32 matrices. They stay in a core's caches, so that nothing is
-// packed. Matrices are row-major, and their strides and the columns of results are multiples of
-// kPad. This file is included once for each instruction set (Highway's foreach_target).
+// Products of a chunk's small FP32 matrices. The matrices stay in a core's caches, so that they
+// need not be packed. Except for left operands (Left), matrices are row-major, and their strides
+// are multiples of kPad. So is n, the number of columns of a result. Results must not overlap
+// operands. This file is included once for each instruction set (Highway's foreach_target).
 #include <algorithm>
 #include <cstddef>
 
@@ -17,8 +18,9 @@ HWY_BEFORE_NAMESPACE();
 namespace megatrain {
 namespace HWY_NAMESPACE {
 
-// A multiple of every target's lanes.
+// A multiple of the number of FP32 lanes of every instruction set.
 inline constexpr size_t kPad = 16;
+// Returns n rounded up to a multiple of kPad.
 HWY_INLINE size_t Padded(size_t n) { return (n + kPad - 1) / kPad * kPad; }
 
 // The left operand of a product: element (i, l) is data[i * row + l * column].
@@ -26,22 +28,25 @@ struct Left {
   const float* data;
   size_t row, column = 1;
 
+  // Returns the operand from row i and column l on.
   Left From(size_t i, size_t l) const { return {data + i * row + l * column, row, column}; }
 };
 
-// The part of its old content that a result keeps: row i is multiplied by factors[i * step] before
-// row i of the product is added. Null factors keep nothing.
+// The part of its old content that a result keeps. Row i is multiplied by factors[i * step] before
+// row i of the product is added. With null factors the result is overwritten.
 struct Kept {
   const float* factors = nullptr;
   size_t step = 0;
 
+  // Returns the factors from row i on.
   Kept From(size_t i) const { return {factors != nullptr ? factors + i * step : nullptr, step}; }
 };
+// kAdd keeps all of the old content.
 inline constexpr float kOne = 1.0f;
 inline constexpr Kept kAdd = {&kOne, 0};
 
-// Multiply for kRows rows and kVectors vectors of columns. GCC keeps the sums in registers if it
-// unrolls these loops early.
+// Computes Multiply (below) for kRows rows and kVectors vectors of columns. GCC keeps the sums in
+// registers if it unrolls these loops early.
 template <int kRows, int kVectors>
 HWY_INLINE void ProductTile(const Left& a, const float* HWY_RESTRICT b, size_t b_stride, size_t k,
                             const Kept& kept, float* HWY_RESTRICT c, size_t c_stride) {
@@ -82,10 +87,10 @@ HWY_INLINE void ProductTile(const Left& a, const float* HWY_RESTRICT b, size_t b
   }
 }
 
-// The most rows of a tile.
+// The most rows that ProductTile computes at once.
 inline constexpr size_t kTileRows = 6;
 
-// Multiply for kVectors vectors of columns.
+// Computes Multiply (below) for m rows and kVectors vectors of columns.
 template <int kVectors>
 HWY_INLINE void ProductColumns(size_t m, size_t k, const Left& a, const float* b, size_t b_stride,
                                const Kept& kept, float* c, size_t c_stride) {
@@ -99,8 +104,8 @@ HWY_INLINE void ProductColumns(size_t m, size_t k, const Left& a, const float* b
   if (i < m) tile.template operator()<1>(i);
 }
 
-// Computes c[m, n] = kept * c + a[m, k] b[k, n]. An element's terms are added in the order of k,
-// whatever m and n are.
+// Computes c[m, n] = kept * c + a[m, k] b[k, n]. The terms of an element are added in the order of
+// k, so that its bits do not depend on m and n.
 HWY_NOINLINE inline void Multiply(size_t m, size_t n, size_t k, const Left& a, const float* b,
                                   size_t b_stride, const Kept& kept, float* c, size_t c_stride) {
   const size_t lanes = hn::Lanes(DF());
@@ -111,11 +116,12 @@ HWY_NOINLINE inline void Multiply(size_t m, size_t n, size_t k, const Left& a, c
   for (; i < n; i += lanes) ProductColumns<1>(m, k, a, b + i, b_stride, kept, c + i, c_stride);
 }
 
-// A product with a triangular operand goes by bands of this many of its rows, and leaves out the
-// columns in which a band has only zeros. Zeros in the other columns are read.
+// A product with a triangular left operand is computed by bands of this many rows of that operand.
+// The columns in which a whole band is beyond the triangle are left out. In the other columns the
+// elements beyond the triangle are read, so they must be zeros.
 inline constexpr size_t kBandRows = 2 * kTileRows;
 
-// Multiply with a lower triangular a[m, m].
+// Computes Multiply for a lower triangular a[m, m].
 HWY_INLINE void MultiplyLower(size_t m, size_t n, const Left& a, const float* b, size_t b_stride,
                               const Kept& kept, float* c, size_t c_stride) {
   for (size_t i = 0; i < m; i += kBandRows) {
@@ -124,7 +130,7 @@ HWY_INLINE void MultiplyLower(size_t m, size_t n, const Left& a, const float* b,
   }
 }
 
-// Multiply with an upper triangular a[m, m].
+// Computes Multiply for an upper triangular a[m, m].
 HWY_INLINE void MultiplyUpper(size_t m, size_t n, const Left& a, const float* b, size_t b_stride,
                               const Kept& kept, float* c, size_t c_stride) {
   for (size_t i = 0; i < m; i += kBandRows) {
@@ -133,8 +139,9 @@ HWY_INLINE void MultiplyUpper(size_t m, size_t n, const Left& a, const float* b,
   }
 }
 
-// Solves x = y + a x in place of y [m, n], with a strictly lower triangular a[m, m]: row after row,
-// the rows of a tile at once as far as the rows before the tile are concerned.
+// Solves x = y + a x with a strictly lower triangular a[m, m]. At first x holds y [m, n], and then
+// the solution. Rows are solved one after another. What the rows before a tile of kTileRows rows
+// add to it is computed for the whole tile at once.
 HWY_INLINE void SolveLower(size_t m, size_t n, const Left& a, float* x, size_t stride) {
   for (size_t tile = 0; tile < m; tile += kTileRows) {
     const size_t end = std::min(m, tile + kTileRows);
@@ -148,7 +155,8 @@ HWY_INLINE void SolveLower(size_t m, size_t n, const Left& a, float* x, size_t s
   }
 }
 
-// Solves the same with a strictly upper triangular a[m, m], from the last row to the first.
+// Solves the same equation with a strictly upper triangular a[m, m], from the last row to the
+// first.
 HWY_INLINE void SolveUpper(size_t m, size_t n, const Left& a, float* x, size_t stride) {
   for (size_t end = m; end > 0;) {
     const size_t tile = (end - 1) / kTileRows * kTileRows;
@@ -164,7 +172,8 @@ HWY_INLINE void SolveUpper(size_t m, size_t n, const Left& a, float* x, size_t s
   }
 }
 
-// to[n, m] = from[m, n] transposed. Rows of `to` are filled up with zeros to a multiple of kPad.
+// Computes to[n, m] = from[m, n] transposed. Rows of `to` are filled with zeros up to Padded(m)
+// elements.
 HWY_INLINE void Transpose(const float* from, size_t from_stride, size_t m, size_t n, float* to,
                           size_t to_stride) {
   const DF df;

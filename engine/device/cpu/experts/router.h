@@ -8,7 +8,7 @@
 
 namespace megatrain {
 
-// Returns the expert's own factor of routing weights, 1 without RouteArgs::expert_scales.
+// Returns an expert's element of args.expert_scales, or 1 if that is null.
 inline float ExpertScale(const RouteArgs& args, int64_t expert) {
   if (args.expert_scales == nullptr) return 1.0f;
   return args.dtype == DType::kF32
@@ -16,7 +16,7 @@ inline float ExpertScale(const RouteArgs& args, int64_t expert) {
              : Bf16ToFloat(static_cast<const bf16_t*>(args.expert_scales)[expert]);
 }
 
-// These return when the work is done.
+// These return when the work is done. `pool` must not be null.
 void RunRoute(const RouteArgs& args, ThreadPool* pool);
 void RunRouteBackward(const RouteBackwardArgs& args, ThreadPool* pool);
 void RunRouterSums(const RouterSumsArgs& args, ThreadPool* pool);

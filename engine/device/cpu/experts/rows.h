@@ -1,6 +1,6 @@
-// The kernels of the cpu device that gather tokens' rows for experts, add up the experts' results,
-// and compute the gradient by the weights of the sum (see ExpertRows and the arguments,
-// engine/device/expert_args.h).
+// The kernels of the cpu device that gather the rows of tokens for experts, add up the experts'
+// results, and compute the gradient by the weights of that sum (see GatherRowsArgs, AddRowsArgs and
+// WeighRowsArgs, engine/device/expert_args.h).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROWS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROWS_H_
 

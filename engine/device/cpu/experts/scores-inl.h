@@ -1,5 +1,5 @@
-// Scores of a token's experts: softmax and sigmoid of a row of logits. This file is included once
-// for each instruction set (Highway's foreach_target).
+// Scores of a token's experts: the softmax and the sigmoid of a row of logits. This file is
+// included once for each instruction set (Highway's foreach_target).
 #include <cstddef>
 
 #include "engine/device/cpu/loops/simd-inl.h"
@@ -15,14 +15,14 @@ HWY_BEFORE_NAMESPACE();
 namespace megatrain {
 namespace HWY_NAMESPACE {
 
-// Returns v, with zeros in the lanes from `count` on if it is a tail.
+// Returns v, with zeros in the lanes from `count` on if kTail is true.
 template <bool kTail>
 HWY_INLINE VF Counted(VF v, size_t count) {
   if constexpr (kTail) return hn::IfThenElseZero(hn::FirstN(DF(), count), v);
   return v;
 }
 
-// Returns the largest of x[n]. REQUIRES: n > 0.
+// Returns the largest x[i] for i < n. REQUIRES: n > 0.
 HWY_INLINE float LargestOf(const float* x, size_t n) {
   VF largest = hn::Set(DF(), x[0]);
   ForVectors(n, [&]<bool kTail>(size_t i, size_t count) HWY_ATTR {
@@ -33,7 +33,8 @@ HWY_INLINE float LargestOf(const float* x, size_t n) {
   return MaxLanes(largest);
 }
 
-// y = softmax(x); y may be x. A NaN or +infinity in x makes all of y NaN.
+// Computes y = softmax(x) over n elements. y may be x. If any x[i] is NaN or +infinity, all y[i]
+// are NaN. REQUIRES: n > 0.
 HWY_INLINE void SoftmaxTo(const float* x, size_t n, float* y) {
   const VF largest = hn::Set(DF(), LargestOf(x, n));
   VF sum = hn::Zero(DF());
@@ -48,7 +49,8 @@ HWY_INLINE void SoftmaxTo(const float* x, size_t n, float* y) {
   });
 }
 
-// y = sigmoid(x) or, if negative, sigmoid(-x) = 1 - sigmoid(x). y may be x.
+// Computes y = sigmoid(x) over n elements or, if `negative`, sigmoid(-x) = 1 - sigmoid(x). y may be
+// x.
 HWY_INLINE void SigmoidTo(const float* x, size_t n, bool negative, float* y) {
   const VF sign = hn::Set(DF(), negative ? -1.0f : 1.0f);
   ForVectors(n, [&]<bool kTail>(size_t i, size_t count) HWY_ATTR {

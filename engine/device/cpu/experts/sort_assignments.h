@@ -1,4 +1,4 @@
-// The order of assignments by expert (see SortAssignmentsArgs).
+// Sorts assignments of tokens to experts, on the cpu device (see SortAssignmentsArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_SORT_ASSIGNMENTS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_SORT_ASSIGNMENTS_H_
 
@@ -7,7 +7,7 @@
 
 namespace megatrain {
 
-// Returns when the work is done.
+// Returns when the work is done. `pool` must not be null.
 void RunSortAssignments(const SortAssignmentsArgs& args, ThreadPool* pool);
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// Vector helpers for the element-wise kernels: loads and stores of FP32 vectors from and to FP32 or
-// BF16 memory, exponentials, sigmoid and tanh. This file is included once for each instruction set
+// Vector functions for the cpu kernels: loads and stores of FP32 vectors from and to FP32 or BF16
+// memory, exponentials, sigmoid and tanh. This file is included once for each instruction set
 // (Highway's foreach_target).
 #include <cstddef>
 #include <cstdint>
@@ -20,11 +20,14 @@ namespace megatrain {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// A vector of FP32 (VF), and tags of Highway for vectors with as many lanes of FP32 (DF), uint32_t
+// (DU) and uint16_t (DH).
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 using DU = hn::RebindToUnsigned<DF>;
 using DH = hn::Rebind<uint16_t, DF>;
 
+// Load and Store move a whole vector, at any address. Store to BF16 rounds as RoundToBf16 does.
 HWY_INLINE VF Load(const float* p) { return hn::LoadU(DF(), p); }
 HWY_INLINE VF Load(const bf16_t* p) {
   const DU du;
@@ -32,9 +35,9 @@ HWY_INLINE VF Load(const bf16_t* p) {
 }
 
 HWY_INLINE void Store(VF v, float* p) { hn::StoreU(v, DF(), p); }
-// Rounds to the bits of BF16, in the lower half of each lane: to nearest even with integers, as
-// FloatToBf16 does. Adding 0x7fff plus the last kept bit carries exactly if the value must be
-// rounded up. A NaN only gets its quiet bit, so that it cannot carry to zero.
+// Returns the bits of v rounded to BF16 (nearest even, as FloatToBf16 does) in the lower half of
+// each lane. Adding 0x7fff plus the last kept bit carries exactly if the value must be rounded up.
+// A NaN gets its quiet bit instead, so that it stays a NaN.
 HWY_INLINE hn::Vec<DU> RoundToBf16(VF v) {
   const DU du;
   const auto bits = hn::BitCast(du, v);
@@ -49,7 +52,8 @@ HWY_INLINE void Store(VF v, bf16_t* p) {
   hn::StoreU(hn::DemoteTo(DH(), bits), DH(), p);
 }
 
-// Load and store pairs of neighbours: p[2 i] is in lane i of `even`, p[2 i + 1] in that of `odd`.
+// Load and store two vectors of adjacent elements: p[2 i] is lane i of `even`, and p[2 i + 1] is
+// lane i of `odd`.
 HWY_INLINE void LoadPairs(const float* p, VF& even, VF& odd) {
   hn::LoadInterleaved2(DF(), p, even, odd);
 }
@@ -70,7 +74,7 @@ HWY_INLINE void StorePairs(VF even, VF odd, bf16_t* p) {
   std::memcpy(p, lanes, sizeof(lanes[0]) * hn::Lanes(du));
 }
 
-// Load and store the first `count` lanes; the other lanes are loaded as zeros.
+// Load and store the first `count` lanes. The other lanes are loaded as zeros, and not stored.
 template <typename T>
 HWY_INLINE VF LoadFirst(const T* p, size_t count) {
   HWY_ALIGN T lanes[hn::MaxLanes(DF())] = {};
@@ -84,7 +88,8 @@ HWY_INLINE void StoreFirst(VF v, T* p, size_t count) {
   for (size_t i = 0; i < count; ++i) p[i] = lanes[i];
 }
 
-// Handle whole vectors (kTail false; `count` is ignored) and the tail of a row in one loop body.
+// Load and store the tail of a row, its last `count` elements, if kTail is true. Otherwise they
+// load and store a whole vector and ignore `count`. So one loop body serves both.
 template <bool kTail, typename T>
 HWY_INLINE VF LoadPart(const T* p, size_t count) {
   if constexpr (kTail) return LoadFirst(p, count);
@@ -99,7 +104,8 @@ HWY_INLINE void StorePart(VF v, T* p, size_t count) {
   }
 }
 
-// Calls part.operator()<kTail>(i, count) for the vectors of [0, n), the tail last.
+// Calls part.operator()<kTail>(i, count) for the vectors of [0, n), each from element i on. kTail
+// is false for whole vectors, and true for the rest of n, which comes last if there is one.
 template <typename Part>
 HWY_INLINE void ForVectors(size_t n, const Part& part) {
   const size_t lanes = hn::Lanes(DF());
@@ -108,14 +114,18 @@ HWY_INLINE void ForVectors(size_t n, const Part& part) {
   if (i < n) part.template operator()<true>(i, n - i);
 }
 
+// Return the sum of the lanes and the largest lane.
 HWY_INLINE float SumLanes(VF v) { return hn::GetLane(hn::SumOfLanes(DF(), v)); }
 HWY_INLINE float MaxLanes(VF v) { return hn::GetLane(hn::MaxOfLanes(DF(), v)); }
 
-// exp(x) within 2 units in the last place; 0 below -87.3 (where the result is denormal), infinite
-// above 88.7; NaN stays NaN. Derivation: n = round(x / ln 2), r = x - n ln 2 in two steps (the
-// first product is exact: 0.693359375 has 9 significant bits), |r| <= 0.347, exp(x) = 2^n exp(r),
-// and exp(r) is its Taylor polynomial of degree 7, whose remainder 0.347^8 / 8! = 5e-9 is below
-// half a unit in the last place. 2^n is applied in two halves, as n = 128 alone has no FP32 power.
+// Returns exp(x) to within 2 units in the last place. It is 0 below -87.3, where the result would
+// be denormal, and infinite above 88.7. A NaN stays a NaN.
+//
+// Derivation: with n = round(x / ln 2) and r = x - n ln 2, exp(x) = 2^n exp(r) and |r| <= 0.347. r
+// is computed in two steps, of which the first product is exact, because 0.693359375 has 9
+// significant bits. exp(r) is its Taylor polynomial of degree 7, whose remainder 0.347^8 / 8! =
+// 5e-9 is below half a unit in the last place. 2^n is applied as two factors, because 2^128 is not
+// an FP32 number.
 HWY_INLINE VF Exp(VF x) {
   const DF df;
   const hn::RebindToSigned<DF> di;
@@ -144,8 +154,8 @@ HWY_INLINE VF Exp(VF x) {
   return hn::IfThenElse(hn::Eq(x, x), y, x);
 }
 
-// exp(x) for x <= 0 or slightly above (softmax): 2^n fits one factor. It is 0 below -87. A NaN
-// comes out as NaN.
+// Returns exp(x) as Exp does, but faster, for x <= 0 or slightly above, as in a softmax. It needs
+// no second factor for 2^n. It is 0 below -87. A NaN stays a NaN.
 HWY_INLINE VF ExpNegative(VF x) {
   const DF df;
   const hn::RebindToSigned<DF> di;
@@ -165,16 +175,19 @@ HWY_INLINE VF ExpNegative(VF x) {
   return hn::IfThenZeroElse(hn::Lt(x, low), hn::Mul(p, hn::BitCast(df, power)));
 }
 
-// 1 / (1 + exp(-x)); 0 and 1 at the ends.
+// Returns 1 / (1 + exp(-x)). It is 0 for very negative x and 1 for very large x.
 HWY_INLINE VF Sigmoid(VF x) {
   const VF one = hn::Set(DF(), 1.0f);
   return hn::Div(one, hn::Add(one, Exp(hn::Neg(x))));
 }
 
-// tanh(x) within 2 units in the last place (1.4 measured); -1 and 1 at the ends; NaN stays NaN.
-// Derivation: with a = |x| from 0.625 on 1 - 2 / (exp(2 a) + 1), where what is subtracted is less
-// than the result. Below that x + x^3 p(x^2), with the polynomial p of degree 4 that has the least
-// relative error of tanh(x) there, 4e-9 before its coefficients are rounded.
+// Returns tanh(x) to within 2 units in the last place (1.4 measured). It is -1 for very negative x
+// and 1 for very large x. A NaN stays a NaN.
+//
+// Derivation: let a = |x|. From a = 0.625 on, tanh(a) = 1 - 2 / (exp(2 a) + 1), whose second term
+// is less than the result. Below that, tanh(x) = x + x^3 p(x^2). p is the polynomial of degree 4
+// with the least relative error of tanh(x) there, which is 4e-9 before the coefficients are
+// rounded.
 HWY_INLINE VF Tanh(VF x) {
   const DF df;
   const VF a = hn::Abs(x), one = hn::Set(df, 1.0f), two = hn::Set(df, 2.0f);

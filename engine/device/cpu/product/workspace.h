@@ -1,5 +1,5 @@
-// The buffers and matrix products that a task of a cpu kernel needs besides its operands. They are
-// kept for later tasks, because making them takes time.
+// The buffers and matrix products that a task (a block of a kernel's parallel loop) needs besides
+// its operands. They are kept for later tasks, because making them takes time.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_WORKSPACE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_WORKSPACE_H_
 
@@ -17,22 +17,25 @@
 
 namespace megatrain {
 
-// The buffers and products of one task. Thread safety: one thread at a time.
+// The buffers and products of one task. Thread safety: one thread at a time may use an object.
 class Workspace {
  public:
-  // The number of buffers. Buffers that are used at the same time must have different slots. Slot 0
-  // is the products' scratch.
+  // The number of buffers, each of which has a slot 0 to kSlots - 1. Buffers that are used at the
+  // same time must have different slots. Slot 0 belongs to Multiply.
   static constexpr int kSlots = 9;
 
-  // Returns the slot's buffer, of at least `bytes`, aligned to 64, with undefined content. It is
-  // valid until the next call for the slot. Throws std::bad_alloc if there is no memory.
+  // Returns the slot's buffer, of at least `bytes` bytes, aligned to 64 bytes. Its content is
+  // undefined. The buffer is valid until the next call for the slot or the end of this object.
+  // Throws std::bad_alloc if there is no memory.
   void* Buffer(int slot, int64_t bytes);
+  // Returns Buffer for `count` floats.
   float* Floats(int slot, int64_t count) {
     return static_cast<float*>(Buffer(slot, count * static_cast<int64_t>(sizeof(float))));
   }
 
-  // Runs a product, which is created when its shape is first used. Returns the errors of Product.
-  // The arguments are those of Product::Run.
+  // Computes a product, with the arguments of Product::Run. A Product is created when its shape is
+  // first used. Returns Internal if oneDNN cannot make or run the product. Throws std::bad_alloc if
+  // there is no memory for its scratch.
   absl::Status Multiply(const ProductShape& shape, const void* a, const void* b, void* out,
                         const void* bias = nullptr);
 
@@ -45,10 +48,10 @@ class Workspace {
   std::unordered_map<ProductShape, std::unique_ptr<Product>, absl::Hash<ProductShape>> products_;
 };
 
-// Lends workspaces to tasks. Thread safety: all methods may be called from any thread.
+// Lends workspaces to tasks. Thread safety: any thread may call Take and destroy leases.
 class WorkspacePool {
  public:
-  // Holds a workspace and returns it to the pool when destroyed.
+  // Holds a workspace, and gives it back to the pool when destroyed.
   class Lease {
    public:
     Lease(WorkspacePool* pool, std::unique_ptr<Workspace> workspace);
@@ -63,9 +66,9 @@ class WorkspacePool {
     std::unique_ptr<Workspace> workspace_;
   };
 
-  // Leases a workspace, preferably the one returned last, whose memory is still in the cache. Makes
-  // a new one if all are leased. Calls UseOneOpenMpThread (product.h). The pool must outlive the
-  // lease.
+  // Lends the workspace that was given back last, because its memory may still be in the cache, or
+  // a new workspace if all are lent. Calls UseOneOpenMpThread (product.h), so the calling thread
+  // must be the one that uses the workspace. This pool must outlive the lease.
   Lease Take();
 
  private:
@@ -73,15 +76,17 @@ class WorkspacePool {
   std::vector<std::unique_ptr<Workspace>> idle_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Collects the first error of a loop's tasks. Thread safety: all methods may be called from any
-// thread.
+// Keeps the first error that the tasks of a loop report. Thread safety: all methods may be called
+// from any thread.
 class FirstError {
  public:
+  // Keeps `status` if it is an error and none is kept yet.
   void Update(const absl::Status& status) {
     if (status.ok()) return;
     MutexLock lock(&mutex_);
     if (status_.ok()) status_ = status;
   }
+  // Returns the error that is kept, or OK if there is none.
   absl::Status status() {
     MutexLock lock(&mutex_);
     return status_;

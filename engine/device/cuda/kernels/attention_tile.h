@@ -1,6 +1,6 @@
-// Helpers for both directions of FP32 attention: tiles of rows in shared memory, and products of
-// two such tiles. A block has 16 x 16 threads. Thread (y, x) computes rows y, y + 16, ... and
-// columns x, x + 16, ... of every product.
+// Helpers for both directions of attention that is computed in FP32: tiles of rows (tokens) of one
+// head in shared memory, and products of two such tiles. A block has 16 x 16 threads. Thread (y, x)
+// computes rows y, y + 16, ... and columns x, x + 16, ... of every product.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_TILE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_TILE_H_
 
@@ -12,12 +12,13 @@
 
 namespace megatrain::cuda {
 
+// The threads of a block, per side and in all.
 inline constexpr int kAttentionSide = 16;
 inline constexpr int kAttentionThreads = kAttentionSide * kAttentionSide;
 
-// kDim is the largest head size of queries, keys and values, kTile the number of rows of a tile.
-// The gradients' three tiles fit into the shared memory of every device from sm_80 on: 97.3 KiB of
-// 99 for heads of 512.
+// The shape of tiles. kDim is the largest head size of queries, keys and values, and kTile the
+// number of rows of a tile. The gradients' three tiles fit into the shared memory of every device
+// from sm_80 on. With heads of 512 a block takes 97.3 KiB of the 99 KiB that every such device has.
 template <int kDimMax, int kTileRows>
 struct AttentionShape {
   static constexpr int kDim = kDimMax;
@@ -30,11 +31,13 @@ struct AttentionShape {
   static constexpr int kScoreFloats = kTile * kScoreStride;
 };
 
+// Return the calling thread's y and x.
 __device__ inline int ThreadRow() { return threadIdx.x / kAttentionSide; }
 __device__ inline int ThreadColumn() { return threadIdx.x % kAttentionSide; }
 
 // Loads rows [first, first + kTile) of a head into `tile`, multiplied by `scale`. Rows from `last`
-// on become zeros.
+// on become zeros. `head` is the head's first row in global memory, with rows of `dim` elements
+// `stride` elements apart. All threads of the block must call it.
 template <typename Shape, typename T>
 __device__ void LoadTile(const T* head, int64_t stride, int64_t first, int64_t last, int dim,
                          float scale, float* tile) {
@@ -46,7 +49,7 @@ __device__ void LoadTile(const T* head, int64_t stride, int64_t first, int64_t l
 }
 
 // Computes a product of two tiles over their `dim` columns: out[r][c] = sum over i of a[row r][i] *
-// b[row c][i].
+// b[row c][i], where row r of `a` and row c of `b` are the thread's.
 template <typename Shape>
 __device__ void RowsByRows(const float* a, const float* b, int dim,
                            float (&out)[Shape::kRows][Shape::kRows]) {
@@ -71,8 +74,9 @@ __device__ void RowsByRows(const float* a, const float* b, int dim,
   }
 }
 
-// Adds to out[r][c] the sum over s of scores[row r][s] * b[row s][column c]. If kTransposed, the
-// factor is scores[s][row r].
+// Adds to out[r][c] the sum over s < kTile of scores[row r][s] * b[row s][column c]. If
+// kTransposed, scores[s][row r] takes the place of scores[row r][s]. Row r and column c are the
+// thread's, and columns from `dim` on are left out.
 template <typename Shape, bool kTransposed>
 __device__ void ScoresByRows(const float* scores, const float* b, int dim,
                              float (&out)[Shape::kRows][Shape::kColumns]) {
@@ -105,8 +109,8 @@ __device__ void ClearSums(float (&sums)[Shape::kRows][Shape::kColumns]) {
   }
 }
 
-// Calls run.template operator()<Shape>() with the smallest shape that holds the head, and returns
-// its result. Returns kInvalidValue if the head is too large.
+// Calls run.template operator()<Shape>() with the smallest shape for LargestDim(args), and returns
+// its result. Returns kInvalidValue if head_dim or value_dim exceeds kAttentionHeadDimMax.
 template <typename Run>
 int WithAttentionShape(const AttentionArgs& args, const Run& run) {
   const int64_t dim = LargestDim(args);

@@ -1,9 +1,10 @@
 // Launches kernels and provides the language features that they need. nvcc compiles the kernels'
-// sources for a GPU. For tests on machines without one, the host's compiler compiles the same
+// sources for a GPU. For tests on machines without a GPU, the host's compiler compiles the same
 // sources over an emulation of blocks, warps and shared memory (tests/engine/device/cuda).
 //
-// Rules for kernels: shared memory is dynamic and accessed through SharedMemory only. Warps have 32
-// lanes, and all lanes take part in __syncwarp, __match_any_sync and the shuffles.
+// Rules for kernels, on which the emulation relies: shared memory is dynamic and accessed through
+// SharedMemory only. Warps have 32 lanes, and all lanes take part in __syncwarp, __match_any_sync
+// and the shuffles.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCH_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCH_H_
 
@@ -17,20 +18,20 @@
 
 namespace megatrain::cuda {
 
-// The shared memory that a block may use without a request to CUDA.
+// The bytes of shared memory that a block may use without a request to CUDA.
 inline constexpr int kDefaultSharedBytes = 48 << 10;
 
-// Returns the block's dynamic shared memory, aligned to 16 bytes.
+// Returns the start of the block's dynamic shared memory, aligned to 16 bytes.
 template <typename T>
 __device__ T* SharedMemory() {
   extern __shared__ __align__(16) unsigned char shared_memory[];
   return reinterpret_cast<T*>(shared_memory);
 }
 
-// Loads kWords 32-bit words (1, 2 or 4, aligned as a whole) from global memory. If `there` is
-// false, nothing is read and the words are zeros. Loads and stores are written in PTX because their
-// order decides how much of a memory-bound kernel's work is in flight at once: each is one
-// instruction, and a load is not moved towards its use by the compiler.
+// Loads kWords 32-bit words from global memory. kWords is 1, 2 or 4, and `from` must be aligned to
+// kWords * 4 bytes. If `there` is false, nothing is read and the words are zeros. Loads and stores
+// are written in PTX so that each is one instruction and the compiler does not move a load towards
+// its use. Their order decides how much of a memory-bound kernel's work is in flight at once.
 template <int kWords>
 __device__ void LoadWords(const void* from, bool there, uint32_t (&to)[kWords]) {
 #pragma unroll
@@ -55,7 +56,7 @@ __device__ void LoadWords(const void* from, bool there, uint32_t (&to)[kWords]) 
                  : "memory");
   }
 }
-// Stores the words that LoadWords loads.
+// Stores kWords words to global memory, as LoadWords loads them.
 template <int kWords>
 __device__ void StoreWords(const uint32_t (&from)[kWords], void* to) {
   if constexpr (kWords == 4) {
@@ -71,8 +72,8 @@ __device__ void StoreWords(const uint32_t (&from)[kWords], void* to) {
   }
 }
 
-// Launches `kernel` on the queue's stream with `shared` bytes of shared memory for each block.
-// Returns a cudaError_t, 0 if the kernel was queued.
+// Launches `kernel` on the queue's stream, with `threads` threads and `shared` bytes of shared
+// memory for each block. Returns a cudaError_t, 0 if the kernel was queued.
 template <typename... Params, typename... Args>
 int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, const Queue& queue,
            Args... args) {

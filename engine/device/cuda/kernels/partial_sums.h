@@ -1,5 +1,5 @@
-// Sums over many rows, one for each column. Each block writes a row of partial sums. One more
-// kernel adds those rows in an order that depends on the number of blocks alone.
+// Computes sums over many rows, one for each column. Each block of a kernel writes a row of partial
+// sums. A second kernel adds these rows in an order that depends on the number of blocks alone.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_PARTIAL_SUMS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_PARTIAL_SUMS_H_
 
@@ -9,14 +9,15 @@
 
 namespace megatrain::cuda {
 
-// Returns the number of blocks that may write partial sums of `n` columns for `items` rows. It
-// depends on the shapes and on FastPaths::split_sums alone, so that the order of summation does
-// too. It is at most 1 if split_sums is off, and 0 if there are no items or a row of partial sums
-// does not fit into kScratchBytes. REQUIRES: n > 0.
+// Returns the greatest number of blocks that may write partial sums of `n` columns for `items`
+// rows. It depends on the two numbers and on FastPaths::split_sums alone, and therefore the order
+// of summation does too. It is at most 1 if split_sums is off. It is 0 if `items` is 0 or if a row
+// of partial sums does not fit into kScratchBytes. REQUIRES: n > 0.
 int64_t PartialSumBlocks(const Queue& queue, int64_t items, int64_t n);
 
-// Queues the kernel that adds the rows of `partial` [blocks, n] to `sums` [n]. Without `add` it
-// overwrites `sums`. Returns a cudaError_t.
+// Queues the kernel that adds the rows of `partial` [blocks, n] to `sums` [n] or, if `add` is
+// false, overwrites `sums` with their sum. With 0 blocks that sum is 0. Returns a cudaError_t.
+// REQUIRES: n > 0.
 int AddPartialSums(const Queue& queue, const float* partial, int64_t blocks, int64_t n, bool add,
                    float* sums);
 
@@ -24,11 +25,12 @@ int AddPartialSums(const Queue& queue, const float* partial, int64_t blocks, int
 template <int kCount, int kWarps>
 inline constexpr int kColumnSumsFloats = kCount* kWarps* kWarp;
 
-// Sums kCount columns for each lane over `rows` rows. `x` points to the lane's first column in the
-// first row; rows are `stride` elements apart. `there` is false for a lane without columns. Only
-// the block's first warp receives the sums. All kWarps warps of the block must call it; `shared`
-// has kColumnSumsFloats. Each warp takes every kWarps-th row, in packs, and loads several rows
-// before it adds the first.
+// Computes the sums of kCount columns for each lane over `rows` rows. `x` points to the lane's
+// first column in the first row. Rows are `stride` elements apart. `there` is false for a lane
+// without columns. Only the block's first warp receives the sums. Each warp takes every kWarps-th
+// row, in packs, and loads several rows before it adds the first. `shared` has
+// kColumnSumsFloats<kCount, kWarps>. REQUIRES: all kWarps warps of the block call it, with the same
+// columns for a lane of each warp, and packs are aligned (LoadPack).
 template <int kWarps, typename T, int kCount>
 __device__ void ColumnSums(const T* x, int64_t rows, int64_t stride, bool there, float* shared,
                            float (&sums)[kCount]) {

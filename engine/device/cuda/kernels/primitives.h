@@ -12,6 +12,7 @@
 
 namespace megatrain::cuda {
 
+// An element of type BF16 on the device.
 struct Bf16 {
   uint16_t bits;
 };
@@ -21,7 +22,8 @@ __device__ inline float ToFloat(Bf16 x) {
   return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
 }
 
-// Rounds to nearest, ties to even; a NaN keeps its upper bits, as in FloatToBf16 on the host.
+// Rounds to nearest, ties to even, as FloatToBf16 does on the host. A NaN keeps its upper bits and
+// becomes quiet.
 __device__ inline Bf16 RoundToBf16(float x) {
   const uint32_t bits = __float_as_uint(x);
   if ((bits & 0x7fffffffu) > 0x7f800000u) {
@@ -30,6 +32,7 @@ __device__ inline Bf16 RoundToBf16(float x) {
   return {static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
 
+// Converts to T, rounding to BF16 as RoundToBf16 does.
 template <typename T>
 __device__ T FromFloat(float x);
 template <>
@@ -41,7 +44,8 @@ __device__ inline Bf16 FromFloat<Bf16>(float x) {
   return RoundToBf16(x);
 }
 
-// PackBf16 rounds two neighbours to nearest even, the first into the lower half; a NaN stays a NaN.
+// Rounds two neighbors to BF16 (nearest even) and puts the first into the lower half of a word. A
+// NaN stays a NaN.
 #ifdef __CUDACC__
 __device__ inline uint32_t PackBf16(float first, float second) {
   uint32_t packed;
@@ -54,9 +58,9 @@ inline uint32_t PackBf16(float first, float second) {
 }
 #endif
 
-// A group of kCount elements that is moved at once, 16 bytes if the operands allow that. The
-// elements stay in words until they are used. BF16 elements then take half as many registers as
-// they would singly.
+// A group of kCount adjacent elements that is moved at once, 16 bytes if the operands allow that.
+// The elements stay in words until they are used, so that BF16 elements take half as many registers
+// as they would singly.
 template <typename T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {
   using Word = std::conditional_t<sizeof(T) * kCount % 4 == 0, uint32_t, uint16_t>;
@@ -64,8 +68,8 @@ struct alignas(sizeof(T) * kCount) Pack {
   Word words[kWords];
 };
 
-// Loads a pack from global memory; returns zeros without reading if `there` is false. REQUIRES, for
-// all loads and stores: the address is aligned to the size of the pack.
+// LoadPack and StorePack move a pack from and to global memory. LoadPack returns zeros without
+// reading if `there` is false. REQUIRES: the address is aligned to the size of the pack.
 template <typename T, int kCount>
 __device__ Pack<T, kCount> LoadPack(const T* from, bool there = true) {
   Pack<T, kCount> pack;
@@ -85,7 +89,8 @@ __device__ void StorePack(const Pack<T, kCount>& pack, T* to) {
   }
 }
 
-// Convert the elements of a pack to FP32, and FP32 to a pack.
+// Widen converts the elements of a pack to FP32. Narrow converts FP32 to the elements of a pack,
+// rounding to nearest even for BF16.
 template <int kCount>
 __device__ void Widen(const Pack<float, kCount>& pack, float (&to)[kCount]) {
 #pragma unroll
@@ -115,7 +120,8 @@ __device__ void Narrow(const float (&from)[kCount], Pack<Bf16, kCount>& to) {
   }
 }
 
-// Load and store kCount elements of type T as FP32.
+// Load and Store move kCount elements of type T as a pack and convert them from and to FP32.
+// REQUIRES: the address is aligned to the size of the pack.
 template <typename T, int kCount>
 __device__ void Load(const T* from, float (&to)[kCount]) {
   Widen(LoadPack<T, kCount>(from), to);
@@ -127,17 +133,18 @@ __device__ void Store(const float (&from)[kCount], T* to) {
   StorePack(pack, to);
 }
 
-// The elements of a pack of 16 bytes.
+// The number of elements of a pack of 16 bytes.
 template <typename T>
 inline constexpr int kPackCount = 16 / sizeof(T);
 
-// The threads of a warp. A team is a power of two of adjacent threads: kTeam threads of one warp,
-// or several whole warps that form the whole block.
+// The number of threads of a warp. A team is a group of kTeam adjacent threads that work together.
+// kTeam is a power of two. A team is part of one warp, one warp, or all warps of the block.
 inline constexpr int kWarp = 32;
 
-// Computes kCount sums over the team. Every thread receives them, always summed in the same order.
-// All threads of the warp, or of a block-wide team's block, must call it. `shared` has kCount *
-// kTeam / 32 floats. Only teams of several warps use it, and these synchronise with __syncthreads.
+// Replaces each x[c] of the team's threads by the sum of the x[c] over the team, which is added in
+// the same order every time. All threads of the warp must call it, or all threads of the block if
+// the team has several warps. Only teams of several warps use `shared`, which has kCount * kTeam /
+// 32 floats. They synchronize with __syncthreads.
 template <int kTeam, int kCount>
 __device__ void TeamSums(float (&x)[kCount], float* shared) {
 #pragma unroll
@@ -163,7 +170,7 @@ __device__ void TeamSums(float (&x)[kCount], float* shared) {
   }
 }
 
-// Computes one sum as TeamSums does.
+// Returns one sum as TeamSums computes it.
 template <int kTeam>
 __device__ float TeamSum(float x, float* shared) {
   float sum[1] = {x};
@@ -171,14 +178,15 @@ __device__ float TeamSum(float x, float* shared) {
   return sum[0];
 }
 
-// Returns the sum over the warp to each of its threads. All threads of the warp must call it.
+// Returns the sum of x over the warp to each of its threads. All threads of the warp must call it.
 __device__ inline double WarpSum(double x) {
 #pragma unroll
   for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
   return x;
 }
 
-// Returns true if packs of 16 bytes can be moved at all these addresses and distances (in bytes).
+// Returns true if all these addresses and distances (in bytes) are multiples of 16, so that packs
+// of 16 bytes can be moved. A null address counts as aligned.
 inline bool Aligned(std::initializer_list<const void*> addresses,
                     std::initializer_list<int64_t> distances) {
   for (const void* address : addresses) {
@@ -190,24 +198,24 @@ inline bool Aligned(std::initializer_list<const void*> addresses,
   return true;
 }
 
-// Returns true if a kernel should move these operands in packs: FastPaths::vector_loads is on and
-// the operands are Aligned.
+// Returns true if a kernel should move these operands in packs: if FastPaths::vector_loads is on
+// and the operands are Aligned.
 inline bool MovesPacks(const Queue& queue, std::initializer_list<const void*> addresses,
                        std::initializer_list<int64_t> distances) {
   return queue.paths.vector_loads && Aligned(addresses, distances);
 }
 
-// The limit for kernels that count their threads or rows in 32 bits, because a division in 64 bits
-// would take a hundred instructions. It leaves room for a last block that is not full.
+// The most threads or rows of kernels that count them in 32 bits, because a division in 64 bits
+// would take a hundred instructions. It leaves room for the idle threads of a last block.
 inline constexpr int64_t kThreadsMax = std::numeric_limits<uint32_t>::max() - 1024;
 
 // Returns a / b, rounded up. REQUIRES: a >= 0, b > 0.
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Returns a one-dimensional grid. REQUIRES: 0 < blocks < 2^31.
+// Returns a one-dimensional grid of `blocks` blocks. REQUIRES: 0 < blocks < 2^31.
 inline dim3 Grid(int64_t blocks) { return dim3(static_cast<unsigned>(blocks), 1, 1); }
 
-inline constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue
+inline constexpr int kInvalidValue = 1;  // the value of cudaErrorInvalidValue
 
 }  // namespace megatrain::cuda
 

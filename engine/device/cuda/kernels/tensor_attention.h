@@ -1,7 +1,7 @@
-// Helpers for both directions of attention on tensor cores. A block of four warps handles 64 rows
-// of one head, 16 for each warp. It iterates over tiles of other rows, which are copied to shared
-// memory while the warps compute. The stride of rows in shared memory is 16 bytes longer than a
-// row, which avoids bank conflicts.
+// Helpers for both directions of BF16 attention on tensor cores (tensor_core.h). A block of four
+// warps computes 64 rows (tokens) of one head, 16 for each warp. It iterates over tiles of other
+// rows, which are copied to shared memory while the warps compute. The stride of rows in shared
+// memory is 16 bytes longer than a row, which avoids bank conflicts.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_
 
@@ -15,16 +15,17 @@
 
 namespace megatrain::cuda {
 
-inline constexpr int kTensorWarps = 4;
+inline constexpr int kTensorWarps = 4;  // the warps of a block
 inline constexpr int kTensorThreads = kTensorWarps * kWarp;
-inline constexpr int kWarpRows = 16;
+inline constexpr int kWarpRows = 16;  // the rows of a warp
 
 inline constexpr float kLog2OfE = 1.44269504088896341f;
 inline constexpr float kLnOf2 = 0.693147180559945309f;
 
-// The shape of tiles. A kernel has two: one for queries and keys, one for values and outputs. kDim
-// is the largest head size; columns beyond a smaller one are zeros. kTile is the number of rows of
-// a tile, the same in both shapes.
+// The shape of a block's rows and of tiles in shared memory. A kernel has two shapes, one for
+// queries and keys and one for values and outputs. kDim is the largest head size. The columns
+// beyond a smaller head size are zeros. kTile is the number of rows of a tile, the same in both
+// shapes.
 template <int kDimMax, int kTileRows>
 struct TensorShape {
   static constexpr int kDim = kDimMax;
@@ -33,14 +34,15 @@ struct TensorShape {
   static constexpr int kStride = kDim + 8;
   static constexpr int kRowsElements = kRows * kStride;
   static constexpr int kTileElements = kTile * kStride;
-  // The results of products of a warp's rows with a tile's rows (Scores) and with a head's columns
-  // (Sums).
+  // A lane's part of the results of a warp. Scores are the products of the warp's 16 rows with a
+  // tile's rows, [16, kTile]. Sums have a column for each column of a head, [16, kDim]. The first
+  // index counts blocks of 8 columns, and the second is that of `d` in tensor_core.h.
   using Scores = float[kTile / 8][4];
   using Sums = float[kDim / 8][4];
 };
 
-// Return true if these kernels are switched on and can take the operands. The kernels move operands
-// in units of 16 bytes.
+// Both return true if these kernels are switched on and can take the operands. The kernels move
+// operands in units of 16 bytes.
 inline bool FitsTensorCores(const Queue& queue, const AttentionArgs& args) {
   return queue.paths.tensor_core_attention && args.dtype == DType::kBF16 &&
          args.head_dim % 8 == 0 && args.head_dim <= kTensorHeadDimMax && args.value_dim % 8 == 0 &&
@@ -54,20 +56,24 @@ inline bool FitsTensorCores(const Queue& queue, const AttentionBackwardArgs& arg
                  {args.dq_stride * 2, args.dk_stride * 2, args.dv_stride * 2});
 }
 
-// Returns true for the sizes of latent attention (DeepSeek-V3 has heads of 192 and 128), which have
-// kernels of their own, because the next larger ones would compute about 1.6 times as much.
+// Returns true for head sizes as latent attention has them (192 for queries and keys, 128 for
+// values in DeepSeek-V3). They have kernels of their own, because the kernels for the next larger
+// head sizes would compute about 1.6 times as much.
 inline bool HasNarrowValues(const AttentionArgs& args) {
   return args.head_dim > 128 && args.head_dim <= 192 && args.value_dim <= 128;
 }
 
-// Launch the forward pass and the gradients. REQUIRES: FitsTensorCores(queue, args).
+// Queues the forward pass. Returns a cudaError_t. REQUIRES: FitsTensorCores(queue, args).
 int TensorAttention(const Queue& queue, const AttentionArgs& args);
-// `delta` is [heads, tokens]: rowsum(dO * O).
+// Queues the computation of dq, dk and dv. Returns a cudaError_t. `delta` is rowsum(dO * O), FP32
+// [heads, tokens] in device memory. REQUIRES: FitsTensorCores(queue, args).
 int TensorAttentionGradients(const Queue& queue, const AttentionBackwardArgs& args,
                              const float* delta);
 
-// Begins to copy rows [first, first + kRows) of a head to `tile`. Rows from `last` on become zeros.
-// `thread` is the caller's number among kTensorThreads.
+// Begins to copy rows [first, first + kRows) of a head to `tile` in shared memory. Rows from `last`
+// on and columns from `dim` on become zeros. `head` is the head's first row in global memory, and
+// `stride` the distance between its rows in elements. All kTensorThreads threads must call it, and
+// `thread` is the caller's number among them. Use CommitCopies and WaitForCopies after it.
 template <typename Shape, int kRows>
 __device__ void CopyRows(const Bf16* head, int64_t stride, int64_t first, int64_t last, int dim,
                          Bf16* tile, int thread = static_cast<int>(threadIdx.x)) {
@@ -97,21 +103,24 @@ __device__ void CopyRows(const Bf16* head, int64_t stride, int64_t first, int64_
 }
 
 // Returns the address that this lane passes to LoadMatrices for rows [row, row + 16) and columns
-// [column, column + 16) of a tile. LoadMatrices then gives the fragment `a`. LoadMatricesTransposed
-// reads the tile as [k, n] and gives two fragments `b`.
+// [column, column + 16) of a tile. LoadMatrices then gives the fragment a. LoadMatricesTransposed
+// takes the tile for a right operand [k, n] and gives two fragments b, one for the first 8 of these
+// columns and one for the last 8.
 template <typename Shape>
 __device__ const Bf16* FragmentRow(const Bf16* tile, int row, int column) {
   const int lane = threadIdx.x % kWarp;
   return tile + (row + lane % 16) * Shape::kStride + column + lane / 16 * 8;
 }
-// Returns that address for two fragments `b` of a tile whose rows are n and whose columns are k.
+// Returns the address that this lane passes to LoadMatrices for two fragments b of a tile that
+// holds the right operand transposed, as [n, k]. `row` counts n, and `column` counts k.
 template <typename Shape>
 __device__ const Bf16* ColumnFragmentRow(const Bf16* tile, int row, int column) {
   const int lane = threadIdx.x % kWarp;
   return tile + (row + lane % 8 + lane / 16 * 8) * Shape::kStride + column + lane / 8 % 2 * 8;
 }
 
-// Computes out = rows [row, row + 16) of `a` times all rows of the tile `b`, over the head's size.
+// Computes out = the products of rows [row, row + 16) of `a` with all rows of the tile `b`, summed
+// over kDim columns. All lanes of the warp must call it.
 template <typename Shape>
 __device__ void RowsByTile(const Bf16* a, int row, const Bf16* b, typename Shape::Scores& out) {
 #pragma unroll
@@ -133,8 +142,9 @@ __device__ void RowsByTile(const Bf16* a, int row, const Bf16* b, typename Shape
   }
 }
 
-// Computes out += scores, rounded to BF16, times the tile `b`, over the tile's rows. The result of
-// one product has the register layout that the next one takes (Dao 2023).
+// Computes out += the product of `scores`, rounded to BF16, with the tile `b`, summed over the
+// tile's rows. All lanes of the warp must call it. `scores` has the layout of a result in
+// registers, which is also that of a left operand (Dao 2023).
 template <typename Shape>
 __device__ void ScoresByTile(const typename Shape::Scores& scores, const Bf16* b,
                              typename Shape::Sums& out) {
@@ -154,9 +164,8 @@ __device__ void ScoresByTile(const typename Shape::Scores& scores, const Bf16* b
   }
 }
 
-// Sets to -infinity the scores of a tile whose column is outside [from, to). The tile's columns are
-// counted from `first`. from[0] and to[0] are those of row g, from[1] and to[1] those of row g + 8
-// (tensor_core.h).
+// Sets the scores whose column is outside [from, to) to -infinity. The tile's first column has the
+// number `first`. from[0] and to[0] are for row g, from[1] and to[1] for row g + 8 (tensor_core.h).
 template <typename Shape>
 __device__ void Mask(int64_t first, const int64_t (&from)[2], const int64_t (&to)[2],
                      typename Shape::Scores& s) {
@@ -170,7 +179,7 @@ __device__ void Mask(int64_t first, const int64_t (&from)[2], const int64_t (&to
   }
 }
 
-// Replaces scores by tanh(factor * score). Masking comes after it.
+// Replaces each score by tanh(factor * score). Call Mask after it, not before.
 template <typename Shape>
 __device__ void Cap(float factor, typename Shape::Scores& s) {
 #pragma unroll
@@ -179,14 +188,15 @@ __device__ void Cap(float factor, typename Shape::Scores& s) {
     for (int i = 0; i < 4; ++i) s[n][i] = Tanh(factor * s[n][i]);
   }
 }
-// Returns Cap's derivative by factor * score from its result, and 0 for a masked score.
+// Returns the derivative of tanh(factor * score) by factor * score. `capped` is the result of Cap.
+// For a masked score (-infinity) it returns 0.
 __device__ inline float CapSlope(float capped) { return fmaxf(1.0f - capped * capped, 0.0f); }
 
 // The factors that turn a product q.k into an exponent to base 2: exponent * product or, with a
 // softcap, exponent * tanh(cap * product).
 struct ScoreFactors {
   float exponent;
-  float cap;  // of Cap; unused without a softcap
+  float cap;  // the factor for Cap; not used without a softcap
 };
 __device__ inline ScoreFactors FactorsOf(const AttentionArgs& args) {
   const float softcap = args.shaping.softcap;
@@ -203,9 +213,11 @@ __device__ void ClearSums(typename Shape::Sums& sums) {
   }
 }
 
-// Writes the warp's rows [first + row, first + row + 16) of a head, up to `last`. Row g is
-// sums[..][0] and [1] times factors[0]; row g + 8 is sums[..][2] and [3] times factors[1]. The rows
-// pass through `tile`, which only this warp uses and which has 16 rows.
+// Writes the warp's rows [first + row, first + row + 16) of a head to global memory, in BF16,
+// except rows from `last` on and columns from `dim` on. Row g is sums[..][0] and [1] times
+// factors[0]. Row g + 8 is sums[..][2] and [3] times factors[1]. The rows pass through `tile` in
+// shared memory, which has 16 rows and which only this warp uses. All lanes of the warp must call
+// it.
 template <typename Shape>
 __device__ void StoreRows(const typename Shape::Sums& sums, const float (&factors)[2], Bf16* tile,
                           int row, int64_t first, int64_t last, int dim, int64_t stride,

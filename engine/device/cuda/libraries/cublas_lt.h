@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt, which is loaded at run time.
+// Matrix products by cuBLASLt, NVIDIA's library for products, which is loaded at run time.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUBLAS_LT_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUBLAS_LT_H_
 
@@ -14,11 +14,12 @@ namespace megatrain {
 
 // Returns the product for which the algorithm of `product` is searched. It is `product` with its
 // number of tokens rounded up to one of eight numbers between two powers of two. The number of
-// tokens is n, or k if b is transposed and a is not; if both are, there is none. All other sizes
-// are those of weights.
+// tokens is n if b is not transposed, and k if only b is transposed. If both are transposed,
+// nothing is rounded. All other sizes are those of weights. REQUIRES: n and k are positive.
 //
 // A search takes a tenth of a millisecond, and an expert may get any number of tokens. With
-// rounding there are few searches. Rounding upwards makes the algorithm's workspace suffice.
+// rounding there are few searches. The workspace of an algorithm for more tokens suffices for
+// fewer.
 constexpr CudaProduct SearchedProduct(CudaProduct product) {
   const auto round_up = [](int64_t count) {
     const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count)));
@@ -36,17 +37,18 @@ constexpr CudaProduct SearchedProduct(CudaProduct product) {
 // Thread safety: all methods may be called from any thread.
 class CublasLt {
  public:
-  // Loads the library for the calling thread's current device. `split_sums` allows it to split a
-  // product's sums into parts. Returns Unavailable if the library is not found (listing the places
-  // that were searched) or cannot be used.
+  // Loads the library for the calling thread's current device. `split_sums` allows the library to
+  // split a product's sums into parts. Returns Unavailable if the library is not found or cannot be
+  // used. The message then lists the places that were searched, or says what is wrong.
   static absl::StatusOr<std::unique_ptr<CublasLt>> Load(bool split_sums);
   virtual ~CublasLt() = default;
 
   // Returns the library's name, version and file.
   virtual CudaLibrary Library() const = 0;
-  // Does as CudaApi::Product, but returns a cublasStatus_t, 0 for success. The algorithm is the
-  // library's first choice for SearchedProduct. If that algorithm does not take `product`, it is
-  // the first choice for `product` itself. REQUIRES: workspace_bytes is the same in all calls.
+  // Queues a product as CudaApi::Product does, but returns a cublasStatus_t, 0 for success. The
+  // algorithm is the library's first choice for SearchedProduct(product). If that algorithm does
+  // not take `product`, the first choice for `product` itself is used. REQUIRES: workspace_bytes is
+  // the same in all calls.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
 };

@@ -15,17 +15,19 @@ namespace megatrain {
 
 inline constexpr char kCudnnSwitch[] = "MEGATRAIN_CUDNN";
 
+// The fast paths that may be taken. By default all are.
 struct CudaSwitches {
   bool cudnn = true;
   cuda::FastPaths kernels;
 };
 
-// Reads the variables of this process. Returns InvalidArgument, naming the variable, if a value is
-// not `off`.
+// Reads the variables of this process. Returns InvalidArgument, naming the variable, if a variable
+// is set to anything but `off`.
 absl::StatusOr<CudaSwitches> ReadCudaSwitches();
 
-// Returns ", without tensor-core attention, split sums (set aside by the environment)", or "" if
-// nothing is switched off. cuDNN is left out because it is listed with the libraries.
+// Returns a text such as ", without tensor-core attention, split sums (set aside by the
+// environment)", or "" if none of switches.kernels is off. cuDNN is left out because it is listed
+// with the libraries.
 std::string DescribeSetAside(const CudaSwitches& switches);
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// Builds and keeps cuDNN's graphs. Each takes half a second to build, so a thread of the cache
-// builds them before a step needs them.
+// Builds and keeps cuDNN's graphs (cudnn_graphs.h). Each takes half a second to build, so a thread
+// of the cache builds them before a step needs them.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_GRAPH_CACHE_H_
@@ -20,35 +20,38 @@ namespace megatrain {
 
 class CudnnGraphCache {
  public:
-  // `graphs` must outlive this object, and nothing else may call its Make. `begin` is called once
-  // on the building thread before the first graph is built; it may be null.
+  // `graphs` must outlive this object, and nothing else may call its Make. `begin` is called once,
+  // on the building thread, before the first graph is built. It may be null.
   CudnnGraphCache(CudnnGraphs* graphs, std::function<void()> begin);
   // Waits for the graph that is being built. Graphs that are still waiting to be built are dropped.
+  // REQUIRES: no thread is in Get.
   ~CudnnGraphCache();
 
-  // Requests graphs, which are built after those requested before. Returns at once.
+  // Requests graphs, which are built after those that Want requested before. Returns at once.
   void Want(const std::vector<CudnnGraphKey>& keys);
-  // Returns the graph, valid as long as this object, or null if cuDNN has none. A graph that is not
-  // built yet is built next, and the call waits for it. So the answer never depends on timing.
+  // Returns the graph of `key`, valid as long as this object, or null if it cannot be built. A
+  // graph that is not built yet is built next, and the call waits for it. So the answer does not
+  // depend on which graphs are built already.
   const CudnnGraph* Get(const CudnnGraphKey& key);
 
-  // Returns "3 shapes are left to our own kernels, the last one as cuDNN says: ...", or "" if every
-  // shape so far has a graph.
+  // Returns a text such as "3 shapes are left to our own kernels, the last one as cuDNN says: ...",
+  // or "" if every graph so far could be built.
   std::string DescribeRefused() const;
 
  private:
   struct Entry {
     bool built = false;
-    std::unique_ptr<CudnnGraph> graph;  // if null when built, cuDNN has none
+    std::unique_ptr<CudnnGraph> graph;  // null when `built`: it cannot be built
   };
 
+  // Builds the wanted graphs one after another until this object is destroyed.
   void Build();
 
   CudnnGraphs* const graphs_;
   mutable Mutex mutex_;
   CondVar changed_;
   std::map<CudnnGraphKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  std::deque<CudnnGraphKey> wanted_ ABSL_GUARDED_BY(mutex_);  // may be built already
+  std::deque<CudnnGraphKey> wanted_ ABSL_GUARDED_BY(mutex_);  // some may be built already
   int refused_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string why_refused_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

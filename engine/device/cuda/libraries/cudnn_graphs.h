@@ -1,6 +1,6 @@
-// cuDNN's graphs of attention (SDPA). They are built and run for a GPU of this machine, or only
-// built for the properties of a GPU of another machine. Only the source of this header uses cuDNN's
-// frontend.
+// cuDNN's graphs of attention (SDPA). A graph is a computation that cuDNN has planned for one
+// shape. Graphs are built and run for a GPU of this machine, or only built for the properties of a
+// GPU of another machine. Only cudnn_graphs.cc uses cuDNN's frontend.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_GRAPHS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_GRAPHS_H_
 
@@ -15,27 +15,28 @@
 
 namespace megatrain {
 
-// The operands of a graph. A call passes addresses under these numbers.
+// The numbers of a graph's operands. A call of a graph passes an address for each of its operands.
+// Those from kDOut to kDV are gradients.
 enum CudnnOperand : int64_t {
   kQ = 1,
   kK,
   kV,
   kOut,
-  kStatistics,
+  kStatistics,  // log(sum(exp(score)))
   kDOut,
   kDQ,
   kDK,
   kDV,
-  // With packed documents only:
-  kLengthsOfQ,  // int32 [documents], in tokens
+  // Operands of packed documents only:
+  kLengthsOfQ,  // int32 [documents], the tokens of each document
   kLengthsOfK,  // as kLengthsOfQ
-  // The offsets of the first PackedTensor: int64 [documents + 1], where each document begins and
-  // where the last one ends, in elements. The numbers from here on are the offsets of the other
-  // tensors (OffsetsOf).
+  // The offsets of kPackedQ, int64 [documents + 1]: where each document begins and where the last
+  // one ends, in elements. The numbers after this one are those of the other tensors' offsets
+  // (OffsetsOf).
   kOffsets,
 };
-// The tensors that have offsets of their own, because the distance between tokens may differ. The
-// gradient of the output shares the offsets of the output.
+// The tensors that have offsets of their own, because each may have another distance between
+// tokens. The gradient by the output shares the offsets of the output.
 enum PackedTensor : int {
   kPackedQ,
   kPackedK,
@@ -45,26 +46,27 @@ enum PackedTensor : int {
   kPackedDQ,
   kPackedDK,
   kPackedDV,
-  kPackedTensors,
+  kPackedTensors,  // the number of tensors
 };
-// Returns the number of the operand that has the offsets of a PackedTensor.
+// Returns the number of the operand that has the offsets of `tensor`, a PackedTensor.
 constexpr int64_t OffsetsOf(int tensor) { return int64_t{kOffsets} + tensor; }
 
 // The shape for which a graph is built. Operands are BF16, statistics FP32.
 struct CudnnGraphKey {
   bool backward = false;
-  // If true, token i of a document sees the tokens up to i. Otherwise it sees all tokens.
+  // If true, query i of a document sees the keys up to i. Otherwise it sees all keys.
   bool causal = true;
-  // If > 0, token i sees the tokens from i - window + 1 on. REQUIRES: causal.
+  // If > 0, query i sees no keys before i - window + 1. REQUIRES: causal if window > 0.
   int64_t window = 0;
-  // If true, documents have any length up to `length`, given by offsets and lengths in device
-  // memory, separately for queries and keys. Otherwise all have `length` tokens.
+  // If true, documents may have any lengths up to `length`. Lengths and offsets in device memory
+  // tell them, separately for queries and keys. If false, all documents have `length` tokens.
   bool packed = false;
   int64_t documents = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;
-  int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0;  // between tokens
+  // The distances between tokens in elements.
+  int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0;
   int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0;
-  // The distance between heads of statistics, which are [heads, tokens]. Those of packed documents
-  // are [tokens, heads] and contiguous.
+  // The distance in elements between heads of statistics, which are [heads, tokens]. It is not used
+  // for packed documents, whose statistics are [tokens, heads] and contiguous.
   int64_t statistics_stride = 0;
   float scale = 0;
 
@@ -75,34 +77,41 @@ struct CudnnGraphKey {
 class CudnnGraph {
  public:
   virtual ~CudnnGraph() = default;
+  // Returns the bytes of device memory that a run needs.
   virtual int64_t workspace_bytes() const = 0;
 };
 
-// Addresses by CudnnOperand and OffsetsOf.
+// The addresses of operands in device memory, by their numbers (CudnnOperand and OffsetsOf).
 using CudnnAddresses = std::unordered_map<int64_t, void*>;
 
-// Thread safety: one thread at a time may call Make, and one Run. They may run at the same time.
+// Builds and runs graphs.
+//
+// Thread safety: one thread at a time may call Make, and one thread at a time may call Run. A Make
+// and a Run may happen at the same time.
 class CudnnGraphs {
  public:
   // Opens cuDNN for the calling thread's current device. Returns Unavailable if cuDNN or the CUDA
-  // runtime is not found (listing the places that were searched), cuDNN is too old or built for
-  // another CUDA version, or cannot be set up. A missing NVRTC is no error here, but Make fails for
-  // graphs that must be compiled; Library tells of it.
+  // runtime is not found (listing the places that were searched), if cuDNN is too old or built for
+  // another CUDA version, or if cuDNN cannot be set up. A missing NVRTC (CUDA's compiler at run
+  // time) is no error here, and Library tells of it. Make then fails for graphs that must be
+  // compiled.
   static absl::StatusOr<std::unique_ptr<CudnnGraphs>> Open();
-  // Opens cuDNN for a GPU with these properties, as cuDNN writes them in JSON. `capability` is 10 *
-  // major + minor. The graphs can be inspected but not run. Returns the errors of Open, and
-  // InvalidArgument if `properties` cannot be read.
+  // Opens cuDNN for a GPU with these properties, as cuDNN writes them in JSON. `capability` is the
+  // compute capability, 10 * major + minor. Graphs can be made but not run. Returns Unavailable as
+  // Open does, and InvalidArgument if `properties` cannot be read.
   static absl::StatusOr<std::unique_ptr<CudnnGraphs>> OpenFor(const std::string& properties,
                                                               int32_t capability);
   virtual ~CudnnGraphs() = default;
 
   // Returns cuDNN's name, version and file, and whether NVRTC is missing.
   virtual CudaLibrary Library() const = 0;
-  // Builds a graph with the first engine that cuDNN's heuristics name and that can be built.
-  // Engines are not timed. Returns Unimplemented, with cuDNN's message, if there is no such engine.
+  // Builds a graph with the first engine (an implementation in cuDNN) that cuDNN's heuristics name
+  // and that can be built. Engines are not timed. Returns Unimplemented, with cuDNN's message, if
+  // the graph cannot be built.
   virtual absl::StatusOr<std::unique_ptr<CudnnGraph>> Make(const CudnnGraphKey& key) = 0;
-  // Queues a graph that this object made. Returns 0 for success, else kAttentionFailed or a greater
-  // number. `workspace` has the graph's workspace_bytes.
+  // Queues a graph that this object made on `stream`, a cudaStream_t. Returns 0 for success, else
+  // kAttentionFailed or a greater number. After OpenFor it always returns kAttentionFailed.
+  // `workspace` is device memory of at least graph.workspace_bytes().
   virtual int Run(void* stream, const CudnnGraph& graph, CudnnAddresses addresses,
                   void* workspace) = 0;
 };

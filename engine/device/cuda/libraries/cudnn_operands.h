@@ -1,5 +1,5 @@
-// Computes the operand addresses of a call for a graph of cuDNN, and describes packed documents to
-// the device.
+// Computes the addresses of operands for a graph of cuDNN (cudnn_graphs.h), and writes the lengths
+// and offsets of packed documents to device memory.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_OPERANDS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_OPERANDS_H_
 
@@ -11,24 +11,27 @@
 
 namespace megatrain {
 
-// Rounds up to 256 bytes, the alignment of the parts of a workspace.
+// Returns `bytes` rounded up to a multiple of 256, the alignment of the parts of a workspace.
 inline int64_t CudnnAligned(int64_t bytes) {
   constexpr int64_t kAlignment = 256;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Return the addresses of the operands, starting at `token` and at the first query head of
-// `kv_head`. The statistics are left out.
+// Both return the addresses of the operands' elements at `token` and at the first head that belongs
+// to `kv_head`, a head of keys and values. The statistics, lengths and offsets are left out.
+// REQUIRES: operands are BF16.
 CudnnAddresses AddressesOf(const AttentionArgs& args, int64_t token, int64_t kv_head);
 CudnnAddresses AddressesOf(const AttentionBackwardArgs& args, int64_t token, int64_t kv_head);
 
 // Queues the writing of documents' lengths and offsets to `index`, device memory of
-// cuda::kPackedIndexBytes. Document d has tokens [starts[d], starts[d + 1]), counted from starts[0]
-// on. Returns a cudaError_t. REQUIRES: at most cuda::kPackedDocumentsMax documents.
+// cuda::kPackedIndexBytes. Document d has the tokens [starts[d], starts[d + 1]). Offsets are
+// counted from token starts[0] on, in the strides of `key`. `starts` is read during the call only.
+// Returns a cudaError_t. REQUIRES: `starts` has 1 to cuda::kPackedDocumentsMax + 1 elements.
 int WriteIndex(void* stream, const CudnnGraphKey& key, std::span<const int32_t> starts,
                void* index);
-// Adds to a graph's operands the addresses of the lengths and offsets that WriteIndex writes to the
-// two indexes. Queries and keys may share one index. `backward` is CudnnGraphKey::backward.
+// Adds to `addresses` those of the lengths and offsets that WriteIndex has written: of_queries is
+// the index of the queries' documents, and of_keys that of the keys'. Both may be the same.
+// `backward` is CudnnGraphKey::backward.
 void AddIndex(bool backward, void* of_queries, void* of_keys, CudnnAddresses* addresses);
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// Products of matrices of a chunk [kDeltaChunkTokens, n] in FP32, by a block of kThreads threads.
-// Each thread has a square of the result.
+// FP32 products of the matrices of a chunk of the gated delta rule, by a block of kThreads threads.
+// A result is a tile [kChunk, kChunk], and each thread computes a square of it.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_CHUNK_PRODUCT_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_CHUNK_PRODUCT_H_
 
@@ -10,25 +10,27 @@ namespace megatrain::cuda {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kChunk = kDeltaChunkTokens;
-// A thread has a square of a tile [kChunk, kChunk] of a result, and a team of kTeam threads
-// (primitives.h) has kSquare whole rows.
+// A thread's square has kSquare rows and columns. A team of kTeam threads (primitives.h) has
+// kSquare whole rows of the tile.
 constexpr int kSquare = 4, kTeam = kChunk / kSquare;
 static_assert(kTeam * kTeam == kThreads && kTeam <= kWarp);
-// The number of terms of a product whose operands are staged in shared memory at once.
+// The number of terms of a product whose operands are copied to shared memory (staged) at once.
 constexpr int kDepth = 16;
-// The strides of rows in shared memory. That of matrices is a float longer than a row, so that a
-// column is not in one bank. That of staged operands keeps squares aligned to 16 bytes.
+// The strides of rows in shared memory. kPitch, that of matrices, is one float longer than a row,
+// so that a column is not in one bank. kStagePitch, that of staged operands, keeps four floats
+// aligned to 16 bytes.
 constexpr int kPitch = kChunk + 1, kStagePitch = kChunk + 4;
 
+// Four floats that are loaded at once.
 struct alignas(16) Four {
   float v[4];
 };
 
-// A thread's square of a tile.
+// The calling thread's square of a tile.
 struct Tile {
   float v[kSquare][kSquare] = {};
 
-  // Calls f(row, column, element) for the thread's elements.
+  // Calls f(row, column, element) for each of the thread's elements, with its place in the tile.
   template <typename F>
   __device__ void ForEach(const F& f) {
 #pragma unroll
@@ -37,15 +39,17 @@ struct Tile {
       for (int j = 0; j < kSquare; ++j) f(Row(i), Column(j), v[i][j]);
     }
   }
+  // Return the row of v[i] and the column of v[..][j] in the tile.
   __device__ static int Row(int i) { return static_cast<int>(threadIdx.x) / kTeam * kSquare + i; }
   __device__ static int Column(int j) {
     return static_cast<int>(threadIdx.x) % kTeam * kSquare + j;
   }
 };
 
-// The shared memory in which operands are staged: [kDepth, kStagePitch] each.
+// The shared memory in which operands are staged. Each operand has [kDepth, kStagePitch].
 struct ProductStage {
   static constexpr int kFloats = 2 * kDepth * kStagePitch;
+  // `memory` has kFloats, aligned to 16 bytes.
   __device__ explicit ProductStage(float* memory)
       : left(memory), right(memory + kDepth * kStagePitch) {}
 
@@ -53,10 +57,10 @@ struct ProductStage {
 };
 
 // Computes tile += a[kChunk, depth] b[depth, kChunk]. The functions a(row, l) and b(l, column)
-// return the elements, with l < depth, and zeros for rows and columns that are not there.
-// Neighbouring threads call `a` for neighbouring l with kLeftByDepth, else for neighbouring rows.
-// They call `b` for neighbouring l with kRightByDepth, else for neighbouring columns. All threads
-// of the block must call it.
+// return the elements for l < depth. They must return 0 for rows and columns that are not there.
+// Adjacent threads call `a` for adjacent l if kLeftByDepth is true, else for adjacent rows. They
+// call `b` for adjacent l if kRightByDepth is true, else for adjacent columns. All threads of the
+// block must call it. `a` and `b` may read shared memory that threads wrote before the call.
 template <bool kLeftByDepth, bool kRightByDepth, typename A, typename B>
 __device__ void AddProduct(const ProductStage& s, int depth, const A& a, const B& b, Tile& tile) {
   const int thread = static_cast<int>(threadIdx.x);

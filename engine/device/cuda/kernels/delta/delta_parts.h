@@ -1,5 +1,5 @@
-// The parts that kernels of the gated delta rule (delta_args.h) share: lists of tokens, gates, and
-// the values that the backward pass keeps.
+// The parts that the kernels of the gated delta rule (delta_args.h) share: lists of tokens, gates,
+// and the memory of the backward pass.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_DELTA_PARTS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DELTA_DELTA_PARTS_H_
 
@@ -12,8 +12,8 @@ namespace megatrain::cuda {
 
 inline constexpr int kDeltaChunkTokens = static_cast<int>(kDeltaChunk);
 
-// The tokens at which a launch's blocks begin. They are passed as an argument of the kernel,
-// because they are in host memory. Longer lists take several launches.
+// The tokens at which a launch's blocks begin. The list is an argument of the kernel, because the
+// documents' starts are in host memory. More than kMax tokens take several launches.
 struct TokenList {
   static constexpr int kMax = 512;
   int32_t count = 0;
@@ -22,8 +22,9 @@ struct TokenList {
 static_assert(sizeof(TokenList) + sizeof(GatedDeltaBackwardArgs) + 256 <= 4096,
               "a kernel's arguments");
 
-// Calls launch(list) for lists of the first token of every document or, if step > 0, of every
-// step-th token of it from the first on. Stops at the first error (not 0), which it returns.
+// Calls launch(list) for lists that together have the first token of every document. If step > 0,
+// they have every step-th token of every document, from its first on. Empty documents have none.
+// Stops at the first result of `launch` that is not 0 and returns it. Returns 0 otherwise.
 template <typename F>
 int ForTokenLists(const DeltaDocuments& documents, int64_t step, const F& launch) {
   TokenList list;
@@ -39,14 +40,16 @@ int ForTokenLists(const DeltaDocuments& documents, int64_t step, const F& launch
   return list.count > 0 ? launch(list) : 0;
 }
 
-// The gates of a value head's token (GatedDeltaArgs).
+// The gates of a token of a value head: beta and the logarithm of decay (GatedDeltaArgs).
 struct DeltaGates {
   float beta, log_decay;
   float slope;  // the derivative of log_decay by a
 };
 
+// Returns 1 / (1 + exp(-x)).
 __device__ inline float DeltaSigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
+// Computes the gates of a token of value head `head`.
 template <typename T>
 __device__ DeltaGates GatesOf(const GatedDeltaArgs& args, int64_t token, int64_t head) {
   const float rate = -expf(ToFloat(static_cast<const T*>(args.a_log)[head]));
@@ -57,14 +60,15 @@ __device__ DeltaGates GatesOf(const GatedDeltaArgs& args, int64_t token, int64_t
   return {DeltaSigmoid(b), rate * softplus, rate * DeltaSigmoid(input)};
 }
 
-// Returns the row of a token's key head in `x`, which is q or k.
+// Returns the address of a token's elements of a key head in `x`, which is q or k with its stride.
 template <typename T>
 __device__ const T* KeyRow(const void* x, int64_t stride, int64_t token, int64_t key_head,
                            int64_t key_dim) {
   return static_cast<const T*>(x) + token * stride + key_head * key_dim;
 }
 
-// Returns 1 / sqrt(sum of squares + 1e-6) of a row of n elements to all lanes of a warp.
+// Returns 1 / sqrt(sum of squares + 1e-6) of a row of n elements to all lanes of a warp. All lanes
+// must call it.
 template <typename T>
 __device__ float InverseLength(const T* row, int n, int lane) {
   float sum = 0;
@@ -72,43 +76,47 @@ __device__ float InverseLength(const T* row, int n, int lane) {
   return 1.0f / sqrtf(TeamSum<kWarp>(sum, nullptr) + 1e-6f);
 }
 
-// The memory in which the backward pass keeps values of the key heads [first_key_head,
-// first_key_head + key_heads) and of their value heads.
+// The device memory in which the backward pass keeps values between its kernels, for the key heads
+// [first_key_head, first_key_head + key_heads) and their value heads. It lies in the workspace.
 struct DeltaKept {
-  // FP32 [value heads, tokens / chunk, key_dim, value_dim], for the start of each chunk that is not
-  // its document's first: the state, and the gradient by it of the tokens from there on. Such
-  // chunks begin at least a chunk apart, so StateOf gives each memory of its own.
+  // [value heads, tokens / kDeltaChunk, key_dim, value_dim]: the state at the start of each chunk
+  // that is not its document's first, and the gradient by that state, which comes from the tokens
+  // from there on. Such chunks begin at least kDeltaChunk tokens apart, so StateOf gives each of
+  // them its own place.
   float *states = nullptr, *dstates = nullptr;
-  float *u = nullptr, *du = nullptr;   // [value heads, tokens, value_dim]
+  float *u = nullptr, *du = nullptr;   // [value heads, tokens, value_dim]: u and the gradient by it
   float *dq = nullptr, *dk = nullptr;  // [key heads, tokens, key_dim]
-  // [tokens, all value heads, 2]: the row of a chunk's first token has the chunk's sums for a_log
-  // and dt_bias.
+  // [tokens, all value heads, 2]: the row of a chunk's first token has the chunk's sums of the
+  // gradients by a_log and dt_bias. The other rows are not used.
   float* gate_sums = nullptr;
   int64_t first_key_head = 0, key_heads = 0;
 
-  // Returns the index of value head `head` among those that are kept.
+  // Returns the index of value head `head` among the value heads that are kept.
   __device__ int64_t Head(const GatedDeltaArgs& args, int64_t head) const {
     return head - first_key_head * (args.value_heads / args.key_heads);
   }
-  // Return offsets in elements. StateOf gives that of a head's state, in `states` and `dstates`, at
-  // the chunk that begins at `token`. ValuesOf gives that of a token's row in `u` and `du`, KeysOf
-  // that of its row in `dq` and `dk`.
+  // Returns the offset in `states` and `dstates`, in elements, of value head `head` at the chunk
+  // that begins at `token`. REQUIRES: this is not its document's first chunk.
   __device__ int64_t StateOf(const GatedDeltaArgs& args, int64_t head, int64_t token) const {
     return (Head(args, head) * (args.documents.tokens / kDeltaChunk) + token / kDeltaChunk - 1) *
            args.key_dim * args.value_dim;
   }
+  // Returns the offset in `u` and `du`, in elements, of a token's row of value head `head`.
   __device__ int64_t ValuesOf(const GatedDeltaArgs& args, int64_t head, int64_t token) const {
     return (Head(args, head) * args.documents.tokens + token) * args.value_dim;
   }
+  // Returns the offset in `dq` and `dk`, in elements, of a token's row of key head `key_head`.
   __device__ int64_t KeysOf(const GatedDeltaArgs& args, int64_t key_head, int64_t token) const {
     return ((key_head - first_key_head) * args.documents.tokens + token) * args.key_dim;
   }
 };
 
-// Queue the two sweeps of the backward pass over the tokens, and return a cudaError_t. KeepStates
-// goes forwards and writes kept.u and kept.states. KeepStateGradients goes backwards and writes
-// kept.du, kept.dstates and the heads' part of args.dv. Neither reads what the other writes.
+// Queues the first sweep of the backward pass over the tokens, which goes forwards and writes
+// kept.u and kept.states. Returns a cudaError_t, kInvalidValue if key_dim exceeds kDeltaKeyDimMax.
 int KeepStates(const Queue& queue, const GatedDeltaArgs& args, const DeltaKept& kept);
+// Queues the second sweep, which goes backwards and writes kept.du, kept.dstates and the kept
+// heads' part of args.dv. Returns the errors of KeepStates. Neither sweep reads what the other
+// writes.
 int KeepStateGradients(const Queue& queue, const GatedDeltaBackwardArgs& args,
                        const DeltaKept& kept);
 

@@ -10,21 +10,22 @@
 
 namespace megatrain::cuda {
 
+// The largest key_dim that the kernels take.
 inline constexpr int64_t kDeltaKeyDimMax = 256;
 
-// The most memory for what the backward pass keeps of key heads (DeltaKept, delta_parts.h), unless
-// one key head needs more. No bit of the results depends on it.
+// The most bytes for what the backward pass keeps of key heads at once (DeltaKept, delta_parts.h),
+// unless one key head needs more. No bit of the results depends on it.
 inline constexpr int64_t kDeltaKeptBytesMax = int64_t{512} << 20;
 
-// Returns the floats that are kept of a key head and its value heads: states and their gradients at
-// the bounds of chunks, u and du, dq and dk.
+// Returns the number of floats that are kept of a key head and its value heads: states and the
+// gradients by them at the bounds of chunks, u and du, dq and dk.
 inline int64_t DeltaFloatsOfKeyHead(const GatedDeltaShape& shape) {
   const int64_t group = shape.value_heads / shape.key_heads;
   const int64_t states = shape.tokens / kDeltaChunk * shape.key_dim * shape.value_dim;
   return 2 * group * (states + shape.tokens * shape.value_dim) + 2 * shape.tokens * shape.key_dim;
 }
 
-// Returns the key heads that the backward pass works on at once.
+// Returns the number of key heads that the backward pass works on at once.
 inline int64_t DeltaKeyHeadsAtOnce(const GatedDeltaShape& shape) {
   const int64_t bytes = DeltaFloatsOfKeyHead(shape) * int64_t{sizeof(float)};
   const int64_t fit = kDeltaKeptBytesMax / std::max<int64_t>(1, bytes);

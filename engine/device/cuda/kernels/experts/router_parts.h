@@ -1,4 +1,4 @@
-// The parts that the kernels of routers share. A warp has a token's logits.
+// Device functions that the kernels of routers share. A warp computes a token.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_EXPERTS_ROUTER_PARTS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_EXPERTS_ROUTER_PARTS_H_
 
@@ -8,22 +8,25 @@
 
 namespace megatrain::cuda {
 
-// The sums from which a softmax is computed: softmax(logits)[e] = exp(logits[e] - largest) / total.
-// A NaN among the logits makes `total` a NaN.
+// The values from which a softmax is computed: the largest logit, and the sum of exp(logit -
+// largest) over all logits. If a logit is NaN, `total` is NaN.
 struct SoftmaxSums {
   float largest = 0, total = 1;
 
+  // Returns the softmax's value for one of the logits.
   __device__ float Probability(float logit) const { return expf(logit - largest) / total; }
 };
 
-// Returns the largest value of the warp to each of its threads. NaNs are passed over.
+// Returns the largest x of the warp to each of its threads. NaNs are ignored. All threads of the
+// warp must call it.
 __device__ inline float WarpMax(float x) {
 #pragma unroll
   for (int step = kWarp / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, step));
   return x;
 }
 
-// Returns the sums of logits [experts] to each thread of the warp. All threads of it must call it.
+// Returns the SoftmaxSums of logits [experts] to each thread of the warp. `lane` is the thread's
+// number in the warp. All threads of the warp must call it.
 __device__ inline SoftmaxSums SumsOfLogits(const float* logits, int64_t experts, int lane) {
   SoftmaxSums sums = {-INFINITY, 0.0f};
   for (int64_t e = lane; e < experts; e += kWarp) sums.largest = fmaxf(sums.largest, logits[e]);
@@ -33,6 +36,7 @@ __device__ inline SoftmaxSums SumsOfLogits(const float* logits, int64_t experts,
   return sums;
 }
 
+// Returns 1 / (1 + exp(-x)).
 __device__ inline float RouterSigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 }  // namespace megatrain::cuda
