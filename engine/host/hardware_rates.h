@@ -42,8 +42,8 @@ struct HardwareRates {
   // predictions take the link's rate, and plans do not choose by it.
   double collective_bytes_per_second = 0;
   // The rate at which a machine receives from others, through all its ports, while it sends as
-  // much. It is given for plans, and never measured. If it is not known (0), predictions let devices
-  // of several machines exchange at collective_bytes_per_second.
+  // much. It is given for plans, and never measured. If it is not known (0), predictions let
+  // devices of several machines exchange at collective_bytes_per_second.
   double network_bytes_per_second = 0;
   double launch_seconds = 0;  // time from one short kernel to the next; 0 on the cpu device
   int threads = 0;            // threads used for the measurement
