@@ -9,6 +9,7 @@
 //                            step 150 takes its name, and removed afterwards
 //   shared-0123456789abcdef0123456789abcdef-1
 //                            an empty file of CheckIsShared, or left so by a process that died
+//   .lock                    the file of LockDirectory; it is neither read nor removed here
 // Everything else in the directory is foreign and is neither read nor removed.
 //
 // `files` is used during a call only. Errors of `files` are returned as they are, besides those
@@ -52,9 +53,9 @@ absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& dire
 // Cleans up after a process that died. Call it before a directory is searched. Unfinished
 // checkpoints and the files of CheckIsShared are removed. A checkpoint that was moved aside gets
 // its name back if its successor had not been renamed yet, and is removed otherwise. A leftover
-// that holds a directory other than additional_chat_templates is left alone. Returns a line for the
-// log about each of these. Does nothing if `directory` does not exist. REQUIRES: no other process
-// uses `directory` (see directory_lock.h).
+// that holds a directory other than additional_chat_templates is not removed. Returns a line for
+// the log about each of these. Does nothing if `directory` does not exist. REQUIRES: no other
+// process uses `directory` (see directory_lock.h).
 absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
                                                          FileSystem* files = PosixFileSystem());
 

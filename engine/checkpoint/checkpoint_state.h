@@ -52,8 +52,9 @@ struct CheckpointState {
   // The values of the keys that a resumed run may not change, by key path.
   std::map<std::string, std::string> spec;
   int threads = 0;  // for information: results do not depend on it
-  // Device::Arithmetic(). Resuming on a device with another one may change bits and logs a warning.
-  // Empty in checkpoints of versions that did not have it.
+  // Device::Arithmetic(). The number of devices follows it if bits depend on that. A run that
+  // resumes with another text may get other bits, and logs a warning. Empty in checkpoints of
+  // versions that did not have it.
   std::string arithmetic;
   int64_t steps_total = 0;                     // planned when the checkpoint was written
   std::vector<AllowedChange> allowed_changes;  // of the whole run, in their order

@@ -87,7 +87,7 @@ using HfWeightMap = std::map<std::string, std::string>;
 // Returns the text of the index. `total_bytes` is the size of all tensors without headers.
 std::string MakeHfIndex(const HfWeightMap& weight_map, int64_t total_bytes);
 // Parses an index; `path` begins messages. Returns InvalidArgument if it is no JSON and, naming the
-// key, if it is malformed, names no tensor, or a file name leads out of the directory.
+// key, if it is malformed, names no tensor, or a file name is not that of a file beside it.
 absl::StatusOr<HfWeightMap> ParseHfIndex(std::string_view json, const std::string& path);
 
 // The files that hold a directory's weights: model.safetensors if it is there, else those that the

@@ -1,5 +1,6 @@
 #include "engine/host/hardware_rates.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -49,6 +50,21 @@ absl::Status Refuse(const std::string& assignment, const std::string& why) {
 }
 
 }  // namespace
+
+void KeepFaster(const HardwareRates& other, HardwareRates* rates) {
+  const auto keep = [](auto& rate, auto another) { rate = std::max(rate, another); };
+  for (double HardwareRates::*rate : kLink) keep(rates->*rate, other.*rate);
+  keep(rates->host_memory_bytes_per_second, other.host_memory_bytes_per_second);
+  for (PrecisionRates HardwareRates::*precision : {&HardwareRates::fp32, &HardwareRates::bf16}) {
+    for (double PrecisionRates::*rate : kPrecise) {
+      keep(rates->*precision.*rate, other.*precision.*rate);
+    }
+  }
+  const bool first = rates->launch_seconds == 0;
+  if (first || other.launch_seconds < rates->launch_seconds) {
+    rates->launch_seconds = other.launch_seconds;
+  }
+}
 
 absl::Status SetRate(const std::string& assignment, HardwareRates* rates) {
   const std::pair<std::string, std::string> parts =

@@ -55,6 +55,10 @@ struct HardwareRates {
   bool operator==(const HardwareRates&) const = default;
 };
 
+// Replaces each measured rate of `*rates` by that of `other` if that is faster: two measurements of
+// one machine. The rates between devices and machines stay.
+void KeepFaster(const HardwareRates& other, HardwareRates* rates);
+
 // The optimizer's rate as a share of the rate at which a plain kernel moves the same bytes through
 // host memory. For each parameter the optimizer reads and writes 24 bytes of state and reads the
 // gradient: 28 bytes with FP32 gradients, 26 with BF16.

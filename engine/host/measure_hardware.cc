@@ -418,31 +418,6 @@ absl::StatusOr<HardwareRates> MeasureOnce(Bench& bench) {
   return rates;
 }
 
-void KeepFaster(const PrecisionRates& other, PrecisionRates* rates) {
-  for (double PrecisionRates::*rate :
-       {&PrecisionRates::matmul_flops_per_second, &PrecisionRates::attention_flops_per_second,
-        &PrecisionRates::attention_backward_flops_per_second,
-        &PrecisionRates::element_bytes_per_second, &PrecisionRates::update_bytes_per_second}) {
-    rates->*rate = std::max(rates->*rate, other.*rate);
-  }
-}
-
-void KeepFaster(const HardwareRates& other, HardwareRates* rates) {
-  for (double HardwareRates::*rate :
-       {&HardwareRates::h2d_bytes_per_second, &HardwareRates::d2h_bytes_per_second,
-        &HardwareRates::h2d_beside_d2h_bytes_per_second,
-        &HardwareRates::d2h_beside_h2d_bytes_per_second,
-        &HardwareRates::host_memory_bytes_per_second}) {
-    rates->*rate = std::max(rates->*rate, other.*rate);
-  }
-  const bool first = rates->launch_seconds == 0;
-  if (first || other.launch_seconds < rates->launch_seconds) {
-    rates->launch_seconds = other.launch_seconds;
-  }
-  KeepFaster(other.fp32, &rates->fp32);
-  KeepFaster(other.bf16, &rates->bf16);
-}
-
 }  // namespace
 
 absl::StatusOr<HardwareRates> MeasureHardware(const Session& session,

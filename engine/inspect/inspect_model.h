@@ -25,8 +25,9 @@ struct ModelReport {
 };
 
 // Describes `path`, a directory with config.json or a .safetensors file. Reads headers and no data.
-// Returns the errors of ReadModelDescription, of FindHfWeightFiles, of HfWeights::Open if the
-// weights do not fit their config.json, and of SafetensorsReader::Open.
+// A directory without weights is no error. Returns the errors of ReadModelDescription, of
+// FindHfWeightFiles (not its NotFound), of HfWeights::Open if the weights do not fit their
+// config.json, and of SafetensorsReader::Open.
 absl::StatusOr<ModelReport> InspectModel(const std::string& path);
 
 }  // namespace megatrain

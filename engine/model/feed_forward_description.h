@@ -1,4 +1,7 @@
 // Describes what a layer does with each token by itself: a dense unit, or experts.
+//
+// Names on disk are those within the layer. The names of matrices below are without the end
+// ".weight" that they have on disk, except stacked and transposed experts, which have no such end.
 #ifndef MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
 #define MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
 
@@ -75,6 +78,8 @@ struct ExpertsDescription {
   double auxiliary_loss = 0.0;
 
   bool transposed() const { return tensors == ExpertTensors::kTransposed; }
+  // Returns the number of tiles of the layer's experts. REQUIRES: experts_per_tile > 0 if there are
+  // experts.
   int64_t tiles() const {
     return count == 0 ? 0 : (count + experts_per_tile - 1) / experts_per_tile;
   }

@@ -52,8 +52,8 @@ class Access {
   //
   // Returns Prepare's errors for these three, and FailedPrecondition if `config` no longer names a
   // file that listeners use. On an error nothing has changed, with one exception. If the tokens
-  // file turns bad during the call, the new TLS files are already in use, and all tokens are
-  // refused until the file is valid again.
+  // file turns bad during the call, the new TLS files are already in use. Then either the tokens of
+  // before stay good, or all tokens are refused until the file is valid again.
   absl::Status Reload(const DaemonConfig& config);
 
   // Valid as long as this object.

@@ -32,8 +32,9 @@ std::string MissingCapabilities();
 // ScopedIdentity gives the calling thread the rights of another account while the object lives. The
 // kernel then checks the thread's file accesses against that account, access lists included, and
 // what the thread makes belongs to the account. The thread also gives up its capabilities to
-// override file permissions. An account of uid 0 thus reaches what root owns or what everyone may
-// reach, and no more. Other threads, and descriptors that are open already, keep their rights.
+// override file permissions. An account of uid 0 thus reaches what the permissions of files allow
+// root and its groups, and no more. Other threads, and descriptors that are open already, keep
+// their rights.
 //
 // While the object lives, the thread may only make system calls on the account's files. Other work
 // would be done with the wrong rights. The object must be destroyed on the thread that made it. The

@@ -43,7 +43,8 @@ struct CallCredentials {
   enum class Transport { kUnixSocket, kTls, kOther };
 
   Transport transport = Transport::kOther;
-  // The values of the metadata `authorization`. More than one is refused.
+  // The values of the metadata `authorization`. More than one is refused, except on private Unix
+  // sockets, where they are not looked at.
   std::vector<std::string> authorization;
   // CN of the client certificate that TLS has verified; "" = there is no certificate, or it has no
   // CN or several.

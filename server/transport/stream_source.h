@@ -17,8 +17,8 @@ enum class StreamNext {
   kEnd,      // there will be nothing new
 };
 
-// A source is made with a function `wake`. The source calls it, from any thread, when there may be
-// news, and never once it is destroyed.
+// A source may be given a function `wake` when it is made (StreamCall::Open). Any thread may call
+// it when there may be news. It does nothing once the stream is destroyed.
 //
 // Thread safety: one thread at a time.
 template <class Message>
@@ -32,7 +32,7 @@ class StreamSource {
   virtual absl::StatusOr<StreamNext> Next(Message* message) = 0;
 
   // Returns true if the next message is to be sent at once, without waiting for
-  // StreamOptions::pace.
+  // StreamOptions::pace (service_context.h).
   virtual bool Urgent() const { return false; }
 
   // Returns the sequence number of the next record, for heartbeats; 0 for series without numbers.

@@ -18,8 +18,8 @@
 namespace megatrain {
 
 struct EngineJobRunnerOptions {
-  // Each is told of every event, in the order of this list, after the event was written to the
-  // job's records or could not be. The observers must outlive the runner.
+  // Each is told of every event, in the order of this list. What the job's records keep of an event
+  // (JobRecords) is written before, unless that fails. The observers must outlive the runner.
   std::vector<RunObserver*> observers = {};
   WatchdogOptions watchdog;  // for the watchdog of each job
   // Opens the files of a run. Called on the job's own thread as it begins. An error is that of the

@@ -50,6 +50,7 @@ std::vector<std::string> Arguments(const DaemonProcess::Options& options,
     arguments.push_back("--set");
     arguments.push_back(std::move(setting));
   }
+  arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
   return arguments;
 }
 

@@ -45,8 +45,9 @@ class DaemonProcess {
         directory;  // of mode 0700, with a short path: socket and state lie in it, the log beside
     std::string host_memory = "256MiB";
     int threads = 1;
-    std::vector<std::string> settings;  // KEY=VALUE, after those above
-    std::string config;                 // the configuration's file; "" = none
+    std::vector<std::string> settings;   // KEY=VALUE, after those above
+    std::string config;                  // the configuration's file; "" = none
+    std::vector<std::string> arguments;  // of `serve`, after the settings
     ChildLimits limits;
   };
 

@@ -51,7 +51,7 @@ class DocumentEncoder {
   // The objects that `options` points to must outlive the encoder.
   explicit DocumentEncoder(const DocumentEncoderOptions& options) : options_(options) {}
 
-  // Appends the example's words: of a pair of answers those of two documents. Returns
+  // Appends the example's words. A pair becomes two documents, the chosen answer first. Returns
   // InvalidArgument if the chat template refuses the example or makes no token of it, or if
   // `chat_template` or `eos_id` is missing for a pair. Returns OutOfRange if a token id is not
   // below the vocabulary. Returns the errors of the tokenizer. After an error some words may have

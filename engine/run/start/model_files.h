@@ -15,7 +15,7 @@ namespace megatrain {
 // that it was made from nearly everywhere, and reading a model whole would take minutes.
 inline constexpr int64_t kSampleBytes = 4096;
 
-// Compares model.path's config.json and the side files (kHfSideFileNames), whole. Returns
+// Compares model.path's config.json and the side files (ListHfSideFiles), whole. Returns
 // FailedPrecondition, naming the ranks and the file, if they differ, and the errors of reading. All
 // processes must call it. Does nothing for a process alone.
 absl::Status CheckSameSideFiles(RunContext& run);
