@@ -46,9 +46,10 @@ absl::Status PauseHandler::HonourAmidStep() {
   const auto paused = [this] {
     return run_.control().pause_requested() && !run_.AskedToEnd().has_value();
   };
-  while (paused()) {
-    StandStill(/*wake_for_checkpoint=*/false);
-    if (!run_.control().pause_requested() && !run_.AskedToEnd().has_value()) {
+  while (paused() || (!trainer_.holds_device() && !run_.AskedToEnd().has_value())) {
+    if (paused()) {
+      StandStill(/*wake_for_checkpoint=*/false);
+    } else {
       MT_RETURN_IF_ERROR(RetakeDevice());
     }
   }

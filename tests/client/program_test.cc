@@ -117,6 +117,14 @@ TEST_F(ProgramTest, Lists) {
   EXPECT_THAT(result.err, HasSubstr("there is no state SLEEPING"));
 }
 
+TEST_F(ProgramTest, OnATerminalARowIsALine) {
+  const std::string long_name(60, 'x');
+  Create("anna", long_name);
+  EXPECT_THAT(Run({"ls"}).out, HasSubstr(long_name));
+  is_terminal_ = true;
+  EXPECT_THAT(Run({"ls"}).out, AllOf(HasSubstr("xxx…"), Not(HasSubstr(long_name))));
+}
+
 TEST_F(ProgramTest, ShowHasTheEvents) {
   const std::string id = Create();
   MoveToRunning(id);
@@ -201,6 +209,26 @@ TEST_F(ProgramTest, Info) {
   EXPECT_EQ(Json({"info"})["daemon_version"], "0.1.0");
 }
 
+TEST_F(ProgramTest, InfoHasRatesAndDevices) {
+  v1::MeasuredRates* const rates = node_.mutable_rates();
+  rates->set_fp32_flops_per_second(230e9);
+  rates->set_bf16_flops_per_second(1.2e12);
+  rates->set_h2d_bytes_per_second(20e9);
+  rates->set_d2h_bytes_per_second(25e9);
+  EXPECT_THAT(Run({"info"}).out,
+              AllOf(HasSubstr("products   230 GFLOP/s in FP32, 1.2 TFLOP/s in BF16\n"),
+                    HasSubstr("link       20 GB/s to the device, 25 GB/s back\n"),
+                    Not(HasSubstr("both ways"))));
+  rates->set_h2d_beside_d2h_bytes_per_second(12e9);
+  rates->set_d2h_beside_h2d_bytes_per_second(13e9);
+  for (const char* const id : {"cuda:0", "cuda:1"}) node_.add_devices()->set_id(id);
+  node_.mutable_devices(0)->set_busy(true);
+  EXPECT_THAT(Run({"info"}).out,
+              AllOf(HasSubstr("both ways  12 GB/s to the device, 13 GB/s back\n"),
+                    HasSubstr("device     cuda:0; a job has it\n"),
+                    HasSubstr("device     cuda:1; free\n")));
+}
+
 TEST_F(ProgramTest, LogsAndMetrics) {
   const std::string id = Create();
   AddLine(id, "loading \x1b[1m");
@@ -271,6 +299,29 @@ TEST_F(ProgramTest, WatchAndMetricsGoOnOverARestartWithoutAGap) {
     EXPECT_EQ(nlohmann::json::parse(line)["sequence"], ++sequence);
   }
   EXPECT_EQ(sequence, 5);
+}
+
+TEST_F(ProgramTest, OnATerminalAViewIsDrawnInPlaceAndItsLastPictureStays) {
+  node_.mutable_host_pool()->set_size_bytes(int64_t{8} << 30);
+  node_.mutable_host_pool()->set_used_bytes(int64_t{1} << 30);
+  const std::string id = Create();
+  MoveToRunning(id);
+  AddStep(id, 1);
+  is_terminal_ = true;
+  Captured out, err;
+  int code = -1;
+  std::thread watch([&] { code = RunInto({"watch", id}, &out, &err); });
+  const std::string pool = "pool 1.0 GiB of 8.0 GiB";
+  WaitUntil([&] { return out.Text().find(pool) != std::string::npos; });
+  Move(id, JobState::kSucceeded);
+  watch.join();
+  EXPECT_EQ(code, kExitDone) << err.Text();
+  const std::string text = out.Text();
+  EXPECT_THAT(text, StartsWith("\033[?1049h"));
+  const size_t left = text.find("\033[?1049l");
+  ASSERT_NE(left, std::string::npos);
+  EXPECT_THAT(text.substr(left), AllOf(HasSubstr("demo  jobs/" + id + "  SUCCEEDED\n"),
+                                       HasSubstr(pool), HasSubstr("\ndemo has succeeded")));
 }
 
 TEST_F(ProgramTest, WatchAsRecords) {

@@ -277,6 +277,26 @@ TEST(CheckpointFaultTest, AFailedSaveReportsTheFirstErrorForGood) {
   EXPECT_EQ(ResumeStep(files), 10);
 }
 
+TEST(CheckpointFaultTest, AFailedSaveGivesItsRoomBackAtOnce) {
+  FaultInjectionFileSystem files;
+  Prepare(files, {10});
+  files.set_capacity_bytes(0);
+  const int64_t used = -*files.FreeDiskBytes(kDirectory);
+  files.set_capacity_bytes(2 * used + (int64_t{1} << 20));
+  const TileSet tiles(TinyLayout(), kDType);
+  auto writer = CheckpointWriter::Begin(kDirectory, TinyLayout(),
+                                        MakeState(TinyLayout(), kDType, 20), kConfig, &files);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  files.set_capacity_bytes(used);
+  absl::Status written;
+  for (int i = 0; i < tiles.size() && written.ok(); ++i) {
+    written = (*writer)->WriteTile(i, tiles.tile(i));
+  }
+  EXPECT_EQ(written.code(), absl::StatusCode::kResourceExhausted) << written;
+  EXPECT_FALSE(files.FileExists(absl::StrCat(Path(20), ".tmp")));
+  EXPECT_EQ(*files.FreeDiskBytes(kDirectory), 0);
+}
+
 // An I/O error, or no descriptor left, at every operation of the search: the run ends with it, or
 // goes on from the newest checkpoint; it never takes an older one.
 TEST(CheckpointFaultTest, WhatCannotBeReadIsNotTakenForDamaged) {

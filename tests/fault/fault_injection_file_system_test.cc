@@ -43,6 +43,22 @@ TEST(FaultInjectionFileSystemTest, ARenameIsDurableOnceTheDirectoryIsSynced) {
   }
 }
 
+TEST(FaultInjectionFileSystemTest, AFileReplacedAsAWholeIsOldOrNewAtEveryCut) {
+  bool reached_end = false;
+  for (int64_t n = 0; !reached_end; ++n) {
+    FaultInjectionFileSystem files;
+    files.WriteFile("/d/a", "old");
+    files.SyncAll();
+    files.FailAfter(n, Fault::kPowerCut);
+    const bool written = AtomicWriteFile(&files, "/d/a", "new").ok();
+    reached_end = !files.fault_happened();
+    files.Restart(Loss::kDataAndNames);
+    EXPECT_TRUE(Content(files, "/d/a") == "new" || !written) << n;
+    EXPECT_NE(Content(files, "/d/a"), "(none)") << n;
+    EXPECT_NE(Content(files, "/d/a"), "") << n;
+  }
+}
+
 TEST(FaultInjectionFileSystemTest, TheNthOperationFailsOnceOrForGood) {
   FaultInjectionFileSystem files;
   files.FailAfter(1, Fault::kNoSpace);

@@ -26,6 +26,8 @@ TEST_F(DeleteCommandTest, AsksAndSaysWhatIsLost) {
   const std::string step = directory_.path() + "/state/jobs/" + id + "/checkpoints/step-00000010";
   std::filesystem::create_directories(step);
   std::ofstream(step + "/manifest.json") << std::string(2048, ' ');
+  std::filesystem::create_directories(step + "/../step-00000020");
+  std::ofstream(step + "/../step-00000020/manifest.json") << std::string(1024, ' ');
   std::string asked, answer;
   ask_ = [&](const std::string& question) {
     asked = question;
@@ -39,7 +41,7 @@ TEST_F(DeleteCommandTest, AsksAndSaysWhatIsLost) {
     EXPECT_TRUE(IsThere(id));
   }
   EXPECT_THAT(asked, HasSubstr("Delete jobs/" + id + " (demo, CANCELLED)"));
-  EXPECT_THAT(asked, HasSubstr("and 1 checkpoint (2.0 KiB)"));
+  EXPECT_THAT(asked, HasSubstr("and 2 checkpoints (3.0 KiB)"));
   answer = " Yes ";
   const Result result = Run({"delete", "jobs/" + id});
   EXPECT_EQ(result.code, kExitDone) << result.err;

@@ -65,6 +65,7 @@ class ProgramTest : public ServiceTest {
       const auto found = variables_.find(name);
       return found == variables_.end() ? std::string() : found->second;
     };
+    environment.is_terminal = is_terminal_;
     environment.columns = [] { return 80; };
     environment.rows = [] { return 24; };
     environment.zone = absl::UTCTimeZone();
@@ -92,6 +93,7 @@ class ProgramTest : public ServiceTest {
   }
 
   std::map<std::string, std::string> variables_;
+  bool is_terminal_ = false;
   std::function<std::string(const std::string& question)> ask_;
 };
 

@@ -37,10 +37,7 @@ class ScriptedService : public v1::JobService::Service {
   grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
                         grpc::ServerWriter<v1::WatchJobResponse>* writer) override {
     starts.push_back(request->start_sequence());
-    const auto token = context->client_metadata().find("authorization");
-    tokens.push_back(token == context->client_metadata().end()
-                         ? ""
-                         : std::string(token->second.data(), token->second.size()));
+    NoteToken(*context);
     if (script.empty()) return grpc::Status(grpc::StatusCode::INTERNAL, "one call too many");
     const ScriptedCall call = script.front();
     script.pop_front();
@@ -50,7 +47,30 @@ class ScriptedService : public v1::JobService::Service {
     return call.end;
   }
 
+  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest*, v1::Job*) override {
+    const auto token = context->client_metadata().find("authorization");
+    tokens.emplace_back(token->second.data(), token->second.size());
+    const grpc::Status answer = answers.front();
+    answers.pop_front();
+    return answer;
+  }
+
+  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest*, v1::Job*) override {
+    NoteToken(*context);
+    const grpc::Status end = script.front().end;
+    script.pop_front();
+    return end;
+  }
+
+  void NoteToken(const grpc::ServerContext& context) {
+    const auto token = context.client_metadata().find("authorization");
+    tokens.push_back(token == context.client_metadata().end()
+                         ? ""
+                         : std::string(token->second.data(), token->second.size()));
+  }
+
   // Each is read and written by one call at a time, and by the test before and after.
+  std::deque<grpc::Status> answers;  // to GetJob
   std::deque<ScriptedCall> script;
   std::vector<int64_t> starts;
   std::vector<std::string> tokens;
@@ -170,6 +190,20 @@ TEST_F(ResumableStreamTest, ANewTokenThatIsRefusedTooEndsIt) {
   EXPECT_EQ(service_.starts.size(), 2u);
 }
 
+TEST_F(ResumableStreamTest, ACallIsMadeAgainWithANewTokenOnce) {
+  Connection connection(*ParseServerAddress("unix:" + socket_));
+  const auto get = [&] {
+    return connection.Call(connection.jobs(), &v1::JobService::Stub::GetJob, v1::GetJobRequest())
+        .status();
+  };
+  service_.answers = {Expired(), grpc::Status::OK, Expired(), Expired()};
+  const absl::Status good = get();
+  EXPECT_TRUE(good.ok()) << good;
+  EXPECT_THAT(service_.tokens, ElementsAre("Bearer t1", "Bearer t2"));
+  EXPECT_TRUE(absl::IsUnauthenticated(get()));
+  EXPECT_TRUE(service_.answers.empty());
+}
+
 TEST_F(ResumableStreamTest, AMessageBeginsTheGrowingPausesAnew) {
   const absl::Status status =
       Run({{{1}, Busy()}, {{}, Busy()}, {{}, Busy()}, {{2}, Busy()}, {{3}, grpc::Status::OK}});
@@ -202,6 +236,22 @@ TEST_F(ResumableStreamTest, ASeriesThatBecameShorterIsReadFromItsBeginning) {
   EXPECT_THAT(events_, ElementsAre(1, 2, 1));
   EXPECT_THAT(service_.starts, ElementsAre(1, 3, 1));
   EXPECT_EQ(restarted_, 1);
+}
+
+// Not a stream, but it goes by the same tokens.
+TEST_F(ResumableStreamTest, ACallIsMadeAgainOnceWithANewToken) {
+  Connection connection(*ParseServerAddress("unix:" + socket_));
+  const auto get = [&](std::deque<ScriptedCall> script) {
+    service_.script = std::move(script);
+    return connection.Call(connection.jobs(), &v1::JobService::Stub::GetJob, v1::GetJobRequest())
+        .status();
+  };
+  const absl::Status renewed = get({{{}, Expired()}, {{}, grpc::Status::OK}});
+  EXPECT_TRUE(renewed.ok()) << renewed;
+  EXPECT_THAT(service_.tokens, ElementsAre("Bearer t1", "Bearer t2"));
+  const absl::Status refused = get({{{}, Expired()}, {{}, Expired()}, {{}, grpc::Status::OK}});
+  EXPECT_TRUE(absl::IsUnauthenticated(refused)) << refused;
+  EXPECT_EQ(service_.script.size(), 1u);
 }
 
 }  // namespace

@@ -61,6 +61,8 @@ TEST(RpcErrorTest, ExitCodes) {
   EXPECT_EQ(CodeOf(StatusCode::UNAUTHENTICATED, "UNAUTHENTICATED_CALLER"), kExitNotPermitted);
   EXPECT_EQ(CodeOf(StatusCode::RESOURCE_EXHAUSTED, "LIMIT_REACHED"), kExitNotPermitted);
   EXPECT_EQ(CodeOf(StatusCode::UNAVAILABLE, "STOPPING"), kExitUnreachable);
+  EXPECT_EQ(ExitCodeOf(absl::UnimplementedError("")), kExitUsage) << "an older daemon";
+  EXPECT_EQ(ExitCodeOf(absl::OutOfRangeError("")), kExitUsage);
   EXPECT_EQ(ExitCodeOf(absl::UnavailableError("")), kExitUnreachable);
   EXPECT_EQ(ExitCodeOf(absl::DeadlineExceededError("")), kExitUnreachable);
   EXPECT_EQ(ExitCodeOf(absl::CancelledError("")), kExitInterrupted);
@@ -74,6 +76,7 @@ TEST(RpcErrorTest, WhatIsALostConnection) {
   EXPECT_TRUE(is_loss(Error(grpc::StatusCode::UNAVAILABLE, "STOPPING")));
   EXPECT_TRUE(is_loss(grpc::Status(grpc::StatusCode::INTERNAL, "RST_STREAM")));
   EXPECT_TRUE(is_loss(grpc::Status(grpc::StatusCode::CANCELLED, "")));
+  EXPECT_TRUE(is_loss(grpc::Status(grpc::StatusCode::UNKNOWN, "Stream removed")));
   EXPECT_FALSE(is_loss(Error(grpc::StatusCode::INTERNAL, "INTERNAL_ERROR")));
   EXPECT_FALSE(is_loss(Error(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND")));
   EXPECT_FALSE(is_loss(Error(grpc::StatusCode::DATA_LOSS, "CORRUPT_DATA")));

@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <string>
 
 namespace megatrain::client {
 namespace {
@@ -51,6 +54,22 @@ TEST(ServerAddressTest, SaysWhyNobodyAnswers) {
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_THAT(status.message(), HasSubstr("there is no such socket"));
   EXPECT_THAT(status.message(), HasSubstr("megatraind serve"));
+}
+
+TEST(ServerAddressTest, WhoMayNotConnectIsToldSo) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  std::string directory = "/tmp/address_XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);  // of mode 0700
+  const auto address = ParseServerAddress("unix:" + directory + "/m.sock");
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setuid(65534) != 0) _exit(2);
+    _exit(absl::IsPermissionDenied(WhyUnreachable(*address, absl::OkStatus())) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  rmdir(directory.c_str());
 }
 
 TEST(ServerAddressTest, SaysWhatToDoWhenTlsFails) {

@@ -3,6 +3,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "client/connection/detachable.h"
 
 namespace megatrain::client {
 namespace {
@@ -35,6 +41,28 @@ TEST(SignalWatchTest, WithoutADescriptorSignalsAreNotSwallowed) {
   EXPECT_EQ(watch.fd(), -1);
   EXPECT_FALSE(IsBlocked(SIGUSR1));
   EXPECT_EQ(watch.Take(), std::nullopt);
+}
+
+// Ctrl-C ends the view, whatever comes of that, and another one changes nothing.
+TEST(DetachableTest, ASignalStopsTheViewOnce) {
+  SignalWatch watch({SIGINT, SIGTERM});
+  kill(getpid(), SIGINT);
+  kill(getpid(), SIGTERM);
+  const auto both_are_taken = [] {
+    sigset_t set;
+    sigpending(&set);
+    return sigismember(&set, SIGINT) == 0 && sigismember(&set, SIGTERM) == 0;
+  };
+  std::atomic<int> stops{0};
+  const absl::Status status = RunDetachable(
+      &watch,
+      [&] {
+        while (stops == 0 || !both_are_taken()) std::this_thread::yield();
+        return absl::OkStatus();
+      },
+      [&] { ++stops; });
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_EQ(stops, 1);
 }
 
 }  // namespace

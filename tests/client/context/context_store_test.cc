@@ -83,6 +83,11 @@ TEST_F(ContextStoreTest, CredentialsAreFilesThatCanBeUsed) {
   EXPECT_EQ(ReadContexts(path_)->contexts.at("far"), far);
   EXPECT_EQ(ReadCredentials(far.files)->token, "mt_1");
   EXPECT_TRUE(absl::IsAlreadyExists(AddContext("far", {"node7:1", {}}, &contexts)));
+  const fs::path before = fs::current_path();
+  fs::current_path(directory_);
+  EXPECT_TRUE(AddContext("here", {"node7:1", {"./ca.pem", "", "", ""}}, &contexts).ok());
+  EXPECT_EQ(contexts.contexts["here"].files.ca, fs::current_path() / "ca.pem");
+  fs::current_path(before);
 
   const std::string fifo = directory_ / "fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
@@ -92,6 +97,7 @@ TEST_F(ContextStoreTest, CredentialsAreFilesThatCanBeUsed) {
       {{"", "", "", fifo}, "is not a regular file"},
       {{empty, "", "", ""}, "is empty"},
       {{"", ca, "", ""}, "belong together"},
+      {{"", "", token, ""}, "belong together"},
       {{"", ca, open, ""}, "chmod 0600"},
       {{"", "", "", open}, "chmod 0600"},
       {{"", "", "", bad}, "is not a token"},

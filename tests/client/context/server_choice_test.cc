@@ -57,5 +57,13 @@ TEST_F(ServerChoiceTest, TheTokenOfTheEnvironmentReplacesTheContexts) {
   EXPECT_THAT(Authorization(), HasSubstr("cannot read " + file_));
 }
 
+TEST_F(ServerChoiceTest, AConfigurationDirectoryThatIsRelativeIsIgnored) {
+  const std::string of_home = *Program().ContextsPath();
+  variables_["XDG_CONFIG_HOME"] = "config";
+  EXPECT_EQ(*Program().ContextsPath(), of_home);
+  variables_["XDG_CONFIG_HOME"] = directory_ / "config";
+  EXPECT_EQ(*Program().ContextsPath(), directory_ / "config/megatrain/contexts.json");
+}
+
 }  // namespace
 }  // namespace megatrain::client

@@ -90,6 +90,19 @@ TEST_F(WatchLinesTest, FallingBackAndWhatIsMissing) {
   EXPECT_THAT(Lines(message), ElementsAre("step records 3 to 7 are no longer kept"));
 }
 
+TEST_F(WatchLinesTest, StepsThatNoLongerCountAreNotTold) {
+  v1::StreamStepMetricsResponse message = Steps({Step(1, 4), Step(2, 3)});
+  message.mutable_batch()->mutable_records(0)->set_superseded(true);
+  EXPECT_THAT(Lines(message), ElementsAre(StartsWith("step 2 ")));
+}
+
+TEST_F(WatchLinesTest, EventsThatAreNoLongerKept) {
+  v1::WatchJobResponse message;
+  message.mutable_missed()->set_first_sequence(1);
+  message.mutable_missed()->set_last_sequence(5);
+  EXPECT_THAT(Lines(message), ElementsAre("events 1 to 5 are no longer kept"));
+}
+
 TEST_F(WatchLinesTest, LogLines) {
   EXPECT_THAT(Lines(Log({"a", "b\x1b[1m"})), ElementsAre("a", "b?[1m"));
 }

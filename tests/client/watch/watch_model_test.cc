@@ -68,7 +68,23 @@ TEST(WatchModelTest, TheServerGoesAndComes) {
   EXPECT_FALSE(model.state().lost.has_value()) << "the job's stream speaks for all";
   model.Apply(StreamLost{WatchStream::kJob, "nobody listens", absl::UnixEpoch()});
   ASSERT_TRUE(model.state().lost.has_value());
+  model.Apply(StreamRestored{WatchStream::kLogs});
+  EXPECT_TRUE(model.state().lost.has_value());
   model.Apply(StreamRestored{WatchStream::kJob});
+  EXPECT_FALSE(model.state().lost.has_value());
+  model.Apply(StreamLost{WatchStream::kJob, "nobody listens", absl::UnixEpoch()});
+  model.Apply(StreamEnded{WatchStream::kLogs, absl::OkStatus()});
+  EXPECT_TRUE(model.state().lost.has_value());
+  model.Apply(StreamEnded{WatchStream::kJob, absl::OkStatus()});
+  EXPECT_FALSE(model.state().lost.has_value());
+}
+
+TEST(WatchModelTest, AStreamThatHasEndedIsNotTriedAgain) {
+  WatchModel model;
+  model.Apply(StreamLost{WatchStream::kJob, "nobody listens", absl::UnixEpoch()});
+  model.Apply(StreamEnded{WatchStream::kLogs, absl::OkStatus()});
+  EXPECT_TRUE(model.state().lost.has_value());
+  model.Apply(StreamEnded{WatchStream::kJob, absl::OkStatus()});
   EXPECT_FALSE(model.state().lost.has_value());
 }
 

@@ -65,5 +65,23 @@ TEST(WatchedFileSystemTest, AsksBeforeEveryBlock) {
   EXPECT_TRUE((*file)->Close().ok());
 }
 
+TEST(WatchedFileSystemTest, AsksBeforeEveryBlockOfAFileThatIsThere) {
+  int questions = 0, allowed = 3;
+  WatchedFileSystem files(PosixFileSystem(), [&] {
+    return ++questions > allowed ? absl::CancelledError("abandoned") : absl::OkStatus();
+  });
+  const std::string path = ::testing::TempDir() + "/watched_again";
+  alignas(kDirectAlignment) static char block[kDirectAlignment];
+  auto file = files.OpenBlockFile(path, 2 * kDirectAlignment);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Write(0, block, kDirectAlignment).ok());
+  ASSERT_TRUE((*file)->Sync().ok());
+  EXPECT_EQ(questions, 3);
+  EXPECT_EQ((*file)->Write(0, block, kDirectAlignment).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ((*file)->Sync().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(files.OpenBlockFile(path, 1).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE((*file)->Close().ok());
+}
+
 }  // namespace
 }  // namespace megatrain

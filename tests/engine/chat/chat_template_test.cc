@@ -283,6 +283,10 @@ TEST_F(ChosenTemplate, SpecialTokensAreThoseOfTheFiles) {
   directory_.Write("tokenizer_config.json",
                    R"({"unk_token": "<unk>", "added_tokens_decoder": {}})");
   EXPECT_EQ(Rendered("auto"), "<unk>|||");
+  // The tokenizer's own go before those of a directory that is another tokenizer's.
+  directory_.Write("chat_template.jinja", "{{ bos_token }}{{ eos_token }}");
+  directory_.Write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  EXPECT_EQ(Rendered("auto"), "<|bos|><|eos|>");
 }
 
 TEST_F(ChosenTemplate, TheFingerprintHasAllThatChangesTheText) {

@@ -131,7 +131,8 @@ TEST(ConversationRecord, KeysOfTheRecordThatBearOnTheTextAreRefused) {
   const auto beside = [](const std::string& field) {
     return Error(R"({"messages": [{"role": "user", "content": ""}], )" + field + "}");
   };
-  for (const char* key : {"functions", "function_call", "tool_choice", "chat_template", "images"}) {
+  for (const char* key : {"functions", "function_call", "tool_choice", "chat_template", "images",
+                          "videos", "audios", "add_generation_prompt", "continue_final_message"}) {
     EXPECT_THAT(beside("\"" + std::string(key) + "\": [1]"),
                 HasSubstr("\"" + std::string(key) +
                           "\" is not supported: it bears on what a chat "
@@ -147,8 +148,11 @@ TEST(ConversationRecord, KeysOfTheRecordThatBearOnTheTextAreRefused) {
   EXPECT_EQ(beside(R"("documents": 1)"), "\"documents\" is a number; a list of objects is needed");
   EXPECT_EQ(beside(R"("chat_template_kwargs": [])"),
             "\"chat_template_kwargs\" is a list; an object is needed");
-  EXPECT_EQ(beside(R"("chat_template_kwargs": {"messages": 1})"),
-            "\"chat_template_kwargs.messages\" is not a variable that a record may set");
+  for (const std::string key : {"messages", "tools", "documents", "add_generation_prompt",
+                                "continue_final_message", "tokenize", "chat_template"}) {
+    EXPECT_EQ(beside(R"("chat_template_kwargs": {")" + key + R"(": 1})"),
+              "\"chat_template_kwargs." + key + "\" is not a variable that a record may set");
+  }
   EXPECT_EQ(beside(R"("system": 1)"), "\"system\" is a number; a string is needed");
 }
 
@@ -173,6 +177,24 @@ TEST(ConversationRecord, ShareGptTurnsBecomeMessages) {
             R"({"role": "tool", "content": "t"}, {"role": "developer", "content": "d"}] )"
             R"([{"type": "function", "function": {"name": "f"}}, )"
             R"({"type": "function", "function": {}}])");
+}
+
+TEST(ConversationRecord, ShareGptsNamesOfRoles) {
+  for (const auto& [from, role] :
+       std::vector<std::pair<std::string, std::string>>{{"human", "user"},
+                                                        {"user", "user"},
+                                                        {"gpt", "assistant"},
+                                                        {"assistant", "assistant"},
+                                                        {"observation", "tool"},
+                                                        {"tool", "tool"},
+                                                        {"function", "tool"},
+                                                        {"system", "system"},
+                                                        {"developer", "developer"}}) {
+    const auto conversation = ReadConversation(
+        R"({"conversations": [{"from": ")" + from + R"(", "value": "x"}]})", ReadShareGpt);
+    ASSERT_TRUE(conversation.ok()) << conversation.status();
+    EXPECT_EQ(conversation->messages[0].role, role) << from;
+  }
 }
 
 TEST(ConversationRecord, BadShareGptIsRefusedByName) {

@@ -134,6 +134,17 @@ TEST(PreferenceRecordTest, WithoutAPromptOtherFormsAreSeenByTheirKeys) {
                              "rejected": {"from": "gpt", "value": "B"}})")
                         .rejected_chat),
               ElementsAre("user:Q", "assistant:B"));
+  EXPECT_THAT(Turns(Pair(R"({"conversations": [{"from": "human", "value": "Q"}],
+                             "chosen": [{"from": "gpt", "value": "A"}],
+                             "rejected": [{"from": "gpt", "value": "B"}]})")
+                        .chosen_chat),
+              ElementsAre("user:Q", "assistant:A"));
+  // A prompt of turns, as its answers are.
+  EXPECT_THAT(Turns(Pair(R"({"prompt": [{"from": "human", "value": "Q"}],
+                             "chosen": [{"from": "gpt", "value": "A"}],
+                             "rejected": [{"from": "gpt", "value": "B"}]})")
+                        .rejected_chat),
+              ElementsAre("user:Q", "assistant:B"));
   // Whole conversations, beside a column that repeats one of them.
   EXPECT_THAT(Turns(Pair(R"({"messages": [{"role": "user", "content": "other"}],
                              "chosen": [{"role": "user", "content": "Q"},

@@ -51,6 +51,18 @@ TEST(CheckpointDirectoryTest, FindsNothingInAMissingDirectory) {
   EXPECT_TRUE(damaged.empty());
 }
 
+TEST(CheckpointDirectoryTest, ASpecValueIsOfTheNewestManifestThatCanBeRead) {
+  FaultInjectionFileSystem files;
+  WriteConfigDirectory(&files, kConfig);
+  for (const int64_t step : {10, 20}) {
+    ASSERT_TRUE(SaveCheckpoint("/c", step, DType::kF32, kConfig, &files, 9).ok());
+  }
+  files.MutableContent("/c/step-00000020/manifest.json")->pop_back();
+  EXPECT_EQ(NewestSpecValue("/c", "optimizer.learning_rate", &files), "0.0003");
+  EXPECT_EQ(NewestSpecValue("/c", "optimizer.none", &files), "");
+  EXPECT_EQ(NewestSpecValue("/nothing", "optimizer.learning_rate", &files), "");
+}
+
 TEST(CheckpointDirectoryTest, LeftoversAreRemovedAndForeignOnesAreNot) {
   FaultInjectionFileSystem files;
   files.WriteFile("/c/step-00000200.tmp/model-00001-of-00004.safetensors", "half");
@@ -91,6 +103,22 @@ TEST(CheckpointDirectoryTest, WhatWasDiscardedComesBackUnlessTheNewOneHasItsName
   }
 }
 
+TEST(CheckpointDirectoryTest, FilesAreKnownByTheirNamesIfTheManifestIsDamaged) {
+  FaultInjectionFileSystem files;
+  const std::string path = "/c/step-00000010";
+  for (const char* name :
+       {"manifest.json", "config.json", "model-00001-of-00002.safetensors",
+        "optimizer-00001-of-00002.safetensors", "model-00002-of-00002.safetensors.part",
+        "optimizer-00002-of-00002.safetensors.part"}) {
+    files.WriteFile(JoinPath(path, name), "damaged");
+  }
+  const absl::Status ours = CheckHoldsOnlyCheckpointFiles(path, &files);
+  EXPECT_TRUE(ours.ok()) << ours;
+  files.WriteFile(JoinPath(path, "notes.part"), "mine");
+  EXPECT_EQ(CheckHoldsOnlyCheckpointFiles(path, &files).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
 Retention Keep(int64_t keep, std::vector<int64_t> damaged = {}) {
   Retention retention;
   retention.keep = keep;
@@ -105,6 +133,32 @@ TEST(RetentionTest, KeepsTheNewestAndAlwaysTheVerifiedOne) {
   EXPECT_THAT(StepsToRemove({10, 20, 30, 40}, 40, Keep(-5)), ElementsAre(30, 20, 10));
   EXPECT_THAT(StepsToRemove({10}, 10, Keep(5)), IsEmpty());
   EXPECT_THAT(StepsToRemove({}, 10, Keep(1)), IsEmpty());
+}
+
+TEST(RetentionTest, ANewerCheckpointOfAnotherVersionIsListedAndAnErrorReturned) {
+  FaultInjectionFileSystem files;
+  WriteConfigDirectory(&files, kConfig);
+  for (const int64_t step : {10, 20}) {
+    ASSERT_TRUE(SaveCheckpoint("/c", step, DType::kF32, kConfig, &files, 9).ok());
+  }
+  std::string& text = *files.MutableContent("/c/step-00000020/manifest.json");
+  const size_t version = text.find("\"version\": 1");
+  ASSERT_NE(version, std::string::npos);
+  text.replace(version, 12, "\"version\": 9");
+  // The checksum is followed by a quote and a brace, each with a line's end.
+  text.replace(text.size() - 36, 32, HashBytes(text.substr(0, text.rfind(",\n"))));
+  std::vector<std::string> notes;
+  const auto newer = ListNewer("/c", 10, Retention(), &notes, &files);
+  ASSERT_TRUE(newer.ok()) << newer.status();
+  EXPECT_THAT(*newer, ElementsAre(20));
+  EXPECT_THAT(notes, IsEmpty());
+  EXPECT_THAT(*ListNewer("/c", 20, Retention(), &notes, &files), IsEmpty());
+  // The list can be read, the manifest cannot.
+  files.FailAfter(-1, FaultInjectionFileSystem::Fault::kNone);
+  ASSERT_TRUE(ListSteps("/c", &files).ok());
+  files.FailAfter(files.operations(), FaultInjectionFileSystem::Fault::kIoError);
+  EXPECT_EQ(ListNewer("/c", 10, Retention(), &notes, &files).status().code(),
+            absl::StatusCode::kInternal);
 }
 
 TEST(RetentionTest, LaterStepsStayAndDamagedOnesAreNotCounted) {
@@ -154,6 +208,28 @@ TEST(RetentionTest, ADirectoryWithForeignFilesIsLeftAloneAndNamed) {
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_THAT(notes[0], HasSubstr("/c/step-00000010 holds notes.txt"));
   EXPECT_THAT(*files.ListDirectory("/c"), ElementsAre("other", "step-00000010", "step-00000030"));
+}
+
+TEST(RetentionTest, ADiscardedCheckpointWithForeignFilesStays) {
+  FaultInjectionFileSystem files;
+  WriteConfigDirectory(&files, kConfig);
+  for (const int64_t step : {10, 30}) {
+    ASSERT_TRUE(SaveCheckpoint("/c", step, DType::kF32, kConfig, &files, 9).ok());
+  }
+  files.WriteFile("/c/step-00000030/notes.txt", "mine");
+  const TileSet tiles(TinyLayout(), DType::kF32);
+  auto writer = CheckpointWriter::Begin("/c", TinyLayout(),
+                                        MakeState(TinyLayout(), DType::kF32, 20), kConfig, &files);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  for (int i = 0; i < tiles.size(); ++i) {
+    ASSERT_TRUE((*writer)->WriteTile(i, tiles.tile(i)).ok());
+  }
+  Retention retention = Keep(9);
+  retention.discard = {30};
+  const absl::Status refused = (*writer)->Finish(retention).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("/c/step-00000030 holds notes.txt"));
+  EXPECT_TRUE(files.FileExists("/c/step-00000030/notes.txt"));
 }
 
 TEST(RetentionTest, ADirectoryThatOnlyHasACheckpointsNameIsNeitherRemovedNorReplaced) {

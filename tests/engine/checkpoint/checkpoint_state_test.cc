@@ -84,6 +84,33 @@ TEST(CheckpointStateTest, OtherCarriedTensorsAreRefused) {
   EXPECT_TRUE(CheckResumable(saved, wanted).ok());
 }
 
+TEST(CheckpointStateTest, WithoutANameARunIsKnownByWhatItTrains) {
+  CheckpointState state = MakeState(TinyLayout(), DType::kBF16, 10);
+  state.run.clear();
+  const std::string name = RunName(state);
+  CheckpointState later = state;
+  later.step = 20;
+  later.data_position = 7;
+  later.threads = 64;
+  EXPECT_EQ(RunName(later), name);
+  using Change = std::function<void(CheckpointState&)>;
+  const std::vector<Change> changes = {
+      [](auto& s) { s.model_fingerprint = "other"; },
+      [](auto& s) { s.weight_dtype = DType::kF32; },
+      [](auto& s) { s.seed = 7; },
+      [](auto& s) { s.data_fingerprint = "changed"; },
+      [](auto& s) { s.spec["optimizer.learning_rate"] = "0.001"; },
+      [](auto& s) { s.run = "named"; },
+  };
+  std::set<std::string> names = {name};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    CheckpointState other = state;
+    changes[i](other);
+    EXPECT_TRUE(names.insert(RunName(other)).second) << i;
+  }
+  EXPECT_EQ(names.count("named"), 1u);
+}
+
 TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
   const std::string base = ModelFingerprint(TinyLayout());
   EXPECT_EQ(base.size(), 32u);
@@ -102,6 +129,14 @@ TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
       [](auto& m) { m.tied_embeddings = true; },
       [](auto& m) { m.wrapper.family = "gemma3"; },
       [](auto& m) { m.ropes[0].theta = 500000; },
+      [](auto& m) { m.ropes[0].type = RopeType::kLinear; },
+      [](auto& m) { m.ropes[0].factor = 8; },
+      [](auto& m) { m.ropes[0].low_frequency_factor = 2; },
+      [](auto& m) { m.ropes[0].high_frequency_factor = 8; },
+      [](auto& m) { m.ropes[0].original_positions = 99; },
+      [](auto& m) { m.ropes[0].beta_fast = 16; },
+      [](auto& m) { m.ropes[0].beta_slow = 2; },
+      [](auto& m) { m.ropes[0].attention_factor = 1.5; },
       [](auto& m) { m.ropes[0].rotary_dim = 4; },
       [](auto& m) { m.ropes[0].interleaved = true; },
       [](auto& m) { m.ropes[0].truncate = false; },
@@ -114,6 +149,15 @@ TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
         m.ropes[0].long_factors = {1, 2, 3};
       },
       [](auto& m) { m.ropes.push_back(m.ropes[0]); },
+      [](auto& m) { m.ropes.emplace_back(m.ropes[0]).theta = 500000; },
+      [](auto& m) { m.ropes.emplace_back(m.ropes[0]).type = RopeType::kLinear; },
+      [](auto& m) { m.ropes.emplace_back(m.ropes[0]).factor = 8; },
+      [](auto& m) { m.ropes.emplace_back(m.ropes[0]).low_frequency_factor = 2; },
+      [](auto& m) { m.ropes.emplace_back(m.ropes[0]).high_frequency_factor = 8; },
+      [](auto& m) { m.ropes.emplace_back(m.ropes[0]).original_positions = 99; },
+      [](auto& m) { m.ropes.emplace_back(m.ropes[0]).beta_fast = 16; },
+      [](auto& m) { m.ropes.emplace_back(m.ropes[0]).beta_slow = 2; },
+      [](auto& m) { m.ropes.emplace_back(m.ropes[0]).attention_factor = 1.5; },
       [](auto& m) { m.layers[1].attention.window = 8; },
       [](auto& m) { m.layers[0].attention.window = 8; },
       [](auto& m) { m.layers[1].attention.softcap = 50; },
@@ -164,6 +208,22 @@ TEST(CheckpointStateTest, FingerprintSeesLatents) {
     attention.latent = {.key_value_rank = 5, .query_rank = 7, .rotary_dim = 2, .value_dim = 3};
     changes[i](attention.latent);
     EXPECT_TRUE(fingerprints.insert(ModelFingerprint(BuildModelLayout(model))).second) << i;
+  }
+}
+
+// Each change leaves the tensors' names and shapes as they are.
+TEST(CheckpointStateTest, FingerprintSeesHeadsOfDeltaNets) {
+  std::set<std::string> fingerprints;
+  for (const int64_t key_heads : {1, 2, 4}) {
+    ModelDescription model = TinyConfig();
+    LayerDescription& layer = model.layers[1];
+    layer.attention = AttentionDescription();
+    layer.delta_net = {.key_heads = key_heads,
+                       .value_heads = 4,
+                       .key_dim = 16 / key_heads,
+                       .value_dim = 6,
+                       .kernel = 4};
+    EXPECT_TRUE(fingerprints.insert(ModelFingerprint(BuildModelLayout(model))).second) << key_heads;
   }
 }
 

@@ -202,6 +202,18 @@ TEST_F(CheckpointTest, KeepsAsManyAsAsked) {
                                                         JoinPath(directory_, "step-00000003")));
 }
 
+TEST_F(CheckpointTest, ADirectoryInThePlaceOfAFileIsDamage) {
+  const std::string path = Save(1, DType::kF32);
+  for (const char* const name : {kHfIndexFileName, kManifestFile}) {
+    const std::string file = JoinPath(path, name);
+    ASSERT_TRUE(files_->RemoveFile(file).ok());
+    ASSERT_TRUE(files_->CreateDirectories(file).ok());
+    const absl::Status status = VerifyCheckpoint(path);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(file));
+  }
+}
+
 TEST_F(CheckpointTest, AnAbandonedWriterLeavesNothing) {
   TileSet tiles(TinyLayout(), DType::kBF16);
   {

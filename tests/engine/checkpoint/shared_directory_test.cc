@@ -32,7 +32,8 @@ struct Rank {
 };
 
 // The results of all ranks, which must be alike. With `machines`, each of these has a directory.
-absl::Status Check(const std::vector<Rank>& ranks, const std::vector<std::string>& machines = {}) {
+absl::Status Check(const std::vector<Rank>& ranks, const std::vector<std::string>& machines = {},
+                   absl::Duration patience = absl::Milliseconds(100)) {
   std::vector<CommunicatorSet> sets =
       CreateThreadCommunicators(static_cast<int>(ranks.size()), absl::Seconds(60));
   std::vector<absl::Status> results(ranks.size());
@@ -43,8 +44,7 @@ absl::Status Check(const std::vector<Rank>& ranks, const std::vector<std::string
       const absl::StatusOr<DirectoryRanks> sharing =
           machines.empty() ? AllInOneDirectory(own) : OneDirectoryForEachMachine(own, machines);
       ASSERT_TRUE(sharing.ok()) << sharing.status();
-      results[i] = CheckIsShared(ranks[i].directory, *sharing, ranks[i].files,
-                                 /*patience=*/absl::Milliseconds(100));
+      results[i] = CheckIsShared(ranks[i].directory, *sharing, ranks[i].files, patience);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -70,6 +70,25 @@ TEST_F(SharedDirectoryTest, SeenByAllUnderAnyPathAndLeftAsItWas) {
   const absl::Status status = Check({{one_}, {own_ / "link"}, {one_}, {one_ + "/../one"}});
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(NamesIn(one_), ElementsAre("step-00000001"));
+}
+
+// Remembers for a while that a file was not there, as file systems of networks do.
+class LateFileSystem : public WatchedFileSystem {
+ public:
+  LateFileSystem() : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }) {}
+  bool FileExists(const std::string& path) override {
+    return ++looks_ > 2 && WatchedFileSystem::FileExists(path);
+  }
+
+ private:
+  int looks_ = 0;
+};
+
+TEST_F(SharedDirectoryTest, MayShowAFileLate) {
+  LateFileSystem late;
+  const absl::Status status = Check({{one_}, {one_, &late}}, {}, absl::Seconds(60));
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(NamesIn(one_), IsEmpty());
 }
 
 TEST_F(SharedDirectoryTest, TheRanksThatDoNotSeeItAreNamed) {

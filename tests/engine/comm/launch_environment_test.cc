@@ -79,6 +79,14 @@ TEST(LaunchEnvironmentTest, Srun) {
   EXPECT_EQ(read->local_rank, 0);
   EXPECT_EQ(read->local_ranks, 1);
   EXPECT_EQ(read->node, "n4");
+  // The second of its kind of node, and one behind two other kinds.
+  const auto second = Read(With(With(kSrun, "SLURM_NODEID", "1"), "SLURM_LOCALID", "1"));
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->local_ranks, 2);
+  const auto last = Read(With(With(With(kSrun, "SLURM_NTASKS", "15"), "SLURM_NODEID", "5"),
+                              "SLURM_STEP_TASKS_PER_NODE", "2(x3),1,4(x2)"));
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_EQ(last->local_ranks, 4);
 }
 
 TEST(LaunchEnvironmentTest, Torchrun) {

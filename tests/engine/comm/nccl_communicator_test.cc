@@ -273,6 +273,28 @@ TEST_F(NcclCommunicatorTest, ScratchThatIsTooSmallIsRefused) {
   }
 }
 
+TEST_F(NcclCommunicatorTest, ScratchOfAnotherSizeOnAnotherRankIsRefused) {
+  MakeRanks(2);
+  std::vector<absl::Status> results(2);
+  std::vector<std::thread> threads;
+  for (int of = 0; of < 2; ++of) {
+    threads.emplace_back([&, of] {
+      const int64_t bytes = 4096 + 256 * of;
+      const auto scratch = rank(of).device().Allocate(bytes);
+      ASSERT_TRUE(scratch.ok()) << scratch.status();
+      results[of] =
+          CreateNcclCommunicator(std::move(sets_[of].tiles), &nccl(of), &rank(of).device(),
+                                 (*scratch)->data(), bytes, {kLong, kLong}, /*group_ranks=*/1)
+              .status();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : results) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("all ranks must run the same plan"));
+  }
+}
+
 TEST(NcclLibraryTest, IsLoadedOrRefusedWithWhatToDo) {
   const auto nccl = LoadNccl();
   if (nccl.ok()) {

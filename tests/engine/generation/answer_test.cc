@@ -83,6 +83,22 @@ TEST_F(AnswerTest, WhatWasHeldBackComesWithTheEnd) {
   EXPECT_TRUE(answer_->stopped());
 }
 
+// Not in the prompt, not in the answer, and not among the tokens that a long one is decoded with.
+TEST_F(AnswerTest, SpecialTokensHaveNoText) {
+  std::vector<int32_t> prompt = Bytes("prompt ");
+  prompt.push_back(kBytesBosId);
+  Answer answer(*tokenizer_, stop_, prompt, 2000);
+  std::string expected, pieces;
+  for (int i = 0; i < 300; ++i) {
+    expected += "ab";
+    EXPECT_EQ(answer.Take(kBytesPadId), "");
+    for (const int32_t id : Bytes("ab")) pieces += answer.Take(id);
+  }
+  EXPECT_EQ(pieces, expected);
+  EXPECT_EQ(answer.text(), expected);
+  EXPECT_EQ(answer.tokens(), 900);
+}
+
 // Its bytes at the end, of a character that is not whole, are no text.
 TEST_F(AnswerTest, APartOfACharacterAtTheEndIsLeftOut) {
   EXPECT_EQ(Pieces("a€", 3), "[a]");

@@ -59,6 +59,13 @@ TEST(SamplerTest, WithoutTemperatureItIsTheFirstOfTheLikeliest) {
   EXPECT_EQ(random, untouched);
 }
 
+TEST(SamplerTest, OfEquallyLikelyTokensTheNucleusHasTheFirst) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_LT(SampleToken({0, 2, 2, 2, 2}, {.temperature = 1, .top_p = 0.4}, random), 3);
+  }
+}
+
 TEST(SamplerTest, OneSeedGivesOneToken) {
   const std::vector<float> logits = {1, 2, 3, 2.5f, 0};
   for (uint64_t seed = 0; seed < 20; ++seed) {

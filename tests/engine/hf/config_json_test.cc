@@ -203,6 +203,14 @@ TEST(ConfigJsonTest, RefusesWhatTheEngineDoesNotCompute) {
   ExpectRefused(With("quantization_config", "mxfp4"), "quantization_config: must be an object");
   ExpectRefused(With("auto_map", {{"AutoModel", "x.y"}}), "auto_map");
   ExpectRefused(With("is_encoder_decoder", true), "is_encoder_decoder");
+  ExpectRefused(With("use_mrope", true), "use_mrope");
+  ExpectRefused(With("add_cross_attention", true), "add_cross_attention");
+  ExpectRefused(With("cross_attention_hidden_size", 64), "cross_attention_hidden_size");
+  ExpectRefused(With("tie_encoder_decoder", true), "tie_encoder_decoder");
+  ExpectRefused(With("pruned_heads", {{"0", {1}}}), "pruned_heads");
+  ExpectRefused(With("per_layer_config", {{"0", {{"hidden_size", 64}}}}), "per_layer_config");
+  EXPECT_TRUE(With("use_mrope", false).ok());
+  EXPECT_TRUE(With("pruned_heads", json::object()).ok());
   ExpectRefused(With("architectures", {"LlamaForSequenceClassification"}), "architectures",
                 "LlamaForSequenceClassification");
   EXPECT_TRUE(With("attention_dropout", 0).ok());

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -82,6 +83,27 @@ TEST(RandomWeightsTest, HasTheMomentsOfANormalDistribution) {
   EXPECT_NEAR(neighbours / kCount, 0.0, 5 * 1.0 / 1024);
 }
 
+TEST(RandomWeightsTest, DecaysAreLogarithmsOfAUniformDistribution) {
+  constexpr int64_t kCount = 1 << 16;
+  TensorSpec tensor = Matrix("A_log", kCount);
+  tensor.initial = Initial::kLogUniform;
+  std::vector<float> values(kCount);
+  FillRandomWeights(ModelDescription(), 42, tensor, 0, kCount, values.data(), nullptr);
+  double sum = 0, least = 16, most = 0;
+  for (const float value : values) {
+    const double decay = std::exp(static_cast<double>(value));
+    sum += decay;
+    least = std::min(least, decay);
+    most = std::max(most, decay);
+  }
+  EXPECT_GT(least, 0.0099);
+  EXPECT_LT(least, 0.02);
+  EXPECT_LT(most, 16.001);
+  EXPECT_GT(most, 15.9);
+  // Five standard errors of 16 / sqrt 12, over sqrt n = 256.
+  EXPECT_NEAR(sum / kCount, 8.005, 5 * 4.62 / 256);
+}
+
 TEST(RandomWeightsTest, DependsOnSeedNameAndElementAlone) {
   ModelDescription config;
   constexpr int64_t kCount = 200000;
@@ -100,6 +122,31 @@ TEST(RandomWeightsTest, DependsOnSeedNameAndElementAlone) {
   EXPECT_NE(whole, again);
   FillRandomWeights(config, 1, Matrix("b", kCount), 0, kCount, again.data(), &pool);
   EXPECT_NE(whole, again);
+}
+
+TEST(RandomWeightsTest, ThePaddingTokensRowIsZeroInPiecesToo) {
+  constexpr int64_t kRows = 6, kWidth = 5, kCount = kRows * kWidth;
+  for (const int64_t padding : {-1, 0, 3, 5}) {
+    for (const char* name :
+         {"model.embed_tokens.weight", "model.embed_tokens_per_layer.weight", "lm_head.weight"}) {
+      const bool has_row = padding >= 0 && std::string(name) != "lm_head.weight";
+      ModelDescription config;
+      config.padding_id = padding;
+      TensorSpec tensor = Matrix(name, kCount);
+      tensor.shape = {kRows, kWidth};
+      for (const int64_t piece : {kCount, int64_t{7}}) {
+        std::vector<float> values(kCount, 0.0f);
+        for (int64_t begin = 0; begin < kCount; begin += piece) {
+          FillRandomWeights(config, 1, tensor, begin, std::min(piece, kCount - begin),
+                            values.data() + begin, nullptr);
+        }
+        for (int64_t i = 0; i < kCount; ++i) {
+          EXPECT_EQ(values[i] == 0.0f, has_row && i / kWidth == padding)
+              << name << " " << padding << " " << i;
+        }
+      }
+    }
+  }
 }
 
 TEST(HfInitTest, TilesOfEitherPrecisionHoldTheSameMasters) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
@@ -13,6 +14,8 @@
 #include "engine/base/bytes.h"
 #include "engine/base/processors.h"
 #include "engine/host/session.h"
+#include "engine/memory/page_mapping.h"
+#include "engine/memory/system_memory.h"
 #include "tests/engine/device/cuda/emulated_gpu.h"
 
 namespace megatrain {
@@ -78,6 +81,10 @@ TEST(EngineHostTest, RefusesMoreThanIsFreeBeforeTouchingIt) {
   const auto bytes = EngineHost::DefaultPoolBytes();
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   EXPECT_GT(*bytes, 0);
+  // Others change what is free, but hardly by a tenth in between.
+  const int64_t set_aside =
+      std::max(FreeHugePageBytes(kHugePageBytes), FreeHugePageBytes(kGiantPageBytes));
+  EXPECT_LE(*bytes, std::max(*AvailableMemoryBytes() / 10 * 9, set_aside)) << "some stays free";
 }
 
 TEST(EngineHostTest, ThreadsOfAJobAreCappedByTheHosts) {
@@ -97,6 +104,16 @@ TEST(EngineHostTest, ThreadsOfAJobAreCappedByTheHosts) {
   engine.device = "cuda";
   EXPECT_THAT(std::string(three->OpenSession(engine).status().message()),
               HasSubstr("engine.device"));
+}
+
+TEST(EngineHostTest, ProcessesOfAMachineShareItsMemory) {
+  const auto host_bytes = [](int sharers) {
+    EngineHostOptions options;
+    options.device = "cpu";
+    options.sharers = sharers;
+    return (*EngineHost::Create(options))->BudgetNow({0})->host_bytes;
+  };
+  EXPECT_LT(host_bytes(4), host_bytes(1) / 2) << "a quarter, whatever others do meanwhile";
 }
 
 TEST(EngineHostTest, SessionsOnDifferentDevicesAreSideBySide) {

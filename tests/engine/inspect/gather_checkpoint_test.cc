@@ -81,7 +81,9 @@ class GatherCheckpointTest : public ::testing::TestWithParam<Case> {
           }
           Retention retention;
           retention.keep = 5;
-          return writer->Finish(retention);
+          absl::StatusOr<std::string> path = writer->Finish(retention);
+          if (rank == 0) notes_ = writer->notes();
+          return path;
         }();
       });
     }
@@ -129,6 +131,7 @@ class GatherCheckpointTest : public ::testing::TestWithParam<Case> {
   const DType dtype_ = std::get<1>(GetParam());
   const ModelLayout layout_ = LayoutOf(std::get<0>(GetParam()));
   TileSet whole_{layout_, dtype_};
+  std::vector<std::string> notes_;  // those of rank 0 about its last save
 };
 
 TEST_P(GatherCheckpointTest, GatheredPartsAreTheFilesOfOneProcess) {
@@ -226,6 +229,19 @@ TEST_P(GatherRefusalTest, PartsThatDoNotMakeACheckpointAreNamed) {
   ExpectRefused({PartOf("a"), PartOf("nowhere")}, absl::StatusCode::kNotFound, {"nowhere"});
 }
 
+// Its tensors have other names, which are as long.
+TEST_P(GatherRefusalTest, APartOfAnotherModelDoesNotLoad) {
+  SaveWell({"a", "b"}, 1, Even(2));
+  ModelDescription model = layout_.model;
+  model.layers[0].attention_norms.norm = "INPUT_layernorm";
+  const ModelLayout other = BuildModelLayout(model);
+  const Parts parts(other, dtype_, Even(2)), own(layout_, dtype_, Even(2));
+  const absl::Status refused = LoadTile(PartOf("a"), other, 1, parts.part(1, 0));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("another model"));
+  EXPECT_TRUE(LoadTile(PartOf("a"), layout_, 1, own.part(1, 0)).ok());
+}
+
 TEST_P(GatherRefusalTest, APartIsNoModelAndIsNotGatheredInItsOwnDirectory) {
   SaveWell({"a", "b"}, 1, Even(2));
   const absl::Status exported = ExportCheckpoint(PartOf("a"), own_ / "out");
@@ -237,6 +253,14 @@ TEST_P(GatherRefusalTest, APartIsNoModelAndIsNotGatheredInItsOwnDirectory) {
   const auto report = InspectCheckpoint(PartOf("b"));
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(report->text, HasSubstr("2 of 2"));
+  const CheckpointState state = MakeState(layout_, dtype_, 1);
+  const auto& entry = report->json["checkpoint"];
+  EXPECT_EQ(entry["part"]["number"], 2);
+  EXPECT_EQ(entry["part"]["of"], 2);
+  EXPECT_EQ(entry["step"], 1);
+  EXPECT_EQ(entry["steps_total"], state.steps_total);
+  EXPECT_EQ(entry["data_position"], state.data_position);
+  EXPECT_EQ(entry["seed"], state.seed);
 }
 
 TEST_P(GatherRefusalTest, ADamagedPartIsFound) {
@@ -292,6 +316,28 @@ TEST_P(GatherRefusalTest, AMachineWhoseDiskFailsLeavesTheOlderPartsOfAll) {
   EXPECT_TRUE(GatherCheckpoint({PartOf("b", 2), PartOf("a", 2)}, DirectoryOf("whole")).ok());
 }
 
+// A file system with a disk of which so much is free.
+class FreeBytesFileSystem : public WatchedFileSystem {
+ public:
+  FreeBytesFileSystem(FileSystem* base, int64_t bytes)
+      : WatchedFileSystem(base, [] { return absl::OkStatus(); }), bytes_(bytes) {}
+  absl::StatusOr<int64_t> FreeDiskBytes(const std::string&) override { return bytes_; }
+
+ private:
+  const int64_t bytes_;
+};
+
+TEST_P(GatherRefusalTest, AMachineNeedsRoomForItsPartOnly) {
+  const int64_t whole = CheckpointWriter::EstimateBytes(layout_, dtype_);
+  FreeBytesFileSystem enough(files_, whole * 3 / 4), little(files_, whole / 4);
+  for (const auto& result : Save({"a", "b"}, 1, Even(2), [&](int) { return &enough; })) {
+    EXPECT_TRUE(result.ok()) << result.status();
+  }
+  for (const auto& result : Save({"a", "b"}, 2, Even(2), [&](int) { return &little; })) {
+    EXPECT_TRUE(IsDiskFull(result.status())) << result.status();
+  }
+}
+
 TEST_P(GatherRefusalTest, RanksThatDoNotFollowEachOtherAreRefused) {
   const Results results = Save({"a", "b", "a"}, 1, Even(3), [&](int) { return files_; });
   for (const auto& result : results) {
@@ -299,6 +345,14 @@ TEST_P(GatherRefusalTest, RanksThatDoNotFollowEachOtherAreRefused) {
     EXPECT_THAT(std::string(result.status().message()),
                 AllOf(HasSubstr("checkpoint.shared"), HasSubstr("rank 2")));
   }
+}
+
+TEST_P(GatherRefusalTest, TheFirstRankHearsTheNotesOfOtherMachines) {
+  const std::string leftover = PartOf("b", 9) + kUnfinishedSuffix;
+  ASSERT_TRUE(files_->CreateDirectories(leftover).ok());
+  SaveWell({"a", "b"}, 1, Even(2));
+  EXPECT_THAT(notes_,
+              ::testing::Contains(AllOf(HasSubstr("rank 1"), HasSubstr("removed " + leftover))));
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, GatherRefusalTest,
@@ -320,6 +374,31 @@ TEST_P(GatherRefusalTest, WhatWasGatheredOutlivesAPowerCut) {
   disk.Restart(FaultInjectionFileSystem::Loss::kDataAndNames);
   const absl::Status status = VerifyCheckpoint(*path, &disk);
   EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(GatherRefusalTest, AFullDiskIsSeenBeforeAnythingIsGathered) {
+  SaveWell({"a", "b"}, 1, Even(2));
+  FaultInjectionFileSystem disk;
+  int64_t needed = 0;
+  for (const std::string machine : {"a", "b"}) {
+    for (const auto& [name, content] : Content(PartOf(machine))) {
+      disk.WriteFile("/" + machine + "/step-00000001/" + name, content);
+    }
+    for (const ManifestFile& file : FilesOf(PartOf(machine))) needed += file.bytes;
+  }
+  disk.WriteFile("/whole/.keep", "");
+  disk.set_capacity_bytes(0);
+  const int64_t used = -*disk.FreeDiskBytes("/whole");
+  const auto gather = [&](int64_t free) {
+    disk.set_capacity_bytes(used + free);
+    return GatherCheckpoint({"/a/step-00000001", "/b/step-00000001"}, "/whole", &disk).status();
+  };
+  const absl::Status full = gather(needed - 1);
+  EXPECT_TRUE(IsDiskFull(full)) << full;
+  EXPECT_THAT(std::string(full.message()), HasSubstr("the checkpoint needs"));
+  EXPECT_FALSE(disk.FileExists("/whole/step-00000001.tmp"));
+  const absl::Status gathered = gather(needed);
+  EXPECT_TRUE(gathered.ok()) << gathered;
 }
 
 }  // namespace

@@ -66,6 +66,12 @@ TEST(InspectModelTest, ListsOneLayerOfEachKind) {
                     HasSubstr("model.layers.1.mlp.experts.0.up_proj.weight"),
                     HasSubstr("model.layers.1.mlp.gate.weight"), Not(HasSubstr("experts.1.")),
                     Not(HasSubstr("model.layers.2.")), Not(HasSubstr("model.layers.3."))));
+  const nlohmann::ordered_json& model = report->json["model"];
+  EXPECT_EQ(model["intermediate"], 52);
+  EXPECT_EQ(model["experts"]["count"], 8);
+  EXPECT_EQ(model["experts"]["chosen"], 3);
+  EXPECT_EQ(model["experts"]["intermediate"], 22);
+  EXPECT_EQ(model["experts"]["shared_intermediate"], 0);
   const auto file = InspectModel("tests/golden/models/qwen3_moe/model.safetensors");
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_THAT(file->text, AllOf(HasSubstr("model.layers.1.mlp.gate.weight"),

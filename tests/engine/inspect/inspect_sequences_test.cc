@@ -72,6 +72,30 @@ TEST(InspectSequencesTest, ShowsTheLossMaskOverDecodedText) {
   EXPECT_THAT(*SequencesText(**dataset, nullptr, 0, 1), HasSubstr("    loss | 89 101 115 10 60"));
 }
 
+TEST(InspectSequencesTest, ShowsPairsAsPairs) {
+  TestDirectory directory;
+  const std::string records = R"({"prompt":"Hi","chosen":"Yes","rejected":"No!"})"
+                              "\n"
+                              R"({"prompt":"Oh","chosen":"Good","rejected":"Bad"})";
+  JobSpec spec = SpecOf({{directory.Write("p.jsonl", records), DataFormat::kPreference, ""}}, 400);
+  spec.training.objective = Objective::kDpo;
+  const auto dataset = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ASSERT_EQ((*dataset)->train_sequences(), 1);
+  const auto tokenizer = MakeBytesTokenizer();
+  const auto text = SequencesText(**dataset, tokenizer.get(), 0, 1);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, HasSubstr(" 2 pairs, "));
+  size_t at = 0;  // in this order
+  for (const char* part : {"  pair 0, chosen\n", "Yes", "  pair 0, rejected\n", "No!",
+                           "  pair 1, chosen\n", "Good", "  pair 1, rejected\n", "Bad"}) {
+    at = text->find(part, at);
+    ASSERT_NE(at, std::string::npos) << part << " in " << *text;
+  }
+  const nlohmann::json printed = nlohmann::json::parse(*SequencesJson(**dataset, 0, 1));
+  EXPECT_EQ(printed[0]["pairs"], nlohmann::json::parse("[[0, 1], [2, 3]]"));
+}
+
 TEST(InspectSequencesTest, GuessesHowAFileIsToBeRead) {
   TestDirectory directory;
   EXPECT_EQ(GuessDataFile(directory.Write("a.txt", "x"))->format, DataFormat::kText);
@@ -85,6 +109,25 @@ TEST(InspectSequencesTest, GuessesHowAFileIsToBeRead) {
       HasSubstr("c.jsonl:2: no known format: the record has \"q\""));
   EXPECT_THAT(std::string(GuessDataFile("x.bin").status().message()), HasSubstr("dtype"));
   EXPECT_FALSE(GuessDataFile(directory / "none.jsonl").ok());
+}
+
+TEST(InspectSequencesTest, WarnsOfWhatIsNotTrainedOn) {
+  EXPECT_EQ(DatasetWarnings(DatasetReport()), "");
+  DatasetReport report;
+  report.turns_without_loss = 3;
+  report.dropped_tokens = 7;
+  report.bad_records.count = 1002;
+  report.bad_records.named = {"a.jsonl:1: not JSON", "a.jsonl:5: empty"};
+  EXPECT_EQ(DatasetWarnings(report),
+            "3 turns of the assistant have no loss, because the chat template writes them "
+            "otherwise when further messages follow\n"
+            "7 tokens at the end are less than a sequence and were dropped\n"
+            "1,002 records cannot be read and were passed over\n"
+            "  a.jsonl:1: not JSON\n"
+            "  a.jsonl:5: empty\n"
+            "  and 1,000 more\n");
+  report.bad_records.count = 2;
+  EXPECT_THAT(DatasetWarnings(report), ::testing::EndsWith("  a.jsonl:5: empty\n"));
 }
 
 }  // namespace

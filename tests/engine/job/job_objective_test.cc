@@ -46,6 +46,12 @@ TEST(JobObjectiveTest, Keys) {
 TEST(JobObjectiveTest, WhatWouldBePassedOverIsRefused) {
   EXPECT_THAT(Refusal("train: [{path: t, format: text}]", "dpo_beta: 0.2"),
               HasSubstr("training.dpo_beta: is for training.objective: dpo"));
+  EXPECT_THAT(Refusal("train: [{path: t, format: text}]", "dpo_loss: ipo"),
+              HasSubstr("training.dpo_loss: is for training.objective: dpo"));
+  EXPECT_THAT(Refusal("train: [{path: t, format: text}]", "dpo_label_smoothing: 0.1"),
+              HasSubstr("training.dpo_label_smoothing: is for training.objective: dpo"));
+  EXPECT_THAT(Refusal("train: [{path: t, format: text}]", "dpo_reference_free: true"),
+              HasSubstr("training.dpo_reference_free: is for training.objective: dpo"));
   EXPECT_THAT(Refusal(kPairs, "steps: 3"), HasSubstr("p.jsonl: format preference holds pairs"));
   EXPECT_THAT(Refusal("train: [{path: t, format: text}]", "objective: dpo"),
               HasSubstr("format text holds no pairs of answers"));

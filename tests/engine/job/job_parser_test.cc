@@ -242,6 +242,16 @@ TEST(JobParserTest, OutOfRange) {
   EXPECT_THAT(Refusal("checkpoint: {keep: 0}\n"), HasSubstr("1 or more"));
 }
 
+TEST(JobParserTest, NamesAreNotTooLong) {
+  EXPECT_EQ(Refusal("name: " + std::string(100, 'a') + "\n"), "accepted");
+  EXPECT_THAT(Refusal("name: " + std::string(101, 'a') + "\n"), HasSubstr("name: expects"));
+  const auto eval = [](size_t letters) {
+    return "  eval: [{path: e, format: text, name: " + std::string(letters, 'a') + "}]\n";
+  };
+  EXPECT_EQ(Refusal(eval(64)), "accepted");
+  EXPECT_THAT(Refusal(eval(65)), HasSubstr("data.eval[0].name: expects 1 to 64"));
+}
+
 TEST(JobParserTest, KeysThatDependOnEachOther) {
   EXPECT_EQ(Refusal("training: {steps: 5,\n  epochs: 1}\n"),
             "job.yaml:6: training.epochs: training.steps is given too (job.yaml:5); give one of "
@@ -255,6 +265,34 @@ TEST(JobParserTest, KeysThatDependOnEachOther) {
               HasSubstr("engine.devices: expects a whole number from 1 to 1024, or all"));
   EXPECT_THAT(Refusal("training: {global_batch: 7}\n"),
               HasSubstr("training.global_batch: micro_batch must divide"));
+}
+
+TEST(JobParserTest, ListsHaveBoundsAndEvaluationIsOfOneKind) {
+  const auto list = [](int count, const std::string& entry) {
+    std::string text = "[" + entry;
+    for (int i = 1; i < count; ++i) text += ", " + entry;
+    return text + "]";
+  };
+  const auto freeze = [&](int count) { return "training: {freeze: " + list(count, "a") + "}\n"; };
+  EXPECT_EQ(Refusal(freeze(256)), "accepted");
+  EXPECT_THAT(Refusal(freeze(257)), HasSubstr("training.freeze: at most 256 patterns"));
+  const auto groups = [&](int count) {
+    return "optimizer: {groups: " + list(count, "{match: a, learning_rate: 1}") + "}\n";
+  };
+  EXPECT_EQ(Refusal(groups(256)), "accepted");
+  EXPECT_THAT(Refusal(groups(257)), HasSubstr("optimizer.groups: at most 256 groups"));
+  const auto prompts = [&](int count) {
+    return "  eval_fraction: 0.1\ntraining: {sample_prompts: " + list(count, "a") + "}\n";
+  };
+  const std::string report = "report: {tensorboard: board}\n";
+  EXPECT_EQ(Refusal(prompts(64) + report), "accepted");
+  EXPECT_THAT(Refusal(prompts(65) + report),
+              HasSubstr("training.sample_prompts: at most 64 prompts"));
+  EXPECT_THAT(Refusal(prompts(1)), HasSubstr("report.tensorboard, which is empty"));
+  const std::string eval = "  eval: [{path: e, format: text}]\n";
+  EXPECT_EQ(Refusal(eval + "  eval_fraction: 0\n"), "accepted");
+  EXPECT_THAT(Refusal(eval + "  eval_fraction: 0.1\n"),
+              HasSubstr("data.eval_fraction: data.eval is given too"));
 }
 
 TEST(JobParserTest, MissingKeys) {

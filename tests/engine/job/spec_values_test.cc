@@ -67,6 +67,20 @@ TEST(SpecValuesTest, DifferInTheNamesOfEvaluationSets) {
   EXPECT_NE(SpecValues(now).at("data.eval"), SpecValues(before).at("data.eval"));
 }
 
+TEST(SpecValuesTest, DifferInTheWeightsOfAMix) {
+  JobSpec before;
+  before.data.train = {{"/a", DataFormat::kText, ""}, {"/b", DataFormat::kTokens, "uint16"}};
+  before.data.train[0].weight = before.data.train[1].weight = 1;
+  JobSpec now = before;
+  EXPECT_EQ(SpecValues(now), SpecValues(before));
+  now.data.train[1].weight = 1.0000000000000002;
+  EXPECT_NE(SpecValues(now).at("data.train"), SpecValues(before).at("data.train"));
+  EXPECT_NE(WithoutPaths(SpecValues(now)), WithoutPaths(SpecValues(before)));
+  now = before;
+  now.data.train[1].dtype = "uint32";
+  EXPECT_NE(SpecValues(now).at("data.train"), SpecValues(before).at("data.train"));
+}
+
 TEST(SpecValuesTest, PathsMayBeLeftOut) {
   JobSpec before, now;
   before.model.path = "/a";

@@ -38,6 +38,13 @@ struct Case {
   std::function<void(LayerDescription&)> change;
 };
 
+// Gives the layer latent attention.
+AttentionDescription& Latents(LayerDescription& layer) {
+  layer.attention.latent = {.key_value_rank = 8, .rotary_dim = 6, .value_dim = 6};
+  layer.attention.kv_heads = layer.attention.heads;
+  return layer.attention;
+}
+
 const Case kCases[] = {
     {kSparse, "output_scale", [](LayerDescription& l) { l.output_scale = true; }},
     {kJoined, "shared expert", [](LayerDescription& l) { l.experts.shared_intermediate = 8; }},
@@ -90,11 +97,19 @@ const Case kCases[] = {
      [](LayerDescription& l) {
        l.attention.latent = {.key_value_rank = 8, .rotary_dim = 6, .value_dim = 6};
      }},
-    {kDense, "latents and sinks",
+    {kDense, "latents and sinks", [](LayerDescription& l) { Latents(l).sinks = true; }},
+    {kDense, "latents and norms", [](LayerDescription& l) { Latents(l).qk_norm = QkNorm::kHead; }},
+    {kDense, "latents and a value_norm", [](LayerDescription& l) { Latents(l).value_norm = true; }},
+    {kDense, "latents and an output_gate",
+     [](LayerDescription& l) { Latents(l).output_gate = true; }},
+    {kDense, "latents and fused_qkv", [](LayerDescription& l) { Latents(l).fused_qkv = true; }},
+    {kDense, "latents and shared keys", [](LayerDescription& l) { Latents(l).key_set = 0; }},
+    {kSparse, "or none", [](LayerDescription& l) { l.experts.chosen = 0; }},
+    {kDense, "do not divide value_heads",
      [](LayerDescription& l) {
-       l.attention.latent = {.key_value_rank = 8, .rotary_dim = 6, .value_dim = 6};
-       l.attention.kv_heads = l.attention.heads;
-       l.attention.sinks = true;
+       l.attention = {};
+       l.delta_net.key_heads = 2;
+       l.delta_net.value_heads = 3;
      }},
 };
 
@@ -130,6 +145,9 @@ TEST(ModelCheckTest, SharedKeysHaveTheHeadsOfThoseThatUseThem) {
   model.layers[2].attention.projects_keys = false;
   EXPECT_TRUE(CheckModel(model).ok()) << CheckModel(model);
   model.layers[0].attention.kv_heads = 1;
+  EXPECT_THAT(std::string(CheckModel(model).message()), testing::HasSubstr("layer 2"));
+  model.layers[0].attention.kv_heads = 2;
+  model.layers[0].attention.head_dim = 8;
   EXPECT_THAT(std::string(CheckModel(model).message()), testing::HasSubstr("layer 2"));
 }
 

@@ -344,5 +344,28 @@ TEST_F(PreferenceJobTest, AnEvaluationOfTheReferenceItselfGivesNoRewards) {
   EXPECT_NEAR(free.margins, free.chosen - free.rejected, 1e-4 * std::abs(free.rejected));
 }
 
+TEST_F(PreferenceJobTest, RewardsOfAnEvaluationAreOfAllItsBatches) {
+  JobSpec spec = Job("batches");
+  spec.optimizer.learning_rate = 1e-30;  // weights stay
+  spec.optimizer.groups.clear();
+  spec.training.dpo_reference_free = true;
+  spec.training.steps = spec.training.eval_every = 1;
+  spec.data.packing = false;
+  spec.data.eval_fraction = 0;
+  DataFile pairs = spec.data.train[0];
+  spec.data.eval = {pairs};
+  spec.training.global_batch = 64;  // more than there are
+  const JobRun one = Train(spec);
+  ASSERT_TRUE(one.status.ok()) << one.status;
+  spec.checkpoint.directory = FreshDirectory("batches_of_one");
+  spec.training.global_batch = 1;
+  const JobRun many = Train(spec);
+  ASSERT_TRUE(many.status.ok()) << many.status;
+  const Rewards &expected = *one.records[0].eval_rewards, &rewards = *many.records[0].eval_rewards;
+  EXPECT_NEAR(rewards.chosen, expected.chosen, 1e-6 * std::abs(expected.chosen));
+  EXPECT_NEAR(rewards.rejected, expected.rejected, 1e-6 * std::abs(expected.rejected));
+  EXPECT_NEAR(rewards.accuracies, expected.accuracies, 1e-9);
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -12,6 +12,7 @@
 #include "engine/device/reference_kernels.h"
 #include "engine/model/head/language_head.h"
 #include "engine/model/tile.h"
+#include "engine/plan/trained_tensors.h"
 #include "tests/engine/plan/memory_plan_fixture.h"
 
 namespace megatrain {
@@ -181,6 +182,25 @@ TEST_F(MemoryPlanTest, StateIsTwelveBytesAParameterAndClippingHoldsTheGradients)
     spec.optimizer.max_gradient_norm = 0;
     spec.engine.gradient_slabs = 1;
     EXPECT_LE(bytes(Plan(spec, layout), "gradient slabs"), 0.5);
+  }
+}
+
+TEST_F(MemoryPlanTest, ACheckpointHasTheStateTheFrozenWeightsAndWhatAWrapperCarries) {
+  ModelDescription config = Config(3);
+  config.wrapper.carried_bytes = 1000;
+  for (const Precision precision : {Precision::kBf16, Precision::kFp32}) {
+    JobSpec spec = Spec();
+    spec.training.precision = precision;
+    const ModelLayout all = BuildModelLayout(config);
+    EXPECT_EQ(Plan(spec, all).checkpoint_bytes, 12 * all.parameters + 1000);
+    spec.training.freeze = {"model.layers.0.*"};
+    const auto layout = BuildTrainingLayout(config, spec);
+    ASSERT_TRUE(layout.ok()) << layout.status();
+    const int64_t frozen = layout->parameters - layout->trained_parameters;
+    const int64_t weight_bytes = precision == Precision::kBf16 ? 2 : 4;
+    ASSERT_GT(frozen, 0);
+    EXPECT_EQ(Plan(spec, *layout).checkpoint_bytes,
+              12 * layout->trained_parameters + weight_bytes * frozen + 1000);
   }
 }
 

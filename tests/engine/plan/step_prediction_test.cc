@@ -109,6 +109,21 @@ TEST_F(StepPredictionTest, AttentionGoesByItsLengthEachWayAtItsRate) {
   EXPECT_NEAR(Predict(longer, rates).step_seconds, 2 * Predict(Spec(), rates).step_seconds, 1e-6);
 }
 
+// With a window of 32 a token of a sequence of 128 sees 28 tokens on average, without one 64.
+TEST_F(StepPredictionTest, AWindowShortensAttention) {
+  HardwareRates rates = Instant();
+  rates.fp32.attention_flops_per_second = rates.fp32.attention_backward_flops_per_second = 1e9;
+  const double whole = Predict(Spec(), rates).step_seconds;
+  const auto with_window = [&](int64_t window) {
+    ModelDescription model = Config();
+    for (LayerDescription& layer : model.layers) layer.attention.window = window;
+    layout_ = BuildModelLayout(model);
+    return Predict(Spec(), rates).step_seconds;
+  };
+  EXPECT_NEAR(with_window(32), whole * 28 / 64, 1e-6 * whole);
+  EXPECT_NEAR(with_window(4096), whole, 1e-6 * whole);
+}
+
 // Latents have products of their own, and heads of values another size than those of keys.
 TEST_F(StepPredictionTest, LatentsAreExpandedByTwoMoreProducts) {
   ModelDescription model = Config();
@@ -132,6 +147,40 @@ TEST_F(StepPredictionTest, LatentsAreExpandedByTwoMoreProducts) {
   rates.fp32.attention_flops_per_second = rates.fp32.attention_backward_flops_per_second = 1e9;
   const double pairs = 2.0 * tokens * 128 / 2 * 4;  // operations for an element, of all layers
   EXPECT_NEAR(Predict(Spec(), rates).step_seconds, pairs * (4 * 64 + 3 * 48) / 1e9, 1e-6);
+}
+
+// A head's state is decayed, read, changed and read: 7 operations for each of its elements.
+TEST_F(StepPredictionTest, DeltaNetsGoByTheirStates) {
+  ModelDescription model = Config();
+  for (int i = 0; i < 3; ++i) {
+    model.layers[i].attention = AttentionDescription();
+    model.layers[i].delta_net = {
+        .key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 16, .kernel = 4};
+  }
+  layout_ = BuildModelLayout(model);
+  const double pair_product = 2.0 * 64 * (8 * 128) * 128 / 2;  // of the layer with attention
+  const double rule = 3.0 * (8 * 128) * 7 * (4 * 16 * 8);
+  HardwareRates rates = Instant();
+  rates.fp32.attention_flops_per_second = 1e9;
+  EXPECT_NEAR(Predict(Spec(), rates).step_seconds, (2 * pair_product + rule) / 1e9, 1e-9);
+  rates.fp32.attention_backward_flops_per_second = 1e9;
+  EXPECT_NEAR(Predict(Spec(), rates).step_seconds, (7 * pair_product + 4 * rule) / 1e9, 1e-9);
+}
+
+TEST_F(StepPredictionTest, PerLayerInputsTakeThreeProducts) {
+  HardwareRates rates = Instant();
+  rates.fp32.matmul_flops_per_second = 1e9;
+  const auto seconds = [&](int64_t width) {
+    ModelDescription model = Config();
+    for (LayerDescription& layer : model.layers) {
+      layer.per_layer_input = {.width = width, .vocabulary = 1000};
+    }
+    layout_ = BuildModelLayout(model);
+    return Predict(Spec(), rates).step_seconds;
+  };
+  // From the stream, from the embedding, and back; once forward and twice backward.
+  const double more = 9 * 2.0 * (8 * 128) * 4 * 64 * 8 / 1e9;
+  EXPECT_NEAR(seconds(24) - seconds(16), more, 1e-6 * more);
 }
 
 // Each micro-batch reads and writes the FP32 sums of the gradients, the first only writes them; the
@@ -307,6 +356,30 @@ TEST_F(StepPredictionTest, ExpertsTakeTheProductsOfThoseChosen) {
   // 3 matrices forward; gate and up again, and twice 3, backward: 11 of hidden x intermediate.
   const double more = 2.0 * (8 * 128) * 4 * (4 - 2) * 11 * 64 * 32 / 1e9;
   EXPECT_NEAR(seconds(4) - seconds(2), more, 1e-3 * more);
+}
+
+TEST_F(StepPredictionTest, WhatStandsBesideExpertsTakesItsProducts) {
+  HardwareRates rates = Instant();
+  rates.fp32.matmul_flops_per_second = 1e9;
+  const auto seconds = [&](int64_t shared, int64_t dense) {
+    ModelDescription model = Config();
+    for (LayerDescription& layer : model.layers) {
+      layer.feed_forward.intermediate = dense;
+      layer.experts.count = 8;
+      layer.experts.chosen = 2;
+      layer.experts.intermediate = 32;
+      layer.experts.experts_per_tile = 4;
+      layer.experts.shared_intermediate = shared;
+      if (dense > 0) layer.join = {{"experts_norm", "experts_post_norm"}, "dense_post_norm"};
+    }
+    layout_ = BuildModelLayout(model);
+    return Predict(Spec(), rates).step_seconds;
+  };
+  const double matrix = 2.0 * (8 * 128) * 4 * 64 * 32 / 1e9;  // of hidden x 32, in all layers
+  // The shared unit's matrices, as experts' 11 times.
+  EXPECT_NEAR(seconds(32, 0) - seconds(0, 0), 11 * matrix, 1e-3 * matrix);
+  // The dense unit's 3 forward, once more, and twice backward.
+  EXPECT_NEAR(seconds(0, 64) - seconds(0, 32), 12 * matrix, 1e-3 * matrix);
 }
 
 }  // namespace

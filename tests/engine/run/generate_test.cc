@@ -49,8 +49,8 @@ class GenerateTest : public testing::Test {
     }
     return status;
   }
-  std::string Refused() {
-    const absl::Status status = Run();
+  std::string Refused(const std::string& model = kModel) {
+    const absl::Status status = Run(model);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_THAT(answers_, IsEmpty());
     return std::string(status.message());
@@ -73,6 +73,8 @@ TEST_F(GenerateTest, ATokenizerWithIdsThatTheModelHasNotIsRefused) {
   const auto config = ReadModelDescription(model);
   ASSERT_TRUE(config.ok()) << config.status();
   ASSERT_EQ(config->vocabulary, 33) << "bytes go beyond it";
+  Ask({"!"});  // 33, the first that the model has not
+  EXPECT_THAT(Refused(model), HasSubstr("token 33 at position 0"));
   options_.tokens = 1;
   Ask({"\t\té"});
   options_.prompt_places = {"--prompt"};
@@ -205,6 +207,13 @@ TEST_F(GenerateTest, PromptsThatCannotBeAnsweredAreNamed) {
   expect({"", R"({"messages": []})"}, "\"messages\" is empty");
   expect({"", R"({"messages": [{"role": "user", "content": "a", "tool_calls": [1]}]})"},
          "tool_calls");
+}
+
+TEST_F(GenerateTest, APromptAndItsAnswerMayFillTheModelsPositions) {
+  Ask({std::string(236, 'x')});
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(answers_[0].prompt_tokens, 236);
 }
 
 TEST_F(GenerateTest, PromptsAreReadFromFiles) {

@@ -16,6 +16,7 @@
 #include "engine/trace/event_file.h"
 #include "tensorboard_event.pb.h"
 #include "tests/engine/numerics/model_reference.h"
+#include "tests/engine/run/full_disk_file_system.h"
 #include "tests/engine/run/hooked_run.h"
 #include "tests/support/child_process.h"
 #include "tests/support/test_directory.h"
@@ -182,6 +183,22 @@ TEST_F(TensorBoardReportTest, APlaceThatCannotBeWrittenIsRefusedAtOnce) {
   const absl::Status status = run.Train(*host_, spec).status();
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), HasSubstr("report.tensorboard: "));
+}
+
+TEST_F(TensorBoardReportTest, AFailureIsToldOnceAndEndsTheFile) {
+  FullDiskFileSystem disk(PosixFileSystem());
+  const auto host = HostWithPool(&disk);
+  const JobSpec spec = Job("failed");
+  HookedRun run;
+  run.step = [&](int64_t step) {
+    if (step == 1) disk.FillAfter(0);
+    if (step == 3) disk.MakeRoom();
+  };
+  ASSERT_TRUE(run.Train(*host, spec).ok()) << run.run.status;
+  EXPECT_THAT(run.run.messages, Contains(HasSubstr("no more is written there")).Times(1));
+  const std::vector<std::string> files = Files(spec.report.tensorboard);
+  ASSERT_EQ(files.size(), 1u);
+  EXPECT_EQ(ReadEvents(files[0]).size(), 3u) << "nothing behind the gap";
 }
 
 // The answers are those of generation with the same weights, and training goes on as without them.

@@ -62,6 +62,7 @@ TEST_F(FullDiskTest, PausesAndGoesOnWhenThereIsRoom) {
 TEST_F(FullDiskTest, TheOutputWaitsForRoomToo) {
   JobSpec spec = HookedJob("full_output");
   spec.output.directory = FreshDirectory("full_output_model") + "/model";
+  const int64_t parameters = PlanTraining(spec)->parameters;
   HookedRun hooked;
   hooked.options.pause_on_full_disk = true;
   hooked.activity = [&](const TrainingActivity& now) {
@@ -72,6 +73,7 @@ TEST_F(FullDiskTest, TheOutputWaitsForRoomToo) {
   hooked.paused = [&](const TrainingPause& pause) {
     EXPECT_TRUE(IsDiskFull(pause.status)) << pause.status;
     EXPECT_EQ(pause.directory, spec.output.directory);
+    EXPECT_EQ(pause.disk_bytes, 2 * parameters) << "in BF16";
     disk_.MakeRoom();
     hooked.control.Resume();
   };

@@ -217,6 +217,25 @@ TEST(TrainingPauseTest, AnswersEveryRequestWhilePaused) {
   ExpectSameFiles(spec, plain);
 }
 
+TEST(TrainingPauseTest, ACheckpointThatIsThereAnswersTheNextRequest) {
+  const auto host = HostWithPool();
+  const JobSpec spec = HookedJob("answered");
+  HookedRun hooked;
+  std::vector<int64_t> saved;
+  hooked.step = [&](int64_t step) {
+    if (step == 1) hooked.control.Checkpoint();
+  };
+  hooked.saved = [&](int64_t step) {
+    saved.push_back(step);
+    if (saved.size() == 1) hooked.control.Checkpoint();
+  };
+  ASSERT_TRUE(hooked.Train(*host, spec).ok()) << hooked.run.status;
+  ASSERT_EQ(saved.size(), 3u);
+  EXPECT_LT(saved[0], kHookedSteps);
+  EXPECT_EQ(saved[1], saved[0]) << "no step was made in between";
+  EXPECT_EQ(saved[2], kHookedSteps);
+}
+
 TEST(TrainingPauseTest, APausedRunIsSavedStoppedReleasedOrCancelled) {
   struct End {
     std::function<void(TrainingControl&)> ask;

@@ -12,6 +12,7 @@
 
 #include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/manifest.h"
 #include "engine/engine.h"
 #include "tests/engine/run/hooked_run.h"
 
@@ -297,6 +298,20 @@ TEST_F(ResumeTest, WhatCannotBeReadEndsTheRunAndNothingIsRemoved) {
   HookedRun run;
   run.started = [](int64_t first_step) { EXPECT_EQ(first_step, 5); };
   EXPECT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+}
+
+TEST_F(ResumeTest, APositionThatTheStepsCannotHaveReachedIsDamage) {
+  JobSpec spec = TrainedJob("position");
+  absl::StatusOr<Manifest> manifest = ReadManifest(Path(spec, 4), PosixFileSystem());
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  manifest->state.data_position = 5 * spec.training.global_batch;
+  std::ofstream(Path(spec, 4) + "/manifest.json") << SerializeManifest(*manifest);
+  spec.training.steps = 6;
+  HookedRun run;
+  const absl::Status status = run.Train(*host_, spec).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(Message(status), HasSubstr("more sequences than 4 steps visit"));
+  EXPECT_THAT(run.events, ::testing::IsEmpty());
 }
 
 TEST_F(ResumeTest, OneThatReplacedADamagedOneIsKept) {

@@ -75,6 +75,36 @@ TEST(WarmPoolTest, AHostWithoutAPoolReservesWhatItsFirstJobPlans) {
   EXPECT_EQ(host->pool_usage().free_bytes, host->pool_usage().capacity);
 }
 
+TEST(StepRecordOfARunTest, SaysWhatTheStepTook) {
+  const auto host = HostWithPool();
+  const JobSpec spec = HookedJob("records");
+  HookedRun hooked;
+  ASSERT_TRUE(hooked.Train(*host, spec).ok()) << hooked.run.status;
+  const auto plan = PlanTraining(spec, host->budget(), PosixFileSystem());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  int64_t tokens = 0;
+  for (const StepRecord& record : hooked.run.records) {
+    SCOPED_TRACE(record.step);
+    tokens += record.input_tokens;
+    EXPECT_EQ(record.total_tokens, tokens);
+    // The last token of a sequence has no target.
+    EXPECT_EQ(record.tokens, record.input_tokens - spec.training.global_batch);
+    EXPECT_EQ(record.host_bytes, plan->pool_bytes);
+    EXPECT_EQ(record.device_bytes, plan->device_bytes);
+    const auto input = static_cast<double>(record.input_tokens);
+    EXPECT_DOUBLE_EQ(record.tokens_per_second, input / record.step_seconds);
+    EXPECT_DOUBLE_EQ(record.model_flops_per_second,
+                     6 * static_cast<double>(plan->parameters) * record.tokens_per_second);
+    EXPECT_GT(record.h2d_bytes, 0);
+    // The gradients of all parameters, in FP32.
+    EXPECT_GE(record.d2h_bytes, 4 * plan->parameters);
+    EXPECT_GT(record.forward_seconds, 0);
+    EXPECT_GT(record.matmul_seconds, 0);
+    EXPECT_GT(record.lane_busy_seconds.compute, 0);
+    EXPECT_FALSE(record.compute_seconds.empty());
+  }
+}
+
 TEST(TrainingAliveTest, OperationsOfAFirstStepSayThatTheRunGoesOn) {
   const auto host = HostWithPool();
   JobSpec spec = HookedJob("alive");

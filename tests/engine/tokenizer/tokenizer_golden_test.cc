@@ -355,6 +355,54 @@ TEST(HfTokenizer, SpecialTokensAreResolvedAsByTransformers) {
   EXPECT_EQ((*outside)->eos_id(), 4);
 }
 
+// Prepared data is made again, and a run not resumed, where it differs.
+TEST(HfTokenizer, TheFingerprintHasAllThatChangesTheIds) {
+  const auto of_json = [](const std::string& json, const std::string& config,
+                          const std::string& model_config = "{}") {
+    const auto made = MakeHfTokenizer(
+        {.tokenizer_json = json, .tokenizer_config = config, .model_config = model_config});
+    EXPECT_TRUE(made.ok()) << made.status();
+    return made.ok() ? (*made)->fingerprint() : "";
+  };
+  const std::string llama = Read("llama2/tokenizer.json");
+  EXPECT_EQ(of_json(llama, "{}"), of_json(llama, "{}"));
+  const auto added = [](const std::string& flags) {
+    return R"({"added_tokens_decoder": {"0": {"content": "<unk>", "special": true)" + flags + "}}}";
+  };
+  std::vector<std::string> prints = {
+      of_json(llama, "{}"),
+      of_json(llama + "\n", "{}"),
+      of_json(llama, "{}", R"({"eos_token_id": 5})"),
+      of_json(llama, "{}", R"({"eos_token_id": 6})"),
+      of_json(llama, R"({"eos_token": "</s>"})"),
+      of_json(llama, R"({"eos_token": "<s>"})"),
+      of_json(llama, R"({"bos_token": "<s>"})"),
+      of_json(llama, R"({"pad_token": "<unk>"})"),
+      of_json(llama, R"({"eos_token": "</s>", "tokenizer_class": "LlamaTokenizer"})"),
+      of_json(llama, added("")),
+      of_json(llama, added(R"(, "lstrip": true)")),
+      of_json(llama, added(R"(, "rstrip": true)")),
+      of_json(llama, added(R"(, "single_word": true)")),
+      of_json(llama, added(R"(, "normalized": true)"))};
+  const std::string model = Read("spm_llama/tokenizer.model");
+  for (const char* config :
+       {R"({"tokenizer_class": "LlamaTokenizer"})",
+        R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": true})",
+        R"({"tokenizer_class": "LlamaTokenizer", "add_eos_token": true})",
+        R"({"tokenizer_class": "LlamaTokenizer", "legacy": true})",
+        R"({"tokenizer_class": "LlamaTokenizer", "legacy": false})",
+        R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})"}) {
+    const auto made = MakeHfTokenizer({.tokenizer_model = model,
+                                       .tokenizer_config = config,
+                                       .model_config = R"({"model_type": "llama"})"});
+    ASSERT_TRUE(made.ok()) << made.status();
+    prints.push_back((*made)->fingerprint());
+  }
+  for (size_t i = 0; i < prints.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(prints[i], prints[j]) << i << " and " << j;
+  }
+}
+
 // Two ways have the same score but for the last bit, which depends on how scores are read. The ids
 // are those of `tokenizers`.
 TEST(UnigramTest, ScoresAreReadAsTokenizersReadsThem) {

@@ -72,7 +72,12 @@ TEST(ProgressTextTest, LogLine) {
             "step 50/200  loss 2.3457  gradient norm 1.500  learning rate 3.000e-04  "
             "12.3k tokens/s  ETA 1m15s");
   record.eval_loss = 2.5;
-  EXPECT_THAT(ProgressLogLine(record, 200, 75), HasSubstr("  eval loss 2.5000"));
+  EXPECT_THAT(ProgressLogLine(record, 200, 75), HasSubstr("  eval loss 2.5000  ETA"));
+  record.eval_losses = {{"chat", 2}, {"code", 3}};
+  record.rewards = Rewards{.chosen = 1, .rejected = 0.5, .margins = 0.25, .accuracies = 0.75};
+  EXPECT_THAT(ProgressLogLine(record, 200, 75),
+              HasSubstr("  reward margin 0.250  accuracy 0.75  "
+                        "eval loss 2.5000 (chat 2.0000, code 3.0000)  ETA"));
 }
 
 TEST(ProgressTextTest, OfSeveralRanksTheSlowestIsNamed) {
@@ -189,6 +194,19 @@ TEST(ProgressTest, TimeLeftFollowsRecentSteps) {
   }
   EXPECT_THAT(screen.Take(), HasSubstr("step 100/1000  loss 2.3457  gradient norm 1.500  "
                                        "learning rate 3.000e-04  12.3k tokens/s  ETA 1h30m\n"));
+}
+
+TEST(ProgressTest, TimeLeftForgetsTheFirstStepAtTheSecond) {
+  for (const int64_t first : {1, 5}) {
+    Screen screen(true);
+    screen.progress()->Started(first, first + 9);
+    screen.Advance(100);
+    screen.progress()->Step(Record(first));
+    EXPECT_THAT(screen.Take(), HasSubstr("ETA 15m00s"));
+    screen.Advance(6);
+    screen.progress()->Step(Record(first + 1));
+    EXPECT_THAT(screen.Take(), HasSubstr("ETA 48s"));
+  }
 }
 
 }  // namespace

@@ -59,6 +59,26 @@ TEST_F(CheckpointServiceTest, CheckpointsComeInPages) {
   EXPECT_THAT(response.checkpoints(), SizeIs(7));
 }
 
+TEST_F(CheckpointServiceTest, APageHasFiftyUnlessMoreAreAskedForAndAtMostAThousand) {
+  const std::string id = Create();
+  for (int step = 1; step <= 1001; ++step) {
+    const std::string directory =
+        absl::StrCat(directory_.path(), "/state/jobs/", id, "/checkpoints/step-",
+                     absl::Dec(step, absl::kZeroPad8));
+    std::filesystem::create_directories(directory);
+    std::ofstream(directory + "/manifest.json") << "{}";
+  }
+  v1::ListCheckpointsRequest request;
+  request.set_parent("jobs/" + id);
+  v1::ListCheckpointsResponse response;
+  ASSERT_TRUE(jobs_->ListCheckpoints(As("anna").get(), request, &response).ok());
+  EXPECT_THAT(response.checkpoints(), SizeIs(50));
+  request.set_page_size(2000);
+  ASSERT_TRUE(jobs_->ListCheckpoints(As("anna").get(), request, &response).ok());
+  EXPECT_THAT(response.checkpoints(), SizeIs(1000));
+  EXPECT_NE(response.next_page_token(), "");
+}
+
 TEST_F(CheckpointServiceTest, CheckpointsAreListedAndExported) {
   const std::string id = Create();
   v1::ListCheckpointsRequest request;

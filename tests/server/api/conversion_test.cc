@@ -82,7 +82,37 @@ TEST(ConversionTest, StepsAreTheSameFromMemoryAndFromTheLog) {
       EXPECT_EQ(stored.slowest_rank(), 3);
       EXPECT_EQ(stored.lane_slowest_ranks().at("h2d"), 1);
       EXPECT_EQ(stored.lane_mean_seconds().compute(), 0.1);
+      EXPECT_EQ(stored.rewards().chosen(), 0.5);
+      EXPECT_EQ(stored.rewards().rejected(), -0.25);
+      EXPECT_EQ(stored.rewards().margins(), 0.75);
+      EXPECT_EQ(stored.rewards().accuracies(), 0.875);
+      EXPECT_EQ(stored.eval_rewards().chosen(), 0.25);
+      EXPECT_EQ(stored.router().load(1), 0.5);
+      EXPECT_EQ(stored.router().busiest(), 1.5);
+      EXPECT_EQ(stored.router().entropy(), 0.875);
+      EXPECT_EQ(stored.router().auxiliary_loss(), 2);
+      EXPECT_EQ(stored.eval_losses().at("code"), 2.5);
     }
+    EXPECT_EQ(stored.step(), 7);
+    EXPECT_EQ(stored.loss(), 2.5);
+    EXPECT_EQ(stored.gradient_norm(), 0.1);
+    EXPECT_EQ(stored.learning_rate(), 3e-4);
+    EXPECT_EQ(stored.tokens(), 100);
+    EXPECT_EQ(stored.input_tokens(), 120);
+    EXPECT_EQ(stored.total_tokens(), 840);
+    EXPECT_EQ(stored.step_seconds(), 0.25);
+    EXPECT_EQ(stored.tokens_per_second(), 480);
+    EXPECT_EQ(stored.model_flops_per_second(), 1e9);
+    EXPECT_EQ(stored.h2d_bytes(), 1000);
+    EXPECT_EQ(stored.d2h_bytes(), 2000);
+    EXPECT_EQ(stored.matmul_seconds(), 0.15);
+    EXPECT_EQ(stored.forward_seconds(), 0.05);
+    EXPECT_EQ(stored.host_bytes(), int64_t{1} << 40);
+    EXPECT_EQ(stored.device_bytes(), 1 << 20);
+    EXPECT_EQ(stored.lane_busy_seconds().h2d(), 0.1);
+    EXPECT_EQ(stored.lane_busy_seconds().compute(), 0.2);
+    EXPECT_EQ(stored.lane_busy_seconds().d2h(), 0.3);
+    EXPECT_EQ(stored.lane_busy_seconds().update(), 0.4);
     EXPECT_EQ(stored.lane_busy_seconds().io(), 0.5);
     EXPECT_EQ(stored.lane_busy_seconds().device_update(), 0.6);
     EXPECT_EQ(stored.time().seconds(), 1714564800);
@@ -146,6 +176,7 @@ TEST(ConversionTest, JobsOfListsHaveNoFile) {
   spec->checkpoint.directory = "/state/abc";
   job.spec = spec;
   job.priority = -3;
+  job.devices = {"cuda:1"};
   job.allow_change = {"optimizer", "schedule"};
   job.created = absl::FromUnixSeconds(100) + absl::Nanoseconds(5);
   job.queue = {2, WaitingReason::kBehindOthers, "one job is first", absl::FromUnixSeconds(200)};
@@ -156,6 +187,7 @@ TEST(ConversionTest, JobsOfListsHaveNoFile) {
   EXPECT_EQ(proto.file().overrides(0), "a=b");
   EXPECT_EQ(FromProto(proto.file()), *job.file);
   EXPECT_EQ(proto.priority(), -3);
+  EXPECT_TRUE(proto.devices().empty()) << "it waits";
   EXPECT_THAT(proto.allow_change(), ::testing::ElementsAre("optimizer", "schedule"));
   EXPECT_EQ(proto.summary().model_path(), "/models/tiny");
   EXPECT_EQ(proto.summary().precision(), "fp32");
@@ -171,6 +203,7 @@ TEST(ConversionTest, JobsOfListsHaveNoFile) {
   ToProto(job, v1::JOB_VIEW_BASIC, &listed);
   EXPECT_FALSE(listed.has_file());
   EXPECT_FALSE(listed.has_queue());
+  EXPECT_THAT(listed.devices(), ::testing::ElementsAre("cuda:1"));
 }
 
 TEST(ConversionTest, TextsThatAreNotUtf8CanStillBeSent) {
@@ -191,6 +224,11 @@ TEST(ConversionTest, PlansOfTheEngineAreUnderstood) {
   report.misfit = "host";
   report.host = {{"tiles", 3}, {"slabs", 4}};
   report.host_limit_bytes = 6;
+  report.parameters = 11;
+  report.host_bytes = 12;
+  report.device_bytes = 13;
+  report.device_limit_bytes = 14;
+  report.checkpoint_bytes = 15;
   report.device = {{"weights", 2}};
   report.devices = 2;
   report.places = {{.number = 1, .name = "cuda:1", .bytes = 5, .fits = true, .planned = false},
@@ -207,6 +245,11 @@ TEST(ConversionTest, PlansOfTheEngineAreUnderstood) {
   EXPECT_EQ(plan.table(), "host 1\n");
   EXPECT_FALSE(plan.has_predicted_step());
   EXPECT_EQ(plan.host_limit_bytes(), 6);
+  EXPECT_EQ(plan.parameters(), 11);
+  EXPECT_EQ(plan.host_bytes(), 12);
+  EXPECT_EQ(plan.device_bytes(), 13);
+  EXPECT_EQ(plan.device_limit_bytes(), 14);
+  EXPECT_EQ(plan.checkpoint_bytes(), 15);
   EXPECT_EQ(plan.device(0).bytes(), 2);
   EXPECT_EQ(plan.devices(), 2);
   ASSERT_EQ(plan.places_size(), 2);
@@ -253,11 +296,16 @@ TEST(ConversionTest, EveryFieldOfAJobIsFilledIn) {
   job.reason = JobReason::kUserRequest;
   job.file = std::make_shared<JobFile>(JobFile{"name: demo", "job.yaml", {"a=b"}, "/home/anna"});
   auto spec = std::make_shared<JobSpec>();
-  spec->model.path = spec->checkpoint.directory = spec->output.directory = "/d";
+  spec->model.path = "/model";
+  spec->checkpoint.directory = "/checkpoints";
+  spec->output.directory = "/output";
   job.spec = spec;
   job.allow_change = {"optimizer"};
   job.devices = {"cpu"};
-  job.created = job.updated = job.started = job.ended = absl::FromUnixSeconds(100);
+  job.created = absl::FromUnixSeconds(100);
+  job.started = absl::FromUnixSeconds(200);
+  job.ended = absl::FromUnixSeconds(300);
+  job.updated = absl::FromUnixSeconds(400);
   job.priority = job.attempts = 1;
   job.pool_bytes = job.version = job.step = job.total_steps = job.checkpoint_step = 1;
   job.host_retained = true;
@@ -271,6 +319,12 @@ TEST(ConversionTest, EveryFieldOfAJobIsFilledIn) {
   ExpectAllSet(proto.progress());
   ExpectAllSet(proto.queue());
   ExpectAllSet(proto.summary());
+  EXPECT_EQ(proto.create_time().seconds(), 100);
+  EXPECT_EQ(proto.start_time().seconds(), 200);
+  EXPECT_EQ(proto.end_time().seconds(), 300);
+  EXPECT_EQ(proto.update_time().seconds(), 400);
+  EXPECT_EQ(proto.summary().checkpoint_directory(), "/checkpoints");
+  EXPECT_EQ(proto.summary().output_directory(), "/output");
   v1::Checkpoint checkpoint;
   ToProto("abc", JobCheckpoint{20, "/d", 5, absl::FromUnixSeconds(100), 1.5}, &checkpoint);
   ExpectAllSet(checkpoint);

@@ -41,6 +41,8 @@ TEST(JobFilterTest, ComparesFields) {
   EXPECT_TRUE(Matches("user = 'anna'", running));
   EXPECT_FALSE(Matches("user = bob", running));
   EXPECT_TRUE(Matches("display_name = demo", running));
+  EXPECT_TRUE(Matches("user = anna-b.c@d", MakeJob(JobState::kRunning, "anna-b.c@d")));
+  EXPECT_TRUE(Matches("user = änne", MakeJob(JobState::kRunning, "änne")));
   Job paused = MakeJob(JobState::kPaused);
   paused.reason = JobReason::kDiskFull;
   EXPECT_TRUE(Matches("reason = DISK_FULL", paused));

@@ -365,7 +365,7 @@ TEST_F(JobServiceTest, CallsWhoseDeadlineHasPassedAreNotActedOn) {
 
 TEST_F(JobServiceTest, HugeRequestsAreRefused) {
   v1::CreateJobRequest request = CreateRequest();
-  request.mutable_job()->mutable_file()->set_yaml(std::string(8 << 20, '#'));
+  request.mutable_job()->mutable_file()->set_yaml(std::string(3 << 20, '#'));
   v1::Job job;
   EXPECT_EQ(jobs_->CreateJob(As("anna").get(), request, &job).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/api/job_streams.h"
 #include "server/base/error_reason.h"
 
 namespace megatrain {
@@ -145,6 +146,14 @@ TEST_F(RecordCursorTest, WhatIsGoneAtTheStartIsToldToo) {
   const std::vector<std::string> items = Drain(Open(1, false).get());
   EXPECT_EQ(items[0], absl::StrCat("1-", first - 1));
   EXPECT_EQ(items[1], absl::StrCat(first));
+  // A stream has a message of its own for it.
+  const auto source = NewLogSource(Open(1, false));
+  v1::StreamLogsResponse message;
+  ASSERT_EQ(*source->Next(&message), StreamNext::kMessage);
+  EXPECT_EQ(message.missed().first_sequence(), 1);
+  EXPECT_EQ(message.missed().last_sequence(), first - 1);
+  EXPECT_FALSE(message.has_batch());
+  EXPECT_EQ(source->next_sequence(), first);
 }
 
 }  // namespace

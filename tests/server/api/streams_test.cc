@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "server/api/job_streams.h"
+#include "server/manager/job_table.h"
 #include "tests/server/api/streams_fixture.h"
 
 namespace megatrain {
@@ -132,6 +134,28 @@ TEST_F(StreamsTest, StartsThatAreNotThereAreRefused) {
   }
 }
 
+TEST(WatchSourceTest, EventsThatAreNotKeptAnyMoreAreToldAsARange) {
+  JobTable table;
+  Job job;
+  job.id = "a1";
+  job.number = 1;
+  std::vector<JobEvent> events(kJobEventsKept + 5);
+  for (size_t i = 0; i < events.size(); ++i) events[i].sequence = static_cast<int64_t>(i) + 1;
+  table.Put(job, events);
+  const auto source = NewWatchSource("a1", table.Watch("a1", 1, [] {}), 1, v1::JOB_VIEW_BASIC);
+  v1::WatchJobResponse message;
+  ASSERT_EQ(*source->Next(&message), StreamNext::kMessage);
+  EXPECT_TRUE(message.has_job());
+  message.Clear();
+  ASSERT_EQ(*source->Next(&message), StreamNext::kMessage);
+  EXPECT_EQ(message.missed().first_sequence(), 1);
+  EXPECT_EQ(message.missed().last_sequence(), 5);
+  EXPECT_EQ(source->next_sequence(), 6);
+  message.Clear();
+  ASSERT_EQ(*source->Next(&message), StreamNext::kMessage);
+  EXPECT_EQ(message.event().sequence(), 6);
+}
+
 // ---- Step metrics and logs ----
 
 TEST_F(StreamsTest, WithoutFollowAStreamEndsAtTheNewest) {
@@ -217,6 +241,18 @@ TEST_F(StreamsTest, AQuietStreamHasHeartbeats) {
   }
   steps.context->TryCancel();
   steps.reader->Finish();
+}
+
+TEST_F(StreamsTest, TheEndOfAJobIsFoundBetweenHeartbeats) {
+  StopDaemon();
+  options_.streams.heartbeat = std::chrono::hours(1);
+  StartDaemon();
+  const std::string id = Running();
+  Steps steps = StreamSteps(id, 1, true);
+  ASSERT_TRUE(steps.Read()) << "the heartbeat that says that this is all";
+  Move(id, JobState::kSucceeded);
+  EXPECT_FALSE(steps.Read());
+  EXPECT_TRUE(steps.reader->Finish().ok());
 }
 
 TEST_F(StreamsTest, LogLinesComeAsTheyWereWritten) {

@@ -14,6 +14,7 @@ TEST(ExitCodeTest, IsWhatTheReadmeSays) {
   EXPECT_EQ(ExitCodeOf(absl::NotFoundError("no file")), 2);
   EXPECT_EQ(ExitCodeOf(absl::FailedPreconditionError("another job's checkpoint")), 2);
   EXPECT_EQ(ExitCodeOf(absl::UnimplementedError("a family")), 2);
+  EXPECT_EQ(ExitCodeOf(absl::OutOfRangeError("a step beyond the last")), 2);
   EXPECT_EQ(ExitCodeOf(absl::ResourceExhaustedError("does not fit")), 3);
 }
 

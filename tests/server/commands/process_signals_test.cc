@@ -62,5 +62,35 @@ TEST(TrainingSignalsTest, AnIgnoredHangupStaysIgnored) {
             0);
 }
 
+// A service manager stops a daemon that is about to end by itself, because a device was lost.
+TEST(DaemonSignalsTest, ASignalBehindTheDaemonsOwnRequestIsTheFirst) {
+  EXPECT_EQ(ExitCodeOfChild([] {
+              InstallDaemonSignals();
+              RequestStop();
+              raise(SIGTERM);
+              return StopRequested() && WaitForSignal() == DaemonSignal::kStop ? 0 : 1;
+            }),
+            0);
+  EXPECT_EQ(ExitCodeOfChild([] {
+              InstallDaemonSignals();
+              raise(SIGTERM);
+              raise(SIGINT);
+              return 0;
+            }),
+            7);
+}
+
+TEST(DaemonSignalsTest, AHangupAsksForAReload) {
+  EXPECT_EQ(ExitCodeOfChild([] {
+              signal(SIGHUP, SIG_DFL);  // a test may be run by nohup
+              InstallDaemonSignals();
+              raise(SIGHUP);
+              if (StopRequested() || WaitForSignal() != DaemonSignal::kReload) return 1;
+              raise(SIGTERM);
+              return WaitForSignal() == DaemonSignal::kStop ? 0 : 2;
+            }),
+            0);
+}
+
 }  // namespace
 }  // namespace megatrain

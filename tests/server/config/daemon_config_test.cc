@@ -237,6 +237,9 @@ TEST(DaemonConfigTest, NamesWhatADaemonThatRunsCannotChange) {
   EXPECT_THAT(
       keys(tcp, "listen: [\"0.0.0.0:9463\"]\ntls: {certificate: /c, key: /k, client_ca: /a}"),
       ElementsAre("tls.client_ca", "tokens_file"));
+  // Without TCP nothing looks at them.
+  EXPECT_THAT(keys("", "tokens_file: /t\ntls: {certificate: /c, key: /k, client_ca: /a}"),
+              ElementsAre());
 }
 
 TEST(JobRootsTest, WhereNoneAreNamedItMattersWhoCanReachTheDaemon) {

@@ -185,7 +185,9 @@ class RevocableAuthenticator : public TestAuthenticator {
 
 TEST_F(AccessTest, StreamsEndWhenTheirCallerIsNotLetInAnyMore) {
   RevocableAuthenticator authenticator;
+  std::atomic<int> refusals{0};
   GrpcServerOptions options = options_;
+  options.refusal_observer = [&refusals](const Refusal&) { ++refusals; };
   options.listen = {"unix:" + directory_.path() + "/other.sock"};
   const auto server =
       ServeApi(options, &authenticator, manager_.get(), records_.get(), [this] { return node_; });
@@ -204,6 +206,7 @@ TEST_F(AccessTest, StreamsEndWhenTheirCallerIsNotLetInAnyMore) {
   while (bobs_reader->Read(&response)) {
   }
   EXPECT_EQ(CodeAndReason(bobs_reader->Finish()), "UNAUTHENTICATED UNAUTHENTICATED_CALLER");
+  EXPECT_EQ(refusals, 1) << "it is told";
   EXPECT_TRUE(annas_reader->Read(&response));
   annas_context->TryCancel();
   annas_reader->Finish();
@@ -265,6 +268,34 @@ TEST_F(AccessTest, NobodyWaitsForTheAccountsOfOthers) {
   bobs_watch.join();
   EXPECT_EQ(bob_was_told, "OK");
   EXPECT_EQ(bob_was_streamed, "OK");
+}
+
+// No account is remembered.
+class LookingUpAuthenticator : public TestAuthenticator {
+ public:
+  std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
+      const grpc::ServerContextBase&) const override {
+    return std::nullopt;
+  }
+};
+
+TEST_F(AccessTest, WhoWasLookedUpAndIsNotKnownIsTold) {
+  LookingUpAuthenticator authenticator;
+  std::atomic<int> refusals{0};
+  GrpcServerOptions options = options_;
+  options.listen = {"unix:" + directory_.path() + "/other.sock"};
+  options.refusal_observer = [&refusals](const Refusal&) { ++refusals; };
+  const auto server =
+      ServeApi(options, &authenticator, manager_.get(), records_.get(), [this] { return node_; });
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto stub = v1::JobService::NewStub(
+      grpc::CreateChannel(options.listen[0], grpc::InsecureChannelCredentials()));
+  v1::ListJobsResponse list;
+  EXPECT_TRUE(stub->ListJobs(As("anna").get(), {}, &list).ok());
+  EXPECT_EQ(refusals, 0);
+  EXPECT_EQ(CodeAndReason(stub->ListJobs(As("mallory").get(), {}, &list)),
+            "UNAUTHENTICATED UNAUTHENTICATED_CALLER");
+  EXPECT_EQ(refusals, 1);
 }
 
 TEST_F(AccessTest, ListsShowOnesOwn) {

@@ -81,6 +81,13 @@ TEST_F(DaemonLogTest, WhatBecomesOfJobs) {
   runs.Tell(run, end);
   EXPECT_THAT(entry_, Contains("MESSAGE=job a1 (demo) has failed: loss is NaN"));
   EXPECT_THAT(entry_, Contains("PRIORITY=3"));
+  end.kind = RunEnd::Kind::kLost;
+  runs.Tell(run, end);
+  EXPECT_THAT(entry_, Contains("MESSAGE=job a1 (demo) is lost: loss is NaN"));
+  EXPECT_THAT(entry_, Contains("PRIORITY=3"));
+  end.kind = RunEnd::Kind::kStopped;
+  runs.Tell(run, end);
+  EXPECT_THAT(entry_, Contains("PRIORITY=4")) << "it was not saved";
   end.kind = RunEnd::Kind::kFinished;
   end.status = absl::OkStatus();
   runs.Tell(run, end);

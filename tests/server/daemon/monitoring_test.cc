@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <sys/stat.h>
 
 #include <optional>
@@ -13,10 +14,13 @@
 #include "tests/server/identity/test_certificates.h"
 #include "tests/server/jobs/test_job.h"
 #include "tests/server/metrics/http_request.h"
+#include "tests/server/store/faulty_vfs.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(MonitoringTest, ThePageHasWhatTheDaemonKnowsAndReadyzFollowsIt) {
   const TestDirectory directory;
@@ -28,6 +32,7 @@ TEST(MonitoringTest, ThePageHasWhatTheDaemonKnowsAndReadyzFollowsIt) {
   EngineHostOptions host_options;
   host_options.device = "cpu";
   const auto host = EngineHost::Create(host_options).value();
+  FaultyVfs* const vfs = FaultyVfs::Install();
   JobLedger::Options options;
   options.state_directory = directory / "state";
   const auto ledger = JobLedger::Open(JobStore::Open(directory / "state").value(), options).value();
@@ -37,6 +42,9 @@ TEST(MonitoringTest, ThePageHasWhatTheDaemonKnowsAndReadyzFollowsIt) {
   const auto end = [](const Job&) -> absl::StatusOr<std::optional<JobChange>> {
     return JobChange{JobState::kCancelled, JobReason::kUserRequest, "", {}};
   };
+  vfs->FailAfter(0, SQLITE_FULL);
+  EXPECT_FALSE(ledger->Change(job.id, end).ok());
+  vfs->Heal();
   ASSERT_TRUE(ledger->Change(job.id, end).ok());
   NodeMonitor node(host.get(), &ledger->table(), directory.path());
   DaemonConfig config;
@@ -53,11 +61,16 @@ TEST(MonitoringTest, ThePageHasWhatTheDaemonKnowsAndReadyzFollowsIt) {
   EXPECT_EQ(HttpGet(address, "/readyz").code, 200);
   node.SetState(v1::Node::STOPPING);
   EXPECT_EQ(HttpGet(address, "/readyz").code, 503);
+  EXPECT_THAT(HttpGet(address, "/metrics").body,
+              ::testing::Not(HasSubstr("\nmegatrain_device_changed_timestamp_seconds ")));
+  monitoring->NoteDeviceChanged();
   const std::string page = HttpGet(address, "/metrics").body;
   for (const char* text :
        {"\nmegatrain_jobs_ended_total{state=\"CANCELLED\",reason=\"USER_REQUEST\"} 1\n",
+        "\nmegatrain_store_errors_total 1\n", "\nmegatrain_device_busy{device=\"cpu\"} 0\n",
+        "\nmegatrain_device_changed_timestamp_seconds ",
         "\nmegatrain_tls_certificate_expiry_timestamp_seconds "}) {
-    EXPECT_THAT(page, ::testing::HasSubstr(text));
+    EXPECT_THAT(page, HasSubstr(text));
   }
 }
 

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "engine/host/engine_host.h"
 #include "tests/engine/device/cuda/emulated_gpu.h"
+#include "tests/server/jobs/test_job.h"
 
 namespace megatrain {
 namespace {
@@ -38,6 +41,78 @@ TEST(NodeMonitorTest, PartsOfTheCpuHaveNone) {
   const v1::Node node = NodeOf(options);
   ASSERT_EQ(node.devices_size(), 2);
   EXPECT_EQ(node.devices(1).memory_bytes(), 0);
+}
+
+TEST(NodeMonitorTest, ThePoolIsToldWhileItIsPinnedAndUsed) {
+  constexpr int64_t kMiBytes = int64_t{1} << 20;
+  EngineHostOptions options;
+  options.device = "cpu";
+  options.threads = 3;
+  const auto host = EngineHost::Create(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  const JobTable jobs;
+  NodeMonitor monitor(host->get(), &jobs, testing::TempDir());
+  monitor.SetPinning(2 * kMiBytes, 8 * kMiBytes);
+  v1::Node node = monitor.Read();
+  EXPECT_EQ(node.threads(), 3);
+  EXPECT_EQ(node.host_pool().size_bytes(), 8 * kMiBytes);
+  EXPECT_EQ(node.host_pool().pinned_bytes(), 2 * kMiBytes);
+  EXPECT_EQ(node.host_pool().used_bytes(), 0);
+  EXPECT_GT(node.state_disk().size_bytes(), 0);
+  EXPECT_LE(node.state_disk().free_bytes(), node.state_disk().size_bytes());
+  ASSERT_TRUE((*host)->ReservePool(8 * kMiBytes, nullptr, nullptr).ok());
+  const auto pool = (*host)->Pool(0, nullptr, nullptr);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  const auto lease = (*pool)->Lease(HostKind::kOther, 3 * kMiBytes);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  node = monitor.Read();
+  EXPECT_EQ(node.host_pool().size_bytes(), 8 * kMiBytes);
+  EXPECT_EQ(node.host_pool().pinned_bytes(), 8 * kMiBytes);
+  EXPECT_EQ(node.host_pool().used_bytes(), 3 * kMiBytes);
+}
+
+TEST(NodeMonitorTest, JobsAreCountedByWhatTheyDo) {
+  EngineHostOptions options;
+  options.device = "cpu";
+  const auto host = EngineHost::Create(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  JobTable jobs;
+  int64_t number = 0;
+  const auto add = [&](JobState state, int count) {
+    for (int i = 0; i < count; ++i) {
+      Job job = TestJob(++number);
+      job.state = state;
+      jobs.Put(job, {});
+    }
+  };
+  add(JobState::kRunning, 1);
+  add(JobState::kQueued, 2);
+  add(JobState::kPaused, 3);
+  add(JobState::kSucceeded, 4);
+  const v1::Node node = NodeMonitor(host->get(), &jobs, testing::TempDir()).Read();
+  EXPECT_EQ(node.jobs().running(), 1);
+  EXPECT_EQ(node.jobs().queued(), 2);
+  EXPECT_EQ(node.jobs().paused(), 3);
+}
+
+TEST(NodeMonitorTest, RatesAreThoseThatWereMeasured) {
+  EngineHostOptions options;
+  options.device = "cpu";
+  options.threads = 1;
+  const auto host = EngineHost::Create(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  const JobTable jobs;
+  const NodeMonitor monitor(host->get(), &jobs, testing::TempDir());
+  EXPECT_FALSE(monitor.Read().has_rates());
+  ASSERT_TRUE((*host)->MeasureRates().ok());
+  const HardwareRates rates = (*host)->rates();
+  const v1::MeasuredRates told = monitor.Read().rates();
+  EXPECT_EQ(told.fp32_flops_per_second(), rates.fp32.matmul_flops_per_second);
+  EXPECT_EQ(told.bf16_flops_per_second(), rates.bf16.matmul_flops_per_second);
+  EXPECT_EQ(told.h2d_bytes_per_second(), rates.h2d_bytes_per_second);
+  EXPECT_EQ(told.d2h_bytes_per_second(), rates.d2h_bytes_per_second);
+  EXPECT_EQ(told.fp32_update_bytes_per_second(), rates.fp32.update_bytes_per_second);
+  EXPECT_EQ(told.bf16_update_bytes_per_second(), rates.bf16.update_bytes_per_second);
 }
 
 }  // namespace

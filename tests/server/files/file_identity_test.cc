@@ -218,6 +218,12 @@ TEST_F(OtherAccountTest, WritesWhereTheAccountMayAndItOwnsWhatItMakes) {
   }
 }
 
+TEST_F(OtherAccountTest, NothingCanBeMadeWhereTheAccountMayNotEnter) {
+  ASSERT_EQ(::chmod((directory_ + "/theirs").c_str(), 0600), 0);
+  const absl::Status status = files_->CheckWritable(directory_ + "/theirs");
+  EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+}
+
 TEST_F(OtherAccountTest, AnOpenFileNeedsNoSwitch) {
   auto file = files_->NewWritableFile(directory_ + "/theirs/new");
   ASSERT_TRUE(file.ok()) << file.status();

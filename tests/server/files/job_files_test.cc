@@ -73,8 +73,10 @@ TEST_F(JobFilesTest, AJobHasTheRootsAndItsOwnDirectory) {
 TEST_F(JobFilesTest, TheWayToAJobsDirectoryIsPassedThroughNotRead) {
   const mode_t before = ::umask(0077);
   const auto jobs = JobFiles::Open(state_, {root_});
+  ::chmod(state_.c_str(), 0700);
   for (int round = 0; round < 2; ++round) ASSERT_TRUE((*jobs)->ForRun(own_uid_, "j1").ok());
   ::umask(before);
+  EXPECT_EQ(StatOf(state_).st_mode & 0777, 0700u) << "nobody else has a job there";
   EXPECT_EQ(StatOf(state_ + "/jobs").st_mode & 0777, 0711u);
   EXPECT_EQ(StatOf(state_ + "/jobs/j1").st_mode & 0777, 0711u);
   EXPECT_EQ(StatOf(state_ + "/jobs/j1/checkpoints").st_mode & 0777, 0750u);
@@ -141,6 +143,7 @@ TEST_F(JobFilesTest, ASubmitterOwnsItsJobsDirectory) {
     EXPECT_EQ(StatOf(own + name).st_uid, nobody->pw_uid) << name;
   }
   EXPECT_EQ(StatOf(own + "/file").st_mode & 0777, 0640u);
+  EXPECT_EQ(StatOf(state_).st_mode & 0777, 0711u);
   EXPECT_EQ(StatOf(state_ + "/jobs/j1").st_uid, own_uid_);
   // It reaches its checkpoints by itself, and nothing else there.
   const FileIdentity identity = *LookUpIdentity(nobody->pw_uid);

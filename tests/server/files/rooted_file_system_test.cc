@@ -142,6 +142,15 @@ TEST_F(RootedFileSystemTest, GivesModesWhateverTheUmask) {
   ::umask(before);
 }
 
+TEST_F(RootedFileSystemTest, ADirectoryPassesItsGroupOnIfTheOneAboveDoes) {
+  ASSERT_EQ(::chmod(root_.c_str(), 02750), 0);
+  const mode_t before = ::umask(0077);
+  const absl::Status made = files_->CreateDirectories(root_ + "/made");
+  ::umask(before);
+  ASSERT_TRUE(made.ok()) << made;
+  EXPECT_EQ(ModeOf(root_ + "/made"), 02750u);
+}
+
 TEST_F(RootedFileSystemTest, RefusesWhatItsTextPutsElsewhere) {
   const fs::path before = fs::current_path();
   fs::current_path(directory_);  // where a relative path would lead

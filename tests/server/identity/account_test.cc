@@ -44,6 +44,10 @@ TEST(AccountCacheTest, BelievesWhatItFoundForAWhile) {
   EXPECT_TRUE(absl::IsNotFound(accounts.Find("anna").status())) << "an account that was removed";
   EXPECT_TRUE(absl::IsNotFound(accounts.Find("anna").status()));
   EXPECT_EQ(asked, 2) << "that there is none is believed too";
+  // A clock that was set back.
+  answer = Account{7, 8, "anna"};
+  now -= absl::Hours(1);
+  EXPECT_TRUE(accounts.Find("anna").ok());
 }
 
 TEST(AccountCacheTest, MemoryIsAskedWithoutTheDatabase) {
@@ -78,6 +82,18 @@ TEST(AccountCacheTest, ADatabaseThatCannotBeReadIsAskedAgain) {
   const AccountCache accounts(options);
   EXPECT_TRUE(absl::IsUnavailable(accounts.Find(uid_t{7}).status()));
   EXPECT_EQ(accounts.Find(uid_t{7})->name, "anna");
+}
+
+TEST(AccountCacheTest, OfManyStrangersTheFirstAreForgotten) {
+  AccountCache::Options options;
+  options.find = [](const AccountKey&) -> absl::StatusOr<Account> {
+    return absl::NotFoundError("no such account");
+  };
+  options.now = [] { return absl::UnixEpoch(); };
+  const AccountCache accounts(options);
+  for (int i = 0; i < 5000; ++i) EXPECT_FALSE(accounts.Find("stranger" + std::to_string(i)).ok());
+  EXPECT_EQ(accounts.FindInMemory("stranger0"), std::nullopt);
+  EXPECT_NE(accounts.FindInMemory("stranger4999"), std::nullopt);
 }
 
 }  // namespace

@@ -88,6 +88,17 @@ TEST_F(CallerAuthenticatorTest, WhoReachesAPrivateSocketIsTheDaemonsUser) {
   EXPECT_EQ(Who(Transport::kUnixSocket, {"Bearer nonsense"}), "daemon-user (administrator)");
 }
 
+TEST_F(CallerAuthenticatorTest, ADaemonsUserWithoutAnAccountGoesByItsNumber) {
+  AccountCache::Options none;
+  none.find = [](const AccountKey&) -> absl::StatusOr<Account> {
+    return absl::NotFoundError("no such account");
+  };
+  const AccountCache accounts(none);
+  options_.accounts = &accounts;
+  options_.local_tokens = nullptr;
+  EXPECT_EQ(Who(Transport::kUnixSocket, {}), std::to_string(geteuid()) + " (administrator)");
+}
+
 TEST_F(CallerAuthenticatorTest, OnASharedSocketATokenTells) {
   EXPECT_EQ(Who(Transport::kUnixSocket, {Bearer(501)}), "anna");
   EXPECT_EQ(Who(Transport::kUnixSocket, {Bearer(502)}), "boss (administrator)");

@@ -92,6 +92,7 @@ TEST(RestartRuleTest, PausingAndCancellingAreDone) {
   EXPECT_EQ(job.reason, JobReason::kDiskFull) << "the daemon's pause stays the daemon's";
   EXPECT_EQ(job.deaths, 0);
   EXPECT_THAT(job.reason_text, HasSubstr("from the checkpoint of step 10"));
+  EXPECT_EQ(job.step, 10) << "what it goes on from";
   EXPECT_EQ(Die(job, JobState::kCancelling, 12, 10).state, JobState::kCancelled);
 }
 

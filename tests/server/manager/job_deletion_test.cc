@@ -137,6 +137,9 @@ TEST_F(JobDeletionTest, ADeathInBetweenIsMadeUpForAtTheNextStart) {
   Restart();  // before anything was removed
   EXPECT_FALSE(IsThere(job->id));
   EXPECT_TRUE(fs::exists(Directory(job->id)));
+  const JobPtr next = Submit(kAnna);
+  ASSERT_NE(next, nullptr);
+  EXPECT_GT(next->number, job->number) << "its row has the number still";
   fs::remove_all(Directory(job->id) + "/checkpoints");
   Restart();  // half of it
   remover_->RunRound();

@@ -243,10 +243,29 @@ TEST(JobLedgerTest, SpecsAreParsedAgain) {
   }
   const auto ledger = OpenLedger(directory.path());
   const JobPtr job = ledger->table().Find(good);
+  EXPECT_EQ(job->queue.waiting, WaitingReason::kNotConsidered);
   ASSERT_NE(job->spec, nullptr);
   EXPECT_EQ(job->spec->training.steps, 100);
   EXPECT_EQ(job->spec->checkpoint.directory, directory.path() + "/jobs/" + good + "/checkpoints");
   EXPECT_EQ(ledger->table().Find(bad)->spec, nullptr);
+}
+
+TEST(JobLedgerTest, ListenersAreCalledAfterEveryStoredChange) {
+  const TestDirectory directory;
+  const auto ledger = OpenLedger(directory.path());
+  int calls = 0;
+  ledger->AddListener(&calls, [&calls] { ++calls; });
+  const std::string id = AddJob(ledger.get())->id;
+  EXPECT_EQ(calls, 1);
+  ASSERT_TRUE(Move(ledger.get(), id, JobState::kCancelled).ok());
+  EXPECT_EQ(calls, 2);
+  ASSERT_TRUE(ledger->Delete(id, [](const Job&) { return absl::OkStatus(); }).ok());
+  EXPECT_EQ(calls, 3);
+  ASSERT_TRUE(ledger->RemoveRow(id).ok());
+  EXPECT_EQ(calls, 4) << "there is more room on the disk";
+  ledger->RemoveListener(&calls);
+  AddJob(ledger.get());
+  EXPECT_EQ(calls, 4);
 }
 
 TEST(JobLedgerTest, UnknownJobsAndRefusedDecisions) {

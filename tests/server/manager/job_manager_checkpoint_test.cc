@@ -3,10 +3,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/hf/hf_format.h"
 #include "server/manager/job_manager.h"
 #include "tests/server/manager/job_manager_fixture.h"
 
@@ -77,6 +81,32 @@ TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
   asked_ = WithReason(absl::UnavailableError("the daemon is starting"), v1::STARTING);
   EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, directory_ / "out", nothing).status()),
             "UNAVAILABLE STARTING");
+}
+
+TEST_F(JobManagerTest, TheNewestCheckpointSaysWhichIsTheBest) {
+  const JobPtr job = Submit(kAnna);
+  const auto save = [&](int64_t step, const Evaluations& evaluations) {
+    Manifest manifest;
+    manifest.tiles = 1;
+    manifest.state.step = step;
+    manifest.state.evaluations = evaluations;
+    for (const std::string& name : manifest.TileFileNames(0)) {
+      manifest.files.push_back({name, 1, std::string(32, 'a'), ""});
+    }
+    manifest.files.push_back({kHfIndexFileName, 1, std::string(32, 'a'), ""});
+    const std::string directory =
+        job->spec->checkpoint.directory + absl::StrFormat("/step-%08d", step);
+    fs::create_directories(directory);
+    std::ofstream(directory + "/manifest.json") << SerializeManifest(manifest);
+  };
+  save(20, {20, 2.5, 0, 20, 2.5});
+  save(40, {30, 2.25, 1, 20, 2.5});  // that of step 30 could not be saved
+  const auto listed = manager_->ListCheckpoints(kAnna, job->id);
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  ASSERT_EQ(listed->size(), 2u);
+  EXPECT_EQ((*listed)[0].best_eval_loss, std::nullopt);
+  EXPECT_EQ((*listed)[1].step, 20);
+  EXPECT_EQ((*listed)[1].best_eval_loss, 2.5);
 }
 
 TEST_F(JobManagerTest, TheExportsOfACallerAreBounded) {

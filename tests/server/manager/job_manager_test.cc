@@ -149,6 +149,15 @@ TEST_F(JobManagerTest, ErrorsOfThePlan) {
   EXPECT_EQ(Refusal(manager_->Create(kAnna, Options()).status()),
             "INVALID_ARGUMENT INVALID_JOB_FILE");
   EXPECT_EQ(Refusal(manager_->Plan(kAnna, File()).status()), "INVALID_ARGUMENT INVALID_JOB_FILE");
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kInvalidArgument, absl::StatusCode::kFailedPrecondition,
+        absl::StatusCode::kOutOfRange, absl::StatusCode::kUnimplemented,
+        absl::StatusCode::kDataLoss}) {
+    plan_ = absl::Status(code, "/m/config.json: cannot be used");
+    EXPECT_EQ(Refusal(manager_->Create(kAnna, Options()).status()),
+              "INVALID_ARGUMENT INVALID_JOB_FILE")
+        << absl::StatusCodeToString(code);
+  }
   plan_ = absl::InternalError("the daemon's fault");
   EXPECT_EQ(manager_->Create(kAnna, Options()).status().code(), absl::StatusCode::kInternal);
 }

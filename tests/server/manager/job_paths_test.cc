@@ -56,6 +56,7 @@ TEST_F(JobPathsTest, TakesWhatIsBeneathTheRoots) {
   spec_.data.cache_directory = directory_ / "root/cache/new";
   spec_.checkpoint.directory = directory_ / "root/checkpoints/new";
   spec_.output.directory = directory_ / "root/out/new";
+  spec_.report.tensorboard = directory_ / "root/board/new";
   EXPECT_TRUE(Check().ok()) << Check();
 }
 
@@ -83,6 +84,9 @@ TEST_F(JobPathsTest, NamesTheKeyOfWhatIsOutside) {
   spec_ = sound;
   spec_.output.directory = directory_ / "root/up/out";
   ExpectRefused("output.directory", "up", "NOT_PERMITTED");
+  spec_ = sound;
+  spec_.report.tensorboard = directory_ / "root/up/board";
+  ExpectRefused("report.tensorboard", "up", "NOT_PERMITTED");
   // What another job's directory is called changes nothing.
   spec_ = sound;
   spec_.checkpoint.directory = own_ + "2/checkpoints";

@@ -114,6 +114,8 @@ TEST(DaemonMetricsTest, AnIdleDaemonHasEveryMetricAndNoJobs) {
     const std::string name = absl::StrCat("megatrain_jobs{state=\"", JobStateName(state), "\"}");
     EXPECT_EQ(samples.at(name), "0") << name;
   }
+  node.device_missing = true;
+  EXPECT_EQ(PageSamples(metrics.Page(node)).at("megatrain_device_missing"), "1");
 }
 
 TEST(DaemonMetricsTest, ValuesAreThoseThatWereTold) {
@@ -165,6 +167,15 @@ TEST(DaemonMetricsTest, ValuesAreThoseThatWereTold) {
       {"megatrain_host_pool_bytes{kind=\"free\"}", "5000"},
       {"megatrain_device_bytes{kind=\"arena\"}", "100"},
       {"megatrain_disk_free_bytes", "536870912"},
+      {"megatrain_disk_size_bytes", "1073741824"},
+      {"megatrain_router_busiest_ratio", "1.5"},
+      {"megatrain_router_entropy_nats", "0.875"},
+      {"megatrain_learning_rate", "0.0003"},
+      {"megatrain_device_missing", "0"},
+      {"megatrain_device_changed_timestamp_seconds", "1699998000"},
+      {"megatrain_tls_certificate_expiry_timestamp_seconds", "1705184000"},
+      {"megatrain_authentication_failures_total{reason=\"TOKEN_EXPIRED\"}", "1"},
+      {"megatrain_connections_refused_total{reason=\"NO_FILES_LEFT\"}", "1"},
       {"megatrain_checkpoint_duration_seconds", "12.5"},
       {"megatrain_grpc_requests_total{method=\"GetJob\",code=\"OK\"}", "2"},
       {"megatrain_grpc_requests_total{method=\"GetJob\",code=\"NOT_FOUND\"}", "1"},

@@ -73,6 +73,18 @@ TEST(DiskWaitsTest, WithoutProgressTheWaitGrows) {
   EXPECT_EQ(*waits.NextLook() - now, kDiskWaitMin) << "a step further";
 }
 
+TEST(DiskWaitsTest, TheNextLookIsThatOfTheJobWhoseTimeComesFirst) {
+  DiskWaits waits([](const Job&, const std::string&) -> absl::StatusOr<int64_t> { return 0; });
+  const Job first = TestJob(1), second = TestJob(2);
+  waits.Add(first, {{"/a", 10}}, TestTime(5));
+  waits.Add(second, {{"/a", 10}}, TestTime(0));
+  EXPECT_EQ(waits.NextLook(), TestTime(10));
+  EXPECT_FALSE(waits.MayGoOn(second, TestTime(10)));
+  EXPECT_EQ(waits.NextLook(), TestTime(15));
+  waits.Remove(first.id);
+  EXPECT_EQ(waits.NextLook(), TestTime(20));
+}
+
 TEST(DiskWaitsTest, ADirectoryThatCannotBeAskedIsTried) {
   DiskWaits waits([](const Job&, const std::string&) -> absl::StatusOr<int64_t> {
     return absl::NotFoundError("gone");
@@ -87,14 +99,21 @@ TEST(DiskWaitsTest, NeedsOfAJob) {
   EXPECT_TRUE(DiskNeedsOf(job).empty());
   JobSpec spec;
   spec.checkpoint.directory = "/c";
+  spec.data.cache_directory = "/d";
   spec.output.directory = "/o";
+  spec.report.tensorboard = "/t";
   job.spec = std::make_shared<const JobSpec>(spec);
   job.checkpoint_bytes = 1000;
   const std::vector<DiskNeed> needs = DiskNeedsOf(job);
-  ASSERT_EQ(needs.size(), 2u);
+  ASSERT_EQ(needs.size(), 4u);
   EXPECT_EQ(needs[0].directory, "/c");
   EXPECT_EQ(needs[0].bytes, 1000 + kDiskMarginBytes);
-  EXPECT_EQ(needs[1].directory, "/o");
+  EXPECT_EQ(needs[1].directory, "/d");
+  EXPECT_EQ(needs[1].bytes, kDiskMarginBytes);
+  EXPECT_EQ(needs[2].directory, "/o");
+  EXPECT_EQ(needs[2].bytes, kDiskMarginBytes);
+  EXPECT_EQ(needs[3].directory, "/t");
+  EXPECT_EQ(needs[3].bytes, kDiskMarginBytes);
 }
 
 }  // namespace

@@ -106,6 +106,25 @@ TEST(RunRuleTest, APausedJobWhoseLastStepsWereNotSavedSaysSo) {
   }
 }
 
+TEST(RunRuleTest, AJobThatEndsEarlyHasTheStepsThatItMade) {
+  for (const std::string early : {"", "stopped by training.stop_after_worse: 3"}) {
+    Job job = TestJob(1);
+    job.state = JobState::kRunning;
+    job.step = 40;
+    job.total_steps = 100;
+    RunFacts facts;
+    facts.phase = Phase::kEnded;
+    facts.end.kind = RunEnd::Kind::kFinished;
+    facts.end.early = early;
+    const RunAction action = DecideRun(job, facts, /*stopping=*/false);
+    EXPECT_EQ(action.change.to, JobState::kSucceeded);
+    EXPECT_EQ(action.change.text, early);
+    ASSERT_TRUE(action.change.edit);
+    action.change.edit(&job);
+    EXPECT_EQ(job.step, early.empty() ? 100 : 40);
+  }
+}
+
 TEST(RunRuleTest, WithoutARun) {
   for (const JobState state : AllJobStates()) {
     Job job = TestJob(1);

@@ -25,6 +25,8 @@ TEST_F(SchedulerTest, PauseInPlaceAndResume) {
   EXPECT_EQ(Get(id)->reason, JobReason::kUserRequest);
   EXPECT_TRUE(Get(id)->host_retained);
   EXPECT_EQ(Get(id)->step, 10);
+  const absl::Time started = Get(id)->started;
+  now_ += absl::Minutes(1);
   ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
   Round();
   EXPECT_EQ(State(id), S::kPreparing);
@@ -33,6 +35,7 @@ TEST_F(SchedulerTest, PauseInPlaceAndResume) {
   Round();
   EXPECT_EQ(State(id), S::kRunning);
   EXPECT_FALSE(Get(id)->host_retained);
+  EXPECT_EQ(Get(id)->started, started) << "the first time counts";
   EXPECT_EQ(Get(id)->attempts, 1) << "it was not started again";
   EXPECT_EQ(Get(id)->checkpoint_step, 0) << "nothing was saved";
   EXPECT_EQ(History(id), "QUEUED PREPARING RUNNING PAUSING PAUSED QUEUED PREPARING RUNNING");
@@ -57,6 +60,41 @@ TEST_F(SchedulerTest, AnotherJobRunsBesideAPausedOne) {
   runner_->End(other, RunEnd::Kind::kFinished);
   Round();
   EXPECT_EQ(State(paused), S::kPreparing);
+}
+
+TEST_F(SchedulerTest, AJobThatKeepsItsMemoryGoesOnWithIt) {
+  job_pool_bytes_ = 6000;  // of 10000
+  const std::string id = Train(10);
+  ASSERT_TRUE(manager_->Pause(kAnna, id, false).ok());
+  Round();
+  runner_->Paused(id);
+  Round();
+  ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+}
+
+TEST_F(SchedulerTest, AJobThatWaitsToGoOnIsSavedWhenTheDaemonStops) {
+  const std::string id = Train(10);
+  ASSERT_TRUE(manager_->Pause(kAnna, id, false).ok());
+  Round();
+  runner_->Paused(id);
+  Round();
+  const std::string other = Submit(kBert);
+  Round();
+  ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
+  Round();
+  ASSERT_EQ(State(id), S::kQueued);
+  runner_->Asked();
+  scheduler_->BeginShutdown();
+  Round();
+  EXPECT_THAT(runner_->Asked(), ::testing::UnorderedElementsAre("stop " + id, "stop " + other));
+  runner_->Checkpointed(id, 10);
+  runner_->End(id, RunEnd::Kind::kStopped);
+  Round();
+  EXPECT_EQ(State(id), S::kQueued);
+  EXPECT_FALSE(Get(id)->host_retained);
+  EXPECT_EQ(Get(id)->checkpoint_step, 10);
 }
 
 TEST_F(SchedulerTest, WhatDoesNotFitBesideAPausedJobWaitsForItsMemory) {
@@ -261,6 +299,12 @@ TEST_F(SchedulerTest, CancelOfAJobThatHasJustFinishedOrFailed) {
   runner_->End(id, RunEnd::Kind::kFailed, absl::AbortedError("NaN"));
   Round();
   EXPECT_EQ(State(id), S::kFailed);
+  // One that waiting would mend is no failure.
+  id = Train(5);
+  ASSERT_TRUE(manager_->Cancel(kAnna, id).ok());
+  runner_->End(id, RunEnd::Kind::kFailed, DiskFullError("no room for the output"));
+  Round();
+  EXPECT_EQ(State(id), S::kCancelled);
 }
 
 TEST_F(SchedulerTest, CancelWhilePausedInPlace) {
@@ -358,6 +402,28 @@ TEST_F(SchedulerTest, AJobDeletedWhileTheRunnerHasItIsLetGo) {
   EXPECT_EQ(State(other), JobState::kRunning);
   EXPECT_THAT(runner_->Asked(), IsEmpty());
   EXPECT_THAT(log_, IsEmpty());
+}
+
+TEST_F(SchedulerTest, WhatADeletedJobHoldsIsFreeWhenTheRunnerHasLetItGo) {
+  const std::string id = Train(3);
+  ASSERT_TRUE(manager_->Pause(kAnna, id, /*release_host=*/false).ok());
+  Round();
+  runner_->Paused(id);
+  Round();
+  const std::string waits = Submit(kBert);
+  Round();
+  runner_->End(waits, RunEnd::Kind::kFailed, absl::UnavailableError("the pool is in pieces"));
+  Round();
+  ASSERT_EQ(State(waits), S::kQueued);
+  ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
+  ASSERT_TRUE(manager_->Cancel(kAnna, id).ok());
+  ASSERT_TRUE(manager_->Delete(kAnna, id).ok());
+  const std::string behind = Submit(kBert);
+  Round();
+  EXPECT_EQ(State(behind), S::kQueued) << "the device is not free yet";
+  runner_->End(id, RunEnd::Kind::kCancelled);
+  Round();
+  EXPECT_EQ(State(waits), S::kPreparing);
 }
 
 }  // namespace

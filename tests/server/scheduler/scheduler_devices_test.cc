@@ -98,6 +98,58 @@ TEST_F(SchedulerDevicesTest, JobsThatWriteIntoOneDirectoryRunOneAfterTheOther) {
   }
 }
 
+TEST_F(SchedulerDevicesTest, UseIsOfEachDeviceAlsoAfterARestart) {
+  const std::string annas = Submit(kAnna, 0, 3);
+  Round();
+  now_ += absl::Hours(1);
+  RunToEnd(annas);
+  const std::string berts = Submit(kBert);
+  Round();
+  const std::string annas_next = Submit(kAnna, 0, 3), berts_next = Submit(kBert, 0, 3);
+  now_ += absl::Hours(2);
+  RunToEnd(berts);
+  EXPECT_EQ(State(berts_next), S::kPreparing) << "anna has had three devices for an hour";
+  Restart();
+  Round();
+  EXPECT_EQ(State(berts_next), S::kPreparing);
+  EXPECT_EQ(State(annas_next), S::kQueued);
+}
+
+TEST_F(SchedulerDevicesTest, TheMemoryOfACancelledJobCountsUntilTheRunnerHasLetItGo) {
+  job_pool_bytes_ = 6000;
+  const std::string id = Submit();
+  Round();
+  runner_->Running(id, 1, 100);
+  Round();
+  ASSERT_TRUE(manager_->Pause(kAnna, id, false).ok());
+  Round();
+  runner_->Paused(id);
+  Round();
+  ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
+  ASSERT_TRUE(manager_->Cancel(kAnna, id).ok());
+  const std::string next = Submit(kBert);
+  Round();
+  EXPECT_EQ(State(id), S::kCancelled);
+  EXPECT_EQ(State(next), S::kQueued) << "there are devices, and no memory yet";
+  runner_->End(id, RunEnd::Kind::kCancelled);
+  Round();
+  EXPECT_EQ(State(next), S::kPreparing);
+}
+
+// Waiting would not help it.
+TEST_F(SchedulerDevicesTest, AJobForAnotherKindOfDeviceIsStartedAndRefusedByItsRun) {
+  CreateJobOptions options;
+  options.file = TestFile();
+  options.file.overrides = {
+      "model.path=" + (directory_ / "model"),
+      "data.train=[{path: " + (directory_ / "train.jsonl") + ", format: alpaca}]",
+      "engine.device=cuda"};
+  const auto job = manager_->Create(kAnna, options);
+  ASSERT_TRUE(job.ok()) << job.status();
+  Round();
+  EXPECT_EQ(State((*job)->id), S::kPreparing);
+}
+
 TEST_F(SchedulerDevicesTest, AJobThatIsLostHasDied) {
   const std::string lost = Submit(), other = Submit();
   Round();

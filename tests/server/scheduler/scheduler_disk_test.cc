@@ -251,6 +251,30 @@ TEST_F(DiskLimitTest, ARunningJobStopsShortOfItAndGoesOnWhenThereIsRoom) {
   EXPECT_THAT(runner_->Asked(), ElementsAre("resume " + id));
 }
 
+TEST_F(DiskLimitTest, PreparedDataCountsFromTheFirstStepOn) {
+  Limit(1000);
+  const std::string id = Submit();
+  Round();
+  Write(id, "cache", 950);
+  runner_->Running(id, 1, 100);
+  Round();
+  Round();
+  EXPECT_EQ(State(id), S::kPausing);
+  EXPECT_EQ(Get(id)->reason, JobReason::kDiskLimit);
+}
+
+TEST_F(DiskLimitTest, AJobThatHasMadeItsLastStepIsLeftToEnd) {
+  Limit(1000);
+  const std::string id = Train(100);
+  Write(id, "step-00000100", 950);
+  runner_->Checkpointed(id, 100);
+  Round();
+  EXPECT_EQ(State(id), S::kRunning);
+  runner_->End(id, RunEnd::Kind::kFinished);
+  Round();
+  EXPECT_EQ(State(id), S::kSucceeded);
+}
+
 TEST_F(DiskLimitTest, AQueuedJobWaitsAndOthersPass) {
   const std::string old = Ended(950);
   const std::string waits = Submit();

@@ -65,6 +65,11 @@ TEST_F(SchedulerTest, AJobThatWasFinishedBefore) {
 TEST_F(SchedulerTest, FailuresHaveTheirReason) {
   const std::vector<std::pair<absl::StatusCode, JobReason>> table = {
       {absl::StatusCode::kInvalidArgument, JobReason::kInvalidInput},
+      {absl::StatusCode::kNotFound, JobReason::kInvalidInput},
+      {absl::StatusCode::kFailedPrecondition, JobReason::kInvalidInput},
+      {absl::StatusCode::kOutOfRange, JobReason::kInvalidInput},
+      {absl::StatusCode::kUnimplemented, JobReason::kInvalidInput},
+      {absl::StatusCode::kPermissionDenied, JobReason::kInvalidInput},
       {absl::StatusCode::kResourceExhausted, JobReason::kDoesNotFit},
       {absl::StatusCode::kAborted, JobReason::kNonFinite},
       {absl::StatusCode::kDataLoss, JobReason::kCheckpointDamaged},
@@ -150,6 +155,65 @@ TEST_F(SchedulerTest, UsersTakeTurns) {
   EXPECT_EQ(State(bert), S::kPreparing) << "anna has had an hour";
   EXPECT_EQ(Get(anna)->queue.position, 1);
   EXPECT_EQ(Get(urgent)->queue.position, 2);
+}
+
+// A job that is paused in place has no device, however long it rests.
+TEST_F(SchedulerTest, APausedJobUsesNoDevice) {
+  const std::string paused = Train();
+  ASSERT_TRUE(manager_->Pause(kAnna, paused, false).ok());
+  Round();
+  runner_->Paused(paused);
+  Round();
+  now_ += absl::Hours(5);
+  const std::string running = Submit(kBert);
+  Round();
+  const std::string berts = Submit(kBert), annas = Submit(kAnna);
+  now_ += absl::Hours(1);
+  runner_->End(running, RunEnd::Kind::kFinished);
+  Round();
+  EXPECT_EQ(State(annas), S::kPreparing) << "bert has had the device for an hour";
+  EXPECT_EQ(State(berts), S::kQueued);
+}
+
+TEST_F(SchedulerTest, AJobWhoseRecordsCannotBeOpenedLetsOthersPass) {
+  const std::string id = Submit(), other = Submit(kBert);
+  const std::string directory = directory_ / ("state/jobs/" + id);
+  fs::create_directories(directory);
+  std::ofstream(directory + "/metrics") << "a file where the directory should be";
+  Round();
+  EXPECT_EQ(State(id), S::kQueued);
+  EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kDiskFull);
+  EXPECT_THAT(Get(id)->queue.text, HasSubstr("its records cannot be written"));
+  EXPECT_EQ(State(other), S::kPreparing);
+  fs::remove(directory + "/metrics");
+  runner_->End(other, RunEnd::Kind::kFinished);
+  now_ += absl::Seconds(10);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+}
+
+TEST_F(SchedulerTest, TheTimeOfAStepIsTheMeanOfTheLastOnesOfOneRun) {
+  const std::string id = Train();
+  const auto step = [&](int64_t number, double seconds) {
+    StepRecord record;
+    record.step = number;
+    record.step_seconds = seconds;
+    mailbox_->Tell(runner_->request(id), record);
+  };
+  step(1, 10);
+  step(2, 20);
+  Round();
+  EXPECT_NEAR(Get(id)->step_seconds, 11, 1e-9) << "a step counts for a tenth";
+  ASSERT_TRUE(manager_->Pause(kAnna, id, true).ok());
+  Round();
+  runner_->End(id, RunEnd::Kind::kReleased);
+  Round();
+  ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
+  Round();
+  runner_->Running(id, 3, 100);
+  step(3, 40);
+  Round();
+  EXPECT_NEAR(Get(id)->step_seconds, 40, 1e-9) << "another run may have other devices";
 }
 
 TEST_F(SchedulerTest, AStartThatIsRefusedIsTriedAgain) {

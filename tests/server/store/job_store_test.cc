@@ -7,9 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "server/store/job_store_schema.h"
@@ -255,6 +257,23 @@ TEST(JobStoreTest, OneHolderAtATime) {
   EXPECT_NE(OpenStore(directory.path()), nullptr);
 }
 
+TEST(JobStoreTest, AProgramThatHoldsTheFileForAMomentIsWaitedFor) {
+  const TestDirectory directory;
+  const auto store = OpenStore(directory.path());
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open((directory / kJobStoreFileName).c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  std::thread ending([other] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(sqlite3_exec(other, "COMMIT", nullptr, nullptr, nullptr), SQLITE_OK);
+  });
+  const Job job = TestJob(1);
+  const absl::Status status = store->Insert(job, CreatedEvent(job));
+  EXPECT_TRUE(status.ok()) << status;
+  ending.join();
+  sqlite3_close(other);
+}
+
 TEST(JobStoreTest, AStateDirectoryThatCannotBe) {
   const TestDirectory directory;
   std::ofstream(directory / "file") << "x";
@@ -286,6 +305,10 @@ TEST(JobStoreTest, ADatabaseOfAnotherProgramIsRefused) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("another program"));
   ExecuteSql(directory / kJobStoreFileName, "SELECT text FROM mail");
+  const TestDirectory without_tables;
+  ExecuteSql(without_tables / kJobStoreFileName, "PRAGMA application_id=7");
+  EXPECT_EQ(JobStore::Open(without_tables.path()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 void ExpectRefusedAsDamaged(const TestDirectory& directory) {
@@ -345,6 +368,21 @@ TEST(JobStoreTest, ValuesThatNoVersionWroteAreRefused) {
     ExecuteSql(directory / kJobStoreFileName, sql);
     ExpectRefusedAsDamaged(directory);
   }
+}
+
+TEST(JobStoreTest, AnEventThatIsMissingBetweenOthersIsDamage) {
+  const TestDirectory directory;
+  {
+    const auto store = OpenStore(directory.path());
+    const Job job = TestJob(1);
+    ASSERT_TRUE(store->Insert(job, CreatedEvent(job)).ok());
+    std::vector<JobEvent> events(2, CreatedEvent(job));
+    events[0].sequence = 2;
+    events[1].sequence = 3;
+    ASSERT_TRUE(store->Update(job, events).ok());
+  }
+  ExecuteSql(directory / kJobStoreFileName, "DELETE FROM events WHERE sequence = 2");
+  ExpectRefusedAsDamaged(directory);
 }
 
 }  // namespace

@@ -125,6 +125,29 @@ TEST_F(ConnectionListenerTest, WhatCannotBeListenedOnYetMayPass) {
   }
 }
 
+TEST(ConnectionListenerTcpTest, AddressesOfIpv6AreInBracketsAndThatOfAllIsOfIpv4Too) {
+  sockaddr_in6 loopback = {};
+  loopback.sin6_family = AF_INET6;
+  loopback.sin6_addr = in6addr_loopback;
+  const int probe = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool has_ipv6 =
+      probe >= 0 && bind(probe, reinterpret_cast<sockaddr*>(&loopback), sizeof(loopback)) == 0;
+  close(probe);
+  if (!has_ipv6) GTEST_SKIP() << "this machine has no IPv6";
+  const auto own = ConnectionListener::Listen("[::1]:0");
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ((*own)->address().rfind("[::1]:", 0), 0u) << (*own)->address();
+  const auto all = ConnectionListener::Listen("[::]:0");
+  ASSERT_TRUE(all.ok()) << all.status();
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(std::stoi((*all)->address().substr(5))));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  close(fd);
+}
+
 TEST(ConnectionListenerTcpTest, SaysWhichPortItHasAndKeepsItToItself) {
   auto listener = ConnectionListener::Listen("127.0.0.1:0");
   ASSERT_TRUE(listener.ok()) << listener.status();
@@ -152,6 +175,26 @@ TEST(ConnectionListenerTcpTest, SaysWhichPortItHasAndKeepsItToItself) {
   }
   close(fd);
   close(taken);
+}
+
+// The system keeps what the daemon has closed for a minute.
+TEST(ConnectionListenerTcpTest, HasItsPortAgainAfterConnectionsThatItClosed) {
+  auto listener = ConnectionListener::Listen("127.0.0.1:0");
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const std::string listening = (*listener)->address();
+  (*listener)->Accept([](int fd) { close(fd); });
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(std::stoi(listening.substr(10))));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  char byte = 0;
+  EXPECT_EQ(read(fd, &byte, 1), 0);
+  close(fd);
+  listener->reset();
+  listener = ConnectionListener::Listen(listening);
+  EXPECT_TRUE(listener.ok()) << listener.status();
 }
 
 TEST(ConnectionListenerFilesTest, LeavesMostForConnections) {

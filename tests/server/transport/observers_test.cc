@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "tests/server/api/service_fixture.h"
+#include "tests/server/transport/raw_call.h"
 
 namespace megatrain {
 namespace {
@@ -48,6 +49,18 @@ TEST_F(RequestObserverTest, EveryAnswerIsSeenWithItsCode) {
                                   Pair("/megatrain.v1.JobService/GetJob 0", 2),
                                   Pair("/megatrain.v1.JobService/GetJob 16", 1),
                                   Pair("/megatrain.v1.JobService/GetJob 5", 1)));
+}
+
+TEST_F(RequestObserverTest, CallsOfGrpcsOwnServicesAreSeenWithWhatTheirCallersAreTold) {
+  std::string response;
+  const std::string health = "/grpc.health.v1.Health/Check";
+  EXPECT_TRUE(RawCall(Channel(), As("").get(), health, "", &response).ok());
+  WaitUntil([&] { return Seen()[health + " 0"] == 1; });
+  // Field 4, file_containing_symbol, of 10,000 bytes.
+  const std::string too_long = std::string("\x22\x90\x4E", 3) + std::string(10000, '.');
+  EXPECT_EQ(RawCall(Channel(), As("").get(), kReflectionMethod, too_long, &response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  WaitUntil([&] { return Seen()[std::string(kReflectionMethod) + " 3"] == 1; });
 }
 
 TEST_F(RequestObserverTest, StreamsAreSeenWhenTheyEnd) {

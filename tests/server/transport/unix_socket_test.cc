@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -112,6 +113,21 @@ TEST_F(UnixSocketTest, ASocketInUseIsLeftAlone) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("another process"));
   EXPECT_TRUE(std::filesystem::exists(path_));
+  close(fd);
+}
+
+TEST_F(UnixSocketTest, ASocketWhoseQueueIsFullIsInUse) {
+  const int fd = Bind(true);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path_.c_str(), sizeof(address.sun_path) - 1);
+  std::vector<int> waiting;
+  do {
+    waiting.push_back(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0));
+  } while (connect(waiting.back(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  EXPECT_EQ(PrepareUnixSocket(path_).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(std::filesystem::exists(path_));
+  for (const int each : waiting) close(each);
   close(fd);
 }
 

@@ -85,6 +85,10 @@ TEST_F(UnsentAnswersTest, RefusesMoreThanMayWait) {
   EXPECT_EQ(Take(kAnna, 0, "f"), "ANSWERS_UNREAD") << "they are too many";
   shares_.erase(shares_.begin(), shares_.begin() + 2);  // their calls have ended
   EXPECT_EQ(gone_on_, "c e ");
+  // Those that have gone on leave their room to others.
+  EXPECT_EQ(Take(kAnna, 0, "g", 60), "later");
+  shares_.erase(shares_.begin());
+  EXPECT_EQ(gone_on_, "c e g ");
 }
 
 TEST_F(UnsentAnswersTest, ManyThatGoOnDoNotNest) {

@@ -98,6 +98,10 @@ TEST_F(EngineJobRunnerTest, AFullDiskPausesWithItsReason) {
   EXPECT_EQ(why.directory, spec.checkpoint.directory);
   EXPECT_GT(why.disk_bytes, 0);
   disk_.MakeRoom();
+  // The device is free meanwhile.
+  ObservedJob other("b");
+  ASSERT_TRUE(Start(other, Spec("beside_full")).ok());
+  EXPECT_EQ(other.End().kind, RunEnd::Kind::kFinished);
   EXPECT_TRUE(runner_->Ask("a", RunWish::kResume).ok());
   EXPECT_EQ(job.End().kind, RunEnd::Kind::kFinished);
 }

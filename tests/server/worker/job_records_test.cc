@@ -116,6 +116,23 @@ TEST(JobRecordsTest, AFailureIsSaidOnceAndWhatIsMissingWhenItEnds) {
   EXPECT_EQ(ReadAll((*records)->metrics()).size(), 2u);
 }
 
+TEST(JobRecordsTest, WhatIsMissingIsToldAtTheLatestWhenTheyAreClosed) {
+  auto records = JobRecords::Open(FreshDirectory("closed"));
+  ASSERT_TRUE(records.ok()) << records.status();
+  ASSERT_TRUE((*records)->AddStep(Step(1)).ok());
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 10;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const absl::Status refused = (*records)->AddStep(Step(2));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(refused.ok());
+  (*records)->Close();
+  EXPECT_THAT(Lines(**records), ElementsAre(HasSubstr("1 record of this job's")));
+}
+
 TEST(JobRecordsTest, WhatMeetsAFullDiskWaitsForRoom) {
   const std::string directory = FreshDirectory("no_room");
   std::filesystem::create_directories(directory);
@@ -165,6 +182,26 @@ TEST(JobRecordsTest, WhatHasWaitedLeavesItsRoomToOthers) {
   for (size_t i = 0; i < lines.size(); ++i) {
     EXPECT_TRUE(lines[i] == (i % 5 < 4 ? line : "the last one")) << i;
   }
+}
+
+TEST(JobRecordsTest, NoMoreWaitsThanMay) {
+  const std::string directory = FreshDirectory("no_room_for_long");
+  std::filesystem::create_directories(directory);
+  auto disk = SmallDisk::Mount(directory, 16 << 20);
+  if (absl::IsPermissionDenied(disk.status())) GTEST_SKIP() << "needs the right to mount";
+  ASSERT_TRUE(disk.ok()) << disk.status();
+  auto records = JobRecords::Open(directory);
+  ASSERT_TRUE(records.ok()) << records.status();
+  ASSERT_TRUE((*disk)->Fill().ok());
+  // As JSON each takes 0.75 MiB, of 4 MiB that may wait.
+  const std::string line(size_t{128} << 10, '\x01');
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(IsDiskFull((*records)->AddLine(1, line)));
+  (*disk)->MakeRoom();
+  EXPECT_TRUE((*records)->AddLine(1, "the last one").ok());
+  const std::vector<std::string> lines = Lines(**records);
+  ASSERT_EQ(lines.size(), 7u);
+  EXPECT_THAT(lines[5], HasSubstr("3 records of this job's"));
+  EXPECT_EQ(lines[6], "the last one");
 }
 
 TEST(JobRecordsDirectoryTest, SharesWhatIsOpenAndClosesWhatIsNot) {

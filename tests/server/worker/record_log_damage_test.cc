@@ -96,6 +96,39 @@ TEST(RecordLogTest, ADamagedLineInTheMiddleIsLeftOutAndTold) {
   EXPECT_EQ(log->next_sequence(), 5);
 }
 
+TEST(RecordLogTest, DamageAtTheEndOfAnOlderSegmentIsTold) {
+  const std::string directory = FreshDirectory("damaged_end");
+  {
+    auto log = OpenLog(directory, {.segment_bytes = 1});  // a record each
+    for (int i = 1; i <= 2; ++i) ASSERT_TRUE(log->Append(i, absl::StrCat("text ", i)).ok());
+  }
+  const std::filesystem::path path = directory + "/00000000000000000001.log";
+  std::string content = Content(path);
+  content[content.find("text 1")] = 'T';
+  SetContent(path, content);
+  std::vector<std::string> notes;
+  auto log = OpenLog(directory, {}, &notes);
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("1 damaged")));
+  EXPECT_THAT(Texts(ReadAll(*log)), ElementsAre("text 2"));
+}
+
+// A power cut may leave a segment's name without its content.
+TEST(RecordLogTest, NumbersGoOnFromTheNameOfAnEmptySegment) {
+  const std::string directory = FreshDirectory("empty_segment");
+  {
+    auto log = OpenLog(directory, {.segment_bytes = 1});
+    for (int i = 1; i <= 3; ++i) ASSERT_TRUE(log->Append(i, absl::StrCat("text ", i)).ok());
+  }
+  for (const char* name : {"/00000000000000000001.log", "/00000000000000000002.log"}) {
+    std::filesystem::remove(directory + name);
+  }
+  SetContent(directory + "/00000000000000000003.log", "");
+  auto log = OpenLog(directory);
+  EXPECT_EQ(log->next_sequence(), 3) << "no number is given twice";
+  ASSERT_TRUE(log->Append(3, "again").ok());
+  EXPECT_THAT(Texts(ReadAll(*log)), ElementsAre("again"));
+}
+
 // A child appends until it is killed; what it was told is written must be there.
 TEST(RecordLogTest, SurvivesKill) {
   const std::string directory = FreshDirectory("killed");

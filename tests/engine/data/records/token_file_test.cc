@@ -124,7 +124,9 @@ TEST(TokenFileTest, NamesTheElementOutsideTheVocabulary) {
   ids[500001] = 32000;
   const std::string path = directory.Write("a.bin", Bytes(ids));
   const auto file = TokenFile::Open(Tokens(path, "uint32"));
-  EXPECT_TRUE((*file)->Scan(32001, nullptr).ok());
+  const auto scanned = (*file)->Scan(32001, nullptr);
+  ASSERT_TRUE(scanned.ok()) << scanned.status();
+  EXPECT_EQ(scanned->largest_id, 32000) << "chunks with smaller ones follow";
   EXPECT_THAT(std::string((*file)->Scan(32000, nullptr).status().message()),
               HasSubstr("a.bin: element 500001 (from 0; at byte 2000004) is token 32000, which is "
                         "not below the model's vocabulary of 32000"));

@@ -85,6 +85,24 @@ TEST(ChatDatasetTest, TurnsWithoutACertainPlaceAreCounted) {
   EXPECT_EQ((*OpenWithBytes(spec, directory))->train_report().turns_without_loss, 0);
 }
 
+TEST(ChatDatasetTest, PairsOfAnswersAreNotTheConversationsOfTheSameFile) {
+  TestDirectory directory;
+  const std::string path = directory.Write(
+      "a.jsonl", R"({"instruction": "q", "output": "a", "chosen": "b", "rejected": "c"})"
+                 "\n");
+  JobSpec spec = SpecOf({{path, DataFormat::kAlpaca, ""}}, 400);
+  const auto turns = [](const std::string& answer) {
+    return "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n" + answer + "<|im_end|>\n";
+  };
+  const auto conversations = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(conversations.ok()) << conversations.status();
+  EXPECT_EQ(TextOf(*(*conversations)->TrainSequence(0)), turns("a"));
+  spec.training.objective = Objective::kDpo;
+  const auto pairs = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(pairs.ok()) << pairs.status();
+  EXPECT_EQ(TextOf(*(*pairs)->TrainSequence(0)), turns("b") + turns("c"));
+}
+
 TEST(ChatDatasetTest, WhatATemplateRaisesNamesTheRecord) {
   TestDirectory directory;
   const std::string path = directory.Write("a.jsonl",

@@ -51,6 +51,7 @@ TEST(DataFilesTest, KindsGoByTheNamesOfFiles) {
   EXPECT_EQ(read("e.csv", "id,text\n7,one\n8,\"t,\"\"wo\"\n"), "one$t,\"wo$");
   EXPECT_EQ(read("f.csv.gz", Gzip("text\none\n")), "one$");
   EXPECT_EQ(read("g.log", lines), lines + "$");  // no known name
+  EXPECT_EQ(read("m.jsonl", lines), "one$two$") << "not the words of g.log, which holds the same";
   EXPECT_THAT(read("h.txt.gz", "not compressed"), HasSubstr("h.txt.gz: its gzip data is damaged"));
   EXPECT_THAT(read("i.jsonl.gz", Gzip(lines).substr(0, 20)), HasSubstr("is cut short"));
   EXPECT_THAT(read("j.csv", "id,text\n7\n"),

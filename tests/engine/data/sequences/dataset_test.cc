@@ -314,8 +314,28 @@ TEST(TotalStepsTest, AreThoseGivenOrTheEpochs) {
   EXPECT_EQ(*TotalSteps(spec, 1), 1);
   spec.training.epochs = 2.5;
   EXPECT_EQ(*TotalSteps(spec, 10), 4);
+  EXPECT_EQ(EpochPositions(spec, 5), 13) << "the epoch's half that is begun ends with a sequence";
+  spec.training.steps = 17;
+  EXPECT_EQ(EpochPositions(spec, 5), 0);
+  spec.training.steps = 0;
   spec.training.epochs = 1e300;
   EXPECT_FALSE(TotalSteps(spec, 10).ok());
+}
+
+TEST(DatasetTest, TheFingerprintKnowsHowSequencesAreMade) {
+  TestDirectory directory;
+  JobSpec spec = SpecOf({{directory.Write("a.txt", "one sequence"), DataFormat::kText, ""}}, 20);
+  const auto print = [&] {
+    const auto dataset = OpenWithBytes(spec, directory);
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return dataset.ok() ? (*dataset)->fingerprint() : std::string();
+  };
+  const std::string before = print();
+  spec.data.sequence_length = 21;
+  EXPECT_NE(print(), before);
+  spec.data.sequence_length = 20;
+  spec.data.packing = !spec.data.packing;
+  EXPECT_NE(print(), before);
 }
 
 TEST(DatasetTest, TheFingerprintKnowsTheEvaluationData) {

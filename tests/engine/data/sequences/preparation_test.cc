@@ -191,6 +191,8 @@ TEST(PreparationTest, AnEndlessWordIsNotHeld) {
   EXPECT_EQ(
       std::vector<int32_t>(last->input_ids.begin() + behind - 4, last->input_ids.begin() + behind),
       (std::vector<int32_t>{2, 1, 0, 4}));
+  ASSERT_LT(behind, 1024u);
+  EXPECT_EQ(last->input_ids.back(), 4) << "padded with the end of a text, for want of a pad token";
 }
 
 TEST(PreparationTest, ATextThatIsHeldTooLongIsRefusedWithItsPlace) {

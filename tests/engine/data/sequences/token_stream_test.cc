@@ -34,7 +34,7 @@ class TokenStreamTest : public testing::Test {
     TokenStreamOptions options;
     options.words.encoder.tokenizer = tokenizer_.get();
     options.words.encoder.eos_id = kBytesEosId;
-    options.words.encoder.vocabulary = kBytesVocabulary;
+    options.words.encoder.vocabulary = vocabulary_;
     options.words.chunk_bytes = 64;
     options.words.long_record_bytes = long_record_bytes;
     options.cache_directory = directory_ / cache;
@@ -50,6 +50,7 @@ class TokenStreamTest : public testing::Test {
   TestDirectory directory_;
   const std::shared_ptr<const Tokenizer> tokenizer_ = MakeBytesTokenizer();
   std::vector<DataFile> files_;
+  int64_t vocabulary_ = kBytesVocabulary;
 };
 
 TEST_F(TokenStreamTest, LongRecordsOfManyFilesTakeTurnsAndGiveTheSameWords) {
@@ -70,6 +71,15 @@ TEST_F(TokenStreamTest, LongRecordsOfOneFileThatAllThreadsMakeGiveTheSameWords) 
   const auto words = Words("turns", 3, 500);
   ASSERT_TRUE(words.ok()) << words.status();
   EXPECT_TRUE(*words == *expected);
+}
+
+// Words that were made for a larger vocabulary are made again, which finds the record.
+TEST_F(TokenStreamTest, TheLargestIdOfLongRecordsIsKnown) {
+  MakeFiles(1, 6, 1000);
+  ASSERT_TRUE(Words("cache", 1, 500).ok());
+  vocabulary_ = 'b';
+  const absl::Status refused = Words("cache", 1, 500).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
 }
 
 // The turn is still held when the bytes of a long record are reported.

@@ -105,6 +105,12 @@ TEST(CudaDeviceTest, WhatHasToBeSetRightIsSaid) {
   EXPECT_EQ(old_driver.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(old_driver),
               HasSubstr("too old: it is for CUDA 12.8, this program for 13.0"));
+  EXPECT_TRUE(Open({.driver = 13000, .runtime = 13010}).ok()) << "a minor version more";
+  auto cannot_tell = std::make_unique<EmulatedCuda>();
+  cannot_tell->Fail("DeviceCount", kCudaInsufficientDriver);
+  const absl::Status too_old = CreateCudaDevice(std::move(cannot_tell), 0).status();
+  EXPECT_EQ(too_old.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(too_old), HasSubstr("update the driver"));
   const absl::Status old_gpu =
       Open({.properties = {.name = "Tesla T4", .major = 7, .minor = 5}}).status();
   EXPECT_EQ(old_gpu.code(), absl::StatusCode::kFailedPrecondition);
@@ -225,8 +231,14 @@ TEST(CudaDeviceTest, ADeviceInHostMemoryHasNoneOfItsOwn) {
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_EQ(*(*device)->FreeBytes(), std::nullopt);
   EXPECT_THAT((*device)->Describe(), HasSubstr("in host memory"));
+  EXPECT_EQ((*device)->MemoryBytes(), 0);
+  const auto lazy = Open(
+      {.properties = {.name = "GB10", .major = 12, .integrated = true}, .lazy_bytes = 1 << 20});
+  ASSERT_TRUE(lazy.ok()) << lazy.status();
+  EXPECT_EQ((*lazy)->ReserveBytes(), int64_t{512} << 20);
   const auto discrete = Open({.properties = {.name = "H200", .major = 9, .numa_node = 1}});
   EXPECT_EQ(*(*discrete)->FreeBytes(), int64_t{4} << 30);
+  EXPECT_EQ((*discrete)->MemoryBytes(), int64_t{4} << 30);
   EXPECT_EQ((*discrete)->numa_node(), 1);
 }
 

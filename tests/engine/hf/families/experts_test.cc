@@ -405,6 +405,8 @@ TEST(Experts, AbsurdOnesAreRefused) {
                   .layers[0]
                   .experts.auxiliary_loss,
               0.02);
+    EXPECT_EQ(Describe(family, {{"output_router_logits", true}}).layers[0].experts.auxiliary_loss,
+              0.001);
     ExpectRefused(family, {{"router_aux_loss_coef", -0.02}}, "router_aux_loss_coef");
     EXPECT_EQ(Experts(Describe(family, {{"num_experts", 16}})), std::vector<int64_t>(8, 16));
     ExpectRefused(family, {{"num_experts", 16}, {"num_local_experts", 8}}, "num_experts",

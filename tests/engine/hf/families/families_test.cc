@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/hf/config/model_family.h"
@@ -40,6 +41,18 @@ TEST(Families, ANullHeadDimIsAnEqualShareOfTheHiddenSize) {
   }
 }
 
+TEST(Families, ABiasOfAttentionIsThatOfItsOutputToo) {
+  for (const char* family : {"llama", "granite", "olmo2", "olmo3", "gemma2", "gemma3_text",
+                             "gemma4_text", "qwen3", "qwen3_moe", "smollm3"}) {
+    SCOPED_TRACE(family);
+    for (const bool bias : {false, true}) {
+      const ModelDescription model = Describe(family, {{"attention_bias", bias}});
+      EXPECT_EQ(model.layers[0].attention.qkv_bias, bias);
+      EXPECT_EQ(model.layers[0].attention.output_bias, bias);
+    }
+  }
+}
+
 TEST(Families, RefuseAbsurdShapesAndUnknownKeys) {
   for (const std::string& family : ModelFamilyNames()) {
     ExpectRefused(family, {{"num_attention_heads", 0}}, "num_attention_heads");
@@ -53,6 +66,14 @@ TEST(Families, RefuseAbsurdShapesAndUnknownKeys) {
     ExpectRefused(family, {{"rope_scaling", {{"rope_type", "yarn"}}}}, "rope_scaling");
     ExpectRefused(family, {{"attention_dropout", 0.1}}, "attention_dropout");
     ExpectRefused(family, {{"hidden_act", "relu"}, {"hidden_activation", "relu"}}, "hidden_act");
+  }
+}
+
+TEST(Families, ANullNumberOfKeyHeadsIsThatOfQueryHeads) {
+  for (const char* family : {"llama", "mistral", "qwen2", "gemma2", "smollm3"}) {
+    const ModelDescription model =
+        Describe(family, {{"num_key_value_heads", nullptr}, {"num_attention_heads", 12}});
+    EXPECT_EQ(model.layers[0].attention.kv_heads, 12) << family;
   }
 }
 
@@ -109,6 +130,21 @@ TEST(Families, TakeKeysOfPublishedConfigurationsThatSayNothing) {
   ExpectRefused("mistral", {{"partial_rotary_factor", 0.5}}, "partial_rotary_factor");
 }
 
+TEST(Families, APaddingIdOfTheFamilysOwnIsInTheVocabulary) {
+  for (const char* family : {"phi3", "glm4", "smollm3"}) {
+    SCOPED_TRACE(family);
+    json config = Config(family);
+    config.erase("pad_token_id");
+    const auto model = Parse(config);
+    EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(model.status().message()),
+                AllOf(HasSubstr("pad_token_id"), HasSubstr("the family's own")));
+  }
+  json config = Config("ministral3");  // 11
+  config.erase("pad_token_id");
+  EXPECT_EQ(Parse(config)->padding_id, 11);
+}
+
 TEST(Families, MistralsWindowIsThereUnlessNull) {
   EXPECT_EQ(Windows(Describe("mistral")), std::vector<int64_t>(8, 4096));
   EXPECT_EQ(Windows(Describe("mistral", {{"sliding_window", 31}})), std::vector<int64_t>(8, 31));
@@ -163,6 +199,10 @@ TEST(Families, Phi3sLongropeNeedsAFactorForEachPair) {
       Describe("phi3", {{"rope_scaling", rope}, {"original_max_position_embeddings", 64}});
   EXPECT_EQ(model.ropes[0].type, RopeType::kLongrope);
   EXPECT_EQ(model.ropes[0].factor, 4.0);
+  const ModelDescription of_class =
+      Describe("phi3", {{"rope_scaling", rope}, {"max_position_embeddings", 8192}});
+  EXPECT_EQ(of_class.ropes[0].original_positions, 4096);
+  EXPECT_EQ(of_class.ropes[0].factor, 2.0);
   EXPECT_TRUE(model.layers[0].attention.fused_qkv);
   rope["long_factor"] = {1, 2, 3};
   ExpectRefused("phi3", {{"rope_scaling", rope}}, "rope_scaling.long_factor", "6 numbers");
@@ -171,6 +211,19 @@ TEST(Families, Phi3sLongropeNeedsAFactorForEachPair) {
   rope.erase("long_factor");
   ExpectRefused("phi3", {{"rope_scaling", rope}}, "rope_scaling.long_factor");
   ExpectRefused("phi3", {{"resid_pdrop", 0.1}}, "resid_pdrop");
+}
+
+TEST(Families, BiasesThatAFamilyDoesNotHaveAreRefused) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> keys = {
+      {"mistral", {"attention_bias"}},    {"mixtral", {"attention_bias"}},
+      {"ministral3", {"attention_bias"}}, {"phi3", {"attention_bias", "lm_head_bias", "mlp_bias"}},
+      {"granite", {"mlp_bias"}},          {"smollm3", {"mlp_bias"}}};
+  for (const auto& [family, absent] : keys) {
+    for (const std::string& key : absent) {
+      Describe(family, {{key, false}});
+      ExpectRefused(family, {{key, true}}, key, "no bias");
+    }
+  }
 }
 
 TEST(Families, GranitesFactorsHaveNoDefaultOfLlamas) {
@@ -324,7 +377,15 @@ TEST(Families, AConfigurationMayLeaveOutTheShape) {
     const char* family;
     int64_t vocabulary, hidden, intermediate, layers, heads, kv_heads, head_dim, positions, padding;
   };
-  for (const Shape& shape : {Shape{"exaone4", 102400, 4096, 16384, 32, 32, 32, 128, 2048, -1},
+  for (const Shape& shape : {Shape{"granite", 32000, 4096, 11008, 32, 32, 32, 128, 2048, -1},
+                             Shape{"olmo2", 50304, 4096, 11008, 32, 32, 32, 128, 2048, 1},
+                             Shape{"glm4", 151552, 4096, 13696, 40, 32, 2, 128, 131072, 151329},
+                             Shape{"mistral", 32000, 4096, 14336, 32, 32, 8, 128, 131072, -1},
+                             Shape{"ministral3", 131072, 4096, 14336, 34, 32, 8, 128, 262144, 11},
+                             Shape{"phi3", 32064, 3072, 8192, 32, 32, 32, 96, 4096, 32000},
+                             Shape{"smollm3", 128256, 2048, 11008, 36, 16, 4, 128, 32768, 128004},
+                             Shape{"gemma2", 256000, 2304, 9216, 26, 8, 4, 256, 8192, 0},
+                             Shape{"exaone4", 102400, 4096, 16384, 32, 32, 32, 128, 2048, -1},
                              Shape{"seed_oss", 155136, 4096, 27648, 64, 80, 8, 128, 524288, 1},
                              Shape{"ernie4_5", 103424, 1024, 3072, 18, 16, 2, 128, 131072, 0}}) {
     SCOPED_TRACE(shape.family);
