@@ -53,8 +53,9 @@ struct TrainingOptions {
   // job. The set must outlive the run. The run takes communicators out of it, so no other run may
   // use it. Stop, Checkpoint and Cancel requested of one process take effect in all. While the
   // processes prepare, a request to end one ends all with kInterrupted. After an error all
-  // processes return the first error of any. Every process reports its own StepsBegin,
-  // TrainingActivity and StepRecord events. The process with rank 0 alone reports the other events.
+  // processes return the first error of any; of errors at the same time, a process may return its
+  // own. Every process reports its own StepsBegin, TrainingActivity and StepRecord events. The
+  // process with rank 0 alone reports the other events.
   CommunicatorSet* processes = nullptr;
   // The numbers of the host's devices that the run has, ascending: as many as the job claims (see
   // ClaimDevices). Empty means the first ones that it may have.
@@ -77,9 +78,9 @@ enum class TrainingOutcome {
 };
 
 // Trains `spec` on the host's threads, device and pool, and returns when the job is finished or
-// `control` has ended it. The run gives back the memory that it took before this returns. `control`
-// must not be null; `tell` may be empty and is called on the calling thread. Paths in `spec` must
-// be absolute, and checkpoint.directory must be given. Returns
+// `control` has ended it. The run gives back what it took of the pool and of the device before this
+// returns. `control` must not be null; `tell` may be empty and is called on the calling thread.
+// Paths in `spec` must be absolute, and checkpoint.directory must be given. Returns
 //   ResourceExhausted   if the job does not fit; the message holds the plan's table
 //   Unavailable         if the job would fit if other jobs held less of the pool
 //   InvalidArgument, NotFound, FailedPrecondition
@@ -101,14 +102,15 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
 // FailedPrecondition if the job does not set that. If it has fewer GPUs than the job wants, one of
 // them stands for the others. `open_gpu` and `load_nccl` may be null. `given_rates` replace
 // measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns InvalidArgument for a
-// rate that SetRate refuses, and if there are no measured ones to replace. The job is planned for
+// rate that SetRate refuses, and for rates of a GPU that is not here. The job is planned for
 // `nodes` such machines with engine.devices devices each; the report gives the memory of one
 // machine. The rate `network` holds between machines. Without it the rate `collective` holds there
-// too. REQUIRES: nodes >= 1.
+// too; for several nodes it is then not measured. REQUIRES: nodes >= 1.
 //
 // In all three functions a job that does not fit gives a report with fits == false. They return the
 // errors of ReadModelDescription, BuildTrainingLayout, PlanMemory, DescribeIgnoredTensors and
-// ChooseSession. This one also returns those of the device and of reading the free memory.
+// ChooseSession. This one also returns those of opening the device and of reading the free memory.
+// If the rates cannot be measured, the plan is made without times.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr,
                                         const std::vector<std::string>& given_rates = {},
                                         int nodes = 1, const NcclLoader& load_nccl = nullptr);
@@ -173,8 +175,8 @@ struct GenerateSink {
 };
 // Answers the prompts with the model in `path`, a Hugging Face directory or a checkpoint. Uses the
 // host's threads, device and pool, and streams the weights tile by tile (engine/model/tile.h) as
-// training does: a tile is loaded once for the tokens of all prompts. As many prompts are answered
-// together as there is device memory for their keys and values. An answer does not depend on the
+// training does: a tile is loaded once for the tokens of all prompts. No more prompts are answered
+// together than there is device memory for their keys and values. An answer does not depend on the
 // other prompts. The sink is called on the calling thread. Returns
 //   InvalidArgument    if there is no prompt, or if one has no tokens, is too long with
 //                      options.tokens or is refused by the chat template; also for an empty stop
@@ -187,7 +189,8 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
 // Reads prompts from a file and appends them to `options`, with their places. Every line is a
 // prompt: a record if `path` ends in ".jsonl", else a text. Blank lines are left out. Returns
 // InvalidArgument for a file without prompts, OutOfRange for one of more than 256 MiB, and the
-// errors of reading. `files` must not be null.
+// errors of reading. `files` must not be null. REQUIRES: all prompts that are in `options` before
+// have places.
 absl::Status ReadPrompts(const std::string& path, FileSystem* files, GenerateOptions* options);
 
 struct EvaluatedSet {
@@ -208,12 +211,12 @@ struct EvaluationReport {
 // Measures the loss over the files of data.eval with the model in spec.model.path, a Hugging Face
 // directory or a checkpoint. It uses one device of the host, whatever engine.devices says. The
 // section `data` says how the files are read, and `training` the sizes of batches, as in a run. The
-// precision is BF16 if that holds the stored weights exactly, else FP32. data.train is not read.
-// Tokenized data goes to data.cache_directory, or to `cache_directory` if that is empty. `say`
-// receives lines for people; it may be empty. Returns ResourceExhausted, with the bytes, if the
-// evaluation does not fit, InvalidArgument if training.objective is not causal or if the files, or
-// those of one name, hold no prediction, and the errors of reading the model and the files, of the
-// host's pool and of the device.
+// precision is BF16 if that holds the stored weights exactly, else FP32. data.train should be
+// empty, because its files are prepared too. Tokenized data goes to data.cache_directory, or to
+// `cache_directory` if that is empty. `say` receives lines for people; it may be empty. Returns
+// ResourceExhausted, with the bytes, if the evaluation does not fit, InvalidArgument if
+// training.objective is not causal or if the files, or those of one name, hold no prediction, and
+// the errors of reading the model and the files, of the host's pool and of the device.
 absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& spec,
                                           const std::string& cache_directory,
                                           const std::function<void(const std::string&)>& say);

@@ -81,10 +81,10 @@ struct PlanReport {
   std::optional<PlanChoice> runner_up, by_rule;
 };
 
-// Returns one JSON object, indented, with a line end. `table` and `model_family` are not in it.
-// These are left out where they say nothing: `profile` if empty, `misfit` if the job fits,
-// `device_reserve_bytes` if 0, `nodes` if 1, `places` and `loads` if empty, and predictions that
-// were not made.
+// Returns one JSON object, indented, with a line end. `table`, `model_family` and Place::number are
+// not in it. These are left out where they say nothing: `profile` if empty, `misfit` if the job
+// fits, `device_reserve_bytes` if 0, `nodes` if 1, `places` and `loads` if empty, and predictions
+// that were not made.
 std::string PlanJson(const PlanReport& report);
 
 }  // namespace megatrain

@@ -31,9 +31,9 @@ struct TrainingActivity {
   double fraction = -1;  // the part of `what` that is done, from 0 to 1; negative means unknown
 };
 
-// Steps begin. Reported before the first step, and again after every pause, even if Resume came
-// before the pause took effect. A run that was finished already reports first_step = total_steps +
-// 1.
+// Steps begin. Reported before the first step, and again when the run goes on after a pause, even
+// if Resume came before the pause took effect. A run that was finished already reports a first_step
+// above total_steps. One that training.stop_after_worse had ended makes no step after the report.
 struct StepsBegin {
   int64_t first_step = 0, total_steps = 0;
 };
@@ -46,11 +46,13 @@ struct BeforeCheckpoint {
 };
 
 // A verified checkpoint is on disk. Reported again if a checkpoint is requested and no step was
-// made since.
+// made since; of a run that has resumed, that may be the one that it resumed from.
 struct CheckpointSaved {
   int64_t step = 0;
   std::string directory;
-  double seconds = 0;  // from the beginning of its writing, which overlaps steps
+  // From the beginning of its writing, which overlaps steps. 0 for the checkpoint that the run
+  // resumed from.
+  double seconds = 0;
 };
 
 // A checkpoint could not be written. The one before is kept. Step 0 answers a request that came

@@ -1,14 +1,15 @@
 // TrainingControl carries requests from outside to a run. The run honors them between steps. It
-// also honors pauses between the batches of an evaluation, and Cancel within a step.
+// also honors pauses between the batches of an evaluation and between waves of answers to sample
+// prompts, and Cancel within a step.
 //
 // A request waits for the step under way, with these exceptions:
 // - Cancel waits for running operations only.
-// - Pause, Release and Stop give up the step under way while it is in its first forward pass. By
-//   then the step has changed nothing, and a third of a step at most is lost. The run makes the
-//   step again later and does not give it up a second time. Stop lets the run's first step finish,
-//   so that there is something to save.
+// - Pause, Release and Stop give up the step under way while it is in its first forward pass,
+//   unless a save reads it. By then the step has changed nothing, and a third of a step at most is
+//   lost. The run makes the step again later and does not give it up a second time. Stop lets the
+//   run's first step finish, so that there is something to save.
 // A step that is queued behind the one under way is taken back, unless it has begun to change the
-// model or a save reads it.
+// model or a save reads it. With several devices no step is given up or taken back.
 //
 // Thread safety: all methods may be called from any thread, and Stop and Checkpoint also from
 // signal handlers, because they only change atomics. The Take methods and WaitWhilePaused are for
@@ -26,8 +27,8 @@ namespace megatrain {
 
 class TrainingControl {
  public:
-  // Asks the run to save and to end as kInterrupted. While preparing, the run ends at once. Returns
-  // true if Stop was called before.
+  // Asks the run to save and to end as kInterrupted. While preparing, the run ends at once. A run
+  // that cannot save fails. Returns true if Stop was called before.
   bool Stop();
   // Asks the run to save a checkpoint after the step under way. A run that is paused between steps
   // saves at once, one that is paused in an evaluation after it.

@@ -25,15 +25,15 @@ class CallToken {
 
   // Returns the token for the next call. The result is empty if calls need no token, or if there is
   // none and the server will refuse the call. Get may fetch a token, which takes at most some
-  // seconds. If that fails the result is empty, and problem() says why.
+  // seconds. If that fails the result is empty; see problem().
   std::string Get();
   // Call it when the server has refused `token`, which may be empty. Returns true if Get now
   // returns a token that differs from `token` and is not empty. Always returns false on TCP. May
   // fetch a token, as Get does.
   bool Renew(const std::string& token);
   // Returns the error of the last fetch (FetchLocalToken), for example Unauthenticated with the
-  // daemon's words if the daemon refused a token. Returns OK if the fetch gave a token, if there is
-  // no companion socket (NotFound), or if nothing was fetched yet.
+  // daemon's words if the daemon refused a token. Returns OK if the fetch gave a token, if its
+  // error was NotFound, as on a private socket, or if nothing was fetched yet.
   absl::Status problem() const;
 
  private:

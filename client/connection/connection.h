@@ -40,10 +40,11 @@ class Connection {
   v1::JobService::Stub* jobs() { return jobs_.get(); }
   v1::NodeService::Stub* nodes() { return nodes_.get(); }
 
-  // Makes a call and waits for its answer, for at most `timeout` with all repetitions. Example:
-  // connection.Call(connection.jobs(), &v1::JobService::Stub::GetJob, request). Repeats the call
-  // while the server says that it is starting or overloaded, and once with a new token if the
-  // server wants another. Returns the errors of Explain.
+  // Makes a call and waits for its answer, for at most `timeout` with all repetitions, plus the
+  // seconds that a token takes (CallToken::Get). Example: connection.Call(connection.jobs(),
+  // &v1::JobService::Stub::GetJob, request). Repeats the call while the server says that it is
+  // starting or overloaded, and once with a new token if the server wants another. Returns the
+  // errors of Explain.
   template <class Stub, class Request, class Response>
   absl::StatusOr<Response> Call(Stub* stub,
                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,

@@ -8,7 +8,8 @@
 
 namespace megatrain::client {
 
-// Absolute paths of files. An empty path means that there is none.
+// Paths of files. Relative ones start at the working directory. An empty path means that there is
+// none.
 struct CredentialFiles {
   std::string ca;           // PEM: trusted issuers of server certificates; empty: the system's
   std::string certificate;  // PEM: the user's certificate

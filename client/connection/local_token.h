@@ -21,8 +21,8 @@ struct LocalToken {
 //   daemon listens on the companion socket; or its path is too long for a socket.
 // - PermissionDenied: this user may not connect.
 // - Unauthenticated: the daemon refuses this user a token. The message is the daemon's.
-// - Unavailable: the daemon does not answer, or its answer is not a token, or the system has no
-//   descriptor left.
+// - Unavailable: the daemon does not answer, or its answer is not a token, or no socket can be
+//   made, for example because no descriptor is left.
 absl::StatusOr<LocalToken> FetchLocalToken(const std::string& socket_path,
                                            absl::Duration timeout = absl::Seconds(5));
 

@@ -61,15 +61,16 @@ class Invocation {
   // Returns the view of jobs to request: FULL for JSON and YAML; BASIC, without their files, for
   // tables.
   v1::JobView view() const;
-  // Returns the terminal's width, or 0 (unlimited) if the output is no terminal.
+  // Returns the terminal's width, or 0 (unlimited) if environment().is_terminal is false.
   int table_width() const { return environment_.is_terminal ? environment_.columns() : 0; }
 
   // Returns the address of --server, or else of MEGATRAIN_SERVER, of the current context, or
   // kDefaultServer. Returns the errors of ParseServerAddress and ReadContexts.
   absl::StatusOr<ServerAddress> Server() const;
   // Returns a connection to Server(), which connects at its first call. It has the credentials of
-  // the context in use. On TCP, MEGATRAIN_CA and MEGATRAIN_TOKEN replace the context's. Returns the
-  // errors of Server and ReadCredentials, and InvalidArgument if MEGATRAIN_TOKEN holds no token.
+  // the context in use. On TCP, MEGATRAIN_CA (a path) and MEGATRAIN_TOKEN (the token itself)
+  // replace the context's. Returns the errors of Server and ReadCredentials, and InvalidArgument if
+  // MEGATRAIN_TOKEN holds no token.
   absl::StatusOr<std::unique_ptr<Connection>> Connect() const;
   // Returns the path of the contexts' file (context_store.h). Returns InvalidArgument if the
   // variables XDG_CONFIG_HOME and HOME do not tell it.
@@ -79,8 +80,8 @@ class Invocation {
 
   // Writes to standard output, and flushes it.
   void Print(const std::string& text) const;
-  // Writes a line to standard error, with "megatrain: " before it. REQUIRES: `line` is printable
-  // (text.h), and has no line end.
+  // Writes `line` and a line end to standard error, with "megatrain: " before it. REQUIRES: `line`
+  // is printable (text.h), but for line ends within it, and has no line end at its end.
   void Note(const std::string& line) const;
   // Prints an object as JSON or YAML. REQUIRES: format() is not kTable.
   void PrintObject(const nlohmann::ordered_json& object) const;
@@ -88,8 +89,8 @@ class Invocation {
   // is not kTable.
   void PrintRecord(const nlohmann::ordered_json& object) const;
 
-  // Writes an error to standard error, made printable, with the advice of AdviceFor. Writes nothing
-  // for OK.
+  // Writes an error to standard error, each of its lines made printable, with the advice of
+  // AdviceFor. Writes nothing for OK.
   void Report(const absl::Status& status) const;
 
  private:

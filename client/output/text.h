@@ -19,7 +19,7 @@ enum class Charset { kAscii, kUtf8 };
 // Returns a size such as "1.5 GiB", "300 MiB" or "512 B". From 1 KiB to 999 PiB there are two or
 // three digits.
 std::string SizeText(int64_t bytes);
-// Returns a rate such as "950", "12.3k" or "1.23M", to which the caller adds the unit. Below 1000P
+// Returns a rate such as "950", "12.3k" or "1.23M", to which the caller adds the unit. Up to 999P
 // there are at most three digits. Returns "--" if `per_second` is negative or not finite.
 std::string FormatRate(double per_second);
 // Returns a time such as "42s", "3m05s", "2h07m" or "4d03h". Returns "--" if `duration` is negative

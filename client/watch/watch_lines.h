@@ -23,7 +23,8 @@ class WatchLines {
 
   // Returns the lines of an event, printable (text.h) and without line ends; none if it brings
   // nothing to tell. A lost connection and its return have a line each, which come from events of
-  // the job's stream only. Events of the node, and the end or restart of a stream, have none.
+  // the job's stream only. Events of the node, lines of the log that are no longer kept, and the
+  // end or restart of a stream, have none.
   // REQUIRES: events are passed in their order, and `model` has already applied this one.
   std::vector<std::string> Lines(const WatchEvent& event, const WatchModel& model);
 

@@ -18,8 +18,8 @@ class WatchStreams {
   // Begins to read the events of `job` ("jobs/ID"), its step metrics and its log, each from its
   // beginning and as they grow. `view` says which fields of the job its messages carry. `with_node`
   // adds the states of the node that runs the server. Each stream ends with a StreamEnded. A stream
-  // is opened again only if the server has answered before on `connection`; otherwise it ends with
-  // its error. `connection` and `queue` must outlive this.
+  // that is lost is opened again only if the server has answered before on `connection`; otherwise
+  // it ends with its error. `connection` and `queue` must outlive this.
   WatchStreams(Connection* connection, const std::string& job, v1::JobView view, bool with_node,
                EventQueue* queue);
   // Closes the queue, stops the streams and waits for their threads.

@@ -1,12 +1,12 @@
 // Builds the objects of file.h from file descriptors that are already open. The file systems that
 // open their files by system calls share these functions.
 //
-// Direct transfers use O_DIRECT. A file system that refuses it, when it is set (EINVAL of fcntl) or
-// at the first transfer (EINVAL of read and write), is used through the page cache.
+// Direct transfers use O_DIRECT. A file whose file system refuses it, when it is set (fcntl) or at
+// a transfer (EINVAL of read and write), is used through the page cache from then on.
 //
 // Each function takes ownership of `fd` and closes it, also when it fails; the file and lock
-// objects close theirs when they are destroyed. `path` is used in error messages only. Errors have
-// the codes of FileError (file.h).
+// objects close theirs when they are destroyed. `path` is used in error messages, and is
+// RandomAccessFile::path() of a file that is read. Errors have the codes of FileError (file.h).
 #ifndef MEGATRAIN_ENGINE_BASE_DESCRIPTOR_FILE_H_
 #define MEGATRAIN_ENGINE_BASE_DESCRIPTOR_FILE_H_
 

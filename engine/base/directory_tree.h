@@ -77,7 +77,8 @@ struct TreeSize {
 };
 
 // Measures the contents of `directory`, which is open for reading, leaving out the entry `without`
-// at its top level. Files and directories that cannot be read are counted as empty.
+// at its top level. Files that cannot be examined and directories that cannot be read are counted
+// as empty.
 TreeSize MeasureTree(Descriptor directory, std::string_view without = "");
 
 }  // namespace megatrain

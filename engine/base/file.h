@@ -109,12 +109,13 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // Creates the file, or empties an existing one. Its permissions are 0666 less the umask.
+  // Creates the file, or empties an existing one. PosixFileSystem gives a new file the permissions
+  // 0666 less the umask.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(
       const std::string& path) = 0;
   // Creates the file, or empties an existing one, and reserves room for `bytes` bytes if the file
   // system can do that. Returns ResourceExhausted if there is not that much room; the file then
-  // exists and is empty.
+  // exists, and may have room of undefined content.
   virtual absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
                                                                   int64_t bytes) = 0;
   // Does as NewBlockFile, but keeps the content of an existing file, and its length if it is

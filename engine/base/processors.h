@@ -32,7 +32,8 @@ std::vector<Processor> OrderProcessors(const std::vector<int>& numbers,
 // does not report them.
 std::vector<Processor> AllowedProcessors();
 
-// Returns the number of processors that the main thread may run on; at least 1.
+// Returns the number of processors that the main thread may run on or, if the kernel does not
+// report that, that the machine has; at least 1.
 int AvailableProcessors();
 
 // Binds the calling thread to `processor`. Returns false, and leaves the thread as it was, if this

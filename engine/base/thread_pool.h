@@ -25,9 +25,9 @@ void FlushDenormalsInThisThread();
 class ThreadPool {
  public:
   // `threads` counts the caller, so threads - 1 workers are started. With `processors`, worker i,
-  // from 1 on, is bound to processors[i % size]. The caller's affinity does not change. Unless
-  // there are more threads than processors, no worker is bound to processors[0], which is left for
-  // the caller. REQUIRES: threads >= 1.
+  // from 1 on, is bound to processors[i % size], or to none if the process may not use that one.
+  // The caller's affinity does not change. Unless there are more threads than processors, no worker
+  // is bound to processors[0], which is left for the caller. REQUIRES: threads >= 1.
   explicit ThreadPool(int threads, std::vector<Processor> processors = {});
   // REQUIRES: no loop runs.
   ~ThreadPool();

@@ -17,11 +17,11 @@
 //   not mention `text`. transformers would print Python's text of a list.
 // - strftime_now tells the midnight with which the day of `data.template_date` begins.
 //
-// Nothing is dropped silently, unless it is empty. A record is refused if it has tools, documents
-// or variables that the program does not mention, or if a message has a key that it does not
-// mention. Only role, content, name and tool_call_id may go unread. A message of a role other than
-// user and assistant is refused if the program does not mention the role and renders the same text
-// without the message.
+// Nothing that the program does not know is dropped silently, unless it is empty. A record is
+// refused if it has tools, documents or variables that the program does not mention, or if a
+// message has a key that it does not mention. Only role, content, name and tool_call_id may go
+// unread. A message of a role other than user and assistant is refused if the program does not
+// mention the role and renders the same text without the message.
 //
 // The loss is on the assistant's turns, which are the messages of role `assistant`, or on what
 // `data.train_on` names (TrainOn).
@@ -60,10 +60,10 @@ struct ChatTemplateOptions {
 class ChatTemplate {
  public:
   // `tokenizer` is used during the call only. Returns InvalidArgument for an unknown name, for a
-  // file that is no Jinja program (with the line), for a malformed file of the directory, for a
-  // directory whose programs are neither "default" nor "tool_use", and if a built-in program needs
-  // an end-of-text token and the tokenizer has none. Returns NotFound if "auto" finds no program or
-  // the file is missing, and the errors of reading.
+  // file that is no Jinja program (JinjaProgram::Parse), for a malformed file of the directory, for
+  // a directory whose programs are neither "default" nor "tool_use", and if a built-in program
+  // needs an end-of-text token and the tokenizer has none. Returns NotFound if "auto" finds no
+  // program or the file is missing, and the errors of reading.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(const ChatTemplateOptions& options,
                                                               const Tokenizer& tokenizer);
 

@@ -46,7 +46,7 @@ bool IsDamagedCheckpoint(const absl::Status& status);
 //
 // Reads and verifies the blocks that hold these elements or the file's header, or whole files if
 // the manifest has no hashes of blocks. A file that does not fit the layout is also read whole, to
-// see whether it is damaged.
+// see whether it is damaged, unless the checkpoint has a part of the tiles alone.
 //
 // Returns FailedPrecondition if the checkpoint is of another model or precision, that is, if names,
 // dtypes or shapes differ from the layout's. Returns it also if the checkpoint has a part of the

@@ -37,10 +37,10 @@ namespace megatrain {
 //
 // After an error of WriteTile, this process's later calls of WriteTile return the same error.
 // Finish then returns it too or, of several processes, the error of the lowest rank that has one.
-// Older checkpoints are untouched after an error, unless the new one already has its name. The
-// destructor of an unfinished writer removes the `.tmp` directory; of several processes, the one
-// that leads in the directory (DirectoryRanks) does so. A single process removes it as soon as
-// WriteTile fails.
+// Older checkpoints are untouched after an error, unless the new one already has its name. If one
+// that was moved aside could not be moved back, RemoveLeftovers does it. The destructor of an
+// unfinished writer removes the `.tmp` directory; of several processes, the one that leads in the
+// directory (DirectoryRanks) does so. A single process removes it as soon as WriteTile fails.
 class CheckpointWriter {
  public:
   // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The

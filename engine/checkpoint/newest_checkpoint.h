@@ -14,7 +14,7 @@ namespace megatrain {
 
 // Returns the value of a job key (CheckpointState::spec) in the newest checkpoint in `directory`
 // whose manifest can be read. Returns "" if there is none, if it does not have the key, or if
-// `directory` cannot be listed.
+// ListCheckpoints returns an error.
 std::string NewestSpecValue(const std::string& directory, const std::string& key,
                             FileSystem* files = PosixFileSystem());
 
@@ -30,8 +30,8 @@ struct DamagedCheckpoint {
 // adds that step too and calls again. A caller that gets nullopt and damaged checkpoints should not
 // start anew in that directory unless the user asked for it.
 //
-// A checkpoint that cannot be read (an I/O error, no permission, no descriptor left) or that
-// another version wrote is not damaged. Its error is returned, and older checkpoints are not tried.
+// A checkpoint that cannot be read (an I/O error, no permission, no descriptor left) or that a
+// later version wrote is not damaged. Its error is returned, and older checkpoints are not tried.
 absl::StatusOr<std::optional<std::string>> FindNewestToLoad(const std::string& directory,
                                                             std::vector<DamagedCheckpoint>* damaged,
                                                             FileSystem* files = PosixFileSystem());

@@ -9,8 +9,9 @@
 // number of ranks alone, and is the same to the bit for every implementation.
 //
 // Errors: after the first error of an operation on any rank, every later operation of every rank
-// returns that error, which is called the first cause. InvalidArgument for `cuts` is an exception:
-// it is returned to its caller alone.
+// returns that error, which is called the first cause. Processes in which operations fail at the
+// same time may each keep their own. To other processes only the code and the beginning of the
+// message are told. InvalidArgument for `cuts` is an exception: it is returned to its caller alone.
 //
 // Waiting: an operation that waits for another process returns DeadlineExceeded, naming its rank,
 // if nothing is heard of that process for the deadline. An operation waits without a limit for a

@@ -14,7 +14,9 @@ enum class Launcher {
   kNone,      // one process
   kOpenMpi,   // mpirun: OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
   kTorchrun,  // RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE
-  kSlurm,     // a step of srun: SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_TASKS_PER_NODE
+  // A step of srun: SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_NODEID, and
+  // SLURM_STEP_TASKS_PER_NODE or else SLURM_TASKS_PER_NODE.
+  kSlurm,
 };
 
 struct LaunchEnvironment {
@@ -40,7 +42,8 @@ using GetEnvironment = absl::FunctionRef<const char*(const char* name)>;
 // they may start their processes within such a step. Without a launcher the result is that of a
 // process alone. `host_name` is the node's name if the launcher does not tell it. Returns
 // InvalidArgument, with the variable's name, for values that are missing, not numbers or out of
-// range, and for two variables, PMIX_RANK among them, that name different ranks.
+// range. Returns it also if PMIX_RANK names another rank than mpirun's or srun's variable, or RANK
+// another than mpirun's.
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_environment,
                                                         const std::string& host_name);
 

@@ -2,7 +2,7 @@
 // and tested without NCCL. The methods return an ncclResult_t as an int, 0 for success.
 //
 // Each `stream` is a cudaStream_t. Communicators do not block: where NCCL has not finished what a
-// call began, the call or AsyncError returns kNcclInProgress.
+// call began, the call returns kNcclInProgress, and AsyncError sets its `error` to that.
 //
 // Thread safety: the calls on one communicator must not overlap.
 #ifndef MEGATRAIN_ENGINE_COMM_NCCL_API_H_
@@ -65,8 +65,9 @@ class NcclApi {
   virtual int Abort(void* communicator) = 0;
 };
 
-// Loads libnccl.so.2, from the places of shared_library.h. Returns Unavailable, with those places,
-// if it cannot be loaded or is too old, and Unimplemented from a build without NCCL's headers.
+// Loads libnccl.so.2, from the places of shared_library.h (engine/device/cuda/libraries). Returns
+// Unavailable, with the library or why none could be loaded, if there is none or it is too old, and
+// Unimplemented from a build without NCCL's headers.
 absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl();
 
 // The function type by which a program gives the engine access to NCCL. Each call returns an api

@@ -25,7 +25,8 @@ namespace megatrain {
 
 // Returns the number of ranks of a group: all ranks if they share one machine, else the largest
 // power of two that divides their number and leaves no group on two machines. machines[r] names the
-// machine of rank r. The result is 1 if consecutive ranks are on different machines.
+// machine of rank r. The result is 1 if consecutive ranks are on different machines. REQUIRES:
+// `machines` is not empty.
 int GroupRanks(absl::Span<const std::string> machines);
 
 // The grid as `rank` sees it. REQUIRES: group_ranks is a result of GroupRanks, or 1, with which

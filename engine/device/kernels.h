@@ -7,8 +7,8 @@
 // point to is used until the work is done.
 //
 // Reductions have a fixed order. On one device the order depends on shapes, on the values of
-// integer operands (such as ids and the bounds of documents), on the alignment of operands and on
-// AttentionChoice. It never depends on timing.
+// integer operands (such as ids and the bounds of documents), on the alignment of operands, on the
+// sizes of workspaces and on AttentionChoice. It never depends on timing.
 //
 // Errors are those of the device (device.h). A shape that the device does not take gives
 // InvalidArgument or, at rare limits of kernels, Internal. Most other faults of arguments are not

@@ -23,7 +23,7 @@ struct StopRules {
 class Answer {
  public:
   // `tokenizer` and `stop` must outlive this object; `prompt` is copied. `tokens_max` is the
-  // greatest number of the answer's tokens.
+  // greatest number of the answer's tokens. REQUIRES: tokens_max >= 1.
   Answer(const Tokenizer& tokenizer, const StopRules& stop, absl::Span<const int32_t> prompt,
          int64_t tokens_max);
 

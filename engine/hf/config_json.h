@@ -21,8 +21,9 @@ namespace megatrain {
 // are supported, for any other.
 //
 // A wrapper's text_config is read as the text model's own config.json, except that
-// tie_word_embeddings is read beside it. Errors within it name the key as "text_config.KEY". The
-// result has the names on disk that published models of the wrapper have.
+// tie_word_embeddings is read beside it and WrapperFamily::unread_text_keys are passed over. Errors
+// within it name the key as "text_config.KEY". The result has the names on disk that published
+// models of the wrapper have.
 absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view json,
                                                        const std::string& path);
 

@@ -41,8 +41,8 @@ class HfWeights {
   // the errors of reading. After an error the tile is partly filled. REQUIRES: tile.layout is tile
   // `index` of the layout.
   virtual absl::Status LoadTile(int index, const Tile& tile) const = 0;
-  // Returns BF16 if BF16 can hold every tensor of the files, buffers apart, exactly by its type
-  // (BF16 or MXFP4). Else returns FP32.
+  // Returns BF16 if BF16 can hold every tensor of the layout, buffers apart, exactly by its type in
+  // the files (BF16 or MXFP4). Else returns FP32.
   virtual DType ExactDType() const = 0;
 };
 

@@ -1,5 +1,5 @@
-// Computes random weights of tensors and tiles from the seed, the tensor's name and the element
-// number alone.
+// Computes random weights of tensors and tiles from the model's description, the seed, the tensor's
+// name and the element number alone.
 #ifndef MEGATRAIN_ENGINE_HF_RANDOM_WEIGHTS_H_
 #define MEGATRAIN_ENGINE_HF_RANDOM_WEIGHTS_H_
 

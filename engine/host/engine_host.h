@@ -67,9 +67,9 @@ struct EngineBudget {
   HardwareRates rates{};  // needed to predict times; may be unmeasured
 };
 
-// Is told that `done` bytes of the pool's `capacity` bytes are reserved. It may be called from
-// several threads, one at a time. `done` begins again at 0 if pages of one size are refused and
-// smaller ones are tried.
+// Is told that `done` bytes of the pool's `capacity` bytes are reserved. With a GPU, touching a
+// byte and pinning it count half each. It may be called from several threads, one at a time. `done`
+// begins again at 0 if pages of one size are refused and smaller ones are tried.
 using ReserveProgress = std::function<void(int64_t done, int64_t capacity)>;
 
 // The bytes of the pool and their use.
@@ -88,8 +88,9 @@ class EngineHost {
   EngineHost(const EngineHost&) = delete;
   EngineHost& operator=(const EngineHost&) = delete;
 
-  // Returns the default size of a daemon's pool: 80% of the memory that is free now, or all huge
-  // pages that are set aside if they are more. Returns the errors of AvailableMemoryBytes.
+  // Returns the default size of a daemon's pool: 80% of the memory that is free now, or
+  // HostOffer::set_aside_bytes of huge pages if that is more. Returns the errors of
+  // AvailableMemoryBytes.
   static absl::StatusOr<int64_t> DefaultPoolBytes();
 
   // Reserves a pool of `bytes` bytes, touches every page of it and, for a GPU, pins it. This takes
@@ -117,7 +118,7 @@ class EngineHost {
   // Returns the budget, with memory as it was when ReservePool reserved the pool. REQUIRES:
   // ReservePool succeeded; a pool that Pool() reserved is not in the budget.
   EngineBudget budget() const;
-  int threads() const;  // the threads of a job that asks for no number
+  int threads() const;  // the threads of a job on all devices that asks for no number
   // Returns the devices without their memory (HostDevices::bytes), which budget() tells.
   const HostDevices& devices() const { return devices_; }
   // Returns the bytes of a device's own memory; 0 if it uses host memory. REQUIRES: there is a
@@ -127,7 +128,8 @@ class EngineHost {
   const std::string& why_cpu() const { return device_.why_cpu; }
   // Describes a device for people, with why_cpu(). REQUIRES: there is a device of that number.
   std::string DescribeDevice(int number = 0) const;
-  // Returns for example "512 GiB in 1 GiB pages on NUMA node 0, pinned". REQUIRES: there is a pool.
+  // Returns for example "512.00 GiB in 1 GiB pages on NUMA node 0, pinned". REQUIRES: there is a
+  // pool.
   std::string DescribePool() const;
 
   // The methods from here on are for the engine's own use.
@@ -140,7 +142,8 @@ class EngineHost {
                                                              const std::vector<int>& on = {});
   // Returns the pool, which lives as long as the host; if there is one, `bytes` is ignored. If
   // there is none, first reserves one of `bytes` bytes as ReservePool does, with the same errors
-  // but FailedPrecondition. It does not change budget().
+  // but FailedPrecondition and those of reading the devices' free memory. It does not change
+  // budget().
   absl::StatusOr<HostPool*> Pool(int64_t bytes, const ReserveProgress& progress,
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;

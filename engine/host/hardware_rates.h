@@ -38,8 +38,8 @@ struct HardwareRates {
   // own rate.
   double host_memory_bytes_per_second = 0;
   // The rate at which a device receives from others of the job while it sends as much. A job of
-  // several processes measures it over all of them, whatever lies between. If it is not known (0),
-  // predictions take the link's rate, and plans do not choose by it.
+  // several processes with GPUs measures it over all of them, whatever lies between. If it is not
+  // known (0), predictions take the link's rate, and plans do not choose by it.
   double collective_bytes_per_second = 0;
   // The rate at which a machine receives from others, through all its ports, while it sends as
   // much. It is given for plans, and never measured. If it is not known (0), predictions let
@@ -56,7 +56,8 @@ struct HardwareRates {
 };
 
 // Replaces each measured rate of `*rates` by that of `other` if that is faster: two measurements of
-// one machine. The rates between devices and machines stay.
+// one machine. The rates between devices and machines stay. REQUIRES: `other` has launch_seconds if
+// `*rates` has.
 void KeepFaster(const HardwareRates& other, HardwareRates* rates);
 
 // The optimizer's rate as a share of the rate at which a plain kernel moves the same bytes through

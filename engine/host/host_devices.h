@@ -48,7 +48,8 @@ struct DeviceClaim {
 // Returns the claim of a job whose engine.device is `device` and engine.devices is `devices` (0 =
 // all). A job that asks for more cpu devices than the host has claims all of those and divides them
 // further (ChooseSession). Returns InvalidArgument for a device that is not the host's, for more
-// GPUs than it has, and for all GPUs if their number is unknown.
+// GPUs than it has from the named one on, and for all GPUs if their number is unknown. If the
+// number is unknown, no GPU but the first may be named.
 absl::StatusOr<DeviceClaim> ClaimDevices(const std::string& device, int64_t devices,
                                          const HostDevices& host);
 

@@ -19,7 +19,9 @@ struct MeasurementSizes {
   int64_t head_dim = 0;
   int64_t state_elements = 0;  // parameters to update: 12 bytes of state and 4 of gradient each
   int64_t copy_bytes = 0;      // of a copy in either direction
-  int repetitions = 0;         // of each measurement; the fastest counts
+  // Of each measurement. The fastest counts, but of copies in both directions at once, and of
+  // updates beside them, the mean.
+  int repetitions = 0;
   // If above 0, products are repeated for so long, and those of the second half count. A card that
   // computes for long lowers its clock to keep to its power limit. A measured H200 multiplied at
   // 795 TFLOP/s for a few milliseconds and at 676 TFLOP/s over three seconds.

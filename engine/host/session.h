@@ -58,11 +58,12 @@ struct Session {
 };
 
 // Returns the settings of a job's session on the devices `on` of a host, or on the first ones that
-// the job may have if `on` is empty. The host limits jobs to `threads_max` threads (0 = no limit),
-// of which each of its devices has an equal part. A job that asks for more threads gets the limit.
-// Returns the errors of ClaimDevices. Returns InvalidArgument for settings of the cpu device on
-// another one, for more than 64 cpu devices, or if engine.update_threads leaves no thread for
-// compute. REQUIRES: `on` is empty or has as many devices as the job claims.
+// the job may have if `on` is empty. The host limits jobs to `threads_max` threads, of which each
+// of its devices has an equal part. With 0 only jobs on some of several devices are limited, to
+// their part of the processors. A job that asks for more threads gets the limit. Returns the errors
+// of ClaimDevices. Returns InvalidArgument for settings of the cpu device on another one, for more
+// than 64 cpu devices, or if engine.update_threads leaves no thread for compute. REQUIRES: `on` is
+// empty or has as many devices as the job claims.
 absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                               const HostDevices& host, int threads_max,
                                               const std::vector<int>& on = {});

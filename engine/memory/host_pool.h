@@ -2,12 +2,12 @@
 // batches are leases on it. The pool outlives jobs, so that the next job need not touch its pages
 // again.
 //
-// A lease takes whole pages: LeaseBytes(bytes). Leases of 256 MiB and more are aligned to 2 MiB
-// (huge pages, which costs at most 2 / 256 = 0.8%) and taken from the lowest address that fits.
-// Smaller leases are aligned to pages and taken from the top. So a pool without leases grants any
-// list of leases, in any order, if their LeaseBytes add up to its capacity at most: the large ones
-// stack up from the bottom without a gap, the small ones down from the top. Freed blocks are joined
-// with free neighbors.
+// A lease takes whole pages: LeaseBytes(bytes). Leases whose LeaseBytes are 256 MiB and more are
+// aligned to 2 MiB (huge pages, which costs at most 2 / 256 = 0.8%) and taken from the lowest
+// address that fits. Smaller leases are aligned to pages and taken from the top. So a pool without
+// leases grants any list of leases, in any order, if their LeaseBytes add up to its capacity at
+// most: the large ones stack up from the bottom without a gap, the small ones down from the top.
+// Freed blocks are joined with free neighbors.
 //
 // Thread safety: all methods may be called from any thread.
 //

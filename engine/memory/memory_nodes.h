@@ -36,7 +36,7 @@ class MemoryNodes {
   int NodeOf(const void* address) const;
   // Returns true if the range is on more than one node; an unknown node counts as one.
   bool several() const;
-  // Returns "96 GiB on NUMA node 0, 32 GiB on NUMA node 1", or "" unless several().
+  // Returns "96.00 GiB on NUMA node 0, 32.00 GiB on NUMA node 1", or "" unless several().
   std::string Describe() const;
 
  private:

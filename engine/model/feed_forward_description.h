@@ -86,12 +86,12 @@ struct ExpertsDescription {
   friend bool operator==(const ExpertsDescription&, const ExpertsDescription&) = default;
 };
 
-// The most elements of the experts of a tile together, unless a single expert has more: 256 MiB of
-// BF16.
+// The most elements of the matrices of a tile's experts together, unless a single expert has more:
+// 256 MiB of BF16. Biases are not counted.
 inline constexpr int64_t kExpertTileElements = int64_t{128} << 20;
 // Returns the number of experts of a tile, for ExpertsDescription::experts_per_tile. The layer has
-// as few tiles as kExpertTileElements allows, and the experts are spread evenly over them.
-// REQUIRES: all arguments are positive.
+// as few tiles as kExpertTileElements allows, and the experts are spread evenly over them, except
+// that the last tile may have fewer. REQUIRES: all arguments are positive.
 int64_t ExpertsPerTile(int64_t experts, int64_t hidden, int64_t intermediate);
 
 }  // namespace megatrain

@@ -7,8 +7,9 @@
 
 namespace megatrain {
 
-// Returns InvalidArgument if the layer templates cannot compute a layer of `model`, or if it has no
-// layers. The message names the first such layer and what does not go together in it.
+// Returns InvalidArgument if a layer of `model` has parts or numbers that the layer templates
+// cannot compute together, or if there are no layers. The message names the first such layer and
+// what does not go together in it. Sizes are not compared with what the kernels of a device take.
 // ParseModelDescription checks every description that comes from a config.json, so that a family's
 // reader need not know what the templates cannot do.
 absl::Status CheckModel(const ModelDescription& model);

@@ -4,8 +4,9 @@
 //
 // The tiles in forward order are the embedding, those of each decoder layer, and the final norm
 // with the LM head. With tied embeddings the first tile also holds the final norm and serves both
-// ends. A dense layer has one tile. A layer with experts has one tile for attention and one for the
-// norm, the router and a shared expert. The tiles of the experts follow, each of at most
+// ends. If layers have per-layer inputs, the first tile also holds the norm that they share. A
+// dense layer has one tile. A layer with experts has one tile for attention and one for the norm,
+// the router and a shared expert. The tiles of the experts follow, each of at most
 // ExpertsDescription::experts_per_tile experts. If the layer has a dense unit beside the experts, a
 // last tile has that unit and the norms of both results (JoinDescription).
 //
@@ -50,7 +51,7 @@ struct RowGroups {
 enum class Initial {
   kNormal,      // mean 0, standard deviation ModelDescription::initializer_range
   kZero,        // also the weights of norms that multiply by 1 + weight
-  kOne,         // the weights of other norms
+  kOne,         // the weights of other norms; factors; a delta net's dt_bias
   kLogUniform,  // log(u), u uniform in (0.01, 16): the decays of a delta net
 };
 
@@ -58,7 +59,7 @@ enum class Initial {
 struct TensorSpec {
   std::string name;            // as in transformers: "model.layers.0.self_attn.q_proj.weight"
   std::string wrapped_name;    // on disk, if it is a part of a wrapper; else empty
-  std::vector<int64_t> shape;  // of the whole tensor, as in transformers: [out, in] or [width]
+  std::vector<int64_t> shape;  // of the whole tensor, as in transformers: [out, in], say
   int64_t source_begin = 0;    // the part's first element in the whole tensor
   int64_t offset = 0;          // in elements from the start of the tile's section
   int64_t elements = 0;

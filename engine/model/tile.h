@@ -51,7 +51,8 @@ struct Tile {
   const TileLayout* layout = nullptr;
   DType weight_dtype = DType::kF32;
   HeldElements held;
-  // Each begins with element held.state.begin.
+  // Each begins with element held.state.begin, but the weights with held.stateless.begin if
+  // held.state is empty.
   void* weights = nullptr;
   int16_t* remainder = nullptr;  // null with FP32 weights
   float* exp_avg = nullptr;

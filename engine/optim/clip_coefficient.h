@@ -8,8 +8,8 @@
 
 namespace megatrain {
 
-// Returns the factor for every gradient: min(1, max_norm / (norm + 1e-6)), or 1 if max_norm is 0,
-// which means no clipping. REQUIRES: norm is finite and max_norm >= 0.
+// Returns the factor for every gradient: min(1, max_norm / (norm + 1e-6)), rounded to FP32, or 1 if
+// max_norm is 0, which means no clipping. REQUIRES: norm is finite and max_norm >= 0.
 inline float ClipCoefficient(double norm, double max_norm) {
   if (max_norm == 0) return 1.0f;
   // torch's constant; keeps a zero gradient from dividing by zero.

@@ -34,7 +34,7 @@ struct PipelineDimensions {
   DType gradient_dtype = DType::kF32;  // across the link and on the host
   int64_t sequence_length = 0;
   int64_t micro_batch_tokens = 0;  // the most tokens of a micro-batch
-  int micro_batches = 0;           // the most micro-batches of a step
+  int micro_batches = 0;           // the most micro-batches of a rank in a step
   int64_t head_chunk_tokens = 0;   // HeadChunkTokens
   int64_t layer_chunk_tokens = 0;  // LayerChunkTokens
   bool training = true;            // false: forward only (generate, evaluate)
@@ -72,8 +72,8 @@ struct PipelineDimensions {
     if (!shape.tied || !shape.embedding_trained) return 0;
     return (micro_batches - 1) / shape.sweep_micro_batches * shape.sweep_micro_batches;
   }
-  // Returns the largest number of elements that one update operation on the device has; 0 if there
-  // are none. It is the same for every share of the updates, so that the share can be chosen when
+  // Returns a bound on the elements of one update operation on the device; 0 if there are no such
+  // updates. It is the same for every share of the updates, so that the share can be chosen when
   // the memory is known.
   int64_t update_piece_elements() const {
     if (!device_updates) return 0;

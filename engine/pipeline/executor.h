@@ -35,7 +35,8 @@
 namespace megatrain {
 
 // The most bytes of host memory that an operation of a submitted schedule takes, with its place in
-// the queues and its share of the device's events.
+// the queues and its share of the device's events. Lists of resources that outgrow their place in
+// the Op are not counted; only a few operations of a schedule have such lists.
 inline constexpr int64_t kQueuedOperationBytes = 768;
 
 // Carries out operations. The lanes' threads call Run, each lane for one operation at a time.

@@ -1,9 +1,10 @@
 // StepRunner carries out a schedule's operations: it calls kernels and makes copies on the buffers
 // of a rank. It also holds the batches and results of the steps in flight.
 //
-// Thread safety: the executor's lanes call Run, and the trainer's thread calls everything else. A
-// StepState belongs to the trainer until it submits the schedule, and again after it has waited for
-// the ticket. In between it belongs to the lanes, which the schedule's resources keep in order.
+// Thread safety: the executor's lanes call Run, and the trainer's thread calls everything else
+// unless a comment allows other threads. A StepState belongs to the trainer until it submits the
+// schedule, and again after it has waited for the ticket. In between it belongs to the lanes, which
+// the schedule's resources keep in order.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_STEP_RUNNER_H_
 #define MEGATRAIN_ENGINE_PIPELINE_STEP_RUNNER_H_
 
@@ -39,7 +40,8 @@ struct TokenRange {
 // Requests the logits of some tokens of every micro-batch.
 struct LogitsRequest {
   std::vector<TokenRange> tokens;  // by micro-batch; those beyond the list give none
-  std::vector<float> logits;       // the result, [tokens of all ranges, vocabulary]
+  // The result, [tokens of all ranges, vocabulary]. The caller gives it this size.
+  std::vector<float> logits;
 };
 
 // The functions of a save, which are called on the io lane. After an error of a step some calls are
@@ -86,7 +88,7 @@ struct StepState {
   std::vector<ElementRange> updated_rows;            // the elements that UpdateRowsOp has updated
   RouterTotals router;                               // of a model with experts
   std::vector<std::vector<float>> router_gradients;  // RouterTotals', by micro-batch
-  // Set by CollectLoss and CollectNorm.
+  // Set by CollectLoss, CollectNorm and ShareResultsOp.
   double loss_sum = 0;
   double gradient_norm = 0;
   RewardSums rewards;

@@ -30,8 +30,8 @@ bool FitDevice(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int
 
 // Chooses the largest sweep that fits, and for that sweep the stash on the device if it fits there,
 // otherwise on the host. Sets in `d` what FitDevice sets for this choice. What `spec` fixes is not
-// changed. Returns false if nothing fits; `d` then has the choice that takes the least, so that the
-// refusal shows how much memory is needed.
+// changed. Returns false if nothing fits; `d` then has the smallest sweep that is allowed, with the
+// stash on the host if that is allowed, so that the refusal shows how much memory is needed.
 bool FitDeviceByRule(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
                      PipelineDimensions& d);
 

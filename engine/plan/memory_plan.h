@@ -54,8 +54,9 @@ struct MemoryPlan {
   // with GPUs.
   std::vector<Item> device;
   int64_t pool_bytes = 0;
-  // Estimate for program, libraries, kernels' scratch, batches, schedules and transfers of
-  // checkpoints. Data takes nothing more: its tokens and the index of its sequences stay in files.
+  // Estimate for program, libraries, kernels' scratch, logits of a generation, batches, schedules,
+  // totals of routers, transfers of checkpoints and exchange with other processes. Data takes
+  // nothing more: its tokens and the index of its sequences stay in files.
   int64_t process_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t device_bytes = 0;  // arena + streams' workspace + scratch for exchange
@@ -70,14 +71,16 @@ struct MemoryPlan {
   // the other plans have kUnlimitedBytes.
   int64_t device_limit = 0;
   bool fits = true;
-  std::string misfit;  // the kinds of memory that do not suffice, with bytes; empty if `fits`
+  // The memory that does not suffice, with bytes: of host memory the first lack, and device memory.
+  // Empty if `fits`.
+  std::string misfit;
 
   // Decisions and the predicted time of a step with them.
   struct Timed {
     PipelineShape shape;
     StepPrediction predicted;
   };
-  // Set if the plan fits and the machine's rates are known.
+  // Set by PlanMemory if the plan fits and the machine's rates are known.
   std::optional<StepPrediction> predicted;
   // `runner_up` is the second-best plan. It is nullopt if no other plan was compared. `by_rule` is
   // the plan of FitDeviceByRule (device_fit.h). It is nullopt if that plan was chosen or does not
@@ -98,7 +101,7 @@ struct ProcessOfJob {
 // take.
 absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& sizes);
 
-// Plans a training job. If the rates of `machine` are not measured, FitDeviceByRule (device_fit.h)
+// Plans a training job. If the rates of `machine` are not known, FitDeviceByRule (device_fit.h)
 // decides. A job that does not fit is no error: its plan has fits == false. `layout` must outlive
 // the plan; `sizes` is used during the call only. Processes that differ in `processes.number` alone
 // get the same decisions and bytes.
@@ -127,10 +130,11 @@ struct GenerationNeed {
   std::vector<int64_t> prompt_tokens;  // of each prompt, in their order
   int64_t answer_tokens = 0;           // of each answer at most
 };
-// Plans the answers to prompts (generation_batch.h) with weights in `dtype`. A wave is a number of
-// consecutive prompts that are answered together. The plan has the largest waves that a
-// bisection finds to fit, of dimensions.micro_batches prompts each, and as many weight buffers as
-// fit then. On a device that shares the host's memory it has kWeightBuffersMin buffers unless
+// Plans the answers to prompts (engine/generation/generation_batch.h) with weights in `dtype`. A
+// wave is a number of consecutive prompts that are answered together. The plan has the largest
+// waves that a bisection finds to fit, of dimensions.micro_batches prompts each but for the last,
+// or waves of one prompt if none fit. It has as many weight buffers as fit then. On a device that
+// shares the host's memory it has kWeightBuffersMin (plan_choice.h) buffers unless
 // engine.device_memory is given. Lifetimes and `fits` are as for PlanMemory. REQUIRES: there are
 // prompts, and CheckHeadSizes returned OK.
 MemoryPlan PlanGeneration(const JobSpec::Engine& engine, const ModelLayout& layout, DType dtype,

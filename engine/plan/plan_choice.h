@@ -21,11 +21,12 @@ namespace megatrain {
 // it open.
 inline constexpr int kWeightBuffersMin = 2;
 
-// Returns the plan with the shortest predicted step among those that fit. Returns the rule's plan
-// if no other is shorter by a worthwhile part (1% on a GPU, 5% on the cpu), or if no plan fits.
-// `by_rule` has the dimensions that FitDeviceByRule chose under `device_limit` bytes. `finish`
-// makes a plan from dimensions and sets its bytes and `fits`; it is called many times, during the
-// call only. The same arguments give the same plan. REQUIRES: machine.rates.known().
+// Returns the plan with the shortest predicted step among those that were predicted. Returns the
+// rule's plan if it fits and no other is shorter by a worthwhile part (1% on a GPU, 5% on the cpu),
+// or if no plan fits. `by_rule` has the dimensions that FitDeviceByRule chose under `device_limit`
+// bytes. `finish` makes a plan from dimensions and sets its bytes and `fits`; it is called many
+// times, during the call only. The same arguments give the same plan. REQUIRES:
+// machine.rates.known().
 MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const MachineSpeed& machine,
                         int64_t device_limit, const PipelineDimensions& by_rule,
                         absl::FunctionRef<MemoryPlan(const PipelineDimensions&)> finish);

@@ -2,8 +2,10 @@
 // tensors are frozen. Those of optimizer.groups say which tensors have a learning rate or weight
 // decay of their own; if several match a tensor, the first one counts.
 //
-// A pattern is one of fnmatch(3) over Hugging Face names: `*` stands for any text, dots included,
-// `?` for a character, `[...]` for one of several. A tied matrix has the names of both its ends.
+// A pattern is one of fnmatch(3) over the names of tensors in transformers' text models
+// (TensorSpec::name), also if a wrapper names them otherwise on disk. `*` stands for any text, dots
+// included, `?` for a character, `[...]` for one of several. A tied matrix has the names of both
+// its ends.
 #ifndef MEGATRAIN_ENGINE_PLAN_TRAINED_TENSORS_H_
 #define MEGATRAIN_ENGINE_PLAN_TRAINED_TENSORS_H_
 

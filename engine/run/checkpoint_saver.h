@@ -83,9 +83,10 @@ class CheckpointSaver {
   // between its processes have failed: the run's own error then says why.
   void ReportFailure(int64_t step, const absl::Status& status);
 
-  // Saves what can be saved after a step has failed: finishes a save under way and, if the step has
-  // changed nothing, saves the state before it. Reports failures. Returns a sentence for people
-  // about where the run can go on from. REQUIRES: no step is submitted any more.
+  // Saves what can be saved after a step has failed: finishes a save of an earlier step that is
+  // under way and, if the step has changed nothing, saves the state before it. Reports failures.
+  // Returns a sentence for people about where the run can go on from. REQUIRES: no step is
+  // submitted any more.
   std::string SaveAfterFailedStep();
   // Reports where the checkpoint of the lowest evaluation loss is, if the job keeps it and it is
   // not the last one.

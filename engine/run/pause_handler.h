@@ -1,10 +1,11 @@
 // PauseHandler honours requests to a run while no step is in flight: pause, release, checkpoint,
 // stop and cancel. It also waits while the disk is full.
 //
-// A pause gives the device's memory back and keeps the state in host memory. When the pause ends,
-// the device's memory is taken again. If it is no longer free, the run pauses again. If the device
-// is lost, the run fails. A release saves and ends the run, so that all memory is given back. If
-// the save fails, only the memory holds the state, so the run pauses instead.
+// A pause gives the device's memory back and keeps the state in host memory. When the pause ends
+// and steps or an evaluation go on, the device's memory is taken again. If it is no longer free,
+// the run pauses again. If the device is lost, the run fails. A release saves and ends the run, so
+// that all memory is given back. If the save fails, only the memory holds the state, so the run
+// pauses instead.
 //
 // Invariant: TrainingPause is reported before the run waits, and StepsBegin before the next step.
 //
@@ -47,8 +48,8 @@ class PauseHandler {
   // the error of taking the device.
   absl::Status HonourAmidStep();
   // Returns true if the last HonourAmidStep failed because the run ends, by Stop or Release, and
-  // the device's memory is not free. The rest of the step's record must then be left out. The state
-  // in host memory is good, and Honour saves it without the device.
+  // the device cannot be taken, though it is not lost. The rest of the step's record must then be
+  // left out. The state in host memory is good, and Honour saves it without the device.
   bool ends_without_device() const { return ends_without_device_; }
   // Calls `write` until it succeeds, then returns nullopt. Pauses after each attempt that finds the
   // disk full; the pause names `directory` and the `bytes` that must be free there. Returns an

@@ -19,7 +19,8 @@ namespace megatrain {
 // says which takes precedence). With tokenizer.model, a token that they do not name is the default
 // of the tokenizer's class, or the model's own. If the tokenizer then knows no eos_token, the first
 // eos_token_id of config.json is used. Tokenizer::end_ids are that token and the eos_token_id of
-// generation_config.json, or of config.json if the former has none.
+// generation_config.json, or of config.json if the former has none. Of both files only ids below
+// Tokenizer::vocabulary() count.
 //
 // Returns NotFound if there is no tokenizer, InvalidArgument for a broken file or another `choice`,
 // and the errors of reading. Returns Unimplemented, with a message that says what works instead,

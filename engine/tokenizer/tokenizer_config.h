@@ -19,8 +19,10 @@ struct TokenizerConfig {
   // tokenizer_config.json if the latter has no added_tokens_decoder, and is not read otherwise.
   std::optional<std::string> bos_token, eos_token, pad_token, unk_token;
   std::vector<AddedToken> added_tokens;  // added_tokens_decoder, with ascending ids
-  // All special tokens that tokenizer_config.json and special_tokens_map.json name. The order is
-  // that in which `transformers` adds those that are no added tokens yet. Their ids are not set.
+  // The special tokens that tokenizer_config.json and special_tokens_map.json name, resolved in the
+  // same way. additional_special_tokens count only if extra_special_tokens are missing or empty.
+  // The order is that in which `transformers` adds those that are no added tokens yet. Their ids
+  // are not set.
   std::vector<AddedToken> special_tokens;
   int32_t eos_token_id = -1;  // the first one of config.json or its text_config; -1: none
   // Those of generation_config.json if it has some, else those of config.json or its text_config.

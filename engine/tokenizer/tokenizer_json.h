@@ -19,7 +19,7 @@ namespace megatrain {
 
 // The largest file that is accepted. The largest known one (256,000 tokens) has 35 MB.
 inline constexpr size_t kTokenizerJsonBytesMax = size_t{256} << 20;
-// All ids must be below this. No known vocabulary has a tenth as many.
+// All ids in the file must be below this. No known vocabulary has a tenth as many.
 inline constexpr int64_t kTokenIdMax = int64_t{1} << 24;
 
 // The parts of a tokenizer, as tokenizer.json has them. ParseSentencePieceModel makes them too.

@@ -110,7 +110,8 @@ struct StepRecord {
 // members of `spread`. A number that is not finite becomes null, so that the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
 
-// Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or
+// Reads what StepRecordJson wrote, in this version or an earlier one. Members that StepRecordJson
+// may leave out stay without a value if they are missing. Another real number that is null or
 // missing becomes NaN, and a missing whole number 0. forward_seconds and the lanes' device_update
 // and collective become 0 if they are missing, and compute_seconds empty. Without lane_busy_seconds
 // all lanes are 0. There is no spread if `ranks` is missing or below 2. Returns DataLoss if `json`

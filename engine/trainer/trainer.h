@@ -152,8 +152,9 @@ class Trainer {
   // Gives the device's memory back and keeps the state, which may still be saved. REQUIRES:
   // in_flight() == 0, and the device is held.
   void ReleaseDevice();
-  // Takes the device's memory again. Returns ResourceExhausted if it is not free any more. After
-  // any error the device is not held. REQUIRES: the device is not held.
+  // Takes the device's memory again. Returns ResourceExhausted if it is not free any more, and
+  // other errors of the devices (IsDeviceLost). After any error the device is not held. REQUIRES:
+  // the device is not held.
   absl::Status TakeDevice();
   bool holds_device() const { return ranks_.front()->holds_device(); }
 

@@ -1,7 +1,7 @@
 // Parses the filter of ListJobs: comparisons joined by AND and OR, of which OR binds tighter. A
 // comparison is FIELD = VALUE or FIELD != VALUE. FIELD is state, reason, user or display_name. A
-// VALUE with ASCII characters other than letters, digits, '_', '-', '.' and '@' stands in quotes.
-// There are no parentheses.
+// VALUE with ASCII characters other than letters, digits, '_', '-', '.' and '@' stands in single or
+// double quotes, in which a backslash takes the next character as it is. There are no parentheses.
 #ifndef MEGATRAIN_SERVER_API_JOB_FILTER_H_
 #define MEGATRAIN_SERVER_API_JOB_FILTER_H_
 

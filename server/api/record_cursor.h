@@ -25,8 +25,8 @@ struct RecordsRequest {
   // Returns true if nothing will be recorded any more. Must be set. Advance calls it and returns
   // its error, for instance that the job was deleted.
   std::function<absl::StatusOr<bool>()> ended;
-  // If `follow` is set, called from any thread when there may be more records, and never once the
-  // cursor is destroyed. It must not block, nor destroy the cursor.
+  // If `follow` is set, must be set, and is called from any thread when there may be more records,
+  // but never once the cursor is destroyed. It must not block, nor destroy the cursor.
   std::function<void()> wake;
 };
 

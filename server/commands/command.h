@@ -17,7 +17,7 @@ void AddInspectCommand(CLI::App* app, int* exit_code);
 void AddInitCommand(CLI::App* app, int* exit_code);
 void AddGenerateCommand(CLI::App* app, int* exit_code);
 void AddEvaluateCommand(CLI::App* app, int* exit_code);
-void AddCheckpointCommands(CLI::App* app, int* exit_code);  // export, verify
+void AddCheckpointCommands(CLI::App* app, int* exit_code);  // export, gather, verify
 void AddTokenCommands(CLI::App* app, int* exit_code);       // token add, ls, revoke
 void AddSchemaCommand(CLI::App* app, int* exit_code);
 

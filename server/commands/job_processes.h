@@ -2,8 +2,9 @@
 // torchrun) has started. It owns the communicators, shares the machine out among its processes, and
 // decides which process reports to people.
 //
-// Torchrun starts a process for each GPU of a machine, but does not start MPI. The first process
-// then trains on as many devices as there are processes, and the others end at once.
+// Torchrun starts a process for each GPU of a machine, but does not start MPI. If all processes are
+// on one machine, the first trains on as many devices as there are processes, and the others end at
+// once.
 //
 // Thread safety: one thread at a time. EndHanging may be called from any thread until Leave.
 #ifndef MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_

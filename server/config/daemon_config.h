@@ -18,14 +18,15 @@ struct DaemonConfig {
   // "HOST:PORT" is served with TLS, to callers with a certificate or a token.
   std::vector<std::string> listen = {"unix:/run/megatrain/megatrain.sock"};
   // "HOST:PORT" of the metrics page; "" = none. nullopt: the default address (metrics_server.h),
-  // or none if another process has it.
+  // or none if it cannot be listened on.
   std::optional<std::string> metrics_listen;
   // Holds the store, the records of jobs, and the checkpoints of jobs that name no directory. One
   // daemon at a time may use it.
   std::string state_directory = "/var/lib/megatrain";
   int64_t host_memory = 0;      // bytes of the pool; 0 = EngineHost::DefaultPoolBytes at start
   std::string device = "auto";  // as EngineHostOptions::device
-  int64_t devices = 1;  // GPUs from `device` on, or equal parts of the cpu; 0 = all GPUs from there
+  // GPUs from `device` on, or equal parts of the cpu; 0 = all GPUs from there, or one cpu.
+  int64_t devices = 1;
   // True if the daemon may start on a device of another kind than before. It is a flag, not a key.
   bool accept_device_change = false;
   // The threads of a job that asks for none, and the most that a job may ask for. 0 = the

@@ -9,7 +9,7 @@ namespace megatrain {
 
 // Returns the keys in the order of the documentation, bound to `config`, which must outlive the
 // result. The defaults are the values that `config` has during the call. A reload (SIGHUP) takes
-// over the keys with ConfigKey::may_change.
+// over the keys with ConfigKey::may_change, but for changes that KeysThatNeedRestart names.
 ConfigTable DaemonKeys(DaemonConfig* config);
 
 }  // namespace megatrain

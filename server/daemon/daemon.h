@@ -77,14 +77,16 @@ class Daemon {
   // - InvalidArgument: the configuration is wrong.
   // - DataLoss: the store or the file of settle_device.h is damaged.
   // - Unimplemented: the kernel cannot keep paths beneath the roots.
+  // - OutOfRange: a TLS file has more than 1 MiB.
   // Cancelled tells that `cancelled` returned true while Open waited for a device. FileError's
   // other codes are possible too. Trying again later may help after these:
-  // - FailedPrecondition: another daemon has the state directory or a socket. A store of a newer
-  //   version has this code too, and stays.
+  // - FailedPrecondition: another daemon has the state directory or a socket, or a GPU that the
+  //   configuration asks for cannot be used (ChooseDevice). A store of a newer version, or another
+  //   program's database in its place, has this code too, and stays.
   // - NotFound: a root, a configured file, or an administrator's account is missing.
   // - Unavailable: the device is missing (settle_device.h), an address cannot be listened on, or
   //   the account database does not answer.
-  // - ResourceExhausted: the disk of the store is full.
+  // - ResourceExhausted: the disk of the store is full, or there is no memory for the device.
   static absl::StatusOr<std::unique_ptr<Daemon>> Open(const DaemonConfig& config,
                                                       const DaemonHooks& hooks);
   // Stops, if Stop was not called.

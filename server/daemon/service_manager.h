@@ -3,7 +3,7 @@
 //
 //   READY=1                as soon as jobs can run, and after a reload
 //   STATUS=                what runs, for `systemctl status`; names jobs by their ids only
-//   WATCHDOG=1             as long as no run hangs, if the manager wants it (WATCHDOG_USEC)
+//   WATCHDOG=1             until Hangs() is called, if the manager wants it (WATCHDOG_USEC)
 //   EXTEND_TIMEOUT_USEC=   while starting and stopping
 //   RELOADING=1            when a reload of the configuration begins, with MONOTONIC_USEC=
 //   STOPPING=1             when running jobs begin to be saved

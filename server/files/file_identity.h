@@ -18,11 +18,12 @@ struct FileIdentity {
   std::string user;
   uid_t uid = 0;
   gid_t gid = 0;
-  std::vector<gid_t> groups;  // all of them, `gid` too
+  std::vector<gid_t> groups;  // `gid` too
 };
 
-// Reads the machine's account database, which may wait for a directory service. Returns NotFound if
-// there is no such account, and Unavailable if the database cannot be read.
+// Returns the account with all its groups. Reads the machine's account database, which may wait for
+// a directory service. Returns NotFound if there is no such account, and Unavailable if the
+// database cannot be read.
 absl::StatusOr<FileIdentity> LookUpIdentity(int64_t uid);
 
 // Returns the capabilities that this thread lacks to act for other accounts, as in "CAP_SETUID,

@@ -2,8 +2,8 @@
 // directory, with the rights of the account that submitted it.
 //
 // A job's own directory, STATE/jobs/ID/checkpoints, belongs to its submitter, who reaches it by its
-// path. Others can pass through the directories above it but not list them. Everything else in them
-// (records) belongs to the daemon.
+// path. Others can pass through STATE/jobs and STATE/jobs/ID but not list them. Everything else in
+// them (records) belongs to the daemon.
 //
 // The daemon needs no capability to act for its own user. To act for other accounts it needs
 // CAP_SETUID, CAP_SETGID and CAP_CHOWN. uid 0 is an account like others, without root's right to
@@ -48,8 +48,8 @@ class JobFiles {
   // component.
   absl::StatusOr<std::shared_ptr<FileSystem>> Of(int64_t uid, const std::string& job_id) const;
   // Does as Of, but first makes the job's own directory if it is missing, gives it to the account,
-  // and lets others pass through the directories above it. Returns the errors of Of, and the codes
-  // of FileError if making the directory fails. REQUIRES: `job_id` is one path component.
+  // and lets the account pass through the directories above it. Returns the errors of Of, and the
+  // codes of FileError if making the directory fails. REQUIRES: `job_id` is one path component.
   absl::StatusOr<std::shared_ptr<FileSystem>> ForRun(int64_t uid, const std::string& job_id) const;
 
  private:

@@ -1,5 +1,5 @@
 // Looks up accounts in this machine's account database (getpwnam(3)). Every caller of the daemon
-// acts as one of these accounts.
+// but its own user must have such an account.
 //
 // Thread safety: all functions may be called from any thread. Those that read the account database
 // may wait for a directory service that does not answer.
@@ -53,7 +53,8 @@ class AccountCache {
   AccountCache() : AccountCache(Options()) {}
   explicit AccountCache(Options options) : options_(std::move(options)) {}
 
-  // Returns what FindAccount returns, from memory if the answer is not older than kBelieved.
+  // Returns what FindAccount returns, or an answer in memory that is younger than kBelieved. All
+  // answers are dropped when there are many.
   absl::StatusOr<Account> Find(const AccountKey& key) const;
 
   // Returns what Find would return from memory; nullopt if Find would read the database.

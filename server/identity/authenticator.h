@@ -1,5 +1,5 @@
-// Authenticator finds out who calls. It turns what the transport knows of its peer into a Caller,
-// on which the JobManager bases its decisions.
+// Authenticator finds out who calls. It turns what the transport knows of its peer, and the call's
+// metadata, into a Caller, on which the JobManager bases its decisions.
 #ifndef MEGATRAIN_SERVER_IDENTITY_AUTHENTICATOR_H_
 #define MEGATRAIN_SERVER_IDENTITY_AUTHENTICATOR_H_
 
@@ -24,9 +24,9 @@ class Authenticator {
   // service that does not answer.
   virtual absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const = 0;
 
-  // Returns what Authenticate would return, without waiting. Returns nullopt if the account must be
-  // looked up in the database. The default calls Authenticate, for classes whose Authenticate does
-  // not wait.
+  // Returns what Authenticate would return, without waiting for the account database. Returns
+  // nullopt if the account must be looked up there. The default calls Authenticate, for classes
+  // whose Authenticate does not wait.
   virtual std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
       const grpc::ServerContextBase& context) const {
     return Authenticate(context);

@@ -33,7 +33,7 @@ class BearerTokens {
     std::function<absl::Time()> now = absl::Now;
   };
 
-  // The file is looked at no more often than this.
+  // Verify looks at the file no more often than this.
   static constexpr absl::Duration kLookInterval = absl::Seconds(1);
 
   // Reads the file. Returns the errors of ReadTokenFile.

@@ -9,7 +9,7 @@ namespace megatrain {
 
 struct Caller {
   int64_t uid = -1;
-  std::string user;            // the account's name
+  std::string user;            // the account's name; the daemon's own user may go by its number
   bool administrator = false;  // sees and controls every user's jobs
 };
 

@@ -64,8 +64,8 @@ class CallerAuthenticator : public Authenticator {
     std::set<uid_t> administrators;
   };
 
-  // Looks up this process' user, which may wait for the account database. A user without an account
-  // goes by its number. REQUIRES: options.accounts is not null.
+  // Looks up this process' user, which may wait for the account database. A user whose account is
+  // not found, or cannot be read, goes by its number. REQUIRES: options.accounts is not null.
   explicit CallerAuthenticator(Options options);
 
   // Replaces the administrators for calls from now on.

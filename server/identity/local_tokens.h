@@ -36,7 +36,7 @@ class LocalTokens {
   static absl::StatusOr<std::unique_ptr<LocalTokens>> Create(
       std::function<Clock::time_point()> now = Clock::now);
 
-  // Returns a new token of `uid`, good for kLifetime.
+  // Returns a new token of `uid`, good for kLifetime less up to a second.
   std::string Mint(uid_t uid);
   // Returns the uid of a token. Returns Unauthenticated with TOKEN_INVALID if this object has not
   // made it, and with TOKEN_EXPIRED if it has expired.

@@ -64,9 +64,10 @@ std::string FormatTokenFile(const std::vector<StoredToken>& tokens);
 
 // Reads a tokens file. If `info` is not null, it is set to the state of the file when it was
 // opened, even if the file is refused. It is left alone if the file cannot be opened. Returns the
-// codes of FileError. Returns InvalidArgument if the file is malformed, longer than 16 MiB or no
-// regular file, if others than its owner have any access to it, or if it belongs neither to this
-// process's user nor to root. (Root reads the file of any owner.)
+// codes of FileError, and DataLoss if the file is cut short meanwhile. Returns InvalidArgument if
+// the file is malformed, longer than 16 MiB or no regular file, if others than its owner have any
+// access to it, or if it belongs neither to this process's user nor to root. (Root reads the file
+// of any owner.)
 absl::StatusOr<std::vector<StoredToken>> ReadTokenFile(const std::string& path,
                                                        struct stat* info = nullptr);
 

@@ -24,7 +24,7 @@ enum class JobReason {
   kNone = v1::Job::REASON_UNSPECIFIED,
   kUserRequest = v1::Job::USER_REQUEST,              // a user asked for it
   kDiskFull = v1::Job::DISK_FULL,                    // paused or queued until there is room
-  kProcessRestart = v1::Job::PROCESS_RESTART,        // the process died and was started again
+  kProcessRestart = v1::Job::PROCESS_RESTART,        // the process died, or lost the job's device
   kShutdown = v1::Job::SHUTDOWN,                     // the process was asked to stop
   kRepeatedDeaths = v1::Job::REPEATED_DEATHS,        // deaths in a row that got the job no further
   kTrainingError = v1::Job::TRAINING_ERROR,          // the engine stopped with an error
@@ -50,7 +50,7 @@ enum class WaitingReason {
   // Other jobs come first, or one of them has the directory that it writes to.
   kBehindOthers = v1::QueueStatus::BEHIND_OTHERS,
   kHostMemory = v1::QueueStatus::HOST_MEMORY,          // host memory that it needs is not free yet
-  kDiskFull = v1::QueueStatus::DISK_FULL,              // no room on the disk that it writes to
+  kDiskFull = v1::QueueStatus::DISK_FULL,              // its disk is full, or records do not open
   kUserLimit = v1::QueueStatus::USER_LIMIT,            // its user's limits leave no room for it
   kShuttingDown = v1::QueueStatus::SHUTTING_DOWN,      // the daemon is stopping
   kDevicesMissing = v1::QueueStatus::DEVICES_MISSING,  // this daemon lacks devices that it needs
@@ -58,7 +58,8 @@ enum class WaitingReason {
 
 // A job's place in the queue. The scheduler computes it anew in each round, and it is never stored.
 struct QueuePlace {
-  int position = 0;  // 1 = the next one; other users' jobs count too; 0 = not queued
+  // 1 = the next one; other users' jobs count too; 0 = not queued, or not considered yet.
+  int position = 0;
   WaitingReason waiting = WaitingReason::kNone;
   std::string text;  // `waiting` in words; names no other user's job
   // When the devices that it needs will be free. nullopt if it is not known how long a job ahead

@@ -24,7 +24,7 @@ enum class JobState {
   kPreparing = v1::Job::PREPARING,    // data and model are being read; no step yet
   kRunning = v1::Job::RUNNING,        // trains
   kPausing = v1::Job::PAUSING,        // was asked to pause; the step under way ends first
-  kPaused = v1::Job::PAUSED,          // holds no device; holds host memory unless it was released
+  kPaused = v1::Job::PAUSED,          // holds no device; holds host memory unless that is gone
   kCancelling = v1::Job::CANCELLING,  // was asked to stop; the step under way ends first
   kSucceeded = v1::Job::SUCCEEDED,    // all steps done, or stopped by stop_after_worse; all saved
   kFailed = v1::Job::FAILED,          // stopped by an error; the reason says which

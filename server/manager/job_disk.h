@@ -25,10 +25,10 @@ class JobDisk {
   // this.
   JobDisk(std::string state_directory, const SharedUserLimits* limits);
 
-  // Measures the files in the job's directory (JobDirectory) that are less than kTreeLevelsMax
-  // levels down (directory_tree.h). What cannot be read counts as empty. A job that has deeper
-  // directories counts as at least the limit, so that files in them do not escape it. Does nothing
-  // if the limit is 0.
+  // Measures the job's files as MeasureJobDirectory (own_directory.h) does: those that are less
+  // than kTreeLevelsMax levels down (directory_tree.h). What cannot be read counts as empty. A job
+  // that has deeper directories counts as at least the limit, so that files in them do not escape
+  // it. Does nothing if the limit is 0.
   void Measure(const Job& job);
   // Forgets a job whose files are removed. Does nothing if it was never measured.
   void Forget(const std::string& job_id);

@@ -76,7 +76,7 @@ struct JobPage {
 struct JobCheckpoint {
   int64_t step = 0;
   std::string directory;
-  int64_t bytes = 0;   // of all its files
+  int64_t bytes = 0;   // of the files in it, without those in directories beneath it
   absl::Time created;  // when its directory was last changed
   // The loss on the evaluation data, if it is the lowest of the job's checkpoints so far.
   std::optional<double> best_eval_loss;
@@ -123,7 +123,7 @@ class JobManager {
   // second call with another file or priority, or with a section of allow_change that the first job
   // may not change, returns AlreadyExists (REQUEST_ID_REUSED). With validate_only everything is
   // checked and nothing is added. The job is then returned as it would be, without an id, a number
-  // or times.
+  // or times; but a repeated request_id is answered as above.
   absl::StatusOr<JobPtr> Create(const Caller& caller, const CreateJobOptions& options);
   // Plans a job and adds nothing. If the job does not fit, the report says so, and that is no
   // error. The job's paths are not checked as Create checks them.

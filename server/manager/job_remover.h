@@ -32,10 +32,10 @@ namespace megatrain {
 
 // Removes the job's directory, STATE/jobs/ID, and makes that durable. The submitter's part of it is
 // removed with the submitter's rights (own_directory.h), the rest through `files`. Does nothing if
-// the directory is not there. On an error something is left, which another call may remove. Returns
-// Cancelled if `cancelled`, which may be empty, returned true while the submitter's part was being
-// removed. Otherwise returns the errors of RemoveOwnDirectory, FileSystem::RemoveTree and
-// FileSystem::SyncDirectory.
+// the directory is not there or `files` cannot examine it. On an error something is left, which
+// another call may remove. Returns Cancelled if `cancelled`, which may be empty, returned true
+// while the submitter's part was being removed. Otherwise returns the errors of RemoveOwnDirectory,
+// FileSystem::RemoveTree and FileSystem::SyncDirectory.
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
                             FileSystem* files, const std::function<bool()>& cancelled = {});
 
@@ -67,8 +67,9 @@ class JobRemover {
   JobRemover(const JobRemover&) = delete;
   JobRemover& operator=(const JobRemover&) = delete;
 
-  // Starts a thread that does a round whenever the ledger or keep_ended_jobs has changed. It
-  // retries removals that failed after a minute. Must be called once at most.
+  // Starts a thread that does a round whenever the ledger or keep_ended_jobs has changed. A removal
+  // that has failed is tried again in each round, and there is one a minute later at the latest.
+  // Must be called once at most.
   void Start();
 
   // Replaces Options::keep_ended_jobs. The thread applies it soon.

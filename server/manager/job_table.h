@@ -2,8 +2,8 @@
 // for the store. JobLedger fills it.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
-// Invariants: the store holds what the table shows, except progress and places in the queue. A
-// job's events are numbered 1, 2, 3, ..., and the last kJobEventsKept of them are kept.
+// Invariants: the store holds what the table shows, except progress, devices and places in the
+// queue. A job's events are numbered 1, 2, 3, ..., and the last kJobEventsKept of them are kept.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_TABLE_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_TABLE_H_
 

@@ -4,9 +4,9 @@
 // The page names no user, no path and no job's name, so that people who may not see the jobs may
 // read it. A job is shown by its opaque id, its model family, and the names of its evaluation sets.
 // The page holds the measures of single jobs only for the last job of each first device, so its
-// size does not depend on how many jobs there were. These measures stay after the job's end until
-// another job's steps begin on its first device, so that those of a short job are not lost between
-// two readings.
+// size does not depend on how many jobs there were. These measures, but for megatrain_job_info and
+// megatrain_device_bytes, stay after the job's end until another job's steps begin on its first
+// device, or its own on another one. So those of a short job are not lost between two readings.
 //
 // Where there are several devices, the measures of one job and the durations of steps have the
 // label `device`, which names the job's first device. Measures of a device's own state have that

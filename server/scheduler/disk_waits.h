@@ -37,8 +37,8 @@ struct DiskNeed {
 };
 
 // Returns what a job needs on its disks: in checkpoint.directory a checkpoint and kDiskMarginBytes,
-// in data.cache_directory and output.directory, if the job names them, kDiskMarginBytes. Returns
-// none if the job's spec is null.
+// in data.cache_directory, output.directory and report.tensorboard, if the job names them,
+// kDiskMarginBytes. Returns none if the job's spec is null.
 std::vector<DiskNeed> DiskNeedsOf(const Job& job);
 
 // Thread safety: one thread at a time.
@@ -65,8 +65,9 @@ class DiskWaits {
   // next one. It does not end the wait; Remove does. A disk whose free bytes cannot be read counts
   // as one with room.
   bool MayGoOn(const Job& job, absl::Time now);
-  // Returns for people what the job needs, as the last look that found no room has seen it. Returns
-  // "" if the job has not waited since it was last forgotten.
+  // Returns for people what the job needs, as the last look that found no room has seen it; before
+  // such a look, the first of the needs given to Add. Returns "" if the job has not waited since it
+  // was last forgotten.
   std::string Text(const std::string& id) const;
   // Returns the earliest time of a waiting job's next look; nullopt if no job waits.
   std::optional<absl::Time> NextLook() const;

@@ -1,4 +1,5 @@
-// RunMailbox carries the events of runs, in order, from the engine's threads to the scheduler's.
+// RunMailbox carries events of runs from the engine's threads to the scheduler's. All but steps are
+// in order.
 //
 // Thread safety: all methods may be called from any thread. Posting never waits for the scheduler.
 // Invariants: the mailbox stays small, because it keeps only the newest step of each job, and other
@@ -27,7 +28,7 @@ class RunMailbox : public RunObserver {
     double step_seconds = 0;  // moving average; the newest step counts for a tenth
   };
   struct Mail {
-    std::vector<Report> reports;               // all events but steps, in order
+    std::vector<Report> reports;               // all but steps and what Tell drops, in order
     std::map<std::string, Progress> progress;  // the newest step of each job, by its id
   };
 
@@ -38,7 +39,7 @@ class RunMailbox : public RunObserver {
   // and to later ones until the next Take.
   void Wake();
 
-  // Returns everything that was posted since the last call. Does not wait.
+  // Returns what was posted since the last call; of steps, each job's newest. Does not wait.
   Mail Take();
   // Waits until there is a report or a Wake since the last Take, but at most for `seconds`. If
   // steps were posted, waits at most for `step_seconds`.

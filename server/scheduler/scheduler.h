@@ -9,7 +9,7 @@
 // Thread safety: BeginShutdown may be called from any thread, the other methods from one at a time.
 // RunRound must not be called between Start and the end of Shutdown.
 // Invariants: one thread, the one that does the rounds, makes all changes of state but those that
-// users ask for.
+// users ask for and those of JobLedger::Open.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_SCHEDULER_H_
 #define MEGATRAIN_SERVER_SCHEDULER_SCHEDULER_H_
 
@@ -84,10 +84,10 @@ class Scheduler {
   // Begins what Shutdown does, and returns at once. A round that is under way may still start a
   // job, which is then saved and ended too.
   void BeginShutdown();
-  // Has every run saved and ended, stores that, and returns when it is done. A RUNNING job whose
-  // last step is not done is then QUEUED, and goes on when the daemon is started again. A change
-  // that cannot be stored is made at the next start, as after a death of the process. Does nothing
-  // unless Start was called, nor when called again.
+  // Has every run ended, and saved unless its job is being cancelled. Stores that, and returns when
+  // it is done. A RUNNING job whose last step is not done is then QUEUED, and goes on when the
+  // daemon is started again. A change that cannot be stored is made at the next start, as after a
+  // death of the process. Does nothing unless Start was called, nor when called again.
   void Shutdown();
 
   // Does one round. For tests, in place of Start.

@@ -3,7 +3,8 @@
 // Durability: a write is on stable storage when its method returns (write-ahead log,
 // synchronous=FULL). Each writing method is one transaction: a crash leaves all of it or nothing.
 //
-// Messages of errors name the file. Besides the codes that a method names, the errors are:
+// Messages of errors name the file or its directory. Besides the codes that a method names, the
+// errors are:
 // - ResourceExhausted: the disk is full. The write is undone, and the store can still be used.
 // - DataLoss: the file is damaged. The message says what to do.
 // - Internal: any other failure of SQLite.
@@ -65,7 +66,7 @@ class JobStore {
   // Removes the job and its events. Does nothing if there is no such job.
   absl::Status Remove(const std::string& id);
   // Returns all jobs, also deleted ones, by number. Job::spec is null. Returns DataLoss if a job or
-  // one of its events is damaged or missing.
+  // an event is damaged, or if a job has no events or lacks a kept one before its last.
   absl::StatusOr<std::vector<StoredJob>> ReadAll();
 
  private:

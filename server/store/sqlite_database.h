@@ -89,7 +89,8 @@ class SqliteDatabase {
   absl::StatusOr<int64_t> IntValue(const std::string& sql) const;
 
   // Runs `body` as one transaction, which is undone if `body` or the commit fails. Returns the
-  // error of beginning, of `body` or of the commit. Must not be nested.
+  // error of beginning, of `body` or of the commit; its message also tells if undoing failed. Must
+  // not be nested.
   absl::Status Transaction(const std::function<absl::Status()>& body);
 
   // Returns how many rows the last INSERT, UPDATE or DELETE changed.

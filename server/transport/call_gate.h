@@ -58,7 +58,7 @@ class CallGate {
 
   // Call the Authenticator's methods of these names, return what they return, and tell the refusal
   // observer of each error. Authenticate and the function that Recheck returns may wait for the
-  // account database. AuthenticateAtOnce does not wait, and returns nullopt if it would have to.
+  // account database. AuthenticateAtOnce does not, and returns nullopt if it would have to.
   // Recheck returns null if the caller need not be checked again. Its function must not be called
   // after the gate is destroyed.
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const;

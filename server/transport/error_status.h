@@ -19,7 +19,8 @@ inline constexpr char kErrorDomain[] = "megatrain";
 // !status.ok().
 std::string ReasonName(const absl::Status& status);
 
-// Returns OK for OK, else the code, the message and ReasonName. A message is cut after 3,000 bytes.
+// Returns OK for OK, else the code, the message, ReasonName and the reason's metadata. A message of
+// more than 3,000 bytes is cut to that or a little less, and " ..." is added.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // Returns `text` if it is valid UTF-8, else `text` with '?' in place of every byte beyond ASCII.

@@ -13,7 +13,8 @@ namespace megatrain {
 // `method` is its full name, "/megatrain.v1.JobService/GetJob", and `code` its grpc::StatusCode.
 using RequestObserver = std::function<void(std::string_view method, int code)>;
 
-// A call or a connection that was not let in.
+// A call or a connection that was not let in, or a stream whose caller no longer is
+// (CallGate::Recheck).
 struct Refusal {
   enum class Kind {
     kConnection,  // closed before anything was read from it

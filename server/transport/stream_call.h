@@ -50,7 +50,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   // The stream ends with OK after StreamNext::kEnd, and with an error of `open` or of its source.
   // It also ends with the errors of CallGate, TurnScheduler::Add, CallQueue::Add and
   // AnswerShare::Take, with Unavailable (STOPPING) when the daemon stops, and with Cancelled if the
-  // caller has gone.
+  // caller has gone or the deadline has passed.
   static StreamReactor<Message>* Start(const ServiceContext& services, const StreamOptions& options,
                                        std::string method, AnswerOn open_on, Open open,
                                        CallContext* context, const Request* request) {

@@ -25,10 +25,10 @@ enum class SocketAccess {
 // Returns FailedPrecondition if another process listens there, and FileError's codes otherwise.
 absl::StatusOr<SocketAccess> PrepareUnixSocket(const std::string& path);
 
-// Lets a group connect to the socket `path` (mode 0660), and returns the group's name. It is the
-// group megatrain if there is one and this process may give the socket to it, else the group of the
-// directory, else this process' own. Returns FileError's codes. REQUIRES: a socket is bound to
-// `path`.
+// Lets a group connect to the socket `path` (mode 0660), and returns the group's name, or its
+// number if it has none. It is the group megatrain if there is one and this process may give the
+// socket to it, else the group of the directory on the same condition, else this process' own.
+// Returns FileError's codes. REQUIRES: a socket is bound to `path`.
 absl::StatusOr<std::string> ShareUnixSocket(const std::string& path);
 
 }  // namespace megatrain

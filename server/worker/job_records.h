@@ -34,8 +34,9 @@ class JobRecords {
   static constexpr size_t kWaitingBytesMax = size_t{4} << 20;
 
   // Opens the records in `directory`, which is made if it is missing. Damaged records that are
-  // found are reported as lines in log(). Returns FailedPrecondition if another JobRecords has the
-  // directory open (see JobRecordsDirectory), and otherwise FileError's codes.
+  // found are reported as lines in log(), if it can be written. Returns FailedPrecondition if
+  // another JobRecords has the directory open (see JobRecordsDirectory), and otherwise FileError's
+  // codes.
   static absl::StatusOr<std::unique_ptr<JobRecords>> Open(const std::string& directory);
 
   // Add a record: the metrics of a step, or a line of the log with the time now. A record that
@@ -45,10 +46,11 @@ class JobRecords {
   // - If the disk is full and kWaitingBytesMax would be exceeded, it is lost, and the call returns
   //   that the disk is full.
   // - After another error it is lost. The first call of a series of such calls returns the error
-  //   (FileError's codes, or FailedPrecondition after Close), and the later ones return OK.
-  // As soon as the log can be written again, a line of it says how many records are missing.
+  //   (FileError's codes, or FailedPrecondition after Close), and the later ones return OK. The
+  //   first returns OK too if records were waiting, or had been lost, before it.
+  // The first call that can write to the log again adds a line that says how many are missing.
   //
-  // A text is cut after 128 KiB. Its `step` is the last one that is done.
+  // A text is cut after 128 KiB; its length is then added. Its `step` is the last one that is done.
   absl::Status AddStep(const StepRecord& record);
   absl::Status AddLine(int64_t step, const std::string& text);
   // Records that the job goes on after `step`, which supersedes the metrics of later steps. Returns

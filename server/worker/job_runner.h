@@ -55,7 +55,8 @@ struct RunRequest {
 // - kTrainingError: any other.
 JobReason FailureOf(const absl::Status& status);
 // Returns true if `status` is Unavailable and not a full disk. With that RunTraining says that the
-// job would fit if other jobs held less of the host pool, so that waiting may help.
+// job would fit if other jobs held less of the host pool, so that waiting may help. OpenFiles has
+// the code too, if the account database cannot be read.
 bool IsPoolBusy(const absl::Status& status);
 
 struct RunEnd {

@@ -83,7 +83,8 @@ std::optional<LogRecord> DecodeRecord(std::string_view line);
 
 // ---- The log ----
 
-// A log holds at most segment_bytes * segments_max bytes, unless a record is longer than a segment.
+// A log holds at most segment_bytes * segments_max bytes, unless a record is longer than a segment
+// or an old segment cannot be removed.
 struct RecordLogOptions {
   int64_t segment_bytes = int64_t{4} << 20;
   int segments_max = 16;  // less than 1 counts as 1
@@ -96,8 +97,8 @@ class RecordLog {
 
   // Opens the log in `directory`, which is made if it is missing. Appends to *notes, which must not
   // be null, lines that tell people of torn and damaged records. Returns FailedPrecondition if
-  // another RecordLog, also of another process, is open on the directory, and otherwise FileError's
-  // codes.
+  // another RecordLog, also of another process, is open on the directory and the file system has
+  // locks, and otherwise FileError's codes.
   static absl::StatusOr<std::unique_ptr<RecordLog>> Open(const std::string& directory,
                                                          const RecordLogOptions& options,
                                                          std::vector<std::string>* notes);
@@ -189,7 +190,7 @@ class RecordLog::Reader {
   // yet. Reads files, but does not wait for a record to be appended. Sets their `superseded` to
   // what is known now. Records that are damaged, or whose segments were removed, are left out. A
   // gap in the sequence numbers, or between the last one and next_sequence(), shows them. Returns
-  // FileError's codes.
+  // FileError's codes; *records may then have records whose `superseded` is not set.
   absl::Status Next(int64_t records_max, std::vector<LogRecord>* records);
   // Returns the sequence number of the first record that the next call may give.
   int64_t next_sequence() const { return next_; }

@@ -64,8 +64,8 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
   // Begins a phase. A new watchdog is in kPaused, in which any silence is allowed. `what` tells
-  // people what is done in the phase, for example "saving step 7". If it is empty, the phase's name
-  // stands for it.
+  // people what is done in the phase, for example "saving step 7". If it is empty, a word for the
+  // phase stands for it.
   void Enter(TrainingPhase phase, const std::string& what = "");
   // Says that something went on in the phase.
   void Alive();
@@ -89,7 +89,8 @@ class Watchdog {
     Watchdog& watchdog_;
   };
 
-  // Calls `stalled` if the run hangs and this was not told yet.
+  // Calls `stalled` if the run hangs and this was not told yet, unless this process's phase allows
+  // any silence.
   void Check();
   // Returns the seconds of silence that this process's phase allows now; negative: any number.
   double limit_seconds() const;

@@ -12,8 +12,9 @@
 // - An object that Python prints with its address (a generator, a function) is an error to print.
 // - Strings hold no lone surrogates: "\ud800" in a program is an error.
 // - Tables of characters are ICU's, which may know a later Unicode than Python's.
-// - lipsum, urlize, pprint, random, wordwrap, striptags, xmlattr, str.encode, dict.fromkeys,
-//   {% autoescape true %} and the {% block %} functions self and super are not there.
+// - lipsum, urlize, pprint, random, wordwrap, striptags, xmlattr, str.encode, str.translate,
+//   dict.fromkeys, {% autoescape true %} and the {% block %} functions self and super are not
+//   there. Numbers have no method but float.is_integer. The filter urlencode takes no list or dict.
 // - int() and float() read ASCII digits only.
 // - A `loop` that a namespace keeps has no next item and cannot be called once its loop has ended.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_PROGRAM_H_
@@ -81,9 +82,9 @@ class JinjaProgram {
   static constexpr size_t kTextBytesMax = 4 << 20;
 
   // Returns InvalidArgument for text that is not a program: "line 3: expected ...". This includes
-  // invalid UTF-8, unknown filters and tests (outside of `if`, as in Jinja), more than
-  // kTextBytesMax bytes, and expressions or blocks nested too deep. `text` is used during the call
-  // only.
+  // unknown filters and tests (outside of `if`, as in Jinja), expressions or blocks nested too
+  // deep, and, with no line in the message, invalid UTF-8 and more than kTextBytesMax bytes. `text`
+  // is used during the call only.
   static absl::StatusOr<JinjaProgram> Parse(std::string_view text);
 
   // Renders the program. The arguments are used during the call only. Returns

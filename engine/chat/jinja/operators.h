@@ -32,7 +32,8 @@ absl::StatusOr<bool> Contains(Runtime& runtime, const JinjaValue& container,
                               const JinjaValue& item);
 
 // Returns a op b, where `op` is +, -, *, /, //, % or **. Returns InvalidArgument where Python
-// raises (other types, a division by zero), and for an integer beyond 64 bits.
+// raises (other types, a division by zero), for an integer beyond 64 bits, and for a power that is
+// not real.
 Result Arithmetic(Runtime& runtime, Operator op, const JinjaValue& a, const JinjaValue& b);
 // Returns -value if `minus`, else +value. Returns the errors of Arithmetic.
 Result Negate(const JinjaValue& value, bool minus);

@@ -11,7 +11,8 @@
 
 namespace megatrain::jinja {
 
-// Returns str(value), or InvalidArgument for a value that Python prints with its address.
+// Returns str(value), or InvalidArgument for a value that Python prints with its address, and for
+// namespaces that hold one another too deep.
 absl::StatusOr<std::string> ToText(Runtime& runtime, const JinjaValue& value);
 // Returns repr(value), or the errors of ToText.
 absl::StatusOr<std::string> Repr(Runtime& runtime, const JinjaValue& value);

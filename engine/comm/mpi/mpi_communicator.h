@@ -1,5 +1,6 @@
 // Communicators of ranks that are processes, started by mpirun or srun, on one machine or several.
-// Buffers lie in host memory: each rank has a cpu device.
+// Buffers lie in host memory: ranks with a cpu device call all operations, and those with a GPU
+// only the ones on host memory (nccl_communicator.h).
 //
 // Parts go from rank to rank in pieces of bounded size, in the two levels of RankGrid, which work
 // on different pieces at once. The ranks sum themselves, because MPI does not promise the order of

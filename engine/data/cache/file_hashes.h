@@ -31,9 +31,9 @@ struct FileHash {
 
 class FileHashes {
  public:
-  // Reads `directory`/hashes.cache. Nothing is remembered if that file is missing or damaged, or
-  // with `forget`. Even then Save replaces only the hashes of data files that were hashed anew, and
-  // keeps the others in hashes.cache. `files` must outlive this object.
+  // Reads `directory`/hashes.cache. Nothing is remembered if that file is missing, damaged or
+  // larger than 1 GiB, or with `forget`. With `forget`, Save replaces only the hashes of data files
+  // that were hashed anew, and keeps the others in hashes.cache. `files` must outlive this object.
   FileHashes(std::string directory, bool forget, FileSystem* files);
 
   // Returns what is remembered of a file that has not changed since, or nullopt.
@@ -43,8 +43,8 @@ class FileHashes {
   void Remember(const FileInfo& info, const FileHash& hash, absl::Time now);
   // Writes the file if anything new was learnt, and creates the directory. If `seldom`, does
   // nothing within ten seconds of the last time, or of the construction. Hashes that another
-  // process has remembered meanwhile are kept. If another process is writing the file, does
-  // nothing, and the next call writes. Returns the errors of writing.
+  // process has remembered meanwhile are kept. If another process is writing the file, leaves the
+  // hashes for a later call. Returns the errors of writing.
   absl::Status Save(bool seldom);
 
  private:

@@ -11,7 +11,7 @@
 
 namespace megatrain {
 
-// The most positions of a period. With N > 128 sources it is 2^27 / N, to bound the work.
+// The most positions of a period. With N > 128 sources they are 2^27 / N, to bound the work.
 inline constexpr int64_t kMixPeriodMax = int64_t{1} << 20;
 inline constexpr size_t kMixSourcesMax = 1024;
 
@@ -21,9 +21,10 @@ inline constexpr size_t kMixSourcesMax = 1024;
 // R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980).
 //
 // Weights become whole numbers of positions in a period. Whole numbers and decimals of up to six
-// places are exact if, written as whole numbers without a common factor, their sum is at most
-// kMixPeriodMax. Others are rounded to parts of kMixPeriodMax, at least one each, and the bounds
-// above hold for the rounded weights.
+// places are exact if they can be written as whole numbers of at most 10^15 that, divided by their
+// common factor, have a sum of at most the longest period. Others are rounded to parts of the
+// longest period, at least one each, and the bounds above hold for the rounded weights. If many
+// weights are tiny, that makes the period longer still, by less than a position for each source.
 //
 // Thread safety: const methods may be called from several threads.
 class SourceMix {

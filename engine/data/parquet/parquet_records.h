@@ -5,7 +5,7 @@
 // - Apache Arrow's libraries export copies of OpenSSL and simdjson under the names of Debian's, so
 //   that neither linking them nor dlopen keeps the two apart.
 // - A file that makes the decoder crash or grow does no harm to a daemon that trains.
-// - The program opens no file: what a job may read is decided here, by the job's FileSystem.
+// - The program opens no data file: what a job may read is decided here, by the job's FileSystem.
 #ifndef MEGATRAIN_ENGINE_DATA_PARQUET_PARQUET_RECORDS_H_
 #define MEGATRAIN_ENGINE_DATA_PARQUET_PARQUET_RECORDS_H_
 
@@ -27,10 +27,11 @@
 namespace megatrain {
 
 // A record is an object of the row's columns. Nulls, numbers that are not finite and bytes that are
-// not UTF-8 count as missing; in a list they become null. Texts, numbers, truth values, lists and
-// structs become those of JSON. A map with texts for keys becomes an object, any other a list of
-// {"key", "value"}. Days, times, decimals and other bytes become texts. A text that is not UTF-8 is
-// the record's defect. Rows are numbered from 1.
+// not UTF-8 count as missing; in a list or a map they become null. Texts, numbers, truth values,
+// lists and structs become those of JSON. A map with texts for keys becomes an object, without the
+// entries whose key or value is null, any other a list of {"key", "value"}. Days, times, decimals,
+// 16-bit floating-point numbers and other bytes become texts. A text that is not UTF-8 is the
+// record's defect. Rows are numbered from 1.
 //
 // Next returns InvalidArgument if the file is no Parquet, is damaged or encrypted, has sizes that
 // contradict each other, takes more memory than kParquetBytesMax at a time, or has a row longer
@@ -50,7 +51,7 @@ class ParquetRecordReader : public RecordReader {
 
   absl::StatusOr<bool> Next(Record* record) override;
   std::string Place(const Record& record) const override;
-  // Returns the number of bytes of the file that were read so far, at most its size.
+  // Returns the number of bytes that were read from the file so far, but at most its size.
   int64_t bytes_read() const;
 
  private:

@@ -20,7 +20,7 @@ enum class ParquetMessage : uint64_t {
   kEnd,      // no text; every row was sent; the last message
 };
 
-// The head of a message. Unused numbers mean nothing.
+// The head of a message. Unused numbers are 0.
 struct ParquetHeader {
   ParquetMessage message;
   int64_t at;

@@ -26,9 +26,9 @@ class ByteSource {
 // most 128 MiB. The length of the content is not bounded; readers of records bound a record.
 //
 // Read returns the errors of `source`, ResourceExhausted if memory is missing, and InvalidArgument,
-// naming the file and the byte in the compressed data, for data that is damaged, cut short, or not
-// of this compression. Bytes behind the last member or frame are damage too. No call may follow an
-// error. REQUIRES: `compression` is not kNone.
+// naming the file and the byte in the compressed data, for data that is damaged, cut short, not of
+// this compression, or needs a window above 128 MiB. Bytes behind the last member or frame are
+// damage too. No call may follow an error. REQUIRES: `compression` is not kNone.
 std::unique_ptr<ByteSource> Decompress(Compression compression, ByteSource* source,
                                        std::string path);
 

@@ -19,7 +19,8 @@ namespace megatrain {
 
 // An open regular file. It is read by position and not mapped into memory. So a file that shrinks
 // under a running job gives an error and not a SIGBUS, and its pages do not count as the process's
-// memory. The errors of reading are those of file.h.
+// memory. The errors of reading are those of file.h and, of a file that a BoundedFileSystem opened
+// (bounded_file_system.h), Aborted if it has changed.
 //
 // Thread safety: const methods may be called from several threads.
 class DataFileReader {

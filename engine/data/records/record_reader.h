@@ -1,5 +1,5 @@
 // RecordReader reads a data file as records. Each record is the text of a JSON object, whatever the
-// file's kind.
+// file's kind. Of JSON files that is not checked here.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_RECORD_READER_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_RECORD_READER_H_
 
@@ -16,13 +16,14 @@
 namespace megatrain {
 
 inline constexpr size_t kRecordChunkBytes = size_t{1} << 20;
-// The greatest length of a record. A longer one probably means that the file is of another kind.
+// The greatest length of a record, or of a row of CSV, in bytes. A longer one probably means that
+// the file is of another kind.
 inline constexpr size_t kRecordBytesMax = size_t{1} << 30;
 
 // One record of a file, and its place there.
 struct Record {
   std::string_view json;  // valid until the next call of Next
-  int64_t line = 0;       // the line it begins on, from 1; 0 if the file has no lines
+  int64_t line = 0;       // the line it begins on, from 1; 0 in CSV and Parquet
   int64_t element = 0;    // its number in a JSON array, from 1, or its row; 0 in JSON Lines
   int64_t offset = 0;     // in bytes, of `json` in the file's text; 0 if `json` was made from it
   // Not OK if this record cannot be used and the reader can go on. `json` is then empty. The
@@ -30,8 +31,7 @@ struct Record {
   absl::Status defect;
 };
 
-// Memory use is bounded by the longest record and one chunk, whatever the file's size. Not
-// thread-safe.
+// Memory use depends on the longest record and the chunk, not on the file's size. Not thread-safe.
 class RecordReader {
  public:
   virtual ~RecordReader() = default;

@@ -38,8 +38,9 @@ class TokenFile {
     int64_t largest_id = -1;  // -1 in an empty file
   };
   // Reads the whole file once, checks its ids and hashes it. Returns InvalidArgument, naming the
-  // element and the byte, for an id that is not below `vocabulary`, and DataLoss if the file
-  // changed its length. Returns the errors of reading and of `progress`, which may be null.
+  // element and the byte, for an id that is not below `vocabulary`, and DataLoss if the file has
+  // another number of elements by now. Returns the errors of reading and of `progress`, which may
+  // be null.
   absl::StatusOr<Scanned> Scan(int64_t vocabulary, const ByteProgress& progress) const;
 
   // Sets ids[0, count) to elements [first, first + count). The file may have changed since Scan, so

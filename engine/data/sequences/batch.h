@@ -17,14 +17,14 @@ namespace megatrain {
 struct Batch {
   int64_t step = 0;                // from 1; 0 outside training
   int64_t sequence_length = 0;     // in generation the tokens of the largest micro-batch
-  int64_t predictions = 0;         // unmasked targets, by which the loss is normalised
+  int64_t predictions = 0;         // unmasked targets
   int64_t input_tokens = 0;        // tokens without padding
   int64_t pairs = 0;               // pairs of answers, if that is what the sequences hold
   int64_t step_tokens = 0;         // tokens with padding; in a part of a batch those of the whole
   int step_micro_batches = 0;      // micro-batches; in a part of a batch those of the whole
   std::vector<int32_t> ids;        // [tokens]
-  std::vector<int32_t> positions;  // [tokens], from 0 in each document
-  std::vector<int32_t> targets;    // [tokens], PredictionTargets
+  std::vector<int32_t> positions;  // [tokens], from 0 in each document; in generation in the text
+  std::vector<int32_t> targets;    // [tokens], PredictionTargets; in generation all masked
   // [tokens]: for each micro-batch, the numbers of its tokens within it, sorted by id. Tokens of
   // the same id keep their order. In generation, which has no gradients, all are 0.
   std::vector<int32_t> sorted_positions;

@@ -33,10 +33,10 @@ struct DataSideOptions {
 // Thread safety: const methods may be called from several threads.
 class DataSide {
  public:
-  // Prepares all files. `progress` may be null. Returns InvalidArgument for an empty file, and the
-  // errors of TokenStream::Open, SequenceIndex::Open, TokenFile::Open and TokenFile::Scan. The file
-  // system of `options` must outlive the result. What else `options` points to is used during the
-  // call only.
+  // Prepares all files. `progress` may be null. Returns InvalidArgument for an empty file of format
+  // `tokens`, and the errors of TokenStream::Open, SequenceIndex::Open, TokenFile::Open,
+  // TokenFile::Scan and FileSystem::Examine. The file system of `options` must outlive the result.
+  // What else `options` points to is used during the call only.
   static absl::StatusOr<std::unique_ptr<DataSide>> Open(absl::Span<const DataFile> files,
                                                         const DataSideOptions& options,
                                                         const ByteProgress& progress);

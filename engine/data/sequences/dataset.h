@@ -33,7 +33,7 @@ struct DatasetReport {
   int64_t sequences = 0;
   int64_t truncated_examples = 0;       // cut to the length of a sequence
   int64_t dropped_tokens = 0;           // `tokens` format: less than a sequence at the end
-  int64_t examples_without_target = 0;  // left out: the loss is on none of their tokens
+  int64_t examples_without_target = 0;  // left out: no prediction to learn from (packing.h)
   // Turns of the assistant without loss, because their place in the rendered text is uncertain.
   int64_t turns_without_loss = 0;
   BadRecords bad_records;
@@ -46,9 +46,9 @@ struct EvalSet {
   int64_t begin = 0, end = 0;
 };
 
-// The job's tokenised and packed sequences, numbered in file order. Memory use does not grow with
-// the data, because token ids stay in a cache file. TrainSequence and EvalSequence return
-// OutOfRange for an index that does not exist, and the errors of reading.
+// The job's tokenised and packed sequences, numbered in file order, those of data.eval set by set.
+// Memory use does not grow with the data, because token ids stay on disk. TrainSequence and
+// EvalSequence return OutOfRange for an index that does not exist, and the errors of reading.
 //
 // Thread safety: const methods may be called from several threads.
 class Dataset {
@@ -66,8 +66,8 @@ class Dataset {
   virtual absl::StatusOr<Sequence> EvalSequence(int64_t index) const = 0;
   // Returns the index for TrainSequence at `position` (from 0) of the training order, which
   // continues through the epochs. Takes constant time. In a mix the position decides the source
-  // (source_mix.h), and each source is gone through again and again, in a new order each time.
-  // REQUIRES: position >= 0, and train_sequences() > 0.
+  // (source_mix.h), and each source is gone through again and again. With data.shuffle the order is
+  // a new one each time. REQUIRES: position >= 0, and train_sequences() > 0.
   virtual int64_t TrainingOrder(int64_t position) const = 0;
   // Return the counts of the training and of the evaluation data, valid as long as this object. If
   // evaluation sequences are split off the training data, only `sequences` is counted for each, and

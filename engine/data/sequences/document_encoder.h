@@ -22,9 +22,10 @@ namespace megatrain {
 // threads have equal parts of it, of at least kTextPieceBytesMin each.
 inline constexpr size_t kTextPieceBytes = size_t{2} << 20;
 inline constexpr size_t kTextPieceBytesMin = size_t{64} << 10;
-// The most bytes of a plain text file that FileWordMaker holds while nothing shows where their
-// tokens end. It refuses a text of which it would hold this many. engine/data/README.md says which
-// texts get there. Encoding takes up to some 50 bytes of memory for each byte that is held.
+// FileWordMaker refuses a plain text file of which it holds this many bytes while nothing shows
+// where their tokens end. It looks each time that what it holds has doubled, so it may hold about
+// twice as many. engine/data/README.md says which texts get there. Encoding takes up to some 50
+// bytes of memory for each byte that is held.
 inline constexpr size_t kTextHeldBytesMax = size_t{4} << 20;
 
 // Returns the ids that go around a text: those of the tokenizer's post-processor, with the

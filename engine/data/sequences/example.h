@@ -39,11 +39,12 @@ class ExampleParser {
   ExampleParser& operator=(const ExampleParser&) = delete;
 
   // Parses `json` into `*example`, which may have been used before. `json` is used during the call
-  // only. Returns InvalidArgument for malformed JSON (with the column, and the line within the
-  // record if it has several), a record that is no object, invalid UTF-8 (with the byte), and what
-  // conversation_record.h refuses, such as a missing or double field. Returns InvalidArgument also
-  // for the formats tokens and preference, which have no such examples. Messages name neither the
-  // file nor the record; callers add them. After an error `*example` is unspecified.
+  // only. Returns InvalidArgument for malformed JSON (with the column, where one is known, and
+  // the line within the record if it has several), a record that is no object, invalid UTF-8 (with
+  // the byte), and what conversation_record.h refuses, such as a missing or double field. Returns
+  // InvalidArgument also for the formats tokens and preference, which have no such examples.
+  // Messages name neither the file nor the record; callers add them. After an error `*example` is
+  // unspecified.
   absl::Status Parse(DataFormat format, std::string_view json, Example* example);
 
   // Parses a pair of answers into example->pair (preference_record.h). A record of format

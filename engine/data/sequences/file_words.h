@@ -37,8 +37,9 @@ struct FileWordsMeta {
   BadRecords bad;                  // their names lack the file's path
 
   std::string ToText() const;
-  // Reads what ToText has written. Returns DataLoss for any other text. The checksums of the cache
-  // show accidental damage only, so the text may be anything that a user with access has written.
+  // Reads what ToText has written. Returns DataLoss for a text of another form. The checksums of
+  // the cache show accidental damage only, so the text may be anything that a user with access has
+  // written.
   static absl::StatusOr<FileWordsMeta> FromText(const std::string& text);
 };
 
@@ -47,9 +48,9 @@ struct FileWordsOptions {
   DocumentEncoderOptions encoder;
   bool skip_bad_records = false;
   bool pairs = false;                      // records are pairs of answers
-  size_t chunk_bytes = kRecordChunkBytes;  // the size of one read from a data file
-  // Longer records are read and tokenised one at a time in the whole process, because each takes
-  // many times its bytes of memory meanwhile.
+  size_t chunk_bytes = kRecordChunkBytes;  // what MakeRecordReader is given
+  // Longer records are read (but those of Parquet) and tokenised one at a time in the whole
+  // process, because each takes many times its bytes of memory meanwhile.
   size_t long_record_bytes = size_t{16} << 20;
 };
 
@@ -67,10 +68,10 @@ class FileWordMaker {
   //
   // Returns InvalidArgument, naming the file and the place, for data that cannot be read and for a
   // file without a record. If bad records are skipped, a record that cannot be read is counted
-  // instead; a plain text that cannot be read still is an error. Returns OutOfRange if an id is not
-  // below the vocabulary, and Aborted if the content is not that of `hash`. Returns the errors of
-  // reading, of ParquetRecordReader::Open, of `writer` and of `progress`. After an error nothing of
-  // what was appended may be used.
+  // instead, if the reader can go on behind it; a plain text that cannot be read still is an error.
+  // Returns OutOfRange if an id is not below the vocabulary, and Aborted if the content is not that
+  // of `hash`. Returns the errors of reading, of ParquetRecordReader::Open, of `writer` and of
+  // `progress`. After an error nothing of what was appended may be used.
   absl::StatusOr<FileWordsMeta> Make(const DataFile& file, const DataFileReader& reader,
                                      const std::string& hash, CacheFileWriter* writer,
                                      const ByteProgress& progress);

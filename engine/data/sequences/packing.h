@@ -29,7 +29,7 @@ inline constexpr uint32_t kTokenMask = kWholeBit - 1;
 
 struct PackingOptions {
   int64_t sequence_length = 0;  // in tokens, >= 2
-  bool packing = true;          // false: every document begins a sequence
+  bool packing = true;          // false: every document, or pair, begins a sequence
   // True if every two documents are a chosen and a rejected answer. Each keeps its first
   // sequence_length / 2 tokens, so that a pair always fits. A pair is packed as one chat example,
   // and left out if either answer has no prediction left.

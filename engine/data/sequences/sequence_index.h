@@ -28,8 +28,8 @@ class SequenceIndex {
 
   const PackingCounts& counts() const { return counts_; }
   // Returns a sequence, in a time that does not depend on `index`, or the error of reading, or
-  // DataLoss if the index does not fit the stream. Unused positions hold `pad_id`. REQUIRES: 0 <=
-  // index < counts().sequences.
+  // DataLoss or Internal if the index does not fit the stream. Unused positions hold `pad_id`.
+  // REQUIRES: 0 <= index < counts().sequences.
   absl::StatusOr<Sequence> Read(int64_t index, int32_t pad_id) const;
 
  private:

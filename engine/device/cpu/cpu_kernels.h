@@ -1,5 +1,6 @@
-// The kernels of the cpu device, which run in parallel on a thread pool. Matrix products are
-// oneDNN's. The other kernels use Highway's vector instructions.
+// The kernels of the cpu device, which run in parallel on a thread pool. MatMul and the products of
+// attention, except attention over a cache, are oneDNN's. Most other kernels use Highway's vector
+// instructions.
 //
 // Calls ignore the stream and return when their work is done. No bit of a result depends on the
 // pool's size, because work is cut by shapes and operands and not by threads.

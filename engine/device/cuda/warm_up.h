@@ -10,8 +10,8 @@ namespace megatrain {
 
 // Calls every method of Kernels that queues work, for a small layer in both dtypes, and waits for
 // the work. Attention is called with the device's own kernels and, if there is a library for it,
-// also in BF16 with the library. The device memory that this needs is freed again. Returns the
-// first error of the device or its kernels.
+// also in BF16 with AttentionChoice::kAuto, for sizes that the library takes. The device memory
+// that this needs is freed again. Returns the first error of the device or its kernels.
 absl::Status WarmUp(Device& device);
 
 }  // namespace megatrain

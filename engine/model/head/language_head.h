@@ -43,7 +43,8 @@ absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
 // Adds the gradient of the embedding, and of the norm in SharedRows, to `gradient` (FP32, in the
 // layout of tile 0). With `first`, which marks the first micro-batch, the gradients replace its
 // content. The gradient of a tied matrix is always added, because the head's gradient is there
-// already. dh, T [tokens, hidden], is the gradient with respect to x.
+// already. Leaves out a frozen embedding, and the norm if SharedRows has no gradient of it. dh, T
+// [tokens, hidden], is the gradient with respect to x.
 absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView& batch,
                                const void* dh, float* gradient, bool first);
 

@@ -35,10 +35,12 @@ class AttentionPart {
   virtual bool Trains(const BoundLayer& l) const = 0;
   // Computes the gradient with respect to what Mix read. Takes scratch.dmixed, the gradient with
   // respect to a.mixed. Writes the result to scratch.dprojected or, with latents, to
-  // scratch.dexpanded. May overwrite a.mixed, scratch.dmixed and, for a delta net, a.delta.out. In
-  // a layer with a key_set, the gradients with respect to keys and values are summed in
-  // batch.shared. REQUIRES: the activations are there, after Recompute if they were not kept.
-  // MixBackward was called for all later layers of the micro-batch that need it.
+  // scratch.dexpanded. May overwrite a.mixed, scratch.dmixed and, for a delta net, a.delta.out. A
+  // layer that uses the key_set of an earlier one adds the gradients with respect to keys and
+  // values to the sums in batch.shared; the last such layer writes them. The layer that made the
+  // set adds these sums to its own gradients. REQUIRES: the activations are there, after Recompute
+  // if they were not kept. MixBackward was called for all later layers of the micro-batch that need
+  // it.
   virtual absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient) const = 0;
   // Computes the gradient with respect to the chunk's rows of a.projected from the result of

@@ -128,7 +128,7 @@ struct BoundLayer {
     return kept ? Rows(tensor, chunk, width) : tensor;
   }
   // Returns the chunk's rows of the residual stream between the halves. Unless keeps_products, all
-  // chunks use the same memory in turn.
+  // chunks use the same memory in turn. REQUIRES: the layer is dense, or keeps_products is false.
   void* Middle(const Chunk& chunk) const {
     return RowsIfKept(a.middle, keeps_products, chunk, hidden);
   }

@@ -26,11 +26,11 @@ absl::Status AttentionStageForward(const LayerContext& context, const void* weig
                                    const MicroBatchView& batch, const void* x,
                                    const LayerActivations& activations, void* y);
 
-// Announces the attention calls of DecoderLayerForward and DecoderLayerBackward to the kernels, so
-// that the kernels can prepare them in advance. Reads the sizes and document_starts of `batch` and
-// the addresses in batch.shared, during the call only. context.stream may be null.
-// `workspace_bytes` is LayerBackwardScratch::workspace_bytes, or 0 if there will be no backward
-// pass. REQUIRES: batch.shared has its key_sets.
+// Announces the attention calls of DecoderLayerForward or AttentionStageForward and of
+// DecoderLayerBackward to the kernels, so that the kernels can prepare them in advance. Reads the
+// sizes and document_starts of `batch` and the addresses in batch.shared, during the call only.
+// context.stream may be null. `workspace_bytes` is LayerBackwardScratch::workspace_bytes, or 0 if
+// there will be no backward pass. REQUIRES: batch.shared has its key_sets.
 void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
                          int64_t workspace_bytes);
 
@@ -56,8 +56,9 @@ LayerBackwardWidths BackwardWidths(const ModelDescription& model);
 // pass. The activations are overwritten.
 //
 // `dh` [tokens, hidden] holds the gradient of the loss by y on entry and by x on return. Without
-// `input_gradient`, when nothing before this layer is trained, only what the layer's own weight
-// gradients need is computed, and `dh` is undefined on return.
+// `input_gradient`, when nothing before this layer is trained, the pass ends at the output
+// projection of attention if no weight in or before attention is trained, and `dh` is undefined on
+// return.
 //
 // Weight gradients are added to `gradient` (FP32, in the tile's layout; null if all of the tile is
 // frozen) chunk by chunk, in token order. Those of sinks, of a delta net's own tensors and of the

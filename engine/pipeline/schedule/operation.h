@@ -327,8 +327,9 @@ struct Op {
   const char* name() const {
     return std::visit([](const auto& kind) { return kind.kName; }, what);
   }
-  // Returns true if the operation changes the model's state or announces that the next ones do. A
-  // step can be given up only until the first such operation has started.
+  // Returns true if the operation changes the model's state on the host, or announces that
+  // DeviceUpdateOps will change it. A step can be given up only until the first such operation has
+  // started.
   bool ChangesState() const {
     return is<UpdateRowsOp>() || is<UpdateTileOp>() || is<BeginDeviceUpdateOp>();
   }

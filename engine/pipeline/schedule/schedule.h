@@ -124,8 +124,8 @@ struct PipelineShape {
   std::vector<StageShape> stages;
   bool tied = false;  // tile 0 is embedding and head; else the last tile is the head
   std::vector<int64_t> tile_elements;
-  // The last elements of each tile, which have no gradient and no state (TileLayout). Empty if
-  // there are none.
+  // The numbers of the last elements of each tile, which have no gradient and no state
+  // (TileLayout). Empty: all are 0.
   std::vector<int64_t> stateless_elements;
   // True if the embedding's matrix (a tied one is the head's too) or the norm beside it, which
   // layers share, is trained.
@@ -263,7 +263,7 @@ struct PipelineShape {
                                    kUpdateAlignment * kUpdateAlignment;
   }
   // Returns true if the next step's loads begin with tile 1, because the embedding is read from
-  // host memory. Its update is then cut into parts.
+  // host memory, and wait for its update, because of clipping. The update is then cut into parts.
   bool first_tile_leads() const { return clipping && embedding_from_host; }
   // Returns true if the device leaves the updated weights of tile 1 in a weight buffer, where the
   // next step uses them.

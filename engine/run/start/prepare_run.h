@@ -53,7 +53,7 @@ struct PreparedRun {
 // The progress of a run. TrainingLoop writes it; CheckpointSaver and PauseHandler read it.
 struct RunProgress {
   int64_t next_step = 1;         // the step to submit next
-  int64_t done = 0;              // the last step collected
+  int64_t done = 0;              // the last step collected or left out
   int64_t submitted_tokens = 0;  // input tokens of all steps submitted since step 1
   int64_t total_tokens = 0;      // input tokens of all steps collected since step 1
   Evaluations evaluations;       // since step 1
@@ -72,8 +72,8 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 // the checkpoint is found damaged, FallBack changes `prepared.start` to an older one, and
 // prepared.total_steps is counted anew. `prepared` and the run's host must outlive the trainer.
 // Returns Unavailable if other jobs hold the memory, ResourceExhausted if there is not enough,
-// Cancelled once the run is asked to end, and the errors of MakeRankParts, PrepareReference,
-// FallBack and of reading the files.
+// Cancelled once the run is asked to end, and the errors of MakeRankParts, Trainer::Create,
+// PrepareReference, FallBack, CheckSameStart and of reading the files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
 
 }  // namespace megatrain

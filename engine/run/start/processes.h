@@ -33,8 +33,8 @@ absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
 
 // Makes all processes plan alike. Replaces `budget` by the least memory that any of them has (and
 // the largest device reserve), and `machine` by that of the first process. Reports a message of the
-// run (RunContext::Say) if the memory differs by more than a tenth. Returns the errors of the
-// communicator.
+// run (RunContext::Say) if all have some of a kind of memory and it differs by more than a tenth.
+// Returns the errors of the communicator.
 absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, MachineSpeed& machine);
 
 }  // namespace megatrain

@@ -5,7 +5,8 @@
 // had when all called ShareRequests.
 //
 // Thread safety: Alive, CheckNotAbandoned, spec, options and files may be called from any thread,
-// all other methods by the training thread only. Invariant: every event of a run goes through Tell.
+// all other methods by the training thread only. Invariant: every event of a run goes through Tell,
+// but for the message that TensorBoardReport has failed.
 #ifndef MEGATRAIN_ENGINE_RUN_START_RUN_CONTEXT_H_
 #define MEGATRAIN_ENGINE_RUN_START_RUN_CONTEXT_H_
 

@@ -40,8 +40,8 @@ class BpeModel : public TokenModel {
   BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams, BpeSettings settings);
 
   // Never fails. Cuts the word at its seams, and looks short stretches between seams up in
-  // `buffers->words`. Takes time linear in a long stretch if bpe_settled.cc finds places at which
-  // to cut it.
+  // `buffers->words`. With a prefix or suffix it looks for no seams. Takes time linear in a long
+  // stretch if bpe_settled.cc finds places at which to cut it.
   absl::Status Encode(std::string_view word, const WordState& state,
                       ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,

@@ -35,8 +35,8 @@ class PrecompiledCharsmap {
   std::string replacements_;
 };
 
-// Returns where the grapheme cluster (Unicode's UAX 29, extended) that begins at `offset` ends.
-// REQUIRES: `text` is well-formed UTF-8 and a character begins at `offset`.
+// Returns where the grapheme cluster (Unicode's UAX 29, extended, without rule GB9c) that begins at
+// `offset` ends. REQUIRES: `text` is well-formed UTF-8 and a character begins at `offset`.
 size_t GraphemeEnd(std::string_view text, size_t offset);
 
 // Returns true if a grapheme cluster always ends between these two neighbours, whatever is around

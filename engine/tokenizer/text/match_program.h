@@ -28,8 +28,8 @@ namespace megatrain {
 class MatchProgram {
  public:
   // `pattern` is in PCRE2's syntax, as TranslateRegex writes it. Returns null if the pattern is too
-  // large, memory is missing, or the pattern has something that is not followed: anchors,
-  // lookbehinds, lookaheads of more than one character, atomic groups, possessive groups, groups
+  // large, memory is missing, or the pattern has something that is not followed, such as anchors,
+  // lookbehinds, lookaheads of more than one character, atomic groups, possessive groups, or groups
   // that may be empty and repeat without bound. REQUIRES: PCRE2 can compile the pattern.
   static std::unique_ptr<const MatchProgram> Make(std::string_view pattern);
 

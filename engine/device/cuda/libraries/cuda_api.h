@@ -154,9 +154,10 @@ class CudaApi {
   virtual std::vector<CudaLibrary> Libraries() const = 0;
   // Queues a product. The algorithm is the library's first choice for the shape, or for one of a
   // few shapes near it (cublas_lt.h). Algorithms are not timed, so that the same machine gives the
-  // same bits. Returns kProductFailed or a greater number if cuBLASLt does not take the product.
-  // `workspace` is device memory of workspace_bytes that only this stream uses. REQUIRES:
-  // LoadLibraries succeeded, no size is 0, and workspace_bytes is the same in all calls.
+  // same bits. Returns kProductFailed or a greater number if cuBLASLt fails or does not take the
+  // product, or the cudaError_t of a failure of the stream's earlier work. `workspace` is device
+  // memory of workspace_bytes that only this stream uses. REQUIRES: LoadLibraries succeeded, no
+  // size is 0, and workspace_bytes is the same in all calls.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
 

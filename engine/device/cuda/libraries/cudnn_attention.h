@@ -2,11 +2,12 @@
 // gradient. cuDNN is loaded at run time, like cuBLASLt.
 //
 // cuDNN computes by graphs. A graph is a plan for one shape, which takes half a second to build.
-// Documents that all have one length, a multiple of 512, are passed as they are. Others are passed
-// as packed documents: one graph takes documents of any lengths up to its own, with their lengths
-// and offsets in device memory. Packed documents are used on Hopper only, because they were not
-// tested elsewhere. They are cut into runs so that few graphs suffice (document_runs.h). Graphs are
-// built ahead of the call that needs them.
+// Documents that all have one length, a multiple of 512, are passed as they are, with exceptions
+// for size (IsUniform and UniformKeyOf in cudnn_choice.h). Others are passed as packed documents:
+// one graph takes documents of any lengths up to its own, with their lengths and offsets in device
+// memory. Packed documents are used on Hopper only, because they were not tested elsewhere. They
+// are cut into runs so that few graphs suffice (document_runs.h). Graphs are built ahead of the
+// call that needs them.
 //
 // The gradient's workspace grows with the square of the length (cuDNN 9.19 on Hopper: 2 bytes for
 // each head, query and key). So as many documents and heads are computed at once as fit the

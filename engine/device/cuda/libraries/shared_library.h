@@ -5,7 +5,7 @@
 // Places are searched in the following order. The first library that can be loaded and suits the
 // caller (LibrarySuits) is taken.
 //   1. by name, as the loader searches: LD_LIBRARY_PATH, the system's own list (ldconfig);
-//   2. the toolkit's directories: /usr/local/cuda, /usr/local/cuda-13* (the last name first) and
+//   2. the toolkit's directories: /usr/local/cuda, /usr/local/cuda-13* (newer versions first) and
 //      /usr/local/nvidia;
 //   3. the Python packages nvidia-* of $VIRTUAL_ENV, of the python3 on PATH, of /usr/local, of
 //      /usr, and of the user ($HOME/.local). No Python is run.
@@ -77,7 +77,7 @@ std::vector<std::string> LibraryPlaces(const LibraryEnvironment& environment);
 
 // Returns the files in `places` (patterns of directories) that match `name`, which may be a
 // pattern, in the order of the places. Among the matches of one place, newer versions come first:
-// cuda-13.10 before cuda-13.9. No file comes twice.
+// cuda-13.10 before cuda-13.9. No path comes twice, but links to one file are separate paths.
 std::vector<std::string> FindLibraryFiles(const std::string& name,
                                           const std::vector<std::string>& places);
 
