@@ -33,7 +33,8 @@ bool HoldsCheckpoints(const Job& job) { return job.own_checkpoints && job.checkp
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
                             FileSystem* files, const std::function<bool()>& cancelled) {
   const std::string directory = JobDirectory(state_directory, id);
-  if (!files->FileExists(directory)) return absl::OkStatus();
+  const absl::Status there = files->Examine(directory).status();
+  if (!there.ok()) return absl::IsNotFound(there) ? absl::OkStatus() : there;
   // What is left then is the daemon's alone.
   MT_RETURN_IF_ERROR(RemoveOwnDirectory(state_directory, id, cancelled));
   MT_RETURN_IF_ERROR(files->RemoveTree(directory));

@@ -32,10 +32,10 @@ namespace megatrain {
 
 // Removes the job's directory, STATE/jobs/ID, and makes that durable. The submitter's part of it is
 // removed with the submitter's rights (own_directory.h), the rest through `files`. Does nothing if
-// the directory is not there or `files` cannot examine it. On an error something is left, which
-// another call may remove. Returns Cancelled if `cancelled`, which may be empty, returned true
-// while the submitter's part was being removed. Otherwise returns the errors of RemoveOwnDirectory,
-// FileSystem::RemoveTree and FileSystem::SyncDirectory.
+// the directory is not there. On an error something is left, which another call may remove. Returns
+// Cancelled if `cancelled`, which may be empty, returned true while the submitter's part was being
+// removed. Otherwise returns the errors of RemoveOwnDirectory, FileSystem::Examine, RemoveTree and
+// SyncDirectory.
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
                             FileSystem* files, const std::function<bool()>& cancelled = {});
 
