@@ -82,9 +82,11 @@ struct MemoryPlan {
   };
   // Set by PlanMemory if the plan fits and the machine's rates are known.
   std::optional<StepPrediction> predicted;
-  // `runner_up` is the second-best plan. It is nullopt if no other plan was compared. `by_rule` is
-  // the plan of FitDeviceByRule (device_fit.h). It is nullopt if that plan was chosen or does not
-  // fit; it may be the runner-up too. Both are nullopt if the rates are not known.
+  // `runner_up` is the best of the other plans, or nullopt if no other plan was compared. If the
+  // rule's plan was chosen, the runner-up's step may be shorter, but not by a worthwhile part
+  // (ChooseByTime). `by_rule` is the plan of FitDeviceByRule (device_fit.h). It is nullopt if that
+  // plan was chosen or does not fit; it may be the runner-up too. Both are nullopt if the rates are
+  // not known.
   std::optional<Timed> runner_up, by_rule;
 
   // Describes the plan for people.

@@ -8,7 +8,8 @@
 
 namespace megatrain {
 
-// Returns the host bytes beside the pool, without kernels' scratch, schedules and exchange.
+// Returns what MemoryPlan::process_bytes counts, but without kernels' scratch, schedules and
+// exchange.
 int64_t ProcessBytes(const PipelineDimensions& d);
 
 // Sets the bytes of `plan` to those of plan.dimensions. Sets `fits` to false, with `misfit`, if

@@ -33,8 +33,9 @@ std::string EvalLossText(const StepRecord& record);
 // record.spread.
 std::string SlowestRankText(const StepRecord& record);
 
-// Returns one line for a log: what ProgressBarLine tells but the bar, the gradient norm and, where
-// the record has them, the margin and accuracy of rewards and the losses of an evaluation.
+// Returns one line for a log. It tells what ProgressBarLine tells, without the bar. It also tells
+// the gradient norm and, if the record has them, the margin and accuracy of rewards and the losses
+// of an evaluation.
 std::string ProgressLogLine(const StepRecord& record, int64_t total_steps, double seconds_left);
 
 }  // namespace megatrain

@@ -1,4 +1,5 @@
-// MatchProgram matches a regular expression by an automaton, in time linear in the match.
+// MatchProgram matches a regular expression by an automaton. An attempt to match takes time linear
+// in the bytes that it looks at, which may go on behind the end of the match.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_MATCH_PROGRAM_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_MATCH_PROGRAM_H_
 
@@ -47,8 +48,8 @@ class MatchProgram {
 
   // Follows an attempt to match that begins at the byte `place`, up to the end of the text. Stops
   // before if the state becomes kDone or kGaveUp. After kGaveUp the match is not known, and PCRE2
-  // must find it. If `followed` is not null, adds the bytes that were passed to it. REQUIRES:
-  // `text` is well-formed UTF-8, and a character begins at `place` or it is the end.
+  // must find it. If `followed` is not null, adds to `*followed` how many bytes were passed.
+  // REQUIRES: `text` is well-formed UTF-8, and a character begins at `place` or it is the end.
   Attempt Follow(std::string_view text, size_t place, size_t* followed = nullptr) const {
     const size_t first = place;
     Attempt attempt = {kBegin, kNoMatch};

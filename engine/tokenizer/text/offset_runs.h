@@ -62,8 +62,10 @@ class RunWriter {
   const size_t bytes_max_;
 };
 
-// One text of a chain, in which each text is rewritten from the next one. The last one is a part of
-// the original. Looking an offset up moves `hint`, so one thread at a time may do it.
+// One text of a chain. The text is the part, from byte `base` on, of a whole text. `runs` maps that
+// whole text to the next text of the chain, from which it was rewritten. The last text of a chain
+// is a part of the original. The pointers are not owned. Looking an offset up moves `hint` here and
+// in the texts behind it, so one thread at a time may do it.
 struct OffsetChain {
   size_t base = 0;                   // where the text begins in what `runs` maps
   const OffsetRuns* runs = nullptr;  // null: offsets are the same in the next text

@@ -27,8 +27,8 @@ std::optional<double> ParseFloat(std::string_view text);
 double RoundFloat(double value, int64_t digits);
 
 // One field of a format string: [[fill]align][sign][#][0][width][grouping][.precision][type], the
-// mini-language of str.format. A 0 before the width is kept as the fill. printf's flags are
-// expressed in it.
+// mini-language of str.format. A 0 before the width becomes the fill if no fill is given. Callers
+// translate the flags of printf into these members.
 struct FormatSpec {
   static constexpr int64_t kWidthMax = 1 << 20;
 
@@ -47,7 +47,7 @@ struct FormatSpec {
 absl::StatusOr<FormatSpec> ParseFormatSpec(std::string_view text);
 
 // Return format(value, spec), or InvalidArgument for a type or flag that Python refuses for the
-// value.
+// value. FormatInt and FormatFloat take a grouping with type n, which Python refuses.
 absl::StatusOr<std::string> FormatText(std::string_view value, const FormatSpec& spec);
 absl::StatusOr<std::string> FormatInt(int64_t value, const FormatSpec& spec);
 absl::StatusOr<std::string> FormatFloat(double value, const FormatSpec& spec);

@@ -29,8 +29,9 @@ struct KnownNames {
 // Parses one program. Parse makes an instance for each call.
 class Parser {
  public:
-  // The most levels of blocks, brackets and prefix operators within one another (kNestingMax), and
-  // of the tree of one expression (kHeightMax).
+  // kNestingMax is the most levels of the parser's recursion. A block, a prefix operator or the
+  // `else` of a conditional expression takes one level. An expression takes up to four, and so does
+  // each pair of brackets in it. kHeightMax is the most levels of the tree of one expression.
   static constexpr int kNestingMax = 100;
   static constexpr int kHeightMax = 250;
 

@@ -13,7 +13,7 @@
 // refuses dK and dV in FP32 if query heads share them. The parts are added in FP32, and the sum is
 // rounded once. The parts of dQ are added over ascending blocks of keys, those of dK and dV over
 // ascending blocks of queries. A single call of cuDNN rounds the sum only. Here each part is
-// rounded too, by at most 2^-9 of its size. If parts do not cancel, the norm of that error is about
+// rounded too, by at most 2^-8 of its size. If parts do not cancel, the norm of that error is about
 // that of the last rounding. The dK and dV of a single call are sums of BF16 parts as well if query
 // heads share them.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_BLOCKS_H_
@@ -35,7 +35,8 @@ struct CudnnBlockWorkspace {
   // REQUIRES: run.in_blocks().
   CudnnBlockWorkspace(const AttentionBackwardArgs& args, const DocumentRun& run);
 
-  // Lengths and offsets (WriteIndex) of a block of run.length tokens, and those of the last block.
+  // Lengths and offsets (WriteIndex) of a block of run.length tokens, and those of a last block
+  // that is shorter. If no block is shorter, `last_index` is not used.
   char *index = nullptr, *last_index = nullptr;
   float* statistics = nullptr;                  // [tokens, group]
   float *dk_sum = nullptr, *dv_sum = nullptr;   // [tokens, head_dim], [tokens, value_dim]
