@@ -10,9 +10,9 @@
 namespace megatrain::client {
 
 // Runs the command named by `arguments`, which lack the program's name, and returns an exit code of
-// exit_code.h. `watch`, `wait`, `logs`, `metrics` and `submit --watch` block SIGINT, SIGTERM and
-// SIGHUP in the calling thread while they run; `watch` and `submit --watch` also block SIGWINCH and
-// SIGTSTP. Errors are written to environment.err.
+// client/connection/exit_code.h. `watch`, `wait`, `logs`, `metrics` and `submit --watch` block
+// SIGINT, SIGTERM and SIGHUP in the calling thread while they run; `watch` and `submit --watch`
+// also block SIGWINCH and SIGTSTP. Errors are written to environment.err.
 int RunProgram(std::vector<std::string> arguments, const Environment& environment);
 
 }  // namespace megatrain::client

@@ -36,7 +36,7 @@ struct TrainingOptions {
   std::string resume_path;  // kPath
   // Removes the checkpoints in checkpoint.directory that are newer than the one resumed from, once
   // the run has saved its first checkpoint. If this is false and there are newer ones, the run is
-  // refused (FailedPrecondition).
+  // refused (FailedPrecondition). Checkpoints that are known to be damaged do not count.
   bool discard_newer = false;
   // The sections of the job file that a resumed run may change, each one of kChangeableSections.
   // The checkpoints note the changes.
@@ -47,15 +47,17 @@ struct TrainingOptions {
   // Pauses the run in place when the disk of the checkpoints or of the output is full, and writes
   // again after Resume. If this is false, a checkpoint that does not fit is reported as
   // CheckpointFailed, and the run fails if the last checkpoint or the output does not fit.
+  // REQUIRES: it is false if `processes` is set, because Resume does not reach such a run.
   bool pause_on_full_disk = false;
   // The communicators of this process, if the job runs in several processes; null for a process
   // alone. Each process has one rank and one device, and all of them call RunTraining with the same
   // job. The set must outlive the run. The run takes communicators out of it, so no other run may
-  // use it. Stop, Checkpoint and Cancel requested of one process take effect in all. While the
-  // processes prepare, a request to end one ends all with kInterrupted. After an error all
-  // processes return the first error of any; of errors at the same time, a process may return its
-  // own. Every process reports its own StepsBegin, TrainingActivity and StepRecord events. The
-  // process with rank 0 alone reports the other events.
+  // use it. Stop, Checkpoint and Cancel requested of one process take effect in all. Pause has no
+  // effect, and Release none once the processes have prepared. While the processes prepare, a
+  // request to end one ends all with kInterrupted. After an error all processes return the first
+  // error of any; of errors at the same time, a process may return its own. Every process reports
+  // its own StepsBegin, TrainingActivity and StepRecord events. The process with rank 0 alone
+  // reports the other events.
   CommunicatorSet* processes = nullptr;
   // The numbers of the host's devices that the run has, ascending: as many as the job claims (see
   // ClaimDevices). Empty means the first ones that it may have.
@@ -175,9 +177,9 @@ struct GenerateSink {
 };
 // Answers the prompts with the model in `path`, a Hugging Face directory or a checkpoint. Uses the
 // host's threads, device and pool, and streams the weights tile by tile (engine/model/tile.h) as
-// training does: a tile is loaded once for the tokens of all prompts. No more prompts are answered
-// together than there is device memory for their keys and values. An answer does not depend on the
-// other prompts. The sink is called on the calling thread. Returns
+// training does: a tile is loaded once for the tokens of all prompts that are answered together. No
+// more prompts are answered together than there is device memory for their keys and values. An
+// answer does not depend on the other prompts. The sink is called on the calling thread. Returns
 //   InvalidArgument    if there is no prompt, or if one has no tokens, is too long with
 //                      options.tokens or is refused by the chat template; also for an empty stop
 //                      text and a stop id that the model does not have

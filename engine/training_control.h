@@ -9,7 +9,8 @@
 //   lost. The run makes the step again later and does not give it up a second time. Stop lets the
 //   run's first step finish, so that there is something to save.
 // A step that is queued behind the one under way is taken back, unless it has begun to change the
-// model or a save reads it. With several devices no step is given up or taken back.
+// model or a save reads it. With several devices no step is given up or taken back. A job of
+// several processes does not honor Pause, and Release only while preparing.
 //
 // Thread safety: all methods may be called from any thread, and Stop and Checkpoint also from
 // signal handlers, because they only change atomics. The Take methods and WaitWhilePaused are for
@@ -61,8 +62,8 @@ class TrainingControl {
   bool TakeRelease() { return Take(kRelease); }
   // Returns true if Pause was called since the last call, even if Resume was called too.
   bool TakePauseNotice() { return Take(kPauseNotice); }
-  // Blocks while a pause is requested and nothing else is. With `wake_for_checkpoint` a requested
-  // checkpoint ends the wait too.
+  // Blocks while a pause is requested and nothing else is, a checkpoint apart. With
+  // `wake_for_checkpoint` a requested checkpoint ends the wait too.
   void WaitWhilePaused(bool wake_for_checkpoint);
   // Sets the function that Cancel, Pause, Release, Resume and Wake call, on the thread that calls
   // them; null unsets it. `tell` must not call methods of this object that change it. Once this

@@ -51,7 +51,8 @@ CLI::App* AddCommand(CLI::App* app, const std::string& name, const std::string& 
 // The functions below declare arguments of a command. Parsing writes their values to the targets,
 // which must outlive the parsing.
 
-// Declares a required positional argument, the job's name as the user types it (job_name.h).
+// Declares a required positional argument, the job's name as the user types it
+// (client/context/job_name.h).
 void AddJobArgument(CLI::App* command, std::string* job);
 // Declares a required positional argument, the path of a job file ("-" is standard input), and the
 // repeatable option --set, which overrides values of the file.

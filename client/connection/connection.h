@@ -26,7 +26,7 @@ namespace megatrain::client {
 
 // The timeout of calls that only read state or record a request.
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(15);
-// The timeout of calls for which the server reads the model's files and waits for its job store.
+// The timeout of calls for which the server reads the model's files.
 inline constexpr absl::Duration kSubmitTimeout = absl::Seconds(60);
 
 class Connection {

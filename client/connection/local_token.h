@@ -1,6 +1,6 @@
 // Fetches the token that proves this process's user to a daemon on a shared Unix socket. The daemon
-// sends a token to each process that connects to the companion socket PATH.auth. A token is valid
-// for some minutes.
+// sends a token, or why it gives none, to each process that connects to the companion socket
+// PATH.auth. A token is valid for some minutes.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_LOCAL_TOKEN_H_
 #define MEGATRAIN_CLIENT_CONNECTION_LOCAL_TOKEN_H_
 

@@ -25,7 +25,8 @@ std::string FormatRate(double per_second);
 // Returns a time such as "42s", "3m05s", "2h07m" or "4d03h". Returns "--" if `duration` is negative
 // or above 10,000 days.
 std::string DurationText(absl::Duration duration);
-// Returns a loss with four decimals, such as "2.1043", or "nan" or "inf".
+// Returns a loss with four decimals, such as "2.1043", or "nan" or "inf", perhaps behind a minus
+// sign.
 std::string FormatLoss(double loss);
 // Returns a time such as "2026-11-21 12:00:03", in `zone`; empty for InfinitePast and
 // InfiniteFuture.

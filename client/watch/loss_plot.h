@@ -13,8 +13,8 @@ namespace megatrain::client {
 // Returns `rows` lines of at most `columns` columns that plot losses over steps, with labels on
 // both axes. The curve is of braille dots, or of asterisks in ASCII. Steps that share a column of
 // dots are drawn as their mean. Returns no lines if fewer than two points are finite, if there are
-// fewer than 3 rows, or if beside the labels there are fewer than 8 columns. REQUIRES: `points`
-// ascend by step.
+// fewer than 3 rows, or if labels and axis leave fewer than 8 columns. REQUIRES: `points` ascend by
+// step.
 std::vector<std::string> PlotLoss(const std::vector<LossPoint>& points, int columns, int rows,
                                   Charset charset);
 

@@ -16,8 +16,9 @@ namespace megatrain::client {
 class WatchLines {
  public:
   // Limits the lines of steps to one per `step_interval`, by the times that the steps carry. The
-  // first step received, a step with an evaluation, and the last step of the job always get a line.
-  // So does a step whose time is before that of the last line. Superseded steps get none.
+  // first step received, a step with an evaluation, and the last step of the job, if the model
+  // knows the job by then, always get a line. So does a step whose time is before that of the last
+  // line. Superseded steps get none.
   explicit WatchLines(absl::Duration step_interval = absl::Seconds(5))
       : step_interval_(step_interval) {}
 

@@ -25,9 +25,9 @@ std::string FormatBytesShort(int64_t bytes);
 std::string FormatBytes(int64_t bytes);
 
 // Parses "1048576", "1024 KiB" or "1.5GiB": a decimal number, not negative, optionally with one of
-// the units KiB, MiB, GiB, TiB. White space around it is ignored. A fraction needs a unit, and the
-// result is rounded down to a whole byte. Returns InvalidArgument, saying what is wrong, for any
-// other text and for more than 2^63 - 1 bytes.
+// the units KiB, MiB, GiB, TiB. White space around it is ignored. A fraction needs a unit, and its
+// digits after the 13th are ignored. The result is rounded down to a whole byte. Returns
+// InvalidArgument, saying what is wrong, for any other text and for more than 2^63 - 1 bytes.
 absl::StatusOr<int64_t> ParseBytes(std::string_view text);
 
 }  // namespace megatrain

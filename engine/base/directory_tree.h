@@ -64,9 +64,9 @@ Descriptor OpenDirectoryAt(int parent, const char* name);
 absl::Status RemoveTreeAt(int parent, const std::string& name, const std::string& path);
 
 // Removes everything in `directory`, which is open for reading, but not the directory itself. The
-// rules of RemoveTreeAt apply. `cancelled`, if given, is called on this thread before each name.
-// Once it returns true, no more is removed, but for directories that are empty by then, and the
-// result is Cancelled.
+// rules of RemoveTreeAt apply. `cancelled`, if given, is called on this thread before each name and
+// at the end. Once it returns true, as it then must each time, no more is removed, but for
+// directories that are empty by then, and the result is Cancelled.
 absl::Status EmptyDirectory(Descriptor directory, const std::string& path,
                             const std::function<bool()>& cancelled = {});
 

@@ -21,8 +21,8 @@ constexpr float Bf16ToFloat(bf16_t value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
 }
 
-// Rounds to nearest, ties to even; a NaN stays a NaN. (Master weights are split by split_master.h,
-// which rounds ties away from zero.)
+// Rounds to nearest, ties to even; a NaN stays a NaN. (Master weights are split by
+// engine/memory/split_master.h, which rounds ties away from zero.)
 constexpr bf16_t FloatToBf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<bf16_t>((bits >> 16) | 0x40u);

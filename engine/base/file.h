@@ -6,7 +6,7 @@
 // operation or loses what was not synced.
 //
 // Errors of system calls name the operation, the path and the system's reason; others the path and
-// what is wrong. A function names any code that it returns beside these:
+// what is wrong. A function, or an implementation, names any code that it returns beside these:
 // - NotFound: there is no such file or directory, or a file is where a directory must be;
 // - PermissionDenied: access is refused, or the file system is read-only;
 // - InvalidArgument: the path is no valid name, or a file to read is no regular file;

@@ -17,11 +17,12 @@
 //   not mention `text`. transformers would print Python's text of a list.
 // - strftime_now tells the midnight with which the day of `data.template_date` begins.
 //
-// Nothing that the program does not know is dropped silently, unless it is empty. A record is
-// refused if it has tools, documents or variables that the program does not mention, or if a
-// message has a key that it does not mention. Only role, content, name and tool_call_id may go
-// unread. A message of a role other than user and assistant is refused if the program does not
-// mention the role and renders the same text without the message.
+// As a rule, nothing that the program does not know is dropped silently, unless it is empty. A
+// record is refused if it has tools, documents or variables that the program does not mention, or
+// if a message has a key that it does not mention. Only role, content, name and tool_call_id may go
+// unread. A message that is not empty, of a role other than user and assistant, is refused if the
+// program does not mention the role and renders the same text without the message. Only the first
+// message of each such role is tried, and a conversation with more than 16 such roles is refused.
 //
 // The loss is on the assistant's turns, which are the messages of role `assistant`, or on what
 // `data.train_on` names (TrainOn).
@@ -86,7 +87,7 @@ class ChatTemplate {
                       std::vector<int32_t>* ids, std::vector<uint8_t>* target,
                       int64_t* turns_without_loss) const;
 
-  // Returns true if a program uses strftime_now, so that its text may depend on the day.
+  // Returns true if a program names strftime_now, so that its text may depend on the day.
   bool uses_day() const;
   absl::CivilDay day() const { return options_.day; }
   // Returns the text of the Jinja program if it is not the model directory's own, else "".

@@ -4,13 +4,14 @@
 //   tools                 a list of objects, or a JSON text of such a list
 //   documents             a list of objects
 //   chat_template_kwargs  an object: variables for the template
-//   system                a text: becomes the first message. The conversation must not begin with
-//                         a system message then.
+//   system                a text: becomes the first message, unless it is empty. The conversation
+//                         must not begin with a system message then.
 // Keys that would change what a template renders, and are not among these (functions, tool_choice
 // and so on), are refused unless they are empty. All other keys of the record are passed over.
 //
 // Keys of a message of `messages` are kept for the template, which may refuse them
-// (chat_template.h), but for `weight`. A key with null is left out, as transformers leaves it out.
+// (chat_template.h), but for `weight`, and `function_call`, which is refused. A key with null is
+// left out, as transformers leaves it out.
 #ifndef MEGATRAIN_ENGINE_CHAT_CONVERSATION_RECORD_H_
 #define MEGATRAIN_ENGINE_CHAT_CONVERSATION_RECORD_H_
 

@@ -22,7 +22,8 @@ struct ChatProgramText {
 //   chat_template in tokenizer_config.json: a text ("default"), or a list of {"name", "template"}
 //   chat_template in chat_template.json, in the same forms
 // Returns an empty map if there are none. Returns InvalidArgument for a malformed file or more than
-// 100 programs, and the errors of reading. `files` is used during the call only.
+// 100 programs, and the errors of reading. An additional_chat_templates that cannot be examined
+// counts as missing. `files` is used during the call only.
 absl::StatusOr<std::map<std::string, ChatProgramText>> ReadChatPrograms(
     const std::string& directory, FileSystem* files);
 

@@ -22,7 +22,7 @@
 //   the reasoning of earlier turns. If T begins with the T of the turn before, the search begins
 //   behind that turn. So several turns may each lack a piece.
 // - F ends the turn otherwise than T, for example because a mark is written after the last turn
-//   only. The turn is then the message's text, where F has that after P.
+//   only. If F has all that T has up to the end of the message's text, the turn ends there.
 //
 // A turn ends with its end-of-turn mark, and white space behind the mark is not part of it. If only
 // white space follows the message's text, this is the mark.
@@ -52,8 +52,8 @@ class TurnFinder {
   explicit TurnFinder(std::string_view whole) : whole_(whole) {}
 
   // Returns the place in T where the turn begins, or nullopt if it is uncertain. `prompt` is P,
-  // `turn` is T, and `message` is the text of the message. If T ends with a piece of P, `turn`
-  // loses that.
+  // `turn` is T, and `message` is the text of the message. If the piece of P that T lacks stands at
+  // the end of T, `turn` loses that.
   static std::optional<size_t> Begin(std::string_view prompt, std::string_view message,
                                      std::string_view& turn);
   // Returns the same place, or nullopt if it is uncertain. `marked_turn` is T with the text

@@ -13,6 +13,9 @@
 //   manifest.json                          the CheckpointState, the size and XXH3-128 of every
 //                                          other file, and the XXH3-128 of each block of the
 //                                          tiles' files
+// In a part of a checkpoint (CheckpointPart in manifest.h) the names of the tiles' files end in
+// ".part", and the directory is no Hugging Face model.
+//
 // The weights, the index and config.json make the directory a valid Hugging Face model, unless a
 // tensor lies in several tiles (stacked experts, tables of per-layer inputs). The parts of such a
 // tensor have names of their own (HfPartName, HfColumnsName). The index is then
@@ -25,7 +28,7 @@
 // The writer fills `step-00000100.tmp`, the manifest last, and syncs each file. It reads every file
 // back and verifies it before it renames the directory. So a directory without ".tmp" was whole
 // when it got its name. The tensors' files do not depend on the number of processes that wrote
-// them, unless each machine writes a part of the checkpoint (CheckpointPart in manifest.h).
+// them, unless each machine writes a part of the checkpoint.
 //
 // A job uses these functions in this order:
 //   RemoveLeftovers, FindNewestToLoad, ReadCheckpointState, CheckResumable,

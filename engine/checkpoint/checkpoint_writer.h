@@ -94,7 +94,7 @@ class CheckpointWriter {
   virtual const std::vector<std::string>& notes() const = 0;
 
   // Returns the bytes on disk of a checkpoint of this layout without the tokenizer files, accurate
-  // to 1%. Begin compares it with the free space.
+  // to 1%. Begin compares it, of several parts the machine's share of it, with the free space.
   static int64_t EstimateBytes(const ModelLayout& layout, DType weight_dtype);
 };
 

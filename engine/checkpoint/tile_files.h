@@ -7,7 +7,8 @@
 //                            NAME.exp_avg_sq (F32), then with BF16 weights their NAME.remainder
 //                            (I16)
 // Four-byte elements come first, so that every tensor is aligned to its element size. A tile that
-// has only a part of a tensor names it by HfPartName or HfColumnsName in place of NAME.
+// has only a part of a tensor names it by HfPartName or HfColumnsName in place of NAME. The files
+// of a part of a checkpoint (PartOfFile) have kPartSuffix (manifest.h) behind these names.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 

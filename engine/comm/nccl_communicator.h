@@ -26,8 +26,9 @@ namespace megatrain {
 
 // How long a rank waits for the others before they count as gone.
 struct NcclPatience {
-  absl::Duration meeting;    // in making a communicator, and in ending it
-  absl::Duration operation;  // from when the GPU has reached an operation to its end
+  absl::Duration meeting;  // in making a communicator, and in ending it
+  // In queueing an operation, and again from when the GPU is seen to have reached it to its end.
+  absl::Duration operation;
 };
 
 // Makes a communicator of the ranks of `bootstrap`, which carries the operations on host memory.

@@ -25,7 +25,7 @@ namespace megatrain {
 
 // Returns the number of ranks of a group: all ranks if they share one machine, else the largest
 // power of two that divides their number and leaves no group on two machines. machines[r] names the
-// machine of rank r. The result is 1 if consecutive ranks are on different machines. REQUIRES:
+// machine of rank r. The result is 1 if no two consecutive ranks share a machine. REQUIRES:
 // `machines` is not empty.
 int GroupRanks(absl::Span<const std::string> machines);
 

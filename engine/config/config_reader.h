@@ -1,10 +1,11 @@
 // Reads YAML and command-line overrides into the fields that a table's keys are bound to.
 //
 // Errors are InvalidArgument with the message "FILE:LINE: KEY: defect, and what is expected". In an
-// error of an override, "--set KEY=VALUE" takes the place of FILE:LINE. LINE is left out if a key
-// is missing or the whole text has the defect. KEY is left out if ParseYaml refuses the text or an
-// override's value, if the text is not a map, or if an override is not UTF-8 or not KEY=VALUE. An
-// error about an unknown key names the nearest known one.
+// error of an override, "--set KEY=VALUE" takes the place of FILE:LINE; if ParseYaml refuses the
+// value, the line within it follows. LINE is left out if a key of the table is not given or the
+// whole text has the defect. KEY is left out if ParseYaml refuses the text or an override's value,
+// if the text is not a map, or if an override is not UTF-8 or not KEY=VALUE. An error about an
+// unknown key names the nearest known one.
 #ifndef MEGATRAIN_ENGINE_CONFIG_CONFIG_READER_H_
 #define MEGATRAIN_ENGINE_CONFIG_CONFIG_READER_H_
 

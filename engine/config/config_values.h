@@ -42,7 +42,8 @@ ConfigValue Number(double* field, const NumberRange& range, const std::string& z
 // The word true or false.
 ConfigValue Boolean(bool* field);
 
-// A size as ParseBytes takes it ("24GiB"). `zero`, if not empty, says what 0 means.
+// A size as ParseBytes (engine/base/bytes.h) takes it ("24GiB"). `zero`, if not empty, says what 0
+// means.
 ConfigValue Bytes(int64_t* field, const std::string& zero);
 
 // A text that `good` accepts; any text if `good` is null. `pattern` is the same rule as a regular
@@ -110,7 +111,7 @@ ConfigValue ListType(const std::vector<ConfigKey>& entry_keys);
 
 // A list of maps; null is the empty list. `entry_keys` binds the keys of an entry to a T, `check`
 // returns an error of the entry as a whole or nullopt, and `text` returns the canonical text of the
-// list.
+// list, which must be "[]" for the empty one.
 template <typename T>
 ConfigValue ListOf(std::vector<T>* field, std::vector<ConfigKey> (*entry_keys)(T*),
                    std::optional<ValueError> (*check)(const T&),

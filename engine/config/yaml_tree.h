@@ -46,9 +46,9 @@ struct YamlEntry {
   YamlNode value;
 };
 
-// Parses one document of YAML 1.2. An empty document is kNull, with an empty `where`.
-// Errors are InvalidArgument. The message begins with `name`:LINE, or with `name` if the defect is
-// of the whole text.
+// Parses one document of YAML 1.2. A text that is empty or has only comments is kNull, with an
+// empty `where`. Errors are InvalidArgument. The message begins with `name`:LINE, or with `name` if
+// the defect is of the whole text.
 absl::StatusOr<YamlNode> ParseYaml(std::string_view text, const std::string& name);
 
 }  // namespace megatrain

@@ -52,9 +52,9 @@ class KernelSizes {
   virtual int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const = 0;
   // Returns the device bytes of the workspace that GatedDeltaBackward must be given for a shape.
   // The result depends on the shape alone. A value head takes about tokens * value_dim * (1 +
-  // key_dim / kDeltaChunk) floats on the cpu and twice as many on a GPU. The workspace holds the
-  // value heads of as many key heads as fit into 256 MiB (cpu) or 512 MiB (GPU), and of at least
-  // one.
+  // key_dim / kDeltaChunk) floats on the cpu. On a GPU it takes twice as many, and each key head
+  // 2 * tokens * key_dim more. The workspace holds the value heads of as many key heads as fit into
+  // 256 MiB (cpu) or 512 MiB (GPU), and of at least one.
   virtual int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const = 0;
   // Returns the largest useful chunk of the LM head. Each chunk reads and writes the gradient of
   // the whole head. Beyond this size that takes little of the time, so that larger chunks hardly

@@ -28,8 +28,8 @@ class Answer {
          int64_t tokens_max);
 
   // Adds a token. Returns the text that is certain now and was not returned before, in whole UTF-8
-  // characters. A text that may turn out to be the beginning of a stop text is not certain until
-  // the answer ends. Special tokens have no text. REQUIRES: !ended().
+  // characters. The end of the text is not certain as long as it may be the beginning of a stop
+  // text and the answer goes on. Special tokens have no text. REQUIRES: !ended().
   std::string Take(int32_t token);
 
   bool ended() const { return ended_; }

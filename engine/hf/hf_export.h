@@ -23,9 +23,9 @@ using GiveColumns =
     std::function<absl::Status(const TensorSpec& tensor, ElementRange part, TensorSink sink)>;
 
 // Writes a Hugging Face directory: config.json as RewriteConfigDType changes it, the tokenizer and
-// generation files of `source`, and the weights as model.safetensors or as shards of at most
-// `shard_bytes` with an index. The tensors that a wrapper carries are copied from the directory of
-// `source`, with the errors of CarriedTensors.
+// generation files of `source`, and the weights as model.safetensors or as shards with an index, as
+// WriteHfWeights cuts them at `shard_bytes`. The tensors that a wrapper carries are copied from the
+// directory of `source`, with the errors of CarriedTensors.
 //
 // `get_tile(i)` is called on the calling thread, for the tiles in forward order; its errors are
 // returned. The tile must be whole and stay valid until the next call. Its weights may have another
@@ -35,12 +35,12 @@ using GiveColumns =
 // tensors (WriteHfWeights). `give_columns` gives them, as `weight_dtype`. If it is null, get_tile
 // is called again for each strip, for the first to the last of these tiles.
 //
-// An existing `directory` that is not empty is replaced only if it is an export of a model with the
-// same tensors and holds nothing else. Returns FailedPrecondition for any other directory and for
-// that of `source`. If `directory` is a symbolic link, the directory that it leads to is replaced.
-// Returns the errors of CopyHfSideFiles, WriteHfWeights and ReplaceDirectory (hf_writer.h). If
-// writing fails, for instance with ResourceExhausted for a full disk, `directory` is unchanged.
-// ReplaceDirectory describes crashes.
+// An existing `directory` that is not empty is replaced only if all its files have names that an
+// export may have (IsHfFileName) and its config.json describes a model with the same tensors.
+// Returns FailedPrecondition for any other directory and for that of `source`. If `directory` is a
+// symbolic link, the directory that it leads to is replaced. Returns the errors of CopyHfSideFiles,
+// WriteHfWeights and ReplaceDirectory (hf_writer.h). If writing fails, for instance with
+// ResourceExhausted for a full disk, `directory` is unchanged. ReplaceDirectory describes crashes.
 absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,

@@ -31,10 +31,11 @@ class HfWeights {
                                                          const ModelLayout& layout,
                                                          FileSystem* files = PosixFileSystem());
   virtual ~HfWeights() = default;
-  // Reads the elements that `tile` holds of tile `index` (from 0), and little more. Fills the
-  // masters (weights and remainder) and sets moments and padding to zero. Moments may be null. If
-  // the remainder is null, BF16 weights are rounded as EncodeMaster does. Buffers are FP32 in
-  // either precision. Uses less than 64 MiB of memory besides the tile.
+  // Reads the elements that `tile` holds of tile `index` (from 0), and little more; with the
+  // embedding also those of a tied head, if the files have one. Fills the masters (weights and
+  // remainder) and sets moments and padding to zero. Moments may be null. If the remainder is null,
+  // BF16 weights are rounded as EncodeMaster does. Buffers are FP32 in either precision. Uses less
+  // than 64 MiB of memory besides the tile.
   //
   // Returns InvalidArgument, naming the tensor, for a value that is not finite or, in a BF16 tile,
   // whose BF16 half would be infinite, and for a tied head that differs from the embedding. Returns

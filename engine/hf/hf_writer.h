@@ -17,7 +17,7 @@ namespace megatrain {
 // The default limit on the size of a weights file, as in transformers.
 inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 
-// The size of a strip of rows (WriteHfWeights).
+// The greatest size of a strip of several rows (WriteHfWeights).
 inline constexpr int64_t kStripBytes = int64_t{8} << 20;
 
 // Takes the data of a tensor, or of a part of one, in order, in pieces of any size.
@@ -33,7 +33,8 @@ using EmitTensor = absl::FunctionRef<absl::Status(int tile, const TensorSpec& te
 // most `shard_bytes`. A single tensor that is larger gets a file of its own. One file is named
 // model.safetensors; several have an index. Syncs each file but not the directory. Returns the
 // errors of `emit`, of MakeSafetensorsHeader, of writing and of CarriedTensors::Write, and Internal
-// if `emit` gave too few bytes. After an error the directory may hold incomplete files.
+// if `emit` gave too few bytes of a tensor without columns. After an error the directory may hold
+// incomplete files.
 //
 // Calls `emit` on the calling thread, tile by tile in forward order, once for each tensor of a tile
 // but those with columns. In a file whole tensors follow one another, buffers first, so that every
@@ -60,9 +61,9 @@ absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
 // After a later error `directory` is the new one.
 //
 // Removes what earlier calls left under the two other names if it holds only files of a model
-// (IsHfFileName). Returns FailedPrecondition if it holds others, the error of `write`, and those of
-// `files`. Creates missing parents of `directory`. REQUIRES: what is at `directory` may be lost,
-// and the path does not end with '/'.
+// (IsHfFileName). Returns FailedPrecondition if it holds others or is no directory, the error of
+// `write`, and those of `files`. Creates missing parents of `directory`. REQUIRES: what is at
+// `directory` may be lost, and the path does not end with '/'.
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 

@@ -39,7 +39,8 @@ struct SafetensorsHeader {
 
 // Parses a header and checks it. `json` is the header without the length before it, `file_bytes`
 // the size of the file, and `path` begins every message. Returns InvalidArgument for everything
-// that the format forbids in it. The largest length, kSafetensorsHeaderBytesMax, is not checked.
+// that the format forbids in it, except that any white space may end it. The largest length,
+// kSafetensorsHeaderBytesMax, is not checked.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, int64_t file_bytes,
                                                          const std::string& path);
 
@@ -47,9 +48,9 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, 
 // threads.
 class SafetensorsReader {
  public:
-  // Opens the file and checks its header. Returns InvalidArgument, naming the file and the tensor,
-  // for everything that the format forbids, and the errors of `files`. `files` must outlive the
-  // reader.
+  // Opens the file and checks its header. Returns InvalidArgument for what ParseSafetensorsHeader
+  // refuses and for a length of the header that the format forbids, and the errors of `files`.
+  // Messages name the file, and the tensor if they are about one. `files` must outlive the reader.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(FileSystem* files,
                                                                  const std::string& path);
 
@@ -85,7 +86,8 @@ struct SafetensorsDeclaration {
 // Returns what precedes the data in a file with these tensors: the length and the header, with the
 // metadata {"format": "pt"} that transformers expects. Sets *data_bytes to the bytes of the data.
 // Returns InvalidArgument, beginning with `path`, for an unknown dtype, a name that is a duplicate
-// or not UTF-8, a shape that overflows, or a header longer than the format allows.
+// or not UTF-8, a shape that overflows, is negative or does not fill whole bytes, or a header
+// longer than the format allows.
 absl::StatusOr<std::string> MakeSafetensorsHeader(
     const std::vector<SafetensorsDeclaration>& tensors, const std::string& path,
     int64_t* data_bytes);

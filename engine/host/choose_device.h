@@ -33,8 +33,8 @@ struct GpuChoice {
 };
 
 // Opens the device that `name` (auto, cpu, cuda or cuda:N) means on this machine. `auto` is the
-// first GPU, or the cpu if `open_gpu` returns NotFound. A GPU that is there but cannot be used is
-// an error. A null `open_gpu` means that there is no GPU; it is used during the call only.
+// process's first GPU, or the cpu if `open_gpu` returns NotFound. A GPU that is there but cannot be
+// used is an error. A null `open_gpu` means that there is no GPU; it is used during the call only.
 //
 // Messages begin with `key`. Returns InvalidArgument for an unknown name, if there are GPUs but not
 // the first one of this process, and for an environment variable with a wrong value. Returns

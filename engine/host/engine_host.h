@@ -50,8 +50,7 @@ struct EngineHostOptions {
   int sharers = 1;
   // The number of this process among them, which decides its GPU (GpuChoice::process).
   int process = 0;
-  // The index in AllowedProcessors of the processor from which on the threads of GPUs keep to
-  // processors.
+  // The threads of GPUs keep to processors, from the one with this index in AllowedProcessors on.
   int first_processor = 0;
   FileSystem* files = PosixFileSystem();  // for runs without their own; must outlive the host
 };
@@ -149,10 +148,11 @@ class EngineHost {
   bool has_pool() const;
   // Returns the memory that a job on the devices `on` may plan with now: the free bytes of the
   // pool, these devices' part of the memory besides it, and the least of their DeviceBytes. The
-  // free memory of the machine is first divided by EngineHostOptions::sharers. If `without_others`
-  // is true, the result is as if no other job had any of the host memory. Without a pool, returns
-  // the memory that a pool could have. Returns the errors of reading the machine's and the devices'
-  // free memory.
+  // part is all of that memory after Pool() has reserved the pool. The free memory of the machine
+  // is first divided by EngineHostOptions::sharers. If `without_others` is true, the result is as
+  // if no other job had any of the pool or, on a host of several devices, of these devices' part.
+  // Without a pool, returns the memory that a pool could have. Returns the errors of reading the
+  // machine's and the devices' free memory.
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
                                          bool without_others = false) const;
   // Returns the bytes of device memory that a job may plan with now, for each of the devices `on`:

@@ -79,7 +79,7 @@ inline constexpr double kUpdateShareOfHostMemory = 0.97;
 //   network             GB/s that each of several machines receives from the others
 //   launch              microseconds from one short kernel to the next
 // 1 GB is 1e9 bytes. Rates that depend on the precision are set for both. Returns InvalidArgument
-// for another name, and for a value that is not finite or not above 0; `*rates` is then unchanged.
+// for another name, and for a value that is no finite number above 0; `*rates` is then unchanged.
 // SetRates applies several in order and stops at the first error, with the earlier ones applied.
 absl::Status SetRate(const std::string& assignment, HardwareRates* rates);
 absl::Status SetRates(const std::vector<std::string>& assignments, HardwareRates* rates);

@@ -20,10 +20,10 @@ namespace megatrain {
 // several GPUs, and nothing else uses them.
 //
 // Measures for the rank of `bootstrap`, whose GPU is `device`. All ranks must call it, and get the
-// same rate. Returns ResourceExhausted, on all ranks, if one has not enough device memory;
-// `bootstrap` can then still be used. It cannot be used after the other errors, which are those of
-// CreateNcclCommunicator, the exchange and the device. `nccl` and `device` must live during the
-// call.
+// same rate. Returns ResourceExhausted, on all ranks, if one cannot allocate its memory, whatever
+// the reason; `bootstrap` can then still be used. It cannot be used after the other errors, which
+// are those of CreateNcclCommunicator, the exchange and the device. `nccl` and `device` must live
+// during the call.
 absl::StatusOr<double> MeasureExchange(Device* device, NcclApi* nccl,
                                        const std::shared_ptr<Communicator>& bootstrap,
                                        int64_t bytes);

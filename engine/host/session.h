@@ -23,7 +23,9 @@ struct SessionSettings {
   std::string device = kCpuDeviceId;  // HostDevices::first
   int devices = 1;                    // that many GPUs, or parts of the cpu
   std::vector<int> on = {0};          // the numbers of the host's devices that it has, ascending
-  int threads = 1;                    // all threads of all ranks, including update_threads
+  // All threads of all ranks, including update_threads. A rank has at least one, or two with
+  // update_threads, even if that makes more in all.
+  int threads = 1;
   // The threads that each of the host's devices may have. Threads of a GPU keep to processors, and
   // device number n begins n * device_threads processors after device number 0.
   int device_threads = 1;

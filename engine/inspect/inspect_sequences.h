@@ -32,8 +32,9 @@ absl::StatusOr<std::string> SequencesText(const Dataset& dataset, const Tokenize
 absl::StatusOr<std::string> DescribeDataset(const Dataset& dataset, const Tokenizer* tokenizer,
                                             int64_t samples);
 
-// Returns a line for each kind of data that was cut off or left out, and one for each bad record
-// that `report` names, for people. Returns "" if there is none.
+// Returns a line for each kind of data that was cut off or left out, one for each bad record that
+// `report` names, and one for the number of the other bad records, for people. Returns "" if there
+// is none.
 std::string DatasetWarnings(const DatasetReport& report);
 
 // Guesses the format of a data file that no job file describes. A .npy file is tokens, the keys of

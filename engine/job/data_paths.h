@@ -13,7 +13,8 @@
 
 namespace megatrain {
 
-// The most files and directories that one entry may lead through.
+// The most names of files and directories that are looked at for one entry. A directory behind `**`
+// may be listed twice; its names then count twice.
 inline constexpr int64_t kDataPathsMax = 2000000;
 
 // Returns the files of one entry, each with the entry's other fields. A path may name
@@ -31,7 +32,7 @@ inline constexpr int64_t kDataPathsMax = 2000000;
 // names or 32 nested directories. Returns the errors of CheckReadable and of `files`.
 absl::StatusOr<std::vector<DataFile>> ExpandDataFile(const DataFile& entry, FileSystem* files);
 
-// Returns the files of all entries, in the entries' order.
+// Returns the files of all entries, in the entries' order, or the first error of ExpandDataFile.
 absl::StatusOr<std::vector<DataFile>> ExpandDataFiles(const std::vector<DataFile>& entries,
                                                       FileSystem* files);
 

@@ -15,10 +15,11 @@
 namespace megatrain {
 
 // Reads the job file at `path` and applies overrides such as "training.steps=50" (see ReadConfig).
-// Paths in the result are absolute. Relative ones, in overrides too, start at the job file's
-// directory, and an empty checkpoint.directory becomes NAME/checkpoints there. A job that gives
-// neither training.steps nor training.epochs gets kStepsDefault steps (job_keys.h). Returns
-// NotFound if there is no such file, and Internal if the working directory is needed and not known.
+// Paths in the result are absolute, or empty if not given. Relative ones, in overrides too, start
+// at the job file's directory, and an empty checkpoint.directory becomes NAME/checkpoints there. A
+// job that gives neither training.steps nor training.epochs gets kStepsDefault steps (job_keys.h).
+// Returns NotFound if there is no such file, and Internal if the working directory is needed and
+// not known.
 absl::StatusOr<JobSpec> ParseJobFile(const std::string& path,
                                      const std::vector<std::string>& overrides);
 

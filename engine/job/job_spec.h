@@ -109,7 +109,7 @@ struct JobSpec {
   } schedule;
   struct Checkpoint {
     std::string directory;
-    int64_t every_steps = 100;  // 0 = only at the end and when stopped
+    int64_t every_steps = 100;  // 0 = only at the end, when stopped or asked, and for keep_best
     int64_t keep = 2;
     bool shared = true;  // by all processes; false: each machine has a directory of its own
   } checkpoint;

@@ -12,7 +12,7 @@ namespace megatrain {
 // Returns the value for a list of texts and of maps with the key `messages`, bound to `prompts`,
 // which must outlive the result. A map may also have `system`, `tools`, `documents` and
 // `chat_template_kwargs`. Maps are kept as JSON. A scalar in them becomes a number, a boolean or
-// null if it reads as that in JSON and is not in quotes, else a text.
+// null if it reads as that in JSON and is neither in quotes nor a block, else a text.
 ConfigValue Prompts(std::vector<Prompt>* prompts);
 
 }  // namespace megatrain

@@ -10,12 +10,14 @@
 
 namespace megatrain {
 
-// Returns the canonical values of the keys that a resumed run may not change, by key path.
+// Returns the canonical values of the keys that a resumed run may not change, by key path. (With
+// --allow-change it may change some of them.)
 std::map<std::string, std::string> SpecValues(const JobSpec& spec);
 
-// Returns `values`, a result of SpecValues, without the paths in them. The files that the paths
-// lead to are compared by fingerprints of their contents instead, so that files may be moved
-// between a run and its resumption.
+// Returns `values`, a result of SpecValues, without the paths in them, so that files may be moved
+// between a run and its resumption. Data and chat template are compared by a fingerprint of their
+// contents instead (Dataset::fingerprint), and the model by one of its shapes and configuration
+// (ModelFingerprint, engine/checkpoint/checkpoint_state.h).
 std::map<std::string, std::string> WithoutPaths(std::map<std::string, std::string> values);
 
 // Returns the values of the keys that all processes of a job must have alike, by key path. The

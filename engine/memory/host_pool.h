@@ -110,7 +110,7 @@ class HostPool {
     return (bytes + page - 1) / page * page;
   }
 
-  // Returns a block of `bytes` bytes. Returns ResourceExhausted if no free block is large enough;
+  // Returns a block of `bytes` bytes. Returns ResourceExhausted if no free block has room for it;
   // the message names the kind, the bytes requested, the free bytes, the largest free block and the
   // capacity. A lease of 0 bytes has no memory and takes nothing. REQUIRES: bytes >= 0.
   absl::StatusOr<HostLease> Lease(HostKind kind, int64_t bytes);

@@ -65,6 +65,7 @@ struct LatentDescription {
 };
 
 // Causal self-attention with queries, keys and values projected from the same rows.
+// AttentionShaping is in engine/device/kernel_args.h.
 struct AttentionDescription {
   int64_t heads = 0;     // of queries
   int64_t kv_heads = 0;  // of keys and values; divides heads
@@ -102,7 +103,8 @@ struct AttentionDescription {
   // Elements per token of the keys without their rotated ends, and of the values, if there are
   // latents.
   int64_t expanded_width() const { return cache_width() - kv_heads * latent.rotary_dim; }
-  // Elements per token that are projected: queries, gates, keys and values, or their latents.
+  // Elements per token that are projected: queries, gates, keys and values, or their latents and
+  // the end of keys that all heads share.
   int64_t projected_width() const {
     if (latent.is_there()) {
       const int64_t queries = latent.query_rank > 0 ? latent.query_rank : q_width();

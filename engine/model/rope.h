@@ -10,8 +10,8 @@
 namespace megatrain {
 
 // Returns the rotary_dim / 2 inverse frequencies, computed in FP32 step by step as in transformers'
-// modeling_rope_utils. The power is rounded once, so an entry may differ from transformers' by one
-// unit in the last place. `sequence_length` is the length of the sequences to come, on which
+// modeling_rope_utils. The power is rounded once, so an entry may differ from transformers' by a
+// few units in the last place. `sequence_length` is the length of the sequences to come, on which
 // longrope depends.
 std::vector<float> RopeInverseFrequencies(const RopeConfig& rope, int64_t sequence_length);
 

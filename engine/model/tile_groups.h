@@ -37,7 +37,7 @@ struct TensorPart {
   bool of_columns = false;  // begin and count are of the second dimension
 };
 
-// Tensors that lie side by side in a tile, because one product takes them all.
+// Tensors that lie side by side in a tile, for example because one product takes them all.
 struct TensorGroup {
   Role role;
   std::vector<TensorPart> parts;

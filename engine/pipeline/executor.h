@@ -58,7 +58,8 @@ class Executor {
     LaneSeconds busy;
     double forward = 0;  // the part of busy.compute for the layers before the loss
     std::map<std::string, double> compute;  // busy.compute by the names of operations
-    // The start of the first operation and the end of the last one.
+    // The start of the first operation and the end of the last one. An operation of a device lane
+    // counts as started when it was queued, and as ended no earlier than its duration after that.
     std::chrono::steady_clock::time_point started, finished;
   };
 
@@ -91,7 +92,7 @@ class Executor {
   // results of this one, unless it is withdrawn too.
   bool Withdraw(const std::shared_ptr<Ticket>& ticket, bool during_backward);
   // Blocks until those operations of a withdrawn ticket that had started are done. Returns the
-  // executor's first error. REQUIRES: as Wait.
+  // executor's first error, and errors of the device. REQUIRES: as Wait.
   absl::Status Settle(const std::shared_ptr<Ticket>& ticket);
   // Returns true if all operations of the ticket are done or queued on streams.
   bool Done(const std::shared_ptr<Ticket>& ticket) const;

@@ -83,7 +83,9 @@ struct StepState {
   // HeadLogitsOp fills it. Null: this rank gives no logits. Must outlive the step.
   LogitsRequest* logits = nullptr;
   double router_auxiliary_loss = 0;  // its coefficient
-  std::vector<ElementRange> rows;    // the elements of tile 0 that the batch looks up, ascending
+  // The trained elements of tile 0 that the batch looks up, ascending. Empty unless the forward
+  // pass reads the embedding's rows from host memory.
+  std::vector<ElementRange> rows;
   // Set during the step.
   std::vector<ElementRange> updated_rows;            // the elements that UpdateRowsOp has updated
   RouterTotals router;                               // of a model with experts

@@ -40,7 +40,8 @@ struct HardwareProfile {
   bool update_shares_compute = false;
 };
 
-// Returns the duration of an operation, in seconds, if no other one uses the link or host memory.
+// Returns the duration of an operation, in seconds, if it waits for no copy of another operation
+// and host memory slows nothing.
 double OpSeconds(const Op& op, const HardwareProfile& profile);
 // Returns the duration of work on the compute lane, in seconds.
 double WorkSeconds(const LayerWork& work, const HardwareProfile& profile);

@@ -93,8 +93,8 @@ class CheckpointSaver {
   void TellBest() const;
   // Writes the model to output.directory. Of several processes the first one does it, from the
   // newest checkpoint, which has all parts of the tiles. All must call this, and all return the
-  // first one's error. Returns the errors of ExportHfDirectory and ExportCheckpoint. REQUIRES: no
-  // step is in flight, and SaveNow has succeeded.
+  // first one's error. Returns the errors of ExportHfDirectory, ExportCheckpoint and the
+  // communicator. REQUIRES: no step is in flight, and SaveNow has succeeded.
   absl::Status Export();
 
   // Returns a pause because of `status`, with the bytes that a checkpoint takes.

@@ -44,8 +44,9 @@ class PauseHandler {
   // run ends. Returns the error of saving for Stop, and of taking the device if it is lost.
   absl::StatusOr<Ending> Honour();
   // Honours Pause and Cancel before the record of the last step is reported, as between the batches
-  // of its evaluation. The device is held when this returns OK. Returns Cancelled after Cancel, and
-  // the error of taking the device.
+  // of its evaluation. The device is held when this returns OK. Returns Cancelled after Cancel.
+  // Returns the error of taking the device if it is lost or the run ends; otherwise such an error
+  // pauses the run again.
   absl::Status HonourAmidStep();
   // Returns true if the last HonourAmidStep failed because the run ends, by Stop or Release, and
   // the device cannot be taken, though it is not lost. The rest of the step's record must then be

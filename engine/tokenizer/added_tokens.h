@@ -52,7 +52,8 @@ class AddedTokenMatcher {
   // match, with the white space that it takes, `token` is the token, valid as long as the matcher
   // and until Add. For the text between tokens, which is never empty, `token` is null. A match that
   // its single_word rules out is text, and no token is looked for within it. A token of white space
-  // may overlap the white space that a token before it took by rstrip.
+  // may lie in the white space that a token before it took by rstrip. Its piece and the text behind
+  // it may then overlap that token's piece, and with lstrip its piece may be empty.
   void Cut(std::string_view text,
            absl::FunctionRef<void(size_t begin, size_t end, const AddedToken* token)> piece) const;
 

@@ -21,7 +21,8 @@ class Decoder {
   void SetChain() { chain_ = true; }
   // Each of these adds a step.
   //
-  // ByteLevel: turns characters back into bytes (byte_unicode.h) and joins all tokens.
+  // ByteLevel: turns characters back into bytes (byte_unicode.h) and joins all tokens. A token with
+  // a character that stands for no byte stays as it is.
   void AddByteLevel() { Add(Kind::kByteLevel); }
   // ByteFallback: makes one token of neighbouring byte tokens ("<0x0A>").
   void AddByteFallback() { Add(Kind::kByteFallback); }
@@ -31,15 +32,15 @@ class Decoder {
   // times from its end.
   void AddStrip(std::string_view content, size_t start, size_t stop);
   // Replace: replaces the matches of `from` in each token. Leaves the rest of a token as it is if
-  // matching gives up, or once the result would exceed both the token and 1 MiB. REQUIRES: `from`
-  // is not null.
+  // matching gives up, or once the result up to the last match that was replaced, together with
+  // `to`, would exceed both the token and 1 MiB. REQUIRES: `from` is not null.
   void AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to);
   // Metaspace: replaces each `mark` by a space. With `prepends` it removes the marks of the first
   // token instead.
   void AddMetaspace(std::string_view mark, bool prepends);
   // WordPiece: removes `prefix` from each token but the first, and puts a space before those that
-  // do not begin with it. With `cleanup` it also removes spaces before punctuation and English
-  // contractions in every token, and makes " don't" of " do not".
+  // do not begin with it. With `cleanup` it also removes, in every token, the spaces before any of
+  // ".?!,", before English contractions and around a lone "'", and makes " don't" of " do not".
   void AddWordPiece(std::string_view prefix, bool cleanup);
   // BPEDecoder: replaces each `suffix` by a space, and removes it in the last token.
   void AddSuffix(std::string_view suffix);

@@ -23,8 +23,9 @@ struct TokenizerFiles {
 
 // Makes the tokenizer. The files are used during the call only. Returns the errors of
 // ParseTokenizerConfig, and those of ParseTokenizerJson and ParseSentencePieceModel with the file's
-// name before the message. Returns the errors of TokenTable::Initialize if the files contradict
-// each other, and InvalidArgument if an added token is empty or there twice after normalization.
+// name before the message. Returns the errors of TokenTable::Initialize, for example if the files
+// contradict each other, and InvalidArgument if an added token is empty or there twice after
+// normalization.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> MakeHfTokenizer(const TokenizerFiles& files);
 
 }  // namespace megatrain

@@ -13,7 +13,7 @@
 
 namespace megatrain {
 
-// By default a thread gets at least this many bytes of a text.
+// By default a text is cut into pieces of about this many bytes or more.
 inline constexpr size_t kParallelPieceBytesMin = size_t{64} << 10;
 
 // Does as tokenizer.EncodePiece, on the threads of `pool`, and returns its errors. It may encode
@@ -22,9 +22,10 @@ inline constexpr size_t kParallelPieceBytesMin = size_t{64} << 10;
 //
 // The text is cut into a piece for each thread, or into fewer if they would be shorter than
 // `piece_bytes_min`. First a short window before each end of a piece is encoded, as if the text
-// went on there. Its last cut is where the next piece is expected to begin. If encoding the piece
-// before it ends at the same cut with the same state, the guess was right. Else the piece is
-// encoded again from where the one before it ended, on the calling thread.
+// went on there. Its last cut is where the next piece is expected to begin; without a cut the two
+// pieces are one. If encoding the piece before it ends at the same cut with the same state, the
+// guess was right. Else the piece is encoded again from where the one before it ended, on the
+// calling thread.
 absl::StatusOr<size_t> EncodePieceInParallel(const Tokenizer& tokenizer, ThreadPool& pool,
                                              std::string_view text, bool last, PieceState* state,
                                              std::vector<int32_t>* ids,

@@ -30,8 +30,8 @@ class TokenTable {
   // Reads the tokens of `parts`, which is from `file`, and adds those of `config`. Call it once,
   // before all others. `parts.model` must outlive this object. Returns InvalidArgument if files
   // give a token another id than `tokenizers` (Hugging Face's library) does, surround texts with an
-  // id that no token has, or have a token of more than 4096 bytes. Returns the errors of
-  // Normalizer::Normalize.
+  // id that no token has, or have a token of more than 4096 bytes, normalized or not. Returns the
+  // errors of Normalizer::Normalize.
   absl::Status Initialize(const TokenizerJson& parts, std::string_view file,
                           const TokenizerConfig& config);
 

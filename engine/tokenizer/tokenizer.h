@@ -42,12 +42,13 @@ class Tokenizer {
   // and Internal if Unicode normalization fails. After an error `ids` may have ids of a part of the
   // text.
   virtual absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const = 0;
-  // Encodes the beginning of `text` as far as no text that may follow can change its tokens,
-  // appends the ids, and returns the number of bytes encoded. These tokens, and those of later
-  // calls with the same `state` and the rest of the text, are those that Encode gives for the
-  // whole. Returns 0, with `*state` unchanged, if no beginning is settled: call again with more
-  // text. If `last`, nothing follows and all of `text` is encoded; `*state` must not be used
-  // afterwards. Unless `last`, `text` may end within a character. Returns the errors of Encode.
+  // Encodes a beginning of `text` whose tokens no text that may follow can change, appends the ids,
+  // and returns the number of bytes encoded. The beginning need not be the longest one. These
+  // tokens, and those of later calls with the same `state` and the rest of the text, are those that
+  // Encode gives for the whole. Returns 0, with `*state` unchanged, if no beginning is known: call
+  // again with more text. If `last`, nothing follows and all of `text` is encoded; `*state` must
+  // not be used afterwards. Unless `last`, `text` may end within a character. Returns the errors of
+  // Encode.
   virtual absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
                                              std::vector<int32_t>* ids) const = 0;
   // Does as Encode, and appends to `offsets` for each id the offset in `text` of its first byte. An
@@ -70,7 +71,8 @@ class Tokenizer {
   // Returns the end-of-text token that ends a document, or -1 if there is none.
   virtual int32_t eos_id() const = 0;
   // Returns the tokens at which generated text ends: the eos_token_id of generation_config.json or
-  // config.json, which may be several, and eos_id(). No id is there twice.
+  // config.json, which may be several, as far as they are below vocabulary(), and eos_id(). No id
+  // is there twice.
   virtual std::vector<int32_t> end_ids() const {
     return eos_id() < 0 ? std::vector<int32_t>() : std::vector<int32_t>{eos_id()};
   }

@@ -36,10 +36,10 @@ struct TokenizerJson {
 
 // Parses `text`, the content of a file, which is used during the call only. Returns InvalidArgument
 // if it is longer than kTokenizerJsonBytesMax, is not UTF-8 or is not JSON. Returns InvalidArgument
-// also for a part that is missing, malformed or contradicts another; the message names the part or
-// the key. Returns Unimplemented, naming the component or setting, for one that is not supported,
-// and ResourceExhausted if memory for a regular expression is missing. Messages do not name the
-// file.
+// also for a part that is missing, malformed or contradicts another; the message names the part,
+// the key or the regular expression. Returns Unimplemented for a component, a setting or a regular
+// expression that is not supported, and ResourceExhausted if memory for a regular expression is
+// missing. Messages do not name the file.
 absl::StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view text);
 
 }  // namespace megatrain

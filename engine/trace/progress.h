@@ -25,7 +25,7 @@ struct ProgressOptions {
 };
 
 // Returns options with the real clock and window. is_terminal is true if `file` is a terminal whose
-// lines can be redrawn (not TERM=dumb).
+// lines can be redrawn: TERM is neither empty nor "dumb".
 ProgressOptions ProgressOptionsFor(FILE* file);
 
 // Thread safety: one thread at a time may call methods.

@@ -85,7 +85,7 @@ struct StepRecord {
   int64_t total_tokens = 0;      // input tokens since step 1
   double step_seconds = 0;       // from the end of the step before or, if later, this step's start
   double tokens_per_second = 0;  // of input tokens
-  double model_flops_per_second = 0;     // 6 * parameters that a token uses * tokens_per_second
+  double model_flops_per_second = 0;     // 6 * ActiveParameterCount * tokens_per_second
   int64_t h2d_bytes = 0, d2h_bytes = 0;  // of this step, all devices together
   LaneSeconds lane_busy_seconds;         // of several ranks the longest of each lane
   std::optional<RankSpread> spread;      // of several ranks: devices of one process, or processes
@@ -106,8 +106,9 @@ struct StepRecord {
 };
 
 // Returns the record as one JSON object without a line end. Members that have no value or are empty
-// are left out: eval_loss, eval_losses, compute_seconds, rewards, eval_rewards, router and the
-// members of `spread`. A number that is not finite becomes null, so that the line is valid JSON.
+// are left out: eval_loss, eval_losses, compute_seconds, rewards, eval_rewards, router and its
+// auxiliary_loss, and the members of `spread`. A number that is not finite becomes null, so that
+// the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
 
 // Reads what StepRecordJson wrote, in this version or an earlier one. Members that StepRecordJson

@@ -43,7 +43,8 @@ absl::StatusOr<std::vector<std::unique_ptr<NcclApi>>> LoadNcclForRanks(
 // communicators `tiles` and `values` to them. `nccl`, which LoadNcclForRanks has returned,
 // `session` and `processes` must outlive the parts. All processes of a job call this, after they
 // have made the same plan. Returns ResourceExhausted if a GPU lacks the memory for the exchange,
-// and the errors of CreateNcclCommunicator. REQUIRES: with `processes` the session has one rank.
+// other errors of the device, and those of CreateNcclCommunicator. REQUIRES: with `processes` the
+// session has one rank.
 absl::StatusOr<std::vector<RankParts>> MakeRankParts(
     const Session& session, const MemoryPlan& plan,
     const std::vector<std::unique_ptr<NcclApi>>& nccl, CommunicatorSet* processes);

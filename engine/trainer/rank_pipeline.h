@@ -1,7 +1,8 @@
 // RankPipeline runs the schedules of one rank: a device with its memory, the rank's buffers on the
 // host, and the lanes. Trainer drives all ranks of the process; with one device there is one.
 //
-// Thread safety: Abort may be called from any thread, all other methods from one thread.
+// Thread safety: Abort and executor may be called from any thread, all other methods from one
+// thread.
 #ifndef MEGATRAIN_ENGINE_TRAINER_RANK_PIPELINE_H_
 #define MEGATRAIN_ENGINE_TRAINER_RANK_PIPELINE_H_
 
@@ -55,7 +56,8 @@ class RankPipeline {
   void EndExchange();
 
   Communicator* control() const { return parts_.control; }  // RankParts::control; may be null
-  // Returns the seconds that the device spent in matrix products since the last call, or Create.
+  // Returns the seconds that the device spent in matrix products since the last call, or Create; 0
+  // if it does not measure them.
   double TakeMatMulSeconds();
 
  private:

@@ -108,9 +108,9 @@ class Trainer {
   int64_t failed_unchanged_step() const;
   // Waits for the oldest step, including its updates, and returns its record. The record lacks
   // total_tokens, time and the results of an evaluation. Each lane's seconds are the most of any
-  // rank. Returns Aborted, naming the step and where in the model, if a loss, norm or update is not
-  // finite, and other errors of the step. After an error the step counts as collected. REQUIRES:
-  // in_flight() > 0.
+  // rank. compute_seconds are those of this process's first rank. Returns Aborted, naming the step
+  // and where in the model, if a loss, norm or update is not finite, and other errors of the step.
+  // After an error the step counts as collected. REQUIRES: in_flight() > 0.
   absl::StatusOr<StepRecord> Collect();
 
   // EvaluateLossSum, AnswerLogps and Logits REQUIRE: in_flight() == 0, and the device is held.

@@ -27,9 +27,9 @@ inline constexpr size_t kBatchBytesMax = size_t{64} << 10;
 // there, and has not been polled. The messages are, in this order:
 // - the job as it is, in `view`;
 // - the range of missed events, if some are not kept any more, and then the kept events;
-// - events as they happen, and after a group of them the job as it is then (JOB_VIEW_BASIC), if it
-//   has changed since it was sent. A change without an event, such as progress, comes as the job
-//   alone.
+// - events as they happen (to a slow reader, after the range of those that it has missed), and
+//   after a group of them the job as it is then (JOB_VIEW_BASIC), if it has changed since it was
+//   sent. A change without an event, such as progress, comes as the job alone.
 // The stream ends when the job has ended and all its events are sent, and with NotFound
 // (JOB_NOT_FOUND) when the job is deleted.
 std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::string& job_id,

@@ -1,5 +1,5 @@
 // Makes and parses the API's resource names: jobs/{job}, jobs/{job}/checkpoints/{step} and
-// nodes/local. Errors name `field`, the field of the request that held the name.
+// nodes/local. INVALID_FIELD errors name `field`, the field of the request that held the name.
 #ifndef MEGATRAIN_SERVER_API_RESOURCE_NAME_H_
 #define MEGATRAIN_SERVER_API_RESOURCE_NAME_H_
 

@@ -3,7 +3,7 @@
 // journal instead, with fields by which it can be found: `journalctl MEGATRAIN_JOB=jobs/ID`.
 //
 // Thread safety: all methods may be called from any thread.
-// Invariants: an entry is one line. Control characters in names and messages become spaces.
+// Invariants: an entry is one line. ASCII control characters in names and messages become spaces.
 #ifndef MEGATRAIN_SERVER_DAEMON_DAEMON_LOG_H_
 #define MEGATRAIN_SERVER_DAEMON_DAEMON_LOG_H_
 

@@ -20,7 +20,7 @@ namespace megatrain {
 
 class RefusalMonitor {
  public:
-  // The least time between two lines of one reason.
+  // The least time between two lines of one reason, unless the clock is set back.
   static constexpr absl::Duration kLineInterval = absl::Minutes(1);
 
   // `metrics` must outlive the monitor. Add calls both functions, `now` under a lock.

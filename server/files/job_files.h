@@ -48,8 +48,9 @@ class JobFiles {
   // component.
   absl::StatusOr<std::shared_ptr<FileSystem>> Of(int64_t uid, const std::string& job_id) const;
   // Does as Of, but first makes the job's own directory if it is missing, gives it to the account,
-  // and lets the account pass through the directories above it. Returns the errors of Of, and the
-  // codes of FileError if making the directory fails. REQUIRES: `job_id` is one path component.
+  // and lets the account pass through STATE, STATE/jobs and STATE/jobs/ID. It changes only
+  // directories that the daemon owns. Returns the errors of Of, and the codes of FileError if
+  // making the directory fails. REQUIRES: `job_id` is one path component.
   absl::StatusOr<std::shared_ptr<FileSystem>> ForRun(int64_t uid, const std::string& job_id) const;
 
  private:

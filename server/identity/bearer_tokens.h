@@ -2,7 +2,8 @@
 // that a token that is added or revoked counts within a second, without a restart.
 //
 // While the file is unreadable or malformed no token is good, since any may have been revoked. The
-// log says so when that begins or its cause changes, and when the file is good again.
+// log says so when Verify finds that this has begun, that its cause has changed, or that the file
+// is good again.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_IDENTITY_BEARER_TOKENS_H_

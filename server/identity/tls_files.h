@@ -33,7 +33,7 @@ struct TlsFiles {
 // ...), the file and what is wrong. Returns InvalidArgument if a file is not PEM, or if the key is
 // encrypted, belongs to another certificate or is open to others than its owner. (The group may
 // read a key that belongs to root.) Returns OutOfRange for a file of more than 1 MiB, and the
-// errors of file.h for one that cannot be read.
+// errors of engine/base/file.h for one that cannot be read.
 absl::StatusOr<TlsFiles> ReadTlsFiles(const TlsPaths& paths, absl::Time now);
 
 }  // namespace megatrain

@@ -10,7 +10,7 @@
 // - InvalidArgument: INVALID_FIELD, INVALID_JOB_FILE.
 // - FailedPrecondition: ILLEGAL_TRANSITION, OUTPUT_EXISTS, EXCEEDS_USER_LIMIT (admission.h),
 //   DOES_NOT_FIT (the message is the plan's table).
-// - ResourceExhausted: LIMIT_REACHED (admission.h), DISK_FULL of the store.
+// - ResourceExhausted: LIMIT_REACHED (admission.h; Export), DISK_FULL of the store.
 // - AlreadyExists: REQUEST_ID_REUSED.
 // - PermissionDenied: NOT_PERMITTED.
 // - Unavailable: STARTING, STOPPING.

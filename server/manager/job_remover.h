@@ -1,7 +1,7 @@
 // JobRemover removes the files of deleted jobs, and deletes ended jobs that JobsToPrune names. It
-// does not delete a job whose own directory cannot be read, or holds a checkpoint that the ledger
-// does not know of. It removes STATE/jobs/ID of a deleted job. Directories that the job's file
-// names (checkpoints, output, cache) stay.
+// does not delete a job whose own directory cannot be read, or has a name that begins with "step-":
+// a checkpoint, perhaps unfinished, that the ledger does not know of. It removes STATE/jobs/ID of a
+// deleted job. Directories that the job's file names (checkpoints, output, cache) stay.
 //
 // Once the ledger has deleted a job, readers no longer find it. Removing its files may take long.
 // If the process dies before all files are removed, the next process goes on, because the store

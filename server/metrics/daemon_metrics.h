@@ -10,7 +10,7 @@
 //
 // Where there are several devices, the measures of one job and the durations of steps have the
 // label `device`, which names the job's first device. Measures of a device's own state have that
-// device as their label. Other counters are sums over all jobs.
+// device as their label. Other counters of runs are sums over all jobs.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: every metric is on every page, at least with its HELP and TYPE; counters only grow.

@@ -24,7 +24,7 @@
 
 namespace megatrain {
 
-// The first wait of a job, and the longest.
+// The time until the first look in a job's first wait, and the longest time between two looks.
 inline constexpr absl::Duration kDiskWaitMin = absl::Seconds(10);
 inline constexpr absl::Duration kDiskWaitMax = absl::Minutes(10);
 // Bytes that must be free beside what is about to be written: for logs, metrics, and the store.

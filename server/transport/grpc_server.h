@@ -76,10 +76,11 @@ class GrpcServer {
   // Sets the health of service "", the whole daemon: SERVING if jobs can run.
   void SetReady(bool ready);
 
-  // Takes no more connections. Calls CallGate::Stop. Ends streams with STOPPING, and waits for that
-  // a second at most, or `grace` if that is shorter. Other calls on open connections are still
-  // taken meanwhile. Then takes no more calls, lets those under way end for `grace`, cuts off what
-  // is left, and returns when none is left. Must not be called by two threads at once.
+  // Takes no more connections. Sets every health to NOT_SERVING. Calls CallGate::Stop. Ends streams
+  // with STOPPING, and waits for that a second at most, or `grace` if that is shorter. Other calls
+  // on open connections are still taken meanwhile. Then takes no more calls, lets those under way
+  // end for `grace`, cuts off what is left, and returns when none is left. Must not be called by
+  // two threads at once.
   void Stop(std::chrono::milliseconds grace);
 
   // Returns the number of open streams.

@@ -44,7 +44,8 @@ struct ServiceContext {
 // The thread on which a call is answered.
 enum class AnswerOn {
   // For calls that do not wait: gRPC's thread, or the thread that made room for the answer
-  // (UnsentAnswers). Becomes kQueue if the caller cannot be authenticated without waiting.
+  // (UnsentAnswers). If the caller cannot be authenticated without waiting, the call begins on a
+  // thread of the CallQueue.
   kCallback,
   kQueue,  // a thread of the CallQueue: for calls that wait for a disk
 };

@@ -23,9 +23,10 @@
 
 namespace megatrain {
 
-// A step's record takes 600 to 700 bytes: 16 segments of 8 MiB hold the last 190,000 steps.
+// A step's record usually takes 600 to 700 bytes: 16 segments of 8 MiB hold about the last 190,000
+// steps.
 inline constexpr RecordLogOptions kStepMetricsOptions = {int64_t{8} << 20, 16};
-// A line takes 100 to 200 bytes: 4 segments of 4 MiB hold the last 80,000 lines.
+// A line usually takes 100 to 200 bytes: 4 segments of 4 MiB hold about the last 80,000 lines.
 inline constexpr RecordLogOptions kLogLinesOptions = {int64_t{4} << 20, 4};
 
 class JobRecords {

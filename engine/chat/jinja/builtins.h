@@ -100,7 +100,7 @@ class AttributePath {
   static absl::StatusOr<std::vector<AttributePath>> ParseList(
       const std::optional<JinjaValue>& attribute, bool fold);
 
-  // Returns what the path leads to from `item`, or the errors of GetItem (operators.h).
+  // Returns what the path leads to from `item`, or the errors of GetItem (operators.h) and FoldKey.
   Result Get(Runtime& runtime, JinjaValue item) const;
 
  private:
@@ -109,7 +109,7 @@ class AttributePath {
   std::optional<JinjaValue> otherwise_;
 };
 
-// Returns `value`, in lower case if it is text and `fold`.
+// Returns `value`, in lower case if it is text and `fold`, or the errors of Runtime::MakeText.
 Result FoldKey(Runtime& runtime, const JinjaValue& value, bool fold);
 
 // Return the parts of the tables of filters, tests and methods.

@@ -87,7 +87,8 @@ class Object : public std::enable_shared_from_this<Object> {
   // Returns how many levels of containers and objects are freed with this one, itself included.
   int depth() const { return depth_; }
   // The functions below return InvalidArgument for what Python would raise, FailedPrecondition if
-  // the program calls raise_exception, and ResourceExhausted beyond a limit of `runtime`.
+  // the program calls raise_exception, and ResourceExhausted beyond a limit of `runtime`. They may
+  // return OutOfRange for an integer beyond 64 bits.
   //
   // Returns Python's name of the type.
   virtual std::string type_name() const = 0;

@@ -56,7 +56,8 @@ class Evaluator {
   Result CallLoop(const Statement& loop, const std::shared_ptr<Scope>& closure,
                   const JinjaValue& iterable, int depth);
   // Takes items from `cursor` until the loop's condition holds for one. Returns that item, nullopt
-  // at the end, or an error of the cursor or the condition. REQUIRES: loop.condition is not null.
+  // at the end, or an error of the cursor, of the condition, or of unpacking an item into the
+  // loop's variables. REQUIRES: loop.condition is not null.
   absl::StatusOr<std::optional<JinjaValue>> NextSelected(const Statement& loop,
                                                          const std::shared_ptr<Scope>& closure,
                                                          Cursor* cursor);

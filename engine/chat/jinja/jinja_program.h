@@ -12,9 +12,10 @@
 // - An object that Python prints with its address (a generator, a function) is an error to print.
 // - Strings hold no lone surrogates: "\ud800" in a program is an error.
 // - Tables of characters are ICU's, which may know a later Unicode than Python's.
-// - lipsum, urlize, pprint, random, wordwrap, striptags, xmlattr, str.encode, str.translate,
-//   dict.fromkeys, {% autoescape true %} and the {% block %} functions self and super are not
-//   there. Numbers have no method but float.is_integer. The filter urlencode takes no list or dict.
+// - lipsum, urlize, pprint, random, wordwrap, striptags, xmlattr, str.encode, str.maketrans,
+//   str.translate, dict.fromkeys, {% autoescape true %} and the {% block %} functions self and
+//   super are not there. Numbers have no method but float.is_integer, and a range has no attributes
+//   start, stop and step. The filter urlencode takes no list or dict.
 // - int() and float() read ASCII digits only.
 // - A `loop` that a namespace keeps has no next item and cannot be called once its loop has ended.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_PROGRAM_H_

@@ -54,8 +54,9 @@ class Runtime {
   // to any depth, so printing them must end somewhere.
   int printed_depth = 0;
 
-  // Makers of values. They return ResourceExhausted beyond a limit, and InvalidArgument for
-  // containers nested deeper than JinjaValue::kDepthMax.
+  // Makers of values. They return ResourceExhausted beyond bytes_max, and InvalidArgument for
+  // containers nested deeper than JinjaValue::kDepthMax. They count steps, but only MakeText and
+  // MakeTexts return the error of budget().
   Result MakeText(std::string text, bool is_markup = false);
   Result MakeSequence(SequenceKind kind, std::vector<JinjaValue> items);
   Result MakeList(std::vector<JinjaValue> items) {

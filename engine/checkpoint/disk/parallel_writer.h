@@ -51,8 +51,8 @@ class ParallelWriter {
   // `files`. Errors of writing may come later, from Write or Finish.
   absl::StatusOr<std::vector<std::string>> Write(std::vector<NewFile> new_files);
 
-  // Waits until all files are on stable storage. Returns the first error. More files may follow
-  // after a success.
+  // Waits until all files are on stable storage or there is an error. Returns the first error. More
+  // files may follow after a success.
   absl::Status Finish();
 
   // Returns false if a file that was written went through the page cache. REQUIRES: Finish

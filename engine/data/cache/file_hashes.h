@@ -31,9 +31,10 @@ struct FileHash {
 
 class FileHashes {
  public:
-  // Reads `directory`/hashes.cache. Nothing is remembered if that file is missing, damaged or
-  // larger than 1 GiB, or with `forget`. With `forget`, Save replaces only the hashes of data files
-  // that were hashed anew, and keeps the others in hashes.cache. `files` must outlive this object.
+  // Reads `directory`/hashes.cache. Nothing is remembered if that file cannot be read, is damaged
+  // or larger than 1 GiB, or with `forget`. With `forget`, Save replaces only the hashes of data
+  // files that were hashed anew, and keeps the others in hashes.cache. `files` must outlive this
+  // object.
   FileHashes(std::string directory, bool forget, FileSystem* files);
 
   // Returns what is remembered of a file that has not changed since, or nullopt.

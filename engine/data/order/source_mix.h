@@ -11,7 +11,8 @@
 
 namespace megatrain {
 
-// The most positions of a period. With N > 128 sources they are 2^27 / N, to bound the work.
+// The most positions of a period, except with many tiny weights (SourceMix). With N > 128 sources
+// they are 2^27 / N, to bound the work.
 inline constexpr int64_t kMixPeriodMax = int64_t{1} << 20;
 inline constexpr size_t kMixSourcesMax = 1024;
 

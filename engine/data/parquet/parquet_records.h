@@ -30,8 +30,8 @@ namespace megatrain {
 // not UTF-8 count as missing; in a list or a map they become null. Texts, numbers, truth values,
 // lists and structs become those of JSON. A map with texts for keys becomes an object, without the
 // entries whose key or value is null, any other a list of {"key", "value"}. Days, times, decimals,
-// 16-bit floating-point numbers and other bytes become texts. A text that is not UTF-8 is the
-// record's defect. Rows are numbered from 1.
+// 16-bit floating-point numbers and bytes that are UTF-8 become texts. A text that is not UTF-8 is
+// the record's defect. Rows are numbered from 1.
 //
 // Next returns InvalidArgument if the file is no Parquet, is damaged or encrypted, has sizes that
 // contradict each other, takes more memory than kParquetBytesMax at a time, or has a row longer

@@ -18,7 +18,8 @@ struct BadRecords {
   static constexpr size_t kNamedMax = 100;
 
   int64_t count = 0;
-  // The first of them, each as its place and the reason: "FILE:PLACE: REASON".
+  // The first of them, each as its place and the reason: "FILE:PLACE: REASON". FILE is left out in
+  // the records of one file (FileWordsMeta), and PLACE if the whole file is the record.
   std::vector<std::string> named;
 
   // Returns how many of the records are counted and not named.

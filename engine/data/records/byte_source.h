@@ -22,13 +22,14 @@ class ByteSource {
 
 // Returns the decompressed content of `source`, which must outlive the result. gzip files may have
 // several members and zstd files several frames. `path` is used in messages. Memory use is bounded
-// whatever the content: about 300 KiB for gzip, and for zstd besides that the frame's window, at
-// most 128 MiB. The length of the content is not bounded; readers of records bound a record.
+// whatever the content: about 300 KiB for gzip, and for zstd about 750 KiB besides the frame's
+// window, which is at most 128 MiB. The length of the content is not bounded; readers of records
+// bound a record.
 //
 // Read returns the errors of `source`, ResourceExhausted if memory is missing, and InvalidArgument,
 // naming the file and the byte in the compressed data, for data that is damaged, cut short, not of
-// this compression, or needs a window above 128 MiB. Bytes behind the last member or frame are
-// damage too. No call may follow an error. REQUIRES: `compression` is not kNone.
+// this compression, or needs a dictionary or a window above 128 MiB. Bytes behind the last member
+// or frame are damage too. No call may follow an error. REQUIRES: `compression` is not kNone.
 std::unique_ptr<ByteSource> Decompress(Compression compression, ByteSource* source,
                                        std::string path);
 

@@ -14,9 +14,9 @@
 
 namespace megatrain {
 
-// A file whose first character, behind white space, is '[' is one array. Any other file is JSON
-// Lines: one record on each line, with blank lines skipped. A byte order mark at the start, CRLF
-// line ends and a last line without an end are accepted.
+// A file whose first character, behind a byte order mark and white space, is '[' is one array. Any
+// other file is JSON Lines: one record on each line, with blank lines skipped. A byte order mark at
+// the start, CRLF line ends and a last line without an end are accepted.
 //
 // The reader finds where records begin and end and does not check that they are valid JSON.
 class JsonRecordReader : public RecordReader {
@@ -28,8 +28,8 @@ class JsonRecordReader : public RecordReader {
                             size_t record_bytes_max = kRecordBytesMax);
 
   // Returns InvalidArgument if the array is malformed or cut short or has an element that is no
-  // object, and if a record, with the white space behind it on its line, has more than
-  // `record_bytes_max`. Returns the errors of reading.
+  // object, and if a record has more than `record_bytes_max`. In JSON Lines the white space behind
+  // a record on its line counts. Returns the errors of reading.
   absl::StatusOr<bool> Next(Record* record) override;
   std::string Place(const Record& record) const override;
 

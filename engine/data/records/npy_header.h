@@ -11,7 +11,7 @@
 
 namespace megatrain {
 
-// The fields of a header.
+// The fields of a header but for fortran_order, which says nothing of an array of one dimension.
 struct NpyHeader {
   std::string descr;  // numpy's type, such as "<u2"
   std::vector<int64_t> shape;

@@ -16,8 +16,8 @@
 namespace megatrain {
 
 inline constexpr size_t kRecordChunkBytes = size_t{1} << 20;
-// The greatest length of a record, or of a row of CSV, in bytes. A longer one probably means that
-// the file is of another kind.
+// The greatest length of a record, or of a row of CSV, in bytes. A row of CSV may be a little
+// longer (csv_records.h). A longer one probably means that the file is of another kind.
 inline constexpr size_t kRecordBytesMax = size_t{1} << 30;
 
 // One record of a file, and its place there.

@@ -13,7 +13,8 @@
 namespace megatrain {
 
 // The tokens of one optimizer step, of one evaluation batch, or of texts to continue. The arrays
-// hold the tokens of all sequences one after another, those of micro-batch 0 first.
+// hold the tokens of all sequences one after another, those of micro-batch 0 first. In generation
+// the counts from predictions to step_micro_batches are 0.
 struct Batch {
   int64_t step = 0;                // from 1; 0 outside training
   int64_t sequence_length = 0;     // in generation the tokens of the largest micro-batch
@@ -61,7 +62,8 @@ Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
 Batch PartOfBatch(const Batch& batch, int rank, int ranks);
 
 // Returns InvalidArgument, naming the token and its place, for the first token or unmasked target
-// that is not in [0, vocabulary). Kernels index by these ids unchecked.
+// that is not in [0, vocabulary). The place is right only in a batch of MakeBatch. Kernels index by
+// these ids unchecked.
 absl::Status CheckTokenIds(const Batch& batch, int64_t vocabulary);
 
 }  // namespace megatrain

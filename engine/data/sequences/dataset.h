@@ -28,10 +28,10 @@ struct MixedSource {
 
 // Counts of what was prepared and what was left out.
 struct DatasetReport {
-  int64_t documents = 0;
-  int64_t tokens = 0;  // without padding
+  int64_t documents = 0;  // `tokens` format: files
+  int64_t tokens = 0;     // without padding
   int64_t sequences = 0;
-  int64_t truncated_examples = 0;       // cut to the length of a sequence
+  int64_t truncated_examples = 0;       // cut to the length of a sequence; of pairs, to half of it
   int64_t dropped_tokens = 0;           // `tokens` format: less than a sequence at the end
   int64_t examples_without_target = 0;  // left out: no prediction to learn from (packing.h)
   // Turns of the assistant without loss, because their place in the rendered text is uncertain.
@@ -47,7 +47,7 @@ struct EvalSet {
 };
 
 // The job's tokenised and packed sequences, numbered in file order, those of data.eval set by set.
-// Memory use does not grow with the data, because token ids stay on disk. TrainSequence and
+// Memory use hardly grows with the data, because token ids stay on disk. TrainSequence and
 // EvalSequence return OutOfRange for an index that does not exist, and the errors of reading.
 //
 // Thread safety: const methods may be called from several threads.
@@ -66,8 +66,9 @@ class Dataset {
   virtual absl::StatusOr<Sequence> EvalSequence(int64_t index) const = 0;
   // Returns the index for TrainSequence at `position` (from 0) of the training order, which
   // continues through the epochs. Takes constant time. In a mix the position decides the source
-  // (source_mix.h), and each source is gone through again and again. With data.shuffle the order is
-  // a new one each time. REQUIRES: position >= 0, and train_sequences() > 0.
+  // (engine/data/order/source_mix.h), and each source is gone through again and again. With
+  // data.shuffle the order is a new one each time. REQUIRES: position >= 0, and train_sequences()
+  // > 0.
   virtual int64_t TrainingOrder(int64_t position) const = 0;
   // Return the counts of the training and of the evaluation data, valid as long as this object. If
   // evaluation sequences are split off the training data, only `sequences` is counted for each, and
@@ -92,15 +93,16 @@ using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t byte
 
 // Reads the files of `spec`, tokenises them or finds the result in the cache, and packs it into
 // sequences. With `verify_data` every data file is hashed and the cache is checked whole; else
-// files that look unchanged are taken for what they were (file_hashes.h), and the cache is checked
-// as it is read. Paths in `spec` must be absolute. An empty data.template_date means today's.
+// files that look unchanged are taken for what they were (FileHashes), and the cache is checked as
+// it is read. Paths in `spec` must be absolute. An empty data.template_date means today's.
 // `tokenizer` may be null if all files have format `tokens`. `cache_directory` is used if the spec
 // names none. `progress` may be null. `files` must outlive the dataset.
 //
-// Returns InvalidArgument, naming the file and the place in it, for malformed data and for an id
-// that is not below `model_vocabulary`. Returns InvalidArgument also for impossible settings of the
-// data, if the data or an entry of a mix makes no sequence, and if data.eval_fraction leaves none
-// to train on. Returns the errors of ExpandDataFile, PrepareEncoder, DataSide::Open and `progress`.
+// Returns InvalidArgument, naming the file and the place in it, for malformed data that
+// data.on_bad_record does not skip, and for an id that is not below `model_vocabulary`. Returns
+// InvalidArgument also for impossible settings of the data, if the data or an entry of a mix makes
+// no sequence, and if data.eval_fraction leaves none to train on. Returns the errors of
+// ExpandDataFile, PrepareEncoder, DataSide::Open and `progress`.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
     const JobSpec& spec, std::shared_ptr<const Tokenizer> tokenizer,
     const std::string& model_directory, int64_t model_vocabulary,

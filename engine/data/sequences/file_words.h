@@ -64,7 +64,8 @@ class FileWordMaker {
   // Appends the file's words to `writer`, and returns their description. `reader` has the file
   // open. `hash` is the XXH3-128 that the file's content had before. The hash of Parquet, which is
   // not read from front to back, is not compared. `progress` may be null. It is called with the
-  // bytes of the file that are finished, and from another thread with 0.
+  // bytes of the file that are finished, and with 0 also from another thread, perhaps at the same
+  // time.
   //
   // Returns InvalidArgument, naming the file and the place, for data that cannot be read and for a
   // file without a record. If bad records are skipped, a record that cannot be read is counted

@@ -18,10 +18,11 @@ namespace megatrain {
 // Thread safety: const methods may be called from several threads.
 class SequenceIndex {
  public:
-  // Opens the index in `cache_directory`, or makes it in one pass over `stream`. With `verify` it
-  // is checked whole, else as it is read. `stream` and `files` must outlive the result. `progress`
-  // may be null; it is called with 0 bytes while the work goes on. Returns the errors of
-  // `progress`, of SequencePacker, of TokenStream::Read, and of reading and writing the cache.
+  // Opens the index in `cache_directory`, or makes it in one pass over `stream` if it is missing or
+  // cannot be read. With `verify` it is checked whole, else as it is read. `stream` and `files`
+  // must outlive the result. `progress` may be null; it is called with 0 bytes while the work goes
+  // on. Returns the errors of `progress`, of SequencePacker, of TokenStream::Read, of writing the
+  // cache, and of reading what was just written.
   static absl::StatusOr<std::unique_ptr<SequenceIndex>> Open(
       const TokenStream* stream, const PackingOptions& options, const std::string& cache_directory,
       const ByteProgress& progress, FileSystem* files = PosixFileSystem(), bool verify = false);

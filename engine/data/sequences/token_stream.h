@@ -34,18 +34,20 @@ struct TokenStreamOptions {
 // Thread safety: const methods may be called from several threads.
 class TokenStream {
  public:
-  // Finds each file's words in the cache or makes them. Small files are made side by side, each by
-  // one thread, larger ones one by one, each by all threads. If there are as many large plain texts
-  // as threads, they are made side by side, too. Words that were made stay in the cache if a later
-  // file fails. `progress` may be null. It is called on the calling thread with the bytes of the
-  // files that were finished since the last call, or with 0. The tokenizer and the chat template of
-  // `options` are used during the call only; the file system must outlive the result. REQUIRES: no
-  // file has format `tokens`.
+  // Finds each file's words in the cache or makes them. Small files that follow each other are made
+  // side by side, each by one thread, other ones one by one, each by all threads. If there are at
+  // least as many large plain texts as threads, they count as small ones here. Words that were made
+  // stay in the cache if a later file fails. `progress` may be null. It is called on the calling
+  // thread with the bytes of the files that were finished since the last call, or with 0. The
+  // tokenizer and the chat template of `options` are used during the call only; the file system
+  // must outlive the result. REQUIRES: no file has format `tokens`.
   //
   // Returns the errors of FileWordMaker for the first bad file, but InvalidArgument in place of
-  // OutOfRange for an id that is not below the vocabulary. Returns the errors of the file system,
-  // of the cache files and of `progress`. If bad records are skipped, a plain text that cannot be
-  // read is counted as a bad record in place of the error.
+  // OutOfRange for an id that is not below the vocabulary. Returns Aborted if a file changed while
+  // it was read, or if another job keeps replacing the same words by others. Returns the errors of
+  // the file system, of writing the cache, of reading what was just written there, and of
+  // `progress`. If bad records are skipped, a plain text for which FileWordMaker returns
+  // InvalidArgument is counted as a bad record in place of the error.
   static absl::StatusOr<std::unique_ptr<TokenStream>> Open(absl::Span<const DataFile> files,
                                                            const TokenStreamOptions& options,
                                                            const ByteProgress& progress);

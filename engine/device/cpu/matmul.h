@@ -29,7 +29,7 @@ MatMulTiles ChooseMatMulTiles(int64_t m, int64_t n, int64_t k, bool transpose_a)
 absl::Status RunMatMul(const MatMulArgs& args, bool native_bf16, ThreadPool* pool,
                        WorkspacePool* workspaces);
 
-// Returns the most host bytes of one task's buffers, which are those of one thread.
+// Returns the most host bytes that the buffers of one task take. A thread runs one task at a time.
 int64_t MatMulScratchBytesMax();
 
 }  // namespace megatrain

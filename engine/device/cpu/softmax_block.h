@@ -18,7 +18,7 @@ namespace megatrain {
 struct SoftmaxStepArgs {
   DType dtype = DType::kF32;  // the type of p
   int64_t rows = 0, columns = 0;
-  float scale = 0;
+  float scale = 0;          // positive
   float softcap = 0;        // 0: none
   float* scores = nullptr;  // [rows, columns]: q.k; overwritten if there is a softcap
   int64_t stride = 0;       // of scores

@@ -1,10 +1,10 @@
 // The cuda device, which is an NVIDIA GPU. It has CUDA's streams and events, memory by cudaMalloc,
 // and copies between the device and pinned host memory.
 //
-// Error messages name the call of CUDA that failed; that of Allocate for lack of memory has the
-// bytes instead. Some errors, such as an illegal address or a device that is gone, come again from
-// every later call. IsDeviceLost (device_lost.h) is true for these, and only a new process can use
-// the device again.
+// The message of an error of CUDA names the call or the kernel that failed; that of Allocate for
+// lack of memory has the bytes instead. Some errors, such as an illegal address or a device that is
+// gone, come again from every later call. IsDeviceLost (device_lost.h) is true for these, and only
+// a new process can use the device again.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_
 

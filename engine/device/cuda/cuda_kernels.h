@@ -1,6 +1,7 @@
 // The kernels of the cuda device. Matrix products are cuBLASLt's. Attention is cuDNN's for the
-// calls that cuDNN takes (libraries/cudnn_choice.h). Zero is CUDA's own. Everything else is
-// computed by the kernels in cuda/kernels. Errors are those of CudaStatus and of kernels.h.
+// calls that cuDNN takes (libraries/cudnn_choice.h), unless they have AttentionChoice::kOwn. Zero
+// is CUDA's own. Everything else is computed by the kernels in cuda/kernels. Errors are those of
+// CudaStatus and of kernels.h.
 //
 // Thread safety: several threads may call at a time, but only one for each stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNELS_H_

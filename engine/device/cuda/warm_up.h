@@ -1,5 +1,5 @@
-// Uses every kernel once. CUDA and its libraries take device memory when a kernel is first used.
-// This must happen before a job is given the memory that is left.
+// Uses the kernels before a job does. CUDA and its libraries take device memory when a kernel is
+// first used. This must happen before a job is given the memory that is left.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_WARM_UP_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_WARM_UP_H_
 

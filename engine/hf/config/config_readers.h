@@ -62,7 +62,7 @@ ModelDescription ReadUniformModel(JsonFields& fields, const ModelDefaults& defau
 struct RopeDefaults {
   double theta = 10000.0;
   // The value of partial_rotary_factor if it is absent. 0: the family rotates whole heads, and a
-  // value other than 1 is refused.
+  // value other than 1 is refused, except in an object of the type "proportional".
   double rotary_fraction = 0.0;
   int64_t original_positions = 0;  // see ReadRope; 0: none
   // The type and settings where config.json has no RoPE object.

@@ -1,5 +1,5 @@
 // Counts the work of one call of each layer template, in the units for which devices have rates
-// (engine/host/hardware_rates.h). The counts follow the kernel calls of decoder_layer.cc and
+// (engine/host/hardware_rates.h). The counts follow the kernel calls of engine/model/layer and of
 // language_head.cc and must change with them.
 #ifndef MEGATRAIN_ENGINE_MODEL_COST_LAYER_WORK_H_
 #define MEGATRAIN_ENGINE_MODEL_COST_LAYER_WORK_H_

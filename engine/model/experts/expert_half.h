@@ -22,7 +22,7 @@
 
 namespace megatrain {
 
-// The sums that RouteTokens computes besides the routing, for engine/pipeline/router_totals.h.
+// What RouteTokens computes besides the routing, for engine/pipeline/router_totals.h.
 enum class RoutingTotals {
   kNone,
   kEntropy,                // r.entropy and r.entropy_sum
@@ -30,8 +30,8 @@ enum class RoutingTotals {
 };
 
 // Routes the tokens of x [tokens, hidden]. Writes all device memory of `r` except dweights, dsum,
-// dprobabilities, shared.dweights and the sums that `totals` leaves out. r.sum becomes the result
-// of the shared unit, or 0 in a `backward` pass or without such a unit.
+// dprobabilities, shared.dweights and what `totals` leaves out. r.sum becomes the result of the
+// shared unit, or 0 in a `backward` pass or without such a unit.
 //
 // ExpertsForward and ExpertsBackward read r.offsets. Before it calls them, the caller waits for the
 // work queued here, copies r.device_offsets to the host and sets r.offsets to the copy.

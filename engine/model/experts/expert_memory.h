@@ -1,6 +1,7 @@
 // RoutedTokens and ExpertScratch are the device memory of the half of a layer with experts
 // (expert_half.h). Each micro-batch holds RoutedTokens while one tile of experts after another is
-// loaded. ExpertScratch is scratch memory. T is the activation dtype.
+// loaded. ExpertScratch is scratch memory. T is the activation dtype. RouteArgs and the other
+// arguments of kernels are in engine/device/expert_args.h.
 #ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_MEMORY_H_
 #define MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_MEMORY_H_
 
@@ -16,8 +17,8 @@ namespace megatrain {
 struct RoutedTokens {
   void* normed = nullptr;  // T [t, hidden], the experts' input
   float* rstd = nullptr;   // [t], of the norm that gives `normed`
-  // [t, hidden]: in the forward pass the sum of the results of a token's experts, in the backward
-  // pass the sum of the gradients with respect to `normed`.
+  // [t, hidden]: in the forward pass the sum of the results of a token's experts and of the shared
+  // unit, in the backward pass the sum of the gradients with respect to `normed`.
   float* sum = nullptr;
   int32_t* choice = nullptr;  // [t, k], as in RouteArgs
   float* weights = nullptr;   // [t, k], as in RouteArgs
@@ -52,9 +53,9 @@ int64_t RoutedBytes(const ModelDescription& model, DType dtype, int64_t tokens);
 RoutedTokens PlaceRouted(const ModelDescription& model, DType dtype, int64_t tokens, void* block);
 
 // Memory that the functions of expert_half.h, shared_expert.h and expert_join.h use in turn. n is
-// the number of tokens of a chunk (LayerChunkTokens), and the most rows that experts take at a
-// time. The tensors from gate_up to out have room for kWholeRowsMax more rows, by which
-// LayerContext::whole_rows may enlarge a product.
+// the number of tokens of a chunk (LayerChunkTokens, activations.h), and the most rows that experts
+// take at a time. The tensors from gate_up to out have room for kWholeRowsMax more rows, by which
+// LayerContext::whole_rows (layer_context.h) may enlarge a product.
 struct ExpertScratch {
   float* logits = nullptr;  // [n, E]
   void* dlogits = nullptr;  // T [n, E]

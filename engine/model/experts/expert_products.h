@@ -23,7 +23,8 @@ struct BoundExperts {
 };
 
 // Computes s.activated[rows, width] from s.gate_up[rows, 2, width] by the gated unit, of experts or
-// of the shared expert. `width` is the unit's intermediate width.
+// of the shared expert. If the experts' matrices are transposed, s.gate_up is [rows, width, 2].
+// `width` is the unit's intermediate width.
 absl::Status Glu(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width);
 // Overwrites s.gate_up by its gradient. s.dactivated has the gradient by the unit's output on
 // entry, and the output on return.
@@ -84,7 +85,8 @@ absl::Status InputGradients(const BoundLayer& l, const RoutedTokens& r, const Pa
 absl::Status WeightGradients(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
                              const ExpertMatrix& m, const void* x, const void* dy, float* gradient,
                              bool first);
-// Sets the gradients of experts without rows to 0, except for those of frozen tensors.
+// Sets the gradients of experts without rows to 0, except for those of frozen tensors. REQUIRES:
+// `gradient` is not null.
 absl::Status ZeroGradientsWithoutRows(const BoundLayer& l, const RoutedTokens& r,
                                       const ExpertMatrix& m, float* gradient);
 

@@ -43,8 +43,9 @@ absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
 // Adds the gradient of the embedding, and of the norm in SharedRows, to `gradient` (FP32, in the
 // layout of tile 0). With `first`, which marks the first micro-batch, the gradients replace its
 // content. The gradient of a tied matrix is always added, because the head's gradient is there
-// already. Leaves out a frozen embedding, and the norm if SharedRows has no gradient of it. dh, T
-// [tokens, hidden], is the gradient with respect to x.
+// already. The row of the model's padding_id gets no gradient. Leaves out a frozen embedding, and
+// the norm if SharedRows has no gradient of it. dh, T [tokens, hidden], is the gradient with
+// respect to x.
 absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView& batch,
                                const void* dh, float* gradient, bool first);
 
@@ -70,7 +71,8 @@ absl::Status HeadLoss(const LayerContext& context, const void* weights, const Mi
 // Computes the losses as HeadLoss does, and from them the results [pairs], on the device, of the
 // batch's pairs of answers. `loss_weights` [tokens], unless null, receives the weights with which
 // HeadForwardBackward, at a scale of 1, gives the gradient of the sum of the pairs' losses times
-// `scale`. The weights of a pair depend on all of its tokens, so the logits are computed twice.
+// `scale`. The weights of a pair depend on all of its tokens, so HeadForwardBackward then computes
+// the logits again.
 absl::Status HeadPreference(const LayerContext& context, const void* weights,
                             const MicroBatchView& batch, const void* x,
                             const PreferenceObjective& objective, double scale,

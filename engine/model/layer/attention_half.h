@@ -20,7 +20,8 @@ absl::Status AttentionForward(const BoundLayer& l, const void* x);
 // (AttentionBranch in residual_branch.h). REQUIRES: AttentionForward.
 absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void* x, void* y);
 
-// Recomputes the activations up to a.mixed that were not kept. Call it before the functions below.
+// Recomputes the activations up to a.mixed that were not kept, except the normed input, which
+// AttentionInputBackward recomputes. Call it before the backward functions below.
 absl::Status RecomputeAttention(const BoundLayer& l, const void* x);
 
 // Returns true if the backward pass must go through attention: for the gradient with respect to the

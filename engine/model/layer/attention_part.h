@@ -23,7 +23,7 @@ class AttentionPart {
   virtual absl::Status Prepare(const BoundLayer& l, const Chunk& chunk) const = 0;
   // Computes a.mixed. Writes the keys and values of a key_set that the layer makes (keys and values
   // which later layers read, shared_rows.h) to batch.shared, unless it attends over the cache. With
-  // a cache it stores the tokens' keys and values there, or moves a delta net's states on.
+  // a cache it stores the layer's own keys and values there, or moves a delta net's states on.
   // REQUIRES: Prepare of all chunks.
   virtual absl::Status Mix(const BoundLayer& l) const = 0;
   // Recomputes the activations that KeepLevel::kCheapRecomputed does not keep, for the backward

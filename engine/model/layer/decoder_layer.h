@@ -14,8 +14,9 @@ namespace megatrain {
 
 // Computes y = layer(x), and the activations. `weights` is the layer's tile in its weight buffer. x
 // and y are [tokens, hidden] of context.dtype and must not overlap. A layer that makes a key_set
-// writes it to batch.shared. If there is a context.cache, the tokens' keys and values are stored in
-// it, or a delta net's states in it are advanced. REQUIRES: the layer is dense.
+// writes it to batch.shared, unless it attends over the cache. If there is a context.cache, the
+// layer's own keys and values are stored in it, or a delta net's states in it are advanced.
+// REQUIRES: the layer is dense.
 absl::Status DecoderLayerForward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x,
                                  const LayerActivations& activations, void* y);
@@ -56,9 +57,8 @@ LayerBackwardWidths BackwardWidths(const ModelDescription& model);
 // pass. The activations are overwritten.
 //
 // `dh` [tokens, hidden] holds the gradient of the loss by y on entry and by x on return. Without
-// `input_gradient`, when nothing before this layer is trained, the pass ends at the output
-// projection of attention if no weight in or before attention is trained, and `dh` is undefined on
-// return.
+// `input_gradient`, when nothing before this layer is trained, `dh` is undefined on return, and the
+// pass ends at the output projection of attention if no weight in or before attention is trained.
 //
 // Weight gradients are added to `gradient` (FP32, in the tile's layout; null if all of the tile is
 // frozen) chunk by chunk, in token order. Those of sinks, of a delta net's own tensors and of the

@@ -72,8 +72,8 @@ struct LayerContext {
   int tile = 1;                       // the tile whose weights are passed; for decoder layers
   LayerCache cache;                   // of that layer
   // The least number of rows of a product of experts, so that a token's result does not depend on
-  // how many other tokens chose its expert. It is the batch's number of tokens. It is 0, which
-  // allows that dependence, for more than kWholeRowsMax tokens and where it does not matter.
+  // how many other tokens chose its expert. It is the micro-batch's number of tokens. It is 0,
+  // which allows that dependence, for more than kWholeRowsMax tokens and where it does not matter.
   int64_t whole_rows = 0;
 };
 

@@ -41,8 +41,8 @@ absl::Status PerLayerInputBackward(const BoundLayer& l, const Chunk& chunk, void
                                    const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient);
 
-// Adds the gradient of the table to `gradient`, unless the table is frozen. REQUIRES:
-// PerLayerInputBackward of all chunks.
+// Computes the gradient of the table, unless the table is frozen. REQUIRES: PerLayerInputBackward
+// of all chunks.
 absl::Status PerLayerTableBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient);
 

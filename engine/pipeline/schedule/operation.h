@@ -22,8 +22,8 @@ namespace megatrain {
 // what Resource::index means if it is not the index of the resource's own kind.
 enum class ResourceKind {
   // Host. Index `tile` stands for the tile's elements that the host updates, and index
-  // PipelineShape::device_part(tile) for those that the device updates. Index host_part(1, i)
-  // stands for those of tile 1 that the host updates in part i.
+  // PipelineShape::device_part(tile) for those that the device updates. Of the weights of tile 1,
+  // index host_part(1, i) stands for those that the host updates in part i.
   kTileWeights,  // the section that is streamed
   kTileMoments,  // remainder and moments
   // Stands for the weights of all ranks' shards of a tile, from the end of their updates to the

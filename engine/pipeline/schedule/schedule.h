@@ -71,7 +71,8 @@ inline constexpr int64_t kPairBytes = 4 * sizeof(int32_t) + 2 * sizeof(double);
 inline constexpr int64_t kUpdateAlignment = 128;
 
 // The work of the compute lane for a micro-batch of `micro_batch_tokens` tokens. A smaller one
-// takes a proportional part. All 0 if durations do not matter.
+// takes a proportional part. The work is all 0 if durations do not matter. With pairs
+// `micro_batch_tokens` is needed even then (PipelineShape::loss_bytes).
 //
 // In a gradient's first micro-batch the device moves `first_bytes` (`experts_first_bytes`, ...)
 // more than in the others; they are negative if it moves fewer.

@@ -7,7 +7,8 @@
 // gradients. When the last sum is there, tile 1 is updated, then the embedding, then the others in
 // the order in which the next step loads them. If the forward pass reads the embedding's rows from
 // host memory, this changes:
-// - The rows that the next batch looks up are updated in the middle of tile 1's update.
+// - The rows that the next batch looks up are updated in the middle of tile 1's update. If that
+//   batch is not known yet, these are all rows.
 // - The rest of the embedding is updated last.
 // - The weights of tile 1 that the device updates stay in one of its weight buffers.
 //

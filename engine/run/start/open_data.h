@@ -17,9 +17,9 @@ namespace megatrain {
 // the others then find there. The day that a chat template sees is data.template_date, else that of
 // the run that is resumed, else today in the first process. All processes must call it.
 //
-// Returns the errors of OpenDataset by way of AsInputError, those of the tokenizer, the prompts and
-// TotalSteps, and FailedPrecondition if the processes do not have the same data and prompts.
-// REQUIRES: `prepared` has its session, layout and directory_ranks.
+// Returns the errors of OpenDataset by way of AsInputError, those of the tokenizer, the prompts,
+// TotalSteps and the communicator, and FailedPrecondition if the processes do not have the same
+// data and prompts. REQUIRES: `prepared` has its session, layout and directory_ranks.
 absl::Status OpenData(RunContext& run, PreparedRun& prepared);
 
 // Returns lines for people about the records that were left out; none if there are none.

@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 // prepared.total_steps is counted anew. `prepared` and the run's host must outlive the trainer.
 // Returns Unavailable if other jobs hold the memory, ResourceExhausted if there is not enough,
 // Cancelled once the run is asked to end, and the errors of MakeRankParts, Trainer::Create,
-// PrepareReference, FallBack, CheckSameStart and of reading the files.
+// PrepareReference, FallBack, CheckSameStart, the communicator and of reading the files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
 
 }  // namespace megatrain

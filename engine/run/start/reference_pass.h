@@ -3,9 +3,9 @@
 // that the job begins with.
 //
 // The values are kept in the cache of prepared data (reference_logps.h), under a key made of the
-// weights, the data, the batches and the device's arithmetic. A checkpoint stores a hash of the
-// reference's weights. So a run that is resumed reads the values without the model, and computes
-// them again only if the cache has none under that key.
+// weights, the model and its precision, the data, the batches and the device's arithmetic. A
+// checkpoint stores a hash of the reference's weights. So a run that is resumed reads the values
+// without the model, and computes again only what the cache lacks under that key.
 #ifndef MEGATRAIN_ENGINE_RUN_START_REFERENCE_PASS_H_
 #define MEGATRAIN_ENGINE_RUN_START_REFERENCE_PASS_H_
 

@@ -50,17 +50,18 @@ struct ResumePoint {
 //
 // Where machines have directories of their own, all processes call it at the same time. If a save
 // has its final name on one machine, a whole part of it on another machine that is still named
-// ".tmp" gets its final name too. kAuto takes the newest checkpoint of which all machines have
-// their parts, and passes over newer ones as if they were damaged. Returns FailedPrecondition if
-// some machines have checkpoints and others have none.
+// ".tmp" gets its final name too, before leftovers are removed. kAuto takes the newest checkpoint
+// of which all machines have their parts, and passes over newer ones as if they were damaged.
+// Returns FailedPrecondition if some machines have checkpoints and others have none, and the errors
+// of the communicator.
 absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRanks& ranks,
                                             const CheckpointState& wanted);
 
 // Checks that all processes go on from the same checkpoint: the same step, and the same best
 // evaluation up to it. The bytes of the manifest, which has the hashes of all files, must be the
-// same too. If the checkpoint is in parts, they must be of the same save, each on the machine of
-// its number. Returns FailedPrecondition, naming the ranks and what differs, and the errors of
-// reading. All processes must call it. Does nothing for a process alone.
+// same too, unless the checkpoint is in parts. These must be of the same save, each on the machine
+// of its number. Returns FailedPrecondition, saying what differs, and the errors of reading and of
+// the communicator. All processes must call it. Does nothing for a process alone.
 absl::Status CheckSameStart(RunContext& run, const DirectoryRanks& ranks, const ResumePoint& point);
 
 // Chooses an older checkpoint after loading that of `point` ended with the error `damage`. Changes

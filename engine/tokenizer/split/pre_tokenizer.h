@@ -103,9 +103,9 @@ class PreTokenizer {
   // and the last word, with Word::open, if it begins there whatever follows. An open word without
   // text is no word but a place at which the text can be cut. All other words have text.
   //
-  // Memory does not grow with the number of words if all splits have kIsolated or kRemoved. Returns
-  // the errors of SplitRegex::ForEachMatch and of `give`, after which no more words are given.
-  // REQUIRES: `text` is well-formed UTF-8.
+  // Memory does not grow with the number of words if all splits have kIsolated or kRemoved and no
+  // step is of AddMetaspace. Returns the errors of SplitRegex::ForEachMatch and of `give`, after
+  // which no more words are given. REQUIRES: `text` is well-formed UTF-8.
   absl::Status Cut(std::string_view text, OffsetChain* chain, bool begins, bool in_word, bool open,
                    absl::FunctionRef<absl::Status(const Word&)> give) const;
 

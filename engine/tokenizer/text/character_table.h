@@ -25,7 +25,8 @@ class CharacterTable {
 
   // Calls normalize(character, &normalized) for each character below U+20000. It must set
   // `normalized` to the form and return true, or return false if the form depends on the
-  // neighbours. A form of more than 255 bytes is not kept: the entry is kContext.
+  // neighbours. A form of more than 255 bytes is not kept, nor one beyond 16 MiB of all forms: the
+  // entry is kContext.
   explicit CharacterTable(
       absl::FunctionRef<bool(std::string_view character, std::string* normalized)> normalize);
 

@@ -13,12 +13,13 @@
 
 namespace megatrain {
 
-// Matches by backtracking, in time that may grow with a power of the text. Thread safety: const
+// Matches by backtracking, in time that may grow much faster than the text. Thread safety: const
 // methods may be called from several threads.
 class PcrePattern {
  public:
   // `pattern` is in PCRE2's syntax. Errors show `source`, the pattern as the user wrote it. Returns
-  // InvalidArgument if `pattern` cannot be compiled, and ResourceExhausted without memory.
+  // InvalidArgument if PCRE2 does not compile `pattern`, and ResourceExhausted if there is no
+  // memory to begin.
   static absl::StatusOr<std::unique_ptr<PcrePattern>> Compile(std::string_view pattern,
                                                               std::string_view source);
   ~PcrePattern();

@@ -28,12 +28,12 @@ absl::StatusOr<std::string> TranslateRegex(std::string_view pattern);
 // Returns `text` with its ASCII punctuation escaped, so that as a pattern it matches itself.
 std::string EscapeRegex(std::string_view text);
 
-// A compiled pattern. A MatchProgram runs it if it can, else PCRE2. Thread safety: const methods
-// may be called from several threads.
+// A compiled pattern. A MatchProgram runs it if it can, else PCRE2. If the program gives up in a
+// text, PCRE2 goes on there. Thread safety: const methods may be called from several threads.
 class SplitRegex {
  public:
-  // `pattern` is in Oniguruma's syntax. Returns the errors of TranslateRegex, InvalidArgument if
-  // the pattern cannot be compiled, and ResourceExhausted without memory.
+  // `pattern` is in Oniguruma's syntax. Returns the errors of TranslateRegex and of
+  // PcrePattern::Compile.
   static absl::StatusOr<std::unique_ptr<SplitRegex>> Compile(std::string_view pattern);
   // `pattern` is in PCRE2's syntax. REQUIRES: it can be compiled.
   static std::unique_ptr<SplitRegex> CompilePcre(std::string_view pattern);
@@ -57,8 +57,8 @@ class SplitRegex {
                                    size_t* known) const;
 
   // Returns the program that runs the pattern, valid as long as this object. Returns null if PCRE2
-  // runs it: MatchProgram::Make does not take the pattern, or the pattern looks at the text before
-  // its match or can match the empty text. The first call makes the program.
+  // alone runs it: MatchProgram::Make does not take the pattern, or the pattern looks at the text
+  // before its match or can match the empty text. The first call makes the program.
   const MatchProgram* program() const;
 
   // Returns the pattern as it was given. Valid as long as this object.

@@ -22,8 +22,8 @@ struct Token {
     kVariableEnd,    // }}
     kName,           // `text`
     kString,         // `text`, unescaped
-    kInteger,        // `integer`
-    kFloat,          // `number`
+    kInteger,        // `integer`, and `text` as it is written
+    kFloat,          // `number`, and `text` as it is written
     kOperator,       // `text`: + - * / // % ** ~ [ ] ( ) { } == != > >= < <= = . : | , ;
     kEnd,            // the end of the program
   };
@@ -40,7 +40,7 @@ struct Token {
 };
 
 // Describes a token for messages: "'x'" for a name, "the string 'x'", "'%}'", "the end of the
-// program".
+// program". Of a long token it has the first 40 characters.
 std::string Describe(const Token& token);
 
 // Returns an error at a line: InvalidArgument "line 3: message".

@@ -75,6 +75,7 @@ HWY_INLINE void StorePairs(VF even, VF odd, bf16_t* p) {
 }
 
 // Load and store the first `count` lanes. The other lanes are loaded as zeros, and not stored.
+// REQUIRES: count is at most the number of lanes.
 template <typename T>
 HWY_INLINE VF LoadFirst(const T* p, size_t count) {
   HWY_ALIGN T lanes[hn::MaxLanes(DF())] = {};
@@ -118,8 +119,8 @@ HWY_INLINE void ForVectors(size_t n, const Part& part) {
 HWY_INLINE float SumLanes(VF v) { return hn::GetLane(hn::SumOfLanes(DF(), v)); }
 HWY_INLINE float MaxLanes(VF v) { return hn::GetLane(hn::MaxOfLanes(DF(), v)); }
 
-// Returns exp(x) to within 2 units in the last place. It is 0 below -87.3, where the result would
-// be denormal, and infinite above 88.7. A NaN stays a NaN.
+// Returns exp(x) to within 2 units in the last place. It is 0 below -87.33654, where the result
+// would be denormal, and infinite above 88.72284. A NaN stays a NaN.
 //
 // Derivation: with n = round(x / ln 2) and r = x - n ln 2, exp(x) = 2^n exp(r) and |r| <= 0.347. r
 // is computed in two steps, of which the first product is exact, because 0.693359375 has 9

@@ -19,7 +19,7 @@ int64_t LargestDim(const Args& args) {
 
 // SightStart returns the first token that `token` sees. SightEnd returns the token after the last
 // one that sees `token`. A token sees itself and the earlier tokens of its document or, with a
-// window, those of the window. Neither result decreases from a token to the next.
+// window, those of them that are in the window. Neither result decreases from a token to the next.
 __device__ inline int64_t SightStart(const AttentionArgs& args, int64_t token) {
   const int64_t start = args.document_bounds[2 * token];
   const int64_t window = args.shaping.window;

@@ -21,8 +21,8 @@ namespace megatrain::cuda {
 // one gives wrong results. Without it a kernel is slower and may add up sums in another order.
 struct FastPaths {
   bool tensor_core_attention = true;
-  // Kernels move packs of 16 bytes instead of single elements. Attention on tensor cores always
-  // does.
+  // Kernels move packs of 16 bytes instead of single elements. Attention on tensor cores and
+  // AddAttentionPart always do.
   bool vector_loads = true;
   // Several blocks compute parts of a sum, which are then added. Otherwise one block computes the
   // whole sum.
@@ -135,8 +135,9 @@ struct AttentionPart {
   int64_t out_stride = 0;
 };
 // Adds a part to a sum: sum += part, in FP32. The first part overwrites the sum. With the last part
-// the result is rounded and written to `out`, and not to `sum`. Takes a width that is a multiple of
-// 4, an out_stride that is a multiple of 8, and pointers that are null or aligned to 16 bytes.
+// the result is rounded and written to `out`, and not to `sum`. Takes at most kThreadsMax elements
+// (primitives.h), a width that is a multiple of 4, an out_stride that is a multiple of 8, and
+// pointers that are aligned to 16 bytes; those that are not used may be null.
 int AddAttentionPart(void* stream, const AttentionPart& part);
 
 // Computes to[c, r] = from[r, c] for `from` [rows, columns] and `to` [columns, rows]. Strides are

@@ -33,8 +33,8 @@ struct NormShape {
 };
 
 // Calls f.template operator()<Shape>() with the shape for rows of `packs` packs, and returns its
-// result. kPacks is false if packs are single elements. With this shape few threads are idle, and
-// each holds about four packs.
+// result. kPacks is false if packs are single elements. With each of the shapes a thread has room
+// for four packs of an operand, in one to four rows.
 template <bool kPacks, typename F>
 int WithNormShape(int64_t packs, F f) {
   if constexpr (kPacks) {

@@ -1,7 +1,8 @@
 // Decides which calls of attention cuDNN takes, and into which graphs (cudnn_graphs.h) each call is
-// cut. The answers depend on shapes (which include documents' lengths and the size of the
-// workspace) and on the alignment of operands alone. CudaKernels applies the user's AttentionChoice
-// before. Pointers in the arguments are not followed, except document_starts.
+// cut. The answers depend on the arguments alone: types, shapes (which include documents' lengths
+// and the size of the workspace), strides, shaping, scale, and the alignment of operands.
+// CudaKernels applies the user's AttentionChoice before. Pointers in the arguments are not
+// followed, except document_starts.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_CHOICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_CHOICE_H_
 
@@ -36,9 +37,9 @@ inline std::span<const int32_t> StartsOf(const AttentionArgs& args) {
 
 // Returns the graph for all documents of a forward call at once. REQUIRES: IsUniform(args).
 CudnnGraphKey UniformKeyOf(const AttentionArgs& args);
-// Returns the graph of the gradient for one document and as many heads as fit the workspace.
-// Returns nullopt if documents are not uniform or not even one head of keys and values fits. The
-// documents are then passed as packed documents.
+// Returns the graph of the gradient for one document and as many heads as fit the workspace, where
+// their number divides that of all heads. Returns nullopt if documents are not uniform or not even
+// one head of keys and values fits. The documents are then passed as packed documents.
 std::optional<CudnnGraphKey> UniformKeyOf(const AttentionBackwardArgs& args);
 
 // Both cut packed documents into runs (document_runs.h). They return an empty list if the documents
@@ -50,10 +51,11 @@ std::vector<DocumentRun> RunsOf(const AttentionArgs& args, int64_t workspace_byt
                                 bool takes_packed);
 std::vector<DocumentRun> RunsOf(const AttentionBackwardArgs& args, bool takes_packed);
 // Returns the length of the blocks for a document of `tokens` tokens: the greatest one, up to
-// 16,384, that fits the workspace with one head of keys and values. It is a length of
-// CudnnLengthBucket and less than `tokens`. Returns 0 if none fits, or if blocks would be so short
-// that adding up their parts takes too long. Also returns 0 if a document of the call is longer
-// than the window, because the device's own kernels then skip what no token sees.
+// 16,384, that fits the workspace with one head of keys and values, and of which a block has few
+// enough elements to count in 32 bits. It is a length of CudnnLengthBucket and less than `tokens`.
+// Returns 0 if none fits, or if blocks would be so short that adding up their parts takes too long.
+// Also returns 0 if a document of the call is longer than the window, because the device's own
+// kernels then skip what no token sees.
 int64_t BlockLengthOf(const AttentionBackwardArgs& args, int64_t tokens);
 // Both return the graphs of a run. This is one graph or, for a run in blocks, the causal graph for
 // blocks on the diagonal and then the graph without a mask for those below it.
