@@ -37,6 +37,7 @@ class NcclApi {
   // message about it.
   virtual std::string Describe(int error) const = 0;
 
+  // Makes a new id. One rank does this, and gives the id to the others for Initialize.
   virtual int MakeId(NcclId* id) = 0;
   // Begins to make a communicator on the current GPU of the calling thread. AsyncError tells when
   // it is made. `communicator` is set even if this call returns kNcclInProgress.
@@ -45,14 +46,16 @@ class NcclApi {
   // itself.
   virtual int AsyncError(void* communicator, int* error) = 0;
 
-  // Operations between GroupStart and GroupEnd are queued on the stream together.
+  // Operations of a thread between its GroupStart and GroupEnd are queued on the stream together.
+  // The thread must call GroupEnd also if an operation returned an error.
   virtual int GroupStart() = 0;
   virtual int GroupEnd() = 0;
   virtual int Send(void* communicator, const void* data, int64_t bytes, int peer, void* stream) = 0;
   virtual int Receive(void* communicator, void* data, int64_t bytes, int peer, void* stream) = 0;
   // Fills `data` of all ranks from that of the root.
   virtual int Broadcast(void* communicator, void* data, int64_t bytes, int root, void* stream) = 0;
-  // Fills `all` with equal parts from all ranks, in their order. `own` is this rank's part of it.
+  // Fills `all` with equal parts from all ranks, in their order. Each part has `part_bytes` bytes.
+  // `own` points to this rank's part within `all`, which must be there before.
   virtual int AllGather(void* communicator, const void* own, void* all, int64_t part_bytes,
                         void* stream) = 0;
 

@@ -17,7 +17,8 @@ namespace megatrain {
 // called from several threads.
 class Decoder {
  public:
-  // Makes Decode join tokens without spaces even if there is no step, as a Sequence of none does.
+  // Makes Decode join tokens without spaces even if there is no step. A Sequence of `tokenizers`
+  // that holds no decoder does so too.
   void SetChain() { chain_ = true; }
   // Each of these adds a step.
   //
@@ -31,9 +32,10 @@ class Decoder {
   // Strip: removes up to `start` times `content` from each token's beginning, and up to `stop`
   // times from its end.
   void AddStrip(std::string_view content, size_t start, size_t stop);
-  // Replace: replaces the matches of `from` in each token. Leaves the rest of a token as it is if
-  // matching gives up, or once the result up to the last match that was replaced, together with
-  // `to`, would exceed both the token and 1 MiB. REQUIRES: `from` is not null.
+  // Replace: replaces the matches of `from` in each token, from left to right. Leaves the rest of a
+  // token as it is if matching gives up. Leaves it also once the result up to the end of the last
+  // replacement, and another `to`, are together longer than 1 MiB and than the token. REQUIRES:
+  // `from` is not null. A token that is not well-formed UTF-8 stays as it is.
   void AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to);
   // Metaspace: replaces each `mark` by a space. With `prepends` it removes the marks of the first
   // token instead.

@@ -23,7 +23,8 @@ class RefusalMonitor {
   // The least time between two lines of one reason, unless the clock is set back.
   static constexpr absl::Duration kLineInterval = absl::Minutes(1);
 
-  // `metrics` must outlive the monitor. Add calls both functions, `now` under a lock.
+  // `metrics` must outlive the monitor. Add calls `now` under a lock. It calls `log` without one,
+  // so that several threads may be in `log` at once.
   RefusalMonitor(DaemonMetrics* metrics, std::function<void(const std::string& line)> log,
                  std::function<absl::Time()> now = absl::Now);
 

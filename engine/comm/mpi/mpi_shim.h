@@ -3,7 +3,10 @@
    none, so that programs load the library only where a job runs on several processes.
 
    Functions return 0 or an error of MPI, which `describe` puts in words. Messages between two ranks
-   with the same tag on one communicator arrive in the order in which they were sent. */
+   with the same tag on one communicator arrive in the order in which they were sent.
+
+   Thread safety: after `initialize` has returned 0, any thread may call the functions, also several
+   at once. The calls for one request must not overlap. */
 #ifndef MEGATRAIN_ENGINE_COMM_MPI_MPI_SHIM_H_
 #define MEGATRAIN_ENGINE_COMM_MPI_MPI_SHIM_H_
 
@@ -36,7 +39,8 @@ struct MegatrainMpi {
   int version;
   /* Describes the MPI library, such as "Open MPI v4.1.4". `text` has `bytes` bytes. */
   void (*describe_library)(char* text, int bytes);
-  /* Describes an error that a function here has returned. `text` has `bytes` bytes. */
+  /* Describes an error of MPI that a function here has returned, but none of the values above.
+     `text` has `bytes` bytes. */
   void (*describe)(int error, char* text, int bytes);
 
   /* Starts MPI and sets this process's rank and the number of ranks. All processes of the job must

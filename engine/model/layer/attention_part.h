@@ -44,7 +44,9 @@ class AttentionPart {
   virtual absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient) const = 0;
   // Computes the gradient with respect to the chunk's rows of a.projected from the result of
-  // MixBackward, and writes it to those rows of scratch.dprojected.
+  // MixBackward, and writes it to those rows of scratch.dprojected. With latents it overwrites the
+  // chunk's rows of scratch.dexpanded and of the normed latents, and a.latent.expanded. Call it
+  // once for each chunk.
   virtual absl::Status PrepareBackward(const BoundLayer& l, const Chunk& chunk,
                                        const LayerBackwardScratch& scratch,
                                        const TileGradient& gradient) const = 0;
