@@ -188,19 +188,23 @@ TEST_F(MemoryPlanTest, StateIsTwelveBytesAParameterAndClippingHoldsTheGradients)
 TEST_F(MemoryPlanTest, ACheckpointHasTheStateTheFrozenWeightsAndWhatAWrapperCarries) {
   ModelDescription config = Config(3);
   config.wrapper.carried_bytes = 1000;
+  const ModelLayout all = BuildModelLayout(config), alone = BuildModelLayout(Config(3));
   for (const Precision precision : {Precision::kBf16, Precision::kFp32}) {
     JobSpec spec = Spec();
     spec.training.precision = precision;
-    const ModelLayout all = BuildModelLayout(config);
-    EXPECT_EQ(Plan(spec, all).checkpoint_bytes, 12 * all.parameters + 1000);
+    const int64_t bytes = Plan(spec, all).checkpoint_bytes;
+    EXPECT_EQ(bytes - Plan(spec, alone).checkpoint_bytes, 1000);
+    EXPECT_GE(bytes, 12 * all.parameters + 1000);
     spec.training.freeze = {"model.layers.0.*"};
     const auto layout = BuildTrainingLayout(config, spec);
     ASSERT_TRUE(layout.ok()) << layout.status();
-    const int64_t frozen = layout->parameters - layout->trained_parameters;
-    const int64_t weight_bytes = precision == Precision::kBf16 ? 2 : 4;
+    int64_t frozen = 0;
+    for (const TileLayout& tile : layout->tiles) frozen += tile.stateless_elements;
+    EXPECT_GE(frozen, layout->parameters - layout->trained_parameters);
     ASSERT_GT(frozen, 0);
-    EXPECT_EQ(Plan(spec, *layout).checkpoint_bytes,
-              12 * layout->trained_parameters + weight_bytes * frozen + 1000);
+    // Of a frozen element the weight alone is kept, of 2 or 4 bytes.
+    EXPECT_EQ(bytes - Plan(spec, *layout).checkpoint_bytes,
+              (precision == Precision::kBf16 ? 10 : 8) * frozen);
   }
 }
 
