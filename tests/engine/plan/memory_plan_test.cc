@@ -327,6 +327,9 @@ TEST_F(MemoryPlanTest, AStepOfTooManyMicroBatchesIsRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
   EXPECT_THAT(refused.message(), HasSubstr("training.global_batch: 524290"));
   EXPECT_THAT(refused.message(), HasSubstr("with 4 layers at most 262144"));
+  const ModelLayout tied = BuildModelLayout(Config(4, /*tied=*/true));
+  EXPECT_THAT(PlanMemory(spec, tied, kernels_, Budget()).status().message(),
+              HasSubstr("with 4 layers at most 262144"));
   spec.training.micro_batch = 262145;
   EXPECT_TRUE(PlanMemory(spec, layout, kernels_, Budget()).ok());
 }
@@ -341,6 +344,23 @@ TEST_F(MemoryPlanTest, AMicroBatchOfTooManyTokensIsRefused) {
   EXPECT_THAT(refused.message(), HasSubstr("at most 16777215"));
   spec.training.micro_batch = spec.training.global_batch = 16777215;
   EXPECT_TRUE(PlanMemory(spec, layout, kernels_, Budget()).ok());
+}
+
+// The choices of all tokens are numbered in 32 bits.
+TEST_F(MemoryPlanTest, AMicroBatchOfTooManyChoicesOfExpertsIsRefused) {
+  ModelDescription model = Config(2);
+  LayerDescription& layer = model.layers[1];
+  layer.feed_forward.intermediate = 0;
+  layer.experts.count = 8;
+  layer.experts.chosen = 4;
+  layer.experts.intermediate = 32;
+  layer.experts.experts_per_tile = 4;
+  const ModelLayout layout = BuildModelLayout(model);
+  JobSpec spec = Spec();
+  spec.training.micro_batch = spec.training.global_batch = 4'194'304;
+  const absl::Status refused = PlanMemory(spec, layout, kernels_, Budget()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("at most 4194303 such sequences"));
 }
 
 // A pool that is reserved already and what lies beside it are two limits.
