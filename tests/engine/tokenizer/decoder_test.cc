@@ -41,5 +41,19 @@ TEST(DecoderTest, StripTakesAsOftenAsItSaysFromEachEnd) {
   EXPECT_EQ(beginning.Decode({"-a-"}), "a-");
 }
 
+// Steps behind ByteFallback meet parts of characters.
+TEST(DecoderTest, PartsOfCharactersStayAsTheyAre) {
+  auto from = SplitRegex::Compile("a.");
+  ASSERT_TRUE(from.ok()) << from.status();
+  Decoder decoder;
+  decoder.AddByteFallback();
+  decoder.AddReplace(*std::move(from), "x");
+  decoder.AddByteLevel();
+  EXPECT_EQ(decoder.Decode({"ab", "<0xF0>"}), "x\xF0");
+  EXPECT_EQ(decoder.Decode({"<0x61>", "<0xE2>", "<0x82>", "b"}),
+            "a\xE2\x82"
+            "b");
+}
+
 }  // namespace
 }  // namespace megatrain
