@@ -26,7 +26,8 @@ JinjaValue ValueOf(const ChatMessage& message, bool takes_parts) {
   JinjaValue::Entries entries;
   const JinjaValue* reasoning = nullptr;
   for (const char* key : kReasoningKeys) {
-    if (reasoning == nullptr) reasoning = message.Find(key);
+    const JinjaValue* const value = message.Find(key);
+    if (value != nullptr && (reasoning == nullptr || reasoning->is_empty())) reasoning = value;
   }
   if (reasoning != nullptr) entries.emplace_back("thinking", *reasoning);
   for (const auto& [key, value] : message.fields) {

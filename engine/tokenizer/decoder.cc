@@ -7,13 +7,19 @@
 #include "engine/tokenizer/model/byte_token.h"
 #include "engine/tokenizer/model/byte_unicode.h"
 #include "engine/tokenizer/text/text_map.h"
+#include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
 namespace {
 
+// A token of bytes may be a part of a character. Its text is not well-formed then.
+bool IsWellFormed(const std::string& token) { return Utf8ValidPrefix(token) == token.size(); }
+
 void JoinBytes(std::vector<std::string>* tokens) {
   std::string text, bytes;
-  for (const std::string& token : *tokens) text += TokenToBytes(token, &bytes) ? bytes : token;
+  for (const std::string& token : *tokens) {
+    text += IsWellFormed(token) && TokenToBytes(token, &bytes) ? bytes : token;
+  }
   tokens->assign(1, std::move(text));
 }
 
@@ -52,6 +58,7 @@ void StripToken(std::string_view content, size_t start, size_t stop, std::string
 constexpr size_t kGrownBytesMax = size_t{1} << 20;
 
 void ReplaceMatches(const SplitRegex& regex, std::string_view to, std::string* token) {
+  if (!IsWellFormed(*token)) return;
   std::string out;
   size_t done = 0;
   // A match that gives up, and one beyond the limit, leaves the rest as it is.

@@ -42,6 +42,23 @@ for page in README.md {client,deploy,server}/README.md engine/{checkpoint,data,d
   check 644 "/usr/local/share/doc/megatrain/$page"
 done
 
+# What is not always built is installed where it was, and goes where it was not.
+mkdir -p "$binaries/client"
+for program in client/megatrain server/megatrain-parquet; do
+  printf '#!/bin/sh\n' >"$binaries/$program"
+  chmod +x "$binaries/$program"
+done
+echo library >"$binaries/server/libmegatrain-mpi.so"
+DESTDIR=$root deploy/install.sh --binaries "$binaries" >/dev/null
+check 755 /usr/local/bin/megatrain
+check 755 /usr/local/bin/megatrain-parquet
+check 644 /usr/local/bin/libmegatrain-mpi.so
+rm "$binaries/server/megatrain-parquet" "$binaries/server/libmegatrain-mpi.so"
+DESTDIR=$root deploy/install.sh --binaries "$binaries" >/dev/null
+for gone in megatrain-parquet libmegatrain-mpi.so; do
+  [[ ! -e $root/usr/local/bin/$gone ]] || fail "$gone is left behind"
+done
+
 # A configuration is its owner's.
 echo "threads: 3" >"$root/etc/megatrain/megatraind.yaml"
 DESTDIR=$root deploy/install.sh --binaries "$binaries" >/dev/null

@@ -21,6 +21,9 @@ export SOURCE_DATE_EPOCH=1700000000
 package=$(deploy/package.sh --binaries "$PWD" --output "$work")
 bytes=$(stat -c %s "$package")
 echo "$package: $bytes bytes"
+# SOURCE_DATE_EPOCH, so that the same tree gives the same bytes.
+days=$(TZ=UTC tar -tvzf "$package" | awk '{ print $4 }' | sort -u)
+[[ $days == 2023-11-14 ]] || fail "what is in the package is of $days"
 limit=64  # MiB; Apache Arrow's libraries take 21 more
 if [[ -x server/megatrain-parquet ]]; then limit=88; fi
 ((bytes <= limit << 20)) || fail "the package has $bytes bytes, more than $limit MiB"
@@ -99,6 +102,8 @@ env -i "$installed/usr/local/bin/megatraind" --version >/dev/null || fail "the i
 # grep -q stops reading at the first match, and in a pipe what still writes would fail.
 grep -q "libdnnl.*$installed" <<<"$(ldd "$installed/usr/local/bin/megatraind")" ||
   fail "the installed daemon does not use the package's libraries"
+[[ -s $installed/usr/local/share/doc/megatrain/licences/libdnnl2/copyright ]] ||
+  fail "the libraries' licences are not installed"
 DESTDIR=$installed deploy/install.sh --binaries "$PWD" >/dev/null
 [[ ! -e $installed/usr/local/lib/megatrain ]] || fail "the package's libraries are left"
 

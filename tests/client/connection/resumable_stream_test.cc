@@ -48,14 +48,6 @@ class ScriptedService : public v1::JobService::Service {
   }
 
   grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest*, v1::Job*) override {
-    const auto token = context->client_metadata().find("authorization");
-    tokens.emplace_back(token->second.data(), token->second.size());
-    const grpc::Status answer = answers.front();
-    answers.pop_front();
-    return answer;
-  }
-
-  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest*, v1::Job*) override {
     NoteToken(*context);
     const grpc::Status end = script.front().end;
     script.pop_front();
@@ -70,7 +62,6 @@ class ScriptedService : public v1::JobService::Service {
   }
 
   // Each is read and written by one call at a time, and by the test before and after.
-  std::deque<grpc::Status> answers;  // to GetJob
   std::deque<ScriptedCall> script;
   std::vector<int64_t> starts;
   std::vector<std::string> tokens;
@@ -188,20 +179,6 @@ TEST_F(ResumableStreamTest, ANewTokenThatIsRefusedTooEndsIt) {
   EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
   EXPECT_THAT(events_, ElementsAre(1));
   EXPECT_EQ(service_.starts.size(), 2u);
-}
-
-TEST_F(ResumableStreamTest, ACallIsMadeAgainWithANewTokenOnce) {
-  Connection connection(*ParseServerAddress("unix:" + socket_));
-  const auto get = [&] {
-    return connection.Call(connection.jobs(), &v1::JobService::Stub::GetJob, v1::GetJobRequest())
-        .status();
-  };
-  service_.answers = {Expired(), grpc::Status::OK, Expired(), Expired()};
-  const absl::Status good = get();
-  EXPECT_TRUE(good.ok()) << good;
-  EXPECT_THAT(service_.tokens, ElementsAre("Bearer t1", "Bearer t2"));
-  EXPECT_TRUE(absl::IsUnauthenticated(get()));
-  EXPECT_TRUE(service_.answers.empty());
 }
 
 TEST_F(ResumableStreamTest, AMessageBeginsTheGrowingPausesAnew) {

@@ -258,6 +258,10 @@ TEST(RenderChat, ReasoningIsFilledFromItsOtherNames) {
   EXPECT_EQ(TextWith(program, with("reasoning_content")), "r|r|;");
   EXPECT_EQ(TextWith(program, with("thinking")), "r|r|;");
   EXPECT_EQ(TextWith(program, with("reasoning")), "r|r|r;");
+  EXPECT_EQ(TextWith(program, R"({"messages": [
+                {"role": "assistant", "reasoning_content": "", "thinking": "r"}]})"),
+            "r|r|;")
+      << "an empty name gives way to a full one";
 }
 
 TEST(RenderChat, PartsAreJoinedForAProgramThatDoesNotReadThem) {

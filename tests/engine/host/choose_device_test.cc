@@ -100,6 +100,33 @@ TEST(ChooseDeviceTest, SeveralAreThoseFromTheNamedOneOn) {
   EXPECT_EQ(choose("auto", {.count = 3}, /*there=*/0)->id, "cpu");
 }
 
+TEST(ChooseDeviceTest, AFurtherGpuThatCannotBeUsedIsNotPassedOver) {
+  // GPU 0 is in order, and those behind it give this error.
+  const auto choose = [](int count, const absl::Status& error) {
+    EmulatedGpu gpu;
+    const GpuOpener opener = gpu.opener();
+    return ChooseDevice("engine.device", "auto",
+                        [&](int ordinal) -> absl::StatusOr<std::unique_ptr<Device>> {
+                          if (ordinal > 0) return error;
+                          return opener(ordinal);
+                        },
+                        {.count = count});
+  };
+  for (const int count : {0, 2}) {
+    EXPECT_EQ(choose(count, absl::UnavailableError("no library")).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(choose(count, absl::ResourceExhaustedError("no memory")).status().code(),
+              absl::StatusCode::kResourceExhausted);
+    EXPECT_TRUE(IsDeviceLost(choose(count, DeviceLostError("an illegal address")).status()));
+  }
+  const absl::Status none = absl::InvalidArgumentError("there is no such GPU");
+  EXPECT_EQ(choose(2, none).status().code(), absl::StatusCode::kFailedPrecondition)
+      << "it may be there again later";
+  const auto all = choose(0, none);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->gpus.size(), 1);
+}
+
 TEST(ChooseDeviceTest, ProcessesOfAMachineHaveTheGpuOfTheirNumber) {
   const auto choose = [](const std::string& name, int process, int there) {
     EmulatedGpu gpu({.devices = there});

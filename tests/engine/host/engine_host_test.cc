@@ -106,6 +106,18 @@ TEST(EngineHostTest, ThreadsOfAJobAreCappedByTheHosts) {
               HasSubstr("engine.device"));
 }
 
+TEST(EngineHostTest, TheCpuIsDividedIntoSixtyFourDevicesAtMost) {
+  JobSpec::Engine engine;
+  engine.devices = 64;
+  const auto most = ChooseSession(engine, HostDevices(), /*threads_max=*/2);
+  ASSERT_TRUE(most.ok()) << most.status();
+  EXPECT_EQ(most->devices, 64);
+  engine.devices = 65;
+  const absl::Status refused = ChooseSession(engine, HostDevices(), /*threads_max=*/2).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("engine.devices"));
+}
+
 TEST(EngineHostTest, ProcessesOfAMachineShareItsMemory) {
   const auto host_bytes = [](int sharers) {
     EngineHostOptions options;

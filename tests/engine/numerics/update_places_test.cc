@@ -224,6 +224,69 @@ TEST_P(UpdatePlacesTest, AnUpdateOnTheDeviceThatCannotBeTrustedIsFound) {
               ::testing::HasSubstr("the update of tile 2 (layer 1) made a weight or moment"));
 }
 
+// Without clipping the device may begin its updates before the losses are known.
+TEST_P(UpdatePlacesTest, AFailedStepHasChangedNothingUnlessTheDeviceUpdatesWithoutClipping) {
+  for (const bool clipped : {false, true}) {
+    for (const UpdateDevice place : {UpdateDevice::kHost, UpdateDevice::kDevice}) {
+      spec_.optimizer.max_gradient_norm = clipped ? 1.0 : 0.0;
+      spec_.engine.update_device = place;
+      ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
+      const Tile& tile = trainer_->tiles()[2];
+      constexpr bf16_t kNan = 0x7fc0;
+      static_cast<bf16_t*>(tile.weights)[tile.layout->tensors.back().offset] = kNan;
+      ASSERT_TRUE(trainer_->Submit(ReferenceStep(), 1e-3).ok());
+      EXPECT_EQ(trainer_->Collect().status().code(), absl::StatusCode::kAborted);
+      const bool unchanged = clipped || place == UpdateDevice::kHost;
+      EXPECT_EQ(trainer_->failed_unchanged_step(), unchanged ? 1 : 0) << clipped;
+    }
+  }
+}
+
+class LoneTensorTest : public TrainerNumericsTest {};
+
+// Nothing below the first layer asks for a gradient, so that its one tensor is what asks for it.
+TEST_P(LoneTensorTest, HasTheGradientOfAStepInWhichEverythingIsTrained) {
+  const auto is_tried = [](const TensorSpec& tensor) {
+    for (const char* part :
+         {".input_layernorm.", ".q_proj.bias", ".q_norm.", ".k_norm.", ".sinks", ".q_a_layernorm.",
+          ".q_b_proj.weight", ".kv_a_layernorm.", ".kv_b_proj.weight", ".conv1d.", ".A_log",
+          ".dt_bias", ".linear_attn.norm."}) {
+      if (tensor.name.find(part) != std::string::npos) return true;
+    }
+    return false;
+  };
+  ASSERT_NO_FATAL_FAILURE(Start(Precision::kFp32));
+  Step();
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<float>> expected;
+  ForEachTensor(layout_, [&](int tile, const TensorSpec& tensor) {
+    if (tensor.is_never_trained()) return;
+    names.push_back(tensor.name);
+    if (tile == 1 && is_tried(tensor)) expected[tensor.name] = Gradient(tensor, tile);
+  });
+  ASSERT_FALSE(expected.empty());
+  for (const auto& entry : expected) {
+    const std::string& lone = entry.first;
+    SCOPED_TRACE(lone);
+    spec_.training.freeze = names;
+    std::erase(spec_.training.freeze, lone);
+    ASSERT_NO_FATAL_FAILURE(Start(Precision::kFp32));
+    Step();
+    ForEachTensor(layout_, [&](int tile, const TensorSpec& tensor) {
+      if (tensor.name == lone) {
+        EXPECT_LE(RelativeError(Gradient(tensor, tile), entry.second), 1e-6);
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, LoneTensorTest,
+    ::testing::Combine(::testing::Values("qwen2", "qwen3", "gpt_oss", "deepseek_v3", "qwen3_next"),
+                       ::testing::Values(Setting{"sweeps", 1, 2, StashPlace::kHost,
+                                                 RecomputeMode::kAuto})),
+    [](const auto& info) { return std::get<0>(info.param); });
+
 INSTANTIATE_TEST_SUITE_P(Families, UpdatePlacesTest,
                          ::testing::Combine(::testing::Values("llama", "llama_tied", "qwen2",
                                                               "qwen3", "qwen3_5_wrapper"),

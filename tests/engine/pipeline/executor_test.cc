@@ -149,9 +149,14 @@ TEST(ExecutorTest, BusyTimeIsByLane) {
   FakeDevice device;
   auto executor = *Executor::Create(&device, &runner);
   Schedule schedule;
-  schedule.ops = {MakeOp(Lane::kH2D, 0, {}, {0}), MakeOp(Lane::kH2D, 1, {}, {1}),
-                  MakeOp(Lane::kCompute, 2, {0}, {2}), MakeOp(Lane::kCompute, 3, {0}, {3}),
-                  MakeOp(Lane::kUpdate, 4, {2}, {0})};
+  schedule.ops = {
+      MakeOp(Lane::kH2D, 0, {}, {0}),           MakeOp(Lane::kH2D, 1, {}, {1}),
+      MakeOp(Lane::kCompute, 2, {0}, {2}),      MakeOp(Lane::kCompute, 3, {0}, {3}),
+      MakeOp(Lane::kUpdate, 4, {2}, {0}),       MakeOp(Lane::kD2H, 5, {}, {4}),
+      MakeOp(Lane::kDeviceUpdate0, 6, {}, {5}), MakeOp(Lane::kDeviceUpdate1, 7, {}, {6}),
+      MakeOp(Lane::kDeviceUpdate1, 8, {}, {7}), MakeOp(Lane::kCollective, 9, {}, {8}),
+      MakeOp(Lane::kCollective, 10, {}, {9}),   MakeOp(Lane::kCollective, 11, {}, {10}),
+      MakeOp(Lane::kCollective, 12, {}, {11})};
   schedule.ops[2].what = LayerForwardOp{};
   schedule.ops[3].what = LayerBackwardOp{};
   auto timing = executor->Wait(executor->Submit(std::move(schedule)));
@@ -162,7 +167,44 @@ TEST(ExecutorTest, BusyTimeIsByLane) {
   EXPECT_EQ(timing->compute,
             (std::map<std::string, double>{{"layer backward", 0.25}, {"layer forward", 0.25}}));
   EXPECT_GE(timing->busy.update, 0);
-  EXPECT_EQ(timing->busy.d2h, 0);
+  EXPECT_DOUBLE_EQ(timing->busy.d2h, 0.25);
+  EXPECT_DOUBLE_EQ(timing->busy.device_update, 0.75);
+  EXPECT_DOUBLE_EQ(timing->busy.collective, 1.0);
+  EXPECT_EQ(timing->busy.io, 0);
+}
+
+// The first operation begins before all others and ends after them.
+TEST(ExecutorTest, AScheduleTakesFromItsFirstStartToItsLastEnd) {
+  using Clock = std::chrono::steady_clock;
+  std::atomic<bool> under_way{false}, let_go{false};
+  Clock::time_point began, ended;
+  FunctionRunner runner([&](const Op& op) {
+    if (op.bytes == 0) {
+      began = Clock::now();
+      under_way = true;
+      while (!let_go) std::this_thread::yield();
+      ended = Clock::now();
+    }
+    if (op.bytes == 1) {
+      while (!under_way) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    if (op.bytes == 3) let_go = true;
+    return absl::OkStatus();
+  });
+  FakeDevice device;
+  auto executor = *Executor::Create(&device, &runner);
+  Schedule schedule, later;
+  schedule.ops = {MakeOp(Lane::kIo, 0, {}, {0}), MakeOp(Lane::kUpdate, 1, {}, {1}),
+                  MakeOp(Lane::kUpdate, 2, {}, {2})};
+  later.ops = {MakeOp(Lane::kCompute, 3, {2}, {3})};  // behind the last operation
+  const auto first = executor->Submit(std::move(schedule));
+  const auto second = executor->Submit(std::move(later));
+  const auto timing = executor->Wait(first);
+  ASSERT_TRUE(timing.ok()) << timing.status();
+  EXPECT_LE(timing->started, began);
+  EXPECT_GE(timing->finished, ended);
+  EXPECT_TRUE(executor->Wait(second).ok());
 }
 
 TEST(ExecutorTest, DestroyedWithWorkQueuedItStops) {

@@ -188,19 +188,23 @@ TEST_F(MemoryPlanTest, StateIsTwelveBytesAParameterAndClippingHoldsTheGradients)
 TEST_F(MemoryPlanTest, ACheckpointHasTheStateTheFrozenWeightsAndWhatAWrapperCarries) {
   ModelDescription config = Config(3);
   config.wrapper.carried_bytes = 1000;
+  const ModelLayout all = BuildModelLayout(config), alone = BuildModelLayout(Config(3));
   for (const Precision precision : {Precision::kBf16, Precision::kFp32}) {
     JobSpec spec = Spec();
     spec.training.precision = precision;
-    const ModelLayout all = BuildModelLayout(config);
-    EXPECT_EQ(Plan(spec, all).checkpoint_bytes, 12 * all.parameters + 1000);
+    const int64_t bytes = Plan(spec, all).checkpoint_bytes;
+    EXPECT_EQ(bytes - Plan(spec, alone).checkpoint_bytes, 1000);
+    EXPECT_GE(bytes, 12 * all.parameters + 1000);
     spec.training.freeze = {"model.layers.0.*"};
     const auto layout = BuildTrainingLayout(config, spec);
     ASSERT_TRUE(layout.ok()) << layout.status();
-    const int64_t frozen = layout->parameters - layout->trained_parameters;
-    const int64_t weight_bytes = precision == Precision::kBf16 ? 2 : 4;
+    int64_t frozen = 0;
+    for (const TileLayout& tile : layout->tiles) frozen += tile.stateless_elements;
+    EXPECT_GE(frozen, layout->parameters - layout->trained_parameters);
     ASSERT_GT(frozen, 0);
-    EXPECT_EQ(Plan(spec, *layout).checkpoint_bytes,
-              12 * layout->trained_parameters + weight_bytes * frozen + 1000);
+    // Of a frozen element the weight alone is kept, of 2 or 4 bytes.
+    EXPECT_EQ(bytes - Plan(spec, *layout).checkpoint_bytes,
+              (precision == Precision::kBf16 ? 10 : 8) * frozen);
   }
 }
 
@@ -323,6 +327,9 @@ TEST_F(MemoryPlanTest, AStepOfTooManyMicroBatchesIsRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
   EXPECT_THAT(refused.message(), HasSubstr("training.global_batch: 524290"));
   EXPECT_THAT(refused.message(), HasSubstr("with 4 layers at most 262144"));
+  const ModelLayout tied = BuildModelLayout(Config(4, /*tied=*/true));
+  EXPECT_THAT(PlanMemory(spec, tied, kernels_, Budget()).status().message(),
+              HasSubstr("with 4 layers at most 262144"));
   spec.training.micro_batch = 262145;
   EXPECT_TRUE(PlanMemory(spec, layout, kernels_, Budget()).ok());
 }
@@ -337,6 +344,23 @@ TEST_F(MemoryPlanTest, AMicroBatchOfTooManyTokensIsRefused) {
   EXPECT_THAT(refused.message(), HasSubstr("at most 16777215"));
   spec.training.micro_batch = spec.training.global_batch = 16777215;
   EXPECT_TRUE(PlanMemory(spec, layout, kernels_, Budget()).ok());
+}
+
+// The choices of all tokens are numbered in 32 bits.
+TEST_F(MemoryPlanTest, AMicroBatchOfTooManyChoicesOfExpertsIsRefused) {
+  ModelDescription model = Config(2);
+  LayerDescription& layer = model.layers[1];
+  layer.feed_forward.intermediate = 0;
+  layer.experts.count = 8;
+  layer.experts.chosen = 4;
+  layer.experts.intermediate = 32;
+  layer.experts.experts_per_tile = 4;
+  const ModelLayout layout = BuildModelLayout(model);
+  JobSpec spec = Spec();
+  spec.training.micro_batch = spec.training.global_batch = 4'194'304;
+  const absl::Status refused = PlanMemory(spec, layout, kernels_, Budget()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("at most 4194303 such sequences"));
 }
 
 // A pool that is reserved already and what lies beside it are two limits.

@@ -139,6 +139,19 @@ TEST(SimulatedExecutorTest, WorkTakesEachPartAtItsRateOrAsLongAsItsLaunches) {
   EXPECT_EQ(WorkSeconds(work, profile), 16);
 }
 
+TEST(SimulatedExecutorTest, WeightsAreGatheredAndGradientsReducedAtTheirRates) {
+  HardwareProfile profile = kUnitRates;
+  profile.gather_bytes_per_second = 2;
+  profile.reduce_bytes_per_second = 5;
+  const auto seconds = [&](const AnyOp& what) {
+    return OpSeconds(MakeOp(what, Lane::kCollective, 10, 0, {ResourceKind::kWeightBuffer, 0},
+                            {ResourceKind::kWeightBuffer, 0}),
+                     profile);
+  };
+  EXPECT_EQ(seconds(GatherWeightsOp{}), 5);
+  EXPECT_EQ(seconds(ReduceGradientOp{}), 2);
+}
+
 // The design's promise of overlap (ARCHITECTURE.md, "What bounds a step"), on rates where the
 // link's busier direction takes 0.8 of compute and the stash is as large as the weights: the regime
 // of large batches.

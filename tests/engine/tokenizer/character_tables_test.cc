@@ -151,5 +151,14 @@ TEST(CharacterClasses, CutAsTheirRegularExpressions) {
   }
 }
 
+TEST(CharacterClasses, ATextOfSeveralCharactersIsNoClass) {
+  const auto parts = ParseTokenizerJson(R"({
+      "pre_tokenizer": {"type": "Split", "pattern": {"String": "--"}, "behavior": "Isolated"},
+      "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  EXPECT_EQ(Words(parts->pre_tokenizer, "a--b-c--"),
+            (std::vector<std::string>{"a@0", "--@1", "b-c@3", "--@6"}));
+}
+
 }  // namespace
 }  // namespace megatrain

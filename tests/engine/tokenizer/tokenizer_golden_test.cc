@@ -282,6 +282,14 @@ TEST(HfTokenizer, RefusesBadInputByName) {
   std::vector<int32_t> ids;
   const absl::Status invalid = (*tokenizer)->Encode("abc\xc3(", &ids);
   EXPECT_NE(std::string(invalid.message()).find("byte 3"), std::string::npos) << invalid;
+  // Overlong forms, surrogates, and what is above U+10FFFF.
+  for (const std::string text : {"\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xed\xbf\xbf",
+                                 "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {
+    EXPECT_FALSE((*tokenizer)->Encode(text, &ids).ok()) << testing::PrintToString(text);
+  }
+  const std::string edges =
+      "\xc2\x80\xdf\xbf\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xf0\x90\x80\x80\xf4\x8f\xbf\xbf";
+  EXPECT_TRUE((*tokenizer)->Encode(edges, &ids).ok());
 }
 
 TEST(HfTokenizer, PiecesKnowTheWordBeforeASingleWordToken) {
@@ -316,6 +324,74 @@ TEST(HfTokenizer, OnlyTheBeginningOfATextIsStrippedAtTheLeft) {
     EXPECT_EQ(EncodeByPieces(**tokenizer, text, window, &largest), whole) << window;
     EXPECT_LT(largest, text.size()) << "it is cut";
   }
+}
+
+TEST(HfTokenizer, OnlyAMarkThatIsPutBeforeATextIsNoSpaceOfIt) {
+  const auto decoded = [](const std::string& options) {
+    Json json = Json::parse(BytesTokenizerJson());
+    json["decoder"] = Json::parse(R"({"type": "Metaspace", "replacement": "_")" + options + "}");
+    const auto tokenizer = MakeHfTokenizer({.tokenizer_json = json.dump()});
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+    return tokenizer.ok() ? (*tokenizer)->Decode({'_', 'a', '_', 'b'}, false) : "";
+  };
+  EXPECT_EQ(decoded(""), "a b");
+  EXPECT_EQ(decoded(R"(, "prepend_scheme": "first")"), "a b");
+  EXPECT_EQ(decoded(R"(, "prepend_scheme": "never")"), " a b");
+  EXPECT_EQ(decoded(R"(, "add_prefix_space": false)"), " a b");
+}
+
+TEST(HfTokenizer, FilesOfTheFirstVersionsNameNoTypeOfModel) {
+  for (const std::string name : {"gpt2", "unigram_t5", "wordpiece"}) {
+    const std::string file = Read(name + "/tokenizer.json");
+    Json json = Json::parse(file);
+    ASSERT_EQ(json["model"].erase("type"), 1u) << name;
+    if (name == "gpt2") {
+      Json& merges = json["model"]["merges"];
+      merges.insert(merges.begin(), Json("#version: 0.2"));
+    }
+    const auto typed = MakeHfTokenizer({.tokenizer_json = file});
+    const auto untyped = MakeHfTokenizer({.tokenizer_json = json.dump()});
+    ASSERT_TRUE(typed.ok()) << typed.status();
+    ASSERT_TRUE(untyped.ok()) << name << untyped.status();
+    std::vector<int32_t> ids, ids_again;
+    ASSERT_TRUE((*typed)->Encode("the words of that line", &ids).ok());
+    ASSERT_TRUE((*untyped)->Encode("the words of that line", &ids_again).ok());
+    EXPECT_EQ(ids_again, ids) << name;
+  }
+  EXPECT_THAT(ErrorWith("", "/model", Json::object()), testing::HasSubstr("model has no \"type\""));
+}
+
+TEST(HfTokenizer, ALaterPostProcessorIsPutAroundWhatEarlierOnesMade) {
+  Json json = Json::parse(BytesTokenizerJson());
+  json["post_processor"] = Json::parse(R"({"type": "Sequence", "processors": [
+      {"type": "RobertaProcessing", "cls": ["a", 97], "sep": ["b", 98]},
+      {"type": "BertProcessing", "cls": ["c", 99], "sep": ["d", 100]},
+      {"type": "ByteLevel"}]})");
+  const auto tokenizer = MakeHfTokenizer({.tokenizer_json = json.dump()});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const SpecialIds around = (*tokenizer)->special_tokens_around();
+  EXPECT_THAT(around.before, testing::ElementsAre(99, 97));
+  EXPECT_THAT(around.after, testing::ElementsAre(98, 100));
+}
+
+TEST(HfTokenizer, BertsNormalizerDoesWhatTheFileSays) {
+  Json json = Json::parse(Read("wordpiece/tokenizer.json"));
+  const auto normalized = [&json](const std::string& options) {
+    json["normalizer"] = Json::parse(options);
+    json["normalizer"]["type"] = "BertNormalizer";
+    const auto parts = ParseTokenizerJson(json.dump());
+    EXPECT_TRUE(parts.ok()) << parts.status();
+    if (!parts.ok()) return std::string();
+    NormalizedText out;
+    EXPECT_TRUE(parts->normalizer.Normalize("\u00c9a\t\u4e2d", true, false, &out).ok());
+    return std::string(out.text);
+  };
+  EXPECT_EQ(normalized("{}"), "ea  \u4e2d ");
+  // Without lower case accents stay, if the file does not say otherwise.
+  EXPECT_EQ(normalized(R"({"lowercase": false, "strip_accents": null})"), "\u00c9a  \u4e2d ");
+  EXPECT_EQ(normalized(R"({"lowercase": false, "strip_accents": true})"), "Ea  \u4e2d ");
+  EXPECT_EQ(normalized(R"({"strip_accents": false})"), "\u00e9a  \u4e2d ");
+  EXPECT_EQ(normalized(R"({"clean_text": false, "handle_chinese_chars": false})"), "ea\t\u4e2d");
 }
 
 TEST(HfTokenizer, SpecialTokensAreResolvedAsByTransformers) {

@@ -288,12 +288,82 @@ TEST(JinjaProgramTest, SearchesFindTheFirstAndTheLast) {
   EXPECT_EQ(rendered->text, "0 6 2 3 4 -1 0 2 ['a-b', 'c'] ayybXc .a.b. True");
 }
 
+TEST(JinjaProgramTest, FieldsAreFilledAsInPython) {
+  const auto rendered = Render(
+      "{{ '%.f' % 2.6 }}|{{ '%*d' % (-5, 42) }}|{{ 'ab\\n\\tx'.expandtabs(4) }}|"
+      "{{ 'a\\tb'.expandtabs() }}|{{ '+42'.zfill(6) }}");
+  ASSERT_TRUE(rendered.ok()) << rendered.status();
+  EXPECT_EQ(rendered->text, "3|42   |ab\n    x|a       b|+00042");
+}
+
+TEST(JinjaProgramTest, NumbersAtTheirEdgesAreAsInPython) {
+  const auto rendered = Render(
+      "{{ -3 > -3.5 }} {{ -3 == -3.5 }} {{ -3.5 < -3 }} {{ 2 ** 62 }} {{ 4294967296 ** 1 }} "
+      "{{ '-9223372036854775808'|int }}");
+  ASSERT_TRUE(rendered.ok()) << rendered.status();
+  EXPECT_EQ(rendered->text, "True False True 4611686018427387904 4294967296 -9223372036854775808");
+}
+
+TEST(JinjaProgramTest, SearchesBeginAndEndWhereTheyAreTold) {
+  const auto rendered = Render(
+      "{% set s = 'Hello, World' %}{{ s.find('o', 5, -2) }} {{ s.rfind('l', 0, -2) }} "
+      "{{ s.count('o', 0, -5) }} {{ s.endswith('Worl', 2, -1) }} {{ s.find('d', 0, -1) }} "
+      "{{ [1, 2, 1].index(1, -2) }} {{ [1, 2, 1].index(2, 0, -1) }}");
+  ASSERT_TRUE(rendered.ok()) << rendered.status();
+  EXPECT_EQ(rendered->text, "8 3 1 True -1 2 1");
+  EXPECT_FALSE(Render("{{ [1, 2, 3].index(3, 0, -1) }}").ok());
+}
+
+TEST(JinjaProgramTest, ControlCharactersAreEscapedAsInPython) {
+  const auto rendered = Render("{{ 'a\\r\\f\\b\\t\\n\\x1b'|tojson }} {{ ['a\\r\\t\\n\\f\\x1b'] }}");
+  ASSERT_TRUE(rendered.ok()) << rendered.status();
+  EXPECT_EQ(rendered->text,
+            "\"a\\r\\f\\b\\t\\n\\u001b\" "
+            "['a\\r\\t\\n\\x0c\\x1b']");
+}
+
+TEST(JinjaProgramTest, TheClockHasSundaysAndAZone) {
+  JinjaOptions options;
+  options.now = absl::FromCivil(absl::CivilSecond(2025, 3, 2, 23, 30, 0), absl::UTCTimeZone());
+  const auto now = [&options] {
+    const auto rendered = Render("{{ strftime_now('%A %a %w %d %H:%M') }}", {}, options);
+    return rendered.ok() ? rendered->text : std::string(rendered.status().message());
+  };
+  EXPECT_EQ(now(), "Sunday Sun 0 02 23:30");
+  options.zone = absl::FixedTimeZone(2 * 60 * 60);
+  EXPECT_EQ(now(), "Monday Mon 1 03 01:30");
+}
+
+TEST(JinjaProgramTest, ContainersAreEqualIfAllTheirItemsAre) {
+  const auto rendered = Render(
+      "{{ [1] == [1, 2] }} {{ [1, 2] == [1] }} {{ [1] != [1, 2] }} {{ (1,) == (1, 2) }} "
+      "{{ {'a': 1} == {'a': 1, 'b': 2} }} {{ {'a': 1} == {'a': 2} }} {{ {'a': 1} == {'b': 1} }} "
+      "{{ {'a': [1], 'b': 2} == {'b': 2, 'a': [1]} }} {{ [{'a': 1}] == [{'a': 2}] }}");
+  ASSERT_TRUE(rendered.ok()) << rendered.status();
+  EXPECT_EQ(rendered->text, "False False True False False False False True False");
+}
+
+TEST(JinjaProgramTest, DictsOfManyEntriesHaveAllOfThem) {
+  const auto rendered = Render(
+      "{% set d = {'a': 1, 'b': 2, 5: 'five', 'c': 3, 'd': 4, 'e': 5, 'f': 6, 'g': 7, 'h': 8, "
+      "'i': 9, 'a': 10} %}{{ d.a }} {{ d.b }} {{ d['h'] }} {{ d.i }} {{ d[5] }} {{ 'g' in d }} "
+      "{{ 'z' in d }} {{ d|length }}");
+  ASSERT_TRUE(rendered.ok()) << rendered.status();
+  EXPECT_EQ(rendered->text, "10 2 8 9 five True False 10");
+}
+
 TEST(JinjaProgramTest, PrintingNestedNamespacesEnds) {
   const auto rendered = Render(
       "{% set ns = namespace() %}{% for i in range(20000) %}{% set ns.n = namespace(n=ns.n) %}"
       "{% endfor %}{{ ns.n }}");
   EXPECT_EQ(rendered.status().message(),
             "line 1: maximum recursion depth exceeded while a value is printed");
+}
+
+TEST(JinjaProgramTest, ANamespaceIsPrintedAsOftenAsItIsAsked) {
+  const auto rendered = Render("{% set ns = namespace(a=1) %}{{ ns }}{{ [ns, ns] }}");
+  ASSERT_TRUE(rendered.ok()) << rendered.status();
+  EXPECT_EQ(rendered->text, "<Namespace {'a': 1}>[<Namespace {'a': 1}>, <Namespace {'a': 1}>]");
 }
 
 // A value that refers to itself must not outlive the rendering. (The sanitizers see a leak.)

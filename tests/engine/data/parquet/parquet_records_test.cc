@@ -3,9 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -45,6 +48,13 @@ Rows ReadRows(const std::string& path, const std::string& column = "") {
   }
   EXPECT_LE((*reader)->bytes_read(), (*file)->size());
   return rows;
+}
+
+// Has a script run in the place of the program that reads Parquet.
+void UseScript(const TestDirectory& directory, const std::string& script) {
+  const std::string path = directory.Write("program", "#!/bin/sh\n" + script);
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  setenv("MEGATRAIN_PARQUET", path.c_str(), 1);
 }
 
 class ParquetTest : public ::testing::Test {
@@ -181,6 +191,79 @@ TEST(ParquetWithoutArrowTest, TheErrorSaysHowToGetIt) {
               HasSubstr("texts.parquet: Parquet is read with Apache Arrow, which this installation "
                         "was built without (there is no program /nowhere/megatrain-parquet); run "
                         "deploy/install-deps.sh --parquet and build again, or convert the file"));
+}
+
+TEST(ParquetGivenUpTest, NoProcessIsLeftBehind) {
+  setenv("MEGATRAIN_PARQUET", "/usr/bin/yes", 1);
+  const auto file = DataFileReader::Open(std::string(kFolder) + "texts.parquet");
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(ParquetRecordReader::Open(file->get(), "").ok());
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child that nobody has waited for";
+}
+
+TEST(ParquetProgramTest, InheritsNoFilesAndNoSignals) {
+  TestDirectory directory;
+  UseScript(directory, "ls /proc/self/fd > " + (directory / "files") +
+                           "\ncat /proc/self/status > " + (directory / "status") +
+                           "\nread -r pid name state parent group rest < /proc/self/stat\n"
+                           "echo $group > " +
+                           (directory / "group") + "\nexit 3\n");
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &blocked, &before);
+  const auto handler = std::signal(SIGUSR2, SIG_IGN);
+  constexpr int kInherited = 57;  // a descriptor that an exec does not close
+  ASSERT_EQ(::dup2(STDERR_FILENO, kInherited), kInherited);
+  const std::string error = ReadRows(std::string(kFolder) + "texts.parquet").error;
+  ::close(kInherited);
+  std::signal(SIGUSR2, handler);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+
+  EXPECT_THAT(error, HasSubstr("ended with exit code 3"));
+  const std::string files = "\n" + ReadFileOrEmpty(directory / "files");
+  EXPECT_THAT(files, HasSubstr("\n0\n"));
+  EXPECT_EQ(files.find("\n57\n"), std::string::npos) << files;
+  const std::string status = ReadFileOrEmpty(directory / "status");
+  const auto has_signal = [&status](const std::string& mask, int signal) {
+    const size_t at = status.find(mask);
+    EXPECT_NE(at, std::string::npos) << mask;
+    if (at == std::string::npos) return true;
+    const uint64_t bits = std::strtoull(status.c_str() + at + mask.size(), nullptr, 16);
+    return (bits & (uint64_t{1} << (signal - 1))) != 0;
+  };
+  EXPECT_FALSE(has_signal("SigBlk:", SIGUSR1)) << status;
+  EXPECT_FALSE(has_signal("SigIgn:", SIGUSR2)) << status;
+  // The terminal's signals go to the group of the process that started it.
+  const int group = std::atoi(ReadFileOrEmpty(directory / "group").c_str());
+  EXPECT_GT(group, 0);
+  EXPECT_NE(group, static_cast<int>(::getpgrp()));
+}
+
+TEST(ParquetProgramTest, WhatItMustNotSendIsRefused) {
+  const auto file = DataFileReader::Open(std::string(kFolder) + "texts.parquet");
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto sent = [&file](ParquetMessage message, int64_t at, int64_t bytes) -> absl::Status {
+    TestDirectory directory;
+    const ParquetHeader header = {message, at, bytes};
+    const std::string path = directory.Write(
+        "message", std::string(reinterpret_cast<const char*>(&header), sizeof(header)));
+    UseScript(directory, "exec cat " + path + " >&0\n");
+    const auto reader = ParquetRecordReader::Open(file->get(), "");
+    if (!reader.ok()) return reader.status();
+    Record record;
+    return (*reader)->Next(&record).status();
+  };
+  const absl::Status early = sent(ParquetMessage::kRead, -1, 1);
+  EXPECT_EQ(early.code(), absl::StatusCode::kInternal) << early;
+  EXPECT_THAT(std::string(early.message()), HasSubstr("asks for 1 bytes at -1"));
+  const absl::Status much = sent(ParquetMessage::kRead, 0, kParquetReadBytesMax + 1);
+  EXPECT_EQ(much.code(), absl::StatusCode::kInternal) << much;
+  EXPECT_THAT(std::string(much.message()), HasSubstr("asks for 4194305 bytes at 0"));
+  EXPECT_THAT(std::string(sent(ParquetMessage::kRecord, 7, -1).message()),
+              HasSubstr("texts.parquet: row 7 takes -1 bytes as JSON"));
+  EXPECT_THAT(std::string(sent(ParquetMessage::kDefect, 7, kParquetReasonBytesMax + 1).message()),
+              HasSubstr("row 7 takes 65537 bytes as JSON; up to 65536 are possible"));
 }
 
 }  // namespace

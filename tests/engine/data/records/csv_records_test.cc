@@ -59,8 +59,8 @@ TEST_P(CsvRecordsTest, LoneCarriageReturnsEndRows) {
 }
 
 TEST_P(CsvRecordsTest, EscapesWhatJsonCannotHold) {
-  EXPECT_THAT(ReadAll("text\n\"\\ \t \x01 \xc3\xa9\"\n", GetParam()).records,
-              ElementsAre("{\"text\":\"\\\\ \\t \\u0001 \xc3\xa9\"}"));
+  EXPECT_THAT(ReadAll("text\n\"\\ \t \x01 \x1b \xc3\xa9\"\n", GetParam()).records,
+              ElementsAre("{\"text\":\"\\\\ \\t \\u0001 \\u001b \xc3\xa9\"}"));
 }
 
 TEST_P(CsvRecordsTest, SomeColumnsHoldJson) {
@@ -78,6 +78,16 @@ TEST_P(CsvRecordsTest, SomeColumnsHoldJsonOrText) {
       ReadAll("history,documents\n\"[[\"\"q\"\", \"\"a\"\"]]\",of last year\n,\n", GetParam());
   EXPECT_THAT(read.records,
               ElementsAre(R"({"documents":"of last year","history":[["q","a"]]})", "{}"));
+}
+
+TEST_P(CsvRecordsTest, ConversationsAndVariablesOfTemplatesAreJson) {
+  const Read read = ReadAll(
+      "chat_template_kwargs,conversations\n"
+      "\"{\"\"a\"\": 1}\",\"[{\"\"from\"\": \"\"human\"\"}]\"\nx,y\n",
+      GetParam());
+  EXPECT_THAT(read.records,
+              ElementsAre(R"({"chat_template_kwargs":{"a":1},"conversations":[{"from":"human"}]})",
+                          ": row 3: column \"conversations\": is not JSON text"));
 }
 
 TEST_P(CsvRecordsTest, BadRowsAreDefectsWithTheirNumbers) {
@@ -136,6 +146,15 @@ TEST_P(CsvRecordsTest, NothingIsReadFromEmptyFiles) {
     EXPECT_EQ(read.error, "") << text;
     EXPECT_THAT(read.records, IsEmpty()) << text;
   }
+}
+
+TEST(CsvShortReadsTest, TheByteOrderMarkIsFoundInAFileThatComesByteByByte) {
+  TextSource source("\xef\xbb\xbftext\na\n", /*step=*/1);
+  CsvRecordReader reader(&source, "f.csv");
+  Record record;
+  const absl::StatusOr<bool> more = reader.Next(&record);
+  ASSERT_TRUE(more.ok() && *more) << more.status();
+  EXPECT_EQ(record.json, R"({"text":"a"})");
 }
 
 }  // namespace

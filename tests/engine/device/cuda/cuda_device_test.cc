@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/device/cuda/cuda_status.h"
 #include "engine/device/cuda/pinned_ranges.h"
 #include "engine/device/device_lost.h"
 #include "tests/engine/device/cuda/emulated_cuda.h"
@@ -281,6 +282,18 @@ TEST(CudaDeviceTest, AnErrorThatStaysIsADeviceLost) {
   EXPECT_TRUE(IsDeviceLost((*device)->Record(*stream, *event)));
 }
 
+TEST(CudaDeviceTest, ErrorsThatStayAreKnownByTheirNumbers) {
+  const EmulatedCuda edge;
+  for (const int error :
+       {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999}) {
+    EXPECT_TRUE(IsDeviceLost(CudaStatus(edge, error, "a call"))) << error;
+  }
+  for (const int error :
+       {1, 2, 9, 98, 400, 600, 712, 720, 801, kProductFailed + 14, kAttentionFailed + 8}) {
+    EXPECT_FALSE(IsDeviceLost(CudaStatus(edge, error, "a call"))) << error;
+  }
+}
+
 class PinnedRangesTest : public testing::Test {
  protected:
   static constexpr int64_t kPage = 4096;
@@ -324,6 +337,14 @@ TEST_F(PinnedRangesTest, ARefusalLeavesNothingPinnedAndNamesTheLimit) {
   EXPECT_THAT(Message(status), HasSubstr("32,768 bytes"));
   EXPECT_THAT(Message(status), HasSubstr("RLIMIT_MEMLOCK"));
   EXPECT_THAT(Message(status), HasSubstr("LimitMEMLOCK=infinity"));
+  EXPECT_EQ(cuda_.registered_bytes(), 0);
+}
+
+TEST_F(PinnedRangesTest, ADeviceThatIsLostIsToldAsOne) {
+  cuda_.Fail("HostRegister", kIllegalAddress, /*after=*/1);
+  const absl::Status status = ranges_.Pin(memory_, 10 * kPage, nullptr);
+  EXPECT_TRUE(IsDeviceLost(status)) << status;
+  EXPECT_THAT(Message(status), HasSubstr("16,384 bytes"));
   EXPECT_EQ(cuda_.registered_bytes(), 0);
 }
 

@@ -51,6 +51,15 @@ TEST_F(CudaKernelsTest, AProductWithoutTermsIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(CudaKernelsTest, ABiasThatTheScratchMemoryDoesNotHoldWidenedIsRefused) {
+  edge_->Fail("Launch", 1);
+  const bf16_t bias = 0;
+  MatMulArgs args{.m = 1, .n = cuda::kScratchBytes / 4 + 1, .k = 8};
+  args.dtype = DType::kBF16;
+  args.bias = &bias;
+  EXPECT_EQ(kernels().MatMul(stream(), args).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(CudaKernelsTest, NoTokensAndNoRowsAreNothingToDo) {
   Operands operands(1);
   const size_t offsets = operands.Ints({7, 7, 7});

@@ -210,5 +210,31 @@ TEST(MatchProgram, ThreadsShareOne) {
   }
 }
 
+Matches ByOniguruma(const std::string& pattern, std::string_view text) {
+  const auto regex = SplitRegex::Compile(pattern);
+  EXPECT_TRUE(regex.ok()) << regex.status();
+  return regex.ok() ? ByRegex(**regex, text) : Matches();
+}
+
+TEST(SplitRegexTest, PatternsAreReadAsOnigurumaDoes) {
+  // One or more intervals; for PCRE2 this would be a possessive one.
+  EXPECT_THAT(ByOniguruma("a{2}+", "aaaaa"), ElementsAre(Pair(0, 4)));
+  EXPECT_THAT(ByOniguruma(R"([\S_]+)", "ab cd"), ElementsAre(Pair(0, 2), Pair(3, 5)));
+  EXPECT_THAT(ByOniguruma(R"(\d+)", "12\u00bd3"), ElementsAre(Pair(0, 2), Pair(4, 5)));
+  EXPECT_THAT(ByOniguruma(R"(\D+)", "12ab3"), ElementsAre(Pair(2, 4)));
+  EXPECT_THAT(ByOniguruma(R"(\P{L}+)", "ab12c"), ElementsAre(Pair(2, 4)));
+  EXPECT_THAT(ByOniguruma(R"(\p{^L}+)", "ab12c"), ElementsAre(Pair(2, 4)));
+  // ^ and $ are those of a line.
+  EXPECT_THAT(ByOniguruma("^a", "a\naa"), ElementsAre(Pair(0, 1), Pair(2, 3)));
+  EXPECT_THAT(ByOniguruma("a$", "aa\nab"), ElementsAre(Pair(1, 2)));
+}
+
+TEST(SplitRegexTest, WhatThereIsNoTranslationOfIsRefused) {
+  for (const char* pattern : {"[a&&b]", "a{2}?", "[[a]b]", R"(\b)", R"(\w)", "(?<name>a)", "a{2"}) {
+    EXPECT_EQ(SplitRegex::Compile(pattern).status().code(), absl::StatusCode::kUnimplemented)
+        << pattern;
+  }
+}
+
 }  // namespace
 }  // namespace megatrain

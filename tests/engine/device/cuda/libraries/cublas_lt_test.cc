@@ -104,6 +104,17 @@ TEST_F(CublasLtTest, AnAlgorithmThatIsRefusedIsSearchedForTheProductItself) {
   EXPECT_EQ(calls_->searches, 2);
 }
 
+TEST_F(CublasLtTest, WithoutAnAlgorithmNothingIsRunAndNothingIsKept) {
+  const int objects = calls_->objects;
+  calls_->find_nothing = true;
+  EXPECT_NE(Run(Forward(16)), 0);
+  EXPECT_EQ(calls_->products, 0);
+  EXPECT_EQ(calls_->objects, objects);
+  calls_->find_nothing = false;
+  EXPECT_EQ(Run(Forward(16)), 0);
+  EXPECT_EQ(calls_->searches, 2);
+}
+
 TEST_F(CublasLtTest, EachCallHasItsBias) {
   CudaProduct product = Forward(16);
   const char biases[2] = {};
@@ -112,6 +123,49 @@ TEST_F(CublasLtTest, EachCallHasItsBias) {
     ASSERT_EQ(Run(product), 0);
     EXPECT_EQ(calls_->bias, &bias);
   }
+}
+
+TEST_F(CublasLtTest, TheLibraryIsToldTheArithmeticAndAllThatIsAdded) {
+  constexpr int64_t kWorkspaceBytes = 4096;
+  alignas(256) static char memory[1024];
+  CudaProduct product = Forward(16);
+  product.out = memory;
+  product.alpha = 0.5f;
+  ASSERT_EQ(products_->Product(nullptr, product, memory, kWorkspaceBytes), 0);
+  EXPECT_TRUE(calls_->strict_fp32);
+  EXPECT_TRUE(calls_->may_split_sums);
+  EXPECT_TRUE(calls_->parts_are_fp32);
+  EXPECT_EQ(calls_->searched_workspace_bytes, static_cast<uint64_t>(kWorkspaceBytes));
+  EXPECT_TRUE(calls_->of_bf16);
+  EXPECT_FALSE(calls_->is_bf16);
+  EXPECT_FALSE(calls_->adds_bias);
+  EXPECT_EQ(calls_->alpha, 0.5f);
+  EXPECT_EQ(calls_->beta, 0);
+  EXPECT_EQ(calls_->c, &memory[0]) << "which is not read";
+
+  // Columns of the result are 384 bytes long, those of the inputs 80.
+  product.b = memory + 8;
+  product.c = memory + 16;
+  product.bias = memory + 512;
+  ASSERT_EQ(products_->Product(nullptr, product, memory, kWorkspaceBytes), 0);
+  EXPECT_EQ(calls_->searched_alignment_a, 16u);
+  EXPECT_EQ(calls_->searched_alignment_b, 8u);
+  EXPECT_EQ(calls_->searched_alignment_c, 16u);
+  EXPECT_EQ(calls_->beta, 1);
+  EXPECT_EQ(calls_->c, &memory[16]);
+  EXPECT_TRUE(calls_->adds_bias);
+  EXPECT_FALSE(calls_->bias_is_bf16) << "it is of the result's type";
+  product.out_dtype = DType::kBF16;
+  ASSERT_EQ(products_->Product(nullptr, product, memory, kWorkspaceBytes), 0);
+  EXPECT_TRUE(calls_->is_bf16);
+  EXPECT_TRUE(calls_->bias_is_bf16);
+}
+
+TEST_F(CublasLtTest, SumsAreNotSplitWhereThatIsSetAside) {
+  auto whole = CublasLt::Load(/*split_sums=*/false);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_EQ((*whole)->Product(nullptr, Forward(16), nullptr, 0), 0);
+  EXPECT_FALSE(calls_->may_split_sums);
 }
 
 // A range of rows may begin at any of them.

@@ -284,6 +284,44 @@ TEST_P(CudnnBlocksTest, PartsThatAreNotAlignedAreRefused) {
   EXPECT_NE(cuda::AddAttentionPart(nullptr, wrong), 0);
 }
 
+TEST(CudnnBlocksErrorTest, TheFirstErrorOfAGraphIsReturnedAndEndsTheCall) {
+  constexpr int64_t kTokens = 128, kBlock = 64, kHeads = 2, kDim = 16;
+  const std::vector<int32_t> starts = {0, kTokens};
+  std::vector<bf16_t> rows(static_cast<size_t>(kTokens * kHeads * kDim));
+  std::vector<float> lse(static_cast<size_t>(kTokens * kHeads));
+  std::vector<char> workspace(
+      static_cast<size_t>(CudnnBlockGradientBytes(kTokens, /*group=*/1, kBlock, kDim)));
+  AttentionBackwardArgs args;
+  AttentionArgs& f = args.forward;
+  f.dtype = DType::kBF16;
+  f.tokens = kTokens;
+  f.heads = f.kv_heads = kHeads;
+  f.head_dim = f.value_dim = kDim;
+  f.document_starts = starts.data();
+  f.documents = 1;
+  f.out = rows.data();
+  f.q = f.k = f.v = args.dout = rows.data();
+  args.dq = args.dk = args.dv = rows.data();
+  f.q_stride = f.k_stride = f.v_stride = kHeads * kDim;
+  args.dq_stride = args.dk_stride = args.dv_stride = kHeads * kDim;
+  f.lse = lse.data();
+  args.workspace = workspace.data();
+  args.workspace_bytes = static_cast<int64_t>(workspace.size());
+  const DocumentRun run{
+      .first = 0, .documents = 1, .tokens = kTokens, .length = kBlock, .kv_heads = 1};
+  // A head has three calls: the block below the diagonal is the second one.
+  constexpr int kError = 7;
+  for (const int failing : {1, 2, 3, 4}) {
+    int calls = 0;
+    const int error = CudnnBackwardByBlocks(
+        nullptr, args, run, [&](const CudnnGraphKey&, const CudnnAddresses&, void*, int64_t) {
+          return ++calls == failing ? kError : 0;
+        });
+    EXPECT_EQ(error, kError) << failing;
+    EXPECT_EQ(calls, failing);
+  }
+}
+
 // What lies in a workspace lies apart, and cuDNN's part is as large as the sizes say.
 TEST(CudnnBlockWorkspaceTest, HasRoomForAll) {
   const std::vector<int32_t> starts = {0, 40'000};

@@ -52,6 +52,8 @@ TEST(CudnnChoiceTest, UniformDocumentsHaveAGraphForEachDirection) {
   EXPECT_EQ(graphs[0].length, 1024);
   EXPECT_EQ(graphs[1].documents, 1);
   EXPECT_TRUE(graphs[1].backward);
+  EXPECT_EQ(graphs[0].statistics_stride, 2048) << "between heads of all tokens";
+  EXPECT_EQ(graphs[1].statistics_stride, 1024) << "between heads of a document's copy";
   args.workspace_bytes = 0;
   EXPECT_THAT(Graphs(args), ElementsAre(UniformKeyOf(args.forward)));
 }
@@ -70,6 +72,30 @@ TEST(CudnnChoiceTest, PackedDocumentsHaveOneForEachRunWhereTheyAreTaken) {
   ASSERT_GE(expected.size(), 4u);
   EXPECT_EQ(Graphs(args), expected);
   EXPECT_TRUE(Graphs(args, /*takes_packed=*/false).empty());
+}
+
+// cuDNN's arithmetic within a run is of 32 bits.
+TEST(CudnnChoiceTest, ElementsOfARunAreCountedInThirtyTwoBits) {
+  const std::vector<int32_t> uniform = {0, 1024, 2048};
+  AttentionBackwardArgs args = Call(uniform);
+  args.forward.k_stride = (1 << 21) - 8;
+  EXPECT_TRUE(IsUniform(args.forward));
+  args.forward.k_stride = 1 << 21;
+  EXPECT_FALSE(IsUniform(args.forward));
+
+  const std::vector<int32_t> packed = {0, 300, 700};
+  args = Call(packed);
+  const auto runs_of_forward = [&] {
+    return RunsOf(args.forward, kProductWorkspaceBytes, /*takes_packed=*/true).size();
+  };
+  const auto runs_of_gradient = [&] { return RunsOf(args, /*takes_packed=*/true).size(); };
+  EXPECT_EQ(runs_of_forward(), 1u);
+  EXPECT_EQ(runs_of_gradient(), 1u);
+  args.dv_stride = 1 << 22;  // 400 tokens are below the limit, and 700 beyond it
+  EXPECT_EQ(runs_of_forward(), 1u);
+  EXPECT_EQ(runs_of_gradient(), 2u);
+  args.forward.v_stride = 1 << 22;
+  EXPECT_EQ(runs_of_forward(), 2u);
 }
 
 TEST(CudnnChoiceTest, WhatIsNotTakenHasNoGraphs) {
@@ -96,6 +122,14 @@ TEST(CudnnChoiceTest, WhatIsNotTakenHasNoGraphs) {
   EXPECT_TRUE(Graphs(args).empty());
 }
 
+TEST(CudnnChoiceTest, AnEmptyDocumentIsNotTaken) {
+  const std::vector<int32_t> starts = {0, 300, 300, 700};
+  const AttentionBackwardArgs args = Call(starts);
+  EXPECT_TRUE(RunsOf(args.forward, kProductWorkspaceBytes, /*takes_packed=*/true).empty());
+  EXPECT_TRUE(RunsOf(args, /*takes_packed=*/true).empty());
+  EXPECT_TRUE(Graphs(args).empty());
+}
+
 TEST(CudnnChoiceTest, AWindowIsTheGraphsUnlessAllDocumentsAreShorter) {
   for (const std::vector<int32_t>& starts :
        {std::vector<int32_t>{0, 1024, 2048}, std::vector<int32_t>{0, 300, 1324}}) {
@@ -107,6 +141,36 @@ TEST(CudnnChoiceTest, AWindowIsTheGraphsUnlessAllDocumentsAreShorter) {
     std::vector<CudnnGraphKey> expected = without;
     for (CudnnGraphKey& key : expected) key.window = 1023;
     EXPECT_EQ(Graphs(args), expected);
+  }
+}
+
+TEST(CudnnChoiceTest, WhatIsNotAlignedIsNotTaken) {
+  alignas(16) static char memory[32];
+  const std::vector<int32_t> starts = {0, 1024};
+  for (auto operand : {&AttentionArgs::q, &AttentionArgs::k, &AttentionArgs::v}) {
+    AttentionBackwardArgs args = Call(starts);
+    args.forward.*operand = memory + 16;
+    EXPECT_EQ(Graphs(args).size(), 2u);
+    args.forward.*operand = memory + 8;
+    EXPECT_TRUE(Graphs(args).empty());
+  }
+  for (auto stride :
+       {&AttentionArgs::q_stride, &AttentionArgs::k_stride, &AttentionArgs::v_stride}) {
+    AttentionBackwardArgs args = Call(starts);
+    args.forward.*stride += 4;
+    EXPECT_TRUE(Graphs(args).empty());
+  }
+  for (auto gradient :
+       {&AttentionBackwardArgs::dq, &AttentionBackwardArgs::dk, &AttentionBackwardArgs::dv}) {
+    AttentionBackwardArgs args = Call(starts);
+    args.*gradient = memory + 8;
+    EXPECT_EQ(Graphs(args).size(), 1u) << "of the forward pass";
+  }
+  for (auto stride : {&AttentionBackwardArgs::dq_stride, &AttentionBackwardArgs::dk_stride,
+                      &AttentionBackwardArgs::dv_stride}) {
+    AttentionBackwardArgs args = Call(starts);
+    args.*stride += 4;
+    EXPECT_EQ(Graphs(args).size(), 1u) << "of the forward pass";
   }
 }
 
@@ -131,6 +195,21 @@ TEST(CudnnChoiceTest, WhatCudnnNeverTakesHasNoRoomInThePlan) {
   shape.softcap = 0;
   shape.sinks = true;
   EXPECT_EQ(bytes(), own);
+}
+
+TEST(CudnnChoiceTest, TheGradientOfUniformDocumentsTakesEqualPartsOfTheHeads) {
+  const std::vector<int32_t> starts = {0, 1024, 2048};
+  AttentionBackwardArgs args = Call(starts);
+  args.forward.heads = 24;
+  args.forward.kv_heads = 6;
+  // There is room for five heads of keys and values.
+  args.workspace_bytes = CudnnGradientBytes(1, 5 * 4, 1024, 64);
+  const auto key = UniformKeyOf(args);
+  ASSERT_TRUE(key.has_value());
+  EXPECT_EQ(key->kv_heads, 3);
+  EXPECT_EQ(key->heads, 12);
+  args.workspace_bytes = CudnnGradientBytes(1, 4, 1024, 64) - 1;
+  EXPECT_FALSE(UniformKeyOf(args).has_value());
 }
 
 // A layer of so many heads over documents that lie between `starts`, with the workspace of a plan.
@@ -165,6 +244,15 @@ TEST(CudnnChoiceTest, LongDocumentsGoByBlocksOfTheLongestLengthThatFits) {
   EXPECT_EQ(BlockOf(32'768, 32, 32), 16'384);
 }
 
+TEST(CudnnChoiceTest, ElementsOfABlockAreCountedInThirtyTwoBits) {
+  const std::vector<int32_t> starts = {0, 32'768};
+  AttentionBackwardArgs args = LayerCall(starts, 28, 4);
+  args.dq_stride = (1 << 18) - 8;
+  EXPECT_EQ(BlockLengthOf(args, 32'768), 8192);
+  args.dq_stride = 1 << 18;
+  EXPECT_EQ(BlockLengthOf(args, 32'768), 7168);
+}
+
 TEST(CudnnChoiceTest, BlocksFitTheWorkspaceOfThePlan) {
   for (const int64_t group : {1, 2, 4, 5, 6, 7, 8, 16}) {
     for (const int64_t head_dim : {64, 96, 128, 256}) {
@@ -195,6 +283,16 @@ TEST(CudnnChoiceTest, WhereBlocksAreTooShortOrDoNotFitTheGradientIsOurs) {
   const std::vector<int32_t> starts = {0, 32'768};
   EXPECT_THAT(Graphs(LayerCall(starts, 64, 1)),
               ElementsAre(testing::Field(&CudnnGraphKey::backward, false)));
+}
+
+TEST(CudnnChoiceTest, AWindowThatIsShorterThanTheDocumentAllowsNoBlocks) {
+  const std::vector<int32_t> starts = {0, 32'768};
+  AttentionBackwardArgs args = LayerCall(starts, 28, 4);
+  args.forward.shaping.window = 32'768;
+  EXPECT_EQ(BlockLengthOf(args, 32'768), 8192) << "every token is seen";
+  args.forward.shaping.window = 32'767;
+  EXPECT_EQ(BlockLengthOf(args, 32'768), 0);
+  EXPECT_TRUE(RunsOf(args, /*takes_packed=*/true).empty());
 }
 
 TEST(CudnnChoiceTest, TwoGraphsDoForLongDocumentsOfAnyLength) {

@@ -15,8 +15,20 @@ struct FakeCublasLtCalls {
   int64_t searched_n = 0, searched_k = 0;
   const void* bias = nullptr;
   uint32_t searched_alignment_a = 0;  // of the last search
+  // Of the last search too: the memory that an algorithm may take, and how it may split sums.
+  uint32_t searched_alignment_b = 0, searched_alignment_c = 0;
+  uint64_t searched_workspace_bytes = 0;
+  bool may_split_sums = false;
+  bool parts_are_fp32 = false;  // nothing but sums of FP32 parts was allowed
+  // Of the last product.
+  bool strict_fp32 = false;  // neither TF32 nor pieces of BF16
+  bool of_bf16 = false, is_bf16 = false;
+  bool adds_bias = false, bias_is_bf16 = false;
+  float alpha = 0, beta = 0;
+  const void* c = nullptr;
   // Products of other sizes than were searched are not supported.
   bool refuse_others = false;
+  bool find_nothing = false;  // searches end without an algorithm
 };
 
 }  // namespace megatrain

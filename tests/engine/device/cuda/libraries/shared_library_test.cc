@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -176,6 +177,19 @@ TEST_F(SharedLibraryTest, TheFirstFunctionThatIsMissingIsTold) {
   EXPECT_STREQ(find.missing(), "Question");
   EXPECT_EQ(question, nullptr);
   EXPECT_EQ(answer(), 42);
+}
+
+TEST(LibraryEnvironmentTest, IsThatOfTheProcess) {
+  setenv("VIRTUAL_ENV", "/a/venv", 1);
+  setenv("HOME", "/a/home", 1);
+  setenv("PATH", "/a/bin:/b/bin", 1);
+  const LibraryEnvironment environment = LibraryEnvironment::OfThisProcess();
+  EXPECT_EQ(environment.root, "");
+  EXPECT_EQ(environment.virtual_env, "/a/venv");
+  EXPECT_EQ(environment.path, "/a/bin:/b/bin");
+  EXPECT_EQ(environment.home, "/a/home");
+  unsetenv("VIRTUAL_ENV");
+  EXPECT_EQ(LibraryEnvironment::OfThisProcess().virtual_env, "");
 }
 
 }  // namespace
