@@ -4,10 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/tokenizer/hf_tokenizer.h"
 
@@ -30,6 +34,24 @@ inline std::shared_ptr<const Tokenizer> OpenGolden(const std::string& name) {
                : MakeHfTokenizer({.tokenizer_json = ReadGolden(name + "/tokenizer.json")});
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return tokenizer.ok() ? *tokenizer : nullptr;
+}
+
+// Encodes `text` from windows of `window` bytes, which grow where nothing is settled. Sets
+// `largest` to the size of the largest one.
+inline std::vector<int32_t> EncodeByPieces(const Tokenizer& tokenizer, std::string_view text,
+                                           size_t window, size_t* largest) {
+  std::vector<int32_t> ids;
+  PieceState state;
+  *largest = 0;
+  for (size_t take = window;;) {
+    *largest = std::max(*largest, std::min(take, text.size()));
+    const bool last = take >= text.size();
+    const auto size = tokenizer.EncodePiece(text.substr(0, take), last, &state, &ids);
+    if (!size.ok()) ADD_FAILURE() << size.status();
+    if (last || !size.ok()) return ids;
+    text.remove_prefix(*size);
+    take = *size == 0 ? take + window : window;
+  }
 }
 
 }  // namespace megatrain

@@ -215,6 +215,22 @@ TEST(HfTokenizer, SpecialTokensAreResolvedAsByTransformers) {
   EXPECT_EQ((*outside)->eos_id(), 4);
 }
 
+TEST(HfTokenizer, TheUnknownPieceOfAModelIsSpecialWhateverItsName) {
+  std::string model = ReadGolden("spm_unigram/tokenizer.model");
+  const std::string name = "<unk>";
+  const size_t at = model.find(name);
+  ASSERT_NE(at, std::string::npos);
+  model.replace(at, name.size(), "<UNK>");
+  const auto tokenizer =
+      MakeHfTokenizer({.tokenizer_model = model,
+                       .tokenizer_config = ReadGolden("spm_unigram/tokenizer_config.json"),
+                       .model_config = ReadGolden("spm_unigram/config.json")});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ((*tokenizer)->Decode({0}, /*skip_special=*/false), "<UNK>");
+  EXPECT_EQ((*tokenizer)->Decode({0}, /*skip_special=*/true), "");
+  EXPECT_FALSE((*tokenizer)->TokenId(name).has_value()) << "a token that the model has not";
+}
+
 // Prepared data is made again, and a run not resumed, where it differs.
 TEST(HfTokenizer, TheFingerprintHasAllThatChangesTheIds) {
   const auto of_json = [](const std::string& json, const std::string& config,

@@ -55,24 +55,6 @@ TEST_P(TokenizerGolden, IdsAndDecodedTextAreTheLibrarys) {
   EXPECT_EQ(around.after, golden["after"].get<std::vector<int32_t>>());
 }
 
-// Encodes `text` from windows of `window` bytes, which grow where nothing is settled. Sets
-// `largest` to the size of the largest one.
-std::vector<int32_t> EncodeByPieces(const Tokenizer& tokenizer, std::string_view text,
-                                    size_t window, size_t* largest) {
-  std::vector<int32_t> ids;
-  PieceState state;
-  *largest = 0;
-  for (size_t take = window;;) {
-    *largest = std::max(*largest, std::min(take, text.size()));
-    const bool last = take >= text.size();
-    const auto size = tokenizer.EncodePiece(text.substr(0, take), last, &state, &ids);
-    if (!size.ok()) ADD_FAILURE() << size.status();
-    if (last || !size.ok()) return ids;
-    text.remove_prefix(*size);
-    take = *size == 0 ? take + window : window;
-  }
-}
-
 TEST_P(TokenizerGolden, PiecesOfATextGiveTheIdsOfTheWhole) {
   const auto tokenizer = OpenGolden(GetParam());
   ASSERT_NE(tokenizer, nullptr);
@@ -171,6 +153,19 @@ TEST(CharacterBpe, SeamsChangeNothing) {
     ASSERT_TRUE(cut->Encode(all, &a).ok());
     ASSERT_TRUE(whole->Encode(all, &b).ok());
     EXPECT_EQ(a, b) << name;
+  }
+}
+
+// A rule may join the last byte of a character without a token to the first byte of the next.
+TEST(CharacterBpe, BytesAreJoinedAcrossCharacters) {
+  for (const std::string name : kOfCharacters) {
+    const auto tokenizer = WithRule(name, "<0x80>", "<0xEE>");
+    ASSERT_NE(tokenizer, nullptr);
+    const auto joined = tokenizer->TokenId("<0x80><0xEE>");
+    ASSERT_TRUE(joined.has_value()) << name;
+    std::vector<int32_t> ids;
+    ASSERT_TRUE(tokenizer->Encode("\ue000\ue000\ue000", &ids).ok());  // each is EE 80 80
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), *joined), 2) << name;
   }
 }
 
