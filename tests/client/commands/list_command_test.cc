@@ -38,6 +38,15 @@ TEST_F(ListCommandTest, AStartThatIsOverdueIsExpectedNow) {
   EXPECT_THAT(Run({"ls"}).out, testing::HasSubstr("in 0s"));
 }
 
+TEST_F(ListCommandTest, AStartThatIsNotKnownIsNotTold) {
+  const std::string id = Create();
+  QueuePlace place;
+  place.position = 1;
+  ledger_->SetQueuePlaces({{id, place}});
+  EXPECT_THAT(Run({"ls"}).out,
+              testing::AllOf(testing::HasSubstr(id), testing::Not(testing::HasSubstr("in 0s"))));
+}
+
 TEST_F(ListCommandTest, ListsMoreThanAPage) {
   for (int i = 0; i < 501; ++i) Create();
   EXPECT_EQ(Lines(Run({"ls", "-q"}).out).size(), 501u);

@@ -30,6 +30,11 @@ TEST(TableTest, TheWidestCellsAreCutFirst) {
 }
 
 TEST(TableTest, ThenColumnsGo) {
+  // All of them at their smallest: none has to go yet.
+  EXPECT_EQ(Jobs().Render(29, Charset::kAscii),
+            "JOB      NAME      STEP  WHY\n"
+            "jobs/a1  a-rat~  12/400  the~\n"
+            "jobs/b2  demo         3\n");
   EXPECT_EQ(Jobs().Render(26, Charset::kAscii),
             "JOB      NAME         STEP\n"
             "jobs/a1  a-rather~  12/400\n"

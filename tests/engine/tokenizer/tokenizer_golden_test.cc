@@ -1,8 +1,6 @@
 // Ids, decoded text and pieces, equal to what the `tokenizers` library makes
 // (tests/golden/make_tokenizer_references.py).
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "engine/tokenizer/bytes_tokenizer.h"
 #include "engine/tokenizer/hf_tokenizer.h"
@@ -11,37 +9,19 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/engine/tokenizer/golden_tokenizer.h"
 
 namespace megatrain {
 namespace {
 
 using Json = nlohmann::json;
 
-std::string Read(const std::string& path) {
-  std::ifstream file("tests/golden/tokenizers/" + path, std::ios::binary);
-  EXPECT_TRUE(file.good()) << path;
-  std::stringstream content;
-  content << file.rdbuf();
-  return content.str();
-}
-
-std::shared_ptr<const Tokenizer> Open(const std::string& name) {
-  const bool is_model = name.substr(0, 4) == "spm_";
-  auto tokenizer = is_model
-                       ? MakeHfTokenizer({.tokenizer_model = Read(name + "/tokenizer.model"),
-                                          .tokenizer_config = Read(name + "/tokenizer_config.json"),
-                                          .model_config = Read(name + "/config.json")})
-                       : MakeHfTokenizer({.tokenizer_json = Read(name + "/tokenizer.json")});
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
-  return tokenizer.ok() ? *tokenizer : nullptr;
-}
-
 class TokenizerGolden : public testing::TestWithParam<const char*> {};
 
 TEST_P(TokenizerGolden, IdsAndDecodedTextAreTheLibrarys) {
-  const auto tokenizer = Open(GetParam());
+  const auto tokenizer = OpenGolden(GetParam());
   ASSERT_NE(tokenizer, nullptr);
-  const Json golden = Json::parse(Read(std::string(GetParam()) + "/cases.json"));
+  const Json golden = Json::parse(ReadGolden(std::string(GetParam()) + "/cases.json"));
   ASSERT_GT(golden["cases"].size(), 300u);
   for (const Json& item : golden["cases"]) {
     const std::string text = item["text"];
@@ -75,28 +55,10 @@ TEST_P(TokenizerGolden, IdsAndDecodedTextAreTheLibrarys) {
   EXPECT_EQ(around.after, golden["after"].get<std::vector<int32_t>>());
 }
 
-// Encodes `text` from windows of `window` bytes, which grow where nothing is settled. Sets
-// `largest` to the size of the largest one.
-std::vector<int32_t> EncodeByPieces(const Tokenizer& tokenizer, std::string_view text,
-                                    size_t window, size_t* largest) {
-  std::vector<int32_t> ids;
-  PieceState state;
-  *largest = 0;
-  for (size_t take = window;;) {
-    *largest = std::max(*largest, std::min(take, text.size()));
-    const bool last = take >= text.size();
-    const auto size = tokenizer.EncodePiece(text.substr(0, take), last, &state, &ids);
-    if (!size.ok()) ADD_FAILURE() << size.status();
-    if (last || !size.ok()) return ids;
-    text.remove_prefix(*size);
-    take = *size == 0 ? take + window : window;
-  }
-}
-
 TEST_P(TokenizerGolden, PiecesOfATextGiveTheIdsOfTheWhole) {
-  const auto tokenizer = Open(GetParam());
+  const auto tokenizer = OpenGolden(GetParam());
   ASSERT_NE(tokenizer, nullptr);
-  const Json golden = Json::parse(Read(std::string(GetParam()) + "/cases.json"));
+  const Json golden = Json::parse(ReadGolden(std::string(GetParam()) + "/cases.json"));
   std::string all;
   size_t largest = 0;
   for (const Json& item : golden["cases"]) {
@@ -116,9 +78,9 @@ TEST_P(TokenizerGolden, PiecesOfATextGiveTheIdsOfTheWhole) {
 
 // As all_code_point_hashes of the script.
 TEST_P(TokenizerGolden, EveryCodePointIsSplitAsTheLibraryDoes) {
-  const Json golden = Json::parse(Read(std::string(GetParam()) + "/cases.json"));
+  const Json golden = Json::parse(ReadGolden(std::string(GetParam()) + "/cases.json"));
   if (golden["code_point_hashes"].empty()) return;
-  const auto parsed = ParseTokenizerJson(Read(std::string(GetParam()) + "/tokenizer.json"));
+  const auto parsed = ParseTokenizerJson(ReadGolden(std::string(GetParam()) + "/tokenizer.json"));
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   for (size_t block = 0; block < golden["code_point_hashes"].size(); ++block) {
     std::string text;
@@ -162,7 +124,7 @@ constexpr const char* kOfCharacters[] = {"llama2", "mistral_metaspace", "metaspa
 // The tokenizer without its added tokens and with a rule more.
 std::shared_ptr<const Tokenizer> WithRule(const std::string& name, const std::string& left,
                                           const std::string& right) {
-  Json json = Json::parse(Read(name + "/tokenizer.json"));
+  Json json = Json::parse(ReadGolden(name + "/tokenizer.json"));
   json["added_tokens"] = Json::array();
   Json& vocabulary = json["model"]["vocab"];
   for (const std::string& token : {left, right, left + right}) {
@@ -182,7 +144,7 @@ TEST(CharacterBpe, SeamsChangeNothing) {
     const auto whole = WithRule(name, "<0x00>", "<0x01>");
     ASSERT_TRUE(cut != nullptr && whole != nullptr);
     std::string all;
-    const Json golden = Json::parse(Read(name + "/cases.json"));
+    const Json golden = Json::parse(ReadGolden(name + "/cases.json"));
     for (const Json& item : golden["cases"]) {
       const std::string text = item["text"];
       if (text.find('\0') == std::string::npos) all += text + "\n";  // the second rule's
@@ -194,12 +156,25 @@ TEST(CharacterBpe, SeamsChangeNothing) {
   }
 }
 
+// A rule may join the last byte of a character without a token to the first byte of the next.
+TEST(CharacterBpe, BytesAreJoinedAcrossCharacters) {
+  for (const std::string name : kOfCharacters) {
+    const auto tokenizer = WithRule(name, "<0x80>", "<0xEE>");
+    ASSERT_NE(tokenizer, nullptr);
+    const auto joined = tokenizer->TokenId("<0x80><0xEE>");
+    ASSERT_TRUE(joined.has_value()) << name;
+    std::vector<int32_t> ids;
+    ASSERT_TRUE(tokenizer->Encode("\ue000\ue000\ue000", &ids).ok());  // each is EE 80 80
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), *joined), 2) << name;
+  }
+}
+
 TEST(CharacterBpe, TheRestOfACutTextHasNothingBeforeIt) {
   std::string first;
   for (int i = 0; i < 9; ++i) first += "the words of that line.\n";
   const std::string rest = "solo and<s> here";
   for (const std::string name : kOfCharacters) {
-    const auto tokenizer = Open(name);
+    const auto tokenizer = OpenGolden(name);
     ASSERT_NE(tokenizer, nullptr);
     std::vector<int32_t> whole, pieces;
     ASSERT_TRUE(tokenizer->Encode(first + rest, &whole).ok());
@@ -222,7 +197,7 @@ TEST(BytesTokenizer, ItsTokenizerJsonGivesTheSameIds) {
   EXPECT_EQ((*bpe)->eos_id(), kBytesEosId);
   EXPECT_EQ((*bpe)->bos_id(), kBytesBosId);
   EXPECT_EQ((*bpe)->pad_id(), kBytesPadId);
-  const Json reference = Json::parse(Read("qwen/cases.json"));
+  const Json reference = Json::parse(ReadGolden("qwen/cases.json"));
   for (const Json& item : reference["cases"]) {
     const std::string text = item["text"].get<std::string>() + "<|eos|>x<|bos|><|pad|";
     std::vector<int32_t> a, b;
@@ -232,267 +207,6 @@ TEST(BytesTokenizer, ItsTokenizerJsonGivesTheSameIds) {
     EXPECT_EQ(bytes->Decode(a, false), text);
     EXPECT_EQ(bytes->Decode(a, true), (*bpe)->Decode(b, true));
   }
-}
-
-// The message of the error for the tokenizer `name` with a value changed.
-std::string ErrorWith(const std::string& name, const std::string& pointer, const Json& value) {
-  Json json = Json::parse(name.empty() ? BytesTokenizerJson() : Read(name + "/tokenizer.json"));
-  json[Json::json_pointer(pointer)] = value;
-  const auto made = MakeHfTokenizer({.tokenizer_json = json.dump()});
-  return made.ok() ? "accepted" : std::string(made.status().message());
-}
-
-TEST(HfTokenizer, RefusesBadInputByName) {
-  using testing::HasSubstr;
-  const auto error = [](const std::string& json) {
-    return std::string(MakeHfTokenizer({.tokenizer_json = json}).status().message());
-  };
-  EXPECT_THAT(error("{"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(error(std::string(100000, '[')), HasSubstr("not valid JSON"));
-  EXPECT_THAT(error("\xff"), HasSubstr("invalid UTF-8"));
-  EXPECT_THAT(ErrorWith("", "/model/type", "Magic"), HasSubstr("Magic"));
-  EXPECT_THAT(ErrorWith("", "/model/type", "Unigram"), HasSubstr("ByteLevel"));
-  EXPECT_THAT(ErrorWith("", "/model/byte_fallback", true), HasSubstr("byte_fallback"));
-  EXPECT_THAT(ErrorWith("", "/model/dropout", 0.1), HasSubstr("dropout"));
-  EXPECT_THAT(ErrorWith("", "/model/merges", {"a zzz"}), HasSubstr("zzz"));
-  EXPECT_THAT(ErrorWith("", "/model/merges", {"a"}), HasSubstr("merges[0]"));
-  EXPECT_THAT(ErrorWith("", "/model/end_of_word_suffix", "</w>"), HasSubstr("end_of_word_suffix"));
-  EXPECT_THAT(ErrorWith("", "/model/vocab/!", 1 << 24), HasSubstr("16777215"));
-  EXPECT_THAT(ErrorWith("", "/model/vocab/!", -1), HasSubstr("16777215"));
-  EXPECT_THAT(ErrorWith("", "/model/vocab/!", 1), HasSubstr("two tokens have the id 1"));
-  EXPECT_THAT(ErrorWith("", "/normalizer", {{"type", "ByteLevel"}}), HasSubstr("ByteLevel"));
-  EXPECT_THAT(ErrorWith("", "/normalizer", {{"type", "Replace"}}), HasSubstr("content"));
-  EXPECT_THAT(ErrorWith("", "/normalizer", 3), HasSubstr("normalizer"));
-  EXPECT_THAT(ErrorWith("", "/pre_tokenizer", {{"type", "FixedLength"}}), HasSubstr("FixedLength"));
-  EXPECT_THAT(ErrorWith("", "/decoder", {{"type", "CTC"}}), HasSubstr("CTC"));
-  EXPECT_THAT(ErrorWith("", "/post_processor", {{"type", "Other"}}), HasSubstr("Other"));
-  EXPECT_THAT(ErrorWith("", "/added_tokens/0/id", 300), HasSubstr("300"));
-  EXPECT_THAT(ErrorWith("mistral_metaspace", "/pre_tokenizer/prepend_scheme", "last"),
-              HasSubstr("last"));
-  EXPECT_THAT(ErrorWith("unigram_t5", "/model/unk_id", 100000), HasSubstr("unk_id"));
-  EXPECT_THAT(ErrorWith("unigram_t5", "/model/vocab/5", {"x"}), HasSubstr("vocab[5]"));
-  EXPECT_THAT(ErrorWith("unigram_t5", "/normalizer/normalizers/0/precompiled_charsmap", "AAAA"),
-              HasSubstr("precompiled_charsmap"));
-  EXPECT_THAT(ErrorWith("unigram_t5", "/post_processor/single/0/Sequence/id", "B"),
-              HasSubstr("single"));
-  EXPECT_THAT(ErrorWith("unigram_t5", "/post_processor/special_tokens/<~1s>/ids/0", 99999),
-              HasSubstr("99999"));
-  const auto tokenizer = MakeHfTokenizer({.tokenizer_json = BytesTokenizerJson()});
-  ASSERT_TRUE(tokenizer.ok());
-  std::vector<int32_t> ids;
-  const absl::Status invalid = (*tokenizer)->Encode("abc\xc3(", &ids);
-  EXPECT_NE(std::string(invalid.message()).find("byte 3"), std::string::npos) << invalid;
-  // Overlong forms, surrogates, and what is above U+10FFFF.
-  for (const std::string text : {"\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xed\xbf\xbf",
-                                 "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {
-    EXPECT_FALSE((*tokenizer)->Encode(text, &ids).ok()) << testing::PrintToString(text);
-  }
-  const std::string edges =
-      "\xc2\x80\xdf\xbf\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xf0\x90\x80\x80\xf4\x8f\xbf\xbf";
-  EXPECT_TRUE((*tokenizer)->Encode(edges, &ids).ok());
-}
-
-TEST(HfTokenizer, PiecesKnowTheWordBeforeASingleWordToken) {
-  for (const std::string name : {"llama2", "metaspace_always", "unigram_whole", "qwen_added"}) {
-    const auto tokenizer = Open(name);
-    ASSERT_NE(tokenizer, nullptr);
-    for (const std::string text : {"\u0e01solo\U000d0669 home, home, home, home, home",
-                                   "year no solo\U000f9d9a \u597dsolo solo, home, home, home"}) {
-      std::vector<int32_t> whole;
-      ASSERT_TRUE(tokenizer->Encode(text, &whole).ok());
-      for (size_t window = 1; window < text.size(); ++window) {
-        size_t largest = 0;
-        EXPECT_EQ(EncodeByPieces(*tokenizer, text, window, &largest), whole) << name << window;
-      }
-    }
-  }
-}
-
-// The byte-level tokenizer has ids for all white space, so that none can be lost unseen.
-TEST(HfTokenizer, OnlyTheBeginningOfATextIsStrippedAtTheLeft) {
-  Json json = Json::parse(BytesTokenizerJson());
-  json["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}};
-  const auto tokenizer = MakeHfTokenizer({.tokenizer_json = json.dump()});
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  std::string text = " \n begins";
-  for (int i = 0; i < 9; ++i) text += " word\t\n  more";
-  std::vector<int32_t> whole;
-  ASSERT_TRUE((*tokenizer)->Encode(text, &whole).ok());
-  EXPECT_EQ(whole.size(), text.size() - 3);
-  for (size_t window = 1; window < 30; ++window) {
-    size_t largest = 0;
-    EXPECT_EQ(EncodeByPieces(**tokenizer, text, window, &largest), whole) << window;
-    EXPECT_LT(largest, text.size()) << "it is cut";
-  }
-}
-
-TEST(HfTokenizer, OnlyAMarkThatIsPutBeforeATextIsNoSpaceOfIt) {
-  const auto decoded = [](const std::string& options) {
-    Json json = Json::parse(BytesTokenizerJson());
-    json["decoder"] = Json::parse(R"({"type": "Metaspace", "replacement": "_")" + options + "}");
-    const auto tokenizer = MakeHfTokenizer({.tokenizer_json = json.dump()});
-    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
-    return tokenizer.ok() ? (*tokenizer)->Decode({'_', 'a', '_', 'b'}, false) : "";
-  };
-  EXPECT_EQ(decoded(""), "a b");
-  EXPECT_EQ(decoded(R"(, "prepend_scheme": "first")"), "a b");
-  EXPECT_EQ(decoded(R"(, "prepend_scheme": "never")"), " a b");
-  EXPECT_EQ(decoded(R"(, "add_prefix_space": false)"), " a b");
-}
-
-TEST(HfTokenizer, FilesOfTheFirstVersionsNameNoTypeOfModel) {
-  for (const std::string name : {"gpt2", "unigram_t5", "wordpiece"}) {
-    const std::string file = Read(name + "/tokenizer.json");
-    Json json = Json::parse(file);
-    ASSERT_EQ(json["model"].erase("type"), 1u) << name;
-    if (name == "gpt2") {
-      Json& merges = json["model"]["merges"];
-      merges.insert(merges.begin(), Json("#version: 0.2"));
-    }
-    const auto typed = MakeHfTokenizer({.tokenizer_json = file});
-    const auto untyped = MakeHfTokenizer({.tokenizer_json = json.dump()});
-    ASSERT_TRUE(typed.ok()) << typed.status();
-    ASSERT_TRUE(untyped.ok()) << name << untyped.status();
-    std::vector<int32_t> ids, ids_again;
-    ASSERT_TRUE((*typed)->Encode("the words of that line", &ids).ok());
-    ASSERT_TRUE((*untyped)->Encode("the words of that line", &ids_again).ok());
-    EXPECT_EQ(ids_again, ids) << name;
-  }
-  EXPECT_THAT(ErrorWith("", "/model", Json::object()), testing::HasSubstr("model has no \"type\""));
-}
-
-TEST(HfTokenizer, ALaterPostProcessorIsPutAroundWhatEarlierOnesMade) {
-  Json json = Json::parse(BytesTokenizerJson());
-  json["post_processor"] = Json::parse(R"({"type": "Sequence", "processors": [
-      {"type": "RobertaProcessing", "cls": ["a", 97], "sep": ["b", 98]},
-      {"type": "BertProcessing", "cls": ["c", 99], "sep": ["d", 100]},
-      {"type": "ByteLevel"}]})");
-  const auto tokenizer = MakeHfTokenizer({.tokenizer_json = json.dump()});
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  const SpecialIds around = (*tokenizer)->special_tokens_around();
-  EXPECT_THAT(around.before, testing::ElementsAre(99, 97));
-  EXPECT_THAT(around.after, testing::ElementsAre(98, 100));
-}
-
-TEST(HfTokenizer, BertsNormalizerDoesWhatTheFileSays) {
-  Json json = Json::parse(Read("wordpiece/tokenizer.json"));
-  const auto normalized = [&json](const std::string& options) {
-    json["normalizer"] = Json::parse(options);
-    json["normalizer"]["type"] = "BertNormalizer";
-    const auto parts = ParseTokenizerJson(json.dump());
-    EXPECT_TRUE(parts.ok()) << parts.status();
-    if (!parts.ok()) return std::string();
-    NormalizedText out;
-    EXPECT_TRUE(parts->normalizer.Normalize("\u00c9a\t\u4e2d", true, false, &out).ok());
-    return std::string(out.text);
-  };
-  EXPECT_EQ(normalized("{}"), "ea  \u4e2d ");
-  // Without lower case accents stay, if the file does not say otherwise.
-  EXPECT_EQ(normalized(R"({"lowercase": false, "strip_accents": null})"), "\u00c9a  \u4e2d ");
-  EXPECT_EQ(normalized(R"({"lowercase": false, "strip_accents": true})"), "Ea  \u4e2d ");
-  EXPECT_EQ(normalized(R"({"strip_accents": false})"), "\u00e9a  \u4e2d ");
-  EXPECT_EQ(normalized(R"({"clean_text": false, "handle_chinese_chars": false})"), "ea\t\u4e2d");
-}
-
-TEST(HfTokenizer, SpecialTokensAreResolvedAsByTransformers) {
-  const std::string json = Read("llama2/tokenizer.json");
-  const std::string map = R"({"eos_token": {"content": "<s>"}, "pad_token": "<unk>"})";
-  const std::string config = R"({"eos_token": "</s>", "bos_token": "<s>"})";
-  const auto both = MakeHfTokenizer(
-      {.tokenizer_json = json, .tokenizer_config = config, .special_tokens_map = map});
-  ASSERT_TRUE(both.ok()) << both.status();
-  EXPECT_EQ((*both)->eos_id(), 1);  // special_tokens_map.json goes before
-  EXPECT_EQ((*both)->bos_id(), 1);
-  EXPECT_EQ((*both)->pad_id(), 0);
-  const std::string decoder = R"({"eos_token": "</s>", "added_tokens_decoder": {}})";
-  const auto only = MakeHfTokenizer({.tokenizer_json = json,
-                                     .tokenizer_config = decoder,
-                                     .special_tokens_map = map,
-                                     .model_config = R"({"eos_token_id": [7, 8]})",
-                                     .generation_config = R"({"eos_token_id": [9, 2]})"});
-  ASSERT_TRUE(only.ok()) << only.status();
-  EXPECT_EQ((*only)->eos_id(), 2);
-  EXPECT_EQ((*only)->pad_id(), -1);
-  EXPECT_THAT((*only)->end_ids(), testing::ElementsAre(2, 9));
-  const auto ids =
-      MakeHfTokenizer({.tokenizer_json = json, .model_config = R"({"eos_token_id": [8, 7]})"});
-  ASSERT_TRUE(ids.ok()) << ids.status();
-  EXPECT_EQ((*ids)->eos_id(), 8);
-  EXPECT_THAT((*ids)->end_ids(), testing::ElementsAre(7, 8));
-  // Models of images and text may have it in text_config alone.
-  const auto within = MakeHfTokenizer(
-      {.tokenizer_json = json, .model_config = R"({"text_config": {"eos_token_id": 5}})"});
-  ASSERT_TRUE(within.ok()) << within.status();
-  EXPECT_EQ((*within)->eos_id(), 5);
-  const auto outside = MakeHfTokenizer(
-      {.tokenizer_json = json,
-       .model_config = R"({"eos_token_id": 4, "text_config": {"eos_token_id": 5}})"});
-  ASSERT_TRUE(outside.ok()) << outside.status();
-  EXPECT_EQ((*outside)->eos_id(), 4);
-}
-
-// Prepared data is made again, and a run not resumed, where it differs.
-TEST(HfTokenizer, TheFingerprintHasAllThatChangesTheIds) {
-  const auto of_json = [](const std::string& json, const std::string& config,
-                          const std::string& model_config = "{}") {
-    const auto made = MakeHfTokenizer(
-        {.tokenizer_json = json, .tokenizer_config = config, .model_config = model_config});
-    EXPECT_TRUE(made.ok()) << made.status();
-    return made.ok() ? (*made)->fingerprint() : "";
-  };
-  const std::string llama = Read("llama2/tokenizer.json");
-  EXPECT_EQ(of_json(llama, "{}"), of_json(llama, "{}"));
-  const auto added = [](const std::string& flags) {
-    return R"({"added_tokens_decoder": {"0": {"content": "<unk>", "special": true)" + flags + "}}}";
-  };
-  std::vector<std::string> prints = {
-      of_json(llama, "{}"),
-      of_json(llama + "\n", "{}"),
-      of_json(llama, "{}", R"({"eos_token_id": 5})"),
-      of_json(llama, "{}", R"({"eos_token_id": 6})"),
-      of_json(llama, R"({"eos_token": "</s>"})"),
-      of_json(llama, R"({"eos_token": "<s>"})"),
-      of_json(llama, R"({"bos_token": "<s>"})"),
-      of_json(llama, R"({"pad_token": "<unk>"})"),
-      of_json(llama, R"({"eos_token": "</s>", "tokenizer_class": "LlamaTokenizer"})"),
-      of_json(llama, added("")),
-      of_json(llama, added(R"(, "lstrip": true)")),
-      of_json(llama, added(R"(, "rstrip": true)")),
-      of_json(llama, added(R"(, "single_word": true)")),
-      of_json(llama, added(R"(, "normalized": true)"))};
-  const std::string model = Read("spm_llama/tokenizer.model");
-  for (const char* config :
-       {R"({"tokenizer_class": "LlamaTokenizer"})",
-        R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": true})",
-        R"({"tokenizer_class": "LlamaTokenizer", "add_eos_token": true})",
-        R"({"tokenizer_class": "LlamaTokenizer", "legacy": true})",
-        R"({"tokenizer_class": "LlamaTokenizer", "legacy": false})",
-        R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})"}) {
-    const auto made = MakeHfTokenizer({.tokenizer_model = model,
-                                       .tokenizer_config = config,
-                                       .model_config = R"({"model_type": "llama"})"});
-    ASSERT_TRUE(made.ok()) << made.status();
-    prints.push_back((*made)->fingerprint());
-  }
-  for (size_t i = 0; i < prints.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) EXPECT_NE(prints[i], prints[j]) << i << " and " << j;
-  }
-}
-
-// Two ways have the same score but for the last bit, which depends on how scores are read. The ids
-// are those of `tokenizers`.
-TEST(UnigramTest, ScoresAreReadAsTokenizersReadsThem) {
-  const std::string json = R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": null,
-    "post_processor": null, "decoder": null, "model": {"type": "Unigram", "unk_id": 0, "vocab": [
-    ["<unk>", 0.0], ["[<", -11.209655127454674], ["gi", -8.541385973167134],
-    ["ới", -10.43738707522666], ["-", -5.551356496619697], ["h", -6.43274380181265],
-    ["ạ", -9.904789831045143], ["n", -5.595619717277236], [">", -7.274093803999807],
-    ["]", -6.829979537032289], ["]]", -10.082947912618133]]}})";
-  const auto tokenizer = MakeHfTokenizer({.tokenizer_json = json});
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  std::vector<int32_t> ids;
-  ASSERT_TRUE((*tokenizer)->Encode("[<giới-hạn>]]]", &ids).ok());
-  EXPECT_EQ(ids, (std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 10, 9}));
 }
 
 }  // namespace

@@ -261,6 +261,9 @@ TEST_F(CommandsTest, InspectShowsWhatTrainingSees) {
   result = Megatraind("inspect " + Path("train.txt"));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("All work"));
+  result = Megatraind("inspect " + Path("train.txt") + " --dtype float");
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("--dtype"));
 }
 
 TEST_F(CommandsTest, GenerateAnswersAFileOfPrompts) {
@@ -288,6 +291,9 @@ TEST_F(CommandsTest, GenerateAnswersAFileOfPrompts) {
   const Result text = Megatraind(generate + "--prompt 'All work'");
   EXPECT_EQ(text.output.substr(0, 8), "All work");  // and bytes that need not be UTF-8
   EXPECT_EQ(text.output.back(), '\n');
+  const Result chat = Megatraind(generate + "--chat --prompt 'All work'");
+  EXPECT_EQ(chat.exit_code, 0) << chat.output;
+  EXPECT_THAT(chat.output, ::testing::Not(HasSubstr("All work"))) << "the answer alone";
 
   WriteFile("bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   const Result bad = Megatraind(generate + "--prompts " + Path("bad.jsonl"));

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <filesystem>
-#include <set>
 #include <thread>
 #include <vector>
 

@@ -125,6 +125,17 @@ TEST(RunRuleTest, AJobThatEndsEarlyHasTheStepsThatItMade) {
   }
 }
 
+TEST(RunRuleTest, AJobThatIsAskedToGoOnHasNotPausedItselfAgain) {
+  Job job = TestJob(1);
+  job.state = JobState::kRunning;
+  RunFacts facts;
+  facts.phase = Phase::kPaused;
+  facts.pause.status = DiskFullError("disk full");
+  EXPECT_EQ(DecideRun(job, facts, /*stopping=*/false).change.to, JobState::kPausing);
+  NoteAsked(RunWish::kResume, &facts);
+  EXPECT_TRUE(DecideRun(job, facts, /*stopping=*/false).kind == Kind::kNone);
+}
+
 TEST(RunRuleTest, WithoutARun) {
   for (const JobState state : AllJobStates()) {
     Job job = TestJob(1);

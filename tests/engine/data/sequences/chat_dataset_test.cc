@@ -2,8 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 
+#include "absl/time/civil_time.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/data/sequences/dataset.h"
 #include "tests/engine/data/sequences/data_test_support.h"
 
@@ -58,6 +62,32 @@ TEST(ChatDatasetTest, TheTemplatesDayIsPartOfTheDataWhereItIsRead) {
   EXPECT_EQ((*OpenWithBytes(spec, directory))->template_date().size(), 10u);
   spec.data.template_date = "2026-02-30";
   EXPECT_THAT(OpenError(spec, directory), HasSubstr("data.template_date: \"2026-02-30\" is not"));
+}
+
+TEST(ChatDatasetTest, WithoutADateATemplateHasTheDayOfThePlace) {
+  TestDirectory directory;
+  const std::string path = directory.Write("a.jsonl", R"({"instruction": "q", "output": "a"})"
+                                                      "\n");
+  JobSpec spec = SpecOf({{path, DataFormat::kAlpaca, ""}}, 100);
+  spec.data.chat_template = directory.Write(
+      "day.jinja",
+      "{{ strftime_now('%d %B %Y') }}{% for m in messages %}|{{ m.content }}{% endfor %}");
+  const char* const zone = std::getenv("TZ");
+  const std::string zone_before = zone == nullptr ? "" : zone;
+  const bool had_zone = zone != nullptr;
+  setenv("TZ", "Fixed/UTC+24:00:00", 1);  // always a day ahead
+  const auto tomorrow = [] { return absl::ToCivilDay(absl::Now(), absl::UTCTimeZone()) + 1; };
+  const absl::CivilDay first = tomorrow();
+  const auto dataset = OpenWithBytes(spec, directory);
+  const absl::CivilDay last = tomorrow();  // midnight may have passed
+  if (had_zone) {
+    setenv("TZ", zone_before.c_str(), 1);
+  } else {
+    unsetenv("TZ");
+  }
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT((*dataset)->template_date(),
+              ::testing::AnyOf(absl::FormatCivilTime(first), absl::FormatCivilTime(last)));
 }
 
 TEST(ChatDatasetTest, TurnsWithoutACertainPlaceAreCounted) {

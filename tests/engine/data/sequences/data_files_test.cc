@@ -257,6 +257,49 @@ TEST(DataFilesTest, WhyPreparedDataCannotBeReadIsSaid) {
   }
 }
 
+// Another process makes the words of a file just when they were found to be missing.
+class LateWords : public WatchedFileSystem {
+ public:
+  explicit LateWords(std::string made)
+      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }),
+        made_(std::move(made)) {}
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
+      const std::string& path) override {
+    if (put_ || path.find("/words-") == std::string::npos) {
+      return PosixFileSystem()->OpenForReading(path);
+    }
+    put_ = true;
+    fs::rename(made_, path);
+    return absl::NotFoundError("not yet");
+  }
+
+ private:
+  const std::string made_;
+  bool put_ = false;
+};
+
+TEST(DataFilesTest, WordsThatAnotherProcessHasJustMadeAreKept) {
+  TestDirectory directory;
+  const JobSpec spec = SpecOf({{directory.Write("a.txt", "hello"), DataFormat::kText, ""}}, 4);
+  ASSERT_TRUE(OpenWithBytes(spec, directory).ok());
+  std::string words;
+  for (const std::string& path : CachedFiles(directory)) {
+    if (path.find("/words-") != std::string::npos) words = path;
+  }
+  ASSERT_NE(words, "");
+  fs::rename(words, directory / "others");
+  const auto others = PosixFileSystem()->Examine(directory / "others");
+  ASSERT_TRUE(others.ok()) << others.status();
+  LateWords files(directory / "others");
+  const auto dataset = OpenDataset(spec, MakeBytesTokenizer(), directory.path(), kBytesVocabulary,
+                                   directory / "cache", nullptr, &files);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ(TextOf(**dataset), "hello$");
+  const auto now = PosixFileSystem()->Examine(words);
+  ASSERT_TRUE(now.ok()) << now.status();
+  EXPECT_EQ(now->inode, others->inode) << "they were made again";
+}
+
 // Files that look as old as those of users, whose every reading is counted.
 class OldFiles : public WatchedFileSystem {
  public:

@@ -414,5 +414,12 @@ TEST(Experts, AbsurdOnesAreRefused) {
   }
 }
 
+TEST(Experts, AllMayBeChosen) {
+  const ModelDescription model =
+      Describe("mixtral", {{"num_local_experts", 2}, {"num_experts_per_tok", 2}});
+  EXPECT_EQ(model.layers[0].experts.count, 2);
+  EXPECT_EQ(model.layers[0].experts.chosen, 2);
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -173,6 +173,8 @@ TEST(Families, Ministral3sQueriesGrowWithThePosition) {
   EXPECT_EQ(model.ropes[attention.key_rope].position_scale, 0.0);
   EXPECT_EQ(model.ropes[0].type, RopeType::kYarn);
   EXPECT_EQ(model.ropes[0].original_positions, 16384);
+  EXPECT_EQ(Windows(model), std::vector<int64_t>(8, 0));
+  EXPECT_EQ(Windows(Describe("ministral3", {{"sliding_window", 9}})), std::vector<int64_t>(8, 9));
   EXPECT_EQ(model.ropes[0].theta, 1e6);
   ExpectRefused("ministral3",
                 {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}}},
