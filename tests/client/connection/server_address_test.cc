@@ -5,9 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
+
+#include "tests/support/test_directory.h"
 
 namespace megatrain::client {
 namespace {
@@ -58,9 +59,8 @@ TEST(ServerAddressTest, SaysWhyNobodyAnswers) {
 
 TEST(ServerAddressTest, WhoMayNotConnectIsToldSo) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
-  std::string directory = "/tmp/address_XXXXXX";
-  ASSERT_NE(mkdtemp(directory.data()), nullptr);  // of mode 0700
-  const auto address = ParseServerAddress("unix:" + directory + "/m.sock");
+  const TestDirectory directory(TestDirectory::Place::kShort);  // of mode 0700
+  const auto address = ParseServerAddress("unix:" + (directory / "m.sock"));
   const pid_t child = fork();
   if (child == 0) {
     if (setuid(65534) != 0) _exit(2);
@@ -69,7 +69,6 @@ TEST(ServerAddressTest, WhoMayNotConnectIsToldSo) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  rmdir(directory.c_str());
 }
 
 TEST(ServerAddressTest, SaysWhatToDoWhenTlsFails) {

@@ -79,15 +79,6 @@ TEST(WatchModelTest, TheServerGoesAndComes) {
   EXPECT_FALSE(model.state().lost.has_value());
 }
 
-TEST(WatchModelTest, AStreamThatHasEndedIsNotTriedAgain) {
-  WatchModel model;
-  model.Apply(StreamLost{WatchStream::kJob, "nobody listens", absl::UnixEpoch()});
-  model.Apply(StreamEnded{WatchStream::kLogs, absl::OkStatus()});
-  EXPECT_TRUE(model.state().lost.has_value());
-  model.Apply(StreamEnded{WatchStream::kJob, absl::OkStatus()});
-  EXPECT_FALSE(model.state().lost.has_value());
-}
-
 TEST(WatchModelTest, ASeriesThatBeginsAnewIsReadAnew) {
   WatchModel model;
   model.Apply(Steps({Step(1, 4), Step(2, 3)}));

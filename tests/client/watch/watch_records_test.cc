@@ -18,20 +18,6 @@ TEST(WatchRecordsTest, EachSaysWhatItIs) {
   EXPECT_EQ(steps[1]["step"]["step"], 2);
   EXPECT_EQ(WatchRecords(FellBack(4))[0]["fell_back"]["checkpoint_step"], 4);
   EXPECT_EQ(WatchRecords(Log({"a"}))[0]["log"]["text"], "a");
-  v1::WatchJobResponse events;
-  events.mutable_missed()->set_last_sequence(5);
-  v1::StreamStepMetricsResponse records;
-  records.mutable_missed()->set_last_sequence(6);
-  v1::StreamLogsResponse lines;
-  lines.mutable_missed()->set_last_sequence(7);
-  EXPECT_EQ(WatchRecords(events).at(0)["missed"]["last_sequence"], 5);
-  EXPECT_EQ(WatchRecords(records).at(0)["missed"]["last_sequence"], 6);
-  EXPECT_EQ(WatchRecords(lines).at(0)["missed"]["last_sequence"], 7);
-  EXPECT_EQ(WatchRecords(StreamLost{WatchStream::kJob, "", absl::UnixEpoch()})[0]["connection"],
-            "lost");
-  EXPECT_EQ(WatchRecords(StreamRestored{WatchStream::kJob})[0]["connection"], "restored");
-  EXPECT_THAT(WatchRecords(StreamRestored{WatchStream::kLogs}), IsEmpty());
-  EXPECT_THAT(WatchRecords(v1::StreamLogsResponse()), IsEmpty());
 }
 
 TEST(WatchRecordsTest, EachStreamSaysWhatItMisses) {

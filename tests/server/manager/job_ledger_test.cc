@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "server/base/error_reason.h"
-#include "tests/server/jobs/test_job.h"
+#include "tests/server/manager/job_ledger_fixture.h"
 #include "tests/server/store/faulty_vfs.h"
 
 namespace megatrain {
@@ -19,52 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::unique_ptr<JobLedger> OpenLedger(const std::string& directory,
-                                      std::function<int64_t(const std::string&)> reached = {}) {
-  auto store = JobStore::Open(directory);
-  EXPECT_TRUE(store.ok()) << store.status();
-  auto ledger = JobLedger::Open(
-      *std::move(store),
-      {.state_directory = directory, .reached_step = std::move(reached), .now = absl::Now});
-  EXPECT_TRUE(ledger.ok()) << ledger.status();
-  return *std::move(ledger);
-}
-
-JobPtr AddJob(JobLedger* ledger, const std::string& request_id = "") {
-  Job job;
-  job.id = ledger->NewId();
-  job.uid = 1000;
-  job.user = "anna";
-  job.request_id = request_id;
-  job.file = std::make_shared<const JobFile>(TestFile());
-  auto added = ledger->Add(std::move(job), "submitted");
-  EXPECT_TRUE(added.ok()) << added.status();
-  return *added;
-}
-
-absl::Status Move(JobLedger* ledger, const std::string& id, JobState to,
-                  std::function<void(Job*)> edit = {}) {
-  return ledger
-      ->Change(id,
-               [&](const Job&) -> absl::StatusOr<std::optional<JobChange>> {
-                 return JobChange{
-                     .to = to, .reason = JobReason::kUserRequest, .text = "moved", .edit = edit};
-               })
-      .status();
-}
-
-StepRecord StepOf(int64_t step) {
-  StepRecord record;
-  record.step = step;
-  return record;
-}
-
-QueuePlace PlaceOf(int position) {
-  QueuePlace place;
-  place.position = position;
-  return place;
-}
 
 // A legal way from QUEUED to `state`.
 std::vector<JobState> WayTo(JobState state) {
@@ -331,72 +285,6 @@ TEST(JobLedgerTest, QueuePlacesAreForTheQueued) {
   EXPECT_EQ(ledger->table().Find(id)->queue, QueuePlace{});
   ledger->SetQueuePlaces({{id, place}});
   EXPECT_EQ(ledger->table().Find(id)->queue, QueuePlace{});
-}
-
-// ---- Watches ----
-
-TEST(JobWatchTest, ASlowReaderLosesNoEvent) {
-  const TestDirectory directory;
-  const auto ledger = OpenLedger(directory.path());
-  const std::string id = AddJob(ledger.get())->id;
-  int rings = 0;
-  const auto watch = ledger->table().Watch(id, 1, [&] { ++rings; });
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(Move(ledger.get(), id, JobState::kPreparing).ok());
-    ASSERT_TRUE(Move(ledger.get(), id, JobState::kQueued).ok());
-  }
-  EXPECT_EQ(rings, 1) << "until it is polled";
-  ASSERT_TRUE(Move(ledger.get(), id, JobState::kCancelled).ok());
-  std::vector<int64_t> seen;
-  JobWatch::Update update;
-  do {
-    update = watch->Poll(7);
-    for (const JobEvent& event : update.events) seen.push_back(event.sequence);
-    EXPECT_EQ(update.ended, !update.more_events);
-  } while (update.more_events);
-  ASSERT_EQ(seen.size(), 42u);
-  for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<int64_t>(i) + 1);
-}
-
-TEST(JobWatchTest, BeginsWhereAskedAndRingsForWhatIsNew) {
-  const TestDirectory directory;
-  const auto ledger = OpenLedger(directory.path());
-  const std::string id = AddJob(ledger.get())->id;
-  int rings = 0;
-  const auto watch = ledger->table().Watch(id, 2, [&] { ++rings; });
-  JobWatch::Update update = watch->Poll();
-  ASSERT_NE(update.job, nullptr);
-  EXPECT_TRUE(update.events.empty());
-  EXPECT_FALSE(update.ended);
-  EXPECT_EQ(watch->Poll().job, nullptr) << "as before";
-  EXPECT_EQ(rings, 0);
-  ledger->SetProgress(id, StepOf(3), 1.0);
-  EXPECT_EQ(rings, 1);
-  update = watch->Poll();
-  EXPECT_EQ(update.job->step, 3);
-  EXPECT_TRUE(update.events.empty());
-  ASSERT_TRUE(Move(ledger.get(), id, JobState::kPreparing).ok());
-  EXPECT_EQ(rings, 2);
-  EXPECT_THAT(watch->Poll().events.size(), 1u);
-}
-
-TEST(JobWatchTest, EventsRingOverAPictureThatWasNotLookedAt) {
-  const TestDirectory directory;
-  const auto ledger = OpenLedger(directory.path());
-  const std::string id = AddJob(ledger.get())->id;
-  int rings = 0;
-  const auto watch = ledger->table().Watch(id, 2, [&] { ++rings; });
-  watch->Poll();
-  EXPECT_FALSE(watch->HasEvents());
-  ledger->SetProgress(id, StepOf(3), 1.0);
-  ledger->SetProgress(id, StepOf(4), 1.0);
-  EXPECT_EQ(rings, 1);
-  EXPECT_FALSE(watch->HasEvents());
-  ASSERT_TRUE(Move(ledger.get(), id, JobState::kPreparing).ok());
-  EXPECT_EQ(rings, 2);
-  EXPECT_TRUE(watch->HasEvents());
-  EXPECT_EQ(watch->Poll().events.size(), 1u);
-  EXPECT_FALSE(watch->HasEvents());
 }
 
 TEST(JobLedgerTest, ReadersWritersAndWatchesAtOnce) {

@@ -10,17 +10,17 @@ namespace megatrain {
 struct FakeCublasLtCalls {
   int searches = 0, products = 0;
   int objects = 0;  // descriptions, layouts and preferences that are there
-  // Of the last product, and of the search that found its algorithm.
+  // The sizes of the last product, and of the search that found its algorithm.
   int64_t m = 0, n = 0, k = 0;
   int64_t searched_n = 0, searched_k = 0;
   const void* bias = nullptr;
-  uint32_t searched_alignment_a = 0;  // of the last search
-  // Of the last search too: the memory that an algorithm may take, and how it may split sums.
-  uint32_t searched_alignment_b = 0, searched_alignment_c = 0;
+  // The operands' alignment in the last search, the memory that its algorithms may take, and how
+  // they may split sums.
+  uint32_t searched_alignment_a = 0, searched_alignment_b = 0, searched_alignment_c = 0;
   uint64_t searched_workspace_bytes = 0;
   bool may_split_sums = false;
   bool parts_are_fp32 = false;  // nothing but sums of FP32 parts was allowed
-  // Of the last product.
+  // The last product.
   bool strict_fp32 = false;  // neither TF32 nor pieces of BF16
   bool of_bf16 = false, is_bf16 = false;
   bool adds_bias = false, bias_is_bf16 = false;
