@@ -16,8 +16,8 @@
 
 namespace megatrain::client {
 
-// What every command is given. Both pointers must be set, and what they point to must outlive the
-// parsing.
+// CommandContext is passed to every command. Both pointers must be set. Their objects must outlive
+// the parsing.
 struct CommandContext {
   const Invocation* invocation = nullptr;
   int* exit_code = nullptr;  // set by the command

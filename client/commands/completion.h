@@ -11,7 +11,7 @@
 
 namespace megatrain::client {
 
-// How a command's argument is completed: not at all, with names of jobs or of files, or with
+// The kind of text that completes a command's argument: none, names of jobs, names of files, or
 // CompletionCommand::words.
 enum class ArgumentKind { kNone, kJob, kFile, kWords };
 

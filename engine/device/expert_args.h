@@ -62,7 +62,7 @@ struct RouteBackwardArgs {
   RouteArgs forward;
   const float* dweights = nullptr;  // [tokens, chosen]
   // [experts]: the gradient of the auxiliary loss by softmax(logits), the same for every token.
-  // What it contributes to dlogits is added. Null: there is none.
+  // Its contribution to dlogits is added. Null: there is none.
   const float* dprobabilities = nullptr;
   DType dtype = DType::kF32;  // of dlogits
   void* dlogits = nullptr;    // T [tokens, experts], written

@@ -23,7 +23,7 @@
 
 namespace megatrain {
 
-// What a pair adds to the loss.
+// A pair's term of the loss, and its derivatives.
 struct PreferenceTerm {
   double loss = 0;
   double by_chosen = 0, by_rejected = 0;  // derivatives by c and r

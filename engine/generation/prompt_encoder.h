@@ -19,7 +19,7 @@
 
 namespace megatrain {
 
-// How prompts are encoded.
+// Options for encoding prompts.
 struct PromptEncoderOptions {
   const Tokenizer* tokenizer = nullptr;  // must be set
   std::string model_directory;

@@ -20,8 +20,8 @@ struct MeasurementSizes {
   int64_t head_dim = 0;
   int64_t state_elements = 0;  // parameters to update: 12 bytes of state and 4 of gradient each
   int64_t copy_bytes = 0;      // of a copy in either direction
-  // Of each measurement. The fastest counts, but of copies in both directions at once, and of
-  // updates beside them, the mean.
+  // The repetitions of each measurement. The fastest one counts. For copies in both directions at
+  // once, and for updates beside them, the mean counts.
   int repetitions = 0;
   // If above 0, products are repeated for so long, and those of the second half count. A card that
   // computes for long lowers its clock to keep to its power limit. A measured H200 multiplied at

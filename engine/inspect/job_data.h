@@ -31,7 +31,7 @@ struct StandaloneDataFile {
   std::string model_directory;         // has the tokenizer; "": the bytes tokenizer
   std::string chat_template = "auto";  // the directory's; chatml if there is no directory
   int64_t sequence_length = 1024;
-  std::string cache_directory;  // tokenised data is kept there
+  std::string cache_directory;  // tokenized data is kept there
 };
 // Opens the file as training data without shuffling its sequences. Pairs of answers are read as for
 // training.objective dpo. Returns the errors of OpenTokenizer and OpenDataset.

@@ -53,7 +53,7 @@ class Executor {
   // A submitted schedule.
   class Ticket;
 
-  // How long a schedule took, in seconds.
+  // The times that a schedule took, in seconds.
   struct Timing {
     LaneSeconds busy;
     double forward = 0;  // the part of busy.compute for the layers before the loss

@@ -24,7 +24,7 @@
 
 namespace megatrain {
 
-// How prompts are answered.
+// Settings for the answers to prompts.
 struct AnswerSettings {
   int64_t tokens = 0;  // the most of each answer
   SamplingOptions sampling;

@@ -13,7 +13,7 @@
 
 namespace megatrain {
 
-// What the files say of the tokenizer's special tokens and class.
+// The tokenizer's special tokens and class, as the files give them.
 struct TokenizerConfig {
   // The tokens as `transformers` resolves them. special_tokens_map.json takes precedence over
   // tokenizer_config.json if the latter has no added_tokens_decoder, and is not read otherwise.

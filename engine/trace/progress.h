@@ -12,7 +12,7 @@
 
 namespace megatrain {
 
-// How Progress draws. Both functions must be set.
+// Options for drawing progress. Both functions must be set.
 struct ProgressOptions {
   bool is_terminal = false;
   // Returns the terminal's columns. Called for each drawing, so that a resized window is followed.

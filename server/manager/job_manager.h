@@ -101,8 +101,8 @@ class JobManager {
     HostDevices devices = {};  // of this machine, for limits of devices
     // Read at each Create and Plan. Null: there are no limits. Must outlive the manager.
     const SharedUserLimits* limits = nullptr;
-    // What jobs hold, for limits of disk_bytes. Null: disk_bytes is not checked. Must outlive the
-    // manager.
+    // The bytes that jobs hold, for limits of disk_bytes. Null: disk_bytes is not checked. Must
+    // outlive the manager.
     const JobDisk* disk = nullptr;
     // Does what JobRunner::Ask does for kCheckpoint. Returns Unavailable (STARTING) before there is
     // a runner. May be empty if Checkpoint is not called.

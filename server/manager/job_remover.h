@@ -48,8 +48,8 @@ std::vector<JobPtr> JobsToPrune(const std::vector<JobPtr>& jobs, int64_t keep);
 class JobRemover {
  public:
   struct Options {
-    // How many ended jobs without a checkpoint in their own directory are kept for each user; 0 =
-    // all.
+    // The number of ended jobs without a checkpoint in their own directory that are kept for each
+    // user; 0 = all.
     int64_t keep_ended_jobs = 0;
     // The time for which one user's jobs are removed before another user's are. A removal that is
     // under way goes on in the user's next turn. Every turn begins a removal, even if this is 0.

@@ -96,7 +96,7 @@ class RunObserver {
   virtual void Tell(const RunRequest& run, const JobRunEvent& event) = 0;
 };
 
-// What a runner can be asked to do with a job that it has.
+// A request to a runner about a job that it has.
 enum class RunWish {
   // Frees the devices within one step. Then TrainingPause is told. A job that still prepares is
   // paused before its first step.

@@ -23,7 +23,7 @@
 
 namespace megatrain {
 
-// What is remembered of a file.
+// The facts about a file's content that are remembered.
 struct FileHash {
   std::string hash;         // XXH3-128 as 32 hex digits
   int64_t largest_id = -1;  // in a file of ids; else -1

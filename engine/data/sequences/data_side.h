@@ -20,7 +20,7 @@
 
 namespace megatrain {
 
-// How the files are tokenised and packed.
+// Options for tokenizing and packing the files.
 struct DataSideOptions {
   TokenStreamOptions stream;
   PackingOptions packing;
@@ -36,7 +36,7 @@ class DataSide {
   // Prepares all files. `progress` may be null. Returns InvalidArgument for an empty file of format
   // `tokens`, and the errors of TokenStream::Open, SequenceIndex::Open, TokenFile::Open,
   // TokenFile::Scan and FileSystem::Examine. The file system of `options` must outlive the result.
-  // What else `options` points to is used during the call only.
+  // Other objects that `options` points to are used during the call only.
   static absl::StatusOr<std::unique_ptr<DataSide>> Open(absl::Span<const DataFile> files,
                                                         const DataSideOptions& options,
                                                         const ByteProgress& progress);

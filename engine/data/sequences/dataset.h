@@ -46,7 +46,7 @@ struct EvalSet {
   int64_t begin = 0, end = 0;
 };
 
-// The job's tokenised and packed sequences, numbered in file order, those of data.eval set by set.
+// The job's tokenized and packed sequences, numbered in file order, those of data.eval set by set.
 // Memory use hardly grows with the data, because token ids stay on disk. TrainSequence and
 // EvalSequence return OutOfRange for an index that does not exist, and the errors of reading.
 //
@@ -91,7 +91,7 @@ class Dataset {
 // OpenDataset stops and returns that error.
 using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t bytes_total)>;
 
-// Reads the files of `spec`, tokenises them or finds the result in the cache, and packs it into
+// Reads the files of `spec`, tokenizes them or finds the result in the cache, and packs it into
 // sequences. With `verify_data` every data file is hashed and the cache is checked whole; else
 // files that look unchanged are taken for what they were (FileHashes), and the cache is checked as
 // it is read. Paths in `spec` must be absolute. An empty data.template_date means today's.

@@ -1,4 +1,4 @@
-// DocumentEncoder tokenises examples into the words of a token stream, whose format packing.h
+// DocumentEncoder tokenizes examples into the words of a token stream, whose format packing.h
 // describes.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_ENCODER_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_ENCODER_H_
@@ -18,7 +18,7 @@
 
 namespace megatrain {
 
-// The bytes of text that are tokenised at a time, so that memory does not grow with the text. The
+// The bytes of text that are tokenized at a time, so that memory does not grow with the text. The
 // threads have equal parts of it, of at least kTextPieceBytesMin each.
 inline constexpr size_t kTextPieceBytes = size_t{2} << 20;
 inline constexpr size_t kTextPieceBytesMin = size_t{64} << 10;
@@ -33,7 +33,7 @@ inline constexpr size_t kTextHeldBytesMax = size_t{4} << 20;
 // to be put and the tokenizer has none.
 absl::StatusOr<SpecialIds> IdsAroundText(const Tokenizer& tokenizer, AddBos add_bos);
 
-// What documents are encoded with, and what goes around them.
+// The tokenizer and the template that encode documents, and the ids around a document.
 struct DocumentEncoderOptions {
   const Tokenizer* tokenizer = nullptr;  // not owned
   // Not owned; null if there is none. A pair of conversations is then refused.

@@ -1,4 +1,4 @@
-// Settles how a job's documents are tokenised: the chat template, and the ids that end, surround
+// Settles how a job's documents are tokenized: the chat template, and the ids that end, surround
 // and pad texts.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_ENCODER_SETUP_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_ENCODER_SETUP_H_

@@ -1,4 +1,4 @@
-// FileWordMaker tokenises one data file into the words of a token stream (packing.h describes
+// FileWordMaker tokenizes one data file into the words of a token stream (packing.h describes
 // them).
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_FILE_WORDS_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_FILE_WORDS_H_
@@ -43,13 +43,13 @@ struct FileWordsMeta {
   static absl::StatusOr<FileWordsMeta> FromText(const std::string& text);
 };
 
-// How files are tokenised.
+// Options for tokenizing files.
 struct FileWordsOptions {
   DocumentEncoderOptions encoder;
   bool skip_bad_records = false;
   bool pairs = false;                      // records are pairs of answers
   size_t chunk_bytes = kRecordChunkBytes;  // what MakeRecordReader is given
-  // Longer records are read (but those of Parquet) and tokenised one at a time in the whole
+  // Longer records are read (but those of Parquet) and tokenized one at a time in the whole
   // process, because each takes many times its bytes of memory meanwhile.
   size_t long_record_bytes = size_t{16} << 20;
 };
@@ -82,7 +82,7 @@ class FileWordMaker {
     Record record;  // where it is; `json` is not used
     std::string json;
   };
-  // Records that are tokenised at once.
+  // Records that are tokenized at once.
   struct Batch {
     std::vector<Pending> records;
     int64_t bytes_read = 0;  // of the file

@@ -1,4 +1,4 @@
-// TokenStream holds the tokenised documents of consecutive data files. Each file is tokenised once
+// TokenStream holds the tokenized documents of consecutive data files. Each file is tokenized once
 // and kept in a cache file of its own.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_
@@ -19,7 +19,7 @@
 
 namespace megatrain {
 
-// How files are tokenised and where the result is kept.
+// Options for tokenizing files and for the place of the result.
 struct TokenStreamOptions {
   FileWordsOptions words;
   std::string cache_directory;
@@ -27,7 +27,7 @@ struct TokenStreamOptions {
   FileHashes* hashes = nullptr;
   bool verify = false;                    // check the cache files whole, not as they are read
   FileSystem* files = PosixFileSystem();  // must outlive the stream
-  int threads = 1;                        // for tokenising; the words do not depend on it
+  int threads = 1;                        // for tokenizing; the words do not depend on it
 };
 
 // The words of the documents of some files, in order. A word is a token with its marks (packing.h).

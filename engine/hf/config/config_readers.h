@@ -58,7 +58,7 @@ struct ModelDefaults {
 // norms' epsilon, the activation, tie_word_embeddings and pad_token_id.
 ModelDescription ReadUniformModel(JsonFields& fields, const ModelDefaults& defaults);
 
-// What ReadRope takes for keys that are absent, and which keys the family may have.
+// The values that ReadRope takes for absent keys, and the keys that the family may have.
 struct RopeDefaults {
   double theta = 10000.0;
   // The value of partial_rotary_factor if it is absent. 0: the family rotates whole heads, and a

@@ -28,7 +28,7 @@ struct IgnoredTensors {
   std::string count_key = "";
 };
 
-// How to read the config.json of one model_type.
+// A reader for the config.json of one model_type.
 struct ModelFamily {
   const char* model_type;    // as in config.json: "llama"
   const char* architecture;  // transformers' class: "LlamaForCausalLM"

@@ -22,7 +22,7 @@
 
 namespace megatrain {
 
-// What RouteTokens computes besides the routing, for engine/pipeline/router_totals.h.
+// The sums that RouteTokens computes besides the routing, for engine/pipeline/router_totals.h.
 enum class RoutingTotals {
   kNone,
   kEntropy,                // r.entropy and r.entropy_sum

@@ -39,7 +39,7 @@ class MatchProgram {
   static constexpr State kGaveUp = 1;  // the pattern has too many states, or memory is short
   static constexpr size_t kNoMatch = std::string_view::npos;
 
-  // How far an attempt to match has come.
+  // The progress of an attempt to match.
   struct Attempt {
     State state;
     size_t end;  // of the best match so far, or kNoMatch

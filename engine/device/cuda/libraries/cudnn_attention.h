@@ -20,8 +20,8 @@
 // none is computed by blocks. Calls with softcaps or sinks are not taken, nor those with values
 // wider than keys.
 //
-// Which calls are taken, and how they are cut, depends on shapes (which include documents' lengths
-// and the size of the workspace) and on the alignment of operands alone (cudnn_choice.h).
+// The choice of calls that are taken, and their cuts, depend on shapes (which include documents'
+// lengths and the size of the workspace) and on the alignment of operands alone (cudnn_choice.h).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_ATTENTION_H_
 
