@@ -32,14 +32,14 @@ struct MeasurementSizes {
   // round.
   int rounds = 1;
 };
-inline constexpr MeasurementSizes kCpuMeasurement = {.tokens = 512,
+inline constexpr MeasurementSizes kCpuMeasurement = {.tokens = 256,
                                                      .hidden = 1024,
                                                      .wide = 4096,
                                                      .head_dim = 64,
                                                      .state_elements = int64_t{4} << 20,
                                                      .copy_bytes = int64_t{32} << 20,
                                                      .repetitions = 2,
-                                                     .rounds = 4};
+                                                     .rounds = 3};
 // A product is 0.27 TFLOP, a third of a millisecond on an H200. The measurement takes 2.3 GiB of
 // device memory, 1 GiB of it for the gradient of attention, and 1.5 GiB of host memory.
 inline constexpr MeasurementSizes kGpuMeasurement = {.tokens = 4096,

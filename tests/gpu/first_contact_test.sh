@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tests/gpu.sh as it is met on a machine with a GPU: from an unpacked package, with nothing of the
-# environment, over the emulated edge, well and with faults (emulated_edge.cc).
+# environment, over the emulated edge (emulated_edge.cc). The argument says what is met: "machines"
+# of several kinds, all well, or "faults".
 set -uo pipefail
 failures=0
 fail() {
@@ -50,6 +51,7 @@ has() {  # NAME PATTERN...
   done
 }
 
+machines() {
 # Usage, and machines without anything to test.
 said usage 2 "" nonsense
 has usage '^tests/gpu.sh \[check|exit codes|Exit codes'
@@ -114,7 +116,9 @@ said without_libraries 0 cudnn=none,nccl=none bench --without-cudnn --without-nc
 has without_libraries 'info +cuDNN +accepted' 'info +NCCL +accepted' 'bench +exchange +skipped .*needs NCCL' \
   '^skipped: 2 steps'
 gpus=1
+}
 
+faults() {
 # A kernel that is wrong, on one path, and casts that end their process, in a product's bias too: the
 # rest is tried all the same.
 said wrong 1 tensor_attention_forward=wrong,cast=crash check
@@ -175,5 +179,7 @@ for fault in Product=nan:NAN: heads=unsteady:"DIFFERENT FROM RUN TO RUN:"; do
     > "$work/told" 2>&1 && fail "$fault is not seen"
   grep -q "^${fault#*:} operand" "$work/told" || fail "$fault: $(cat "$work/told")"
 done
+}
 
+"$1"
 ((failures == 0)) && echo "all checks passed"

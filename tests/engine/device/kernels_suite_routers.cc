@@ -49,9 +49,10 @@ struct RouteKind {
   bool expert_scales = false;
 };
 
-// Many tokens with one kind, since an emulation takes its time.
+// Many tokens with one kind, since an emulation takes its time; where sizes are small, more than a
+// few.
 std::vector<RouteKind> RouteKinds(const RouteCase& c) {
-  if (c.tokens > 500) return {{RouterScores::kSoftmax, true, 2.5f}};
+  if (c.tokens > 500 || !SizeIsTested(16 * c.tokens * c.experts)) return {{RouterScores::kSoftmax, true, 2.5f}};
   std::vector<RouteKind> kinds;
   for (const RouterScores scores : kScores) {
     kinds.push_back({scores, true, 1.0f});

@@ -39,7 +39,33 @@ std::atomic<bool> reverse_order{false};
 std::map<std::string, KernelFault> kernel_faults;
 KernelFault load_fault = KernelFault::kNone;
 
-enum class State { kRuns, kAtBlock, kAtWarp, kDone };
+enum class State : char { kRuns, kAtBlock, kAtWarp, kDone };
+
+// What can be gone on with: a fiber, or the host thread's own stack.
+struct Context {
+  void* place = nullptr;  // on its stack, while it does not run
+#if defined(__SANITIZE_ADDRESS__)
+  const void* stack = nullptr;
+  size_t stack_bytes = 0;
+  void* fake_stack = nullptr;
+#endif
+#if defined(__SANITIZE_THREAD__)
+  void* tsan = nullptr;
+#endif
+};
+
+void Switch(Context* from, const Context& to, [[maybe_unused]] bool from_ends) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(from_ends ? nullptr : &from->fake_stack, to.stack, to.stack_bytes);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(to.tsan, 0);
+#endif
+  SwitchStack(&from->place, to.place);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(from->fake_stack, nullptr, nullptr);
+#endif
+}
 
 // A lane's part of a product.
 struct Fragments {
@@ -55,23 +81,13 @@ struct AsyncCopy {
 
 struct Fiber {
   std::unique_ptr<char[]> stack;
-  void* place = nullptr;  // on its stack, while it does not run
-  State state = State::kDone;
+  Context context;
   uint64_t given = 0;  // to the lanes of its warp, for matrices
-  // The same for exchanges, in turn: a value is overwritten by the next but one, when all lanes
-  // have come to the next one and so have read it.
-  uint64_t exchanged[2] = {};
   int exchanges = 0;
-  Fragments fragments;            // the same
+  Fragments fragments;            // given to the lanes of its warp, for products
   bool multiplied = false;        // the fragments of the warp; of its first lane
   std::vector<AsyncCopy> copies;  // that have not arrived, oldest first
   int group = 0;                  // of copies that begin now
-#if defined(__SANITIZE_ADDRESS__)
-  void* fake_stack = nullptr;
-#endif
-#if defined(__SANITIZE_THREAD__)
-  void* tsan = nullptr;
-#endif
 };
 
 // Ends the process with the block's place.
@@ -85,43 +101,53 @@ class BlockRunner {
  public:
   ~BlockRunner() {
 #if defined(__SANITIZE_THREAD__)
-    for (Fiber& fiber : fibers_) __tsan_destroy_fiber(fiber.tsan);
+    for (Fiber& fiber : fibers_) __tsan_destroy_fiber(fiber.context.tsan);
 #endif
   }
 
   void Run(int threads, int shared, const std::function<void()>& kernel) {
     Prepare(threads, shared, kernel);
     const int warps = (threads + kWarpLanes - 1) / kWarpLanes;
-    const bool reverse = reverse_order;
     do {
       // A warp goes as far as it can before another does: what it may not do without the others
       // is done too early, or too late.
-      for (int i = 0; i < warps; ++i) RunWarp(reverse ? warps - 1 - i : i, reverse);
+      for (int i = 0; i < warps; ++i) RunWarp(reverse_ ? warps - 1 - i : i);
     } while (ReleaseBlock());
   }
 
   // Called by fibers.
   void Yield(State state) {
-    Fiber& fiber = fibers_[current_];
-    fiber.state = state;
-    const dim3 mine = threadIdx;
-    Switch(false);
-    threadIdx = mine;
+    const int thread = current_;
+    GoOn(state);
+    threadIdx = dim3(static_cast<unsigned>(thread), 0, 0);
   }
   void* shared() { return shared_; }
   Fiber& fiber(int thread) { return fibers_[thread]; }
+  // What `thread` has given to the lanes of its warp, in turn: a value is overwritten by the next
+  // but one, when all lanes have come to the next one and so have read it.
+  uint64_t& exchanged(int turn, int thread) { return exchanged_[turn][thread]; }
 
  private:
   void Prepare(int threads, int shared, const std::function<void()>& kernel) {
     threads_ = threads;
     kernel_ = &kernel;
+    reverse_ = reverse_order;
     if (fibers_.size() < static_cast<size_t>(threads)) fibers_.resize(threads);
+    states_.assign(threads, State::kRuns);
+    for (std::vector<uint64_t>& values : exchanged_) values.resize(fibers_.size());
+#if defined(__SANITIZE_THREAD__)
+    scheduler_.tsan = __tsan_get_current_fiber();
+#endif
     for (int i = 0; i < threads; ++i) {
       Fiber& fiber = fibers_[i];
       if (fiber.stack == nullptr) {
         fiber.stack.reset(new char[kStackBytes]);
+#if defined(__SANITIZE_ADDRESS__)
+        fiber.context.stack = fiber.stack.get();
+        fiber.context.stack_bytes = kStackBytes;
+#endif
 #if defined(__SANITIZE_THREAD__)
-        fiber.tsan = __tsan_create_fiber(0);
+        fiber.context.tsan = __tsan_create_fiber(0);
 #endif
       }
       // Frames of one depth would share a cache set if stacks began at one place of their pages.
@@ -133,8 +159,7 @@ class BlockRunner {
       *--top = nullptr;  // nothing is returned to
       *--top = reinterpret_cast<void*>(&BlockRunner::Start);
       for (int r = 0; r < 6; ++r) *--top = nullptr;
-      fiber.place = top;
-      fiber.state = State::kRuns;
+      fiber.context.place = top;
       fiber.exchanges = 0;
     }
     // Exactly as long as asked, and nothing that a kernel could use unwritten.
@@ -146,98 +171,80 @@ class BlockRunner {
 
   static void Start();
 
-  void Resume(int thread) {
-    current_ = thread;
-    threadIdx = dim3(static_cast<unsigned>(thread), 0, 0);
-    Switch(true);
-  }
-
-  // Between the scheduler and fiber current_.
-  void Switch(bool to_fiber) {
-    Fiber& fiber = fibers_[current_];
-#if defined(__SANITIZE_ADDRESS__)
-    if (to_fiber) {
-      __sanitizer_start_switch_fiber(&fake_stack_, fiber.stack.get(), kStackBytes);
-    } else {
-      __sanitizer_start_switch_fiber(fiber.state == State::kDone ? nullptr : &fiber.fake_stack,
-                                     scheduler_stack_, scheduler_stack_bytes_);
+  // Ends the turn of fiber current_, whose next one comes when `state` allows it. The lanes of a
+  // warp go on one after the other, and from the first one when all have met; the scheduler is
+  // asked where they cannot.
+  void GoOn(State state) {
+    const int thread = current_, first = thread / kWarpLanes * kWarpLanes;
+    states_[thread] = state;
+    const int step = reverse_ ? -1 : 1;
+    const int end = reverse_ ? first - 1 : std::min(first + kWarpLanes, threads_);
+    int next = thread + step;
+    while (next != end && states_[next] != State::kRuns) next += step;
+    if (next == end) {
+      next = state == State::kAtWarp && Release(Lanes(first), state) ? FirstLane(first) : kNone;
     }
-#endif
-#if defined(__SANITIZE_THREAD__)
-    if (to_fiber) {
-      tsan_scheduler_ = __tsan_get_current_fiber();
-      __tsan_switch_to_fiber(fiber.tsan, 0);
-    } else {
-      __tsan_switch_to_fiber(tsan_scheduler_, 0);
-    }
-#endif
-    if (to_fiber) {
-      SwitchStack(&scheduler_, fiber.place);
-    } else {
-      SwitchStack(&fiber.place, scheduler_);
-    }
-#if defined(__SANITIZE_ADDRESS__)
-    if (to_fiber) {
-      __sanitizer_finish_switch_fiber(fake_stack_, nullptr, nullptr);
-    } else {
-      __sanitizer_finish_switch_fiber(fiber.fake_stack, &scheduler_stack_, &scheduler_stack_bytes_);
-    }
-#endif
+    if (next == thread) return;
+    Fiber& fiber = fibers_[thread];
+    current_ = next;
+    Switch(&fiber.context, next == kNone ? scheduler_ : fibers_[next].context,
+           /*from_ends=*/state == State::kDone);
   }
 
   // Until its threads wait for those of other warps, or have ended.
-  void RunWarp(int warp, bool reverse) {
-    const int first = warp * kWarpLanes, lanes = std::min(threads_ - first, kWarpLanes);
-    const auto fibers = std::span(fibers_).subspan(first, lanes);
-    do {
-      for (int i = 0; i < lanes; ++i) {
-        const int lane = reverse ? lanes - 1 - i : i;
-        if (fibers[lane].state == State::kRuns) Resume(first + lane);
-      }
-    } while (Release(fibers, State::kAtWarp));
+  void RunWarp(int warp) {
+    const int first = warp * kWarpLanes;
+    const int lanes = static_cast<int>(Lanes(first).size());
+    for (int i = 0; i < lanes; ++i) {
+      const int thread = first + (reverse_ ? lanes - 1 - i : i);
+      if (states_[thread] != State::kRuns) continue;
+      current_ = thread;
+      Switch(&scheduler_, fibers_[thread].context, /*from_ends=*/false);
+    }
   }
 
-  // Lets `fibers` go on if they have all met.
-  static bool Release(std::span<Fiber> fibers, State meeting) {
-    const bool met = std::all_of(fibers.begin(), fibers.end(),
-                                 [&](const Fiber& fiber) { return fiber.state == meeting; });
-    if (met) {
-      for (Fiber& fiber : fibers) fiber.state = State::kRuns;
-    }
+  // The states of the warp that begins with thread `first`, and the lane that goes on first.
+  std::span<State> Lanes(int first) {
+    return std::span(states_).subspan(first, std::min(threads_ - first, kWarpLanes));
+  }
+  int FirstLane(int first) {
+    return reverse_ ? first + static_cast<int>(Lanes(first).size()) - 1 : first;
+  }
+
+  // Lets threads go on if they have all met.
+  static bool Release(std::span<State> states, State meeting) {
+    const bool met =
+        std::all_of(states.begin(), states.end(), [&](State state) { return state == meeting; });
+    if (met) std::fill(states.begin(), states.end(), State::kRuns);
     return met;
   }
 
   // When no warp can go on: false if all threads are done.
   bool ReleaseBlock() {
-    const auto fibers = std::span(fibers_).first(threads_);
-    if (Release(fibers, State::kAtBlock)) return true;
-    int done = 0, at_block = 0;
-    for (const Fiber& fiber : fibers) {
-      done += fiber.state == State::kDone;
-      at_block += fiber.state == State::kAtBlock;
-    }
+    if (Release(states_, State::kAtBlock)) return true;
+    const auto done = std::count(states_.begin(), states_.end(), State::kDone);
+    const auto at_block = std::count(states_.begin(), states_.end(), State::kAtBlock);
     if (done == threads_) return false;
-    std::fprintf(stderr,
-                 "block (%u, %u): %d of %d threads wait in __syncthreads, %d have ended, the rest "
-                 "wait for their warps: they never meet\n",
-                 blockIdx.x, blockIdx.y, at_block, threads_, done);
+    std::fprintf(
+        stderr,
+        "block (%u, %u): %td of %d threads wait in __syncthreads, %td have ended, the rest "
+        "wait for their warps: they never meet\n",
+        blockIdx.x, blockIdx.y, at_block, threads_, done);
     std::abort();
   }
 
-  int threads_ = 0, current_ = 0;
+  static constexpr int kNone = -1;
+
+  int threads_ = 0;
+  int current_ = kNone;  // the fiber that runs
+  bool reverse_ = false;
   const std::function<void()>* kernel_ = nullptr;
   std::vector<Fiber> fibers_;
-  void* scheduler_ = nullptr;
+  std::vector<State> states_;  // of the threads' fibers
+  std::vector<uint64_t> exchanged_[2];
+  Context scheduler_;
   std::unique_ptr<double[]> shared_block_;
   void* shared_ = nullptr;
-#if defined(__SANITIZE_ADDRESS__)
-  void* fake_stack_ = nullptr;
-  const void* scheduler_stack_ = nullptr;
-  size_t scheduler_stack_bytes_ = 0;
-#endif
-#if defined(__SANITIZE_THREAD__)
-  void* tsan_scheduler_ = nullptr;
-#endif
 };
 
 BlockRunner& Runner() {
@@ -248,14 +255,22 @@ BlockRunner& Runner() {
 void BlockRunner::Start() {
   BlockRunner& runner = Runner();
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &runner.scheduler_stack_,
-                                  &runner.scheduler_stack_bytes_);
+  // The first fiber of all is entered from the host thread's own stack.
+  const void* stack = nullptr;
+  size_t bytes = 0;
+  __sanitizer_finish_switch_fiber(nullptr, &stack, &bytes);
+  if (runner.scheduler_.stack == nullptr) {
+    runner.scheduler_.stack = stack;
+    runner.scheduler_.stack_bytes = bytes;
+  }
 #endif
+  const int thread = runner.current_;
+  threadIdx = dim3(static_cast<unsigned>(thread), 0, 0);
   (*runner.kernel_)();
-  Fiber& fiber = runner.fibers_[runner.current_];
-  if (!fiber.copies.empty()) Refuse("a thread ends with copies that it has not waited for");
-  fiber.state = State::kDone;
-  runner.Switch(false);
+  if (!runner.fibers_[thread].copies.empty()) {
+    Refuse("a thread ends with copies that it has not waited for");
+  }
+  runner.GoOn(State::kDone);
 }
 
 }  // namespace
@@ -265,11 +280,10 @@ void* SharedMemoryOfBlock() { return Runner().shared(); }
 uint64_t Exchange(uint64_t bits, int lane) {
   BlockRunner& runner = Runner();
   const int thread = static_cast<int>(threadIdx.x);
-  Fiber& fiber = runner.fiber(thread);
-  const int turn = fiber.exchanges++ % 2;
-  fiber.exchanged[turn] = bits;
+  const int turn = runner.fiber(thread).exchanges++ % 2;
+  runner.exchanged(turn, thread) = bits;
   runner.Yield(State::kAtWarp);
-  return runner.fiber(thread / kWarpLanes * kWarpLanes + lane).exchanged[turn];
+  return runner.exchanged(turn, thread / kWarpLanes * kWarpLanes + lane);
 }
 
 namespace {
