@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/gpu.sh as it is met on a machine with a GPU: from an unpacked package, with nothing of the
 # environment, over the emulated edge (emulated_edge.cc). The argument says what is met: "machines"
-# of several kinds, all well, or "faults".
+# of several kinds, all well, "faults", or "hangs".
 set -uo pipefail
 failures=0
 fail() {
@@ -162,6 +162,16 @@ has once 'check +whole models +failed' 'VERDICT: failed, and did not when run ag
 ! grep -E 'do not trust|can be trusted' "$work/once.said" || fail "once: a path is accused or cleared"
 mv "$root/bin/gpu_tests_itself" "$root/bin/gpu_tests"
 
+# NaN, and different from run to run, are told as such.
+for fault in Product=nan:NAN: heads=unsteady:"DIFFERENT FROM RUN TO RUN:"; do
+  (cd "$root/tests/files" && MEGATRAIN_TEST_SIZES=small MEGATRAIN_EMULATED_FAULTS=${fault%%:*} \
+    "$root/bin/gpu_tests" --gtest_filter='Gpu/KernelsSuite.MatMulOverManyTiles/*:Gpu/KernelsSuite.Rope/*') \
+    > "$work/told" 2>&1 && fail "$fault is not seen"
+  grep -q "^${fault#*:} operand" "$work/told" || fail "$fault: $(cat "$work/told")"
+done
+}
+
+hangs() {
 # What hangs is given up; what was measured before is kept.
 seconds=5
 said hang 1 delta/causal_conv=hang check
@@ -171,14 +181,6 @@ said bench_hang 1 heads=hang bench
 has bench_hang 'bench +limits +ok' 'bench +7b +hung' 'bench +kernels +hung'
 grep -q 'gpu_bench limits' "$work/bench_hang/results.md" || fail "bench_hang: no limits are kept"
 grep -q 'tokens: qkv | `gpu_bench kernels`' "$work/bench_hang/results.md" || fail "bench_hang: no kernel is kept"
-
-# NaN, and different from run to run, are told as such.
-for fault in Product=nan:NAN: heads=unsteady:"DIFFERENT FROM RUN TO RUN:"; do
-  (cd "$root/tests/files" && MEGATRAIN_TEST_SIZES=small MEGATRAIN_EMULATED_FAULTS=${fault%%:*} \
-    "$root/bin/gpu_tests" --gtest_filter='Gpu/KernelsSuite.MatMulOverManyTiles/*:Gpu/KernelsSuite.Rope/*') \
-    > "$work/told" 2>&1 && fail "$fault is not seen"
-  grep -q "^${fault#*:} operand" "$work/told" || fail "$fault: $(cat "$work/told")"
-done
 }
 
 "$1"
