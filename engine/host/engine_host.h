@@ -104,7 +104,7 @@ class EngineHost {
   absl::Status ReservePool(int64_t bytes, const ReserveProgress& progress,
                            const std::function<bool()>& cancelled);
 
-  // Measures the machine's rates. It takes about a second, on a GPU about six, in which nothing
+  // Measures the machine's rates. It takes about two seconds, on a GPU about six, in which nothing
   // else should run, and for several GPUs as long as NCCL takes to start. If their exchange cannot
   // be measured, the rate between GPUs stays unknown. Returns ResourceExhausted if there is no
   // memory for it, and the errors of the device.

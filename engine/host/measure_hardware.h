@@ -1,5 +1,5 @@
-// Measures a machine's rates with a few kernels, copies and updates. It takes about a second, on a
-// GPU about six.
+// Measures a machine's rates with a few kernels, copies and updates. It takes about two seconds, on
+// a GPU about six.
 #ifndef MEGATRAIN_ENGINE_HOST_MEASURE_HARDWARE_H_
 #define MEGATRAIN_ENGINE_HOST_MEASURE_HARDWARE_H_
 

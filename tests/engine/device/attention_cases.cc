@@ -46,7 +46,7 @@ const std::vector<AttentionCase>& AttentionCases() {
       {2, 1, 160, 160, {0, 65, 130}},
       {2, 1, 24, 24, {0, 33, 200}},
       {2, 2, 20, 20, {0, 90, 100}},  // not a multiple of 8
-      {2, 1, 8, 8, {0, 513, 1100}},
+      {2, 1, 8, 8, {0, 513, 1100, 1700, 2300}},
       {7, 1, 64, 64, {0, 20, 70}},
       // Many heads: a device may have enough to do without cutting a head's work.
       {88, 88, 8, 8, {0, 40, 140}},

@@ -49,14 +49,15 @@ struct RouteKind {
   bool expert_scales = false;
 };
 
-// Many tokens with one kind, since an emulation takes its time; where sizes are small, more than a
-// few.
+// An emulation takes its time: many tokens are tried with one kind, and where sizes are small, all
+// but the smallest cases with one kind of each scores.
 std::vector<RouteKind> RouteKinds(const RouteCase& c) {
-  if (c.tokens > 500 || !SizeIsTested(16 * c.tokens * c.experts)) return {{RouterScores::kSoftmax, true, 2.5f}};
+  if (c.tokens > 500) return {{RouterScores::kSoftmax, true, 2.5f}};
   std::vector<RouteKind> kinds;
   for (const RouterScores scores : kScores) {
-    kinds.push_back({scores, true, 1.0f});
     kinds.push_back({scores, true, 2.5f});
+    if (!SizeIsTested(16 * c.tokens * c.experts)) continue;
+    kinds.push_back({scores, true, 1.0f});
     kinds.push_back({scores, false, 0.75f});
     kinds.push_back({scores, true, 1.5f, true});
     kinds.push_back({scores, false, 1.0f, true});

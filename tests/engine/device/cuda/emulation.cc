@@ -41,32 +41,6 @@ KernelFault load_fault = KernelFault::kNone;
 
 enum class State : char { kRuns, kAtBlock, kAtWarp, kDone };
 
-// What can be gone on with: a fiber, or the host thread's own stack.
-struct Context {
-  void* place = nullptr;  // on its stack, while it does not run
-#if defined(__SANITIZE_ADDRESS__)
-  const void* stack = nullptr;
-  size_t stack_bytes = 0;
-  void* fake_stack = nullptr;
-#endif
-#if defined(__SANITIZE_THREAD__)
-  void* tsan = nullptr;
-#endif
-};
-
-void Switch(Context* from, const Context& to, [[maybe_unused]] bool from_ends) {
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(from_ends ? nullptr : &from->fake_stack, to.stack, to.stack_bytes);
-#endif
-#if defined(__SANITIZE_THREAD__)
-  __tsan_switch_to_fiber(to.tsan, 0);
-#endif
-  SwitchStack(&from->place, to.place);
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(from->fake_stack, nullptr, nullptr);
-#endif
-}
-
 // A lane's part of a product.
 struct Fragments {
   uint32_t a[4] = {}, b[2] = {};
@@ -123,8 +97,8 @@ class BlockRunner {
   }
   void* shared() { return shared_; }
   Fiber& fiber(int thread) { return fibers_[thread]; }
-  // What `thread` has given to the lanes of its warp, in turn: a value is overwritten by the next
-  // but one, when all lanes have come to the next one and so have read it.
+  // A value that `thread` gives to the lanes of its warp. There are two, in turn: a value is
+  // overwritten by the next but one, when all lanes have come to the next one and so have read it.
   uint64_t& exchanged(int turn, int thread) { return exchanged_[turn][thread]; }
 
  private:
