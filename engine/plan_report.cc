@@ -75,7 +75,7 @@ std::string PlanJson(const PlanReport& report) {
   json["gradient_slabs"] = report.gradient_slabs;
   if (report.choice.predicted.step_seconds > 0) {
     json["predicted_step"] = ToJson(report.choice.predicted);
-    json["chosen_by"] = report.by_rule.has_value() ? "time" : "rule";
+    json["chosen_by"] = report.chosen_by_time ? "time" : "rule";
     if (report.runner_up.has_value()) json["runner_up"] = ToJson(*report.runner_up);
     if (report.by_rule.has_value()) json["by_rule"] = ToJson(*report.by_rule);
   }

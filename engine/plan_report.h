@@ -74,10 +74,11 @@ struct PlanReport {
   std::vector<Place> places;
   int64_t micro_batches = 0;  // of a step, on each device at most
   int gradient_slabs = 0;
-  PlanChoice choice;  // has a prediction if the job fits and the rates are known
+  PlanChoice choice;            // has a prediction if the job fits and the rates are known
+  bool chosen_by_time = false;  // else by the rule for machines of unknown rates
   // `runner_up` is the second-best plan. It is nullopt if no other plan was compared. `by_rule` is
-  // the plan of the rule for machines of unknown rates (device_fit.h). It is nullopt if that plan
-  // was chosen or does not fit; it may be the runner-up too. Without a prediction both are nullopt.
+  // the plan of that rule (device_fit.h). It is nullopt if that plan was chosen or does not fit; it
+  // may be the runner-up too. Without a prediction both are nullopt.
   std::optional<PlanChoice> runner_up, by_rule;
 };
 

@@ -82,6 +82,7 @@ struct MemoryPlan {
   };
   // Set by PlanMemory if the plan fits and the machine's rates are known.
   std::optional<StepPrediction> predicted;
+  bool chosen_by_time = false;  // else by rule
   // `runner_up` is the best of the other plans, or nullopt if no other plan was compared. If the
   // rule's plan was chosen, the runner-up's step may be shorter, but not by a worthwhile part
   // (ChooseByTime). `by_rule` is the plan of FitDeviceByRule (device_fit.h). It is nullopt if that

@@ -260,6 +260,7 @@ MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const Mac
     return rule;
   }
   MemoryPlan& chosen = best[0];
+  chosen.chosen_by_time = true;
   if (best.size() > 1) chosen.runner_up = timed(best[1]);
   if (rule.fits) {
     chosen.by_rule = timed(rule);

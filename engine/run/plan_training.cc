@@ -86,7 +86,7 @@ std::string PredictionText(const MemoryPlan& plan, const std::string& source) {
       busy.h2d, busy.compute, busy.d2h, busy.update,
       plan.dimensions.shape.ranks > 1 ? absl::StrFormat(", collective %.3g s", busy.collective)
                                       : "",
-      plan.by_rule.has_value() ? "by predicted time" : "by rule, nothing else is worth it",
+      plan.chosen_by_time ? "by predicted time" : "by rule, nothing else is worth it",
       ChoiceText(plan.dimensions.shape));
   const auto add = [&](const char* name, const std::optional<MemoryPlan::Timed>& other) {
     if (!other.has_value()) return;
@@ -153,6 +153,7 @@ absl::StatusOr<PlanReport> Plan(const JobSpec& given, const SessionSettings& set
   report.choice = ToChoice(plan.dimensions.shape, plan.predicted);
   if (plan.predicted.has_value()) {
     report.table += PredictionText(plan, source);
+    report.chosen_by_time = plan.chosen_by_time;
     report.runner_up = ToChoice(plan.runner_up);
     report.by_rule = ToChoice(plan.by_rule);
   }

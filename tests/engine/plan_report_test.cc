@@ -75,6 +75,7 @@ TEST(PlanReportTest, WhatIsNotKnownIsLeftOut) {
   report.choice.predicted = {
       2, 1000, {.h2d = 0.5, .compute = 2, .d2h = 0.25, .update = 1}, "compute"};
   report.by_rule = report.choice;
+  report.chosen_by_time = true;
   const std::string json = PlanJson(report);
   EXPECT_EQ(json.rfind("{\n  \"profile\": \"h200\",\n  \"fits\": false,\n  \"misfit\": \"host", 0),
             0u)

@@ -1,5 +1,7 @@
 // The plan of the shortest predicted step: over random models, machines and budgets, and for the
 // 7B model on the machines that it is meant for.
+#include "engine/plan/plan_choice.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -108,6 +110,7 @@ TEST_P(RandomPlan, IsNoLongerThanTheRulesAndFits) {
   const double seconds = PredictStep(chosen.dimensions, machine).step_seconds;
   EXPECT_EQ(seconds, chosen.predicted->step_seconds);
   EXPECT_LE(seconds, PredictStep(rule.dimensions, machine).step_seconds);
+  EXPECT_EQ(chosen.chosen_by_time, chosen.by_rule.has_value());
   if (chosen.by_rule.has_value()) {
     EXPECT_GT(chosen.by_rule->predicted.step_seconds, seconds);
   }
@@ -202,6 +205,25 @@ TEST(PlanChoiceTest, HostMemoryIsALimitOfTheChoiceToo) {
   EXPECT_EQ(plan.dimensions.shape.sweep_micro_batches, 8);
   EXPECT_LT(Plan(spec, layout, machine.budget, machine.speed).dimensions.shape.sweep_micro_batches,
             8);
+  EXPECT_FALSE(plan.chosen_by_time);
+}
+
+TEST(PlanChoiceTest, WhereTheRulesPlanDoesNotFitTimeChooses) {
+  const ModelLayout layout = BuildModelLayout(SevenBillion());
+  const Machine machine = Profile("h100", {"memory=2.75"});
+  const MemoryPlan rule = Plan(SevenBillionJob(), layout, machine.budget);
+  const int sweep = rule.dimensions.shape.sweep_micro_batches;
+  const MemoryPlan chosen =
+      ChooseByTime(SevenBillionJob(), CudaKernelSizes(), machine.speed, rule.device_limit,
+                   rule.dimensions, [&](const PipelineDimensions& dimensions) {
+                     MemoryPlan plan;
+                     plan.dimensions = dimensions;
+                     plan.fits = dimensions.shape.sweep_micro_batches != sweep;
+                     return plan;
+                   });
+  ASSERT_TRUE(chosen.fits);
+  EXPECT_TRUE(chosen.chosen_by_time);
+  EXPECT_FALSE(chosen.by_rule.has_value());
 }
 
 // A host of slow memory has most of AdamW on the device, one of fast memory none that would not
