@@ -114,7 +114,7 @@ TEST_F(CheckpointServiceTest, CheckpointsAreListedAndExported) {
     return status.ok() ? absl::StrCat("step ", step) : CodeAndReason(status);
   };
   EXPECT_EQ(run_export("jobs/" + id, "/tmp/out"), "step 20");
-  EXPECT_EQ(engine_.exported, directory + "/step-00000020 to /tmp/out");
+  EXPECT_EQ(engine_.Exported(), directory + "/step-00000020 to /tmp/out");
   EXPECT_EQ(run_export("jobs/" + id + "/checkpoints/10", "/tmp/out"), "step 10");
   EXPECT_EQ(run_export("jobs/" + id + "/checkpoints/11", "/tmp/out"),
             "NOT_FOUND CHECKPOINT_NOT_FOUND");
@@ -146,9 +146,9 @@ TEST_F(CheckpointServiceTest, ALongExportHasHeartbeatsAndOutlivesItsCaller) {
     if (leaves) {
       context->TryCancel();
       EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-      engine_.export_done(absl::OkStatus());
+      engine_.EndExport();
     } else {
-      engine_.export_done(absl::OkStatus());
+      engine_.EndExport();
       while (reader->Read(&message)) {
       }
       EXPECT_TRUE(message.has_exported());

@@ -9,7 +9,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "engine/base/mutex.h"
 #include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
 #include "megatrain/v1/job_service.grpc.pb.h"
@@ -36,23 +38,38 @@ class TestAuthenticator : public Authenticator {
 };
 
 // The engine, for calls that need it at once.
-struct TestEngine {
+class TestEngine {
+ public:
+  // Ends the export at once with `export_status`, or leaves it to EndExport.
   void Export(const std::string& checkpoint, const std::string& directory,
               std::function<void(const absl::Status& status)> done) {
-    exported = checkpoint + " to " + directory;
+    MutexLock lock(&mutex_);
+    exported_ = checkpoint + " to " + directory;
     if (finish_export) {
       done(export_status);
     } else {
-      export_done = std::move(done);
+      export_done_ = std::move(done);
     }
+  }
+  void EndExport() {
+    MutexLock lock(&mutex_);
+    export_done_(absl::OkStatus());
+  }
+  std::string Exported() {
+    MutexLock lock(&mutex_);
+    return exported_;
   }
 
   std::atomic<int> checkpoints{0};
+  // Set while no call is under way.
   absl::Status checkpoint_status;
   bool finish_export = true;
   absl::Status export_status;
-  std::string exported;
-  std::function<void(const absl::Status& status)> export_done;
+
+ private:
+  Mutex mutex_;
+  std::string exported_ ABSL_GUARDED_BY(mutex_);
+  std::function<void(const absl::Status& status)> export_done_ ABSL_GUARDED_BY(mutex_);
 };
 
 // A short path, as sockets need; removed with all it holds.
