@@ -83,8 +83,8 @@ enum class TrainingOutcome {
 // `control` has ended it. The run gives back what it took of the pool and of the device before this
 // returns. `control` must not be null; `tell` may be empty and is called on the calling thread.
 // Paths in `spec` must be absolute, and checkpoint.directory must be given. Returns
-//   ResourceExhausted   if the job does not fit; the message holds the plan's table
-//   Unavailable         if the job would fit if other jobs held less of the pool
+//   ResourceExhausted   if the job does not fit; the message holds the plan's table, and IsPoolBusy
+//                       (pool_busy.h) is true if the job would fit if others held less of the pool
 //   InvalidArgument, NotFound, FailedPrecondition
 //                       if the spec, the input or checkpoint.directory cannot be used
 //   Aborted             if a loss, a gradient or an update is not finite; names the step, and the

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/memory/pool_busy.h"
 
 namespace megatrain {
 namespace {
@@ -180,10 +181,11 @@ absl::StatusOr<HostLease> HostPool::Lease(HostKind kind, int64_t bytes) {
   MutexLock lock(&mutex_);
   const int64_t offset = taken > capacity_ ? -1 : FindOffset(taken);
   if (offset < 0) {
-    return absl::ResourceExhaustedError(
+    const std::string text =
         absl::StrCat("host pool: no room for ", HostKindName(kind), ": asked ", FormatBytes(bytes),
                      ", free ", FormatBytes(Free()), ", largest free block ",
-                     FormatBytes(LargestFreeBlock()), ", capacity ", FormatBytes(capacity_)));
+                     FormatBytes(LargestFreeBlock()), ", capacity ", FormatBytes(capacity_));
+    return taken > capacity_ ? absl::ResourceExhaustedError(text) : PoolBusyError(text);
   }
   const auto block = std::prev(free_.upper_bound(offset));
   const int64_t block_begin = block->first, block_end = block->first + block->second;

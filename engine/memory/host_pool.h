@@ -112,7 +112,8 @@ class HostPool {
 
   // Returns a block of `bytes` bytes. Returns ResourceExhausted if no free block has room for it;
   // the message names the kind, the bytes requested, the free bytes, the largest free block and the
-  // capacity. A lease of 0 bytes has no memory and takes nothing. REQUIRES: bytes >= 0.
+  // capacity. IsPoolBusy (pool_busy.h) is true for the error if the capacity has room: other leases
+  // are in the way. A lease of 0 bytes has no memory and takes nothing. REQUIRES: bytes >= 0.
   absl::StatusOr<HostLease> Lease(HostKind kind, int64_t bytes);
 
   // The start of the whole reservation of capacity() bytes, which a device can pin.

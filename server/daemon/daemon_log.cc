@@ -45,6 +45,8 @@ std::string EndText(const RunEnd& end) {
       return absl::StrCat("is lost: ", end.status.message());
     case RunEnd::Kind::kCancelled:
       return "is cancelled";
+    case RunEnd::Kind::kNotStarted:
+      return absl::StrCat("could not be started: ", end.status.message());
     case RunEnd::Kind::kFailed:
       return absl::StrCat("has failed: ", end.status.message());
   }

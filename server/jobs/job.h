@@ -54,6 +54,7 @@ enum class WaitingReason {
   kUserLimit = v1::QueueStatus::USER_LIMIT,            // its user's limits leave no room for it
   kShuttingDown = v1::QueueStatus::SHUTTING_DOWN,      // the daemon is stopping
   kDevicesMissing = v1::QueueStatus::DEVICES_MISSING,  // this daemon lacks devices that it needs
+  kNotStarted = v1::QueueStatus::NOT_STARTED,          // starting failed, not by its own fault
 };
 
 // A job's place in the queue. The scheduler computes it anew in each round, and it is never stored.
@@ -139,6 +140,9 @@ struct Job {
 
   // Not stored.
   QueuePlace queue;
+  // When it became QUEUED last. A start that failed does not count as the end of its wait. After a
+  // restart of the daemon this is when the job's last change was stored, until it is queued again.
+  absl::Time queued = absl::InfinitePast();
   // The names of the devices that the job was given last. While its host memory is kept, it can go
   // on only there.
   std::vector<std::string> devices;

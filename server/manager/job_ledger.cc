@@ -59,6 +59,7 @@ absl::Status JobLedger::Load() {
       deleted_[id] = std::make_shared<const Job>(std::move(stored.job));
       continue;
     }
+    stored.job.queued = stored.job.updated;
     if (stored.job.state == JobState::kQueued) {
       stored.job.queue.waiting = WaitingReason::kNotConsidered;
     }
@@ -101,7 +102,7 @@ absl::StatusOr<JobPtr> JobLedger::Add(Job job, const std::string& text,
   job.state = JobState::kQueued;
   job.reason = JobReason::kUserRequest;
   job.reason_text = text;
-  job.created = job.updated = Now();
+  job.created = job.updated = job.queued = Now();
   job.version = 1;
   job.queue.waiting = WaitingReason::kNotConsidered;
   const JobEvent event = {.sequence = 1,
@@ -142,7 +143,10 @@ absl::StatusOr<JobPtr> JobLedger::Apply(const Job& job, const JobChange& change)
     next.reason = change.reason;
     next.reason_text = change.text;
     next.queue = QueuePlace{};
-    if (next.state == JobState::kQueued) next.queue.waiting = WaitingReason::kNotConsidered;
+    if (next.state == JobState::kQueued) {
+      next.queue.waiting = WaitingReason::kNotConsidered;
+      if (job.state != JobState::kPreparing) next.queued = next.updated;
+    }
     if (next.state == JobState::kRunning && next.started == absl::InfinitePast()) {
       next.started = next.updated;
     }

@@ -39,8 +39,7 @@ void AddJobs(const MeasuredNode& node, MetricPage* page) {
   for (const JobPtr& job : node.jobs) {
     ++counts[job->state];
     if (job->state != JobState::kQueued) continue;
-    // The last change of a queued job is the one that queued it.
-    longest_wait = std::max(longest_wait, absl::ToDoubleSeconds(node.now - job->updated));
+    longest_wait = std::max(longest_wait, absl::ToDoubleSeconds(node.now - job->queued));
   }
   auto jobs = page->Gauge("megatrain_jobs", "Jobs in each state, ended ones included.");
   for (const JobState state : AllJobStates()) {

@@ -6,6 +6,8 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/file.h"
+#include "engine/memory/pool_busy.h"
 #include "server/jobs/restart_rule.h"
 
 namespace megatrain {
@@ -125,11 +127,11 @@ RunAction DecideEnded(const Job& job, const RunEnd& end) {
     case RunEnd::Kind::kFinished:
       return DecideFinished(job, end);
     case RunEnd::Kind::kFailed:
-      if (FailureOf(end.status) == JobReason::kDiskFull || IsPoolBusy(end.status)) {
-        return DecideSetback(job, end);
-      }
+      if (IsDiskFull(end.status) || IsPoolBusy(end.status)) return DecideSetback(job, end);
       return Become(JobState::kFailed, FailureOf(end.status), Message(end.status),
                     ForgetHostMemory);
+    case RunEnd::Kind::kNotStarted:
+      return DecideSetback(job, end);
     case RunEnd::Kind::kLost:
       if (job.state == JobState::kPreparing || job.state == JobState::kRunning) {
         return {Kind::kChange, ChangeAfterLoss(job, Message(end.status))};

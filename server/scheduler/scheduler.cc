@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "engine/base/thread_name.h"
+#include "engine/memory/pool_busy.h"
 
 namespace megatrain {
 namespace {
@@ -179,16 +181,16 @@ bool Scheduler::LetGoOfDeleted(const std::string& id, Run* run) {
 
 void Scheduler::ForgetRun(const std::string& id, const Job& job) {
   const RunEnd& end = runs_.at(id).facts.end;
-  if (job.state == JobState::kQueued && end.kind == RunEnd::Kind::kFailed) {
-    if (FailureOf(end.status) == JobReason::kDiskFull) {
-      disk_waits_.Add(job, DiskNeedsOf(job), ledger_->Now());
-    } else {
-      // While others hold memory, waiting for a while does not help.
-      const bool alone = runs_.size() == 1;
-      start_waits_[id] = {alone ? ledger_->Now() + kStartWait : absl::InfiniteFuture(),
-                          runs_ended_ + 1, WaitingReason::kHostMemory,
-                          std::string(end.status.message())};
-    }
+  const bool failed = end.kind == RunEnd::Kind::kFailed;
+  if (job.state == JobState::kQueued && failed && IsDiskFull(end.status)) {
+    disk_waits_.Add(job, DiskNeedsOf(job), ledger_->Now());
+  } else if (job.state == JobState::kQueued && (failed || end.kind == RunEnd::Kind::kNotStarted)) {
+    // While others hold memory, waiting for a while does not help.
+    const bool others_hold = IsPoolBusy(end.status) && runs_.size() > 1;
+    start_waits_[id] = {others_hold ? absl::InfiniteFuture() : ledger_->Now() + kStartWait,
+                        runs_ended_ + 1,
+                        failed ? WaitingReason::kHostMemory : WaitingReason::kNotStarted,
+                        std::string(end.status.message())};
   }
   MeasureDisk(id);
   ++runs_ended_;

@@ -240,9 +240,7 @@ bool Scheduler::StartJob(const std::string& id, const std::vector<int>& devices)
   const absl::Status started = runner_->Start(std::move(request));
   if (!started.ok()) {
     Note(absl::StrCat("job ", id, " cannot be started"), started);
-    // As one for which there was no room: it is tried again.
-    Apply(RunEnd{RunEnd::Kind::kFailed, absl::UnavailableError(started.message())},
-          &runs_.at(id).facts);
+    Apply(RunEnd{RunEnd::Kind::kNotStarted, started}, &runs_.at(id).facts);
     SettleRun(id);
   }
   return true;

@@ -24,11 +24,10 @@ v1::ErrorReason GeneralReason(absl::StatusCode code) {
     case absl::StatusCode::kOutOfRange:
       return v1::INVALID_FIELD;
     case absl::StatusCode::kNotFound:
-      return v1::JOB_NOT_FOUND;
+    case absl::StatusCode::kFailedPrecondition:
+      return v1::FILE_UNUSABLE;
     case absl::StatusCode::kAlreadyExists:
       return v1::OUTPUT_EXISTS;
-    case absl::StatusCode::kFailedPrecondition:
-      return v1::ILLEGAL_TRANSITION;
     case absl::StatusCode::kUnauthenticated:
       return v1::UNAUTHENTICATED_CALLER;
     case absl::StatusCode::kPermissionDenied:

@@ -202,23 +202,26 @@ void EngineJobRunner::Follow(Run& run, const RunEvent& event) {
   std::visit(Overloaded{tell, [&](const TrainingPause& pause) { tell(Park(run, pause)); }}, event);
 }
 
-absl::StatusOr<TrainingOutcome> EngineJobRunner::TrainAsSubmitter(Run& run) {
-  MT_ASSIGN_OR_RETURN(const std::shared_ptr<FileSystem> files,
-                      options_.files(run.request.uid, run.request.job_id));
+absl::StatusOr<TrainingOutcome> EngineJobRunner::TrainOnFiles(Run& run, FileSystem* files) {
   TrainingOptions options;
   options.pause_on_full_disk = true;
   options.allow_change = run.request.allow_change;
   options.devices = run.request.devices;
-  options.files = files.get();
+  options.files = files;
   options.alive = [&run] { run.watchdog.Alive(); };
   return RunTraining(*host_, run.request.spec, options, &run.control,
                      [this, &run](const RunEvent& event) { Follow(run, event); });
 }
 
 RunEnd EngineJobRunner::Train(Run& run) {
+  const auto files = options_.files(run.request.uid, run.request.job_id);  // of the submitter
+  if (!files.ok()) {
+    return {absl::IsUnavailable(files.status()) ? RunEnd::Kind::kNotStarted : RunEnd::Kind::kFailed,
+            files.status()};
+  }
   absl::StatusOr<TrainingOutcome> outcome = absl::InternalError("");
   try {
-    outcome = TrainAsSubmitter(run);
+    outcome = TrainOnFiles(run, files->get());
   } catch (const std::exception& error) {  // out of memory, a library's own
     outcome = absl::InternalError(absl::StrCat("the engine failed: ", error.what()));
   }

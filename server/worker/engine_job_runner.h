@@ -50,7 +50,7 @@ class EngineJobRunner : public JobRunner {
   struct Run;
 
   void RunJob(Run& run);
-  absl::StatusOr<TrainingOutcome> TrainAsSubmitter(Run& run);
+  absl::StatusOr<TrainingOutcome> TrainOnFiles(Run& run, FileSystem* files);
   RunEnd Train(Run& run);
   // Takes an event from the engine to records and observers. Called on the run's thread, as the
   // next three.

@@ -15,7 +15,6 @@ JobReason FailureOf(const absl::Status& status) {
     case absl::StatusCode::kPermissionDenied:
       return JobReason::kInvalidInput;
     case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kUnavailable:
       return JobReason::kDoesNotFit;
     case absl::StatusCode::kAborted:
       return JobReason::kNonFinite;
@@ -24,10 +23,6 @@ JobReason FailureOf(const absl::Status& status) {
     default:
       return JobReason::kTrainingError;
   }
-}
-
-bool IsPoolBusy(const absl::Status& status) {
-  return absl::IsUnavailable(status) && !IsDiskFull(status);
 }
 
 }  // namespace megatrain

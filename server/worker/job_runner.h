@@ -49,15 +49,11 @@ struct RunRequest {
 // - kDiskFull: IsDiskFull.
 // - kInvalidInput: InvalidArgument, NotFound, FailedPrecondition, OutOfRange, Unimplemented,
 //   PermissionDenied.
-// - kDoesNotFit: ResourceExhausted, Unavailable.
+// - kDoesNotFit: ResourceExhausted.
 // - kNonFinite: Aborted.
 // - kCheckpointDamaged: DataLoss.
 // - kTrainingError: any other.
 JobReason FailureOf(const absl::Status& status);
-// Returns true if `status` is Unavailable and not a full disk. With that RunTraining says that the
-// job would fit if other jobs held less of the host pool, so that waiting may help. OpenFiles has
-// the code too, if the account database cannot be read.
-bool IsPoolBusy(const absl::Status& status);
 
 struct RunEnd {
   enum class Kind {
@@ -70,10 +66,14 @@ struct RunEnd {
     // process can continue it.
     kLost,
     kCancelled,  // RunWish::kCancel: nothing was saved; older checkpoints are untouched
-    kFailed,     // by the error in `status`
+    // It could not begin, because of `status`, which is not the job's own: the account database
+    // cannot be read. It is to be started again soon.
+    kNotStarted,
+    kFailed,  // by the error in `status`
   };
   Kind kind = Kind::kFailed;
-  absl::Status status;     // why kFailed or kLost, or kStopped without being saved; else OK
+  // Why kFailed, kNotStarted or kLost, or kStopped without being saved; else OK.
+  absl::Status status;
   std::string early = "";  // kFinished: why training ended before its last step; else ""
 };
 

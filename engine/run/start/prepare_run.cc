@@ -24,6 +24,7 @@
 #include "engine/host/measure_exchange.h"
 #include "engine/host/measure_hardware.h"
 #include "engine/job/spec_values.h"
+#include "engine/memory/pool_busy.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/plan/trained_tensors.h"
 #include "engine/run/start/load_tiles.h"
@@ -136,7 +137,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
     MT_ASSIGN_OR_RETURN(const MemoryPlan alone,
                         PlanMemory(spec, prepared.layout, kernels, whole, machine, process));
     if (alone.fits) {
-      return absl::UnavailableError(
+      return PoolBusyError(
           absl::StrCat("the job fits when other jobs give back what they hold of the host pool: ",
                        FormatBytes(usage.capacity - usage.free_bytes), " of ",
                        FormatBytes(usage.capacity), "\n", plan.Table()));
@@ -356,10 +357,10 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRu
                                                                   prepared.nccl, run.processes()));
   absl::StatusOr<std::unique_ptr<Trainer>> created =
       Trainer::Create(run.spec(), prepared.plan, std::move(ranks), pool);
-  if (absl::IsResourceExhausted(created.status()) && pool->free_bytes() < pool->capacity()) {
+  if (IsPoolBusy(created.status()) && pool->free_bytes() < pool->capacity()) {
     // The plan fits; another job has leased since, or what is free lies in pieces.
-    return absl::UnavailableError(absl::StrCat(
-        "the job fits when other jobs give back what they hold: ", created.status().message()));
+    return PoolBusyError(absl::StrCat("the job fits when other jobs give back what they hold: ",
+                                      created.status().message()));
   }
   MT_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer, std::move(created));
   if (const absl::Status status = FillTiles(run, prepared, *trainer); !status.ok()) {

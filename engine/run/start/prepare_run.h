@@ -71,9 +71,10 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 // has a reference, and fills the tiles from the checkpoint, from the model's files or at random. If
 // the checkpoint is found damaged, FallBack changes `prepared.start` to an older one, and
 // prepared.total_steps is counted anew. `prepared` and the run's host must outlive the trainer.
-// Returns Unavailable if other jobs hold the memory, ResourceExhausted if there is not enough,
-// Cancelled once the run is asked to end, and the errors of MakeRankParts, Trainer::Create,
-// PrepareReference, FallBack, CheckSameStart, the communicator and of reading the files.
+// Returns ResourceExhausted if there is not enough memory, for which IsPoolBusy (pool_busy.h) is
+// true if other jobs hold it, Cancelled once the run is asked to end, and the errors of
+// MakeRankParts, Trainer::Create, PrepareReference, FallBack, CheckSameStart, the communicator and
+// of reading the files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
 
 }  // namespace megatrain

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/bytes.h"
+#include "engine/memory/pool_busy.h"
 
 namespace megatrain {
 namespace {
@@ -84,7 +85,12 @@ TEST(HostPoolTest, RefusalNamesEveryByte) {
             "MiB (8,388,608 bytes), largest free block 4.00 MiB (4,194,304 bytes), capacity 10.00 "
             "MiB (10,485,760 bytes)");
   EXPECT_EQ(pool->free_bytes(), 8 * kMiB);
-  EXPECT_FALSE(pool->Lease(HostKind::kTiles, INT64_MAX).ok());
+  EXPECT_TRUE(IsPoolBusy(refused.status())) << "it fits beside nothing";
+  for (const int64_t bytes : {10 * kMiB + 1, INT64_MAX}) {
+    const absl::Status never = pool->Lease(HostKind::kTiles, bytes).status();
+    EXPECT_EQ(never.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_FALSE(IsPoolBusy(never));
+  }
 }
 
 TEST(HostPoolTest, EmptyPoolAndEmptyLease) {

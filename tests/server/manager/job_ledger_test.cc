@@ -76,6 +76,43 @@ TEST(JobLedgerTest, EveryTransitionIsCheckedAndRecorded) {
   }
 }
 
+TEST(JobLedgerTest, AJobHasWaitedSinceItWasQueuedLast) {
+  const TestDirectory directory;
+  absl::Time now = absl::FromUnixSeconds(1000);
+  const auto open = [&] {
+    return *JobLedger::Open(
+        *JobStore::Open(directory.path()),
+        {.state_directory = directory.path(), .reached_step = nullptr, .now = [&] { return now; }});
+  };
+  std::string id;
+  {
+    const auto ledger = open();
+    id = AddJob(ledger.get())->id;
+    const auto queued = [&] { return absl::ToUnixSeconds(ledger->table().Find(id)->queued); };
+    EXPECT_EQ(queued(), 1000);
+    now += absl::Seconds(10);
+    ASSERT_TRUE(ledger
+                    ->Change(id,
+                             [](const Job&) -> absl::StatusOr<std::optional<JobChange>> {
+                               JobChange change;
+                               change.edit = [](Job* job) { job->priority = -1; };
+                               return change;
+                             })
+                    .ok());
+    ASSERT_TRUE(Move(ledger.get(), id, JobState::kPreparing).ok());
+    now += absl::Seconds(10);
+    ASSERT_TRUE(Move(ledger.get(), id, JobState::kQueued).ok());
+    EXPECT_EQ(queued(), 1000) << "it could not be started";
+    for (const JobState state : {JobState::kPreparing, JobState::kRunning, JobState::kQueued}) {
+      now += absl::Seconds(10);
+      ASSERT_TRUE(Move(ledger.get(), id, state).ok());
+    }
+    EXPECT_EQ(queued(), 1050);
+  }
+  now += absl::Seconds(10);
+  EXPECT_EQ(open()->table().Find(id)->queued, absl::FromUnixSeconds(1050)) << "the last change";
+}
+
 // A kill at each point: what a reader was told is what is found after it.
 TEST(JobLedgerTest, WhatWasAnnouncedOutlivesAKillAtEveryTransition) {
   const TestDirectory directory;

@@ -58,14 +58,14 @@ inline MeasuredJob DescribeTestRun(const RunRequest& run) {
   return job;
 }
 
-inline JobPtr TestQueuedJob(int64_t number, JobState state, absl::Time updated) {
+inline JobPtr TestQueuedJob(int64_t number, JobState state, absl::Time queued) {
   auto job = std::make_shared<Job>();
   job->id = "id" + std::to_string(number);
   job->number = number;
   job->display_name = "secret-plan";
   job->user = "anna";
   job->state = state;
-  job->updated = updated;
+  job->queued = queued;
   return job;
 }
 

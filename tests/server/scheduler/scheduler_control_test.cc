@@ -1,4 +1,5 @@
 // What users ask of jobs, at every moment.
+#include "engine/memory/pool_busy.h"
 #include "tests/server/scheduler/scheduler_fixture.h"
 
 namespace megatrain {
@@ -412,7 +413,7 @@ TEST_F(SchedulerTest, WhatADeletedJobHoldsIsFreeWhenTheRunnerHasLetItGo) {
   Round();
   const std::string waits = Submit(kBert);
   Round();
-  runner_->End(waits, RunEnd::Kind::kFailed, absl::UnavailableError("the pool is in pieces"));
+  runner_->End(waits, RunEnd::Kind::kFailed, PoolBusyError("the pool is in pieces"));
   Round();
   ASSERT_EQ(State(waits), S::kQueued);
   ASSERT_TRUE(manager_->Resume(kAnna, id).ok());

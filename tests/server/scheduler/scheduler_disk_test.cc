@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <future>
 
+#include "engine/memory/pool_busy.h"
 #include "server/manager/job_remover.h"
 #include "tests/server/scheduler/scheduler_fixture.h"
 #include "tests/server/store/faulty_vfs.h"
@@ -145,7 +146,7 @@ TEST_F(SchedulerTest, APoolThatIsBusyIsNoFailure) {
   runner_->Paused(paused);
   const std::string id = Submit();
   Round();
-  runner_->End(id, RunEnd::Kind::kFailed, absl::UnavailableError("the pool is in pieces"));
+  runner_->End(id, RunEnd::Kind::kFailed, PoolBusyError("the pool is in pieces"));
   Round();
   EXPECT_EQ(State(id), S::kQueued);
   EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kHostMemory);
@@ -158,6 +159,40 @@ TEST_F(SchedulerTest, APoolThatIsBusyIsNoFailure) {
   runner_->End(paused, RunEnd::Kind::kReleased);
   Round();
   EXPECT_EQ(State(id), S::kPreparing);
+}
+
+// Waiting for other jobs would not help it.
+TEST_F(SchedulerTest, AJobThatCouldNotBeginIsTriedAgainBesideOthers) {
+  const std::string paused = Train(1);
+  ASSERT_TRUE(manager_->Pause(kAnna, paused, false).ok());
+  Round();
+  runner_->Paused(paused);
+  const std::string id = Submit();
+  const absl::Time submitted = now_;
+  Round();
+  now_ += absl::Seconds(5);
+  runner_->End(id, RunEnd::Kind::kNotStarted, absl::UnavailableError("no account database"));
+  Round();
+  EXPECT_EQ(State(id), S::kQueued);
+  EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kNotStarted);
+  EXPECT_EQ(Get(id)->queue.text, "no account database");
+  EXPECT_EQ(Get(id)->queued, submitted) << "it has waited since";
+  now_ += absl::Seconds(9);
+  Round();
+  EXPECT_EQ(State(id), S::kQueued) << "not at once";
+  now_ += absl::Seconds(1);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+}
+
+// What is not for other jobs to give back would be waited for in vain.
+TEST_F(SchedulerTest, AMissingLibraryFailsTheJob) {
+  const std::string id = Submit();
+  Round();
+  runner_->End(id, RunEnd::Kind::kFailed, absl::UnavailableError("libnccl.so.2 is not found"));
+  Round();
+  EXPECT_EQ(State(id), S::kFailed);
+  EXPECT_EQ(Get(id)->reason, JobReason::kTrainingError);
 }
 
 // ---- The store cannot be written ----

@@ -221,7 +221,7 @@ TEST_F(SchedulerTest, AStartThatIsRefusedIsTriedAgain) {
   runner_->start_status = absl::FailedPreconditionError("not now");
   Round();
   EXPECT_EQ(State(id), S::kQueued);
-  EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kHostMemory);
+  EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kNotStarted);
   EXPECT_THAT(Get(id)->queue.text, HasSubstr("not now"));
   runner_->start_status = absl::OkStatus();
   Round();

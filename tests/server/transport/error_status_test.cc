@@ -45,6 +45,13 @@ TEST(ErrorStatusTest, EveryErrorHasAReasonOfTheApi) {
   }
 }
 
+TEST(ErrorStatusTest, AMissingFileIsNoMissingJob) {
+  for (const absl::Status& status : {absl::NotFoundError("/data/model: no such file"),
+                                     absl::FailedPreconditionError("/data/model: is no model")}) {
+    EXPECT_EQ(InfoOf(ToGrpcStatus(status)).reason(), "FILE_UNUSABLE");
+  }
+}
+
 TEST(ErrorStatusTest, InvalidFieldNamesTheField) {
   const grpc::Status status = ToGrpcStatus(InvalidField("page_size", "expects 0 or more"));
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);

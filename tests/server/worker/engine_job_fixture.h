@@ -122,8 +122,10 @@ class ObservedJob {
       MutexLock lock(&mutex_);
       end_ = end;
       // Not shared: TSan does not see the reference count in the system's Abseil.
-      end_.status = IsDiskFull(end.status) ? DiskFullError(std::string(end.status.message()))
-                                           : absl::Status(end.status.code(), end.status.message());
+      end_.status = absl::Status(end.status.code(), end.status.message());
+      end.status.ForEachPayload([this](absl::string_view mark, const absl::Cord&) {
+        end_.status.SetPayload(mark, absl::Cord());
+      });
     }
     if (on_ended) on_ended();
     Tell("ended");

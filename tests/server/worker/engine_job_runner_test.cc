@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/memory/pool_busy.h"
 #include "tests/server/worker/engine_job_fixture.h"
 
 namespace megatrain {
@@ -71,19 +72,26 @@ TEST_F(EngineJobRunnerTest, RecordsAfterTheCheckpointAreSuperseded) {
   EXPECT_EQ(markers, 1);
 }
 
-TEST_F(EngineJobRunnerTest, AJobWhoseSubmittersFilesCannotBeHadFails) {
-  EngineJobRunnerOptions options;
-  options.files = [](int64_t, const std::string&) -> absl::StatusOr<std::shared_ptr<FileSystem>> {
-    return absl::NotFoundError("there is no account");
+TEST_F(EngineJobRunnerTest, AJobWhoseSubmittersFilesCannotBeHadFailsOrIsNotStarted) {
+  const auto end_of = [&](const absl::Status& status) {
+    EngineJobRunnerOptions options;
+    options.files = [&](int64_t,
+                        const std::string&) -> absl::StatusOr<std::shared_ptr<FileSystem>> {
+      return status;
+    };
+    ObservedJob job("gone");
+    options.observers = {&jobs_};
+    EngineJobRunner runner(host_.get(), options);
+    EXPECT_TRUE(Start(runner, job, Spec("gone")).ok());
+    return job.End();
   };
-  ObservedJob job("gone");
-  options.observers = {&jobs_};
-  EngineJobRunner runner(host_.get(), options);
-  ASSERT_TRUE(Start(runner, job, Spec("gone")).ok());
-  const RunEnd end = job.End();
-  EXPECT_EQ(end.kind, RunEnd::Kind::kFailed);
-  EXPECT_EQ(FailureOf(end.status), JobReason::kInvalidInput);
-  EXPECT_EQ(end.status.message(), "there is no account");
+  const RunEnd gone = end_of(absl::NotFoundError("there is no account"));
+  EXPECT_EQ(gone.kind, RunEnd::Kind::kFailed);
+  EXPECT_EQ(FailureOf(gone.status), JobReason::kInvalidInput);
+  EXPECT_EQ(gone.status.message(), "there is no account");
+  const RunEnd silent = end_of(absl::UnavailableError("accounts cannot be looked up"));
+  EXPECT_EQ(silent.kind, RunEnd::Kind::kNotStarted);
+  EXPECT_EQ(silent.status.message(), "accounts cannot be looked up");
 }
 
 TEST_F(EngineJobRunnerTest, AFullDiskPausesWithItsReason) {
@@ -179,7 +187,9 @@ TEST_F(EngineJobRunnerTest, AJobThatPausedJobsLeaveNoRoomForSaysSo) {
   ASSERT_TRUE(Start(runner, holder, spec).ok());
   holder.WaitFor("paused");
   ASSERT_TRUE(Start(runner, waiter, other_spec).ok());
-  EXPECT_TRUE(IsPoolBusy(waiter.End().status));
+  const RunEnd busy = waiter.End();
+  EXPECT_EQ(busy.kind, RunEnd::Kind::kFailed);
+  EXPECT_TRUE(IsPoolBusy(busy.status)) << busy.status;
   EXPECT_TRUE(runner.Ask("a", RunWish::kRelease).ok());
   EXPECT_EQ(holder.End().kind, RunEnd::Kind::kReleased);
   ASSERT_TRUE(Start(runner, again, other_spec).ok());
