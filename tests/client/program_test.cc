@@ -180,7 +180,7 @@ TEST_F(ProgramTest, Control) {
   const std::string id = Create();
   MoveToRunning(id);
   EXPECT_THAT(Run({"checkpoint", id}).out, HasSubstr("saves a checkpoint"));
-  EXPECT_EQ(engine_.checkpoints, 1);
+  EXPECT_EQ(engine_.Checkpoints(), 1);
   EXPECT_EQ(Run({"pause", id, "--release-host"}).out,
             absl::StrCat("jobs/", id, " (demo) is PAUSING\n"));
   EXPECT_TRUE(ledger_->table().Find(id)->release_host);

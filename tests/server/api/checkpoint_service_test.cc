@@ -120,7 +120,7 @@ TEST_F(CheckpointServiceTest, CheckpointsAreListedAndExported) {
             "NOT_FOUND CHECKPOINT_NOT_FOUND");
   EXPECT_EQ(run_export("jobs/" + id, "out"), "INVALID_ARGUMENT INVALID_FIELD");
   EXPECT_EQ(run_export("jobs/" + id + "/checkpoints/x", "/o"), "INVALID_ARGUMENT INVALID_FIELD");
-  engine_.export_status = absl::ResourceExhaustedError("no room");
+  engine_.AnswerExportsWith(absl::ResourceExhaustedError("no room"));
   EXPECT_EQ(run_export("jobs/" + id, "/tmp/out"), "RESOURCE_EXHAUSTED DISK_FULL");
 }
 
@@ -131,7 +131,7 @@ TEST_F(CheckpointServiceTest, ALongExportHasHeartbeatsAndOutlivesItsCaller) {
   const std::string step = job.summary().checkpoint_directory() + "/step-00000010";
   std::filesystem::create_directories(step);
   std::ofstream(step + "/manifest.json") << "{}";
-  engine_.finish_export = false;
+  engine_.HoldExports();
   v1::ExportJobRequest request;
   request.set_name("jobs/" + id);
   request.set_directory("/tmp/out");

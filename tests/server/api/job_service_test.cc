@@ -286,7 +286,7 @@ TEST_F(JobServiceTest, ControlCallsStoreWhatIsAskedFor) {
   v1::CheckpointJobRequest checkpoint;
   checkpoint.set_name("jobs/" + id);
   ASSERT_EQ(CodeAndReason(jobs_->CheckpointJob(As("anna").get(), checkpoint, &job)), "OK");
-  EXPECT_EQ(engine_.checkpoints, 1);
+  EXPECT_EQ(engine_.Checkpoints(), 1);
   v1::CancelJobRequest cancel;
   cancel.set_name("jobs/" + id);
   ASSERT_EQ(CodeAndReason(jobs_->CancelJob(As("anna").get(), cancel, &job)), "OK");
@@ -316,7 +316,7 @@ TEST_F(JobServiceTest, BeforeJobsCanRunCheckpointsSayStarting) {
   const std::string id = Create();
   Move(id, JobState::kPreparing);
   Move(id, JobState::kRunning);
-  engine_.checkpoint_status = WithReason(absl::UnavailableError("starting"), v1::STARTING);
+  engine_.AnswerCheckpointsWith(WithReason(absl::UnavailableError("starting"), v1::STARTING));
   v1::CheckpointJobRequest checkpoint;
   checkpoint.set_name("jobs/" + id);
   v1::Job job;

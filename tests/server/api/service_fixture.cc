@@ -73,10 +73,7 @@ void ServiceTest::StartDaemon() {
   ledger_ = *std::move(ledger);
   JobManager::Options manager_options;
   manager_options.plan = [this](const JobSpec& spec, FileSystem*) { return plan_(spec); };
-  manager_options.checkpoint = [this](const std::string&) {
-    ++engine_.checkpoints;
-    return engine_.checkpoint_status;
-  };
+  manager_options.checkpoint = [this](const std::string&) { return engine_.Checkpoint(); };
   manager_options.write_export = [this](const std::string& checkpoint, const std::string& directory,
                                         const std::shared_ptr<FileSystem>&,
                                         std::function<void(const absl::Status&)> done) {

@@ -37,37 +37,59 @@ class TestAuthenticator : public Authenticator {
   std::string nameless;
 };
 
-// The engine, for calls that need it at once.
+// The engine, for calls that need it at once. What it answers is told it beforehand.
 class TestEngine {
  public:
-  // Ends the export at once with `export_status`, or leaves it to EndExport.
+  void AnswerCheckpointsWith(const absl::Status& status) {
+    MutexLock lock(&mutex_);
+    checkpoint_status_ = status;
+  }
+  void AnswerExportsWith(const absl::Status& status) {
+    MutexLock lock(&mutex_);
+    export_status_ = status;
+  }
+  // Exports end with EndExport.
+  void HoldExports() {
+    MutexLock lock(&mutex_);
+    holds_exports_ = true;
+  }
+  void EndExport() {
+    MutexLock lock(&mutex_);
+    export_done_(export_status_);
+  }
+
+  absl::Status Checkpoint() {
+    MutexLock lock(&mutex_);
+    ++checkpoints_;
+    return checkpoint_status_;
+  }
   void Export(const std::string& checkpoint, const std::string& directory,
               std::function<void(const absl::Status& status)> done) {
     MutexLock lock(&mutex_);
     exported_ = checkpoint + " to " + directory;
-    if (finish_export) {
-      done(export_status);
-    } else {
+    if (holds_exports_) {
       export_done_ = std::move(done);
+    } else {
+      done(export_status_);
     }
   }
-  void EndExport() {
+
+  int Checkpoints() {
     MutexLock lock(&mutex_);
-    export_done_(absl::OkStatus());
+    return checkpoints_;
   }
+  // "CHECKPOINT to DIRECTORY", of the last one.
   std::string Exported() {
     MutexLock lock(&mutex_);
     return exported_;
   }
 
-  std::atomic<int> checkpoints{0};
-  // Set while no call is under way.
-  absl::Status checkpoint_status;
-  bool finish_export = true;
-  absl::Status export_status;
-
  private:
   Mutex mutex_;
+  int checkpoints_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status checkpoint_status_ ABSL_GUARDED_BY(mutex_);
+  bool holds_exports_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status export_status_ ABSL_GUARDED_BY(mutex_);
   std::string exported_ ABSL_GUARDED_BY(mutex_);
   std::function<void(const absl::Status& status)> export_done_ ABSL_GUARDED_BY(mutex_);
 };
