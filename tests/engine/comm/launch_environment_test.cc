@@ -87,6 +87,9 @@ TEST(LaunchEnvironmentTest, Srun) {
                               "SLURM_STEP_TASKS_PER_NODE", "2(x3),1,4(x2)"));
   ASSERT_TRUE(last.ok()) << last.status();
   EXPECT_EQ(last->local_ranks, 4);
+  const auto alone = Read(With(With(kSrun, "SLURM_NODEID", "0"), "SLURM_STEP_TASKS_PER_NODE", "7"));
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(alone->local_ranks, 7);
 }
 
 TEST(LaunchEnvironmentTest, Torchrun) {

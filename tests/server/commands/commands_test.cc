@@ -261,6 +261,13 @@ TEST_F(CommandsTest, InspectShowsWhatTrainingSees) {
   result = Megatraind("inspect " + Path("train.txt"));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("All work"));
+  WriteFile("chat.jsonl", R"({"messages": [{"role": "user", "content": "Play?"},)"
+                          R"( {"role": "assistant", "content": "All work"}]})");
+  result = Megatraind("inspect " + Path("chat.jsonl") +
+                      " --chat-template alpaca --format messages --sequence-length 200");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("### Instruction:\\nPlay?"));
+  EXPECT_THAT(result.output, HasSubstr("sequence 0: 153 tokens, 47 padding"));
   result = Megatraind("inspect " + Path("train.txt") + " --dtype float");
   EXPECT_EQ(result.exit_code, 2) << result.output;
   EXPECT_THAT(result.output, HasSubstr("--dtype"));

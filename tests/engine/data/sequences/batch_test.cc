@@ -49,6 +49,13 @@ TEST(BatchTest, NamesThePlaceOfATokenThatTheModelHasNot) {
   const absl::Status id = CheckTokenIds(MakeBatch(1, sequences, 2), 9);
   EXPECT_EQ(id.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(id.message()), HasSubstr("token 9 at position 4 of sequence 0"));
+  // The first token of a sequence is no target.
+  for (const int32_t first : {-1, 10}) {
+    std::vector<Sequence> other = sequences;
+    other[1].input_ids[0] = first;
+    EXPECT_THAT(std::string(CheckTokenIds(MakeBatch(1, other, 1), 10).message()),
+                HasSubstr("token " + std::to_string(first) + " at position 0 of sequence 1"));
+  }
   sequences[1].labels[1] = -1;
   EXPECT_THAT(std::string(CheckTokenIds(MakeBatch(1, sequences, 1), 10).message()),
               HasSubstr("token -1 at position 1 of sequence 1"));
