@@ -23,6 +23,19 @@ TEST(DaemonKeysTest, TheSchemaHasEach) {
   CheckSchema(DaemonKeys(&config));
 }
 
+TEST(DaemonKeysTest, TheSchemaRefusesAddressesThatTheDaemonRefuses) {
+  DaemonConfig config;
+  const auto wrong = [schema = JsonSchema(DaemonKeys(&config))](const std::string& yaml) {
+    return WrongBySchema(schema, YamlToJson(ParseYaml(yaml, "f.yaml").value()));
+  };
+  EXPECT_EQ(wrong("listen: [\"unix:/a\", \"unix:/b\"]"), "");
+  for (const char* yaml : {"listen: []", "listen: [\"unix:/a\", \"unix:/a\"]",
+                           "listen: [\"unix:a\"]", "metrics_listen: \"9464\""}) {
+    EXPECT_NE(wrong(yaml), "") << yaml;
+    EXPECT_FALSE(ParseDaemonConfig(yaml, "f.yaml", {}).ok()) << yaml;
+  }
+}
+
 TEST(DaemonKeysTest, TheReadmeListsEach) {
   DaemonConfig config;
   EXPECT_THAT(YamlBlocks("deploy/README.md"), Contains(ConfigListing(DaemonKeys(&config))));
