@@ -114,6 +114,7 @@ std::string AdviceFor(const absl::Status& status) {
        "need less"},
       {"REQUEST_ID_REUSED", "leave --request-id out for a new job"},
       {"OUTPUT_EXISTS", "name a directory that is empty or not there yet"},
+      {"FILE_UNUSABLE", "put right what the message names, on the daemon's machine"},
       {"IN_USE", "wait until the other job has ended, or name another checkpoint.directory"},
       {"ANSWERS_UNREAD",
        "read the answers to earlier calls first: make fewer at a time, and no more connections"},
