@@ -215,6 +215,18 @@ TEST(HfTokenizer, SpecialTokensAreResolvedAsByTransformers) {
   EXPECT_EQ((*outside)->eos_id(), 4);
 }
 
+TEST(HfTokenizer, TheFirstTokenOfAVocabularyMayBeginAndEndTexts) {
+  const auto made = MakeHfTokenizer(
+      {.tokenizer_model = ReadGolden("spm_llama/tokenizer.model"),
+       .tokenizer_config =
+           R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": true, "add_eos_token": true,
+               "bos_token": "<unk>", "eos_token": "<unk>"})",
+       .model_config = R"({"model_type": "llama"})"});
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_THAT((*made)->special_tokens_around().before, testing::ElementsAre(0));
+  EXPECT_THAT((*made)->special_tokens_around().after, testing::ElementsAre(0));
+}
+
 TEST(HfTokenizer, TheUnknownPieceOfAModelIsSpecialWhateverItsName) {
   std::string model = ReadGolden("spm_unigram/tokenizer.model");
   const std::string name = "<unk>";
