@@ -50,7 +50,7 @@ bool Obeys(const std::string& word, const Json& rule, const Json& value) {
            std::regex_search(value.get<std::string>(), std::regex(rule.get<std::string>()));
   }
   if (word == "uniqueItems") {
-    for (size_t i = 0; value.is_array() && i < value.size(); ++i) {
+    for (size_t i = 0; rule == true && value.is_array() && i < value.size(); ++i) {
       if (std::find(value.begin(), value.begin() + i, value[i]) != value.begin() + i) return false;
     }
     return true;

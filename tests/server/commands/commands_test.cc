@@ -268,6 +268,9 @@ TEST_F(CommandsTest, InspectShowsWhatTrainingSees) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("### Instruction:\\nPlay?"));
   EXPECT_THAT(result.output, HasSubstr("sequence 0: 153 tokens, 47 padding"));
+  result = Megatraind("inspect " + Path("train.txt") + " --model " + Path("nothing"));
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output, HasSubstr(Path("nothing")));
   result = Megatraind("inspect " + Path("train.txt") + " --dtype float");
   EXPECT_EQ(result.exit_code, 2) << result.output;
   EXPECT_THAT(result.output, HasSubstr("--dtype"));
