@@ -214,14 +214,16 @@ absl::StatusOr<TrainingOutcome> EngineJobRunner::TrainOnFiles(Run& run, FileSyst
 }
 
 RunEnd EngineJobRunner::Train(Run& run) {
-  const auto files = options_.files(run.request.uid, run.request.job_id);  // of the submitter
-  if (!files.ok()) {
-    return {absl::IsUnavailable(files.status()) ? RunEnd::Kind::kNotStarted : RunEnd::Kind::kFailed,
-            files.status()};
-  }
   absl::StatusOr<TrainingOutcome> outcome = absl::InternalError("");
+  bool not_started = false;
   try {
-    outcome = TrainOnFiles(run, files->get());
+    const auto files = options_.files(run.request.uid, run.request.job_id);  // of the submitter
+    not_started = absl::IsUnavailable(files.status());
+    if (files.ok()) {
+      outcome = TrainOnFiles(run, files->get());
+    } else {
+      outcome = files.status();
+    }
   } catch (const std::exception& error) {  // out of memory, a library's own
     outcome = absl::InternalError(absl::StrCat("the engine failed: ", error.what()));
   }
@@ -239,6 +241,7 @@ RunEnd EngineJobRunner::Train(Run& run) {
   // What failed while the process ends is found again, or not, when the job is started again.
   end.kind = IsDeviceLost(end.status)       ? RunEnd::Kind::kLost
              : run.control.stop_requested() ? RunEnd::Kind::kStopped
+             : not_started                  ? RunEnd::Kind::kNotStarted
                                             : RunEnd::Kind::kFailed;
   return end;
 }

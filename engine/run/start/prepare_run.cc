@@ -357,10 +357,13 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRu
                                                                   prepared.nccl, run.processes()));
   absl::StatusOr<std::unique_ptr<Trainer>> created =
       Trainer::Create(run.spec(), prepared.plan, std::move(ranks), pool);
-  if (IsPoolBusy(created.status()) && pool->free_bytes() < pool->capacity()) {
+  if (IsPoolBusy(created.status())) {
+    const std::string message(created.status().message());
+    // No other job is in the way: waiting would not help.
+    if (pool->free_bytes() == pool->capacity()) return absl::ResourceExhaustedError(message);
     // The plan fits; another job has leased since, or what is free lies in pieces.
-    return PoolBusyError(absl::StrCat("the job fits when other jobs give back what they hold: ",
-                                      created.status().message()));
+    return PoolBusyError(
+        absl::StrCat("the job fits when other jobs give back what they hold: ", message));
   }
   MT_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer, std::move(created));
   if (const absl::Status status = FillTiles(run, prepared, *trainer); !status.ok()) {

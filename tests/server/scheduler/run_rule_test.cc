@@ -22,12 +22,13 @@ TEST(RunRuleTest, LegalAndAtRestFromAnywhere) {
   const absl::Status statuses[] = {absl::OkStatus(), DiskFullError("disk full"),
                                    absl::InternalError("it failed"),
                                    PoolBusyError("the pool is in pieces")};
+  constexpr int kKinds = static_cast<int>(RunEnd::Kind::kFailed) + 1;  // the last
   int64_t combinations = 0;
   for (const JobState state : AllJobStates()) {
     for (int bits = 0; bits < 1 << 10; ++bits) {
       const auto bit = [bits](int i) { return (bits >> i & 1) != 0; };
       for (int phase = 0; phase < 4; ++phase) {
-        const int variants = phase == 3 ? 7 * 4 : phase == 2 ? 3 : 1;
+        const int variants = phase == 3 ? kKinds * 4 : phase == 2 ? 3 : 1;
         for (int variant = 0; variant < variants; ++variant) {
           Job job = TestJob(1);
           job.state = state;
@@ -46,8 +47,8 @@ TEST(RunRuleTest, LegalAndAtRestFromAnywhere) {
           facts.checkpoint_step = bit(9) ? 5 : 0;
           if (phase == 2) facts.pause.status = statuses[variant];
           if (phase == 3) {
-            facts.end.kind = static_cast<RunEnd::Kind>(variant % 7);
-            facts.end.status = statuses[variant / 7];
+            facts.end.kind = static_cast<RunEnd::Kind>(variant % kKinds);
+            facts.end.status = statuses[variant / kKinds];
           }
           for (const bool stopping : {false, true}) {
             ++combinations;

@@ -161,7 +161,7 @@ TEST_F(SchedulerTest, APoolThatIsBusyIsNoFailure) {
   EXPECT_EQ(State(id), S::kPreparing);
 }
 
-// Waiting for other jobs would not help it.
+// The other job has nothing that it waits for.
 TEST_F(SchedulerTest, AJobThatCouldNotBeginIsTriedAgainBesideOthers) {
   const std::string paused = Train(1);
   ASSERT_TRUE(manager_->Pause(kAnna, paused, false).ok());
@@ -185,7 +185,7 @@ TEST_F(SchedulerTest, AJobThatCouldNotBeginIsTriedAgainBesideOthers) {
   EXPECT_EQ(State(id), S::kPreparing);
 }
 
-// What is not for other jobs to give back would be waited for in vain.
+// A job that lacks what no other job can give back would wait in vain.
 TEST_F(SchedulerTest, AMissingLibraryFailsTheJob) {
   const std::string id = Submit();
   Round();
