@@ -79,9 +79,9 @@ class Writer : public CheckpointWriter {
     return CheckIsShared(path_, ranks_, files_);
   }
 
-  absl::Status WriteTile(int index, const Tile& tile) override {
+  absl::Status WriteTile(int index, absl::Span<const Tile> parts) override {
     MT_RETURN_IF_ERROR(status_);
-    status_ = tile_files_->WriteTile(index, tile);
+    status_ = tile_files_->WriteTile(index, parts);
     // The disk may be full. Other ranks may still write.
     if (!status_.ok() && communicator_ == nullptr) Remove();
     return status_;

@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/base/file.h"
 #include "engine/checkpoint/checkpoint_state.h"
 #include "engine/checkpoint/retention.h"
@@ -61,13 +62,13 @@ class CheckpointWriter {
       const DirectoryRanks& ranks = {});
   virtual ~CheckpointWriter() = default;
 
-  // Writes what `tile` holds to the two files of tile `index` (from 0). Each process must write
-  // each tile once, in any order, also if it holds nothing of it. Returns Internal if it is called
-  // a second time for a tile, or if there is no tile `index`. Finish returns Internal if a tile is
-  // missing. Waits for no other process. `tile` must not change during the call and is not needed
-  // afterwards. Copies of at most kTransferBytes (transfer.h) are then still to be written. If that
-  // fails, a later call returns the error.
-  virtual absl::Status WriteTile(int index, const Tile& tile) = 0;
+  // Writes what `parts` hold to the two files of tile `index` (from 0). `parts` are ProcessTile.
+  // Each process must write each tile once, in any order, also if it holds nothing of it. Returns
+  // Internal if it is called a second time for a tile, or if there is no tile `index`. Finish
+  // returns Internal if a tile is missing. Waits for no other process. The tile must not change
+  // during the call and is not needed afterwards. Copies of at most kTransferBytes (transfer.h) are
+  // then still to be written. If that fails, a later call returns the error.
+  virtual absl::Status WriteTile(int index, absl::Span<const Tile> parts) = 0;
 
   // Replaces the evaluations in the state that Begin was given, because the evaluation of the
   // checkpoint's own step may be made after Begin. REQUIRES: Finish was not called.

@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<PieceRun>> TileFilesWriter::RunsIn(const OwnFile& fil
   return runs;
 }
 
-absl::Status TileFilesWriter::WriteTile(int index, const Tile& tile) {
+absl::Status TileFilesWriter::WriteTile(int index, absl::Span<const Tile> parts) {
   const int tiles = layout_.tile_count();
   if (index < 0 || index >= tiles || parts_[rank()][index].written) {
     return absl::InternalError(
@@ -79,8 +79,13 @@ absl::Status TileFilesWriter::WriteTile(int index, const Tile& tile) {
     if (writes_header(index, rank())) {
       file.pieces.push_back({0, own[i].laid.header.data(), own[i].laid.header_bytes()});
     }
-    MT_ASSIGN_OR_RETURN(const std::vector<PieceRun> runs, RunsIn(own[i], index, tile.held));
-    for (const FilePiece& piece : PlacesOf(runs, tile)) file.pieces.push_back(piece);
+    for (const Tile& each : parts) {
+      MT_ASSIGN_OR_RETURN(const std::vector<PieceRun> runs, RunsIn(own[i], index, each.held));
+      for (const FilePiece& piece : PlacesOf(runs, each)) file.pieces.push_back(piece);
+    }
+    // Each part has a piece of many tensors; the hash is of the bytes in the file's order.
+    std::sort(file.pieces.begin(), file.pieces.end(),
+              [](const FilePiece& a, const FilePiece& b) { return a.offset < b.offset; });
     if (communicator_ == nullptr) continue;
     file.shared = true;
     file.bytes = own[i].bytes;
@@ -88,7 +93,8 @@ absl::Status TileFilesWriter::WriteTile(int index, const Tile& tile) {
   }
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> hashes, writer_.Write(std::move(new_files)));
   for (int i = 0; i < 2; ++i) hashes[i].copy(part.hashes[i], kHashDigits);
-  part.held = tile.held;
+  const HeldElements &first = parts.front().held, &last = parts.back().held;
+  part.held = {{first.state.begin, last.state.end}, {first.stateless.begin, last.stateless.end}};
   part.written = true;
   return absl::OkStatus();
 }

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/base/file.h"
 #include "engine/checkpoint/disk/parallel_writer.h"
 #include "engine/checkpoint/disk/shared_pages.h"
@@ -37,8 +38,8 @@ class TileFilesWriter {
   TileFilesWriter(const std::string& directory, const ModelLayout& layout, DType weight_dtype,
                   const DirectoryRanks& ranks, FileSystem* files);
 
-  // Writes what `tile` holds to the two files of tile `index`, as CheckpointWriter::WriteTile.
-  absl::Status WriteTile(int index, const Tile& tile);
+  // Writes what `parts` hold to the two files of tile `index`, as CheckpointWriter::WriteTile.
+  absl::Status WriteTile(int index, absl::Span<const Tile> parts);
 
   // Waits until all files are on stable storage, reads them back and verifies them. Returns the
   // entries for the manifest of the files in this rank's directory, those of a tile's weights and

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -82,12 +83,9 @@ absl::StatusOr<std::unique_ptr<HostPool>> EngineHost::MakePool(
   HostPoolOptions options;
   options.capacity = bytes;
   options.touch_threads = threads();
-  if (gpu != nullptr && std::all_of(device_.gpus.begin(), device_.gpus.end(),
-                                    [&](const std::shared_ptr<Device>& other) {
-                                      return other->numa_node() == gpu->numa_node();
-                                    })) {
-    options.numa_node = gpu->numa_node();
-  }
+  std::set<int> nodes;
+  for (const std::shared_ptr<Device>& each : device_.gpus) nodes.insert(each->numa_node());
+  if (nodes.size() <= 2 && !nodes.contains(-1)) options.numa_nodes = {nodes.begin(), nodes.end()};
   if (progress) {
     options.progress = [&](int64_t touched, int64_t capacity) {
       progress(touched / parts, capacity);

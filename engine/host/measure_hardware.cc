@@ -164,7 +164,7 @@ class Bench {
     options.capacity = HostPool::LeaseBytes(state_bytes) + HostPool::LeaseBytes(gradient_bytes) +
                        HostPool::LeaseBytes(2 * s_.copy_bytes);
     options.touch_threads = session_.settings.threads;
-    options.numa_node = device_.numa_node();
+    if (device_.numa_node() >= 0) options.numa_nodes = {device_.numa_node()};
     MT_ASSIGN_OR_RETURN(pool_, HostPool::Create(options));
     MT_RETURN_IF_ERROR(device_.PinHost(pool_->data(), pool_->capacity(), nullptr));
     pinned_ = true;

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
 #include "engine/memory/pool_busy.h"
 
@@ -63,6 +64,21 @@ absl::Status Touch(const HostPoolOptions& options, int64_t capacity, PageMapping
   return status;
 }
 
+// Asks for pages of the nodes of `options`. Returns what DescribePages says of it, for example
+// " on NUMA node 0", and sets `placed` to the kernel's answer.
+std::string Place(const HostPoolOptions& options, int64_t capacity, PageMapping& pages,
+                  absl::Status* placed) {
+  const std::vector<int>& nodes = options.numa_nodes;
+  if (nodes.empty()) return "";
+  const int64_t middle = nodes.size() == 1 ? capacity : RoundUp(capacity / 2, pages.page_bytes());
+  *placed = pages.PreferNode(nodes.front(), 0, middle);
+  if (middle < capacity) placed->Update(pages.PreferNode(nodes.back(), middle, capacity));
+  const std::string name =
+      absl::StrCat(nodes.size() == 1 ? "NUMA node " : "NUMA nodes ", absl::StrJoin(nodes, " and "));
+  if (placed->ok()) return absl::StrCat(" on ", name);
+  return absl::StrCat(", not placed on ", name, " (", std::string(placed->message()), ")");
+}
+
 }  // namespace
 
 const char* HostKindName(HostKind kind) {
@@ -109,7 +125,7 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const HostPoolOptions
         absl::StrCat("host pool: capacity ", FormatCount(options.capacity), " is out of range"));
   }
   const int64_t capacity = RoundUp(options.capacity, kPageBytes);
-  if (capacity == 0) return std::unique_ptr<HostPool>(new HostPool({}, 0, "", {}));
+  if (capacity == 0) return std::unique_ptr<HostPool>(new HostPool({}, 0, {}, "", {}));
 
   absl::Status refused;
   for (const int64_t page_bytes : kPageChoices) {
@@ -124,14 +140,8 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const HostPoolOptions
       continue;
     }
     if (small && options.huge_pages) pages->AllowHugePages();
-    std::string placement;
     absl::Status placed;
-    if (options.numa_node >= 0) {
-      placed = pages->PreferNode(options.numa_node);
-      placement = placed.ok() ? absl::StrCat(" on NUMA node ", options.numa_node)
-                              : absl::StrCat(", not placed on NUMA node ", options.numa_node, " (",
-                                             std::string(placed.message()), ")");
-    }
+    std::string placement = Place(options, capacity, *pages, &placed);
     if (options.touch_threads > 0) refused = Touch(options, capacity, *pages);
     if (absl::IsCancelled(refused)) return refused;
     if (!refused.ok()) continue;
@@ -142,8 +152,8 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const HostPoolOptions
       if (placed.ok()) placement.clear();
       absl::StrAppend(&placement, ", ", nodes.Describe());
     }
-    return std::unique_ptr<HostPool>(
-        new HostPool(*std::move(pages), capacity, std::move(placement), std::move(nodes)));
+    return std::unique_ptr<HostPool>(new HostPool(*std::move(pages), capacity, options.numa_nodes,
+                                                  std::move(placement), std::move(nodes)));
   }
   return absl::ResourceExhaustedError(absl::StrCat("host pool: ", std::string(refused.message())));
 }
@@ -157,21 +167,29 @@ std::string HostPool::DescribePages() const {
   return absl::StrCat(size, placement_);
 }
 
-int64_t HostPool::FindOffset(int64_t bytes) const {
-  if (bytes >= kLargeLeaseBytes) {
-    for (const auto& [offset, size] : free_) {
-      const int64_t aligned = RoundUp(offset, kHugePageBytes);
-      if (aligned + bytes <= offset + size) return aligned;
-    }
-    return -1;
+int64_t HostPool::FindOffset(int64_t bytes, int node) const {
+  if (numa_nodes_.size() == 2) {
+    return node == numa_nodes_[1] ? HighestOffset(bytes) : LowestOffset(bytes, kPageBytes);
   }
+  return bytes >= kLargeLeaseBytes ? LowestOffset(bytes, kHugePageBytes) : HighestOffset(bytes);
+}
+
+int64_t HostPool::LowestOffset(int64_t bytes, int64_t alignment) const {
+  for (const auto& [offset, size] : free_) {
+    const int64_t aligned = RoundUp(offset, alignment);
+    if (aligned + bytes <= offset + size) return aligned;
+  }
+  return -1;
+}
+
+int64_t HostPool::HighestOffset(int64_t bytes) const {
   for (auto block = free_.rbegin(); block != free_.rend(); ++block) {
     if (block->second >= bytes) return block->first + block->second - bytes;
   }
   return -1;
 }
 
-absl::StatusOr<HostLease> HostPool::Lease(HostKind kind, int64_t bytes) {
+absl::StatusOr<HostLease> HostPool::Lease(HostKind kind, int64_t bytes, int node) {
   assert(bytes >= 0);
   HostLease lease;
   lease.kind_ = kind;
@@ -179,7 +197,7 @@ absl::StatusOr<HostLease> HostPool::Lease(HostKind kind, int64_t bytes) {
   // Beyond the capacity no rounding is needed, and none can overflow.
   const int64_t taken = bytes > capacity_ ? bytes : LeaseBytes(bytes);
   MutexLock lock(&mutex_);
-  const int64_t offset = taken > capacity_ ? -1 : FindOffset(taken);
+  const int64_t offset = taken > capacity_ ? -1 : FindOffset(taken, node);
   if (offset < 0) {
     const std::string text =
         absl::StrCat("host pool: no room for ", HostKindName(kind), ": asked ", FormatBytes(bytes),

@@ -9,6 +9,11 @@
 // most: the large ones stack up from the bottom without a gap, the small ones down from the top.
 // Freed blocks are joined with free neighbors.
 //
+// A pool on two NUMA nodes has the pages of one below those of the other. Its leases are near a
+// node as far as they can: they stack up from the bottom for the first one and down from the top
+// for the second, and what a node lacks comes from the other. They are aligned to pages alone, so
+// that they leave no gap either.
+//
 // Thread safety: all methods may be called from any thread.
 //
 // Invariants: free blocks and leases are disjoint and cover the pool; no two free blocks touch;
@@ -23,6 +28,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
@@ -71,8 +77,9 @@ struct HostPoolOptions {
   // Take the largest pages that are available: 1 GiB or 2 MiB pages that are set aside, else small
   // pages that the kernel may join to huge ones. If false, take small pages.
   bool huge_pages = true;
-  // Take pages from this NUMA node as long as it has any; -1: from any node.
-  int numa_node = -1;
+  // At most two. Take pages from this NUMA node as long as it has any. Of two nodes, the first half
+  // of the pages comes from the first one and the rest from the second. Empty: from any node.
+  std::vector<int> numa_nodes;
   // The number of threads that touch every page before Create returns. Then no step pays for page
   // faults, and a lack of memory is found at once. 0: pages are taken at their first use, and huge
   // pages that are set aside are not used.
@@ -113,8 +120,9 @@ class HostPool {
   // Returns a block of `bytes` bytes. Returns ResourceExhausted if no free block has room for it;
   // the message names the kind, the bytes requested, the free bytes, the largest free block and the
   // capacity. IsPoolBusy (pool_busy.h) is true for the error if the capacity has room: other leases
-  // are in the way. A lease of 0 bytes has no memory and takes nothing. REQUIRES: bytes >= 0.
-  absl::StatusOr<HostLease> Lease(HostKind kind, int64_t bytes);
+  // are in the way. A lease of 0 bytes has no memory and takes nothing. In a pool on two NUMA nodes
+  // the block is near `node`, if that is one of them and has room. REQUIRES: bytes >= 0.
+  absl::StatusOr<HostLease> Lease(HostKind kind, int64_t bytes, int node = -1);
 
   // The start of the whole reservation of capacity() bytes, which a device can pin.
   void* data() const { return base_; }
@@ -130,8 +138,10 @@ class HostPool {
 
  private:
   friend class HostLease;
-  HostPool(PageMapping pages, int64_t capacity, std::string placement, MemoryNodes nodes)
+  HostPool(PageMapping pages, int64_t capacity, std::vector<int> numa_nodes, std::string placement,
+           MemoryNodes nodes)
       : pages_(std::move(pages)),
+        numa_nodes_(std::move(numa_nodes)),
         placement_(std::move(placement)),
         nodes_(std::move(nodes)),
         base_(pages_.data()),
@@ -142,10 +152,14 @@ class HostPool {
   int64_t Free() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t LargestFreeBlock() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the offset for a lease of `bytes` (whole pages), or -1 if there is no room.
-  int64_t FindOffset(int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t FindOffset(int64_t bytes, int node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t LowestOffset(int64_t bytes, int64_t alignment) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t HighestOffset(int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const PageMapping pages_;
-  const std::string placement_;  // " on NUMA node 0", why not there, or ""
+  const std::vector<int> numa_nodes_;  // HostPoolOptions::numa_nodes
+  const std::string placement_;        // " on NUMA node 0", why not there, or ""
   const MemoryNodes nodes_;
   char* const base_;  // aligned to a huge page
   const int64_t capacity_;

@@ -72,7 +72,7 @@ void PageMapping::AllowHugePages() {
   (void)madvise(data_, static_cast<size_t>(mapped_bytes_), MADV_HUGEPAGE);
 }
 
-absl::Status PageMapping::PreferNode(int node) {
+absl::Status PageMapping::PreferNode(int node, int64_t begin, int64_t end) {
   constexpr int kBits = 64;
   std::array<unsigned long, 16> nodes = {};
   if (node < 0 || node >= kBits * static_cast<int>(nodes.size())) {
@@ -80,8 +80,8 @@ absl::Status PageMapping::PreferNode(int node) {
   }
   nodes[static_cast<size_t>(node / kBits)] = 1ul << (node % kBits);
   // The kernel takes one bit less than it is told.
-  if (syscall(SYS_mbind, data_, mapped_bytes_, MPOL_PREFERRED, nodes.data(),
-              nodes.size() * kBits + 1, 0) == 0) {
+  if (syscall(SYS_mbind, data_ + begin, RoundUp(end, page_bytes_) - begin, MPOL_PREFERRED,
+              nodes.data(), nodes.size() * kBits + 1, 0) == 0) {
     return absl::OkStatus();
   }
   return absl::UnavailableError(absl::StrCat("mbind: ", std::strerror(errno)));

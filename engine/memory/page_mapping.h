@@ -33,10 +33,10 @@ class PageMapping {
 
   // Permits the kernel to join small pages to huge ones; it need not do so.
   void AllowHugePages();
-  // Asks the kernel to take the pages that are touched later from this NUMA node, as long as the
-  // node has any. Returns Unavailable if the kernel refuses, InvalidArgument if `node` is not from
-  // 0 to 1023.
-  absl::Status PreferNode(int node);
+  // Asks the kernel to take the pages of [begin, end) that are touched later from this NUMA node,
+  // as long as the node has any. The bounds are offsets as Touch has them. Returns Unavailable if
+  // the kernel refuses, InvalidArgument if `node` is not from 0 to 1023.
+  absl::Status PreferNode(int node, int64_t begin, int64_t end);
   // Makes the kernel provide the pages of [begin, end), which are offsets in bytes at page
   // boundaries or at the mapping's end. Call it before data is written: it may overwrite a byte of
   // each page. Returns ResourceExhausted if the kernel does not grant huge pages that Map reserved,

@@ -7,9 +7,10 @@
 // either precision this is 12 bytes for a parameter with state. One without state (a frozen
 // tensor's) has only its weight.
 //
-// If the processes of a job share the tiles, a process has a part of each tile. The sections of
-// such a part have only the elements of Tile::held. Its weights are those of the elements with
-// state, then those of the elements without. Its other sections have the elements with state.
+// If several ranks share the tiles, each has a part of each tile, in a block of its own. The
+// sections of such a part have only the elements of Tile::held. Its weights are those of the
+// elements with state, then those of the elements without. Its other sections have the elements
+// with state.
 #ifndef MEGATRAIN_ENGINE_MODEL_TILE_H_
 #define MEGATRAIN_ENGINE_MODEL_TILE_H_
 
@@ -21,7 +22,7 @@
 
 namespace megatrain {
 
-// The elements that a process has of a tile, as ranges of the whole tile's elements.
+// The elements that a rank has of a tile, as ranges of the whole tile's elements.
 struct HeldElements {
   ElementRange state;      // of those with state
   ElementRange stateless;  // of those without
@@ -80,6 +81,10 @@ struct Tile {
     return section == nullptr ? nullptr : section + (element - held.state.begin);
   }
 };
+
+// What a process has of a tile: a part for each of its ranks, in their order, so that each begins
+// where the one before ends. A rank's part lies near its device.
+using ProcessTile = std::vector<Tile>;
 
 // Cuts `block`, which has TileBytes bytes, into the sections of a tile that holds `held`, or of a
 // whole tile if `held` is not given. `layout` and `block` must outlive the result.

@@ -28,11 +28,11 @@ int64_t SlabElements(const PipelineDimensions& d, int i) {
   return elements;
 }
 
-// The largest block that a process has for a tile.
+// The largest block that a rank has for its part of a tile.
 int64_t TileBlockBytes(const PipelineDimensions& d, int tile) {
   if (!d.training) return d.shape.tile_elements[tile] * DTypeBytes(d.dtype);
   int64_t bytes = 0;
-  for (int rank = 0; rank < d.shape.ranks; rank += d.local_ranks()) {
+  for (int rank = 0; rank < d.shape.ranks; ++rank) {
     bytes = std::max(bytes, TileBytes(d.held(tile, rank), d.dtype));
   }
   return bytes;
@@ -200,7 +200,7 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
 
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d) {
   std::array<int64_t, kHostKinds> bytes = {};
-  int leases = 1;  // of each
+  int leases = d.tile_parts();  // of each
   auto add = [&](HostKind kind, int64_t lease) {
     bytes[static_cast<int>(kind)] += leases * HostPool::LeaseBytes(lease);
   };
@@ -222,21 +222,27 @@ std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d) {
   return bytes;
 }
 
-absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d, HostPool& pool) {
-  std::vector<HostLease> tiles;
+absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d,
+                                                  absl::Span<const int> nodes, HostPool& pool) {
+  std::vector<HostLease> blocks;
   for (int tile = 0; tile < d.shape.tiles(); ++tile) {
-    MT_ASSIGN_OR_RETURN(HostLease lease, pool.Lease(HostKind::kTiles, TileBlockBytes(d, tile)));
-    tiles.push_back(std::move(lease));
+    for (int part = 0; part < d.tile_parts(); ++part) {
+      MT_ASSIGN_OR_RETURN(HostLease lease, pool.Lease(HostKind::kTiles, TileBlockBytes(d, tile),
+                                                      nodes[static_cast<size_t>(part)]));
+      blocks.push_back(std::move(lease));
+    }
   }
-  return tiles;
+  return blocks;
 }
 
-absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool) {
+absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, int node,
+                                             HostPool& pool) {
   HostBuffers b;
   if (d.training) {
     for (int i = 0; i < d.shape.gradient_slabs; ++i) {
-      MT_ASSIGN_OR_RETURN(HostLease lease, pool.Lease(HostKind::kGradientSlabs,
-                                                      SlabElements(d, i) * d.slab_element_bytes()));
+      MT_ASSIGN_OR_RETURN(
+          HostLease lease,
+          pool.Lease(HostKind::kGradientSlabs, SlabElements(d, i) * d.slab_element_bytes(), node));
       b.slabs.push_back(std::move(lease));
     }
   }
@@ -244,18 +250,18 @@ absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPo
     for (int stage = d.shape.lowest_stage(); stage < d.shape.stage_count(); ++stage) {
       MT_ASSIGN_OR_RETURN(
           HostLease lease,
-          pool.Lease(HostKind::kStash, d.shape.sweep_micro_batches * d.hidden_bytes()));
+          pool.Lease(HostKind::kStash, d.shape.sweep_micro_batches * d.hidden_bytes(), node));
       b.stash.push_back(std::move(lease));
     }
   }
   if (d.training) {
     MT_ASSIGN_OR_RETURN(
         b.embedding_stash,
-        pool.Lease(HostKind::kStash, d.embedding_stash_micro_batches() * d.hidden_bytes()));
+        pool.Lease(HostKind::kStash, d.embedding_stash_micro_batches() * d.hidden_bytes(), node));
   }
   for (int slot = 0; slot < kStepSlots; ++slot) {
     MT_ASSIGN_OR_RETURN(b.batch[slot],
-                        pool.Lease(HostKind::kBatches, BatchArrays::Bytes(d) + SumsBytes(d)));
+                        pool.Lease(HostKind::kBatches, BatchArrays::Bytes(d) + SumsBytes(d), node));
     b.loss_results[slot] = static_cast<char*>(b.batch[slot].data()) + BatchArrays::Bytes(d);
     b.norms[slot] =
         reinterpret_cast<double*>(b.loss_results[slot] + d.micro_batches * d.shape.loss_bytes());

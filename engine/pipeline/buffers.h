@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/base/dtype.h"
 #include "engine/device/kernel_sizes.h"
 #include "engine/memory/device_arena.h"
@@ -50,11 +51,12 @@ struct PipelineDimensions {
   int64_t exchange_bytes = 0;
 
   int local_ranks() const { return shape.ranks / processes; }  // the ranks of a process
-  // Returns the elements of a tile that the process of rank `rank` holds: the shards of its ranks.
+  // Returns how many parts a process has of each tile. Without training every rank reads all of it.
+  int tile_parts() const { return training ? local_ranks() : 1; }
+  // Returns the elements of a tile that a rank of a training job holds.
   HeldElements held(int tile, int rank) const {
-    const int first = rank / local_ranks() * local_ranks(), end = first + local_ranks();
-    return {{shape.shard_cut(tile, first), shape.shard_cut(tile, end)},
-            {shape.stateless_cut(tile, first), shape.stateless_cut(tile, end)}};
+    return {{shape.shard_cut(tile, rank), shape.shard_cut(tile, rank + 1)},
+            {shape.stateless_cut(tile, rank), shape.stateless_cut(tile, rank + 1)}};
   }
   int64_t hidden_bytes() const {  // hidden states of one micro-batch between two layers
     return micro_batch_tokens * layout->model.hidden * DTypeBytes(dtype);
@@ -191,11 +193,14 @@ struct HostBuffers {
 // Returns, by HostKind, the bytes of the pool that one LeaseTiles and the LeaseHostBuffers of all
 // ranks of a process take. They are the same in all processes.
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d);
-// Lease host memory from `pool`, which must outlive the result. LeaseTiles leases the tiles'
-// blocks, by tile, which the ranks of a process share. LeaseHostBuffers leases the other buffers of
-// one rank. Both return ResourceExhausted if there is no room; nothing is leased then.
-absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d, HostPool& pool);
-absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool);
+// Lease host memory from `pool`, which must outlive the result. LeaseTiles leases the blocks of a
+// process's tiles: by tile, that of each part in turn. nodes[i] is the NUMA node of the device
+// whose part is i. LeaseHostBuffers leases the other buffers of one rank, whose device's is `node`.
+// A node is -1 if it is not known. Both return ResourceExhausted if there is no room; nothing is
+// leased then.
+absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d,
+                                                  absl::Span<const int> nodes, HostPool& pool);
+absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, int node, HostPool& pool);
 
 }  // namespace megatrain
 

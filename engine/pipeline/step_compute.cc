@@ -22,8 +22,7 @@ LayerActivations StepRunner::Activations(int stage,
 absl::Status StepRunner::Do(const EmbedForwardOp& embed, const Op& op, Stream* stream) {
   const DeviceBuffers& b = *p_.device_buffers;
   return EmbeddingForward(
-      Context(stream),
-      embed.weight_buffer ? b.weights[*embed.weight_buffer] : (*p_.tiles)[0].weights,
+      Context(stream), embed.weight_buffer ? b.weights[*embed.weight_buffer] : OwnPart(0).weights,
       View(op.step_slot, embed.micro_batch), b.hidden[embed.output_slot]);
 }
 

@@ -251,8 +251,17 @@ absl::Status StepRunner::Do(const ReduceGradientOp& reduce, const Op&, Stream* s
 }
 
 absl::Status StepRunner::Do(const LoadTileOp& load, const Op& op, Stream* stream) {
-  return p_.device->CopyToDevice(*stream, BufferAt(load.weight_buffer, load.begin),
-                                 (*p_.tiles)[load.tile].WeightsAt(load.begin), op.bytes);
+  const int64_t size = p_.dimensions->shape.weight_element_bytes;
+  const ElementRange loaded{load.begin, load.begin + op.bytes / size};
+  for (const Tile& part : (*p_.tiles)[static_cast<size_t>(load.tile)]) {
+    for (const ElementRange& there : {part.held.state, part.held.stateless}) {
+      const ElementRange run = Intersection(there, loaded);
+      if (run.elements() == 0) continue;
+      MT_RETURN_IF_ERROR(p_.device->CopyToDevice(*stream, BufferAt(load.weight_buffer, run.begin),
+                                                 part.WeightsAt(run.begin), run.elements() * size));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StepRunner::Do(const UploadBatchOp&, const Op& op, Stream* stream) {

@@ -49,7 +49,7 @@ struct LogitsRequest {
 struct SaveCalls {
   // Takes tile `index` as it is after the save's step. Called once for each tile, in any order. The
   // tile does not change during the call.
-  std::function<void(int index, const Tile& tile)> take_tile;
+  std::function<void(int index, const ProcessTile& tile)> take_tile;
   std::function<void()> finish;  // called once, after all tiles were taken
 };
 
@@ -107,7 +107,8 @@ struct StepRunnerParts {
   AdamWUpdater* updater = nullptr;
   const DeviceBuffers* device_buffers = nullptr;
   const HostBuffers* host_buffers = nullptr;
-  const std::vector<Tile>* tiles = nullptr;
+  const std::vector<ProcessTile>* tiles = nullptr;
+  size_t part = 0;                          // the rank's own of each tile's parts
   const MemoryNodes* host_nodes = nullptr;  // the NUMA nodes of the tiles
   // With several ranks: for the lane collective, and for results on the lane update.
   Communicator* tile_communicator = nullptr;
@@ -181,6 +182,7 @@ class StepRunner : public OpRunner {
   void* BufferAt(int weight_buffer, int64_t element) const;
   // Returns the place that element 0 of the tile has if a slab holds the shard's elements.
   const void* SlabOfTile(int slab, int tile) const;
+  const Tile& OwnPart(int tile) const { return (*p_.tiles)[static_cast<size_t>(tile)][p_.part]; }
   // Returns the finished gradient of the rank's shard of the tile.
   float* ShardGradient(int tile, int accumulator) const;
   // Returns the bounds of all ranks' parts of a tile, in units of `element_bytes`: of their shards

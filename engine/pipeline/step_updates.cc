@@ -58,7 +58,7 @@ bool StepRunner::OfferRows(int slot) {
 // The whole tile, if the next batch is not known yet.
 absl::Status StepRunner::Do(const UpdateRowsOp& update, const Op& op, Stream*) {
   StepState& state = states_[op.step_slot];
-  state.updated_rows = {{0, (*p_.tiles)[0].layout->state_elements()}};
+  state.updated_rows = {{0, OwnPart(0).layout->state_elements()}};
   {
     MutexLock lock(&rows_mutex_);
     updating_step_ = state.step;
@@ -94,7 +94,7 @@ absl::Status StepRunner::UpdateOnHost(int slot, int tile, int slab,
   MT_RETURN_IF_ERROR(exchange_status());
   MT_RETURN_IF_ERROR(CheckNorm(slot, tile));
   if (p_.updater->Update(states_[slot].adamw, SlabOfTile(slab, tile), p_.dimensions->gradient_dtype,
-                         (*p_.tiles)[tile], ranges, *p_.host_nodes)) {
+                         OwnPart(tile), ranges, *p_.host_nodes)) {
     return absl::OkStatus();
   }
   return NotTrusted(slot, tile);
@@ -111,7 +111,7 @@ absl::Status StepRunner::Do(const BeginDeviceUpdateOp& begin, const Op&, Stream*
 absl::Status StepRunner::Do(const DeviceUpdateOp& piece, const Op& op, Stream* stream) {
   const DeviceBuffers& b = *p_.device_buffers;
   const int lane = static_cast<int>(op.lane) - static_cast<int>(Lane::kDeviceUpdate0);
-  const Tile& host = (*p_.tiles)[piece.tile];
+  const Tile& host = OwnPart(piece.tile);
   Tile device = b.update_state[lane];
   const DType gradient_dtype = p_.dimensions->gradient_dtype;
   const int64_t elements = piece.end - piece.begin;
@@ -169,7 +169,7 @@ absl::Status StepRunner::Do(const EndDeviceUpdateOp& end, const Op& op, Stream* 
 
 absl::Status StepRunner::Do(const SaveTileOp& save, const Op&, Stream*) {
   MT_RETURN_IF_ERROR(exchange_status());
-  save_calls_.take_tile(save.tile, (*p_.tiles)[save.tile]);
+  save_calls_.take_tile(save.tile, (*p_.tiles)[static_cast<size_t>(save.tile)]);
   return absl::OkStatus();
 }
 

@@ -22,7 +22,7 @@ struct CheckpointSaver::Save {
   Save(int64_t step, Retention retention, std::unique_ptr<CheckpointWriter> writer)
       : step(step), retention(std::move(retention)), writer(std::move(writer)) {}
 
-  void TakeTile(int index, const Tile& tile) {
+  void TakeTile(int index, const ProcessTile& tile) {
     if (!status.ok()) return;
     taken.insert(index);
     status = writer->WriteTile(index, tile);
@@ -100,8 +100,9 @@ absl::Status CheckpointSaver::Start(int64_t step) {
                               prepared_.StateAt(run_.spec(), step, progress_.submitted_tokens),
                               SideFiles(), run_.files(), ranks_));
   save_ = std::make_shared<Save>(step, retention_, std::move(writer));
-  trainer_.BeginSave({[save = save_](int tile, const Tile& view) { save->TakeTile(tile, view); },
-                      [save = save_] { save->Finish(); }});
+  trainer_.BeginSave(
+      {[save = save_](int tile, const ProcessTile& parts) { save->TakeTile(tile, parts); },
+       [save = save_] { save->Finish(); }});
   return absl::OkStatus();
 }
 
@@ -303,8 +304,8 @@ HfSideFiles CheckpointSaver::SideFiles() const {
 absl::Status CheckpointSaver::Export() {
   const std::string& directory = run_.spec().output.directory;
   run_.Report(TrainingPhase::kSaving, "writing the output");
-  if (communicator_ != nullptr) {
-    const absl::Status own = communicator_->rank() == 0
+  if (trainer_.ranks() > 1) {  // none has a whole tile
+    const absl::Status own = run_.leads()
                                  ? ExportCheckpoint(saved_.directory, directory, run_.files())
                                  : absl::OkStatus();
     MT_RETURN_IF_ERROR(Agree(communicator_, own));
@@ -313,8 +314,8 @@ absl::Status CheckpointSaver::Export() {
   }
   MT_RETURN_IF_ERROR(ExportHfDirectory(
       SideFiles(), prepared_.layout, prepared_.plan.dimensions.dtype,
-      [this](int tile) -> absl::StatusOr<Tile> { return trainer_.tiles()[tile]; }, directory,
-      kHfShardBytes, run_.files()));
+      [this](int tile) -> absl::StatusOr<Tile> { return trainer_.tiles()[tile].front(); },
+      directory, kHfShardBytes, run_.files()));
   run_.Say(absl::StrCat("wrote ", directory));
   return absl::OkStatus();
 }

@@ -129,7 +129,7 @@ absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& given
                       Trainer::Create(spec, plan, session->first().device.get(),
                                       session->first().updater.get(), pool));
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
-    MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
+    MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile].front()));
   }
   MT_ASSIGN_OR_RETURN(EvaluationReport report,
                       EvaluateDataset(

@@ -124,7 +124,7 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
                       Trainer::Create(spec, plan, session->first().device.get(),
                                       session->first().updater.get(), pool));
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
-    MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
+    MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile].front()));
   }
   for (size_t done = 0; done < prompts.size();) {
     std::function<void(size_t, const std::string&)> piece;

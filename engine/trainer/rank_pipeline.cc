@@ -10,7 +10,7 @@ namespace megatrain {
 
 absl::StatusOr<std::unique_ptr<RankPipeline>> RankPipeline::Create(
     const JobSpec& spec, const MemoryPlan& plan, int rank, RankParts parts, HostPool* pool,
-    const std::vector<Tile>* tiles, std::function<void(const absl::Status&)> failed) {
+    const std::vector<ProcessTile>* tiles, std::function<void(const absl::Status&)> failed) {
   std::unique_ptr<RankPipeline> pipeline(new RankPipeline(plan, rank, std::move(parts)));
   if (const absl::Status status = pipeline->Open(spec, pool, tiles, std::move(failed));
       !status.ok()) {
@@ -20,12 +20,13 @@ absl::StatusOr<std::unique_ptr<RankPipeline>> RankPipeline::Create(
   return pipeline;
 }
 
-absl::Status RankPipeline::Open(const JobSpec& spec, HostPool* pool, const std::vector<Tile>* tiles,
+absl::Status RankPipeline::Open(const JobSpec& spec, HostPool* pool,
+                                const std::vector<ProcessTile>* tiles,
                                 std::function<void(const absl::Status&)> failed) {
   const RankParts& own = parts_;
   last_matmul_seconds_ = own.device->kernels().MatMulSeconds();
   MT_RETURN_IF_ERROR(TakeDevice());
-  MT_ASSIGN_OR_RETURN(host_buffers_, LeaseHostBuffers(dimensions_, *pool));
+  MT_ASSIGN_OR_RETURN(host_buffers_, LeaseHostBuffers(dimensions_, own.device->numa_node(), *pool));
   StepRunnerParts runner;
   runner.dimensions = &dimensions_;
   runner.device = own.device;
@@ -35,6 +36,9 @@ absl::Status RankPipeline::Open(const JobSpec& spec, HostPool* pool, const std::
   runner.device_buffers = &device_buffers_;
   runner.host_buffers = &host_buffers_;
   runner.tiles = tiles;
+  if (dimensions_.training) {
+    runner.part = static_cast<size_t>(dimensions_.shape.rank - plan_.dimensions.shape.rank);
+  }
   runner.host_nodes = &pool->nodes();
   runner.tile_communicator = own.communicators.tiles.get();
   runner.value_communicator = own.communicators.values.get();

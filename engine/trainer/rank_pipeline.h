@@ -35,7 +35,7 @@ class RankPipeline {
   // communicators of ranks wait for each other when they are destroyed.
   static absl::StatusOr<std::unique_ptr<RankPipeline>> Create(
       const JobSpec& spec, const MemoryPlan& plan, int rank, RankParts parts, HostPool* pool,
-      const std::vector<Tile>* tiles, std::function<void(const absl::Status&)> failed);
+      const std::vector<ProcessTile>* tiles, std::function<void(const absl::Status&)> failed);
 
   const PipelineDimensions& dimensions() const { return dimensions_; }
   Executor& executor() { return *executor_; }
@@ -65,7 +65,7 @@ class RankPipeline {
       : plan_(plan), dimensions_(plan.dimensions), parts_(std::move(parts)) {
     dimensions_.shape.rank = rank;
   }
-  absl::Status Open(const JobSpec& spec, HostPool* pool, const std::vector<Tile>* tiles,
+  absl::Status Open(const JobSpec& spec, HostPool* pool, const std::vector<ProcessTile>* tiles,
                     std::function<void(const absl::Status&)> failed);
   absl::Status UploadRopeTables();
 

@@ -5,8 +5,9 @@
 namespace megatrain {
 
 SaveCalls SaveGate::ForRank() {
-  return {[this](int index, const Tile& tile) { Meet([&] { calls_.take_tile(index, tile); }); },
-          [this] { Meet(calls_.finish); }};
+  return {
+      [this](int index, const ProcessTile& tile) { Meet([&] { calls_.take_tile(index, tile); }); },
+      [this] { Meet(calls_.finish); }};
 }
 
 void SaveGate::Meet(const std::function<void()>& call) {

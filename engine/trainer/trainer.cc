@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
   MemoryPlan here = plan;
   if (!ranks[0].device->KernelsReadHost()) here.dimensions.shape.embedding_from_host = false;
   std::unique_ptr<Trainer> trainer(new Trainer(spec, here));
-  absl::Status status = trainer->MakeTiles(pool);
+  absl::Status status = trainer->MakeTiles(ranks, pool);
   if (status.ok()) status = trainer->MakeRanks(ranks, pool);
   if (status.ok()) return trainer;
   // Before the ranks end one after the other: their communicators wait for each other.
@@ -86,14 +86,20 @@ absl::Status Trainer::MakeRanks(std::vector<RankParts>& ranks, HostPool* pool) {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::MakeTiles(HostPool* pool) {
+absl::Status Trainer::MakeTiles(const std::vector<RankParts>& ranks, HostPool* pool) {
   const PipelineDimensions& d = plan_.dimensions;
-  MT_ASSIGN_OR_RETURN(tile_leases_, LeaseTiles(d, *pool));
+  std::vector<int> nodes;
+  for (const RankParts& parts : ranks) nodes.push_back(parts.device->numa_node());
+  MT_ASSIGN_OR_RETURN(tile_leases_, LeaseTiles(d, nodes, *pool));
+  auto lease = tile_leases_.begin();
   for (int i = 0; i < d.shape.tiles(); ++i) {
     const TileLayout* layout = &d.layout->tiles[i];
-    void* block = tile_leases_[i].data();
-    tiles_.push_back(d.training ? MakeTile(layout, d.dtype, block, d.held(i, d.shape.rank))
-                                : MakeWeightsTile(layout, d.dtype, block));
+    ProcessTile& parts = tiles_.emplace_back();
+    for (int part = 0; part < d.tile_parts(); ++part) {
+      void* block = (lease++)->data();
+      parts.push_back(d.training ? MakeTile(layout, d.dtype, block, d.held(i, d.shape.rank + part))
+                                 : MakeWeightsTile(layout, d.dtype, block));
+    }
   }
   return absl::OkStatus();
 }

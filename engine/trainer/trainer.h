@@ -71,10 +71,11 @@ class Trainer {
   // Returns the plan's dimensions. embedding_from_host is false in them if the device's kernels
   // cannot read host memory.
   const PipelineDimensions& dimensions() const { return plan_.dimensions; }
-  // Returns the model's state, by tile, valid as long as the trainer. It is uninitialised until the
-  // caller fills it. It may be read while no step is in flight. It may be changed while neither a
-  // step nor a save is in flight; call InvalidateDeviceWeights then.
-  const std::vector<Tile>& tiles() const { return tiles_; }
+  // Returns the model's state, by tile the parts of this process's ranks, one if the plan is not
+  // for training. It is valid as long as the trainer. It is uninitialised until the caller fills
+  // it. It may be read while no step is in flight. It may be changed while neither a step nor a
+  // save is in flight; call InvalidateDeviceWeights then.
+  const std::vector<ProcessTile>& tiles() const { return tiles_; }
 
   // Queues the training step batch.step and copies the batch. Two steps may be in flight, because
   // the forward pass of one overlaps the updates of the one before. Returns InvalidArgument and
@@ -171,7 +172,7 @@ class Trainer {
         plan_(plan),
         active_parameters_(ActiveParameterCount(plan.dimensions.layout->model)),
         router_auxiliary_loss_(RouterAuxiliaryLoss(spec, plan.dimensions.layout->model)) {}
-  absl::Status MakeTiles(HostPool* pool);
+  absl::Status MakeTiles(const std::vector<RankParts>& ranks, HostPool* pool);
   absl::Status MakeRanks(std::vector<RankParts>& ranks, HostPool* pool);
   // Ends the operations of all ranks, on the first error of one.
   void Abort(const absl::Status& cause);
@@ -200,7 +201,7 @@ class Trainer {
   const int64_t active_parameters_;  // those that a token uses
   const double router_auxiliary_loss_;
   std::vector<HostLease> tile_leases_;
-  std::vector<Tile> tiles_;
+  std::vector<ProcessTile> tiles_;
   std::deque<Pending> pending_;
   Tickets withdrawn_;  // of the rank alone; not settled, the last one first
   std::chrono::steady_clock::time_point last_finished_{};

@@ -147,7 +147,7 @@ absl::StatusOr<Seconds> SaveAndLoad(const std::string& directory, const ModelLay
                       CheckpointWriter::Begin(directory + "/checkpoints", layout, state,
                                               directory + "/model", &files));
   for (int i = 0; i < layout.tile_count(); ++i) {
-    MT_RETURN_IF_ERROR(writer->WriteTile(i, tiles[i]));
+    MT_RETURN_IF_ERROR(writer->WriteTile(i, {tiles[i]}));
   }
   seconds.taken = SecondsSince(start);
   MT_ASSIGN_OR_RETURN(const std::string checkpoint, writer->Finish(Retention()));

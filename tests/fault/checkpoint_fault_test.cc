@@ -265,12 +265,12 @@ TEST(CheckpointFaultTest, AFailedSaveReportsTheFirstErrorForGood) {
   auto writer = CheckpointWriter::Begin(kDirectory, TinyLayout(),
                                         MakeState(TinyLayout(), kDType, 20), kConfig, &files);
   ASSERT_TRUE(writer.ok());
-  ASSERT_TRUE((*writer)->WriteTile(0, tiles.tile(0)).ok());
+  ASSERT_TRUE((*writer)->WriteTile(0, {tiles.tile(0)}).ok());
   files.FailAfter(1, Fault::kNoSpace);
   // An error of writing may be returned by a later call.
-  for (int i = 1; i < tiles.size(); ++i) (*writer)->WriteTile(i, tiles.tile(i)).IgnoreError();
+  for (int i = 1; i < tiles.size(); ++i) (*writer)->WriteTile(i, {tiles.tile(i)}).IgnoreError();
   EXPECT_EQ((*writer)->Finish(Retention()).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ((*writer)->WriteTile(2, tiles.tile(2)).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ((*writer)->WriteTile(2, {tiles.tile(2)}).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ((*writer)->Finish(Retention()).status().code(), absl::StatusCode::kResourceExhausted);
   writer->reset();
   EXPECT_FALSE(files.FileExists(absl::StrCat(Path(20), ".tmp")));
@@ -290,7 +290,7 @@ TEST(CheckpointFaultTest, AFailedSaveGivesItsRoomBackAtOnce) {
   files.set_capacity_bytes(used);
   absl::Status written;
   for (int i = 0; i < tiles.size() && written.ok(); ++i) {
-    written = (*writer)->WriteTile(i, tiles.tile(i));
+    written = (*writer)->WriteTile(i, {tiles.tile(i)});
   }
   EXPECT_EQ(written.code(), absl::StatusCode::kResourceExhausted) << written;
   EXPECT_FALSE(files.FileExists(absl::StrCat(Path(20), ".tmp")));
@@ -333,7 +333,7 @@ absl::Status SaveAndDiscard(FaultInjectionFileSystem& files) {
   auto writer = CheckpointWriter::Begin(kDirectory, TinyLayout(), state, kConfig, &files);
   if (!writer.ok()) return writer.status();
   for (int i = 0; i < tiles.size(); ++i) {
-    const absl::Status written = (*writer)->WriteTile(i, tiles.tile(i));
+    const absl::Status written = (*writer)->WriteTile(i, {tiles.tile(i)});
     if (!written.ok()) return written;
   }
   Retention retention;

@@ -15,9 +15,11 @@
 namespace megatrain {
 namespace {
 
-// Calls load(index) for every tile, from several threads. Returns the first error.
+// Calls load(index, part) for every part of every tile, from several threads. Returns the first
+// error.
 absl::Status LoadTiles(RunContext& run, const char* activity, const ModelLayout& layout,
-                       absl::FunctionRef<absl::Status(int index)> load) {
+                       const std::vector<ProcessTile>& tile_parts,
+                       absl::FunctionRef<absl::Status(int index, const Tile& part)> load) {
   const int tiles = layout.tile_count();
   // A large tile that comes last would be read alone.
   std::vector<int> order(static_cast<size_t>(tiles));
@@ -31,7 +33,13 @@ absl::Status LoadTiles(RunContext& run, const char* activity, const ModelLayout&
         run.Report(TrainingPhase::kPreparing, activity, static_cast<double>(done) / tiles);
         return run.CheckNotAbandoned();
       },
-      [&](int i) { return load(order[i]); });
+      [&](int i) {
+        const int index = order[static_cast<size_t>(i)];
+        for (const Tile& part : tile_parts[static_cast<size_t>(index)]) {
+          MT_RETURN_IF_ERROR(load(index, part));
+        }
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace
@@ -51,19 +59,20 @@ absl::Status InitialModel::Load(int index, const Tile& tile) const {
   return absl::OkStatus();
 }
 
-absl::Status InitialModel::Fill(const std::vector<Tile>& tiles) const {
+absl::Status InitialModel::Fill(const std::vector<ProcessTile>& tiles) const {
   return LoadTiles(run_, weights_ != nullptr ? "loading the model" : "making random weights",
-                   prepared_.layout, [&](int index) { return Load(index, tiles[index]); });
+                   prepared_.layout, tiles,
+                   [&](int index, const Tile& part) { return Load(index, part); });
 }
 
 absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,
-                                const std::vector<Tile>& tiles) {
+                                const std::vector<ProcessTile>& tiles) {
   const std::string& checkpoint = *prepared.start.checkpoint;
   MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, run.files()));
-  return LoadTiles(run, "loading the checkpoint", prepared.layout, [&](int index) {
-    return LoadCheckpointTile(checkpoint, manifest, prepared.layout, index, tiles[index],
-                              run.files());
-  });
+  return LoadTiles(
+      run, "loading the checkpoint", prepared.layout, tiles, [&](int index, const Tile& part) {
+        return LoadCheckpointTile(checkpoint, manifest, prepared.layout, index, part, run.files());
+      });
 }
 
 }  // namespace megatrain

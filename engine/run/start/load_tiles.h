@@ -27,7 +27,7 @@ class InitialModel {
   absl::Status Load(int index, const Tile& tile) const;
   // Loads all tiles of the layout, which `tiles` has in its order. Returns the errors of Load, and
   // Cancelled once the run is asked to end. After an error the tiles are partly filled.
-  absl::Status Fill(const std::vector<Tile>& tiles) const;
+  absl::Status Fill(const std::vector<ProcessTile>& tiles) const;
 
  private:
   InitialModel(RunContext& run, const PreparedRun& prepared) : run_(run), prepared_(prepared) {}
@@ -42,7 +42,7 @@ class InitialModel {
 // LoadCheckpointTile. After an error the tiles are partly filled. REQUIRES:
 // prepared.start.checkpoint is set.
 absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,
-                                const std::vector<Tile>& tiles);
+                                const std::vector<ProcessTile>& tiles);
 
 }  // namespace megatrain
 

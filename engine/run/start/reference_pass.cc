@@ -36,7 +36,7 @@ void AppendWeightHashes(const Tile& tile, std::vector<std::string>& lines) {
   }
 }
 
-// Where processes share the tiles, the first one reads the model again, tile by tile.
+// Where ranks share the tiles, the first process reads the model again, tile by tile.
 absl::Status AppendModelHashes(const InitialModel& model, const PipelineDimensions& d,
                                std::vector<std::string>& lines) {
   std::vector<char> weights(static_cast<size_t>(d.layout->tile_elements_max * DTypeBytes(d.dtype)));
@@ -56,8 +56,8 @@ absl::Status AppendModelHashes(const InitialModel& model, const PipelineDimensio
 absl::StatusOr<std::string> WeightsHash(RunContext& run, const InitialModel& model,
                                         const Trainer& trainer) {
   std::vector<std::string> lines;
-  if (run.processes() == nullptr) {
-    for (const Tile& tile : trainer.tiles()) AppendWeightHashes(tile, lines);
+  if (trainer.ranks() == 1) {
+    for (const ProcessTile& tile : trainer.tiles()) AppendWeightHashes(tile.front(), lines);
   } else if (run.leads()) {
     MT_RETURN_IF_ERROR(AppendModelHashes(model, trainer.dimensions(), lines));
   }

@@ -182,7 +182,7 @@ TEST(RetentionTest, ACheckpointOfAnotherRunIsLeftAlone) {
     auto writer = CheckpointWriter::Begin("/c", TinyLayout(), state, kConfig, &files);
     ASSERT_TRUE(writer.ok());
     for (int i = 0; i < tiles.size(); ++i) {
-      ASSERT_TRUE((*writer)->WriteTile(i, tiles.tile(i)).ok());
+      ASSERT_TRUE((*writer)->WriteTile(i, {tiles.tile(i)}).ok());
     }
     ASSERT_TRUE((*writer)->Finish(Keep(9)).ok());
   }
@@ -222,7 +222,7 @@ TEST(RetentionTest, ADiscardedCheckpointWithForeignFilesStays) {
                                         MakeState(TinyLayout(), DType::kF32, 20), kConfig, &files);
   ASSERT_TRUE(writer.ok()) << writer.status();
   for (int i = 0; i < tiles.size(); ++i) {
-    ASSERT_TRUE((*writer)->WriteTile(i, tiles.tile(i)).ok());
+    ASSERT_TRUE((*writer)->WriteTile(i, {tiles.tile(i)}).ok());
   }
   Retention retention = Keep(9);
   retention.discard = {30};

@@ -122,7 +122,7 @@ absl::StatusOr<std::string> SaveCheckpoint(const std::string& directory, int64_t
       std::unique_ptr<CheckpointWriter> writer,
       CheckpointWriter::Begin(directory, TinyLayout(), MakeState(TinyLayout(), weight_dtype, step),
                               config_directory, files));
-  for (int i = 0; i < tiles.size(); ++i) MT_RETURN_IF_ERROR(writer->WriteTile(i, tiles.tile(i)));
+  for (int i = 0; i < tiles.size(); ++i) MT_RETURN_IF_ERROR(writer->WriteTile(i, {tiles.tile(i)}));
   Retention retention;
   retention.keep = keep;
   return writer->Finish(retention);

@@ -220,9 +220,9 @@ TEST_F(CheckpointTest, AnAbandonedWriterLeavesNothing) {
     const auto writer = CheckpointWriter::Begin(directory_, TinyLayout(),
                                                 MakeState(TinyLayout(), DType::kBF16, 5), config_);
     ASSERT_TRUE(writer.ok()) << writer.status();
-    ASSERT_TRUE((*writer)->WriteTile(2, tiles.tile(2)).ok());
+    ASSERT_TRUE((*writer)->WriteTile(2, {tiles.tile(2)}).ok());
     EXPECT_THAT(*files_->ListDirectory(directory_), ElementsAre("step-00000005.tmp"));
-    EXPECT_FALSE((*writer)->WriteTile(2, tiles.tile(2)).ok()) << "twice";
+    EXPECT_FALSE((*writer)->WriteTile(2, {tiles.tile(2)}).ok()) << "twice";
   }
   EXPECT_TRUE(files_->ListDirectory(directory_)->empty());
 }
@@ -242,9 +242,9 @@ TEST_F(CheckpointTest, FinishWithoutEveryTileIsAnError) {
   auto writer = CheckpointWriter::Begin(directory_, TinyLayout(),
                                         MakeState(TinyLayout(), DType::kBF16, 5), config_);
   ASSERT_TRUE(writer.ok());
-  ASSERT_TRUE((*writer)->WriteTile(0, tiles.tile(0)).ok());
+  ASSERT_TRUE((*writer)->WriteTile(0, {tiles.tile(0)}).ok());
   EXPECT_FALSE((*writer)->Finish(Retention()).ok());
-  EXPECT_FALSE((*writer)->WriteTile(1, tiles.tile(1)).ok());
+  EXPECT_FALSE((*writer)->WriteTile(1, {tiles.tile(1)}).ok());
 }
 
 TEST_F(CheckpointTest, AnotherModelOrPrecisionDoesNotLoad) {

@@ -33,7 +33,7 @@ TEST(ColumnCheckpointTest, IsExportedAsFromMemory) {
     ASSERT_TRUE(writer.ok()) << writer.status();
     for (int i = 0; i < tiles.size(); ++i) {
       InitializeTile(*model, 1, tiles.tile(i));
-      ASSERT_TRUE((*writer)->WriteTile(i, tiles.tile(i)).ok());
+      ASSERT_TRUE((*writer)->WriteTile(i, {tiles.tile(i)}).ok());
     }
     const auto path = (*writer)->Finish(Retention());
     ASSERT_TRUE(path.ok()) << path.status();

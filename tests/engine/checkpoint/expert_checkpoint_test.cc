@@ -51,7 +51,7 @@ absl::StatusOr<std::string> Save(const std::string& directory, const ModelLayout
       const std::unique_ptr<CheckpointWriter> writer,
       CheckpointWriter::Begin(directory, layout, MakeState(layout, dtype, 7), config));
   for (int i = tiles.size() - 1; i >= 0; --i) {
-    MT_RETURN_IF_ERROR(writer->WriteTile(i, tiles.tile(i)));
+    MT_RETURN_IF_ERROR(writer->WriteTile(i, {tiles.tile(i)}));
   }
   return writer->Finish(Retention());
 }

@@ -51,7 +51,7 @@ class PartsCheckpointTest : public ::testing::TestWithParam<Case> {
                                           config_, files_);
     EXPECT_TRUE(writer.ok()) << writer.status();
     for (int i = 0; i < whole_.size(); ++i) {
-      EXPECT_TRUE((*writer)->WriteTile(i, whole_.tile(i)).ok());
+      EXPECT_TRUE((*writer)->WriteTile(i, {whole_.tile(i)}).ok());
     }
     const auto path = (*writer)->Finish({});
     EXPECT_TRUE(path.ok()) << path.status();
@@ -84,7 +84,7 @@ class PartsCheckpointTest : public ::testing::TestWithParam<Case> {
           for (int i = 0; i < parts.size(); ++i) {
             const int tile = (i + rank) % parts.size();
             if (!lives(rank, tile)) return absl::CancelledError("died");
-            writer->WriteTile(tile, parts.part(tile, rank)).IgnoreError();
+            writer->WriteTile(tile, {parts.part(tile, rank)}).IgnoreError();
           }
           return writer->Finish(retention);
         }();
@@ -92,6 +92,24 @@ class PartsCheckpointTest : public ::testing::TestWithParam<Case> {
     }
     for (std::thread& thread : threads) thread.join();
     return results;
+  }
+
+  // Saves all parts of tiles in `ranks` parts by one process.
+  std::string SavePartsOfOneProcess(const std::string& directory, int64_t step, int ranks,
+                                    const Parts::Cuts& cuts) {
+    Parts parts(layout_, dtype_, cuts);
+    parts.Split(whole_);
+    auto writer = CheckpointWriter::Begin(directory, layout_, MakeState(layout_, dtype_, step),
+                                          config_, files_);
+    EXPECT_TRUE(writer.ok()) << writer.status();
+    for (int i = 0; i < parts.size(); ++i) {
+      ProcessTile tile;
+      for (int rank = 0; rank < ranks; ++rank) tile.push_back(parts.part(i, rank));
+      EXPECT_TRUE((*writer)->WriteTile(i, tile).ok());
+    }
+    const auto path = (*writer)->Finish({});
+    EXPECT_TRUE(path.ok()) << path.status();
+    return path.value_or("");
   }
 
   Parts::Cuts Even(int ranks) const {
@@ -145,6 +163,18 @@ TEST_P(PartsCheckpointTest, RanksWriteTheFilesOfOneProcess) {
       EXPECT_TRUE(VerifyCheckpoint(*results[0]).ok());
       EXPECT_TRUE(Content(*results[0]) == wanted);
     }
+  }
+}
+
+TEST_P(PartsCheckpointTest, OneProcessWritesTheSameFilesFromParts) {
+  const auto wanted = Content(SaveWhole(own_ / "whole", 1));
+  std::mt19937_64 random(3);
+  for (const int ranks : {2, 5}) {
+    const std::string path = SavePartsOfOneProcess(
+        own_ / absl::StrCat(ranks), 1, ranks,
+        [&](int64_t elements) { return RandomCuts(elements, ranks, random); });
+    EXPECT_TRUE(VerifyCheckpoint(path).ok());
+    EXPECT_TRUE(Content(path) == wanted) << ranks << " parts";
   }
 }
 

@@ -58,7 +58,7 @@ class WrapperCheckpointTest : public ::testing::Test {
                                           MakeState(layout_, kDType, step), source_);
     if (!writer.ok()) return writer.status();
     for (int i = 0; i < tiles.size(); ++i) {
-      if (const auto status = (*writer)->WriteTile(i, tiles.tile(i)); !status.ok()) return status;
+      if (const auto status = (*writer)->WriteTile(i, {tiles.tile(i)}); !status.ok()) return status;
     }
     return (*writer)->Finish({});
   }

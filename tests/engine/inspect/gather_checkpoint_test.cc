@@ -77,7 +77,7 @@ class GatherCheckpointTest : public ::testing::TestWithParam<Case> {
                                       MakeState(layout_, dtype_, step),
                                       ranks.leads() ? config_ : "", files(rank), ranks));
           for (int i = 0; i < parts.size(); ++i) {
-            writer->WriteTile(i, parts.part(i, rank)).IgnoreError();
+            writer->WriteTile(i, {parts.part(i, rank)}).IgnoreError();
           }
           Retention retention;
           retention.keep = 5;
@@ -118,7 +118,7 @@ class GatherCheckpointTest : public ::testing::TestWithParam<Case> {
                                           config_, files_);
     EXPECT_TRUE(writer.ok()) << writer.status();
     for (int i = 0; i < whole_.size(); ++i) {
-      EXPECT_TRUE((*writer)->WriteTile(i, whole_.tile(i)).ok());
+      EXPECT_TRUE((*writer)->WriteTile(i, {whole_.tile(i)}).ok());
     }
     const auto path = (*writer)->Finish({});
     EXPECT_TRUE(path.ok()) << path.status();

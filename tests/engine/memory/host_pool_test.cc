@@ -20,10 +20,12 @@ namespace {
 
 constexpr int64_t kHuge = HostPool::kHugePageBytes;
 
-std::unique_ptr<HostPool> MakePool(int64_t capacity, int touch_threads = 0) {
+std::unique_ptr<HostPool> MakePool(int64_t capacity, int touch_threads = 0,
+                                   const std::vector<int>& numa_nodes = {}) {
   HostPoolOptions options;
   options.capacity = capacity;
   options.touch_threads = touch_threads;
+  options.numa_nodes = numa_nodes;
   auto pool = HostPool::Create(options);
   EXPECT_TRUE(pool.ok()) << pool.status();
   return std::move(pool).value();
@@ -117,7 +119,8 @@ TEST(HostPoolTest, MoreThanTheAddressSpaceIsRefused) {
 // The planner adds up LeaseBytes and relies on it.
 TEST(HostPoolTest, AFreshPoolOfTheSumGrantsAllInAnyOrder) {
   std::mt19937_64 random(7);
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 40; ++round) {
+    const bool two_nodes = round % 2 != 0;
     std::vector<int64_t> sizes;
     int64_t sum = 0;
     for (int i = 0; i < 40; ++i) {
@@ -125,15 +128,34 @@ TEST(HostPoolTest, AFreshPoolOfTheSumGrantsAllInAnyOrder) {
       sum += HostPool::LeaseBytes(sizes.back());
     }
     std::shuffle(sizes.begin(), sizes.end(), random);
-    auto pool = MakePool(sum);
+    auto pool = MakePool(sum, 0, two_nodes ? std::vector<int>{0, 1} : std::vector<int>{});
     std::vector<HostLease> leases;
     for (const int64_t size : sizes) {
-      auto lease = pool->Lease(HostKind::kOther, size);
+      auto lease = pool->Lease(HostKind::kOther, size, static_cast<int>(random() % 3) - 1);
       ASSERT_TRUE(lease.ok()) << lease.status();
       leases.push_back(std::move(lease).value());
     }
     EXPECT_EQ(pool->free_bytes(), 0);
   }
+}
+
+// The first half of the pages is the first node's.
+TEST(HostPoolTest, LeasesLieNearTheirNode) {
+  auto pool = MakePool(8 * kMiB, 0, {2, 5});
+  const auto place = [&](const HostLease& lease) {
+    return static_cast<char*>(lease.data()) - static_cast<char*>(pool->data());
+  };
+  std::vector<HostLease> near_two, near_five;
+  for (int64_t i = 0; i < 3; ++i) {
+    near_two.push_back(*pool->Lease(HostKind::kTiles, kMiB, 2));
+    near_five.push_back(*pool->Lease(HostKind::kTiles, kMiB, 5));
+    EXPECT_EQ(place(near_two.back()), i * kMiB);
+    EXPECT_EQ(place(near_five.back()), (7 - i) * kMiB);
+  }
+  const HostLease of_no_node = *pool->Lease(HostKind::kOther, 4096);
+  EXPECT_EQ(place(of_no_node), 3 * kMiB);
+  const HostLease beyond_its_half = *pool->Lease(HostKind::kTiles, kMiB + 4096, 5);
+  EXPECT_EQ(place(beyond_its_half), 4 * kMiB - 4096);
 }
 
 TEST(HostPoolTest, RandomLeasesNeverOverlapAndCoalesce) {

@@ -1,14 +1,19 @@
 #include "engine/memory/page_mapping.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "engine/memory/host_pool.h"
 
 namespace megatrain {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 TEST(PageMappingTest, SmallPagesStartAtAHugeOne) {
   auto pages = PageMapping::Map(3 * kSmallPageBytes + 1, kSmallPageBytes);
@@ -39,19 +44,25 @@ TEST(PageMappingTest, HugePagesAreGivenOrRefused) {
 TEST(PageMappingTest, ANodeThatThereIsNotIsRefused) {
   auto pages = PageMapping::Map(kHugePageBytes, kSmallPageBytes);
   ASSERT_TRUE(pages.ok()) << pages.status();
-  EXPECT_FALSE(pages->PreferNode(-1).ok());
-  EXPECT_FALSE(pages->PreferNode(1 << 20).ok());
+  EXPECT_FALSE(pages->PreferNode(-1, 0, kHugePageBytes).ok());
+  EXPECT_FALSE(pages->PreferNode(1 << 20, 0, kHugePageBytes).ok());
 }
 
+// Placing is a matter of speed alone. The nodes from 1000 on are beyond what any machine has.
 TEST(PageMappingTest, APoolSaysWhatItLiesInAndWhereItCouldNotBePlaced) {
-  HostPoolOptions options;
-  options.capacity = 3 * kHugePageBytes;
-  options.numa_node = 1000;  // beyond what any machine has: placing is a matter of speed alone
-  const auto pool = HostPool::Create(options);
-  ASSERT_TRUE(pool.ok()) << pool.status();
-  EXPECT_NE((*pool)->DescribePages().find("small pages, not placed on NUMA node 1000"),
-            std::string::npos)
-      << (*pool)->DescribePages();
+  const auto describe = [](const std::vector<int>& nodes) {
+    HostPoolOptions options;
+    options.capacity = 3 * kHugePageBytes;
+    options.numa_nodes = nodes;
+    const auto pool = HostPool::Create(options);
+    EXPECT_TRUE(pool.ok()) << pool.status();
+    return pool.ok() ? (*pool)->DescribePages() : "";
+  };
+  EXPECT_THAT(describe({1000}), HasSubstr("small pages, not placed on NUMA node 1000 ("));
+  EXPECT_THAT(describe({1000, 1001}),
+              HasSubstr("small pages, not placed on NUMA nodes 1000 and 1001 ("));
+  EXPECT_THAT(describe({0, 1000}), HasSubstr(", not placed on NUMA nodes 0 and 1000 ("));
+  EXPECT_THAT(describe({}), Not(HasSubstr("placed")));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ void TrainerFixture::Start(const JobSpec& spec, const MemoryPlan& plan,
   const auto weights = HfWeights::Open(directory, layout_);
   ASSERT_TRUE(weights.ok()) << weights.status();
   for (int i = 0; i < layout_.tile_count(); ++i) {
-    const absl::Status status = (*weights)->LoadTile(i, trainer_->tiles()[i]);
+    const absl::Status status = (*weights)->LoadTile(i, trainer_->tiles()[i].front());
     ASSERT_TRUE(status.ok()) << status;
   }
 }

@@ -48,7 +48,8 @@ class UpdatePlacesTest : public TrainerNumericsTest {
     }
     Collect(1);
     std::vector<char> state;
-    for (const Tile& tile : trainer_->tiles()) {
+    for (const ProcessTile& parts : trainer_->tiles()) {
+      const Tile& tile = parts.front();
       const auto* const begin = static_cast<const char*>(tile.weights);
       state.insert(state.end(), begin,
                    begin + TileBytes(tile.layout->elements, tile.weight_dtype,
@@ -131,8 +132,8 @@ TEST_P(UpdatePlacesTest, FrozenTensorsKeepTheirBitsAndTheOthersHaveTheSameGradie
     ASSERT_NO_FATAL_FAILURE(Start(precision));
     std::map<std::string, std::vector<char>> frozen;
     const auto weights = [&](const TensorSpec& tensor, int tile) {
-      const int64_t bytes = DTypeBytes(trainer_->tiles()[tile].weight_dtype);
-      const char* const begin = static_cast<const char*>(trainer_->tiles()[tile].weights);
+      const int64_t bytes = DTypeBytes(trainer_->tiles()[tile].front().weight_dtype);
+      const char* const begin = static_cast<const char*>(trainer_->tiles()[tile].front().weights);
       return std::vector<char>(begin + tensor.offset * bytes,
                                begin + (tensor.offset + tensor.elements) * bytes);
     };
@@ -167,14 +168,15 @@ TEST_P(UpdatePlacesTest, ASaveTakesEveryTileAsItsStepLeavesIt) {
   ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 1), 1e-2).ok());
   Collect(1);
   std::vector<std::vector<char>> expected;
-  for (const Tile& tile : trainer_->tiles()) expected.push_back(state_of(tile));
+  for (const ProcessTile& tile : trainer_->tiles()) expected.push_back(state_of(tile.front()));
 
   ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
   std::vector<std::vector<char>> taken(expected.size());
   int finished = 0;
   ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 1), 1e-2).ok());
   trainer_->BeginSave(
-      {[&](int tile, const Tile& view) { taken[tile] = state_of(view); }, [&] { ++finished; }});
+      {[&](int tile, const ProcessTile& parts) { taken[tile] = state_of(parts.front()); },
+       [&] { ++finished; }});
   ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 2), 1e-2).ok());
   Collect(2);
   EXPECT_FALSE(trainer_->save_done());
@@ -184,7 +186,8 @@ TEST_P(UpdatePlacesTest, ASaveTakesEveryTileAsItsStepLeavesIt) {
   EXPECT_TRUE(saved.ok()) << saved;
   EXPECT_EQ(finished, 1);
   EXPECT_TRUE(taken == expected);
-  EXPECT_FALSE(state_of(trainer_->tiles()[1]) == expected[1]) << "the second step changes it";
+  EXPECT_FALSE(state_of(trainer_->tiles()[1].front()) == expected[1])
+      << "the second step changes it";
 }
 
 // An error of a step does not end the wait for what the save still does, and a save of an earlier
@@ -194,7 +197,7 @@ TEST_P(UpdatePlacesTest, ASaveIsAwaitedAlthoughAStepFails) {
   std::promise<void> finishing, step_failed;
   std::atomic<bool> finished{false};
   ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 1), 1e-2).ok());
-  trainer_->BeginSave({[](int, const Tile&) {},
+  trainer_->BeginSave({[](int, const ProcessTile&) {},
                        [&] {
                          finishing.set_value();
                          step_failed.get_future().wait();
@@ -215,7 +218,7 @@ TEST_P(UpdatePlacesTest, ASaveIsAwaitedAlthoughAStepFails) {
 TEST_P(UpdatePlacesTest, AnUpdateOnTheDeviceThatCannotBeTrustedIsFound) {
   spec_.engine.update_device = UpdateDevice::kDevice;
   ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
-  const Tile& tile = trainer_->tiles()[2];
+  const Tile& tile = trainer_->tiles()[2].front();
   tile.exp_avg_sq[tile.layout->tensors.back().offset] = std::numeric_limits<float>::infinity();
   ASSERT_TRUE(trainer_->Submit(ReferenceStep(), 1e-3).ok());
   const absl::Status status = trainer_->Collect().status();
@@ -231,7 +234,7 @@ TEST_P(UpdatePlacesTest, AFailedStepHasChangedNothingUnlessTheDeviceUpdatesWitho
       spec_.optimizer.max_gradient_norm = clipped ? 1.0 : 0.0;
       spec_.engine.update_device = place;
       ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
-      const Tile& tile = trainer_->tiles()[2];
+      const Tile& tile = trainer_->tiles()[2].front();
       constexpr bf16_t kNan = 0x7fc0;
       static_cast<bf16_t*>(tile.weights)[tile.layout->tensors.back().offset] = kNan;
       ASSERT_TRUE(trainer_->Submit(ReferenceStep(), 1e-3).ok());

@@ -33,9 +33,9 @@ TEST_F(MemoryPlanTest, WhatIsPlannedIsWhatIsTaken) {
         HostPoolOptions options;
         options.capacity = plan.pool_bytes;
         auto pool = *HostPool::Create(options);
-        auto tiles = LeaseTiles(plan.dimensions, *pool);
+        auto tiles = LeaseTiles(plan.dimensions, {-1}, *pool);
         ASSERT_TRUE(tiles.ok()) << tiles.status();
-        auto buffers = LeaseHostBuffers(plan.dimensions, *pool);
+        auto buffers = LeaseHostBuffers(plan.dimensions, -1, *pool);
         ASSERT_TRUE(buffers.ok()) << buffers.status();
         EXPECT_EQ(pool->free_bytes(), 0);
         DeviceArena arena(nullptr, plan.arena_bytes);
@@ -44,90 +44,6 @@ TEST_F(MemoryPlanTest, WhatIsPlannedIsWhatIsTaken) {
       }
     }
   }
-}
-
-TEST_F(MemoryPlanTest, RanksShareTheTilesAndHaveTheOtherBuffersEach) {
-  for (const bool tied : {false, true}) {
-    for (const double clip : {0.0, 1.0}) {
-      JobSpec spec = Spec();
-      spec.training.micro_batch = 1;
-      spec.optimizer.max_gradient_norm = clip;
-      spec.engine.devices = 3;
-      const ModelLayout layout = BuildModelLayout(Config(3, tied));
-      const MemoryPlan plan = Plan(spec, layout);
-      ASSERT_TRUE(plan.fits) << plan.Table();
-      HostPoolOptions options;
-      options.capacity = plan.pool_bytes;
-      auto pool = *HostPool::Create(options);
-      auto tiles = LeaseTiles(plan.dimensions, *pool);
-      ASSERT_TRUE(tiles.ok()) << tiles.status();
-      std::vector<HostBuffers> ranks;
-      for (int rank = 0; rank < 3; ++rank) {
-        PipelineDimensions d = plan.dimensions;
-        d.shape.rank = rank;
-        auto buffers = LeaseHostBuffers(d, *pool);
-        ASSERT_TRUE(buffers.ok()) << buffers.status();
-        ranks.push_back(*std::move(buffers));
-        DeviceArena arena(nullptr, plan.arena_bytes);
-        ASSERT_TRUE(ReserveDeviceBuffers(d, kernels_, arena).ok());
-        EXPECT_EQ(arena.free_bytes(), 0);
-      }
-      EXPECT_EQ(pool->free_bytes(), 0);
-    }
-  }
-}
-
-// What a rank exchanges with the others in a step: weights twice in the type that is streamed, and
-// gradients once in FP32, each without its own part.
-TEST_F(MemoryPlanTest, RanksExchangeNoMoreThanTheyMust) {
-  JobSpec spec = Spec();
-  spec.training.micro_batch = 1;
-  spec.engine.devices = 3;
-  const ModelLayout layout = BuildModelLayout(Config(6, /*tied=*/false));
-  const PipelineShape shape = Plan(spec, layout).dimensions.shape;
-  PipelineState state;
-  int64_t weights = 0, gradients = 0;
-  BuildTrainingStep(shape, {8, 8}, state);
-  for (const Op& op : BuildTrainingStep(shape, {8, 8}, state).ops) {
-    if (op.is<GatherWeightsOp>()) weights += op.bytes;
-    if (op.is<ReduceGradientOp>()) gradients += op.bytes;
-  }
-  const double others = static_cast<double>(layout.parameters) * 2 / 3;
-  EXPECT_LE(weights, 2 * others * static_cast<double>(shape.weight_element_bytes) * 1.01);
-  EXPECT_NEAR(static_cast<double>(gradients), 4 * others, 4 * others * 0.01);
-}
-
-// With whole loads the link carries every weight, and no other rank does. The memory is the same.
-TEST_F(MemoryPlanTest, WholeLoadsGatherNothing) {
-  JobSpec spec = Spec();
-  spec.training.micro_batch = 1;
-  spec.engine.devices = 3;
-  const ModelLayout layout = BuildModelLayout(Config(6, /*tied=*/false));
-  const MemoryPlan shards = Plan(spec, layout);
-  spec.engine.loads = WeightLoads::kWhole;
-  const MemoryPlan whole = Plan(spec, layout);
-  EXPECT_THAT(shards.Table(), HasSubstr("weights: each device loads its shard and gathers"));
-  EXPECT_THAT(whole.Table(), HasSubstr("weights: each device loads all of them"));
-  EXPECT_EQ(whole.pool_bytes, shards.pool_bytes);
-  EXPECT_EQ(whole.device_bytes, shards.device_bytes);
-  const auto loaded = [](const PipelineShape& shape) {
-    PipelineState state;
-    BuildTrainingStep(shape, {8, 8}, state);
-    int64_t bytes = 0;
-    for (const Op& op : BuildTrainingStep(shape, {8, 8}, state).ops) {
-      if (op.is<LoadTileOp>() || op.is<GatherWeightsOp>()) bytes += op.bytes;
-      EXPECT_FALSE(shape.whole_loads && op.is<GatherWeightsOp>());
-    }
-    return bytes;
-  };
-  EXPECT_EQ(loaded(whole.dimensions.shape), loaded(shards.dimensions.shape));
-
-  // Nothing to choose for one device; impossible for several processes.
-  spec.engine.devices = 1;
-  EXPECT_FALSE(Plan(spec, layout).dimensions.shape.whole_loads);
-  const auto processes = PlanMemory(spec, layout, kernels_, Budget(), {}, {.count = 2});
-  EXPECT_THAT(std::string(processes.status().message()),
-              HasSubstr("engine.loads: whole needs the model's state in one process"));
 }
 
 // Found by halving, so that a plan of thousands of micro-batches is a matter of moments.

@@ -152,7 +152,10 @@ TEST(RankShareTest, AProcessHoldsItsPartOfTheState) {
           own.push_back(std::move(sets[static_cast<size_t>(number)]));
           ASSERT_NO_FATAL_FAILURE(Start(spec, reference, std::move(own), {count, number}, one));
           int64_t held = 0;
-          for (const Tile& tile : one.trainer->tiles()) held += TileBytes(tile.held, dtype);
+          for (const ProcessTile& tile : one.trainer->tiles()) {
+            ASSERT_EQ(tile.size(), 1u);
+            held += TileBytes(tile.front().held, dtype);
+          }
           all += held;
           const double most =
               (1.0 / count + 0.01) * static_cast<double>(StateBytes(one.layout, dtype));
@@ -228,7 +231,9 @@ TEST_P(TrafficTest, IsWhatTheScheduleSaysAndWithinTheBound) {
         spec, reference, CreateThreadCommunicators(count, absl::InfiniteDuration()), {}, ranks));
     const auto weights = HfWeights::Open(reference.directory, ranks.layout);
     for (int i = 0; i < ranks.layout.tile_count(); ++i) {
-      ASSERT_TRUE((*weights)->LoadTile(i, ranks.trainer->tiles()[static_cast<size_t>(i)]).ok());
+      for (const Tile& part : ranks.trainer->tiles()[static_cast<size_t>(i)]) {
+        ASSERT_TRUE((*weights)->LoadTile(i, part).ok());
+      }
     }
     std::vector<Sequence> sequences;
     for (size_t i = 0; i < 8; ++i) {
@@ -319,7 +324,8 @@ TEST(RankShareTest, AllProcessesHaveTheSameLogits) {
       Start(spec, reference, std::move(own), {2, number}, one, control.get());
       const auto weights = HfWeights::Open(reference.directory, one.layout);
       for (int i = 0; i < one.layout.tile_count(); ++i) {
-        EXPECT_TRUE((*weights)->LoadTile(i, one.trainer->tiles()[static_cast<size_t>(i)]).ok());
+        EXPECT_TRUE(
+            (*weights)->LoadTile(i, one.trainer->tiles()[static_cast<size_t>(i)].front()).ok());
       }
       logits[number] =
           *one.trainer->Logits(MakeBatch(1, {reference.batch.sequences[0]}, 1), {{0, 4}});
@@ -354,7 +360,7 @@ TEST(RankShareTest, PositionsBeyondTheFirstPieceHaveTheirAngles) {
   one.host_pool = HostPool::Create(options).value();
   one.trainer =
       Trainer::Create(spec, plan, one.device.get(), &one.updater, one.host_pool.get()).value();
-  for (const Tile& tile : one.trainer->tiles()) InitializeTile(model, 1, tile);
+  for (const ProcessTile& tile : one.trainer->tiles()) InitializeTile(model, 1, tile.front());
   const auto loss = [&](int32_t first) {
     Sequence text = WholeSequence({3, 9, 27, 17, 51, 25, 11, 33, 35, 41, 59, 49, 19, 57, 43, 1});
     for (int32_t& position : text.position_ids) position += first;
