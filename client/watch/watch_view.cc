@@ -18,7 +18,7 @@ namespace {
 constexpr int kLabelWidth = 9;  // "pipeline" and a space: the heads of lines stand in a column
 constexpr int kPlotRowsMax = 14;
 constexpr int kPlotRowsMin = 4;
-constexpr int kLogRowsMax = 4;
+constexpr size_t kLogRowsMax = 4;
 
 // `cells` columns, filled from the left; in UTF-8 by eighths.
 std::string Bar(double fraction, int cells, Charset charset) {
@@ -48,7 +48,7 @@ class Drawing {
     Append(Numbers(), &head);
     std::vector<std::string> lanes = LaneBars();
     std::vector<std::string> tail = Memory();
-    std::vector<std::string> log = Log();
+    std::vector<std::string> log = Log(kLogRowsMax);
 
     const auto rows_of = [](const std::vector<std::string>& lines) {
       return static_cast<int>(lines.size());
@@ -56,7 +56,7 @@ class Drawing {
     const auto free = [&] {
       return size_.rows - rows_of(head) - rows_of(lanes) - rows_of(tail) - rows_of(log);
     };
-    while (free() < kPlotRowsMin && !log.empty()) log.erase(log.begin());
+    while (free() < kPlotRowsMin && !log.empty()) log = Log(log.size() - 1);
     if (free() < kPlotRowsMin) lanes = LaneWords();
     const std::vector<std::string> plot =
         PlotLoss(state_.losses, size_.columns, std::min(free(), kPlotRowsMax), charset_);
@@ -203,9 +203,10 @@ class Drawing {
     return Flow(words, kLabelWidth);
   }
 
-  std::vector<std::string> Log() const {
+  // The last `rows` lines of the log, as far as there are any.
+  std::vector<std::string> Log(size_t rows) const {
     std::vector<std::string> lines;
-    const size_t shown = std::min<size_t>(state_.log.size(), kLogRowsMax);
+    const size_t shown = std::min(state_.log.size(), rows);
     for (size_t i = state_.log.size() - shown; i < state_.log.size(); ++i) {
       lines.push_back(
           Fit(absl::StrCat(Label(lines.empty() ? "log" : ""), Printable(state_.log[i]))));

@@ -9,6 +9,7 @@
 namespace megatrain::client {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -77,6 +78,9 @@ TEST(WatchViewTest, OfSeveralRanksTheSlowestIsNamed) {
   model.Apply(job);
   EXPECT_THAT(Draw(model.state(), 80, 24), HasSubstr("\nslowest  rank 3, compute"));
   EXPECT_THAT(Draw(Running(), 80, 24), Not(HasSubstr("slowest")));
+  v1::StepMetrics alone = StepOfRanks(1);
+  alone.set_ranks(1);
+  EXPECT_EQ(SlowestRankText(alone, v1::Job()), "");
 }
 
 TEST(WatchViewTest, FitsEverySize) {
@@ -101,6 +105,50 @@ TEST(WatchViewTest, ASmallTerminalHasTheBarAndTheNumbers) {
   EXPECT_THAT(text, Not(HasSubstr("step 1 ")));
 }
 
+// Twelve rows beside the curve, which wants four.
+TEST(WatchViewTest, ALowTerminalLosesTheLogLineByLineAndThenTheBars) {
+  EXPECT_THAT(Draw(Running(), 80, 16),
+              AllOf(HasSubstr("log      loading\n"), HasSubstr("\nh2d      [")));
+  EXPECT_THAT(
+      Draw(Running(), 80, 15),
+      AllOf(Not(HasSubstr("loading")), HasSubstr("log      checkpoint of step 50 written\n")));
+  EXPECT_THAT(Draw(Running(), 80, 14),
+              AllOf(Not(HasSubstr("checkpoint of step 50")), HasSubstr("\nh2d      [")));
+  EXPECT_THAT(Draw(Running(), 80, 13),
+              AllOf(HasSubstr("\nlanes    h2d 10%  compute 90%  d2h 5%  update 20%  io 0%\n"),
+                    HasSubstr("memory   pool "), Not(HasSubstr("h2d      ["))));
+  EXPECT_EQ(DrawWatch(Running(), {80, 60}, absl::UnixEpoch(), Charset::kAscii).size(), 12u + 14)
+      << "the curve does not grow further";
+}
+
+TEST(WatchViewTest, APausedJobInItsSecondAttempt) {
+  WatchModel model;
+  v1::WatchJobResponse message = JobMessage(v1::Job::PAUSED, 100, 400);
+  message.mutable_job()->set_attempt_count(2);
+  message.mutable_job()->set_reason_text("paused by anna");
+  model.Apply(message);
+  v1::StepMetrics step = Step(100, 2);
+  step.mutable_lane_busy_seconds()->set_device_update(0.25);
+  step.mutable_lane_busy_seconds()->set_collective(0.125);
+  model.Apply(Steps({step}));
+  EXPECT_THAT(Draw(model.state(), 80, 24),
+              AllOf(HasSubstr("demo  jobs/a1  PAUSED  attempt 2\npaused by anna\n"),
+                    HasSubstr("25%\n"), HasSubstr("\ngpu adam ["), HasSubstr("\ncollective"),
+                    HasSubstr("\nmemory   job 600 MiB  device 100 MiB\n"), Not(HasSubstr("ETA"))));
+  message.mutable_job()->set_attempt_count(1);
+  model.Apply(message);
+  EXPECT_THAT(Draw(model.state(), 80, 24), HasSubstr("demo  jobs/a1  PAUSED\n"));
+}
+
+TEST(WatchViewTest, TheLogShowsItsLastFourLines) {
+  WatchModel model;
+  model.Apply(JobMessage(v1::Job::RUNNING));
+  model.Apply(Log({"one", "two", "three", "four", "five", "six"}));
+  EXPECT_EQ(Draw(model.state(), 80, 24),
+            "demo  jobs/a1  RUNNING\nno step yet\n"
+            "log      three\n         four\n         five\n         six\n");
+}
+
 TEST(WatchViewTest, BeforeAnythingIsKnown) {
   EXPECT_EQ(Draw(WatchState(), 80, 24), "connecting ...\n");
 }
@@ -117,6 +165,10 @@ TEST(WatchViewTest, AQueuedJobSaysWhy) {
             "demo  jobs/a1  QUEUED\n"
             "number 2 in the queue; another job has the device; starts in about 1m30s\n"
             "no step yet\n");
+  // A start that is due is not told, nor a place that is not known.
+  queue->set_position(0);
+  EXPECT_EQ(SituationText(message.job(), absl::FromUnixSeconds(1090)),
+            "another job has the device");
 }
 
 TEST(WatchViewTest, APausedJobSaysWhyARunningOneDoesNot) {
@@ -163,6 +215,12 @@ TEST(WatchViewTest, ClosingLines) {
             "demo has been cancelled at step 3 of 9: jobs/a1");
   EXPECT_EQ(ClosingLine(JobMessage(v1::Job::RUNNING, 3, 9).job()),
             "demo is RUNNING and goes on at step 3 of 9: jobs/a1");
+  job = JobMessage(v1::Job::CANCELLED).job();
+  job.set_reason_text("cancelled by anna");
+  EXPECT_EQ(ClosingLine(job), "demo has been cancelled (cancelled by anna): jobs/a1");
+  job.mutable_start_time()->set_seconds(100);
+  job.set_state(v1::Job::PAUSED);
+  EXPECT_EQ(ClosingLine(job), "demo is PAUSED and goes on: jobs/a1");
 }
 
 }  // namespace
