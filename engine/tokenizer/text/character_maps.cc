@@ -98,6 +98,7 @@ void RemoveMarks(std::string_view text, RunWriter* out) {
   Rewrite(text, out, [](char32_t c, std::string*) {
     if (c < 0x300) return false;
     if (c == 0x1cf2 || c == 0x1cf3) return true;  // letters since Unicode 12
+    if (c == 0x111c9) return false;               // punctuation until Unicode 11
     return (CategoryMask(c) & U_GC_M_MASK) != 0 && IsSince(c, 9);
   });
 }
