@@ -65,6 +65,29 @@ TEST(PlanReportTest, SeveralDevicesSayWhatTheyLoad) {
             std::string::npos);
 }
 
+TEST(PlanReportTest, SeveralMachinesAndTheRunnerUpAreTold) {
+  PlanReport report = Report();
+  report.devices = 16;
+  report.nodes = 2;
+  report.choice.predicted.step_seconds = 2;
+  report.runner_up = report.choice;
+  report.runner_up->stash_on_host = true;
+  report.runner_up->predicted.step_seconds = 3;
+  const std::string json = PlanJson(report);
+  EXPECT_NE(json.find("\"devices\": 16,\n  \"nodes\": 2,\n  \"micro_batches\": 4,"),
+            std::string::npos)
+      << json;
+  EXPECT_NE(json.find(R"(  "chosen_by": "rule",
+  "runner_up": {
+    "micro_batches_per_sweep": 2,
+    "stash": "host",)"),
+            std::string::npos)
+      << json;
+  EXPECT_NE(json.find("    \"predicted_step\": {\n      \"step_seconds\": 3.0,"), std::string::npos)
+      << json;
+  EXPECT_EQ(json.find("by_rule"), std::string::npos);
+}
+
 TEST(PlanReportTest, WhatIsNotKnownIsLeftOut) {
   PlanReport report = Report();
   report.profile = "h200";

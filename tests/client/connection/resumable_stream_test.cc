@@ -215,6 +215,19 @@ TEST_F(ResumableStreamTest, ASeriesThatBecameShorterIsReadFromItsBeginning) {
   EXPECT_EQ(restarted_, 1);
 }
 
+TEST_F(ResumableStreamTest, WhatIsNoLossEndsIt) {
+  absl::Status status = Run({{{}, Busy()}, {{9}, grpc::Status::OK}});
+  EXPECT_TRUE(absl::IsUnavailable(status)) << "the server has never answered: " << status;
+  status = Run({{{1}, grpc::Status(grpc::StatusCode::NOT_FOUND, "gone")}, {{9}, grpc::Status::OK}});
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  status = Run({{{}, Shorter()}, {{9}, grpc::Status::OK}});
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << "it began at the beginning: " << status;
+  EXPECT_THAT(events_, ElementsAre(1));
+  EXPECT_THAT(service_.starts, ElementsAre(1, 1, 1));
+  EXPECT_TRUE(pauses_.empty());
+  EXPECT_EQ(restarted_, 0);
+}
+
 // Not a stream, but it goes by the same tokens.
 TEST_F(ResumableStreamTest, ACallIsMadeAgainOnceWithANewToken) {
   Connection connection(*ParseServerAddress("unix:" + socket_));

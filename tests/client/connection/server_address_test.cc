@@ -24,6 +24,9 @@ TEST(ServerAddressTest, UnixSockets) {
   EXPECT_EQ(ParseServerAddress("unix:///run/m.sock")->socket_path, "/run/m.sock");
   std::filesystem::current_path("/tmp");  // the test's own may be too long for a socket
   EXPECT_EQ(ParseServerAddress("unix:m.sock")->socket_path, "/tmp/m.sock");
+  // The longest path that a socket can have, and one that is longer.
+  EXPECT_TRUE(ParseServerAddress("unix:/" + std::string(106, 'a')).ok());
+  EXPECT_FALSE(ParseServerAddress("unix:/" + std::string(107, 'a')).ok());
 }
 
 TEST(ServerAddressTest, HostsAndPorts) {

@@ -59,6 +59,9 @@ TEST_F(ContextStoreTest, AddingTwiceAndWrongNames) {
   EXPECT_TRUE(absl::IsAlreadyExists(AddContext("lab", Server("node8:1"), &contexts)));
   EXPECT_TRUE(absl::IsInvalidArgument(AddContext("a b", Server("node8:1"), &contexts)));
   EXPECT_TRUE(absl::IsInvalidArgument(AddContext("", Server("node8:1"), &contexts)));
+  EXPECT_TRUE(AddContext(std::string(64, 'n'), Server("node8:1"), &contexts).ok());
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(AddContext(std::string(65, 'n'), Server("node8:1"), &contexts)));
   EXPECT_TRUE(absl::IsInvalidArgument(AddContext("x", Server("node8"), &contexts)));
   const absl::Status status = UseContext("nope", &contexts);
   EXPECT_TRUE(absl::IsNotFound(status));
@@ -129,6 +132,8 @@ TEST_F(ContextStoreTest, WhatCannotBeWrittenNamesTheFile) {
   const absl::Status status = WriteContexts(path_, Contexts());
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(status.message(), HasSubstr("contexts.json"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(path_.parent_path()), fs::directory_iterator()), 1)
+      << "nothing else is left there";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
@@ -41,6 +42,15 @@ TEST_F(JobFileTest, OnlyALocalServerGetsADirectory) {
   const std::string path = Write("name: x\n");
   EXPECT_EQ(ReadJobFile(path, {}, kLocal)->base_directory(), directory_.lexically_normal());
   EXPECT_EQ(ReadJobFile(path, {}, kRemote)->base_directory(), "");
+}
+
+TEST_F(JobFileTest, PathsInStandardInputStartAtTheWorkingDirectory) {
+  ASSERT_NE(std::freopen(Write("name: piped\n").c_str(), "r", stdin), nullptr);
+  const auto file = ReadJobFile("-", {}, kLocal);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->yaml(), "name: piped\n");
+  EXPECT_EQ(file->file_name(), "standard input");
+  EXPECT_EQ(file->base_directory(), fs::current_path().lexically_normal().string());
 }
 
 TEST_F(JobFileTest, WhatCannotBeReadIsNamed) {

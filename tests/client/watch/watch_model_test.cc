@@ -19,6 +19,8 @@ TEST(WatchModelTest, StepsThatAreDoneAgainCountOnce) {
   model.Apply(Steps({Step(2, 3.5)}));
   EXPECT_THAT(model.state().losses, ElementsAre(LossPoint{1, 4}, LossPoint{2, 3.5}));
   EXPECT_EQ(model.state().metrics->step(), 2);
+  model.Apply(FellBack(2));
+  EXPECT_TRUE(model.state().metrics.has_value()) << "the checkpoint has this step";
 }
 
 TEST(WatchModelTest, ARepeatedStepReplacesWithoutBeingTold) {
@@ -43,6 +45,8 @@ TEST(WatchModelTest, CountsWhatWasMissed) {
   message.mutable_missed()->set_last_sequence(500);
   model.Apply(message);
   EXPECT_EQ(model.state().missed_records, 500);
+  model.Apply(message);
+  EXPECT_EQ(model.state().missed_records, 1000);
 }
 
 TEST(WatchModelTest, TheFileIsKeptFromTheFirstMessage) {
@@ -111,6 +115,12 @@ TEST(WatchModelTest, TimeLeft) {
   message.mutable_job()->mutable_progress()->set_step_seconds(0.25);
   model.Apply(message);
   EXPECT_EQ(*TimeLeft(model.state()), absl::Seconds(20)) << "the daemon's mean goes before";
+  message.mutable_job()->mutable_progress()->set_step(120);
+  model.Apply(message);
+  EXPECT_EQ(*TimeLeft(model.state()), absl::ZeroDuration());
+  message.mutable_job()->mutable_progress()->set_total_steps(0);
+  model.Apply(message);
+  EXPECT_FALSE(TimeLeft(model.state()).has_value()) << "the number of steps is not known";
   model.Apply(JobMessage(v1::Job::SUCCEEDED, 100, 100));
   EXPECT_FALSE(TimeLeft(model.state()).has_value());
 }

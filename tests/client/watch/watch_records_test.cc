@@ -1,14 +1,14 @@
 #include "client/watch/watch_records.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
 
 #include "tests/client/watch/watch_messages.h"
 
 namespace megatrain::client {
 namespace {
-
-using ::testing::IsEmpty;
 
 TEST(WatchRecordsTest, EachSaysWhatItIs) {
   EXPECT_EQ(WatchRecords(JobMessage(v1::Job::RUNNING))[0]["job"]["state"], "RUNNING");
@@ -34,6 +34,20 @@ TEST(WatchRecordsTest, EachStreamSaysWhatItMisses) {
   v1::StreamLogsResponse lines;
   lines.mutable_missed()->set_last_sequence(7);
   EXPECT_EQ(last_missed(lines), 7);
+}
+
+TEST(WatchRecordsTest, OnlyTheJobsStreamTellsOfTheConnection) {
+  const auto told = [](const WatchEvent& event) {
+    std::vector<nlohmann::ordered_json> records = WatchRecords(event);
+    return records.size() == 1 ? records[0]["connection"].get<std::string>()
+                               : std::to_string(records.size()) + " records";
+  };
+  EXPECT_EQ(told(StreamLost{WatchStream::kJob, "x", absl::UnixEpoch()}), "lost");
+  EXPECT_EQ(told(StreamRestored{WatchStream::kJob}), "restored");
+  for (const WatchStream other : {WatchStream::kMetrics, WatchStream::kLogs, WatchStream::kNode}) {
+    EXPECT_EQ(told(StreamLost{other, "x", absl::UnixEpoch()}), "0 records");
+    EXPECT_EQ(told(StreamRestored{other}), "0 records");
+  }
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ TEST(BytesTest, FormatsBytes) {
   EXPECT_EQ(FormatBytes(15590123520), "14.52 GiB (15,590,123,520 bytes)");
   EXPECT_EQ(FormatBytesShort(3 * kTiB / 2), "1.50 TiB");
   EXPECT_EQ(FormatBytesShort(-2 * kMiB), "-2.00 MiB");
+  EXPECT_EQ(FormatBytes(-1023), "-1023 bytes");
+  EXPECT_EQ(FormatBytes(-1024), "-1.00 KiB (-1,024 bytes)");
 }
 
 TEST(BytesTest, ParsesNumbersAndUnits) {
@@ -39,6 +41,10 @@ TEST(BytesTest, ParsesNumbersAndUnits) {
   EXPECT_EQ(*ParseBytes("0.1 KiB"), 102);  // 102.4 rounded down
   EXPECT_EQ(*ParseBytes("0.99999999999999999999 KiB"), 1023);
   EXPECT_EQ(*ParseBytes("9223372036854775807"), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(*ParseBytes("9007199254740991.9999999999999 KiB"), std::numeric_limits<int64_t>::max());
+  // The 13th digit counts, and the 14th would make a whole byte.
+  EXPECT_EQ(*ParseBytes("0.9999999999999 TiB"), kTiB - 1);
+  EXPECT_EQ(*ParseBytes("0.00000000000091 TiB"), 0);
 }
 
 TEST(BytesTest, RefusesWhatIsNoSize) {

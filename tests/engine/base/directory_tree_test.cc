@@ -287,6 +287,21 @@ TEST_F(DirectoryTreeTest, ADirectoryIsEmptiedAndStays) {
   EXPECT_TRUE(fs::is_empty(tree_));
 }
 
+TEST_F(DirectoryTreeTest, ARemovalThatIsGivenUpLeavesTheRest) {
+  fs::create_directory(tree_);
+  for (const char* name : {"/a", "/b", "/c"}) Write(tree_ + name, 1);
+  int asked = 0;
+  const absl::Status status =
+      EmptyDirectory(OpenDirectory(AT_FDCWD, tree_.c_str()), tree_, [&] { return ++asked > 2; });
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(tree_));
+  EXPECT_EQ(Measure().bytes, 1) << "it asks before each name";
+  const absl::Status removed =
+      EmptyDirectory(OpenDirectory(AT_FDCWD, tree_.c_str()), tree_, [] { return false; });
+  EXPECT_TRUE(removed.ok()) << removed;
+  EXPECT_TRUE(fs::is_empty(tree_));
+}
+
 TEST_F(DirectoryTreeTest, TheSizeIsThatOfAllFilesDownToABound) {
   MakeTree(tree_, 2);
   Write(tree_ + "/more", 20);

@@ -1,13 +1,19 @@
 #include "engine/base/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
+
+#include "absl/time/time.h"
 
 namespace megatrain {
 namespace {
@@ -61,6 +67,25 @@ TEST(FileTest, WritesInPiecesAndHashesAllBytes) {
   EXPECT_EQ(*read, content);
 }
 
+// Beyond what is read at a time.
+TEST(FileTest, LongFilesAreHashedAndCopiedWhole) {
+  FileSystem* const files = PosixFileSystem();
+  const std::string path = TestPath("long"), copy = TestPath("copy");
+  std::string content((size_t{4} << 20) + 5, 'x');
+  content[7] = 'y';
+  content.back() = 'z';
+  ASSERT_TRUE(WriteFileSynced(files, path, content).ok());
+  const auto hash = HashFile(files, path, nullptr);
+  ASSERT_TRUE(hash.ok()) << hash.status();
+  EXPECT_EQ(*hash, HashBytes(content));
+  const auto bytes = CopyFileSynced(files, path, copy);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_EQ(*bytes, static_cast<int64_t>(content.size()));
+  const auto read = ReadWholeFile(files, copy, *bytes);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(*read == content);
+}
+
 TEST(FileTest, HashIsXxh3Of128Bits) {
   // Published for the empty input.
   EXPECT_EQ(HashBytes(""), "99aa06d3014798d86001c324468d497f");
@@ -69,9 +94,9 @@ TEST(FileTest, HashIsXxh3Of128Bits) {
 TEST(FileTest, RefusesFilesThatAreTooLong) {
   const std::string path = TestPath("long");
   ASSERT_TRUE(WriteFileSynced(PosixFileSystem(), path, "12345").ok());
-  const auto read = ReadWholeFile(PosixFileSystem(), path, 4);
-  EXPECT_EQ(read.status().code(), absl::StatusCode::kOutOfRange);
-  EXPECT_THAT(std::string(read.status().message()), HasSubstr(path));
+  EXPECT_EQ(ReadWholeFile(PosixFileSystem(), path, 4).status(),
+            absl::OutOfRangeError(path + " has 5 bytes; at most 4 are expected of this file"));
+  EXPECT_EQ(*ReadWholeFile(PosixFileSystem(), path, 5), "12345");
 }
 
 TEST(FileTest, ReadPastTheEndIsDataLoss) {
@@ -82,7 +107,8 @@ TEST(FileTest, ReadPastTheEndIsDataLoss) {
   char buffer[8];
   EXPECT_TRUE((*file)->Read(1, buffer, 4).ok());
   EXPECT_EQ(std::string(buffer, 4), "2345");
-  EXPECT_EQ((*file)->Read(1, buffer, 5).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ((*file)->Read(1, buffer, 6),
+            absl::DataLossError(path + " ends at byte 5, 2 bytes too early"));
 }
 
 TEST(FileTest, NamesPathAndReasonOfFailures) {
@@ -91,8 +117,34 @@ TEST(FileTest, NamesPathAndReasonOfFailures) {
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(missing.message(), "cannot open /nowhere/at/all: No such file or directory");
   const std::string directory = ParentDirectory(TestPath("x"));
-  EXPECT_EQ(files->OpenForReading(directory).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_FALSE(files->OpenForReading("/dev/null").ok());
+  EXPECT_EQ(files->OpenForReading(directory).status(),
+            absl::InvalidArgumentError(directory + " is a directory, not a file"));
+  EXPECT_EQ(files->OpenForReading("/dev/null").status(),
+            absl::InvalidArgumentError("/dev/null is not a regular file"));
+}
+
+TEST(FileTest, TheCodeOfAFailureTellsItsKind) {
+  const struct {
+    int error;
+    absl::StatusCode code;
+  } cases[] = {{ENOENT, absl::StatusCode::kNotFound},
+               {ENOTDIR, absl::StatusCode::kNotFound},
+               {EACCES, absl::StatusCode::kPermissionDenied},
+               {EPERM, absl::StatusCode::kPermissionDenied},
+               {EROFS, absl::StatusCode::kPermissionDenied},
+               {ENAMETOOLONG, absl::StatusCode::kInvalidArgument},
+               {ELOOP, absl::StatusCode::kInvalidArgument},
+               {EMFILE, absl::StatusCode::kInternal}};
+  for (const auto& [error, code] : cases) {
+    const std::string message = std::string("cannot open /a: ") + std::strerror(error);
+    EXPECT_EQ(FileError("open", "/a", error), absl::Status(code, message));
+  }
+  for (const int error : {ENOSPC, EDQUOT}) {
+    const std::string reason = std::string(" (") + std::strerror(error) + ")";
+    EXPECT_EQ(FileError("open", "/a", error), DiskFullError("disk full: cannot open /a" + reason));
+    EXPECT_EQ(FileError("write", "/a", error, 1),
+              DiskFullError("disk full writing /a: 1 bytes did not fit" + reason));
+  }
 }
 
 TEST(FileTest, DiskFullIsResourceExhausted) {
@@ -210,6 +262,60 @@ TEST(FileTest, DirectoriesAreMadeListedAndRemoved) {
   ASSERT_TRUE(files->RemoveTree(root).ok());
   EXPECT_FALSE(files->FileExists(root));
   EXPECT_FALSE(files->ListDirectory(root).ok());
+}
+
+TEST(FileTest, TellsWhatAPathLeadsTo) {
+  FileSystem* const files = PosixFileSystem();
+  const std::string root = TestPath("examined");
+  const std::string file = root + "/file", link = root + "/link", lost = root + "/dangling";
+  ASSERT_TRUE(files->RemoveTree(root).ok());
+  ASSERT_TRUE(files->CreateDirectories(root).ok());
+  ASSERT_TRUE(WriteFileSynced(files, file, "12345").ok());
+  ASSERT_EQ(::symlink("file", link.c_str()), 0);
+  ASSERT_EQ(::symlink("nowhere", lost.c_str()), 0);
+  const timespec times[] = {{500, 0}, {1000, 0}};  // read, written
+  ASSERT_EQ(::utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+
+  const auto of_link = files->Examine(link), of_root = files->Examine(root);
+  ASSERT_TRUE(of_link.ok() && of_root.ok()) << of_link.status() << of_root.status();
+  EXPECT_TRUE(of_link->is_regular && !of_link->is_directory);
+  EXPECT_EQ(of_link->bytes, 5);
+  EXPECT_EQ(of_link->modified, absl::FromUnixSeconds(1000));
+  EXPECT_GT(of_link->changed, absl::FromUnixSeconds(1000));
+  struct stat info;
+  ASSERT_EQ(::stat(file.c_str(), &info), 0);
+  EXPECT_EQ(of_link->device, info.st_dev);
+  EXPECT_EQ(of_link->inode, info.st_ino);
+  EXPECT_TRUE(of_root->is_directory && !of_root->is_regular);
+  EXPECT_EQ(of_root->bytes, 0);
+
+  EXPECT_TRUE(absl::IsNotFound(files->Examine(lost).status()));
+  EXPECT_TRUE(files->FileExists(lost));
+  EXPECT_FALSE(files->FileExists(root + "/none"));
+  EXPECT_FALSE(files->IsDirectory(lost));
+  EXPECT_EQ(*files->RealPath(link), *files->RealPath(root) + "/file");
+  EXPECT_TRUE(absl::IsNotFound(files->RealPath(lost).status()));
+  EXPECT_THAT(*files->ListDirectory(root), ElementsAre("dangling", "file", "link"));
+  EXPECT_TRUE(files->CheckWritable(root + "/not/there/yet").ok());
+  EXPECT_EQ(files->CheckWritable(file + "/below"),
+            absl::InvalidArgumentError(file + " is not a directory"));
+}
+
+TEST(FileTest, ALockHasOneHolder) {
+  FileSystem* const files = PosixFileSystem();
+  const std::string path = TestPath("lock");
+  auto first = files->TryLock(path);
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_NE(*first, nullptr);
+  const auto second = files->TryLock(path);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(*second, nullptr);
+  // Whoever removes the file does not release its lock, but the name is free.
+  ASSERT_TRUE(files->RemoveFile(path).ok());
+  EXPECT_NE(*files->TryLock(path), nullptr);
+  first->reset();
+  EXPECT_NE(*files->TryLock(path), nullptr);
+  EXPECT_TRUE(absl::IsNotFound(files->TryLock(path + "/below").status()));
 }
 
 TEST(FileTest, FreeBytesOfAPathThatIsNotThereYet) {

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
+#include <utility>
 
 namespace megatrain {
 namespace {
@@ -13,7 +15,10 @@ TEST(WatchedFileSystemTest, AsksBeforeEveryPieceAndStopsWhenTold) {
     return ++questions > allowed ? absl::CancelledError("abandoned") : absl::OkStatus();
   });
   const std::string path = ::testing::TempDir() + "/watched";
-  const std::string content(2 * WatchedFileSystem::kPieceBytes + 5, 'x');
+  // The pieces differ.
+  std::string content(2 * WatchedFileSystem::kPieceBytes + 5, 'x');
+  content[WatchedFileSystem::kPieceBytes] = 'y';
+  content.back() = 'z';
   {
     auto file = files.NewWritableFile(path);
     ASSERT_TRUE(file.ok()) << file.status();
@@ -63,6 +68,51 @@ TEST(WatchedFileSystemTest, AsksBeforeEveryBlock) {
   EXPECT_EQ((*file)->Sync().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(files.NewBlockFile(path, 1).status().code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE((*file)->Close().ok());
+}
+
+TEST(WatchedFileSystemTest, ALongBlockIsWrittenInPieces) {
+  int questions = 0;
+  WatchedFileSystem files(PosixFileSystem(), [&] {
+    ++questions;
+    return absl::OkStatus();
+  });
+  const std::string path = ::testing::TempDir() + "/watched_long_block";
+  constexpr int64_t kBytes = WatchedFileSystem::kPieceBytes + kDirectAlignment;
+  alignas(kDirectAlignment) static char block[kBytes];
+  block[5] = 'a';
+  block[WatchedFileSystem::kPieceBytes + 7] = 'b';
+  auto file = files.NewBlockFile(path, kDirectAlignment + kBytes);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Write(kDirectAlignment, block, kBytes).ok());
+  EXPECT_EQ(questions, 3);  // made, two pieces
+  ASSERT_TRUE((*file)->Sync().ok());
+  ASSERT_TRUE((*file)->Close().ok());
+  std::string expected(kDirectAlignment + kBytes, '\0');
+  expected[kDirectAlignment + 5] = 'a';
+  expected[kDirectAlignment + WatchedFileSystem::kPieceBytes + 7] = 'b';
+  const auto content = ReadWholeFile(&files, path, kDirectAlignment + kBytes);
+  ASSERT_TRUE(content.ok()) << content.status();
+  EXPECT_TRUE(*content == expected);
+  EXPECT_TRUE(files.RemoveFile(path).ok());
+}
+
+// Whatever writes a file syncs it.
+TEST(WatchedFileSystemTest, WritersOfWholeFilesSyncThem) {
+  int questions = 0;
+  WatchedFileSystem files(PosixFileSystem(), [&] {
+    ++questions;
+    return absl::OkStatus();
+  });
+  const std::string path = ::testing::TempDir() + "/watched_whole";
+  ASSERT_TRUE(WriteFileSynced(&files, path, "text").ok());
+  EXPECT_EQ(std::exchange(questions, 0), 3);  // made, written, synced
+  ASSERT_TRUE(CopyFileSynced(&files, path, path + "_copy").ok());
+  EXPECT_EQ(std::exchange(questions, 0), 4);  // made, read, written, synced
+  auto writer = FileWriter::Create(&files, path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append("text").ok());
+  ASSERT_TRUE((*writer)->SyncAndClose().ok());
+  EXPECT_EQ(questions, 3);  // made, written, synced
 }
 
 TEST(WatchedFileSystemTest, AsksBeforeEveryBlockOfAFileThatIsThere) {

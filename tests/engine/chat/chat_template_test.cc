@@ -166,6 +166,23 @@ TEST(ChatTemplate, TheLossIsOnTheAnswersTokens) {
             "<|im_start|>user\nR?<|im_end|>\n<|im_start|>assistant\nanother<|im_end|>\n");
 }
 
+TEST(ChatTemplate, AConversationIsAppendedToWhatIsThere) {
+  const auto tokenizer = MakeBytesTokenizer();
+  const auto chat = Create("chatml", "", *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  std::vector<int32_t> ids = {7};
+  std::vector<uint8_t> target = {1};
+  int64_t turns_without_loss = 3;
+  const absl::Status status =
+      (*chat)->Render(ConversationOf(kTwoTurns), *tokenizer, &ids, &target, &turns_without_loss);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(ids[0], 7);
+  EXPECT_EQ(ids[1], '<');
+  EXPECT_EQ(target.size(), ids.size());
+  EXPECT_EQ(target[1], 0);
+  EXPECT_EQ(turns_without_loss, 3);
+}
+
 TEST(ChatTemplate, AlpacaIsStanfordsText) {
   const auto tokenizer = MakeBytesTokenizer();
   const auto chat = Create("alpaca", "/nonexistent", *tokenizer);
@@ -237,6 +254,10 @@ TEST_F(ChosenTemplate, AutoIsTheDirectorysOwn) {
 TEST_F(ChosenTemplate, APathIsThatFile) {
   const std::string path = directory_.Write("own.jinja", "own {{ messages[0].content }}");
   EXPECT_EQ(Rendered(path), "own q");
+  const auto own = Create(path, directory_.path(), *tokenizer_);
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ((*own)->own_program(), "own {{ messages[0].content }}");
+  EXPECT_FALSE((*own)->uses_day());
   EXPECT_THAT(Rendered(directory_ / "none.jinja"), HasSubstr("none.jinja: there is no such file"));
   EXPECT_THAT(Rendered("chatlm"),
               HasSubstr("chat_template \"chatlm\" is not known; these are: auto, chatml, llama3, "
@@ -258,6 +279,41 @@ TEST_F(ChosenTemplate, RecordsWithToolsTakeToolUse) {
   EXPECT_THAT(Rendered("auto"), HasSubstr("has several chat templates (rag) and none of them is"));
   directory_.Write("tokenizer_config.json", R"({"chat_template": 5})");
   EXPECT_THAT(Rendered("auto"), HasSubstr("tokenizer_config.json: chat_template is neither a"));
+}
+
+TEST_F(ChosenTemplate, AMalformedListOfTemplatesIsRefused) {
+  const auto rendered = [this](const std::string& items) {
+    directory_.Write("tokenizer_config.json", R"({"chat_template": [)" + items + "]}");
+    return Rendered("auto");
+  };
+  const std::string good = R"({"name": "default", "template": "x"})";
+  for (const char* bad : {"5", R"({"template": "x"})", R"({"name": 5, "template": "x"})",
+                          R"({"name": "default"})", R"({"name": "default", "template": 5})"}) {
+    EXPECT_THAT(rendered(good + ", " + bad), HasSubstr("chat_template is neither a string nor"))
+        << bad;
+  }
+  std::string many = good;
+  for (int i = 1; i < 100; ++i) many += ", " + good;
+  EXPECT_EQ(rendered(many), "x");
+  EXPECT_THAT(rendered(many + ", " + good), HasSubstr("chat_template is neither a string nor"));
+  directory_.Write("tokenizer_config.json", "[]");
+  EXPECT_THAT(Rendered("auto"), HasSubstr("tokenizer_config.json: not a JSON object"));
+  directory_.Write("tokenizer_config.json", R"({"chat_template": null})");
+  directory_.Write("chat_template.json", R"({"chat_template": "other file"})");
+  EXPECT_EQ(Rendered("auto"), "other file");
+}
+
+TEST_F(ChosenTemplate, AFolderHasAtMost100Templates) {
+  ASSERT_TRUE(PosixFileSystem()->CreateDirectories(directory_ / "additional_chat_templates").ok());
+  directory_.Write("chat_template.jinja", "default");
+  directory_.Write("additional_chat_templates/README.md", "none");
+  for (int i = 0; i < 99; ++i) {
+    directory_.Write("additional_chat_templates/" + std::to_string(i) + ".jinja", "x");
+  }
+  EXPECT_EQ(Rendered("auto"), "default");
+  directory_.Write("additional_chat_templates/99.jinja", "x");
+  EXPECT_THAT(Rendered("auto"),
+              HasSubstr("additional_chat_templates: holds more than 100 templates"));
 }
 
 TEST_F(ChosenTemplate, FurtherTemplatesLieInAFolder) {
@@ -283,6 +339,11 @@ TEST_F(ChosenTemplate, SpecialTokensAreThoseOfTheFiles) {
   directory_.Write("tokenizer_config.json",
                    R"({"unk_token": "<unk>", "added_tokens_decoder": {}})");
   EXPECT_EQ(Rendered("auto"), "<unk>|||");
+  // What is no text is passed over.
+  directory_.Write("tokenizer_config.json", R"({"unk_token": null, "sep_token": {"content": 5},
+      "audio_token": {"lstrip": true}, "image_token": {"content": "<i>"},
+      "extra_special_tokens": ["<e>"], "added_tokens_decoder": {}})");
+  EXPECT_EQ(Rendered("auto"), "|<i>||");
   // The tokenizer's own go before those of a directory that is another tokenizer's.
   directory_.Write("chat_template.jinja", "{{ bos_token }}{{ eos_token }}");
   directory_.Write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");

@@ -57,6 +57,11 @@ TEST(ConversationRecord, MessagesStayAsTheyAre) {
                        "system": "S", "messages": [{"role": "assistant", "reasoning": "r"}]})"),
       R"([{"role": "system", "content": "S"}, {"thinking": "r", "role": "assistant", )"
       R"("reasoning": "r", "reasoning_content": "r"}])");
+  for (const char* empty : {"null", "\"\""}) {
+    EXPECT_EQ(AsJson(R"({"system": )" + std::string(empty) +
+                     R"(, "messages": [{"role": "system", "content": "S"}]})"),
+              R"([{"role": "system", "content": "S"}])");
+  }
 }
 
 TEST(ConversationRecord, WeightIsNotShownToTheProgram) {
@@ -70,6 +75,8 @@ TEST(ConversationRecord, WeightIsNotShownToTheProgram) {
   EXPECT_EQ(Error(OneMessage(R"("role": "assistant", "content": "a", "weight": 0.5)")),
             "\"messages[0].weight\" is neither 0 nor 1");
   EXPECT_EQ(Error(OneMessage(R"("role": "assistant", "content": "a", "weight": 2)")),
+            "\"messages[0].weight\" is neither 0 nor 1");
+  EXPECT_EQ(Error(OneMessage(R"("role": "assistant", "content": "a", "weight": -1)")),
             "\"messages[0].weight\" is neither 0 nor 1");
   EXPECT_EQ(Error(OneMessage(R"("role": "user", "content": "a", "weight": 1)")),
             "\"messages[0].weight\" is of a message with the role user; the loss is on the "
@@ -95,6 +102,8 @@ TEST(ConversationRecord, BadMessagesAreRefusedByName) {
             "\"messages[0].role\" is a number; a string is needed");
   EXPECT_EQ(Error(OneMessage(R"("role": "user", "content": {})")),
             "\"messages[0].content\" is an object; a string is needed");
+  EXPECT_EQ(Error(OneMessage(R"("role": "user", "content": true)")),
+            "\"messages[0].content\" is true or false; a string is needed");
   EXPECT_EQ(Error(OneMessage(R"("role": "user", "content": "", "role": "x")")),
             "\"messages[0].role\" is there twice");
   EXPECT_EQ(Error(OneMessage(R"("role": "assistant", "content": "", "function_call": {"a": 1})")),
@@ -109,8 +118,30 @@ TEST(ConversationRecord, BadMessagesAreRefusedByName) {
                                std::string(300, ']'))),
               HasSubstr("\"messages[0].x\" is nested more than"));
   std::string many = R"("role": "user", "content": "")";
-  for (int i = 0; i < 70; ++i) many += ", \"k" + std::to_string(i) + "\": 1";
-  EXPECT_EQ(Error(OneMessage(many)), "\"messages[0]\" has more than 64 keys");
+  for (int i = 0; i < 62; ++i) many += ", \"k" + std::to_string(i) + "\": 1";
+  EXPECT_TRUE(ReadConversation(OneMessage(many)).ok());
+  EXPECT_EQ(Error(OneMessage(many + ", \"l\": 1")), "\"messages[0]\" has more than 64 keys");
+}
+
+TEST(ConversationRecord, AValueIsNestedAtMost192Deep) {
+  const auto nested = [](size_t levels) {
+    return OneMessage(R"("role": "user", "content": "", "x": )" + std::string(levels, '[') +
+                      std::string(levels, ']'));
+  };
+  EXPECT_TRUE(ReadConversation(nested(192)).ok());
+  EXPECT_EQ(Error(nested(193)), "\"messages[0].x\" is nested more than 192 deep");
+}
+
+TEST(ConversationRecord, AMissingFieldIsNamedWithTheFirstEightKeys) {
+  std::string keys = R"("role": "user")";
+  std::string listed = "\"role\"";
+  for (const char* key : {"a", "b", "c", "d", "e", "f", "g"}) {
+    keys += ", \"" + std::string(key) + "\": 1";
+    listed += ", \"" + std::string(key) + "\"";
+  }
+  const std::string missing = "\"messages[0].content\" is missing; the message has " + listed;
+  EXPECT_EQ(Error(OneMessage(keys)), missing);
+  EXPECT_EQ(Error(OneMessage(keys + R"(, "h": 1, "i": 1)")), missing + ", ...");
 }
 
 TEST(ConversationRecord, OnlyPartsOfTextAreTaken) {
@@ -125,6 +156,8 @@ TEST(ConversationRecord, OnlyPartsOfTextAreTaken) {
   EXPECT_EQ(part(R"({"type": "text", "text": "a", "cache": 1})"),
             "\"messages[0].content[0].cache\" is not a key of a text; {\"type\": \"text\", "
             "\"text\": \"...\"} is supported");
+  EXPECT_EQ(part(R"({"type": "text", "text": "a", "text": "b"})"),
+            "\"messages[0].content[0].text\" is there twice");
 }
 
 TEST(ConversationRecord, KeysOfTheRecordThatBearOnTheTextAreRefused) {
@@ -142,7 +175,12 @@ TEST(ConversationRecord, KeysOfTheRecordThatBearOnTheTextAreRefused) {
   EXPECT_EQ(beside(R"("tools": ["f"])"), "\"tools[0]\" is a string; an object is needed");
   EXPECT_EQ(beside(R"("tools": "f")"), "\"tools\" is a text that is not JSON");
   EXPECT_EQ(beside(R"("tools": "\"f\"")"), "\"tools\" is a string; a list of objects is needed");
-  EXPECT_EQ(beside(R"("tools": [], "tools": [])"), "\"tools\" is there twice");
+  for (const std::string key : {"tools", "documents", "chat_template_kwargs"}) {
+    EXPECT_EQ(beside("\"" + key + "\": null, \"" + key + "\": null"),
+              "\"" + key + "\" is there twice");
+  }
+  EXPECT_EQ(beside(R"("system": "a", "system": "b")"), "\"system\" is there twice");
+  EXPECT_EQ(beside(R"("documents": ["d"])"), "\"documents[0]\" is a string; an object is needed");
   EXPECT_EQ(beside(R"("chat_template_kwargs": {"a": 1, "a": 2})"),
             "\"chat_template_kwargs.a\" is there twice");
   EXPECT_EQ(beside(R"("documents": 1)"), "\"documents\" is a number; a list of objects is needed");
@@ -208,6 +246,7 @@ TEST(ConversationRecord, BadShareGptIsRefusedByName) {
                         "system, developer, function_call, or observation, tool or function is "
                         "expected"));
   EXPECT_THAT(turn(R"("from": "human")"), HasSubstr("\"conversations[0].value\" is missing"));
+  EXPECT_THAT(turn(R"("value": "")"), HasSubstr("\"conversations[0].from\" is missing"));
   EXPECT_EQ(turn(R"("from": "gpt", "value": "", "score": 1)"),
             "\"conversations[0].score\" is not a key of a turn; from, value and weight are");
   EXPECT_EQ(turn("\"from\": \"function_call\", \"value\": \"f(x)\""),
@@ -215,6 +254,15 @@ TEST(ConversationRecord, BadShareGptIsRefusedByName) {
   EXPECT_EQ(turn(R"("from": "function_call", "value": "{\"name\": \"f\"}")"),
             "\"conversations[0].value\" has \"name\"; an object {\"name\", \"arguments\"}, or a "
             "list of them, is needed");
+  const std::string needed = "an object {\"name\", \"arguments\"}, or a list of them, is needed";
+  EXPECT_EQ(turn(R"("from": "function_call", "value": "5")"),
+            "\"conversations[0].value\" is a number; " + needed);
+  EXPECT_EQ(turn(R"("from": "function_call", "value":
+                    "{\"name\": \"f\", \"arguments\": {}, \"id\": 1}")"),
+            R"("conversations[0].value" has "name", "arguments", "id"; )" + needed);
+  EXPECT_EQ(turn(R"("from": "function_call", "value":
+                    "[{\"name\": \"f\", \"arguments\": {}}, {\"name\": 1, \"arguments\": {}}]")"),
+            R"("conversations[0].value[1]" has "name", "arguments"; )" + needed);
   EXPECT_EQ(turn(R"("from": "function_call", "value": "[]")"),
             "\"conversations[0].value\" calls no function");
   EXPECT_EQ(turn(R"("from": "human", "value": "", "weight": 0)"),
@@ -230,6 +278,9 @@ TEST(ConversationRecord, AlpacaIsAQuestionAndItsAnswer) {
   EXPECT_EQ(
       AsJson(R"({"instruction": "Do", "input": "", "output": "Done", "text": "x"})", ReadAlpaca),
       R"([{"role": "user", "content": "Do"}, {"role": "assistant", "content": "Done"}])");
+  EXPECT_EQ(AsJson(R"({"instruction": "Do", "input": null, "output": "Done", "history": null})",
+                   ReadAlpaca),
+            R"([{"role": "user", "content": "Do"}, {"role": "assistant", "content": "Done"}])");
   EXPECT_EQ(AsJson(R"({"instruction": "Do", "input": "this", "output": "Done", "system": "S",
                        "history": [["p", "a"]]})",
                    ReadAlpaca),
@@ -241,6 +292,13 @@ TEST(ConversationRecord, AlpacaIsAQuestionAndItsAnswer) {
             "\"history\" is there twice");
   EXPECT_EQ(Error(R"({"instruction": "", "output": "", "history": [["p"]]})", ReadAlpaca),
             "\"history\" holds something that is not a pair [question, answer]");
+  EXPECT_EQ(Error(R"({"instruction": "", "output": "", "history": [["p", "a", "x"]]})", ReadAlpaca),
+            "\"history\" holds something that is not a pair [question, answer]");
+  EXPECT_EQ(Error(R"({"instruction": "", "output": "", "history": 1})", ReadAlpaca),
+            "\"history\" is a number; a list of pairs is needed");
+  EXPECT_EQ(Error(R"({"output": ""})", ReadAlpaca), "\"instruction\" is missing");
+  EXPECT_EQ(Error(R"({"instruction": "", "instruction": "", "output": ""})", ReadAlpaca),
+            "\"instruction\" is there twice");
   EXPECT_EQ(Error(R"({"instruction": "", "output": null})", ReadAlpaca),
             "\"output\" is null; a string is needed");
 }

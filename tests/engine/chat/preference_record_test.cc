@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace megatrain {
@@ -60,9 +61,13 @@ TEST(PreferenceRecordTest, ThePromptOfTextsIsWhatTheyHaveInCommon) {
               ElementsAre("The sky is", " blue.", " green."));
   EXPECT_THAT(parts("ab", "abc"), ElementsAre("a", "b", "bc"));
   EXPECT_THAT(parts("same", "same"), ElementsAre("sam", "e", "e"));
+  EXPECT_THAT(parts("abc", "ab"), ElementsAre("a", "bc", "b"));
+  EXPECT_THAT(parts("a b", "a bc"), ElementsAre("a ", "b", "bc"));
   EXPECT_THAT(parts("x", "y"), ElementsAre("", "x", "y"));
+  EXPECT_THAT(parts("", "x"), ElementsAre("", "", "x"));
   // Characters that share their first bytes are not cut.
   EXPECT_THAT(parts("aé", "aè"), ElementsAre("a", "é", "è"));
+  EXPECT_THAT(parts("aé", "aéb"), ElementsAre("a", "é", "éb"));
 }
 
 TEST(PreferenceRecordTest, Conversations) {
@@ -88,6 +93,32 @@ TEST(PreferenceRecordTest, Conversations) {
   const PreferencePair same = Pair(R"({"chosen": [)" + user + "," + blue + R"(], "rejected": [)" +
                                    user + "," + blue + "]}");
   EXPECT_THAT(Turns(same.chosen_chat), ElementsAre("user:Sky?", "assistant:Blue."));
+}
+
+TEST(PreferenceRecordTest, ThePromptOfConversationsIsWhatBothBeginWith) {
+  const std::string begin = R"({"role": "user", "content": "Q"},
+                               {"role": "assistant", "content": "X"})";
+  const std::string more = R"(, {"role": "user", "content": "R"},
+                              {"role": "assistant", "content": ")";
+  const auto pair = [](const std::string& chosen, const std::string& rejected) {
+    return Pair(R"({"prompt": null, "chosen": [)" + chosen + R"(], "rejected": [)" + rejected +
+                "]}");
+  };
+  const PreferencePair last = pair(begin + more + "A\"}", begin + more + "B\"}");
+  EXPECT_THAT(Turns(last.chosen_chat),
+              ElementsAre("user:Q", "-assistant:X", "user:R", "assistant:A"));
+  EXPECT_THAT(Turns(last.rejected_chat),
+              ElementsAre("user:Q", "-assistant:X", "user:R", "assistant:B"));
+  // The shorter one keeps its last message.
+  const PreferencePair shorter = pair(begin, begin + more + "B\"}");
+  EXPECT_THAT(Turns(shorter.chosen_chat), ElementsAre("user:Q", "assistant:X"));
+  EXPECT_THAT(Turns(shorter.rejected_chat),
+              ElementsAre("user:Q", "assistant:X", "user:R", "assistant:B"));
+  // A message with a key more is another one.
+  const PreferencePair named = pair(begin, R"({"role": "user", "content": "Q", "name": "n"},
+                {"role": "assistant", "content": "X"})");
+  EXPECT_EQ(named.chosen_chat.messages[0].Find("name"), nullptr);
+  EXPECT_NE(named.rejected_chat.messages[0].Find("name"), nullptr);
 }
 
 TEST(PreferenceRecordTest, EarlierAnswersOfThePromptAreNotTrained) {
@@ -139,6 +170,11 @@ TEST(PreferenceRecordTest, WithoutAPromptOtherFormsAreSeenByTheirKeys) {
                              "rejected": [{"from": "gpt", "value": "B"}]})")
                         .chosen_chat),
               ElementsAre("user:Q", "assistant:A"));
+  EXPECT_THAT(Turns(Pair(R"({"conversations": [{"from": "human", "value": "Q"}],
+                             "chosen": [{"from": "assistant", "value": "A"}],
+                             "rejected": [{"from": "assistant", "value": "B"}]})")
+                        .chosen_chat),
+              ElementsAre("user:Q", "assistant:A"));
   // A prompt of turns, as its answers are.
   EXPECT_THAT(Turns(Pair(R"({"prompt": [{"from": "human", "value": "Q"}],
                              "chosen": [{"from": "gpt", "value": "A"}],
@@ -162,14 +198,33 @@ TEST(PreferenceRecordTest, WhatItCannotReadIsNamed) {
   EXPECT_THAT(Error(R"({"prompt": 3, "chosen": "b", "rejected": "c"})"), HasSubstr("\"prompt\""));
   EXPECT_THAT(Error(R"({"prompt": "a", "chosen": "b", "chosen": "b", "rejected": "c"})"),
               HasSubstr("\"chosen\" is there twice"));
-  EXPECT_THAT(Error(R"({"prompt": "a", "chosen": "b", "rejected": "c", "system": "s"})"),
-              HasSubstr("\"system\" is for a chat template"));
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, std::string>>{{"system", "\"s\""},
+                                                        {"tools", R"([{"name": "f"}])"},
+                                                        {"documents", R"([{"text": "d"}])"},
+                                                        {"chat_template_kwargs", R"({"a": 1})"}}) {
+    EXPECT_THAT(
+        Error(R"({"prompt": "a", "chosen": "b", "rejected": "c", ")" + key + "\": " + value + "}"),
+        HasSubstr("\"" + key + "\" is for a chat template"));
+  }
   EXPECT_THAT(Error(R"({"prompt": "a", "chosen": [{"role": "user", "content": "x"}],
                         "rejected": [{"role": "assistant", "content": "x"}]})"),
               HasSubstr("\"chosen\" has no message of the assistant"));
   EXPECT_THAT(Error(R"({"chosen": {"role": "assistant", "content": "x"},
                         "rejected": {"role": "assistant", "content": "x"}})"),
               HasSubstr("\"prompt\" is needed as a list of messages"));
+  EXPECT_THAT(Error(R"({"prompt": [{"role": "user", "content": "x"}],
+                        "chosen": [{"role": "assistant", "content": "x"}],
+                        "rejected": [{"role": "user", "content": "x"}]})"),
+              HasSubstr("\"rejected\" has no message of the assistant"));
+  for (const bool chosen_is_list : {true, false}) {
+    const std::string list = R"([{"role": "user", "content": "x"},
+                                 {"role": "assistant", "content": "x"}])";
+    const std::string single = R"({"role": "assistant", "content": "x"})";
+    EXPECT_THAT(Error(R"({"chosen": )" + (chosen_is_list ? list : single) + R"(, "rejected": )" +
+                      (chosen_is_list ? single : list) + "}"),
+                HasSubstr("\"prompt\" is needed as a list of messages"));
+  }
   EXPECT_THAT(Error(R"({"chosen": [], "rejected": []})"),
               HasSubstr("\"chosen\" has no message of the assistant"));
   EXPECT_THAT(

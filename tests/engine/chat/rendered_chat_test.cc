@@ -102,6 +102,31 @@ TEST(RenderChat, BlocksBelongToTheTurnThatAddsThem) {
   EXPECT_THAT(TargetsWith(program, record, TrainOn::kAssistant, 1), ElementsAre("<a>", "<b>"));
 }
 
+// Here all turns are wanted, with two blocks in one of them or with none.
+TEST(RenderChat, ATurnWithoutABlockIsCounted) {
+  const std::string program =
+      "{% for m in messages %}{% for p in m.content.split() %}{% if m.role == 'assistant' %}"
+      "{% generation %}<{{ p }}>{% endgeneration %}{% endif %}{% endfor %}{% endfor %}";
+  EXPECT_THAT(TargetsWith(program, R"({"messages": [{"role": "assistant", "content": "a b"}]})"),
+              ElementsAre("<a>", "<b>"));
+  EXPECT_THAT(TargetsWith(program,
+                          R"({"messages": [{"role": "assistant", "content": ""},
+                              {"role": "assistant", "content": "a"}]})",
+                          TrainOn::kAssistant, 1),
+              ElementsAre("<a>"));
+}
+
+TEST(RenderChat, NoTargetIsEmpty) {
+  const std::string program =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}";
+  const std::string record =
+      R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"},
+          {"role": "user", "content": "r"}, {"role": "assistant", "content": ""}]})";
+  EXPECT_THAT(TargetsWith(program, record, TrainOn::kLast), IsEmpty());
+  EXPECT_THAT(TargetsWith("", record, TrainOn::kAll), IsEmpty());
+}
+
 TEST(RenderChat, TheTurnEndsWithItsMark) {
   const std::string record =
       R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q "},
@@ -246,6 +271,41 @@ TEST(RenderChat, ARoleThatIsPassedOverIsRefused) {
             "q");
   EXPECT_EQ(TextWith(kChatml, R"({"messages": [{"role": "developer", "content": "d"}]})"),
             "<|im_start|>developer\nd<|im_end|>\n");
+}
+
+TEST(RenderChat, APromptsRolesAreLookedAtToo) {
+  const auto program = JinjaProgram::Parse(
+      "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}A:{% endif %}");
+  ASSERT_TRUE(program.ok()) << program.status();
+  const absl::CivilDay day(2026, 1, 31);
+  const Json user = {{"role", "user"}, {"content", "q"}};
+  const Json developer = {{"role", "developer"}, {"content", "d"}};
+  EXPECT_EQ(RenderChatPrompt(*program, {}, day, ConversationOf(Json::array({user}))).value(),
+            "qA:");
+  EXPECT_THAT(std::string(RenderChatPrompt(*program, {}, day,
+                                           ConversationOf(Json::array({user, developer})))
+                              .status()
+                              .message()),
+              HasSubstr("messages[1] has the role \"developer\""));
+  EXPECT_EQ(RenderChatPrompt(*program, {}, day, Conversation()).status(),
+            absl::InvalidArgumentError("a conversation without messages"));
+  EXPECT_EQ(RenderChat(*program, {}, day, TrainOn::kAssistant, Conversation()).status(),
+            absl::InvalidArgumentError("a conversation without messages"));
+}
+
+TEST(RenderChat, RolesThatTheProgramDoesNotNameAreFew) {
+  Json messages = Json::array();
+  const auto add = [&messages](const std::string& role) {
+    const Json message = {{"role", role}, {"content", "x"}};
+    messages.push_back(message);
+  };
+  for (int i = 0; i < 16; ++i) add(absl::StrCat("role", i));
+  add("role0");
+  EXPECT_TRUE(RenderWith(kChatml, Json{{"messages", messages}}.dump()).ok());
+  add("one more");
+  EXPECT_EQ(ErrorWith(kChatml, Json{{"messages", messages}}.dump()),
+            "the conversation has more than 16 roles that the chat template does not name");
 }
 
 TEST(RenderChat, ReasoningIsFilledFromItsOtherNames) {

@@ -84,6 +84,34 @@ TEST(TurnFinder, AMarkerShowsWhereATurnWithoutATextBegins) {
   EXPECT_EQ(begin("q<A><think>", "q<A><tool>;", "q<A>;"), kNone);
 }
 
+TEST(TurnFinder, AMarkerInPlaceOfTheTextShowsTheTurn) {
+  const auto found = [](std::string_view whole, std::string_view prompt,
+                        std::string_view marked_whole, std::string_view marked_turn,
+                        std::string_view message) {
+    return Text(whole,
+                TurnFinder::FindMarked(whole, prompt, marked_whole, marked_turn, message, "#"));
+  };
+  EXPECT_EQ(found("Sq<A>a;r", "Sq<A>", "Sq<A>#;r", "Sq<A>#;", "a"), "Sq<A>[a;]");
+  // What stands before the turn has moved.
+  EXPECT_EQ(found("<A>a;Sr", "Sq<A>", "<A>#;Sr", "Sq<A>#;", "a"), "<A>[a;]");
+  EXPECT_EQ(found("q<A>a<U>r", "q<A>", "q<A>#<U>r", "q<A>#</s>", "a"), "q<A>[a]");
+  EXPECT_EQ(found("<A>;", "<A>", "<A>#;", "<A>#;", ""), "<A>[;]");
+  // White space that the prompt does not end with belongs to the turn.
+  EXPECT_EQ(found("q<A>\na;r", "q<A>", "q<A>\n#;r", "q<A>\n#;", "a"), "q<A>[\na;]");
+  EXPECT_EQ(found("q<A>\na;r", "q<A>\n", "q<A>\n#;r", "q<A>\n#;", "a"), "q<A>\n[a;]");
+  EXPECT_EQ(found("q<A>\na;r", "q<A>\n\n", "q<A>\n#;r", "q<A>\n#;", "a"), kNone);
+  EXPECT_EQ(found("q<A>a;r", "q<A]", "q<A>#;r", "q<A>#;", "a"), kNone);
+  // The marker is missing or there twice.
+  EXPECT_EQ(found("q<A>a;r", "q<A>", "q<A>;r", "q<A>#;", "a"), kNone);
+  EXPECT_EQ(found("q<A>a;r", "q<A>", "q<A>#;r", "q<A>;", "a"), kNone);
+  EXPECT_EQ(found("q<A>a;#r", "q<A>", "q<A>#;#r", "q<A>#;", "a"), kNone);
+  EXPECT_EQ(found("q<A>a;r", "q<A>", "q<A>#;r", "q<A>#;#", "a"), kNone);
+  // The texts differ in more than the message.
+  EXPECT_EQ(found("p<A>a;r", "q<A>", "q<A>#;r", "q<A>#;", "a"), kNone);
+  EXPECT_EQ(found("q<A>a;s", "q<A>", "q<A>#;r", "q<A>#;", "a"), kNone);
+  EXPECT_EQ(found("q<A>;", "q<A>;", "q<A>;#;", "q<A>;#;", ""), kNone);
+}
+
 TEST(TurnFinder, TurnsAreFoundBehindOneAnother) {
   const std::string whole = "q<A>ok;<T>t<A>ok;<U>r<A>(3)ok;";
   TurnFinder finder(whole);

@@ -22,6 +22,7 @@ Manifest MakeManifest() {
   manifest.state = MakeState(TinyLayout(), DType::kBF16, 100);
   manifest.state.seed = ~uint64_t{0};
   manifest.state.carried_digest = std::string(32, 'd');
+  manifest.state.reference = "of the reference";
   manifest.state.evaluations = {80, 2.25, 3, 40, 2.5};
   manifest.state.allowed_changes = {{40, "optimizer.learning_rate", "0.0003", "1e-05"}};
   manifest.state.spec["data.train[0].path"] = "a \"quoted\" näme\n";
@@ -75,6 +76,7 @@ TEST(ManifestTest, RoundTrip) {
   EXPECT_EQ(after->state.data_fingerprint, before.state.data_fingerprint);
   EXPECT_EQ(after->state.model_fingerprint, before.state.model_fingerprint);
   EXPECT_EQ(after->state.carried_digest, std::string(32, 'd'));
+  EXPECT_EQ(after->state.reference, "of the reference");
   ASSERT_EQ(after->files.size(), before.files.size());
   EXPECT_EQ(after->files[0].blocks, before.files[0].blocks);
   EXPECT_EQ(after->files[0].BlockHash(kHashBlockBytes), std::string(32, 'f'));
@@ -166,6 +168,13 @@ TEST(ManifestTest, ForgedContentIsRefused) {
   ExpectForgeryRefused("\"bytes\": 4194305,", "\"bytes\": 8388609,", "for 3 blocks");
   ExpectForgeryRefused("\"bytes\": 4194305,", "\"bytes\": 9223372036854775807,", "blocks");
   ExpectForgeryRefused("\"step\": 100", "\"step\": null", "not an integer");
+  ExpectForgeryRefused("\"step\": 80", "\"step\": 0", "less than 1");
+  ExpectForgeryRefused("\"eval_loss\": 2.25", "\"eval_loss\": \"x\"", "not a number");
+  ExpectForgeryRefused("\"threads\": 2", "\"threads\": 2147483648", "\"threads\" is out of range");
+  ExpectForgeryRefused("\"seed\": 18446744073709551615", "\"seed\": -1", "not an unsigned integer");
+  ExpectForgeryRefused("global_batch\": \"8\"", "global_batch\": 8", "is not a string");
+  ExpectForgeryRefused("\"allowed_changes\": [", "\"allowed_changes\": [3,", "is not an object");
+  ExpectForgeryRefused("\"files\": [", "\"files\": [3,", "is not an object");
   ExpectForgeryRefused("\"BF16\"", "\"F16\"", "neither BF16 nor F32");
   ExpectForgeryRefused("\"state\": {", "\"state\": 3, \"other\": {", "wrong type");
   ExpectForgeryRefused("\"megatrain checkpoint\"", "\"other\"", "\"format\"");

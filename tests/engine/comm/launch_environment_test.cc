@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string>
 
 namespace megatrain {
 namespace {
@@ -102,6 +103,34 @@ TEST(LaunchEnvironmentTest, Torchrun) {
   EXPECT_EQ(read->local_ranks, 2);
   EXPECT_EQ(read->master_address, "n0.cluster");
   EXPECT_EQ(read->master_port, 29500);
+  for (const int port : {1, 65535}) {
+    EXPECT_EQ(Read(With(kTorchrun, "MASTER_PORT", std::to_string(port)))->master_port, port);
+  }
+}
+
+TEST(LaunchEnvironmentTest, TheFirstAndTheLastRankAreRead) {
+  for (const int rank : {0, 7}) {  // of eight on one machine
+    Variables variables = With(kMpirun, "OMPI_COMM_WORLD_LOCAL_SIZE", "8");
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_RANK"}) {
+      variables[name] = std::to_string(rank);
+    }
+    const absl::StatusOr<LaunchEnvironment> read = Read(variables);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->rank, rank);
+    EXPECT_EQ(read->local_rank, rank);
+    EXPECT_EQ(read->local_ranks, 8);
+  }
+  const absl::StatusOr<LaunchEnvironment> alone = Read({{"OMPI_COMM_WORLD_RANK", "0"},
+                                                        {"OMPI_COMM_WORLD_SIZE", "1"},
+                                                        {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                                                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}});
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(alone->ranks, 1);
+  const absl::StatusOr<LaunchEnvironment> first =
+      Read(With(With(With(kSrun, "SLURM_PROCID", "0"), "PMIX_RANK", "0"), "SLURM_NODEID", "0"));
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->rank, 0);
+  EXPECT_EQ(first->local_ranks, 2);
 }
 
 TEST(LaunchEnvironmentTest, MpirunWithinAnAllocationOfSlurm) {
@@ -153,6 +182,10 @@ TEST(LaunchEnvironmentTest, WhatIsWrongIsNamed) {
       {Without(kTorchrun, "WORLD_SIZE"), "WORLD_SIZE is not set"},
       {Without(kTorchrun, "MASTER_ADDR"), "MASTER_ADDR is not set"},
       {With(kTorchrun, "MASTER_PORT", "0"), "MASTER_PORT=0"},
+      {With(kTorchrun, "MASTER_PORT", "65536"), "MASTER_PORT=65536"},
+      {With({}, "WORLD_SIZE", "2"), "RANK is not set"},
+      {With({}, "LOCAL_RANK", "0"), "WORLD_SIZE is not set"},
+      {With({}, "OMPI_COMM_WORLD_LOCAL_RANK", "0"), "OMPI_COMM_WORLD_SIZE is not set"},
       {With(kTorchrun, "RANK", "4"), "RANK=4"},
   };
   for (const auto& c : kCases) {

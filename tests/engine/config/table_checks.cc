@@ -119,6 +119,10 @@ void CheckBounds(const ConfigTable& table, const std::string& text) {
     const Samples samples = SamplesOf(key.value.schema);
     for (const std::string& value : samples.good) {
       EXPECT_TRUE(read(value).ok()) << value << ": " << read(value);
+      // Each word stands for a value of its own.
+      if (key.value.schema.contains("enum")) {
+        EXPECT_EQ(key.value.text(), value);
+      }
       EXPECT_EQ(wrong_by_schema(value), "");
     }
     for (const std::string& value : samples.bad) {

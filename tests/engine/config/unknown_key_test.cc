@@ -20,6 +20,9 @@ TEST(NearestKeyTest, FindsTheWordInAnySection) {
   EXPECT_EQ(NearestKey("optimizer.warmup_steps", {"optimizer.beta1", "schedule.warmup_steps"}),
             "schedule.warmup_steps");
   EXPECT_EQ(NearestKey("x", {}), "");
+  // A right word in a wrong section is as far as a wrong letter; the earliest of equals is named.
+  EXPECT_EQ(NearestKey("optimizer.steps", {"optimizer.step", "training.steps"}), "optimizer.step");
+  EXPECT_EQ(NearestKey("optimizer.steps", {"training.steps", "optimizer.step"}), "training.steps");
 }
 
 }  // namespace

@@ -69,5 +69,24 @@ TEST(YamlTreeTest, Limits) {
   EXPECT_THAT(Refusal(std::string(kYamlBytesMax + 1, ' ')), HasSubstr("bytes long"));
 }
 
+TEST(YamlTreeTest, WhatJustReachesALimitIsRead) {
+  const auto nested = [](size_t depth) {
+    return std::string(depth, '[') + std::string(depth, ']');
+  };
+  EXPECT_EQ(Refusal(nested(kYamlDepthMax)), "accepted");
+  EXPECT_EQ(Refusal(nested(kYamlDepthMax + 1)), "f.yaml:1: nested deeper than 16 levels");
+  const auto list = [](size_t values) {
+    std::string text = "[1";
+    for (size_t i = 1; i < values; ++i) text += ",1";
+    return text + "]";
+  };
+  EXPECT_EQ(Refusal(list(kYamlNodesMax)), "accepted");
+  EXPECT_THAT(Refusal(list(kYamlNodesMax + 1)), HasSubstr("more than 20000 values"));
+  std::string keys;
+  for (size_t i = 0; i < kYamlKeysOfMapMax; ++i) keys += "k" + std::to_string(i) + ": 1\n";
+  EXPECT_EQ(Refusal(keys), "accepted");
+  EXPECT_THAT(Refusal(keys + "k: 1\n"), HasSubstr("more than 500 keys"));
+}
+
 }  // namespace
 }  // namespace megatrain

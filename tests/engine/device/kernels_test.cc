@@ -1,11 +1,14 @@
 // The suite on the cpu device, and what is promised of that device alone: results do not depend on
 // the number of threads.
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <random>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/device/cpu/cpu_kernels.h"
+#include "engine/optim/kernel/adamw_kernel.h"
 #include "tests/engine/device/attention_cases.h"
 #include "tests/engine/device/cpu_kernels_under_test.h"
 #include "tests/engine/device/delta_cases.h"
@@ -235,8 +238,150 @@ TEST_P(CpuKernelsTest, DeltaNetsSumsOverTokensDoNotDependOnThreads) {
   });
 }
 
+// The update is cut into blocks here, and made as one beside it.
+TEST_P(CpuKernelsTest, AdamWHasTheBitsOfASpan) {
+  constexpr int64_t kElements = 70'001;
+  AdamWStep step;
+  step.step = 3;
+  step.learning_rate = 1e-2;
+  step.weight_decay = 0.5;
+  const AdamWConstants constants = AdamWConstants::Make(step);
+  for (const int bits : {0, 1, 2, 3}) {
+    const bool split = bits & 1, decays = bits & 2;
+    for (const bool is_bad : {false, true}) {
+      SCOPED_TRACE(testing::Message()
+                   << "split " << split << ", decays " << decays << ", a bad value " << is_bad);
+      Operands operands(9);
+      std::vector<float> gradients = Normal(operands.random(), kElements, 1.0);
+      if (is_bad) gradients[40'000] = std::nanf("");
+      const size_t gradient = operands.Values(GetParam(), gradients);
+      const size_t weights = operands.Random(split ? DType::kBF16 : DType::kF32, kElements);
+      const size_t remainder =
+          operands.Ints(std::vector<int32_t>(kElements / 2 + 1, 0x01234567));  // two in each
+      const size_t exp_avg = operands.Random(DType::kF32, kElements, 0.1);
+      std::vector<float> squares = Normal(operands.random(), kElements, 1.0);
+      for (float& square : squares) square = 0.01f + square * square;
+      const size_t exp_avg_sq = operands.Values(DType::kF32, squares);
+      const size_t untrusted = operands.Ints({0});
+      const auto args_of = [&](const std::vector<void*>& p) {
+        return AdamWArgs{
+            .constants = constants,
+            .decays = decays,
+            .gradient_dtype = GetParam(),
+            .span = {.gradient = p[gradient],
+                     .weights = p[weights],
+                     .remainder = split ? static_cast<int16_t*>(p[remainder]) : nullptr,
+                     .exp_avg = static_cast<float*>(p[exp_avg]),
+                     .exp_avg_sq = static_cast<float*>(p[exp_avg_sq]),
+                     .elements = kElements},
+            .untrusted = static_cast<int32_t*>(p[untrusted])};
+      };
+      CpuKernelsUnderTest cpu(3);
+      const auto got =
+          RunOn(cpu, operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+            return kernels.AdamW(stream, args_of(p));
+          });
+      std::vector<Operands::Operand> want = operands.all();
+      std::vector<void*> pointers;
+      for (Operands::Operand& operand : want) pointers.push_back(operand.bytes.data());
+      const AdamWArgs args = args_of(pointers);
+      const bool trusted = AdamWUpdateSpan(constants, decays ? constants.decay : 1.0f,
+                                           args.gradient_dtype, args.span);
+      EXPECT_EQ(trusted, !is_bad);
+      *args.untrusted = is_bad ? 1 : 0;
+      for (size_t i = 0; i < want.size(); ++i) ExpectSame(got[i], want[i], NameOf(operands, i));
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cpu, CpuKernelsTest, testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
+
+TEST(CpuKernelsArgumentsTest, AttentionThatIsNotSupportedIsRefused) {
+  CpuKernelsUnderTest cpu(1);
+  constexpr int32_t kStarts[] = {0, 3}, kLateStarts[] = {1, 3}, kShortStarts[] = {0, 2};
+  const std::vector<float> q(24, 1.0f), kv(12, 1.0f);
+  std::vector<float> out(24), lse(6);
+  const AttentionArgs valid{.tokens = 3,
+                            .heads = 2,
+                            .kv_heads = 1,
+                            .head_dim = 4,
+                            .value_dim = 4,
+                            .scale = 0.5f,
+                            .document_starts = kStarts,
+                            .documents = 1,
+                            .q = q.data(),
+                            .q_stride = 8,
+                            .k = kv.data(),
+                            .k_stride = 4,
+                            .v = kv.data(),
+                            .v_stride = 4,
+                            .out = out.data(),
+                            .lse = lse.data()};
+  ASSERT_TRUE(cpu.kernels().Attention(cpu.stream(), valid).ok());
+  const std::vector<std::function<void(AttentionArgs&)>> changes = {
+      [](AttentionArgs& args) { args.kv_heads = 0; },
+      [](AttentionArgs& args) { args.heads = 3, args.kv_heads = 2; },
+      [](AttentionArgs& args) { args.head_dim = 0; },
+      [](AttentionArgs& args) { args.head_dim = kCpuHeadDimMax + 1; },
+      [](AttentionArgs& args) { args.value_dim = 0; },
+      [](AttentionArgs& args) { args.value_dim = kCpuHeadDimMax + 1; },
+      [](AttentionArgs& args) { args.shaping.window = -1; },
+      [](AttentionArgs& args) { args.shaping.softcap = -1; },
+      [](AttentionArgs& args) { args.shaping.softcap = std::nanf(""); },
+      [](AttentionArgs& args) { args.shaping.softcap = HUGE_VALF; },
+      [&](AttentionArgs& args) { args.document_starts = kLateStarts; },
+      [&](AttentionArgs& args) { args.document_starts = kShortStarts; }};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    AttentionBackwardArgs args;
+    args.forward = valid;
+    changes[i](args.forward);
+    EXPECT_TRUE(absl::IsInvalidArgument(cpu.kernels().Attention(cpu.stream(), args.forward))) << i;
+    EXPECT_TRUE(absl::IsInvalidArgument(cpu.kernels().AttentionBackward(cpu.stream(), args))) << i;
+  }
+  // Without tokens nothing is looked at.
+  EXPECT_TRUE(cpu.kernels().Attention(cpu.stream(), {}).ok());
+  EXPECT_TRUE(cpu.kernels().AttentionBackward(cpu.stream(), {}).ok());
+}
+
+TEST(CpuKernelsArgumentsTest, AProductWithoutTermsIsRefused) {
+  CpuKernelsUnderTest cpu(1);
+  const auto product = [&](int64_t m, int64_t n) {
+    return cpu.kernels().MatMul(cpu.stream(), {.m = m, .n = n, .k = 0});
+  };
+  EXPECT_TRUE(absl::IsInvalidArgument(product(1, 1)));
+  EXPECT_TRUE(product(0, 1).ok()) << "there is nothing to compute";
+  EXPECT_TRUE(product(1, 0).ok()) << "there is nothing to compute";
+}
+
+TEST(CpuKernelsArgumentsTest, AWorkspaceThatIsTooSmallIsRefused) {
+  CpuKernelsUnderTest cpu(1);
+  constexpr int32_t kStarts[] = {0, 70};
+  GatedDeltaBackwardArgs args;
+  args.forward = {.documents = {.tokens = 70, .documents = 1, .starts = kStarts},
+                  .key_heads = 1,
+                  .value_heads = 2,
+                  .key_dim = 16,
+                  .value_dim = 16};
+  args.workspace_bytes = cpu.kernels().GatedDeltaBackwardWorkspaceBytes({70, 1, 2, 16, 16}) - 1;
+  EXPECT_TRUE(absl::IsInvalidArgument(cpu.kernels().GatedDeltaBackward(cpu.stream(), args)));
+}
+
+TEST(CpuKernelSizesTest, WorkspacesOfGradients) {
+  const CpuKernelSizes sizes(4);
+  // The sums of dq, and one more number of each token and head.
+  EXPECT_EQ(sizes.AttentionBackwardWorkspaceBytes({.tokens = 100, .heads = 6, .head_dim = 64}),
+            4 * 100 * 6 * (64 + 1));
+  // For each value head its values, and a state for each whole chunk, in rows of whole vectors.
+  EXPECT_EQ(sizes.GatedDeltaBackwardWorkspaceBytes({140, 2, 4, 72, 136}),
+            4 * 4 * 144 * (140 + 2 * 80));
+  // Here a key head takes 24 MiB: all four of them fit into 256 MiB, but ten of sixteen.
+  constexpr int64_t kKeyHead = int64_t{24} << 20;
+  EXPECT_EQ(sizes.GatedDeltaBackwardWorkspaceBytes({8192, 4, 8, 128, 128}), 4 * kKeyHead);
+  EXPECT_EQ(sizes.GatedDeltaBackwardWorkspaceBytes({8192, 16, 32, 128, 128}), 10 * kKeyHead);
+  // One alone takes 3 GiB.
+  EXPECT_EQ(sizes.GatedDeltaBackwardWorkspaceBytes({1 << 20, 16, 32, 128, 128}), int64_t{3} << 30);
+}
 
 TEST(CpuKernelsClockTest, SecondsOfProductsAreCounted) {
   CpuKernelsUnderTest cpu(1);

@@ -18,6 +18,10 @@ namespace {
 namespace simd = HWY_NAMESPACE;
 
 float TanhOf(float x) { return simd::hn::GetLane(simd::Tanh(simd::hn::Set(simd::DF(), x))); }
+float ExpOf(float x) { return simd::hn::GetLane(simd::Exp(simd::hn::Set(simd::DF(), x))); }
+float ExpNegativeOf(float x) {
+  return simd::hn::GetLane(simd::ExpNegative(simd::hn::Set(simd::DF(), x)));
+}
 
 // Returns |got - want| in units of the last place of want, as FP32.
 double UnitsOff(float got, double want) {
@@ -47,6 +51,38 @@ TEST(SimdTest, TanhAtTheEnds) {
   EXPECT_EQ(TanhOf(0.0f), 0.0f);
   EXPECT_EQ(TanhOf(1e-30f), 1e-30f);
   EXPECT_TRUE(std::isnan(TanhOf(std::nanf(""))));
+}
+
+TEST(SimdTest, ExpIsWithinTwoUnitsInTheLastPlace) {
+  std::mt19937_64 random(2);
+  std::uniform_real_distribution<float> all(-87.336f, 88.722f), negative(-87.0f, 0.25f);
+  double worst = 0;
+  for (int i = 0; i < 200'000; ++i) {
+    const float x = all(random), y = negative(random);
+    worst = std::max(worst, UnitsOff(ExpOf(x), std::exp(double{x})));
+    worst = std::max(worst, UnitsOff(ExpNegativeOf(y), std::exp(double{y})));
+  }
+  EXPECT_LE(worst, 2.0);
+}
+
+// The last results that are normal numbers, and the first arguments beyond them.
+TEST(SimdTest, ExpAtTheEnds) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  constexpr float kLow = -87.33654f, kHigh = 88.72284f, kLowOfNegative = -87.0f;
+  EXPECT_GE(ExpOf(kLow), std::numeric_limits<float>::min());
+  EXPECT_EQ(ExpOf(std::nextafter(kLow, -infinity)), 0.0f);
+  EXPECT_EQ(ExpOf(-infinity), 0.0f);
+  EXPECT_LT(ExpOf(kHigh), infinity);
+  EXPECT_EQ(ExpOf(std::nextafter(kHigh, infinity)), infinity);
+  EXPECT_EQ(ExpOf(infinity), infinity);
+  EXPECT_EQ(ExpOf(0.0f), 1.0f);
+  EXPECT_TRUE(std::isnan(ExpOf(std::nanf(""))));
+
+  EXPECT_GE(ExpNegativeOf(kLowOfNegative), std::numeric_limits<float>::min());
+  EXPECT_EQ(ExpNegativeOf(std::nextafter(kLowOfNegative, -infinity)), 0.0f);
+  EXPECT_EQ(ExpNegativeOf(-infinity), 0.0f);
+  EXPECT_EQ(ExpNegativeOf(0.0f), 1.0f);
+  EXPECT_TRUE(std::isnan(ExpNegativeOf(std::nanf(""))));
 }
 
 }  // namespace

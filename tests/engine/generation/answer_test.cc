@@ -75,6 +75,34 @@ TEST_F(AnswerTest, ATextThatStopsIsHeldBackUntilItIsNone) {
   EXPECT_TRUE(answer_->stopped());
 }
 
+TEST_F(AnswerTest, TheFirstOfSeveralStopsCountsAndTheLongestThatIsBegunIsHeldBack) {
+  for (const bool turned : {false, true}) {
+    const auto set = [&](const std::string& a, const std::string& b) {
+      stop_.texts = turned ? std::vector<std::string>{b, a} : std::vector<std::string>{a, b};
+    };
+    set("ab", "xab");  // both are whole with the same token
+    EXPECT_EQ(Pieces("-xab"), "[-]") << turned;
+    EXPECT_TRUE(answer_->stopped());
+    set("ab c", "b d");
+    EXPECT_EQ(Pieces("ab c"), "") << turned;
+    EXPECT_TRUE(answer_->stopped());
+    EXPECT_EQ(Pieces("ab d"), "[a]") << turned;
+    EXPECT_TRUE(answer_->stopped());
+  }
+}
+
+// Whether it is decoded with a part of the prompt, with all of it or with nothing.
+TEST_F(AnswerTest, NothingOfAPromptOfAnyLengthIsItsText) {
+  for (const size_t length : {0, 1, 15, 16, 17, 40}) {
+    Answer answer(*tokenizer_, stop_, Bytes(std::string(length, 'p')), 2);
+    EXPECT_EQ(answer.Take('a'), "a") << length;
+    EXPECT_EQ(answer.Take('b'), "b") << length;
+    EXPECT_TRUE(answer.ended());
+    EXPECT_EQ(answer.tokens(), 2) << length;
+    EXPECT_EQ(answer.ids().size(), length + 2);
+  }
+}
+
 TEST_F(AnswerTest, WhatWasHeldBackComesWithTheEnd) {
   stop_.texts = {"END"};
   stop_.ids = {';'};

@@ -39,6 +39,14 @@ TEST(GenerationBatchTest, APromptIsAMicroBatchFilledUpWithTokensThatAreNotKept) 
   EXPECT_EQ(batch.first_rows[62], -1);
   EXPECT_THAT(batch.targets, Each(kMaskedLabel));
   EXPECT_TRUE(CheckTokenIds(batch, 200).ok());
+  EXPECT_EQ(batch.sequence_length, 60);
+  EXPECT_EQ(batch.sorted_positions.size(), 84u);
+  // One that is whole already.
+  const std::vector<int32_t> c = Ids(static_cast<int32_t>(kGenerationTokens));
+  const Batch whole = PromptBatch(std::vector<CachedSequence>{{c, 0, 0}}, 60);
+  EXPECT_THAT(whole.micro_batch_tokens, ElementsAre(kGenerationTokens));
+  EXPECT_THAT(whole.document_starts, ElementsAre(ElementsAre(0, 24)));
+  EXPECT_EQ(whole.ids, c);
 }
 
 TEST(GenerationBatchTest, LastTokensGoInMicroBatchesOfOneSize) {
@@ -55,8 +63,22 @@ TEST(GenerationBatchTest, LastTokensGoInMicroBatchesOfOneSize) {
     EXPECT_EQ(batch.first_rows[i], static_cast<int32_t>(50 * i));
     EXPECT_EQ(batch.state_rows[i], static_cast<int32_t>(i));
   }
-  for (size_t i = 40; i < 48; ++i) EXPECT_EQ(batch.first_rows[i], -1);
-  EXPECT_EQ(batch.document_starts[1].back(), kGenerationTokens);
+  for (size_t i = 40; i < 48; ++i) {
+    EXPECT_EQ(batch.first_rows[i], -1);
+    EXPECT_EQ(batch.state_rows[i], -1);
+    EXPECT_EQ(batch.ids[i], 0);
+    EXPECT_EQ(batch.positions[i], 0);
+  }
+  EXPECT_EQ(batch.sequence_length, kGenerationTokens);
+  // Each token is a document, and those that fill up are one.
+  std::vector<int32_t> starts(static_cast<size_t>(kGenerationTokens) + 1);
+  std::iota(starts.begin(), starts.end(), 0);
+  EXPECT_EQ(batch.document_starts[0], starts);
+  starts.resize(17);
+  starts.push_back(static_cast<int32_t>(kGenerationTokens));
+  EXPECT_EQ(batch.document_starts[1], starts);
+  const std::vector<CachedSequence> full(sequences.begin(), sequences.begin() + kGenerationTokens);
+  EXPECT_THAT(LastTokensBatch(full, 1000).micro_batch_tokens, ElementsAre(kGenerationTokens));
   // A plan may have smaller micro-batches.
   EXPECT_THAT(LastTokensBatch(sequences, 16).micro_batch_tokens, ElementsAre(16, 16, 16));
 }

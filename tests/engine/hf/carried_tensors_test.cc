@@ -132,12 +132,17 @@ TEST(CarriedTensorsTest, ExportsEveryTensorAsItWasUnderItsName) {
           name, as_modules ? NameAsModules : [](Tensors&) {});
       const Tensors tensors = ReadAll(source);
       EXPECT_EQ(tensors.contains("model.language_model.norm.weight"), as_modules);
+      int64_t bytes = 0;
+      for (const auto& [key, stored] : tensors) bytes += std::ssize(stored.data);
       // In one file for the text model and one for the others, and in many files.
       for (const int64_t shard_bytes : {kHfShardBytes, int64_t{10000}}) {
         const std::string out = FreshDirectory("parent") + "/out";
         Export(source, DType::kBF16, out, shard_bytes);
         EXPECT_TRUE(ReadAll(out) == tensors);
         EXPECT_EQ(Config(out), Config(source));
+        const auto index = nlohmann::json::parse(
+            *ReadWholeFile(PosixFileSystem(), out + "/" + kHfIndexFileName, 1 << 20));
+        EXPECT_EQ(index["metadata"]["total_size"], bytes);
         // An export is a directory like the one that it was made of, and may be replaced by
         // another.
         Export(out, DType::kBF16, FreshDirectory("again") + "/out");
@@ -290,6 +295,18 @@ TEST(CarriedTensorsTest, AnExportNeedsTheDirectoryAsItWas) {
   const absl::Status changed = CarriedTensors::Open(PosixFileSystem(), other, wrapper).status();
   EXPECT_EQ(changed.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(changed.message()), AllOf(HasSubstr(other), HasSubstr("restore")));
+  // As many tensors of another size, and as many bytes of more tensors.
+  const std::string resized = Changed("gemma3_wrapper", [](Tensors& tensors) {
+    tensors["vision_tower.post_layernorm.bias"] = {"U8", {1}, "x"};
+  });
+  const std::string more = Changed("gemma3_wrapper", [](Tensors& tensors) {
+    tensors["vision_tower.nothing"] = {"F32", {0}, ""};
+  });
+  for (const std::string& directory : {resized, more}) {
+    EXPECT_EQ(CarriedTensors::Open(PosixFileSystem(), directory, wrapper).status().code(),
+              absl::StatusCode::kFailedPrecondition)
+        << directory;
+  }
   std::filesystem::remove(other + "/model.safetensors");
   EXPECT_EQ(CarriedTensors::Open(PosixFileSystem(), other, wrapper).status().code(),
             absl::StatusCode::kNotFound);

@@ -259,7 +259,10 @@ TEST(ConfigJsonTest, ReadsThePaddingIdAsTorchDoes) {
   EXPECT_EQ(With("pad_token_id", 7)->padding_id, 7);
   EXPECT_EQ(With("pad_token_id", nullptr)->padding_id, -1);
   EXPECT_EQ(With("pad_token_id", -1)->padding_id, 128255) << "counted from the end";
+  EXPECT_EQ(With("pad_token_id", 128255)->padding_id, 128255);
+  EXPECT_EQ(With("pad_token_id", -128256)->padding_id, 0);
   ExpectRefused(With("pad_token_id", 128256), "pad_token_id", "128256");
+  ExpectRefused(With("pad_token_id", -128257), "pad_token_id", "-128257");
 }
 
 TEST(ConfigJsonTest, RefusesOtherRopeTypes) {
@@ -305,6 +308,53 @@ TEST(ConfigJsonTest, RefusesMissingKeysWrongTypesAndRanges) {
   ExpectRefused(With("model_type", 3), "model_type", "must be a string");
 }
 
+TEST(ConfigJsonTest, BoundsAreAllowedValues) {
+  EXPECT_EQ(With("rms_norm_eps", 0)->norm_epsilon, 0.0);
+  EXPECT_EQ(With("rms_norm_eps", 1)->norm_epsilon, 1.0);
+  ExpectRefused(With("rms_norm_eps", 1.5), "rms_norm_eps", "the number 1.5");
+  ExpectRefused(With("rms_norm_eps", -0.5), "rms_norm_eps", "the number -0.5");
+  EXPECT_EQ(With("num_hidden_layers", 4096)->layer_count(), 4096);
+  ExpectRefused(With("num_hidden_layers", 4097), "num_hidden_layers", "the number 4097");
+  // The size of a head that is not given.
+  json config = json::parse(kLlama31);
+  config["num_attention_heads"] = config["num_key_value_heads"] = 4;
+  EXPECT_EQ(Parse(config)->layers[0].attention.head_dim, 1024);
+  config["num_attention_heads"] = config["num_key_value_heads"] = 2;
+  ExpectRefused(Parse(config), "head_dim", "2048 (hidden_size / num_attention_heads");
+  for (const json& ids : {json(-1), json(2147483647), json::array({-1, 2147483647})}) {
+    EXPECT_TRUE(With("eos_token_id", ids).ok()) << ids;
+  }
+  for (const json& ids : {json(-2), json(2147483648), json::array({5, -2})}) {
+    ExpectRefused(With("eos_token_id", ids), "eos_token_id", "must be a token id");
+  }
+  ExpectRefused(With("bos_token_id", 2147483648), "bos_token_id", "2147483648");
+}
+
+TEST(ConfigJsonTest, TheFirstErrorIsNamed) {
+  json config = json::parse(kLlama31);
+  config["hidden_size"] = 0;
+  config["use_mrope"] = true;
+  config["mystery"] = 1;
+  ExpectRefused(Parse(config), "hidden_size");
+}
+
+// Keys of published configurations that may say no more than what the class does anyway.
+TEST(ConfigJsonTest, LlamasSwitchesAreOff) {
+  for (const char* key : {"mlp_bias", "rope_interleaved", "parallel_attn", "use_sliding_window"}) {
+    EXPECT_TRUE(With(key, false).ok()) << key;
+    ExpectRefused(With(key, true), key, "is not supported");
+  }
+  EXPECT_TRUE(With("activation", "swiglu").ok());
+  ExpectRefused(With("activation", "geglu"), "activation", "is not supported");
+  json types = json::array();
+  for (int i = 0; i < 32; ++i) types.push_back("full_attention");
+  EXPECT_TRUE(With("layer_types", types).ok());
+  types[31] = "sliding_attention";
+  ExpectRefused(With("layer_types", types), "layer_types", "no windows");
+  ExpectRefused(With("architectures", "LlamaForCausalLM"), "architectures", "a list of names");
+  ExpectRefused(With("architectures", json::array({3})), "architectures", "is not supported");
+}
+
 TEST(ConfigJsonTest, RefusesWhatIsNoObject) {
   EXPECT_FALSE(ParseModelDescription("", "x").ok());
   EXPECT_FALSE(ParseModelDescription("[]", "x").ok());
@@ -333,6 +383,16 @@ TEST(ConfigJsonTest, RewritesTheDTypeAndKeepsTheRest) {
       "x");
   EXPECT_EQ(nlohmann::ordered_json::parse(*glm).dump(),
             R"({"model_type":"glm4_moe","dtype":"float32","num_nextn_predict_layers":0})");
+  // Both keys, and those of the text model in a wrapper.
+  const auto both = RewriteConfigDType(
+      R"({"dtype": "x", "text_config": {"torch_dtype": "y", "dtype": "z", "a": 1},)"
+      R"( "torch_dtype": "y"})",
+      DType::kBF16, "x");
+  EXPECT_EQ(nlohmann::ordered_json::parse(*both).dump(),
+            R"({"dtype":"bfloat16","text_config":{"torch_dtype":"bfloat16","dtype":"bfloat16",)"
+            R"("a":1},"torch_dtype":"bfloat16"})");
+  EXPECT_EQ(RewriteConfigDType("[]", DType::kF32, "x").status().code(),
+            absl::StatusCode::kInvalidArgument);
   const auto neither = RewriteConfigDType("{}", DType::kF32, "x");
   EXPECT_EQ(json::parse(*neither).dump(), R"({"torch_dtype":"float32"})");
 }

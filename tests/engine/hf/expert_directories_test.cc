@@ -107,6 +107,17 @@ TEST_P(ExpertDirectoriesTest, HaveTheSameWeightsStacked) {
     EXPECT_EQ(std::memcmp(a.weights, b.weights, static_cast<size_t>(a.weight_bytes())), 0) << i;
   }
   EXPECT_TRUE(ReadTensors(Export(stacked, stacked.layout, "again")) == ReadTensors(out));
+  // A directory whose weights are gone has the names of one that has them.
+  const std::string gone = FreshDirectory("gone"), config = gone + "/config.json";
+  ASSERT_TRUE(WriteFileSynced(PosixFileSystem(), config,
+                              *ReadWholeFile(PosixFileSystem(), directory_ + "/config.json", 9999))
+                  .ok());
+  auto named = ReadModelDescription(gone, PosixFileSystem(), {FreshDirectory("nothing"), out});
+  ASSERT_TRUE(named.ok()) << named.status();
+  for (LayerDescription& layer : named->layers) {
+    if (layer.experts.count > 0) layer.experts.experts_per_tile = 2;
+  }
+  EXPECT_TRUE(named->layers == description.layers);
 }
 
 // Tables of layers that are columns of one tensor.
@@ -131,6 +142,11 @@ TEST(ExpertConfigTest, Mxfp4IsOfTransposedExpertsAlone) {
     return std::string(ParseModelDescription(config.dump(), "x").status().message());
   };
   EXPECT_EQ(parse("gpt_oss", "mxfp4"), "");
+  auto config = nlohmann::json::parse(
+      *ReadWholeFile(PosixFileSystem(), "tests/golden/models/gpt_oss/config.json", 1 << 20));
+  config["quantization_config"] = {{"quant_method", "mxfp4"}, {"mystery", 4}};
+  EXPECT_THAT(std::string(ParseModelDescription(config.dump(), "x").status().message()),
+              HasSubstr("unknown key quantization_config.mystery"));
   EXPECT_THAT(parse("gpt_oss", "awq"), HasSubstr("quantization_config.quant_method: \"awq\""));
   EXPECT_THAT(parse("mixtral", "mxfp4"), HasSubstr("quantization_config.quant_method: \"mxfp4\""));
   // As DeepSeek-V3 was published.

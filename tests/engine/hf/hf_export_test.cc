@@ -228,6 +228,12 @@ TEST(HfExportTest, ReplacesAnEarlierExportButNothingForeign) {
   status = Export(model, DType::kF32, other);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("another model"));
+  // Files of a model without its configuration.
+  const std::string alone = FreshDirectory("alone");
+  ASSERT_TRUE(WriteFileSynced(files, alone + "/tokenizer.json", "{}").ok());
+  status = Export(model, DType::kF32, alone);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no configuration that can be read"));
   // The source itself.
   ASSERT_TRUE(files->RemoveFile(model.directory + "/README.md").ok());
   EXPECT_EQ(Export(model, DType::kF32, model.directory).code(),
@@ -270,6 +276,20 @@ TEST(HfExportTest, RemovesItsOwnLeftoversOnly) {
   ASSERT_TRUE(files->CreateDirectories(out + ".previous/mine").ok());
   EXPECT_EQ(Export(model, DType::kF32, out).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(files->FileExists(out + ".previous/mine"));
+  ASSERT_TRUE(files->RemoveTree(out + ".previous").ok());
+  // The same beside it, as a file and as a directory.
+  const std::string temporary = out + ".tmp";
+  ASSERT_TRUE(WriteFileSynced(files, temporary, "x").ok());
+  absl::Status status = Export(model, DType::kF32, out);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("it is no directory"));
+  ASSERT_TRUE(files->RemoveFile(temporary).ok());
+  ASSERT_TRUE(files->CreateDirectories(temporary).ok());
+  ASSERT_TRUE(WriteFileSynced(files, temporary + "/thesis.tex", "x").ok());
+  status = Export(model, DType::kF32, out);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("thesis.tex"));
+  EXPECT_TRUE(files->FileExists(temporary + "/thesis.tex"));
 }
 
 TEST(HfExportTest, FollowsALinkToTheOutputDirectory) {

@@ -124,6 +124,24 @@ TEST(RandomWeightsTest, DependsOnSeedNameAndElementAlone) {
   EXPECT_NE(whole, again);
 }
 
+// The values themselves, computed apart: a seed gives them in every version of the program.
+TEST(RandomWeightsTest, ASeedsValuesStayTheSame) {
+  TensorSpec tensor = Matrix("model.layers.0.mlp.up_proj.weight", 1 << 20);
+  const auto fill = [&](int64_t begin, int64_t elements) {
+    std::vector<float> values(static_cast<size_t>(elements));
+    FillRandomWeights(ModelDescription(), 42, tensor, begin, elements, values.data(), nullptr);
+    return values;
+  };
+  const auto near = [](double value) {
+    return testing::FloatNear(static_cast<float>(value), 1e-6f);
+  };
+  EXPECT_THAT(fill(0, 4), ElementsAre(near(-0.0030418922), near(0.0383372205), near(0.0101277435),
+                                      near(0.0073255772)));
+  EXPECT_THAT(fill(1000001, 2), ElementsAre(near(0.0189998732), near(-0.0026629264)));
+  tensor.initial = Initial::kLogUniform;
+  EXPECT_THAT(fill(0, 2), ElementsAre(near(1.9513954998), near(2.7445898593)));
+}
+
 TEST(RandomWeightsTest, ThePaddingTokensRowIsZeroInPiecesToo) {
   constexpr int64_t kRows = 6, kWidth = 5, kCount = kRows * kWidth;
   for (const int64_t padding : {-1, 0, 3, 5}) {
@@ -179,53 +197,69 @@ TEST(HfInitTest, TilesOfEitherPrecisionHoldTheSameMasters) {
   }
 }
 
-TEST(PresetsTest, HaveThePublishedSizes) {
-  const std::map<std::string, int64_t> published = {{"qwen2.5-0.5b", 494032768},
-                                                    {"qwen2.5-1.5b", 1543714304},
-                                                    {"qwen2.5-3b", 3085938688},
-                                                    {"qwen2.5-7b", 7615616512},
-                                                    {"qwen2.5-14b", 14770033664},
-                                                    {"qwen2.5-32b", 32763876352},
-                                                    {"qwen2.5-72b", 72706203648},
-                                                    {"qwen3-0.6b", 596049920},
-                                                    {"qwen3-8b", 8190735360},
-                                                    {"qwen3-32b", 32762123264},
-                                                    {"llama3-8b", 8030261248},
-                                                    {"llama3-70b", 70553706496},
-                                                    {"llama-tiny", 1017728},
-                                                    {"llama-10m", 10083520},
-                                                    {"llama-124m", 109529856},
-                                                    {"llama-1.3b", 1345423360},
-                                                    {"mistral-small-24b", 23572403200},
-                                                    {"gemma2-9b", 9241705984},
-                                                    {"gemma3-27b", 27009346304},
-                                                    {"gemma4-e2b", 4628569344},
-                                                    {"gemma4-e4b", 7463013376},
-                                                    {"gemma4-31b", 30697345280},
-                                                    {"gemma4-26b-a4b", 25233141760},
-                                                    {"phi4-14b", 14659507200},
-                                                    {"granite3.3-8b", 8170864640},
-                                                    {"smollm3-3b", 3075098624},
-                                                    {"olmo3-7b", 7298011136},
-                                                    {"glm4-9b", 9400279040},
-                                                    {"mixtral-8x7b", 46702792704},
-                                                    {"qwen3-30b-a3b", 30532122624},
-                                                    {"qwen3-235b-a22b", 235093634560},
-                                                    {"gpt-oss-20b", 20914757184},
-                                                    {"gpt-oss-120b", 116829156672},
-                                                    {"glm-4.5-air", 106852245504},
-                                                    {"glm-4.5", 352797814784},
-                                                    {"deepseek-v3", 671026404352},
-                                                    {"qwen3-next-80b-a3b", 79674391296},
-                                                    {"qwen3.5-9b", 8953803264},
-                                                    {"qwen3.5-35b-a3b", 34660610688}};
+struct Published {
+  int64_t parameters, positions;
+  double theta, epsilon;  // `theta` is of rope 0
+  int64_t bos, eos;
+};
+
+TEST(PresetsTest, HaveThePublishedSizesAndSettings) {
+  const std::map<std::string, Published> published = {
+      {"qwen2.5-0.5b", {494032768, 32768, 1e6, 1e-6, 151643, 151643}},
+      {"qwen2.5-1.5b", {1543714304, 131072, 1e6, 1e-6, 151643, 151643}},
+      {"qwen2.5-3b", {3085938688, 32768, 1e6, 1e-6, 151643, 151643}},
+      {"qwen2.5-7b", {7615616512, 131072, 1e6, 1e-6, 151643, 151643}},
+      {"qwen2.5-14b", {14770033664, 131072, 1e6, 1e-5, 151643, 151643}},
+      {"qwen2.5-32b", {32763876352, 131072, 1e6, 1e-5, 151643, 151643}},
+      {"qwen2.5-72b", {72706203648, 131072, 1e6, 1e-5, 151643, 151643}},
+      {"qwen3-0.6b", {596049920, 40960, 1e6, 1e-6, 151643, 151645}},
+      {"qwen3-8b", {8190735360, 40960, 1e6, 1e-6, 151643, 151645}},
+      {"qwen3-32b", {32762123264, 40960, 1e6, 1e-6, 151643, 151645}},
+      {"llama3-8b", {8030261248, 8192, 5e5, 1e-5, 128000, 128001}},
+      {"llama3-70b", {70553706496, 8192, 5e5, 1e-5, 128000, 128001}},
+      {"llama-tiny", {1017728, 2048, 1e4, 1e-5, 256, 257}},
+      {"llama-10m", {10083520, 2048, 1e4, 1e-5, 256, 257}},
+      {"llama-124m", {109529856, 2048, 1e4, 1e-5, 1, 2}},
+      {"llama-1.3b", {1345423360, 2048, 1e4, 1e-5, 1, 2}},
+      {"mistral-small-24b", {23572403200, 32768, 1e8, 1e-5, 1, 2}},
+      {"gemma2-9b", {9241705984, 8192, 1e4, 1e-6, 2, 1}},
+      {"gemma3-27b", {27009346304, 131072, 1e6, 1e-6, 2, 1}},
+      {"gemma4-e2b", {4628569344, 131072, 1e6, 1e-6, 2, 1}},
+      {"gemma4-e4b", {7463013376, 131072, 1e6, 1e-6, 2, 1}},
+      {"gemma4-31b", {30697345280, 262144, 1e6, 1e-6, 2, 1}},
+      {"gemma4-26b-a4b", {25233141760, 262144, 1e6, 1e-6, 2, 1}},
+      {"phi4-14b", {14659507200, 16384, 2.5e5, 1e-5, 100257, 100265}},
+      {"granite3.3-8b", {8170864640, 131072, 1e7, 1e-5, 0, 0}},
+      {"smollm3-3b", {3075098624, 65536, 5e6, 1e-6, 128000, 128001}},
+      {"olmo3-7b", {7298011136, 65536, 5e5, 1e-6, 100257, 100257}},
+      {"glm4-9b", {9400279040, 32768, 1e4, 1e-5, 151331, 151329}},
+      {"mixtral-8x7b", {46702792704, 32768, 1e6, 1e-5, 1, 2}},
+      {"qwen3-30b-a3b", {30532122624, 40960, 1e6, 1e-6, 151643, 151645}},
+      {"qwen3-235b-a22b", {235093634560, 40960, 1e6, 1e-6, 151643, 151645}},
+      {"gpt-oss-20b", {20914757184, 131072, 1.5e5, 1e-5, 199998, 200002}},
+      {"gpt-oss-120b", {116829156672, 131072, 1.5e5, 1e-5, 199998, 200002}},
+      {"glm-4.5-air", {106852245504, 131072, 1e6, 1e-5, 151331, 151329}},
+      {"glm-4.5", {352797814784, 131072, 1e6, 1e-5, 151331, 151329}},
+      {"deepseek-v3", {671026404352, 163840, 1e4, 1e-6, 0, 1}},
+      {"qwen3-next-80b-a3b", {79674391296, 262144, 1e7, 1e-6, 151643, 151645}},
+      {"qwen3.5-9b", {8953803264, 262144, 1e7, 1e-6, 248044, 248044}},
+      {"qwen3.5-35b-a3b", {34660610688, 262144, 1e7, 1e-6, 248044, 248044}}};
   EXPECT_EQ(Presets().size(), published.size());
   for (const Preset& preset : Presets()) {
     SCOPED_TRACE(preset.name);
     const auto config = ParseModelDescription(preset.config_json, preset.name);
     ASSERT_TRUE(config.ok()) << config.status();
     ASSERT_TRUE(published.contains(preset.name));
-    EXPECT_EQ(ParameterCount(*config), published.at(preset.name));
+    const Published& wanted = published.at(preset.name);
+    EXPECT_EQ(ParameterCount(*config), wanted.parameters);
+    EXPECT_EQ(config->max_positions, wanted.positions);
+    EXPECT_EQ(config->ropes[0].theta, wanted.theta);
+    EXPECT_EQ(config->norm_epsilon, wanted.epsilon);
+    const char* const dtype = preset.dtype == DType::kBF16 ? "bfloat16" : "float32";
+    EXPECT_THAT(preset.config_json,
+                AllOf(HasSubstr(absl::StrCat("\"bos_token_id\": ", wanted.bos, ",\n")),
+                      HasSubstr(absl::StrCat("\"eos_token_id\": ", wanted.eos, ",\n")),
+                      HasSubstr(absl::StrCat("\"torch_dtype\": \"", dtype, "\""))));
   }
 }
 

@@ -88,6 +88,8 @@ TEST(HfDirectoryTest, LoadsEveryDTypeIntoEitherMaster) {
     const ModelLayout layout = BuildModelLayout(SmallConfig("qwen2", false));
     const auto weights = HfWeights::Open(directory, layout);
     ASSERT_TRUE(weights.ok()) << weights.status();
+    EXPECT_EQ((*weights)->ExactDType(),
+              file_dtype == std::string("BF16") ? DType::kBF16 : DType::kF32);
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       for (int i = 0; i < layout.tile_count(); ++i) {
         OwnedTile owned(layout.tiles[i], dtype);
@@ -319,6 +321,11 @@ TEST(HfDirectoryTest, SaysWhichFilesAreMissing) {
   EXPECT_EQ(config.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(config.message()), HasSubstr(empty + "/config.json"));
   EXPECT_EQ(ReadModelDescription(empty + "/nothing").status().code(), absl::StatusCode::kNotFound);
+  const std::string file = empty + "/file";
+  ASSERT_TRUE(WriteFileSynced(PosixFileSystem(), file, "x").ok());
+  const absl::Status not_one = ReadModelDescription(file).status();
+  EXPECT_EQ(not_one.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(not_one.message()), HasSubstr("file is not a directory"));
 }
 
 TEST(HfDirectoryTest, ATiedHeadIsComparedToItsEnd) {

@@ -1,6 +1,7 @@
-// WriteHfWeights on a matrix whose columns lie in several tiles.
+// WriteHfWeights: a matrix whose columns lie in several tiles, and tensors that are not whole.
 #include "engine/hf/hf_writer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -104,6 +105,25 @@ TEST(HfWriterTest, ColumnsOfSeveralTilesAreWrittenInStrips) {
       wrong += values[static_cast<size_t>(i)] != TestValue(tensor.name, i);
     }
     EXPECT_EQ(wrong, 0) << tensor.name;
+  }
+}
+
+TEST(HfWriterTest, ATensorThatIsNotGivenWholeIsAnError) {
+  const ModelLayout layout = BuildModelLayout(SmallConfig("llama", false));
+  // Of the head, which has 88: the last element, or all, so that its file is not even begun.
+  for (const int64_t withheld : {1, 88}) {
+    const auto emit = [&](int, const TensorSpec& tensor, ElementRange, TensorSink sink) {
+      const std::vector<float> values(static_cast<size_t>(tensor.elements), 1.0f);
+      const int64_t given = tensor.elements - (tensor.name == kHeadTensorName ? withheld : 0);
+      return sink(values.data(), given * int64_t{sizeof(float)});
+    };
+    const absl::Status status = WriteHfWeights(PosixFileSystem(), FreshDirectory("out"), layout,
+                                               DType::kF32, /*shard_bytes=*/1, emit);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    EXPECT_THAT(std::string(status.message()),
+                testing::AllOf(testing::HasSubstr("model-00021-of-00021.safetensors: "),
+                               testing::HasSubstr("bytes were not written")));
+    EXPECT_EQ(std::string(status.message()).find(": 4 bytes") != std::string::npos, withheld == 1);
   }
 }
 

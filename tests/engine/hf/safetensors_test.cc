@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace megatrain {
@@ -103,12 +104,18 @@ TEST(SafetensorsTest, WriterRefusesWhatAReaderWould) {
 }
 
 TEST(SafetensorsTest, AcceptsEveryDTypeOfTheFormat) {
-  for (const char* dtype : {"BOOL", "U8",  "I8",   "F8_E5M2", "F8_E4M3", "F8_E8M0", "I16",
-                            "U16",  "F16", "BF16", "I32",     "U32",     "F32",     "C64",
-                            "F64",  "I64", "U64",  "F4",      "F6_E2M3", "F6_E3M2"}) {
+  // With the bits of an element.
+  constexpr std::pair<const char*, int64_t> kDTypes[] = {
+      {"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
+      {"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+      {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16},    {"BF16", 16},
+      {"I32", 32},        {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},
+      {"I64", 64},        {"U64", 64}};
+  for (const auto& [dtype, bits] : kDTypes) {
     SCOPED_TRACE(dtype);
     auto writer = SafetensorsWriter::Create(PosixFileSystem(), TestPath(), {{"a", dtype, {2, 4}}});
     ASSERT_TRUE(writer.ok()) << writer.status();
+    EXPECT_EQ((*writer)->data_bytes(), bits) << "eight elements";
     const std::string data((*writer)->data_bytes(), 'x');
     ASSERT_TRUE((*writer)->Append(data.data(), (*writer)->data_bytes()).ok());
     ASSERT_TRUE((*writer)->Finish().ok());
@@ -128,10 +135,12 @@ TEST(SafetensorsTest, AcceptsTensorsInAnyOrderAndTrailingSpaces) {
 TEST(SafetensorsTest, RefusesABadHeaderLength) {
   ExpectRefused(OpenBytes(""), "too short");
   ExpectRefused(OpenBytes("1234567"), "too short");
+  ExpectRefused(OpenBytes(Length(0)), "length is 0");
   ExpectRefused(OpenBytes(Length(0) + "{}"), "length is 0");
   ExpectRefused(OpenBytes(Length(~uint64_t{0}) + "{}"), "18446744073709551615");
   ExpectRefused(OpenBytes(Length(uint64_t{1} << 63) + "{}"), "9223372036854775808");
-  ExpectRefused(OpenBytes(Length(100'000'001) + "{}"), "100000001");
+  ExpectRefused(OpenBytes(Length(100'000'001) + "{}"), "at most 100000000 are allowed");
+  ExpectRefused(OpenBytes(Length(100'000'000) + "{}"), "truncated");
   ExpectRefused(OpenBytes(Length(100) + "{}"), "truncated");
 }
 

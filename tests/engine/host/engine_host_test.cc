@@ -8,6 +8,7 @@
 #include <atomic>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -106,6 +107,35 @@ TEST(EngineHostTest, ThreadsOfAJobAreCappedByTheHosts) {
               HasSubstr("engine.device"));
 }
 
+TEST(EngineHostTest, RanksShareTheThreadsAndHaveOneForEachUseAtLeast) {
+  const auto threads = [](int devices, int all, int update) {
+    SessionSettings settings;
+    settings.devices = devices;
+    settings.threads = all;
+    settings.update_threads = update;
+    return std::pair(settings.rank_threads(), settings.rank_update_threads());
+  };
+  EXPECT_EQ(threads(1, 5, 0), std::pair(5, 0));
+  EXPECT_EQ(threads(2, 5, 0), std::pair(2, 0));
+  EXPECT_EQ(threads(4, 2, 0), std::pair(1, 0));
+  EXPECT_EQ(threads(2, 8, 4), std::pair(4, 2));
+  EXPECT_EQ(threads(4, 4, 2), std::pair(2, 1));
+  const auto host = Host(5);
+  JobSpec::Engine engine;
+  engine.devices = 2;
+  const auto shared = *host->OpenSession(engine);
+  EXPECT_EQ(shared->ranks.at(1).compute_pool->threads(), 2);
+  EXPECT_EQ(shared->ranks.at(1).own_update_pool.get(), nullptr);
+  engine.threads = engine.update_threads = 4;
+  EXPECT_EQ(host->OpenSession(engine).status().code(), absl::StatusCode::kInvalidArgument)
+      << "none is left for compute";
+  engine.update_threads = 2;
+  const auto apart = *host->OpenSession(engine);
+  EXPECT_EQ(apart->ranks.at(1).compute_pool->threads(), 1);
+  ASSERT_NE(apart->ranks.at(1).own_update_pool.get(), nullptr);
+  EXPECT_EQ(apart->ranks.at(1).own_update_pool->threads(), 1);
+}
+
 TEST(EngineHostTest, TheCpuIsDividedIntoSixtyFourDevicesAtMost) {
   JobSpec::Engine engine;
   engine.devices = 64;
@@ -137,6 +167,7 @@ TEST(EngineHostTest, SessionsOnDifferentDevicesAreSideBySide) {
   JobSpec::Engine engine;
   const auto second = *host->OpenSession(engine, {1});
   EXPECT_EQ(second->settings.threads, 2);
+  EXPECT_EQ(host->DescribeDevice(1), "cpu, 2 threads");
   engine.threads = 5;
   EXPECT_EQ((*host->OpenSession(engine, {2}))->settings.threads, 2) << "no more than its part";
   engine.threads = 0;

@@ -54,5 +54,36 @@ TEST(HardwareRatesTest, WhatIsNoRateIsRefusedWithThoseThereAre) {
   }
 }
 
+TEST(HardwareRatesTest, OfTwoMeasurementsTheFasterRatesAreKept) {
+  HardwareRates rates, other;
+  rates.h2d_bytes_per_second = 2;
+  other.h2d_bytes_per_second = 1;
+  rates.d2h_beside_h2d_bytes_per_second = 1;
+  other.d2h_beside_h2d_bytes_per_second = 2;
+  rates.host_memory_bytes_per_second = 3;
+  other.host_memory_bytes_per_second = 4;
+  rates.fp32.matmul_flops_per_second = 6;
+  other.fp32.matmul_flops_per_second = 5;
+  rates.bf16.update_bytes_per_second = 7;
+  other.bf16.update_bytes_per_second = 8;
+  other.collective_bytes_per_second = 9;
+  rates.launch_seconds = 4e-6;
+  other.launch_seconds = 3e-6;
+  KeepFaster(other, &rates);
+  EXPECT_EQ(rates.h2d_bytes_per_second, 2);
+  EXPECT_EQ(rates.d2h_beside_h2d_bytes_per_second, 2);
+  EXPECT_EQ(rates.host_memory_bytes_per_second, 4);
+  EXPECT_EQ(rates.fp32.matmul_flops_per_second, 6);
+  EXPECT_EQ(rates.bf16.update_bytes_per_second, 8);
+  EXPECT_EQ(rates.collective_bytes_per_second, 0) << "that between devices stays";
+  EXPECT_EQ(rates.launch_seconds, 3e-6);
+  other.launch_seconds = 5e-6;
+  KeepFaster(other, &rates);
+  EXPECT_EQ(rates.launch_seconds, 3e-6);
+  HardwareRates none;
+  KeepFaster(other, &none);
+  EXPECT_EQ(none.launch_seconds, 5e-6) << "the first one that is measured";
+}
+
 }  // namespace
 }  // namespace megatrain

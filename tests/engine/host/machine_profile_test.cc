@@ -88,12 +88,29 @@ TEST_F(ProfiledPlanTest, AModelIsPlannedForAMachineThatIsNotHere) {
                                   Not(HasSubstr("host limit")), Not(HasSubstr("this machine"))));
   EXPECT_THAT(PlanJson(report),
               AllOf(HasSubstr("\"profile\": \"h200\""), HasSubstr("\"host_limit_bytes\": null")));
+  const PlanChoice& choice = report.choice;
+  EXPECT_THAT(
+      report.table,
+      AllOf(
+          HasSubstr("a sweep: " + std::to_string(choice.micro_batches_per_sweep) + ";"),
+          HasSubstr(choice.stash_on_host ? "stash on the host;" : "stash on the device;"),
+          HasSubstr("layers kept whole: " + std::to_string(choice.activations_kept_whole) + " of "),
+          HasSubstr("norms recomputed: " + std::to_string(choice.activations_kept_partly) + ",")));
   // 6 FLOPs a parameter and token at most at the data sheet's rate, and not a tenth of it.
   const double flops = 6.0 * 70.5e9 * 16 * 4096;
   EXPECT_GT(report.choice.predicted.step_seconds, flops / 989e12);
   EXPECT_LT(report.choice.predicted.step_seconds, flops / 99e12);
   // A slower device takes longer.
   EXPECT_GT(Plan("a100").choice.predicted.step_seconds, report.choice.predicted.step_seconds);
+}
+
+TEST_F(ProfiledPlanTest, MachinesShareTheStepsMicroBatches) {
+  spec_.engine.devices = 2;
+  const auto plan = PlanTraining(spec_, *FindMachineProfile("h200"), {}, /*nodes=*/2);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->nodes, 2);
+  EXPECT_EQ(plan->devices, 4);
+  EXPECT_EQ(plan->micro_batches, 2) << "of eight";
 }
 
 TEST_F(ProfiledPlanTest, GivenRatesTakeThePlaceOfTheProfiles) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/engine/data/records/compressed_text.h"
 #include "tests/engine/data/records/token_bytes.h"
 #include "tests/engine/data/sequences/data_test_support.h"
 
@@ -72,6 +73,35 @@ TEST(InspectSequencesTest, ShowsTheLossMaskOverDecodedText) {
   EXPECT_THAT(*SequencesText(**dataset, nullptr, 0, 1), HasSubstr("    loss | 89 101 115 10 60"));
 }
 
+TEST(InspectSequencesTest, AStretchStaysOnItsLine) {
+  TestDirectory directory;
+  const JobSpec spec =
+      SpecOf({{directory.Write("a.txt", "a\tb\rc\\d\x01\x1f \x7f~"), DataFormat::kText, ""}}, 40);
+  const auto dataset = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT(*SequencesText(**dataset, MakeBytesTokenizer().get(), 0, 1),
+              HasSubstr("    loss | \\tb\\rc\\\\d\\x01\\x1f \\x7f~<|eos|>\n"));
+}
+
+TEST(InspectSequencesTest, DescribesAMix) {
+  TestDirectory directory;
+  const std::string more = directory.Write("a.bin", Bytes(std::vector<uint16_t>(24, 1)));
+  const std::string less = directory.Write("b.bin", Bytes(std::vector<uint16_t>(12, 1)));
+  JobSpec spec =
+      SpecOf({{more, DataFormat::kTokens, "uint16"}, {less, DataFormat::kTokens, "uint16"}}, 4);
+  spec.data.train[0].weight = 3;
+  spec.data.train[1].weight = 1;
+  const auto dataset = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const auto text = DescribeDataset(**dataset, nullptr, 0);
+  ASSERT_TRUE(text.ok()) << text.status();
+  // The third of the few is the eleventh of all.
+  EXPECT_EQ(*text, "2 documents, 36 tokens, 9 training sequences\n" + more +
+                       ": 75% of the mix, 6 sequences, 1.375 passes an epoch\n" + less +
+                       ": 25% of the mix, 3 sequences, 0.9167 passes an epoch\n"
+                       "an epoch of the mix is 11 sequences\n");
+}
+
 TEST(InspectSequencesTest, ShowsPairsAsPairs) {
   TestDirectory directory;
   const std::string records = R"({"prompt":"Hi","chosen":"Yes","rejected":"No!"})"
@@ -109,6 +139,15 @@ TEST(InspectSequencesTest, GuessesHowAFileIsToBeRead) {
       HasSubstr("c.jsonl:2: no known format: the record has \"q\""));
   EXPECT_THAT(std::string(GuessDataFile("x.bin").status().message()), HasSubstr("dtype"));
   EXPECT_FALSE(GuessDataFile(directory / "none.jsonl").ok());
+  EXPECT_EQ(GuessDataFile(directory.Write("d.jsonl.gz", Gzip("{\"conversations\":[]}")))->format,
+            DataFormat::kShareGpt);
+  EXPECT_EQ(GuessDataFile(directory.Write("e.csv", "instruction,output\na,b\n"))->format,
+            DataFormat::kAlpaca);
+  EXPECT_THAT(std::string(GuessDataFile(directory.Write("f.jsonl", "\n")).status().message()),
+              HasSubstr("f.jsonl: is empty"));
+  EXPECT_THAT(
+      std::string(GuessDataFile(directory.Write("g.csv", "text\n\xff\n")).status().message()),
+      HasSubstr("g.csv: row 2: column \"text\": invalid UTF-8"));
 }
 
 TEST(InspectSequencesTest, WarnsOfWhatIsNotTrainedOn) {

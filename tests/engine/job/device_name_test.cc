@@ -14,6 +14,7 @@ TEST(DeviceNameTest, ReadsEveryForm) {
   EXPECT_EQ(ParseDeviceName("cuda")->ordinal, -1);
   EXPECT_EQ(ParseDeviceName("cuda:0")->ordinal, 0);
   EXPECT_EQ(ParseDeviceName("cuda:17")->ordinal, 17);
+  EXPECT_EQ(ParseDeviceName("cuda:999")->ordinal, 999);
 }
 
 TEST(DeviceNameTest, RefusesAllElse) {

@@ -1,9 +1,12 @@
 #include "engine/job/job_keys.h"
 
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
+#include <vector>
 
+#include "engine/config/config_reader.h"
 #include "engine/config/config_schema.h"
 #include "engine/job/job_parser.h"
 #include "gmock/gmock.h"
@@ -27,6 +30,32 @@ std::string WrongBySchemaOfJobs(const std::string& yaml) {
 TEST(JobKeysTest, EachIsReadAtItsBoundsAndRefusedBeyondThem) {
   JobSpec spec;
   CheckBounds(JobKeys(&spec), kMinimal);
+}
+
+TEST(JobKeysTest, NumbersHaveFieldsOfTheirOwn) {
+  JobSpec spec;
+  const ConfigTable table = JobKeys(&spec);
+  std::vector<std::string> overrides;
+  std::map<std::string, std::string> given;  // by key
+  for (const ConfigKey& key : table.keys) {
+    const std::string type = key.value.schema.at("type").dump();
+    const size_t number = given.size();
+    std::string value;
+    if (type == R"("integer")" || type == R"(["integer","string"])") {
+      value = std::to_string(100 + number);
+    } else if (type == R"("number")") {
+      value = "0.1" + std::to_string(number) + "1";
+    }
+    if (value.empty()) continue;
+    given[key.path] = value;
+    overrides.push_back(key.path + "=" + value);
+  }
+  ASSERT_GT(given.size(), 30u);
+  const auto read = ReadConfig(table, kMinimal, "f.yaml", overrides);
+  ASSERT_TRUE(read.ok()) << read.status();
+  for (const auto& [path, value] : given) {
+    EXPECT_EQ(table.Find(path)->value.text(), value) << path;
+  }
 }
 
 TEST(JobKeysTest, TheSchemaHasEach) {

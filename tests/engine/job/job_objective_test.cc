@@ -71,5 +71,23 @@ TEST(JobObjectiveTest, WhatWouldBePassedOverIsRefused) {
   EXPECT_THAT(Refusal(kPairs, "objective: ppo"), HasSubstr("expects causal or dpo"));
 }
 
+TEST(JobObjectiveTest, WhatGoesTogetherIsAccepted) {
+  for (const char* training :
+       {"dpo_label_smoothing: 0.1", "dpo_loss: robust, dpo_label_smoothing: 0.1", "dpo_loss: ipo",
+        "dpo_loss: hinge, dpo_label_smoothing: 0"}) {
+    const auto spec = Parse(std::string(kPairs) + ", sequence_length: 4, train_on: last",
+                            std::string("objective: dpo, ") + training);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+  }
+  const auto defaults = Parse("train: [{path: t, format: text}]",
+                              "dpo_beta: 0.1, dpo_loss: sigmoid, dpo_label_smoothing: 0");
+  EXPECT_TRUE(defaults.ok()) << defaults.status();
+  EXPECT_THAT(Refusal(std::string(kPairs) + ", train_on_prompt: true", "objective: dpo"),
+              HasSubstr("data.train_on_prompt: with training.objective: dpo"));
+  EXPECT_THAT(Refusal("train: [{path: t, format: text}], eval: [{path: e, format: preference}]",
+                      "steps: 3"),
+              HasSubstr("data.eval: e: format preference holds pairs"));
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -106,6 +106,23 @@ TEST(HostPoolTest, EmptyPoolAndEmptyLease) {
   EXPECT_EQ(HostPool::Create(negative).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(HostPoolTest, LargeLeasesAreTakenFromTheBottomAndSmallOnesFromTheTop) {
+  constexpr int64_t kLarge = HostPool::kLargeLeaseBytes, kPage = HostPool::kPageBytes;
+  EXPECT_EQ(HostPool::LeaseBytes(kLarge - kPage), kLarge - kPage);
+  EXPECT_EQ(HostPool::LeaseBytes(kLarge), kLarge);
+  EXPECT_EQ(HostPool::LeaseBytes(kLarge + 1), kLarge + kHuge);
+  auto pool = MakePool(kLarge + kMiB);
+  char* const base = static_cast<char*>(pool->data());
+  {
+    HostLease large = *pool->Lease(HostKind::kTiles, kLarge);
+    EXPECT_EQ(large.data(), base);
+    HostLease small = *pool->Lease(HostKind::kStash, kPage + 1);
+    EXPECT_EQ(small.data(), base + kLarge + kMiB - 2 * kPage);
+  }
+  HostLease small = *pool->Lease(HostKind::kStash, kLarge - kPage);
+  EXPECT_EQ(small.data(), base + kMiB + kPage);
+}
+
 TEST(HostPoolTest, MoreThanTheAddressSpaceIsRefused) {
   HostPoolOptions options;
   options.capacity = int64_t{1} << 61;

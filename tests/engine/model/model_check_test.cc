@@ -61,6 +61,9 @@ const Case kCases[] = {
     {kSparse, "without a norm", [](LayerDescription& l) { l.feed_forward_norms.norm = ""; }},
     {kJoined, "all of its norms", [](LayerDescription& l) { l.join.experts.post_norm = ""; }},
     {kJoined, "all of its norms", [](LayerDescription& l) { l.join.dense_post_norm = ""; }},
+    {kJoined, "all of its norms", [](LayerDescription& l) { l.join.experts.norm = ""; }},
+    {kJoined, "all of its norms", [](LayerDescription& l) { l.feed_forward_norms.norm = ""; }},
+    {kJoined, "all of its norms", [](LayerDescription& l) { l.feed_forward_norms.post_norm = ""; }},
     {kSparse, "shared_gate", [](LayerDescription& l) { l.experts.shared_gate = true; }},
     {kSparse, "chosen", [](LayerDescription& l) { l.experts.chosen = 7; }},
     {kSparse, "groups", [](LayerDescription& l) { l.experts.router.groups = 4; }},
@@ -79,11 +82,26 @@ const Case kCases[] = {
        l.residual_scale = 0.5;
        l.attention_norms.post_norm = "b";
      }},
+    {kDense, "post_norms",
+     [](LayerDescription& l) {
+       l.residual_scale = 0.5;
+       l.feed_forward_norms.post_norm = "b";
+     }},
     {kDense, "kv_heads", [](LayerDescription& l) { l.attention.kv_heads = 3; }},
     {kDense, "value_norm", [](LayerDescription& l) { l.attention.value_norm = true; }},
     {kDense, "values_are_keys", [](LayerDescription& l) { l.attention.values_are_keys = true; }},
     {kDense, "fused_qkv",
      [](LayerDescription& l) { l.attention.fused_qkv = l.attention.output_gate = true; }},
+    {kDense, "fused_qkv",
+     [](LayerDescription& l) {
+       l.attention.fused_qkv = true;
+       l.attention.projects_keys = false;
+     }},
+    {kDense, "fused_qkv",
+     [](LayerDescription& l) {
+       l.attention.qk_norm = QkNorm::kHead;
+       l.attention.fused_qkv = l.attention.value_norm = l.attention.values_are_keys = true;
+     }},
     {kDense, "keys of its own", [](LayerDescription& l) { l.attention.projects_keys = false; }},
     {kDense, "no layer before it makes",
      [](LayerDescription& l) {
@@ -91,7 +109,10 @@ const Case kCases[] = {
        l.attention.key_set = 0;
      }},
     {kDense, "rope 1", [](LayerDescription& l) { l.attention.query_rope = 1; }},
+    {kDense, "rope 1", [](LayerDescription& l) { l.attention.key_rope = 1; }},
     {kDense, "rope 0", [](LayerDescription& l) { l.attention.head_dim = 4; }},
+    {kDense, "rope 0 of 6 elements of a head's 4",
+     [](LayerDescription& l) { Latents(l).latent.rotary_dim = 4; }},
     {kDense, "delta net", [](LayerDescription& l) { l.delta_net.key_heads = 2; }},
     {kDense, "latents",
      [](LayerDescription& l) {
@@ -100,6 +121,8 @@ const Case kCases[] = {
     {kDense, "latents and sinks", [](LayerDescription& l) { Latents(l).sinks = true; }},
     {kDense, "latents and norms", [](LayerDescription& l) { Latents(l).qk_norm = QkNorm::kHead; }},
     {kDense, "latents and a value_norm", [](LayerDescription& l) { Latents(l).value_norm = true; }},
+    {kDense, "latents and a value_norm",
+     [](LayerDescription& l) { Latents(l).values_are_keys = true; }},
     {kDense, "latents and an output_gate",
      [](LayerDescription& l) { Latents(l).output_gate = true; }},
     {kDense, "latents and fused_qkv", [](LayerDescription& l) { Latents(l).fused_qkv = true; }},

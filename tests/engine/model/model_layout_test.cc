@@ -198,6 +198,74 @@ TEST(RowGroupsTest, BringRowsOfKeyHeadsTogether) {
   EXPECT_EQ(seen, 3);
 }
 
+TEST(RolesTest, TensorsDecayAndBeginAsInTransformers) {
+  ModelDescription model = Sparse(ExpertTensors::kTransposed, 7);
+  model.layers[0].attention = AttentionDescription();
+  model.layers[0].delta_net = {
+      .key_heads = 2, .value_heads = 4, .key_dim = 3, .value_dim = 5, .kernel = 4};
+  model.layers[1].attention.qkv_bias = true;
+  model.layers[1].attention.qk_norm = QkNorm::kHead;
+  model.layers[1].experts.router.input_scale = "router.scale";
+  model.layers[1].experts.router.expert_scales = "router.per_expert_scale";
+  model.layers[2].output_scale = true;
+  struct Kind {
+    const char* name;
+    bool decays;
+    Initial initial;
+    Initial with_one_plus_norms;
+  };
+  constexpr Initial kNormal = Initial::kNormal, kZero = Initial::kZero, kOne = Initial::kOne;
+  constexpr Kind kKinds[] = {
+      {"model.embed_tokens.weight", true, kNormal, kNormal},
+      {"model.layers.0.input_layernorm.weight", false, kOne, kZero},
+      {"model.layers.0.linear_attn.conv1d.weight", true, kNormal, kNormal},
+      {"model.layers.0.linear_attn.A_log", true, Initial::kLogUniform, Initial::kLogUniform},
+      {"model.layers.0.linear_attn.dt_bias", false, kOne, kOne},
+      {"model.layers.0.linear_attn.norm.weight", false, kOne, kOne},
+      {"model.layers.1.self_attn.q_proj.bias", false, kZero, kZero},
+      {"model.layers.1.self_attn.k_norm.weight", false, kOne, kZero},
+      {"model.layers.1.self_attn.sinks", true, kNormal, kNormal},
+      {"model.layers.1.mlp.gate.weight", true, kNormal, kNormal},
+      {"model.layers.1.mlp.gate.bias", false, kNormal, kNormal},
+      {"model.layers.1.mlp.gate.e_score_correction_bias", false, kZero, kZero},
+      {"model.layers.1.router.scale", true, kOne, kOne},
+      {"model.layers.1.router.per_expert_scale", true, kOne, kOne},
+      {"model.layers.1.mlp.experts.down_proj", true, kNormal, kNormal},
+      {"model.layers.1.mlp.experts.down_proj_bias", false, kZero, kZero},
+      {"model.layers.2.layer_scalar", false, kOne, kOne},
+      {"model.norm.weight", false, kOne, kZero},
+      {"lm_head.weight", true, kNormal, kNormal},
+  };
+  for (const bool one_plus : {false, true}) {
+    model.one_plus_norms = one_plus;
+    std::map<std::string, TensorSpec> tensors;
+    ForEachTensor(BuildModelLayout(model),
+                  [&](int, const TensorSpec& tensor) { tensors[tensor.name] = tensor; });
+    for (const Kind& one : kKinds) {
+      ASSERT_TRUE(tensors.contains(one.name)) << one.name;
+      const TensorSpec& tensor = tensors[one.name];
+      EXPECT_EQ(tensor.decays, one.decays) << one.name;
+      EXPECT_EQ(tensor.initial, one_plus ? one.with_one_plus_norms : one.initial) << one.name;
+      EXPECT_EQ(tensor.frozen, tensor.is_never_trained()) << one.name;
+    }
+    EXPECT_TRUE(tensors["model.layers.2.layer_scalar"].is_constant);
+  }
+}
+
+TEST(ActiveParametersTest, ExpertsThatATokenDoesNotGoToAndOtherTokensRowsDoNotCount) {
+  const auto idle = [](const ModelDescription& model) {
+    return ParameterCount(model) - ActiveParameterCount(model);
+  };
+  // Five of seven experts.
+  EXPECT_EQ(idle(Sparse(ExpertTensors::kStacked, 3)), 5 * 3 * 10 * 20);
+  EXPECT_EQ(idle(Sparse(ExpertTensors::kTransposed, 3)), 5 * (3 * 10 * 20 + 2 * 10 + 20));
+  ModelDescription dense = Sparse(ExpertTensors::kApart, 7);
+  dense.layers[1] = dense.layers[0];
+  EXPECT_EQ(idle(dense), 0);
+  for (LayerDescription& layer : dense.layers) layer.per_layer_input = {4, 11};
+  EXPECT_EQ(idle(dense), 3 * 10 * 4);
+}
+
 TEST(ExpertsPerTileTest, SpreadsExpertsEvenlyOverTilesOfALimitedSize) {
   EXPECT_EQ(ExpertsPerTile(4, 8, 8), 4) << "small: one tile";
   EXPECT_EQ(ExpertsPerTile(8, 4096, 14336), 1) << "Mixtral: an expert has 176 million elements";

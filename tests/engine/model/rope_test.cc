@@ -134,6 +134,42 @@ TEST(RopeTest, LongropesLongFactorsAreForMoreThanTheOriginalPositions) {
   }
 }
 
+TEST(RopeTest, CosineAndSineHaveAFactorWithYarnAndLongropeAlone) {
+  RopeConfig rope;
+  rope.original_positions = 4096;
+  const auto factor = [&](RopeType type, double scale, double given) {
+    rope.type = type;
+    rope.factor = scale;
+    rope.attention_factor = given;
+    return RopeAttentionFactor(rope);
+  };
+  for (const RopeType type :
+       {RopeType::kDefault, RopeType::kLinear, RopeType::kLlama3, RopeType::kProportional}) {
+    EXPECT_EQ(factor(type, 32.0, 1.5), 1.0f) << RopeTypeName(type);
+  }
+  for (const RopeType type : {RopeType::kYarn, RopeType::kLongrope}) {
+    EXPECT_EQ(factor(type, 32.0, 1.5), 1.5f) << RopeTypeName(type);
+    EXPECT_EQ(factor(type, 1.0, 0.0), 1.0f) << RopeTypeName(type);
+  }
+  // ln 32 is 5 ln 2, and ln 4096 is 12 ln 2.
+  EXPECT_FLOAT_EQ(factor(RopeType::kYarn, 32.0, 0.0), 1.3465736f);
+  EXPECT_FLOAT_EQ(factor(RopeType::kLongrope, 32.0, 0.0), std::sqrt(17.0f / 12.0f));
+}
+
+TEST(RopeTest, APositionScaleGrowsWithEachLengthOfTheOriginalPositions) {
+  RopeConfig rope;
+  rope.rotary_dim = 2;
+  rope.position_scale = 0.5;
+  rope.original_positions = 4;
+  std::vector<float> cosine(9), sine(9);
+  RopeTables(rope, 9, 0, 9, cosine.data(), sine.data());
+  for (int position = 0; position < 9; ++position) {
+    const double scale = 1.0 + 0.5 * std::log(1.0 + position / 4);
+    EXPECT_NEAR(cosine[position], std::cos(position) * scale, 1e-6) << position;
+    EXPECT_NEAR(sine[position], std::sin(position) * scale, 1e-6) << position;
+  }
+}
+
 TEST(RopeTest, PositionZeroDoesNotTurn) {
   RopeConfig rope;
   rope.rotary_dim = 8;

@@ -108,8 +108,13 @@ TEST_P(TileTest, ThePartsOfATensorMakeTheTensor) {
         EXPECT_EQ(in_runs, own.elements()) << tensor.name;
         if (own.elements() == 0) continue;
         const int64_t size = tensor.is_buffer && GetParam() == DType::kBF16 ? 2 : 1;
-        EXPECT_EQ(place.WeightsAt(own.begin),
-                  cut.part(i).WeightsAt(tensor.offset + size * own.begin));
+        const Tile& part = cut.part(i);
+        const int64_t first = tensor.offset + size * own.begin;
+        EXPECT_EQ(place.WeightsAt(own.begin), part.WeightsAt(first));
+        if (tensor.frozen) continue;
+        EXPECT_EQ(place.RemainderAt(own.begin), part.RemainderAt(first)) << tensor.name;
+        EXPECT_EQ(place.ExpAvgAt(own.begin), part.ExpAvgAt(first)) << tensor.name;
+        EXPECT_EQ(place.ExpAvgSqAt(own.begin), part.ExpAvgSqAt(first)) << tensor.name;
       }
       EXPECT_EQ(held, tensor.elements) << tensor.name;
     }
@@ -129,6 +134,31 @@ TEST_P(TileTest, ThePaddingOfPartsIsThatOfTheWhole) {
       for (int i = 0; i < parts; ++i) ZeroPadding(cut.part(i));
       EXPECT_EQ(cut.Join(), block);
     }
+  }
+}
+
+TEST_P(TileTest, AllButTheTensorsIsPadding) {
+  const ModelLayout layout = FrozenLayout();
+  const int64_t size = DTypeBytes(GetParam());
+  const std::vector<int64_t> state_sizes =
+      size == 2 ? std::vector<int64_t>{2, 4, 4} : std::vector<int64_t>{4, 4};
+  for (const TileLayout& tile : layout.tiles) {
+    std::vector<char> wanted(
+        static_cast<size_t>(TileBytes(tile.elements, GetParam(), tile.stateless_elements)), '\0');
+    std::vector<char> block(wanted.size(), '\xcd');
+    const auto keep = [&](int64_t begin, int64_t bytes) {
+      std::memset(&wanted[static_cast<size_t>(begin)], '\xcd', static_cast<size_t>(bytes));
+    };
+    for (const TensorSpec& tensor : tile.tensors) {
+      keep(tensor.offset * size, tensor.elements * (tensor.is_buffer ? 4 : size));
+      int64_t section = tile.elements * size;
+      for (const int64_t bytes : state_sizes) {
+        if (!tensor.frozen) keep(section + tensor.offset * bytes, tensor.elements * bytes);
+        section += tile.state_elements() * bytes;
+      }
+    }
+    ZeroPadding(MakeTile(&tile, GetParam(), block.data()));
+    EXPECT_TRUE(block == wanted);
   }
 }
 

@@ -333,6 +333,62 @@ TEST_P(AdamWTorchTest, FollowsTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Types, AdamWTorchTest, testing::Values(DType::kF32, DType::kBF16));
 
+TEST(AdamWRunsTest, NeighboursOfTheSameTraitsAreOne) {
+  TileLayout layout;
+  layout.tensors = {Tensor(0, 100, true),   Tensor(100, 28, true),  Tensor(128, 50, false),
+                    Tensor(178, 10, false), Tensor(188, 12, false), Tensor(200, 8, false),
+                    Tensor(256, 20, false)};
+  for (const size_t i : {3, 4, 5, 6}) layout.tensors[i].rates = 1;
+  layout.tensors[4].frozen = true;
+  layout.elements = 276;
+  const std::vector<AdamWRun> expected = {{{10, 128}, true, 0},
+                                          {{128, 178}, false, 0},
+                                          {{178, 188}, false, 1},
+                                          {{200, 208}, false, 1},
+                                          {{256, 261}, false, 1}};
+  const std::vector<AdamWRun> runs = AdamWRuns(layout, {10, 261});
+  ASSERT_EQ(runs.size(), expected.size());
+  for (size_t i = 0; i < runs.size(); ++i) {
+    EXPECT_EQ(runs[i].elements, expected[i].elements) << i;
+    EXPECT_EQ(runs[i].decays, expected[i].decays) << i;
+    EXPECT_EQ(runs[i].rates, expected[i].rates) << i;
+  }
+  EXPECT_TRUE(AdamWRuns(layout, {190, 200}).empty()) << "frozen";
+  EXPECT_TRUE(AdamWRuns(layout, {208, 256}).empty()) << "padding";
+}
+
+// The bits of each group are those of a step whose rates are the group's.
+TEST(AdamWGroupsTest, ElementsHaveTheRatesOfTheirGroup) {
+  TileLayout plain;
+  plain.tensors = {Tensor(0, 40, true), Tensor(64, 40, true), Tensor(128, 40, true)};
+  plain.elements = 192;
+  TileLayout grouped = plain;
+  grouped.tensors[0].rates = 2;
+  grouped.tensors[2].rates = 1;
+  AdamWStep step = MakeStep(2);
+  step.groups = {{1e-2, 0.5}, {2e-4, 0}};
+  ThreadPool pool(2);
+  State state(&grouped, DType::kBF16, DType::kF32, 3);
+  EXPECT_TRUE(state.Update(pool, step));
+  State reference(&grouped, DType::kBF16, DType::kF32, 3);
+  EXPECT_TRUE(AdamWUpdateReference(step, reference.gradient.data(), DType::kF32, reference.tile));
+  const AdamWRates rates[] = {
+      step.groups[1], {step.learning_rate, step.weight_decay}, step.groups[0]};
+  for (int64_t tensor = 0; tensor < 3; ++tensor) {
+    AdamWStep own = MakeStep(2);
+    own.learning_rate = rates[tensor].learning_rate;
+    own.weight_decay = rates[tensor].weight_decay;
+    State expected(&plain, DType::kBF16, DType::kF32, 3);
+    EXPECT_TRUE(expected.Update(pool, own));
+    for (int64_t i = 64 * tensor; i < 64 * tensor + 40; ++i) {
+      EXPECT_EQ(state.Master(i), expected.Master(i)) << i;
+      EXPECT_NEAR(reference.Master(i), expected.Master(i),
+                  1e-5 * std::abs(expected.Master(i)) + 1e-6)
+          << i;
+    }
+  }
+}
+
 // In order, whole, never beyond the most that was asked for, and small where threads must end
 // together.
 TEST(AdamWBlocksTest, CoverTheRunsAndGrowSmaller) {

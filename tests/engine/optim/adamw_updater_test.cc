@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "engine/base/thread_pool.h"
@@ -44,6 +45,15 @@ TEST(AdamWTunerTest, KeepsTheDefaultWhereNothingIsClearlyFaster) {
   EXPECT_EQ(same.prefetch_elements, defaults.prefetch_elements);
   EXPECT_EQ(same.block_elements, defaults.block_elements);
   EXPECT_EQ(same.threads, 0) << "two threads are not halved";
+}
+
+TEST(AdamWTunerTest, HalfOfTheThreadsAreTriedFromFourOn) {
+  const std::vector<std::pair<int, int>> halves = {{3, 0}, {4, 2}, {5, 3}, {6, 3}};
+  for (const auto& [threads, half] : halves) {
+    const AdamWTuning tuning =
+        Tuned(threads, [](const AdamWTuning& t) { return t.threads == 0 ? 2.0 : 1.0; });
+    EXPECT_EQ(tuning.threads, half) << threads;
+  }
 }
 
 // The memory rate falls to two thirds and comes back every few tries, whatever is tried.

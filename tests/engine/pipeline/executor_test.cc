@@ -313,6 +313,29 @@ TEST(ExecutorTest, ATicketIsWithdrawnWhileTheOneBeforeRuns) {
   EXPECT_EQ(ran, (std::vector<int>{0, 1, 2, 20, 21, 22}));
 }
 
+TEST(ExecutorTest, ABackwardPassThatHasBegunIsGivenUpOnlyIfTheCallerAllowsThat) {
+  std::atomic<int> ran{0};
+  std::atomic<bool> hold{true};
+  FunctionRunner runner([&](const Op&) {
+    ++ran;
+    while (hold) std::this_thread::yield();
+    return absl::OkStatus();
+  });
+  FakeDevice device;
+  auto executor = *Executor::Create(&device, &runner);
+  Schedule schedule;
+  schedule.ops = {MakeOp(Lane::kCompute, 0, {}, {0}), MakeOp(Lane::kUpdate, 1, {0}, {1})};
+  schedule.ops[0].what = LayerBackwardOp{};
+  schedule.ops[1].what = UpdateTileOp{};
+  auto ticket = executor->Submit(std::move(schedule));
+  while (ran == 0) std::this_thread::yield();
+  EXPECT_FALSE(executor->Withdraw(ticket, /*during_backward=*/false));
+  EXPECT_TRUE(executor->Withdraw(ticket, /*during_backward=*/true));
+  hold = false;
+  EXPECT_TRUE(executor->Settle(ticket).ok());
+  EXPECT_EQ(ran, 1) << "the update was taken back";
+}
+
 TEST(ExecutorTest, WaitingIsInterrupted) {
   std::atomic<bool> hold{true}, asked{false}, waits{false};
   FunctionRunner runner([&](const Op&) {

@@ -67,6 +67,40 @@ TEST(RouterTotalsTest, EvenChoicesHaveAnAuxiliaryLossOfTheChosenExperts) {
   EXPECT_DOUBLE_EQ(totals.Report().busiest, 1.0);
 }
 
+// Each of two ranks has one of the two micro-batches.
+TEST(RouterTotalsTest, RanksTogetherReportWhatOneWithAllMicroBatchesDoes) {
+  for (const bool has_probability : {false, true}) {
+    const std::vector<double> probability =
+        has_probability ? std::vector<double>{2.0, 1.25, 0.75} : std::vector<double>();
+    const auto add_first = [&](RouterTotals& totals, int micro_batch) {
+      totals.Add(kFirst, micro_batch, {0, 4, 6, 8}, /*entropy=*/4.0, probability);
+      totals.Add(kSecond, micro_batch, {0, 0, 4, 8}, 3.5, probability);
+    };
+    const auto add_second = [&](RouterTotals& totals, int micro_batch) {
+      totals.Add(kFirst, micro_batch, {0, 2, 2, 4}, 1.0, probability);
+      totals.Add(kSecond, micro_batch, {0, 0, 2, 4}, 3.0, probability);
+    };
+    RouterTotals all(Layout(), {4, 2}, 6), first(Layout(), {4}, 6), second(Layout(), {2}, 6);
+    add_first(all, 0);
+    add_second(all, 1);
+    add_first(first, 0);
+    add_second(second, 0);
+    RouterTotals appended = first, sent = first;
+    appended.Append(second);
+    sent.ClearMicroBatches();
+    sent.AppendNumbers(first.ToNumbers());
+    sent.AppendNumbers(second.ToNumbers());
+    const RouterReport expected = all.Report();
+    for (const RouterReport& report : {appended.Report(), sent.Report()}) {
+      EXPECT_EQ(report.load, expected.load);
+      EXPECT_EQ(report.busiest, expected.busiest);
+      EXPECT_EQ(report.entropy, expected.entropy);
+      EXPECT_EQ(report.auxiliary_loss, expected.auxiliary_loss);
+    }
+    EXPECT_EQ(expected.auxiliary_loss.has_value(), has_probability);
+  }
+}
+
 TEST(RouterTotalsTest, ADenseModelHasNothingToSum) {
   const ModelDescription dense = UniformModel({.vocabulary = 11,
                                                .hidden = 8,

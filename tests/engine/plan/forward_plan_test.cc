@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "engine/model/tile.h"
 #include "engine/plan/memory_plan.h"
@@ -61,6 +62,34 @@ TEST_F(ForwardPlanTest, GenerationTakesTheLargestWaveThatFits) {
   EXPECT_THAT(none.misfit, HasSubstr("device memory: needs"));
 }
 
+TEST_F(ForwardPlanTest, LimitsAreTheJobsAndTheMachines) {
+  const ModelLayout layout = BuildModelLayout(Config(4));
+  const auto plan = [&](const JobSpec::Engine& engine, const MemoryBudget& budget) {
+    return PlanGeneration(engine, layout, DType::kBF16, Need(1), kernels_, budget);
+  };
+  JobSpec::Engine engine;
+  EXPECT_EQ(plan(engine, Budget()).host_limit, Budget().host_bytes);
+  EXPECT_EQ(plan(engine, Budget()).device_limit, kUnlimitedBytes) << "the host's memory limits it";
+  engine.host_memory = 2 * Budget().host_bytes;
+  EXPECT_EQ(plan(engine, Budget()).host_limit, Budget().host_bytes);
+  engine.host_memory = 1 << 20;
+  const MemoryPlan tight = plan(engine, Budget());
+  EXPECT_EQ(tight.host_limit, 1 << 20);
+  EXPECT_FALSE(tight.fits);
+  EXPECT_THAT(tight.misfit, HasSubstr("host memory: needs"));
+
+  engine = {};
+  MemoryBudget gpu = Budget();
+  gpu.SetDevice(int64_t{1} << 30);
+  EXPECT_EQ(plan(engine, gpu).device_limit, int64_t{1} << 30);
+  engine.device_memory = int64_t{2} << 30;
+  EXPECT_EQ(plan(engine, gpu).device_limit, int64_t{1} << 30);
+  engine.device_memory = 1 << 20;
+  EXPECT_EQ(plan(engine, gpu).device_limit, 1 << 20);
+  gpu.SetDevice(0);
+  EXPECT_EQ(plan({}, gpu).device_limit, 0) << "a GPU without free memory";
+}
+
 TEST_F(ForwardPlanTest, SamplePromptsTakeTheCacheOfOneSequence) {
   const ModelLayout layout = BuildModelLayout(Config(4));
   JobSpec spec = Spec();
@@ -101,6 +130,11 @@ TEST_F(ForwardPlanTest, AnEvaluationTakesWeightsAndBatchesAlone) {
   EXPECT_EQ(plan->dimensions.head_chunk_tokens, Plan(Spec(), layout).dimensions.head_chunk_tokens);
   EXPECT_LT(plan->pool_bytes, Plan(Spec(), layout).pool_bytes / 4);
   JobSpec spec = Spec();
+  for (const auto& [precision, dtype] :
+       {std::pair(Precision::kBf16, DType::kBF16), std::pair(Precision::kFp32, DType::kF32)}) {
+    spec.training.precision = precision;
+    EXPECT_TRUE(PlanEvaluation(spec, layout, kernels_, Budget())->dimensions.dtype == dtype);
+  }
   spec.data.sequence_length = 513;
   EXPECT_THAT(std::string(PlanEvaluation(spec, layout, kernels_, Budget()).status().message()),
               HasSubstr("512 positions"));

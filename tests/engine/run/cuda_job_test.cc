@@ -87,6 +87,9 @@ TEST(CudaJobTest, AGpuThatIsElsewhereIsPlannedForByItsMemory) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(status), HasSubstr("engine.device_memory"));
   spec.engine.device_memory = 80 * kGiB;
+  const absl::Status rated = PlanTraining(spec, GpuOpener(), {"link=50"}).status();
+  EXPECT_EQ(rated.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(rated), AllOf(HasSubstr("--rate: link=50"), HasSubstr("--profile NAME")));
   const auto plan = PlanTraining(spec);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->fits);

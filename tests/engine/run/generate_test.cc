@@ -169,6 +169,12 @@ TEST_F(GenerateTest, StopsEndAnAnswer) {
   EXPECT_TRUE(answers_[0].stopped);
   options_.stop_ids = {259};
   EXPECT_THAT(Refused(), AllOf(HasSubstr("--stop-id: 259"), HasSubstr("0 to 258")));
+  options_.stop_ids = {-1};
+  EXPECT_THAT(Refused(), HasSubstr("--stop-id: -1"));
+  options_.stop_ids = {0, 258};
+  EXPECT_TRUE(Run().ok()) << "the first and the last one";
+  options_.stop_texts = {""};
+  EXPECT_THAT(Refused(), HasSubstr("--stop: an empty text"));
 }
 
 TEST_F(GenerateTest, ConversationsGoThroughTheTemplate) {
@@ -189,6 +195,7 @@ TEST_F(GenerateTest, ConversationsGoThroughTheTemplate) {
 }
 
 TEST_F(GenerateTest, PromptsThatCannotBeAnsweredAreNamed) {
+  EXPECT_THAT(Refused(), HasSubstr("there is no prompt"));
   const auto expect = [&](const Prompt& prompt, const std::string& message) {
     options_.prompts = {{"good", ""}, prompt};
     options_.prompt_places = {"f:1", "f:2"};
@@ -230,6 +237,12 @@ TEST_F(GenerateTest, PromptsAreReadFromFiles) {
   ASSERT_TRUE(read("a.jsonl", "{\"prompt\": \"a\"}\n").ok());
   EXPECT_EQ(options_.prompts[0].record, "{\"prompt\": \"a\"}");
   EXPECT_THAT(std::string(read("empty.txt", "\n \n").message()), HasSubstr("holds no prompt"));
+  // Those of another file do not count.
+  ASSERT_TRUE(read("b.txt", "one").ok());
+  const absl::Status none =
+      ReadPrompts(directory.Write("none.txt", "\n"), PosixFileSystem(), &options_);
+  EXPECT_EQ(none.code(), absl::StatusCode::kInvalidArgument) << none;
+  EXPECT_EQ(options_.prompts.size(), 1u);
 }
 
 // Hot enough that all 259 tokens are alike: of 20 answers of 200 tokens some meet the end of text.

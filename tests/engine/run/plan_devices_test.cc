@@ -107,6 +107,14 @@ TEST(PlanDevicesTest, TheLeastOfSeveralDevicesCounts) {
   }
 }
 
+TEST(PlanDevicesTest, AJobHasItsDevicesPartOfTheMemoryBesideThePool) {
+  const EngineBudget host = HostOf(std::vector<int64_t>(4, 8 * kGiB));
+  for (const int64_t devices : {1, 2, 4}) {
+    const PlanReport plan = PlanFor(JobOn("cuda", devices), host);
+    EXPECT_EQ(plan.host_limit_bytes.value_or(0), kGiB + devices * 4 * kGiB) << devices;
+  }
+}
+
 TEST(PlanDevicesTest, WhatFitsNowhereIsPlannedForTheLargest) {
   const PlanReport plan = PlanFor(JobOn("cuda"), HostOf({kSmall, kSmall / 2}));
   EXPECT_FALSE(plan.fits);

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -15,7 +16,9 @@
 #include "engine/engine.h"
 #include "engine/trace/event_file.h"
 #include "tensorboard_event.pb.h"
+#include "tests/engine/numerics/job_run.h"
 #include "tests/engine/numerics/model_reference.h"
+#include "tests/engine/numerics/preference_reference.h"
 #include "tests/engine/run/full_disk_file_system.h"
 #include "tests/engine/run/hooked_run.h"
 #include "tests/support/child_process.h"
@@ -108,6 +111,51 @@ TEST_F(TensorBoardReportTest, HoldsTheJobAndEveryStepsScalars) {
     }
     EXPECT_EQ(events[2 + step].step(), step);
     EXPECT_EQ(Scalars(events[2 + step]), expected);
+  }
+}
+
+TEST_F(TensorBoardReportTest, HoldsTheRewardsOfPairs) {
+  JobSpec spec = PreferenceJob(LoadPreferenceReference("llama_tied"), Precision::kFp32,
+                               /*clipped=*/true, "pairs");
+  spec.report.tensorboard = FreshDirectory("pairs_board");
+  spec.data.eval_fraction = 0.1;
+  spec.training.steps = spec.training.eval_every = 3;
+  const JobRun run = Train(spec);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  const StepRecord& record = run.records.back();
+  ASSERT_TRUE(record.rewards.has_value() && record.eval_rewards.has_value());
+  std::map<std::string, float> scalars =
+      Scalars(ReadEvents(Files(spec.report.tensorboard).at(0)).back());
+  for (const auto& [prefix, rewards] :
+       {std::pair("rewards/", *record.rewards), std::pair("eval_rewards/", *record.eval_rewards)}) {
+    const auto scalar = [&, prefix = prefix](const char* name) {
+      return scalars.at(absl::StrCat(prefix, name));
+    };
+    EXPECT_EQ(scalar("chosen"), static_cast<float>(rewards.chosen));
+    EXPECT_EQ(scalar("rejected"), static_cast<float>(rewards.rejected));
+    EXPECT_EQ(scalar("margins"), static_cast<float>(rewards.margins));
+    EXPECT_EQ(scalar("accuracies"), static_cast<float>(rewards.accuracies));
+  }
+}
+
+TEST_F(TensorBoardReportTest, HoldsHowTokensAreSpreadOverExperts) {
+  for (const double coefficient : {0.0, 0.02}) {
+    JobSpec spec = CurveJob(LoadModelReference("mixtral"), Precision::kFp32, /*clipped=*/true,
+                            FreshDirectory("experts"));
+    spec.report.tensorboard = FreshDirectory("experts_board");
+    spec.training.steps = 1;
+    spec.training.router_auxiliary_loss = coefficient;
+    const JobRun run = Train(spec);
+    ASSERT_TRUE(run.status.ok()) << run.status;
+    const RouterReport router = run.records.at(0).router.value();
+    std::map<std::string, float> scalars =
+        Scalars(ReadEvents(Files(spec.report.tensorboard).at(0)).back());
+    EXPECT_EQ(scalars.at("router/busiest"), static_cast<float>(router.busiest));
+    EXPECT_EQ(scalars.at("router/entropy"), static_cast<float>(router.entropy));
+    ASSERT_EQ(router.auxiliary_loss.has_value(), coefficient > 0);
+    ASSERT_EQ(scalars.count("router/auxiliary_loss"), coefficient > 0 ? 1u : 0u);
+    if (coefficient == 0) continue;
+    EXPECT_EQ(scalars["router/auxiliary_loss"], static_cast<float>(*router.auxiliary_loss));
   }
 }
 

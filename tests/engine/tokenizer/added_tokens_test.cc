@@ -31,5 +31,22 @@ TEST(AddedTokensTest, WithinATokenThatIsPartOfAWordNoOtherIsFound) {
   EXPECT_THAT(Pieces(matcher, "foods"), ElementsAre("foods"));
 }
 
+TEST(AddedTokensTest, ATokenMayCrossThePlacesWithinItOnly) {
+  AddedTokenMatcher matcher;
+  ASSERT_TRUE(matcher.Add("oo", {.id = 1, .content = "oo"}).ok());
+  ASSERT_TRUE(matcher.Add("food", {.id = 2, .content = "food"}).ok());
+  EXPECT_FALSE(matcher.Add("oo", {.id = 3, .content = "oo"}).ok()) << "it is there";
+  EXPECT_FALSE(matcher.Add("", {.id = 3, .content = ""}).ok());
+  const std::string text = "a foods";
+  std::string crossed, begun;
+  for (size_t at = 0; at < text.size(); ++at) {
+    crossed += matcher.MayCross(text, at) ? 'x' : '-';
+    begun += matcher.BeginsAt(text, at) ? 'x' : '-';
+  }
+  EXPECT_EQ(crossed, "---xxx-");
+  EXPECT_EQ(begun, "--xx---");
+  EXPECT_THAT(Pieces(matcher, "foofoodoo"), ElementsAre("f", "[oo]", "[food]", "[oo]"));
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -1,6 +1,7 @@
 // Tables of characters against the normalizations and regular expressions that they stand for.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -148,6 +149,25 @@ TEST(CharacterClasses, CutAsTheirRegularExpressions) {
       const std::string text = RandomText(&random);
       ASSERT_EQ(Words(by_class, text), Words(by_regex, text)) << testing::PrintToString(text);
     }
+  }
+}
+
+// Of those that are none, U+00D7 is a symbol, and the last two are newer than Unicode 8.
+TEST(CharacterClasses, PunctuationIsThatOfTokenizers) {
+  PreTokenizer pre_tokenizer;
+  pre_tokenizer.AddSplit(SplitRegex::CompilePcre(PunctuationClass()), SplitBehavior::kIsolated,
+                         false, /*single=*/true);
+  const auto pieces = [&](char32_t c) {
+    std::string text = "a";
+    AppendUtf8(c, &text);
+    return Words(pre_tokenizer, text + "b").size();
+  };
+  for (const char32_t c :
+       {0x21, 0x2b, 0x2f, 0x3a, 0x40, 0x5b, 0x60, 0x7b, 0x7e, 0xa1, 0x166d, 0x2e42, 0x111c9}) {
+    EXPECT_EQ(pieces(c), 3u) << static_cast<uint32_t>(c);
+  }
+  for (const char32_t c : {0x20, 0x30, 0x39, 0x41, 0x5a, 0x61, 0x7a, 0x7f, 0xd7, 0x2e43, 0x2e44}) {
+    EXPECT_EQ(pieces(c), 1u) << static_cast<uint32_t>(c);
   }
 }
 

@@ -13,6 +13,14 @@ TEST(DecoderTest, WordPieceLeavesTheFirstTokenAsItIs) {
   EXPECT_EQ(decoder.Decode({"##ing", "the", "##re"}), "##ing there");
 }
 
+// An empty Sequence of decoders is one.
+TEST(DecoderTest, WithoutAnyStepSpacesAreBetweenTokens) {
+  Decoder decoder;
+  EXPECT_EQ(decoder.Decode({"a", "b", "c"}), "a b c");
+  decoder.SetChain();
+  EXPECT_EQ(decoder.Decode({"a", "b", "c"}), "abc");
+}
+
 TEST(DecoderTest, ReplacingEndsWhereATextGrowsTooLong) {
   auto from = SplitRegex::Compile("a");
   ASSERT_TRUE(from.ok()) << from.status();

@@ -1,6 +1,7 @@
 // What tokenizers' files say and how they are read, beside the ids (tokenizer_golden_test.cc).
 #include "engine/tokenizer/hf_tokenizer.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -241,6 +242,92 @@ TEST(HfTokenizer, TheUnknownPieceOfAModelIsSpecialWhateverItsName) {
   EXPECT_EQ((*tokenizer)->Decode({0}, /*skip_special=*/false), "<UNK>");
   EXPECT_EQ((*tokenizer)->Decode({0}, /*skip_special=*/true), "");
   EXPECT_FALSE((*tokenizer)->TokenId(name).has_value()) << "a token that the model has not";
+}
+
+TEST(HfTokenizer, TokensThatOnlyTokenizerConfigHasAreNumberedOn) {
+  const std::string json = BytesTokenizerJson();
+  const auto error = [&](const std::string& decoder) {
+    const std::string config = R"({"added_tokens_decoder": )" + decoder + "}";
+    return std::string(
+        MakeHfTokenizer({.tokenizer_json = json, .tokenizer_config = config}).status().message());
+  };
+  const auto made = MakeHfTokenizer({.tokenizer_json = json, .tokenizer_config = R"({
+      "added_tokens_decoder": {"97": {"content": "a", "special": true},
+                               "259": {"content": "<new>", "special": true}},
+      "eos_token": "<new>", "pad_token": "<other>"})"});
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ((*made)->vocabulary(), 261);
+  EXPECT_EQ((*made)->eos_id(), 259);
+  EXPECT_EQ((*made)->pad_id(), 260);
+  std::vector<int32_t> ids;
+  ASSERT_TRUE((*made)->Encode("b<other>a<new>", &ids).ok());
+  EXPECT_THAT(ids, testing::ElementsAre('b', 260, 'a', 259));
+  EXPECT_EQ((*made)->Decode(ids, /*skip_special=*/true), "b");
+  EXPECT_THAT(error(R"({"260": {"content": "<new>"}})"),
+              testing::HasSubstr("gives \"<new>\" the id 260, but `tokenizers` numbers it 259"));
+  EXPECT_THAT(error(R"({"258": {"content": "<|eos|>"}})"),
+              testing::HasSubstr("gives \"<|eos|>\" the id 258, tokenizer.json 257"));
+  // Of the other files ids of the vocabulary count.
+  const auto ends = [&](const std::string& config, const std::string& generation) {
+    const auto tokenizer = MakeHfTokenizer(
+        {.tokenizer_json = json, .model_config = config, .generation_config = generation});
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+    return tokenizer.ok() ? (*tokenizer)->end_ids() : std::vector<int32_t>{-1};
+  };
+  EXPECT_THAT(ends(R"({"eos_token_id": [258, 259]})", ""), testing::ElementsAre(258));
+  EXPECT_THAT(ends(R"({"eos_token_id": 259})", ""), testing::IsEmpty());
+  EXPECT_THAT(ends("", R"({"eos_token_id": [258, 259, 258, 0]})"), testing::ElementsAre(0, 258));
+}
+
+TEST(HfTokenizer, AnAddedTokenThatIsNormalizedIsFoundInItsNewForm) {
+  Json json = Json::parse(BytesTokenizerJson());
+  const auto set = [&json](size_t i, const std::string& content) {
+    json["added_tokens"][i]["content"] = content;
+    json["added_tokens"][i]["normalized"] = true;
+  };
+  json["normalizer"] = {{"type", "Lowercase"}};
+  set(0, "<A>");
+  set(1, "<b>");
+  const auto tokenizer = MakeHfTokenizer({.tokenizer_json = json.dump()});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::vector<int32_t> ids;
+  ASSERT_TRUE((*tokenizer)->Encode("x<A><B>", &ids).ok());
+  EXPECT_THAT(ids, testing::ElementsAre('x', 256, 257));
+  EXPECT_EQ((*tokenizer)->Decode(ids, /*skip_special=*/false), "x<a><b>");
+  EXPECT_EQ((*tokenizer)->Decode(ids, /*skip_special=*/true), "x<a>") << "as `tokenizers` does";
+  set(1, "<a>");
+  EXPECT_THAT(std::string(MakeHfTokenizer({.tokenizer_json = json.dump()}).status().message()),
+              testing::HasSubstr("\"<a>\" is empty or there twice"));
+}
+
+TEST(HfTokenizer, ATokenHasAGreatestLength) {
+  const auto error = [](const std::function<void(Json*)>& change) {
+    Json json = Json::parse(BytesTokenizerJson());
+    change(&json);
+    const auto made = MakeHfTokenizer({.tokenizer_json = json.dump()});
+    return made.ok() ? "accepted" : std::string(made.status().message());
+  };
+  const auto added = [&](size_t bytes, size_t times) {
+    return error([&](Json* json) {
+      (*json)["normalizer"] = {{"type", "Replace"},
+                               {"pattern", {{"String", "e"}}},
+                               {"content", std::string(times, 'e')}};
+      (*json)["added_tokens"][0]["content"] = std::string(bytes, 'e');
+      (*json)["added_tokens"][0]["normalized"] = times > 1;
+    });
+  };
+  EXPECT_EQ(added(4096, 1), "accepted");
+  EXPECT_THAT(added(4097, 1), testing::HasSubstr("added_tokens has a token of 4097 bytes"));
+  EXPECT_EQ(added(2048, 2), "accepted");
+  EXPECT_THAT(added(2049, 2), testing::HasSubstr("normalized, has a token of 4098 bytes"));
+  const auto of_model = [&](size_t bytes) {
+    return error([&](Json* json) {
+      (*json)["model"]["vocab"].erase("!");
+      (*json)["model"]["vocab"][std::string(bytes, '!')] = 33;
+    });
+  };
+  EXPECT_EQ(of_model(4096), "accepted");
+  EXPECT_THAT(of_model(4097), testing::HasSubstr("the vocabulary has a token of 4097 bytes"));
 }
 
 // Prepared data is made again, and a run not resumed, where it differs.

@@ -103,14 +103,18 @@ TEST(MetricsWriterTest, OtherFilesAreNotOverwritten) {
 
 TEST(MetricsWriterTest, APathThatCannotBeWrittenIsNamed) {
   const std::string path = PathFor("no-directory") + "/m.jsonl";
-  EXPECT_THAT(std::string(MetricsWriter::Open(path).status().message()), HasSubstr(path));
+  const absl::Status status = MetricsWriter::Open(path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path));
 }
 
 TEST(MetricsWriterTest, AFullDiskIsReported) {
   auto writer = MetricsWriter::Open("/dev/full");
   ASSERT_TRUE(writer.ok()) << writer.status();
   EXPECT_TRUE((*writer)->TruncateTo(0).ok());
-  EXPECT_THAT(std::string((*writer)->Write(StepRecord()).message()), HasSubstr("No space left"));
+  const absl::Status full = (*writer)->Write(StepRecord());
+  EXPECT_EQ(full.code(), absl::StatusCode::kUnavailable) << full;
+  EXPECT_THAT(std::string(full.message()), HasSubstr("No space left"));
 }
 
 }  // namespace

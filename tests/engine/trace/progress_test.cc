@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -32,7 +33,11 @@ TEST(ProgressTextTest, Durations) {
   EXPECT_EQ(FormatDuration(59.6), "1m00s");
   EXPECT_EQ(FormatDuration(3599), "59m59s");
   EXPECT_EQ(FormatDuration(3600), "1h00m");
+  EXPECT_EQ(FormatDuration(86399), "23h59m");
+  EXPECT_EQ(FormatDuration(86400), "1d00h");
   EXPECT_EQ(FormatDuration(200000), "2d07h");
+  EXPECT_EQ(FormatDuration(1e9), "11574d01h");
+  EXPECT_EQ(FormatDuration(1.1e9), "--");
   EXPECT_EQ(FormatDuration(-1), "--");
   EXPECT_EQ(FormatDuration(NAN), "--");
   EXPECT_EQ(FormatDuration(INFINITY), "--");
@@ -46,6 +51,13 @@ TEST(ProgressTextTest, Rates) {
   EXPECT_EQ(FormatRate(999999), "1.00M");
   EXPECT_EQ(FormatRate(4.56e6), "4.56M");
   EXPECT_EQ(FormatRate(NAN), "--");
+  EXPECT_EQ(FormatRate(-1), "--");
+  // Three digits, also where they are rounded up.
+  EXPECT_EQ(FormatRate(9994), "9.99k");
+  EXPECT_EQ(FormatRate(9996), "10.0k");
+  EXPECT_EQ(FormatRate(99940), "99.9k");
+  EXPECT_EQ(FormatRate(99960), "100k");
+  EXPECT_EQ(FormatRate(1e18), "1000P") << "there is no larger unit";
 }
 
 TEST(ProgressTextTest, BarLineAtEightyColumns) {
@@ -128,6 +140,18 @@ class Screen {
   int width_ = 80;
   std::unique_ptr<Progress> progress_;
 };
+
+TEST(ProgressTest, AFileIsNoTerminalWhateverTheTerminalIsCalled) {
+  ASSERT_EQ(setenv("TERM", "xterm", /*overwrite=*/1), 0);
+  FILE* const file = std::fopen("/dev/null", "w");
+  ASSERT_NE(file, nullptr);
+  const ProgressOptions options = ProgressOptionsFor(file);
+  EXPECT_FALSE(options.is_terminal);
+  EXPECT_EQ(options.width(), 80);
+  const double before = options.now();
+  EXPECT_GE(options.now(), before);
+  std::fclose(file);
+}
 
 TEST(ProgressTest, TerminalRewritesOneLine) {
   Screen screen(true);

@@ -108,9 +108,14 @@ TEST(StepRecordTest, RecordsOfEarlierVersionsAreRead) {
   EXPECT_TRUE(std::isnan(read->loss));
   EXPECT_EQ(read->lane_busy_seconds.compute, 2);
   EXPECT_EQ(read->lane_busy_seconds.device_update, 0);
+  EXPECT_EQ(read->lane_busy_seconds.collective, 0);
+  EXPECT_TRUE(std::isnan(read->gradient_norm));
+  EXPECT_EQ(read->tokens, 0);
   EXPECT_EQ(read->forward_seconds, 0);
   EXPECT_TRUE(read->compute_seconds.empty());
   EXPECT_FALSE(read->eval_loss.has_value());
+  EXPECT_FALSE(ParseStepRecord(R"({"step":3,"loss":1,"ranks":1})")->spread.has_value());
+  EXPECT_TRUE(ParseStepRecord(R"({"step":3,"loss":1,"ranks":2})")->spread.has_value());
   for (const char* text : {"", "x", "[1]", R"({"step":3})", R"({"step":"3","loss":1})"}) {
     EXPECT_EQ(ParseStepRecord(text).status().code(), absl::StatusCode::kDataLoss) << text;
   }

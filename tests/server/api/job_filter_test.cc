@@ -47,6 +47,7 @@ TEST(JobFilterTest, ComparesFields) {
   paused.reason = JobReason::kDiskFull;
   EXPECT_TRUE(Matches("reason = DISK_FULL", paused));
   EXPECT_FALSE(Matches("reason = REASON_UNSPECIFIED", paused));
+  EXPECT_TRUE(Matches("reason = REASON_UNSPECIFIED", running));
 }
 
 TEST(JobFilterTest, OrBindsTighterThanAnd) {
@@ -79,6 +80,9 @@ TEST(JobFilterTest, WhatIsNotUnderstoodIsRefused) {
       {"state < RUNNING", "\"<\" at byte 6"},
       {"(state = RUNNING)", "\"(\" at byte 0"},
       {"user = \"anna", "not closed"},
+      {"user = \"anna\\", "not closed"},
+      {"user !", "\"!\" at byte 5"},
+      {"user ! anna", "\"!\" at byte 5"},
       {std::string("user = \0", 8), "\"?\" at byte 7"},
       {std::string(5000, 'a'), "at most 4096"},
   };
@@ -88,6 +92,8 @@ TEST(JobFilterTest, WhatIsNotUnderstoodIsRefused) {
     EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(message)) << filter;
     EXPECT_EQ(ReasonOf(parsed.status())->reason, "INVALID_FILTER");
   }
+  EXPECT_TRUE(ParseJobFilter("user = " + std::string(4089, 'a')).ok());
+  EXPECT_FALSE(ParseJobFilter("user = " + std::string(4090, 'a')).ok());
 }
 
 }  // namespace

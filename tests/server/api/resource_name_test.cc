@@ -11,6 +11,9 @@ namespace {
 TEST(ResourceNameTest, JobsReadBack) {
   EXPECT_EQ(JobName("abc123"), "jobs/abc123");
   EXPECT_EQ(ParseJobName("name", "jobs/abc123").value(), "abc123");
+  EXPECT_EQ(ParseJobName("name", "jobs/a-b_C").value(), "a-b_C");
+  EXPECT_TRUE(ParseJobName("name", "jobs/" + std::string(100, 'a')).ok());
+  EXPECT_FALSE(ParseJobName("name", "jobs/" + std::string(101, 'a')).ok());
 }
 
 TEST(ResourceNameTest, OtherNamesOfJobsAreRefused) {
@@ -35,7 +38,8 @@ TEST(ResourceNameTest, CheckpointsNameTheirStepOrMeanTheNewest) {
   for (const char* name : {"", "jobs/a/checkpoints", "jobs/a/checkpoints/", "jobs/a/checkpoints/0",
                            "jobs/a/checkpoints/-1", "jobs/a/checkpoints/x", "jobs/a/steps/1",
                            "jobs/a/checkpoints/1/2", "jobs/a/checkpoints/99999999999999999999",
-                           "jobs/a/checkpoints/+5", "jobs/a/checkpoints/007"}) {
+                           "jobs/a/checkpoints/+5", "jobs/a/checkpoints/007", "nodes/a",
+                           "nodes/a/checkpoints/1", "jobs/a b", "jobs//checkpoints/1"}) {
     EXPECT_EQ(ParseCheckpointName("name", name).status().code(), absl::StatusCode::kInvalidArgument)
         << name;
   }

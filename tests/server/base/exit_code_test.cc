@@ -16,6 +16,8 @@ TEST(ExitCodeTest, IsWhatTheReadmeSays) {
   EXPECT_EQ(ExitCodeOf(absl::UnimplementedError("a family")), 2);
   EXPECT_EQ(ExitCodeOf(absl::OutOfRangeError("a step beyond the last")), 2);
   EXPECT_EQ(ExitCodeOf(absl::ResourceExhaustedError("does not fit")), 3);
+  EXPECT_EQ(ExitCodeOf(absl::CancelledError("a signal")), 7);
+  EXPECT_EQ(ExitCodeOf(absl::UnavailableError("a device that may come")), 1);
 }
 
 }  // namespace

@@ -258,6 +258,7 @@ TEST_F(CommandsTest, InspectShowsWhatTrainingSees) {
     EXPECT_THAT(result.output, HasSubstr(std::string("\"") + key + "\":")) << key;
   }
   EXPECT_EQ(Megatraind("inspect " + Path("job.yaml") + " --sequences x").exit_code, 2);
+  EXPECT_EQ(Megatraind("inspect " + Path("model") + " --sequences 0:1").exit_code, 2);
   result = Megatraind("inspect " + Path("train.txt"));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("All work"));
@@ -345,6 +346,27 @@ TEST_F(CommandsTest, TokensExpireWhenTheyAreToldTo) {
   }
 }
 
+TEST_F(CommandsTest, ExpiredTokensAreMarkedAndRevokedOnesAreGone) {
+  const std::string id = "0123456789abcdef", file = " --tokens-file " + Path("tokens");
+  WriteFile("tokens", id + " " + std::string(64, '0') +
+                          " daemon 2020-01-31T12:00:00Z 2020-02-01T12:00:00Z\n");
+  std::filesystem::permissions(Path("tokens"), std::filesystem::perms(0600));
+  ASSERT_EQ(Megatraind("token add daemon" + file).exit_code, 0);
+  const auto list = [&] {
+    return nlohmann::json::parse(Megatraind("token ls -o json" + file).output);
+  };
+  ASSERT_EQ(list().size(), 2u);
+  EXPECT_EQ(list()[0]["expired"], true);
+  EXPECT_EQ(list()[1]["expired"], false);
+  EXPECT_THAT(Megatraind("token ls" + file).output,
+              AllOf(HasSubstr("  daemon  2020-01-31T12:00:00Z  2020-02-01T12:00:00Z (expired)\n"),
+                    HasSubstr("  never\n")));
+  EXPECT_EQ(Megatraind("token revoke " + id + file).exit_code, 0);
+  ASSERT_EQ(list().size(), 1u);
+  EXPECT_NE(list()[0]["id"].get<std::string>(), id);
+  EXPECT_EQ(Megatraind("token revoke " + id + file).exit_code, 2);
+}
+
 // The same number, to the last digit.
 TEST_F(CommandsTest, EvaluateGivesARunsEvalLoss) {
   MakeJob("{steps: 2, global_batch: 4, micro_batch: 2}");
@@ -378,6 +400,12 @@ TEST_F(CommandsTest, EvaluateGivesARunsEvalLoss) {
   const Result fixed = Megatraind(evaluate + " --set training.steps=3");
   EXPECT_EQ(fixed.exit_code, 2);
   EXPECT_THAT(fixed.output, HasSubstr("--set training.steps=3"));
+  for (const char* key :
+       {"data.train=[]", "data.eval=[]", "data.eval_fraction=0.1", "data.epochs=2"}) {
+    const Result refused = Megatraind(evaluate + " --set '" + key + "'");
+    EXPECT_EQ(refused.exit_code, 2) << key;
+    EXPECT_THAT(refused.output, HasSubstr(": only keys that say how data.eval is read")) << key;
+  }
   const Result missing = Megatraind("evaluate " + Path("out") + " --data " + Path("none.txt"));
   EXPECT_NE(missing.exit_code, 0);
   EXPECT_THAT(missing.output, HasSubstr("none.txt"));

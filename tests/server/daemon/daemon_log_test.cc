@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 RunRequest TheRun() {
   RunRequest run;
@@ -54,6 +55,24 @@ TEST_F(DaemonLogTest, NamesAndMessagesStayInTheirLine) {
   log.Write(LogPriority::kInfo, "ends\r\nhere", &run);
   EXPECT_THAT(entry_, Contains("MESSAGE=job a1 (demo PRIORITY=0 [2J) ends  here"));
   EXPECT_THAT(entry_, Contains("MEGATRAIN_JOB_NAME=demo PRIORITY=0 [2J"));
+}
+
+TEST_F(DaemonLogTest, WhatMattersLessThanTheLevelIsLeftOut) {
+  DaemonLog log = ToJournal();
+  log.SetLevel(LogPriorityOf("warning"));
+  log.Write("ready");
+  EXPECT_THAT(entry_, IsEmpty());
+  log.Write(LogPriority::kWarning, "is slow", nullptr);
+  EXPECT_THAT(entry_, Contains("MESSAGE=is slow"));
+  entry_.clear();
+  log.SetLevel(LogPriorityOf("error"));
+  log.Write(LogPriority::kWarning, "is slow", nullptr);
+  EXPECT_THAT(entry_, IsEmpty());
+  log.Write(LogPriority::kError, "hangs", nullptr);
+  EXPECT_THAT(entry_, Contains("PRIORITY=3"));
+  log.SetLevel(LogPriorityOf("info"));
+  log.Write("ready");
+  EXPECT_THAT(entry_, Contains("MESSAGE=ready"));
 }
 
 TEST_F(DaemonLogTest, WhatBecomesOfJobs) {

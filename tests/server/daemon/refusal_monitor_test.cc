@@ -37,10 +37,15 @@ TEST(RefusalMonitorTest, CountsAllAndLogsSome) {
   monitor.Add(forged);
   ASSERT_THAT(log, SizeIs(3));
   EXPECT_THAT(log[2], HasSubstr("(and 999 more for this reason since "));
+  // A clock that was set back.
+  now -= absl::Hours(1);
+  monitor.Add(forged);
+  ASSERT_THAT(log, SizeIs(4));
+  EXPECT_THAT(log[3], HasSubstr("(and 1 more for this reason since "));
 
   const auto samples = PageSamples(metrics.Page(TestNode()));
   EXPECT_EQ(samples.at("megatrain_authentication_failures_total{reason=\"TOKEN_INVALID\"}"),
-            "1002");
+            "1003");
   EXPECT_EQ(samples.at("megatrain_connections_refused_total{reason=\"NO_FILES_LEFT\"}"), "1");
 }
 

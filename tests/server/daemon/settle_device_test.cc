@@ -112,6 +112,25 @@ TEST_F(SettleDeviceTest, AnAcceptedChangeIsToldToJobsThatHaveBegun) {
   EXPECT_EQ(Events(1).size(), 1u);
 }
 
+// Each of them alone says that the job has computed something.
+TEST_F(SettleDeviceTest, AnAttemptAStepOrACheckpointIsABeginning) {
+  ASSERT_TRUE(Start(true).ok());
+  {
+    auto store = JobStore::Open(directory_.path());
+    ASSERT_TRUE(store.ok()) << store.status();
+    Job tried = TestJob(1, "one"), advanced = TestJob(2, "two"), saved = TestJob(3, "three");
+    tried.attempts = 1;
+    advanced.step = 1;
+    saved.checkpoint_step = 1;
+    for (const Job& job : {tried, advanced, saved}) {
+      ASSERT_TRUE((*store)->Insert(job, CreatedEvent(job)).ok());
+    }
+  }
+  EXPECT_THAT(std::string(Start(false).status().message()), HasSubstr("3 of them have begun"));
+  EXPECT_EQ(*Start(false, "auto", /*accepted=*/true), "cuda");
+  for (const int64_t number : {1, 2, 3}) EXPECT_EQ(Events(number).size(), 1u) << number;
+}
+
 TEST_F(SettleDeviceTest, ADeviceThatIsNamedIsADecisionAndIsTold) {
   ASSERT_TRUE(Start(true).ok());
   AddJobs();

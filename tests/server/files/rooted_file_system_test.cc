@@ -97,6 +97,7 @@ TEST_F(RootedFileSystemTest, DoesEverythingBeneathItsRoots) {
   EXPECT_EQ(files_->Examine(made + "/x")->bytes, 6);
   EXPECT_EQ(*files_->RealPath(made), made);
   EXPECT_GT(*files_->FreeDiskBytes(made + "/not/there"), 0);
+  EXPECT_GT(*files_->FreeDiskBytes(made), static_cast<int64_t>(fs::space(root_).available / 2));
   EXPECT_TRUE(files_->CheckWritable(made + "/not/there").ok());
   auto lock = files_->TryLock(made + "/.lock");
   ASSERT_TRUE(lock.ok());
@@ -110,6 +111,30 @@ TEST_F(RootedFileSystemTest, DoesEverythingBeneathItsRoots) {
   ASSERT_TRUE(files_->RemoveTree(root_ + "/c").ok());
   EXPECT_TRUE(files_->RemoveTree(root_ + "/c").ok());
   EXPECT_THAT(*files_->ListDirectory(root_), ElementsAre("file"));
+}
+
+TEST_F(RootedFileSystemTest, SlashesAtTheEndOfAPathChangeNothing) {
+  const auto root = RootDirectory::Open(root_ + "//");
+  ASSERT_TRUE(root.ok()) << root.status();
+  EXPECT_EQ((*root)->path(), root_);
+  EXPECT_EQ((*root)->Beneath(root_ + "/file"), "file");
+  EXPECT_EQ((*root)->Beneath(root_ + "/"), ".");
+  ASSERT_TRUE(files_->CreateDirectories(root_ + "/a/b//").ok());
+  EXPECT_TRUE(files_->CheckWritable(root_ + "/a/b/new/").ok());
+  ASSERT_TRUE(files_->Rename(root_ + "/a/", root_ + "/c/").ok());
+  EXPECT_TRUE(files_->FileExists(root_ + "/c/b/"));
+  ASSERT_TRUE(files_->RemoveTree(root_ + "/c//").ok());
+  EXPECT_FALSE(fs::exists(root_ + "/c"));
+}
+
+TEST_F(RootedFileSystemTest, MakesNoMoreThan64DirectoriesForAPath) {
+  std::string path = root_;
+  for (int i = 0; i < 65; ++i) path += "/d";
+  EXPECT_TRUE(absl::IsNotFound(files_->CreateDirectories(path)));
+  EXPECT_FALSE(fs::exists(root_ + "/d"));
+  const absl::Status made = files_->CreateDirectories(ParentDirectory(path));
+  EXPECT_TRUE(made.ok()) << made;
+  EXPECT_TRUE(fs::is_directory(ParentDirectory(path)));
 }
 
 // A link out of a root may be a root itself.

@@ -64,8 +64,10 @@ TEST_F(TokenFileTest, WhatIsNotATokenIsNotParsed) {
   }
   std::string upper = good;
   upper.back() = 'A';
+  std::string no_digit = good;
+  no_digit.back() = 'g';
   for (const std::string& text :
-       {good + "0", good + "_0", " " + good, upper, "mtl_" + good, "MT_" + good.substr(3),
+       {good + "0", good + "_0", " " + good, upper, no_digit, "mtl_" + good, "MT_" + good.substr(3),
         good.substr(0, 19) + "-" + good.substr(20), std::string(100000, '_')}) {
     EXPECT_FALSE(ParseToken(text).ok()) << text;
   }
@@ -107,6 +109,14 @@ TEST_F(TokenFileTest, WhatIsNoFileIsRefused) {
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_TRUE(absl::IsInvalidArgument(ReadTokenFile(path_).status())) << "and does not wait";
   EXPECT_TRUE(absl::IsInvalidArgument(ReadTokenFile(directory_.path()).status()));
+}
+
+TEST_F(TokenFileTest, AFileThatIsTooLongIsNotRead) {
+  Write("");
+  std::filesystem::resize_file(path_, (16 << 20) + 1);
+  EXPECT_THAT(std::string(ReadTokenFile(path_).status().message()), HasSubstr("are allowed"));
+  std::filesystem::resize_file(path_, 16 << 20);
+  EXPECT_THAT(std::string(ReadTokenFile(path_).status().message()), HasSubstr(":1: expects ID"));
 }
 
 TEST_F(TokenFileTest, EditingReplacesItAsAWhole) {

@@ -51,6 +51,7 @@ class JobDeletionTest : public JobManagerTest {
         JobRemover::Options{.keep_ended_jobs = keep_ended_jobs,
                             .turn_seconds = turn_seconds,
                             .files = &files_,
+                            .disk = disk_.get(),
                             .log = [this](const std::string& line) { log_.push_back(line); }});
   }
   // As a kill -9.
@@ -161,6 +162,21 @@ TEST_F(JobDeletionTest, WhatCannotBeRemovedIsSaidOnceAndTriedAgain) {
   remover_->RunRound();
   EXPECT_FALSE(fs::exists(Directory(job->id)));
   EXPECT_THAT(ledger_->Deleted(), IsEmpty());
+}
+
+TEST_F(JobDeletionTest, AUsersBytesAreFreeOnlyWhenTheFilesAreGone) {
+  limits_.Set({.disk_bytes = 1 << 20});
+  const JobPtr job = Ended(kAnna, /*checkpoint=*/true);
+  disk_->Measure(*job);
+  const int64_t held = disk_->UserBytes(kAnna.uid);
+  ASSERT_GT(held, 0);
+  ASSERT_TRUE(manager_->Delete(kAnna, job->id).ok());
+  files_.refuse = true;
+  remover_->RunRound();
+  EXPECT_EQ(disk_->UserBytes(kAnna.uid), held);
+  files_.refuse = false;
+  remover_->RunRound();
+  EXPECT_EQ(disk_->UserBytes(kAnna.uid), 0);
 }
 
 TEST_F(JobDeletionTest, UsersTakeTurns) {

@@ -164,6 +164,7 @@ TEST(JobDiskTest, AJobWithDirectoriesTooDeepCountsAsAllThatAUserMayHave) {
   EXPECT_THAT(disk.WhyOverLimit(other), HasSubstr("job job1 holds directories 32 levels deep or "
                                                   "more, which are not measured, and counts as all "
                                                   "of limits.disk_per_user"));
+  EXPECT_EQ(disk.WhyTooDeep(2), "") << "another user's job is not named";
   ASSERT_TRUE(PosixFileSystem()->RemoveTree(top + "/d").ok());
   disk.Measure(deep);
   EXPECT_EQ(disk.UserBytes(1), 13);

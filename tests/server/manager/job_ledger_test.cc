@@ -66,6 +66,10 @@ TEST(JobLedgerTest, EveryTransitionIsCheckedAndRecorded) {
         ASSERT_EQ(events.size(), 1u);
         EXPECT_EQ(events[0].from, from);
         EXPECT_EQ(events[0].to, to);
+        EXPECT_EQ(events[0].reason, JobReason::kUserRequest);
+        EXPECT_EQ(events[0].text, "moved");
+        EXPECT_EQ(events[0].time, after->updated);
+        EXPECT_EQ(after->reason_text, "moved");
         EXPECT_EQ(after->ended != absl::InfinitePast(), IsEnded(to));
       } else {
         EXPECT_EQ(after, before) << "something changed";
@@ -99,6 +103,8 @@ TEST(JobLedgerTest, AJobHasWaitedSinceItWasQueuedLast) {
                                return change;
                              })
                     .ok());
+    EXPECT_EQ(ledger->table().LastEvent(id), 1) << "without a text it is no event";
+    EXPECT_EQ(ledger->table().Find(id)->reason, JobReason::kUserRequest);
     ASSERT_TRUE(Move(ledger.get(), id, JobState::kPreparing).ok());
     now += absl::Seconds(10);
     ASSERT_TRUE(Move(ledger.get(), id, JobState::kQueued).ok());
@@ -192,10 +198,14 @@ TEST(JobLedgerTest, AStoreThatCannotWriteChangesNothing) {
   Job second = *job;
   second.id = "second";
   const absl::Status added = ledger->Add(second, "").status();
+  vfs->FailAfter(0, SQLITE_IOERR_WRITE);
+  const absl::Status broken = Move(ledger.get(), job->id, JobState::kPreparing);
   vfs->Heal();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(status)->reason, "DISK_FULL");
   EXPECT_EQ(ReasonOf(added)->reason, "DISK_FULL");
+  EXPECT_EQ(ReasonOf(broken)->reason, "INTERNAL_ERROR");
+  EXPECT_EQ(ledger->store_errors(), 3);
   EXPECT_FALSE(told);
   EXPECT_EQ(ledger->table().Find(job->id), job);
   EXPECT_EQ(ledger->table().Find("second"), nullptr);

@@ -128,6 +128,9 @@ TEST_F(JobLimitsTest, CheckpointsInTheStateDirectoryAreBounded) {
   EXPECT_EQ(Refusal(manager_->Create(kAnna, endless).status()),
             "FAILED_PRECONDITION EXCEEDS_USER_LIMIT");
 
+  Limit({.disk_bytes = 231});
+  EXPECT_TRUE(Try(kAnna, /*validate_only=*/true).ok()) << "exactly as much as a user may have";
+
   Limit({.disk_bytes = 500});
   const JobPtr first = Submit(kAnna), second = Submit(kAnna);
   const absl::Status refused = Try(kAnna, /*validate_only=*/true);
@@ -145,12 +148,35 @@ TEST_F(JobLimitsTest, CheckpointsInTheStateDirectoryAreBounded) {
   Move(first->id, {S::kCancelled});
   EXPECT_TRUE(Try(kAnna, /*validate_only=*/true).ok());
   std::filesystem::create_directories(first->spec->checkpoint.directory);
+  std::ofstream(first->spec->checkpoint.directory + "/x") << std::string(38, 'x');
+  disk_->Measure(*first);
+  EXPECT_TRUE(Try(kAnna, /*validate_only=*/true).ok()) << "exactly as much as is left";
   std::ofstream(first->spec->checkpoint.directory + "/x") << std::string(39, 'x');
   disk_->Measure(*first);
   EXPECT_FALSE(Try(kAnna).ok());
   ASSERT_TRUE(manager_->Delete(kAnna, first->id).ok());
   disk_->Forget(first->id);
   EXPECT_TRUE(Try(kAnna).ok());
+}
+
+TEST_F(JobLimitsTest, AJobForMoreDevicesThanAUserMayHaveIsRefused) {
+  limits_.Set({.devices = 2});
+  JobManager manager(
+      ledger_.get(),
+      JobManager::Options{.plan = [this](const JobSpec&, FileSystem*) { return plan_; },
+                          .devices = {.count = 4},
+                          .limits = &limits_});
+  const auto refusal = [&](int devices) {
+    JobFile file = File();
+    file.overrides.push_back(absl::StrCat("engine.devices=", devices));
+    return manager.Plan(kAnna, file)->limit_refusal;
+  };
+  EXPECT_TRUE(refusal(2).ok()) << refusal(2);
+  EXPECT_EQ(Refusal(refusal(3)), "FAILED_PRECONDITION EXCEEDS_USER_LIMIT");
+  EXPECT_THAT(std::string(refusal(3).message()),
+              HasSubstr("needs 3 devices; a user may have 2 (limits.devices_per_user"));
+  EXPECT_THAT(ReasonOf(refusal(3))->metadata,
+              UnorderedElementsAre(Pair("limit", "limits.devices_per_user"), Pair("value", "2")));
 }
 
 TEST_F(JobLimitsTest, NoLimits) {

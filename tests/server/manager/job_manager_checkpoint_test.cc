@@ -1,14 +1,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/file.h"
+#include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/hf/hf_format.h"
 #include "server/manager/job_manager.h"
@@ -50,12 +54,13 @@ TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
     fs::create_directories(checkpoints + "/" + name);
     std::ofstream(checkpoints + "/" + name + "/manifest.json") << "{...}";
   }
+  std::ofstream(checkpoints + "/step-00000100/tile") << "1234567";
   const auto listed = manager_->ListCheckpoints(kAnna, job->id);
   ASSERT_TRUE(listed.ok()) << listed.status();
   ASSERT_EQ(listed->size(), 2u);
   EXPECT_EQ((*listed)[0].step, 100);
   EXPECT_EQ((*listed)[0].directory, checkpoints + "/step-00000100");
-  EXPECT_EQ((*listed)[0].bytes, 5);
+  EXPECT_EQ((*listed)[0].bytes, 12);
   EXPECT_GT((*listed)[0].created, absl::Now() - absl::Hours(1));
   EXPECT_EQ((*listed)[1].step, 20);
 
@@ -68,6 +73,12 @@ TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
   EXPECT_EQ(manager_->Export(kAnna, job->id, 20, directory_ / "out", nothing)->step, 20);
   EXPECT_THAT(exported_, ElementsAre(checkpoints + "/step-00000100 to " + (directory_ / "out"),
                                      checkpoints + "/step-00000020 to " + (directory_ / "out")));
+  fs::create_directory(directory_ / "empty");
+  EXPECT_TRUE(manager_->Export(kAnna, job->id, 0, directory_ / "empty", nothing).ok());
+  EXPECT_EQ(
+      Refusal(
+          manager_->Export(kAnna, job->id, 0, directory_ / "train.jsonl/out", nothing).status()),
+      "INVALID_ARGUMENT INVALID_FIELD");
   for (const std::string& taken : {checkpoints, checkpoints + "/step-00000020/manifest.json"}) {
     EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, taken, nothing).status()),
               "FAILED_PRECONDITION OUTPUT_EXISTS");
@@ -127,6 +138,38 @@ TEST_F(JobManagerTest, TheExportsOfACallerAreBounded) {
   held_exports_.pop_back();
   EXPECT_EQ(refusal(kAnna), kAccepted);
   EXPECT_EQ(refusal(kAnna), "RESOURCE_EXHAUSTED LIMIT_REACHED");
+}
+
+class ReadOnlyFileSystem : public WatchedFileSystem {
+ public:
+  ReadOnlyFileSystem() : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }) {}
+  absl::Status CheckWritable(const std::string& path) override {
+    return absl::PermissionDeniedError(path + " is not yours");
+  }
+};
+
+TEST_F(JobManagerTest, WhatTheSubmitterMayNotDoIsNotPermitted) {
+  const JobPtr job = Submit(kAnna);
+  fs::create_directories(job->spec->checkpoint.directory + "/step-00000020");
+  std::ofstream(job->spec->checkpoint.directory + "/step-00000020/manifest.json") << "{...}";
+  absl::StatusOr<std::shared_ptr<FileSystem>> files = std::make_shared<ReadOnlyFileSystem>();
+  JobManager manager(
+      ledger_.get(),
+      JobManager::Options{.plan = [this](const JobSpec&, FileSystem*) { return plan_; },
+                          .files = [&](int64_t, const std::string&) { return files; }});
+  const absl::Status refused =
+      manager.Export(kAnna, job->id, 0, directory_ / "out", [](const absl::Status&) {}).status();
+  EXPECT_EQ(Refusal(refused), "PERMISSION_DENIED NOT_PERMITTED");
+  EXPECT_THAT(ReasonOf(refused)->metadata, ElementsAre(Pair("field", "directory")));
+  for (const absl::Status& status : {absl::NotFoundError("there is no account"),
+                                     absl::PermissionDeniedError("not for others")}) {
+    files = status;
+    EXPECT_EQ(Refusal(manager.ListCheckpoints(kAnna, job->id).status()),
+              "PERMISSION_DENIED NOT_PERMITTED");
+  }
+  files = absl::UnavailableError("accounts cannot be looked up");
+  EXPECT_EQ(Refusal(manager.ListCheckpoints(kAnna, job->id).status()),
+            "UNAVAILABLE without reason");
 }
 
 TEST_F(JobManagerTest, AnAdministratorReachesAJobsFilesWithItsSubmittersRights) {

@@ -83,6 +83,18 @@ TEST_F(JobManagerTest, TheSameRequestFromManyThreadsIsOneJob) {
   EXPECT_EQ(ledger_->table().Counts().queued, 1);
 }
 
+TEST_F(JobManagerTest, AnotherJobThatWasFasterWithTheRequestIdIsNotTheAnswer) {
+  CreateJobOptions faster = Options("one");
+  faster.priority = -1;
+  JobManager manager(ledger_.get(), JobManager::Options{.plan = [&](const JobSpec&, FileSystem*) {
+                       EXPECT_TRUE(manager_->Create(kAnna, faster).ok());
+                       return plan_;
+                     }});
+  EXPECT_EQ(Refusal(manager.Create(kAnna, Options("one")).status()),
+            "ALREADY_EXISTS REQUEST_ID_REUSED");
+  EXPECT_EQ(ledger_->table().Counts().queued, 1);
+}
+
 TEST_F(JobManagerTest, ValidateOnlyChecksAndKeepsNothing) {
   CreateJobOptions options = Options("one");
   options.validate_only = true;
@@ -142,6 +154,9 @@ TEST_F(JobManagerTest, BadRequestsAreRefused) {
   CreateJobOptions urgent = Options();
   urgent.priority = kPriorityMax;
   EXPECT_TRUE(manager_->Create(kRoot, urgent).ok());
+  CreateJobOptions longest = Options("A-z_0.9" + std::string(57, 'a'));
+  longest.priority = kPriorityMin;
+  EXPECT_TRUE(manager_->Create(kAnna, longest).ok());
 }
 
 TEST_F(JobManagerTest, ErrorsOfThePlan) {
@@ -345,7 +360,11 @@ TEST_F(JobManagerTest, AUsersPauseTakesOverTheDaemons) {
   const JobPtr job = *manager_->Pause(kAnna, id, false);
   EXPECT_EQ(job->state, JobState::kPaused);
   EXPECT_EQ(job->reason, JobReason::kUserRequest);
+  EXPECT_EQ(job->reason_text, "paused by anna");
   EXPECT_EQ(ledger_->table().Events(id, 6, 1)[0].from, JobState::kPaused);
+  EXPECT_EQ(ledger_->table().Events(id, 6, 1)[0].text, "paused by anna");
+  const Caller nameless = {.uid = 0, .user = "", .administrator = true};
+  EXPECT_EQ((*manager_->Cancel(nameless, id))->reason_text, "cancelled by user 0");
 }
 
 // Whoever comes first: every answer is one that the state at that moment allows, and the job ends

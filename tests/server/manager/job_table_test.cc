@@ -47,6 +47,7 @@ TEST(JobTableTest, TheNewestEventsAreKept) {
   update = behind->Poll(10);
   EXPECT_EQ(update.missed_first, 0) << "said once";
   EXPECT_EQ(update.events.at(0).sequence, 16);
+  EXPECT_EQ(table.Watch(job.id, 6, [] {})->Poll(1).missed_first, 0) << "from the oldest there is";
   update = ahead->Poll(10);
   EXPECT_EQ(update.missed_first, 0);
   EXPECT_THAT(update.events, SizeIs(5));
@@ -71,6 +72,7 @@ TEST(JobTableTest, AnErasedJobLeavesNothing) {
   EXPECT_THAT(table.All(), SizeIs(1));
   EXPECT_THAT(table.Live(), SizeIs(1));
   EXPECT_EQ(table.Counts().queued, 1);
+  EXPECT_TRUE(watch->HasEvents()) << "the next poll tells that it is gone";
   EXPECT_TRUE(watch->Poll().deleted);
   EXPECT_TRUE(table.Watch(job.id, 1, [] {})->Poll().deleted);
   // A job of the same number is another one.

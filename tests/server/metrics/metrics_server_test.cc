@@ -102,13 +102,13 @@ TEST_F(MetricsServerTest, AnAddressThatIsTakenIsRefused) {
 }
 
 TEST(MetricsAddressTest, WhatIsNoAddressIsRefused) {
-  for (const char* good : {"127.0.0.1:9464", "0.0.0.0:1", "[::1]:9464", "localhost:0"}) {
+  for (const char* good : {"127.0.0.1:9464", "0.0.0.0:1", "[::1]:9464", "localhost:0", "h:65535"}) {
     EXPECT_TRUE(IsHostPort(good)) << good;
   }
-  for (const char* bad :
-       {"", "9464", ":9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:9464s",
-        "127.0.0.1:70000", "127.0.0.1:-1", "::1:9464", "127.0.0.1:1,127.0.0.1:2", "a:1,b:2",
-        "http://localhost:9464", "[]:1", "unix:/tmp/socket"}) {
+  for (const char* bad : {"", "9464", ":9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x",
+                          "127.0.0.1:9464s", "127.0.0.1:70000", "127.0.0.1:-1", "::1:9464",
+                          "127.0.0.1:1,127.0.0.1:2", "a:1,b:2", "http://localhost:9464", "[]:1",
+                          "unix:/tmp/socket", "h:65536", "[::1:1", "::1]:1", "a b:1"}) {
     EXPECT_FALSE(IsHostPort(bad)) << bad;
     EXPECT_THAT(std::string(MetricsServer::Start(bad, {}).status().message()),
                 HasSubstr("expects HOST:PORT"))

@@ -23,7 +23,9 @@ TEST(DiskWaitsTest, WaitsUntilThereIsRoom) {
   EXPECT_FALSE(waits.Waits(job.id));
   EXPECT_TRUE(waits.MayGoOn(job, TestTime(0))) << "who does not wait";
   EXPECT_EQ(waits.NextLook(), std::nullopt);
+  EXPECT_EQ(waits.Text(job.id), "");
   waits.Add(job, {{"/big", 100}}, TestTime(0));
+  EXPECT_EQ(waits.Text(job.id), "the disk of /big is full: 100 bytes are needed");
   EXPECT_TRUE(waits.Waits(job.id));
   EXPECT_EQ(waits.NextLook(), TestTime(10));
   EXPECT_FALSE(waits.MayGoOn(job, TestTime(9)));
@@ -71,6 +73,10 @@ TEST(DiskWaitsTest, WithoutProgressTheWaitGrows) {
   job.step = 1;
   waits.Add(job, {{"/a", 10}}, now);
   EXPECT_EQ(*waits.NextLook() - now, kDiskWaitMin) << "a step further";
+  waits.Forget(job.id);
+  EXPECT_EQ(waits.NextLook(), std::nullopt);
+  waits.Add(job, {{"/a", 10}}, now);
+  EXPECT_EQ(*waits.NextLook() - now, kDiskWaitMin) << "nothing is remembered";
 }
 
 TEST(DiskWaitsTest, TheNextLookIsThatOfTheJobWhoseTimeComesFirst) {

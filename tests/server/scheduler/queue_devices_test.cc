@@ -148,6 +148,10 @@ TEST(QueueDevicesTest, AUserHasNoMoreThanTheLimit) {
   EXPECT_EQ(decision.places.at("j1").text,
             "needs 2 devices; its user's other jobs have 1 of the 2 a user may have "
             "(limits.devices_per_user)");
+  snapshot.queued[0].devices = 1;
+  EXPECT_THAT(DecideQueue(snapshot).start,
+              ElementsAre(QueueStart{"j2", {1}}, QueueStart{"j1", {2}}))
+      << "exactly as many as it may";
 }
 
 TEST(QueueDevicesTest, UseCountsEveryDevice) {

@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
@@ -143,11 +144,54 @@ TEST(RunRuleTest, WithoutARun) {
   for (const JobState state : AllJobStates()) {
     Job job = TestJob(1);
     job.state = state;
+    job.reason = JobReason::kDiskFull;
+    job.host_retained = true;
+    job.step = 12;
+    job.checkpoint_step = 10;
     const RunAction action = DecideWithoutRun(job);
     ASSERT_EQ(action.kind == Kind::kChange, IsActive(state)) << JobStateName(state);
     if (action.kind == Kind::kChange) {
       EXPECT_EQ(action.change.to, StateAfterRestart(state));
+      const bool asked_for = state == JobState::kPausing || state == JobState::kCancelling;
+      EXPECT_EQ(action.change.reason, asked_for ? JobReason::kDiskFull : JobReason::kNone);
+      ASSERT_TRUE(action.change.edit);
+      action.change.edit(&job);
+      EXPECT_FALSE(job.host_retained);
+      EXPECT_EQ(job.step, 10) << "what it goes on from";
     }
+  }
+}
+
+TEST(RunRuleTest, ARunThatBeginsAtAnOlderCheckpointHasNoNewerOne) {
+  Job job = TestJob(1);
+  job.state = JobState::kPreparing;
+  job.step = 45;
+  job.checkpoint_step = 40;  // which is damaged
+  RunFacts facts;
+  Apply(StepsBegin{.first_step = 21, .total_steps = 100}, &facts);
+  const RunAction action = DecideRun(job, facts, /*stopping=*/false);
+  EXPECT_EQ(action.change.to, JobState::kRunning);
+  EXPECT_EQ(action.change.text, "step 21 of 100 is the next");
+  ASSERT_TRUE(action.change.edit);
+  action.change.edit(&job);
+  EXPECT_EQ(job.checkpoint_step, 20);
+  EXPECT_EQ(job.step, 20);
+  EXPECT_EQ(job.total_steps, 100);
+}
+
+TEST(RunRuleTest, ABusyPoolIsASetbackOnlyBeforeTheFirstStep) {
+  const std::pair<JobState, JobState> changes[] = {{JobState::kPreparing, JobState::kQueued},
+                                                   {JobState::kRunning, JobState::kFailed},
+                                                   {JobState::kPausing, JobState::kPaused},
+                                                   {JobState::kCancelling, JobState::kCancelled}};
+  for (const auto& [from, to] : changes) {
+    Job job = TestJob(1);
+    job.state = from;
+    RunFacts facts;
+    facts.phase = Phase::kEnded;
+    facts.end.kind = RunEnd::Kind::kFailed;
+    facts.end.status = PoolBusyError("the pool is in pieces");
+    EXPECT_EQ(DecideRun(job, facts, /*stopping=*/false).change.to, to) << JobStateName(from);
   }
 }
 

@@ -135,6 +135,7 @@ TEST_F(SchedulerTest, PauseWithReleaseSavesAndGoesThroughTheQueue) {
   EXPECT_FALSE(Get(id)->host_retained);
   EXPECT_EQ(Get(id)->checkpoint_step, 12);
   EXPECT_EQ(Get(id)->step, 12);
+  EXPECT_EQ(Get(id)->reason_text, "its host memory was given back; goes on from step 13");
   const std::string other = Submit();
   Round();
   EXPECT_EQ(State(other), S::kPreparing);

@@ -136,6 +136,26 @@ TEST_F(SchedulerDevicesTest, TheMemoryOfACancelledJobCountsUntilTheRunnerHasLetI
   EXPECT_EQ(State(next), S::kPreparing);
 }
 
+TEST_F(SchedulerDevicesTest, AJobGetsTheDevicesThatItNames) {
+  first_device_ = "cuda:0";
+  Restart();
+  CreateJobOptions options;
+  options.file = TestFile();
+  options.file.overrides = {
+      "model.path=" + (directory_ / "model"),
+      "data.train=[{path: " + (directory_ / "train.jsonl") + ", format: alpaca}]",
+      "engine.device=cuda:1", "engine.devices=2"};
+  options.allow_change = {"optimizer"};
+  const auto job = manager_->Create(kBert, options);
+  ASSERT_TRUE(job.ok()) << job.status();
+  Round();
+  ASSERT_EQ(State((*job)->id), S::kPreparing);
+  const RunRequest& request = runner_->request((*job)->id);
+  EXPECT_THAT(request.devices, ElementsAre(1, 2));
+  EXPECT_THAT(request.allow_change, ElementsAre("optimizer"));
+  EXPECT_EQ(request.uid, kBert.uid);
+}
+
 // Waiting would not help it.
 TEST_F(SchedulerDevicesTest, AJobForAnotherKindOfDeviceIsStartedAndRefusedByItsRun) {
   CreateJobOptions options;

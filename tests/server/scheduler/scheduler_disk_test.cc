@@ -161,6 +161,20 @@ TEST_F(SchedulerTest, APoolThatIsBusyIsNoFailure) {
   EXPECT_EQ(State(id), S::kPreparing);
 }
 
+// No other job has memory that it could wait for.
+TEST_F(SchedulerTest, APoolThatIsBusyThoughNoOtherJobIsThereIsTriedAgain) {
+  const std::string id = Submit();
+  Round();
+  runner_->End(id, RunEnd::Kind::kFailed, PoolBusyError("the pool is in pieces"));
+  Round();
+  EXPECT_EQ(State(id), S::kQueued);
+  EXPECT_EQ(Get(id)->reason, JobReason::kNone);
+  EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kHostMemory);
+  now_ += absl::Seconds(10);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+}
+
 // The other job has nothing that it waits for.
 TEST_F(SchedulerTest, AJobThatCouldNotBeginIsTriedAgainBesideOthers) {
   const std::string paused = Train(1);

@@ -272,6 +272,7 @@ TEST_F(SchedulerTest, AfterADeathTheJobGoesOnFromItsCheckpoint) {
   runner_->End(id, RunEnd::Kind::kFinished);
   Round();
   EXPECT_EQ(State(id), S::kSucceeded);
+  EXPECT_TRUE((*records_->Open(id))->metrics().closed()) << "readers that follow end";
 }
 
 TEST_F(SchedulerTest, FiveDeathsWithoutProgressFail) {

@@ -115,6 +115,15 @@ TEST_F(ConnectionListenerTest, WhatCannotBeListenedOnIsRefused) {
   }
 }
 
+TEST_F(ConnectionListenerTest, APathMayBeAsLongAsTheSystemAllows) {
+  std::string longest = "unix:" + directory_ + "/";
+  longest.resize(5 + sizeof(sockaddr_un::sun_path) - 1, 'a');
+  const absl::Status listens = ConnectionListener::Listen(longest).status();
+  EXPECT_TRUE(listens.ok()) << listens;
+  EXPECT_EQ(ConnectionListener::Listen(longest + "a").status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(ConnectionListenerTest, WhatCannotBeListenedOnYetMayPass) {
   // In use; a directory that is not mounted; an address that no interface has.
   for (const std::string& address :

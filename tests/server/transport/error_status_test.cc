@@ -1,6 +1,8 @@
 #include "server/transport/error_status.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -45,6 +47,26 @@ TEST(ErrorStatusTest, EveryErrorHasAReasonOfTheApi) {
   }
 }
 
+TEST(ErrorStatusTest, AnErrorThatCarriesNoReasonHasThatOfItsCode) {
+  using Code = absl::StatusCode;
+  const std::vector<std::pair<Code, std::string>> reasons = {
+      {Code::kCancelled, "CALL_CANCELLED"},
+      {Code::kUnknown, "INTERNAL_ERROR"},
+      {Code::kInvalidArgument, "INVALID_FIELD"},
+      {Code::kDeadlineExceeded, "DEADLINE_PASSED"},
+      {Code::kAlreadyExists, "OUTPUT_EXISTS"},
+      {Code::kPermissionDenied, "NOT_PERMITTED"},
+      {Code::kResourceExhausted, "DISK_FULL"},
+      {Code::kOutOfRange, "INVALID_FIELD"},
+      {Code::kInternal, "INTERNAL_ERROR"},
+      {Code::kUnavailable, "OVERLOADED"},
+      {Code::kDataLoss, "CORRUPT_DATA"},
+      {Code::kUnauthenticated, "UNAUTHENTICATED_CALLER"}};
+  for (const auto& [code, reason] : reasons) {
+    EXPECT_EQ(ReasonName(absl::Status(code, "something")), reason);
+  }
+}
+
 TEST(ErrorStatusTest, AMissingFileIsNoMissingJob) {
   for (const absl::Status& status : {absl::NotFoundError("/data/model: no such file"),
                                      absl::FailedPreconditionError("/data/model: is no model")}) {
@@ -70,10 +92,19 @@ TEST(ErrorStatusTest, LongMessagesAreCutBetweenCharacters) {
   EXPECT_EQ(InfoOf(status).reason(), "INTERNAL_ERROR");
 }
 
+TEST(ErrorStatusTest, AMessageOf3000BytesIsWhole) {
+  const std::string longest(3000, 'x');
+  EXPECT_EQ(ToGrpcStatus(absl::InternalError(longest)).error_message(), longest);
+  EXPECT_EQ(ToGrpcStatus(absl::InternalError(longest + "y")).error_message(), longest + " ...");
+}
+
 TEST(ErrorStatusTest, MessagesOfOtherBytesArriveToo) {
   const grpc::Status status = ToGrpcStatus(absl::NotFoundError("/data/\xFF\xFE: no such file"));
   EXPECT_EQ(status.error_message(), "/data/??: no such file");
   InfoOf(status);
+  const grpc::Status of_job = ToGrpcStatus(
+      WithReason(absl::NotFoundError("no such job"), v1::JOB_NOT_FOUND, {{"job", "\xFF"}}));
+  EXPECT_EQ(InfoOf(of_job).metadata().at("job"), "?");
 }
 
 }  // namespace

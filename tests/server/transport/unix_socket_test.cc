@@ -143,6 +143,11 @@ TEST_F(UnixSocketTest, PathsThatCannotBeSocketsAreRefused) {
     EXPECT_EQ(PrepareUnixSocket(path).status().code(), absl::StatusCode::kInvalidArgument) << path;
   }
   EXPECT_FALSE(PrepareUnixSocket(directory_ + "/a/b/m.sock").ok());  // parents are not made
+  // With the zero byte at its end it has as many bytes as the system allows.
+  std::string longest = directory_ + "/";
+  longest.resize(sizeof(sockaddr_un::sun_path) - 1, 'a');
+  EXPECT_TRUE(PrepareUnixSocket(longest).ok());
+  EXPECT_EQ(PrepareUnixSocket(longest + "a").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -81,6 +81,9 @@ TEST_F(UnsentAnswersTest, RefusesMoreThanMayWait) {
   EXPECT_EQ(Take(kAnna, 0, "b"), "now");
   EXPECT_EQ(Take(kAnna, 0, "c", 60), "later");
   EXPECT_EQ(Take(kAnna, 0, "d", 60), "ANSWERS_UNREAD") << "their requests are too long";
+  shares_.pop_back();
+  EXPECT_EQ(gone_on_, "") << "who was refused has nothing to give back";
+  EXPECT_EQ(answers_.bytes(), 2 * kExpected);
   EXPECT_EQ(Take(kAnna, 0, "e", 40), "later");
   EXPECT_EQ(Take(kAnna, 0, "f"), "ANSWERS_UNREAD") << "they are too many";
   shares_.erase(shares_.begin(), shares_.begin() + 2);  // their calls have ended

@@ -96,6 +96,22 @@ TEST(RecordLogTest, ADamagedLineInTheMiddleIsLeftOutAndTold) {
   EXPECT_EQ(log->next_sequence(), 5);
 }
 
+TEST(RecordLogTest, ALineWhoseNumberWasThereBeforeIsNoRecord) {
+  const std::string directory = FreshDirectory("repeated");
+  {
+    auto log = OpenLog(directory);
+    for (int i = 1; i <= 2; ++i) ASSERT_TRUE(log->Append(i, absl::StrCat("text ", i)).ok());
+  }
+  const std::filesystem::path path = directory + "/00000000000000000001.log";
+  const std::string content = Content(path);
+  SetContent(path, content + EncodeRecord(LogRecord::Kind::kText, 2, 2, "text 2"));
+  std::vector<std::string> notes;
+  auto log = OpenLog(directory, {}, &notes);
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("no whole record")));
+  EXPECT_EQ(log->next_sequence(), 3);
+  EXPECT_EQ(Content(path), content);
+}
+
 TEST(RecordLogTest, DamageAtTheEndOfAnOlderSegmentIsTold) {
   const std::string directory = FreshDirectory("damaged_end");
   {

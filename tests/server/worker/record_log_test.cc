@@ -81,6 +81,21 @@ TEST(RecordFormatTest, ALineReadsBackAndAChangedOneDoesNot) {
   }
 }
 
+// The hash of each of these lines is right.
+TEST(RecordFormatTest, ALineOfAnotherFormIsNoRecord) {
+  using Kind = LogRecord::Kind;
+  const auto is_record = [](Kind kind, int64_t sequence, int64_t step) {
+    std::string line = EncodeRecord(kind, sequence, step, "text");
+    line.pop_back();
+    return DecodeRecord(line).has_value();
+  };
+  EXPECT_TRUE(is_record(Kind::kText, 1, 0));
+  EXPECT_FALSE(is_record(static_cast<Kind>('x'), 1, 0));
+  EXPECT_FALSE(is_record(Kind::kText, 0, 0));
+  EXPECT_FALSE(is_record(Kind::kText, -1, 0));
+  EXPECT_FALSE(is_record(Kind::kText, 1, -1));
+}
+
 TEST(RecordLogTest, NumbersFromOneAndReadsFromAny) {
   const std::string directory = FreshDirectory("numbers");
   auto log = OpenLog(directory);
@@ -180,6 +195,16 @@ TEST(RecordLogTest, IsBoundedAndSaysWhatIsGone) {
   log = OpenLog(directory, options);
   EXPECT_EQ(ReadAll(*log).front().sequence, first);
   EXPECT_EQ(log->next_sequence(), 101);
+}
+
+TEST(RecordLogTest, ASegmentIsFilledToItsLastByteAndTheNewestIsAlwaysKept) {
+  const std::string line = EncodeRecord(LogRecord::Kind::kText, 1, 1, "text");
+  auto log = OpenLog(FreshDirectory("filled"),
+                     {.segment_bytes = 2 * static_cast<int64_t>(line.size()), .segments_max = 0});
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(log->Append(1, "text").ok());
+  EXPECT_THAT(ReadAll(*log), SizeIs(2));
+  ASSERT_TRUE(log->Append(1, "text").ok());
+  EXPECT_THAT(ReadAll(*log), SizeIs(1));
 }
 
 TEST(RecordLogTest, MarksWhatAFallBackSuperseded) {

@@ -1,5 +1,6 @@
 #include "engine/data/order/permutation.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,6 +11,8 @@
 
 namespace megatrain {
 namespace {
+
+using ::testing::ElementsAre;
 
 std::vector<int64_t> Order(uint64_t seed, uint64_t epoch, int64_t n) {
   std::vector<int64_t> order;
@@ -51,6 +54,16 @@ TEST(PermutationTest, DependsOnSeedAndEpochAlone) {
   EXPECT_NE(Order(42, 0, 1000), Order(43, 0, 1000));
   // Seed s in epoch e + 1 is not seed s + 1 in epoch e.
   EXPECT_NE(Order(42, 1, 1000), Order(43, 0, 1000));
+}
+
+// A run that a later version resumes goes on in the same order: these numbers must never change.
+TEST(PermutationTest, IsTheSameInEveryVersion) {
+  EXPECT_THAT(Order(42, 0, 10), ElementsAre(7, 8, 2, 5, 6, 1, 9, 3, 0, 4));
+  EXPECT_THAT(Order(42, 1, 10), ElementsAre(6, 5, 8, 0, 9, 4, 2, 3, 7, 1));
+  // The last size of the smallest domain, one of the next, and a large one.
+  EXPECT_EQ(PermutedIndex(42, 2, 256, 0), 133);
+  EXPECT_EQ(PermutedIndex(42, 2, 512, 0), 124);
+  EXPECT_EQ(PermutedIndex(42, 0, int64_t{1} << 40, 1), 778188441247);
 }
 
 // Every permutation of 4 elements comes up, each about equally often.

@@ -45,6 +45,20 @@ TEST(SourceMixTest, EveryBeginningHasTheSharesWithinOne) {
   ExpectFair({0.9, 0.001, 0.099});
 }
 
+// A run that a later version resumes goes on in the same order: these lists must never change.
+TEST(SourceMixTest, TheOrderIsTheSameInEveryVersion) {
+  const auto sources = [](const std::vector<double>& weights) {
+    const SourceMix mix(weights);
+    std::vector<int> order;
+    for (int64_t p = 0; p < mix.period(); ++p) order.push_back(static_cast<int>(mix.At(p).source));
+    return order;
+  };
+  EXPECT_THAT(sources({7, 2, 1}), ElementsAre(0, 0, 1, 0, 0, 2, 0, 0, 1, 0));
+  EXPECT_THAT(sources({5, 3, 2}), ElementsAre(0, 1, 0, 2, 0, 1, 0, 2, 1, 0));
+  EXPECT_THAT(sources({3, 1}), ElementsAre(0, 0, 1, 0));
+  EXPECT_THAT(sources({1, 1, 1, 1}), ElementsAre(0, 1, 2, 3));
+}
+
 TEST(SourceMixTest, DecimalsAreExact) {
   EXPECT_THAT(SourceMix(std::vector<double>{0.7, 0.2, 0.1}).shares(), ElementsAre(7, 2, 1));
   EXPECT_THAT(SourceMix(std::vector<double>{2, 4}).shares(), ElementsAre(1, 2));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -98,6 +99,19 @@ TEST_F(BoundedFileSystemTest, TellsAFileThatChanged) {
   std::filesystem::remove(directory_ / "101");
   EXPECT_THAT(Read(1), HasSubstr("101: No such file"));
   EXPECT_EQ(Read(2), "102");
+}
+
+// Each of these alone tells another content: the time of the last change, and the file itself.
+TEST_F(BoundedFileSystemTest, TellsAFileThatChangedAndKeptItsLength) {
+  OpenAll(10);
+  std::filesystem::last_write_time(
+      directory_ / "100",
+      std::filesystem::last_write_time(directory_ / "100") + std::chrono::hours(1));
+  EXPECT_THAT(Read(0), HasSubstr("100: changed while it was in use"));
+  const auto time = std::filesystem::last_write_time(directory_ / "101");
+  std::filesystem::rename(directory_.Write("other", "101"), directory_ / "101");
+  std::filesystem::last_write_time(directory_ / "101", time);
+  EXPECT_THAT(Read(1), HasSubstr("101: changed while it was in use"));
 }
 
 TEST_F(BoundedFileSystemTest, ServesManyThreads) {

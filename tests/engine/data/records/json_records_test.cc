@@ -120,6 +120,17 @@ TEST_P(JsonRecordsTest, RefusesBrokenArraysWithTheLine) {
   }
 }
 
+TEST_P(JsonRecordsTest, ReadsRecordsUpToTheLimit) {
+  const std::string record = "{\"a\":\"xyz\"}";
+  for (const std::string& content : {record + "\n" + record, "[" + record + ",\n" + record + "]"}) {
+    const Read read = ReadAll(content, GetParam(), record.size());
+    EXPECT_TRUE(read.status.ok()) << read.status;
+    EXPECT_THAT(read.records, ElementsAre(record, record));
+    EXPECT_THAT(std::string(ReadAll(content, GetParam(), record.size() - 1).status.message()),
+                HasSubstr("file.jsonl:1: the record that begins here is longer than"));
+  }
+}
+
 TEST_P(JsonRecordsTest, RefusesRecordsOverTheLimit) {
   const std::string record = "{\"a\":\"" + std::string(100, 'x') + "\"}";
   for (const std::string& content :

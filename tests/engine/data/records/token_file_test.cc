@@ -118,6 +118,27 @@ TEST(TokenFileTest, RefusesWhatIsNoPlainArrayOfIds) {
   EXPECT_THAT(OpenError(Tokens(directory.path())), HasSubstr("is a directory"));
 }
 
+TEST(TokenFileTest, RefusesAHeaderThatIsNotWholeOrNotExact) {
+  TestDirectory directory;
+  const std::string data = Bytes(std::vector<uint16_t>{1, 2, 3, 4});
+  const auto error = [&](const std::string& dictionary) {
+    return OpenError(Tokens(directory.Write("x.npy", Npy(dictionary, data))));
+  };
+  const std::string descr = "'descr': '<u2', ", order = "'fortran_order': False, ",
+                    shape = "'shape': (4,), ";
+  for (const std::string& members :
+       {order + shape, descr + shape, descr + order, descr + descr + order + shape,
+        descr + order + order + shape, descr + order + shape + shape,
+        descr + order + shape + "'more': 'x', "}) {
+    EXPECT_THAT(error("{" + members + "}"), HasSubstr("not one of a plain array")) << members;
+  }
+  EXPECT_THAT(error("{" + descr + order + shape + "} x"), HasSubstr("not one of a plain array"));
+  EXPECT_THAT(error("{" + descr + order + shape), HasSubstr("not one of a plain array"));
+  // A byte too many, which is no whole element.
+  EXPECT_THAT(OpenError(Tokens(directory.Write("y.npy", Npy(kU2, data + "x")))),
+              HasSubstr("claims 4 elements of 2 bytes, but 9 bytes follow it"));
+}
+
 TEST(TokenFileTest, NamesTheElementOutsideTheVocabulary) {
   TestDirectory directory;
   std::vector<uint32_t> ids(600000, 7);  // more than one chunk of the scan

@@ -336,6 +336,42 @@ TEST(DatasetTest, TheFingerprintKnowsHowSequencesAreMade) {
   spec.data.sequence_length = 20;
   spec.data.packing = !spec.data.packing;
   EXPECT_NE(print(), before);
+  // What is held out is not trained on.
+  spec.data.sequence_length = 4;
+  spec.data.packing = true;
+  const std::string all = print();
+  spec.data.eval_fraction = 0.3;
+  EXPECT_NE(print(), all);
+}
+
+TEST(DatasetTest, EvaluationFilesOfOneNameAreASet) {
+  TestDirectory directory;
+  JobSpec spec = SpecOf({{directory.Write("a.txt", "training"), DataFormat::kText, ""}}, 4);
+  spec.data.eval = {{directory.Write("b.txt", "12"), DataFormat::kText, ""},
+                    {directory.Write("c.txt", "abcdefg"), DataFormat::kText, ""},
+                    {directory.Write("d.txt", "345678"), DataFormat::kText, ""}};
+  spec.data.eval[0].name = spec.data.eval[2].name = "digits";
+  const auto dataset = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const std::vector<EvalSet> sets = (*dataset)->eval_sets();
+  ASSERT_EQ(sets.size(), 2u);
+  EXPECT_EQ(sets[0].name, "digits");
+  EXPECT_EQ(sets[0].begin, 0);
+  EXPECT_EQ(sets[0].end, 3);
+  EXPECT_EQ(sets[1].name, "");
+  EXPECT_EQ(sets[1].begin, 3);
+  EXPECT_EQ(sets[1].end, 5);
+  ASSERT_EQ((*dataset)->eval_sequences(), 5);
+  std::vector<std::string> texts;
+  for (int64_t i = 0; i < 5; ++i) texts.push_back(TextOf(*(*dataset)->EvalSequence(i)));
+  EXPECT_THAT(texts, ElementsAre("12$3", "4567", "8$", "abcd", "efg$"));
+  EXPECT_FALSE((*dataset)->EvalSequence(-1).ok());
+  EXPECT_FALSE((*dataset)->EvalSequence(5).ok());
+  const DatasetReport& report = (*dataset)->eval_report();
+  EXPECT_EQ(report.documents, 3);
+  EXPECT_EQ(report.tokens, 18);
+  EXPECT_EQ(report.sequences, 5);
+  EXPECT_EQ((*dataset)->train_report().documents, 1);
 }
 
 TEST(DatasetTest, TheFingerprintKnowsTheEvaluationData) {

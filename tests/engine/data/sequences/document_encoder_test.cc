@@ -181,6 +181,39 @@ TEST(DocumentEncoderTest, NothingOfATextThatWasGivenUpIsInTheNext) {
                                  kBytesEosId | kTargetBit));
 }
 
+// The prompt and what goes before it are not learnt; what ends the answer is.
+TEST(DocumentEncoderTest, OfAPairOfTextsTheAnswersAreLearnt) {
+  constexpr uint32_t kP = 'p', kQ = 'q';
+  const auto tokenizer = MakeBytesTokenizer();
+  DocumentEncoderOptions options = Options(tokenizer.get());
+  options.around = {{kBytesBosId}, {'x'}};
+  Example example;
+  PreferencePair& pair = example.pair.emplace();
+  pair.prompt = "pq";
+  pair.chosen = "ab";
+  pair.rejected = "c";
+  std::vector<uint32_t> words;
+  ASSERT_TRUE(DocumentEncoder(options).Encode(example, &words).ok());
+  EXPECT_THAT(words, ElementsAre(kBytesBosId | kDocumentBit | kWholeBit, kP, kQ, 'a' | kTargetBit,
+                                 'b' | kTargetBit, 'x' | kTargetBit, kBytesEosId | kTargetBit,
+                                 kBytesBosId | kDocumentBit | kWholeBit, kP, kQ, 'c' | kTargetBit,
+                                 'x' | kTargetBit, kBytesEosId | kTargetBit));
+  // Without an id before, the prompt's first token begins the document.
+  options.around = {{}, {kBytesEosId}};
+  words.clear();
+  ASSERT_TRUE(DocumentEncoder(options).Encode(example, &words).ok());
+  EXPECT_THAT(words,
+              ElementsAre(kP | kDocumentBit | kWholeBit, kQ, 'a' | kTargetBit, 'b' | kTargetBit,
+                          kBytesEosId | kTargetBit, kP | kDocumentBit | kWholeBit, kQ,
+                          'c' | kTargetBit, kBytesEosId | kTargetBit));
+  options.eos_id = -1;
+  EXPECT_THAT(std::string(DocumentEncoder(options).Encode(example, &words).message()),
+              HasSubstr("which token ends a text"));
+  pair.is_chat = true;
+  EXPECT_THAT(std::string(DocumentEncoder(options).Encode(example, &words).message()),
+              HasSubstr("the model's directory has no chat template"));
+}
+
 TEST(DocumentEncoderTest, RefusesIdsOutsideTheVocabulary) {
   const auto tokenizer = MakeBytesTokenizer();
   DocumentEncoderOptions options = Options(tokenizer.get());

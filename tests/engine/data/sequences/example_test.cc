@@ -119,6 +119,29 @@ TEST(ExampleTest, SaysWhereJsonIsMalformed) {
   EXPECT_THAT(Error(DataFormat::kText, deep), HasSubstr("nested more than 1,024 deep"));
 }
 
+TEST(ExampleTest, ParsesPairsOnlyWhereTheFormatHasThem) {
+  ExampleParser parser;
+  Example example;
+  ASSERT_TRUE(parser
+                  .ParsePair(DataFormat::kPreference,
+                             R"({"prompt": "p", "chosen": "a", "rejected": "b"})", &example)
+                  .ok());
+  ASSERT_TRUE(example.pair.has_value());
+  EXPECT_EQ(example.pair->prompt, "p");
+  EXPECT_EQ(example.pair->chosen, "a");
+  EXPECT_EQ(example.pair->rejected, "b");
+  const std::string text = R"({"text": "x", "prompt": "p", "chosen": "a", "rejected": "b"})";
+  ASSERT_TRUE(parser.Parse(DataFormat::kText, text, &example).ok());
+  EXPECT_FALSE(example.pair.has_value()) << "of the record before";
+  for (const DataFormat format : {DataFormat::kText, DataFormat::kTokens}) {
+    EXPECT_THAT(std::string(parser.ParsePair(format, text, &example).message()),
+                HasSubstr("holds no pairs of answers"));
+  }
+  for (const DataFormat format : {DataFormat::kPreference, DataFormat::kTokens}) {
+    EXPECT_THAT(Error(format, text), HasSubstr("has no such examples"));
+  }
+}
+
 TEST(ExampleTest, GuessesTheFormat) {
   ExampleParser parser;
   EXPECT_EQ(*parser.Guess(R"({"text": "x"})"), DataFormat::kText);

@@ -419,6 +419,10 @@ TEST(Experts, AllMayBeChosen) {
       Describe("mixtral", {{"num_local_experts", 2}, {"num_experts_per_tok", 2}});
   EXPECT_EQ(model.layers[0].experts.count, 2);
   EXPECT_EQ(model.layers[0].experts.chosen, 2);
+  // All eight of the one group that counts, too.
+  Describe(
+      "glm4_moe",
+      {{"n_routed_experts", 24}, {"moe_intermediate_size", 20}, {"n_group", 3}, {"topk_group", 1}});
 }
 
 }  // namespace

@@ -373,36 +373,22 @@ TEST(Families, Ernie45RotatesNeighbouringPairs) {
   ExpectRefused("ernie4_5", {{"use_bias", true}}, "use_bias", "the MLP has none");
 }
 
-// A configuration that says no more than its family.
-TEST(Families, AConfigurationMayLeaveOutTheShape) {
-  struct Shape {
-    const char* family;
-    int64_t vocabulary, hidden, intermediate, layers, heads, kv_heads, head_dim, positions, padding;
-  };
-  for (const Shape& shape : {Shape{"granite", 32000, 4096, 11008, 32, 32, 32, 128, 2048, -1},
-                             Shape{"olmo2", 50304, 4096, 11008, 32, 32, 32, 128, 2048, 1},
-                             Shape{"glm4", 151552, 4096, 13696, 40, 32, 2, 128, 131072, 151329},
-                             Shape{"mistral", 32000, 4096, 14336, 32, 32, 8, 128, 131072, -1},
-                             Shape{"ministral3", 131072, 4096, 14336, 34, 32, 8, 128, 262144, 11},
-                             Shape{"phi3", 32064, 3072, 8192, 32, 32, 32, 96, 4096, 32000},
-                             Shape{"smollm3", 128256, 2048, 11008, 36, 16, 4, 128, 32768, 128004},
-                             Shape{"gemma2", 256000, 2304, 9216, 26, 8, 4, 256, 8192, 0},
-                             Shape{"exaone4", 102400, 4096, 16384, 32, 32, 32, 128, 2048, -1},
-                             Shape{"seed_oss", 155136, 4096, 27648, 64, 80, 8, 128, 524288, 1},
-                             Shape{"ernie4_5", 103424, 1024, 3072, 18, 16, 2, 128, 131072, 0}}) {
-    SCOPED_TRACE(shape.family);
-    const auto model = Parse({{"model_type", shape.family}});
-    ASSERT_TRUE(model.ok()) << model.status();
-    EXPECT_EQ(model->vocabulary, shape.vocabulary);
-    EXPECT_EQ(model->hidden, shape.hidden);
-    EXPECT_EQ(model->layers[0].feed_forward.intermediate, shape.intermediate);
-    EXPECT_EQ(model->layer_count(), shape.layers);
-    EXPECT_EQ(model->layers[0].attention.heads, shape.heads);
-    EXPECT_EQ(model->layers[0].attention.kv_heads, shape.kv_heads);
-    EXPECT_EQ(model->layers[0].attention.head_dim, shape.head_dim);
-    EXPECT_EQ(model->max_positions, shape.positions);
-    EXPECT_EQ(model->padding_id, shape.padding);
-  }
+// Each value is at an end of what the key may have.
+TEST(Families, SettingsMayBeAtTheEndsOfTheirRanges) {
+  EXPECT_EQ(Describe("phi3", {{"partial_rotary_factor", 1.0}}).ropes[0].rotary_dim, 12);
+  EXPECT_EQ(Describe("glm4", {{"head_dim", 4}}).ropes[0].rotary_dim, 2);
+  json config = Config("ministral3", {{"vocab_size", 12}});
+  config.erase("pad_token_id");
+  EXPECT_EQ(Parse(config)->padding_id, 11);
+  config["vocab_size"] = 11;
+  EXPECT_THAT(std::string(Parse(config).status().message()), HasSubstr("the family's own, 11"));
+}
+
+TEST(Families, Phi3HasNoRopeButTheDefaultAndLongrope) {
+  ExpectRefused("phi3", {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}},
+                "rope_scaling", "longrope alone");
+  ExpectRefused("phi3", {{"interpolate_factor", 2}}, "interpolate_factor", "not interpolated");
+  ExpectRefused("phi3", {{"embd_pdrop", 0.1}}, "embd_pdrop", "set it to 0");
 }
 
 }  // namespace

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "engine/hf/config/ignored_tensors.h"
 #include "engine/model/model_layout.h"
 #include "tests/engine/hf/families/small_config.h"
 
@@ -62,9 +65,37 @@ TEST(Gemma4, LayersShareKeys) {
   };
   refused({{"num_kv_shared_layers", 8}}, "num_kv_shared_layers", "from 0 to 7");
   refused({{"num_kv_shared_layers", 3}}, "num_kv_shared_layers", "layer 5 is one without a window");
+  // The units of layers that share keys are twice as wide.
+  json wide = {{"use_double_wide_mlp", true}, {"intermediate_size", 1 << 24}};
+  EXPECT_EQ(Describe("gemma4_text", wide).layers[7].feed_forward.intermediate, 1 << 24);
+  wide["num_kv_shared_layers"] = 2;
+  wide["intermediate_size"] = 1 << 23;
+  EXPECT_EQ(Describe("gemma4_text", wide).layers[7].feed_forward.intermediate, 1 << 24);
+  wide["intermediate_size"] = (1 << 23) + 1;
+  refused(wide, "intermediate_size", "twice 8388609");
   json heads = {{"num_kv_shared_layers", 1}};
   heads["per_layer_config"] = {{"5", {{"num_key_value_heads", 1}}}};
   refused(heads, "num_kv_shared_layers", "layer 5, from which it takes them, has 1");
+}
+
+// Files may have them all the same.
+TEST(Gemma4, KeysThatALayerTakesFromAnotherAreIgnoredInFiles) {
+  const ModelDescription model = Describe("gemma4_text", {{"num_kv_shared_layers", 2}});
+  const std::string six = "model.layers.6.self_attn.", seven = "model.layers.7.self_attn.";
+  std::set<std::string> names = {"model.norm.weight",
+                                 "model.layers.5.self_attn.k_proj.weight",
+                                 "model.layers.8.self_attn.k_proj.weight",
+                                 "model.layers.-1.self_attn.k_proj.weight",
+                                 "model.layers.x.self_attn.k_proj.weight",
+                                 six + "q_proj.weight",
+                                 seven + "o_proj.weight"};
+  EXPECT_TRUE(FindIgnoredTensors(model, names).empty());
+  const std::map<std::string, std::string> ignored = {
+      {six + "k_proj.weight", six + "k_proj.*"},
+      {six + "v_proj.weight", six + "v_proj.*"},
+      {seven + "k_norm.weight", seven + "k_norm.*"}};
+  for (const auto& [name, group] : ignored) names.insert(name);
+  EXPECT_EQ(FindIgnoredTensors(model, names), ignored);
 }
 
 TEST(Gemma4, LayersHaveInputsOfTheirOwn) {
@@ -94,6 +125,10 @@ TEST(Gemma4, LayersHaveInputsOfTheirOwn) {
           "vocab_size_per_layer_input", "4194304");
   refused({{"hidden_size_per_layer_input", -1}}, "hidden_size_per_layer_input");
   refused({{"hidden_size_per_layer_input", 1 << 20}}, "hidden_size_per_layer_input", "together");
+  const json largest = {{"hidden_size_per_layer_input", 1 << 17}};
+  EXPECT_EQ(Describe("gemma4_text", largest).layers[7].per_layer_input.width, 1 << 17);
+  refused({{"hidden_size_per_layer_input", (1 << 17) + 1}}, "hidden_size_per_layer_input",
+          "for each of 8 layers");
   refused({{"hidden_size_per_layer_input", 6},
            {"enable_moe_block", true},
            {"num_experts", 4},

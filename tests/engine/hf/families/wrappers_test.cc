@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/hf/config/ignored_tensors.h"
 #include "engine/hf/config_json.h"
 #include "engine/model/parameter_count.h"
 
@@ -162,6 +163,20 @@ TEST(WrappersTest, TheOuterKeyTiesEmbeddings) {
     config["text_config"]["tie_word_embeddings"] = true;
     EXPECT_FALSE(Describe(config).tied_embeddings);
   }
+  // Without the key it is as in the wrapper's class.
+  for (const char* text : {kGemma4, kQwen35}) {
+    json config = json::parse(text);
+    config.erase("tie_word_embeddings");
+    EXPECT_EQ(Describe(config).tied_embeddings, text == kGemma4);
+  }
+}
+
+TEST(WrappersTest, WhatIsCarriedIsNotIgnored) {
+  const json config = json::parse(kQwen35);
+  EXPECT_TRUE(FindIgnoredTensors(Describe(config), {"mtp.fc.weight"}).empty());
+  // The text model alone does not carry it.
+  const ModelDescription text = Describe(config["text_config"]);
+  EXPECT_EQ(FindIgnoredTensors(text, {"mtp.fc.weight"}).size(), 1u);
 }
 
 TEST(WrappersTest, TheInnerKeyPads) {
@@ -199,6 +214,7 @@ TEST(WrappersTest, ErrorsNameTheKeyAndWhereItStands) {
   ExpectRefused(kGemma3, "/use_bidirectional_attention", true,
                 "unknown key use_bidirectional_attention", "");
   ExpectRefused(kGemma3, "/tie_word_embeddings", "yes", "tie_word_embeddings", "true or false");
+  ExpectRefused(kGemma3, "/language_model_only", true, "language_model_only", "not supported");
   ExpectRefused(kMistral3, "/quantization_config", {{"quant_method", "fp8"}}, "quantization_config",
                 "");
   ExpectRefused(kGemma3, "/architectures", {"Gemma3ForSequenceClassification"}, "architectures",

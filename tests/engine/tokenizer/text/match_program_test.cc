@@ -4,14 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "engine/tokenizer/text/split_regex.h"
+#include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
 namespace {
@@ -229,10 +233,87 @@ TEST(SplitRegexTest, PatternsAreReadAsOnigurumaDoes) {
   EXPECT_THAT(ByOniguruma("a$", "aa\nab"), ElementsAre(Pair(1, 2)));
 }
 
+TEST(SplitRegexTest, WhiteSpaceIsUnicodes) {
+  std::set<char32_t> spaces = {0x20, 0x85, 0xa0, 0x1680, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000};
+  for (char32_t c = 0x9; c <= 0xd; ++c) spaces.insert(c);
+  for (char32_t c = 0x2000; c <= 0x200a; ++c) spaces.insert(c);
+  std::string text;
+  Matches expected, others;
+  for (char32_t c = 1; c < 0x3100; ++c) {
+    const size_t begin = text.size();
+    AppendUtf8(c, &text);
+    (spaces.count(c) > 0 ? expected : others).push_back({begin, text.size()});
+    EXPECT_EQ(IsWhiteSpace(c), spaces.count(c) > 0) << static_cast<uint32_t>(c);
+  }
+  for (const char* pattern : {R"(\s)", R"([\s])"}) {
+    EXPECT_TRUE(ByOniguruma(pattern, text) == expected) << pattern;
+  }
+  for (const char* pattern : {R"(\S)", R"([\S])"}) {
+    EXPECT_TRUE(ByOniguruma(pattern, text) == others) << pattern;
+  }
+}
+
 TEST(SplitRegexTest, WhatThereIsNoTranslationOfIsRefused) {
-  for (const char* pattern : {"[a&&b]", "a{2}?", "[[a]b]", R"(\b)", R"(\w)", "(?<name>a)", "a{2"}) {
+  for (const char* pattern :
+       {"[a&&b]",    "a{2}?",   "[[a]b]",  R"(\b)",      R"(\w)",      "(?<name>a)", "a{2",
+        "(",         "a)",      "a**",     "a???",       "a+{2}",      "a{2}*",      "a{2}{3}",
+        "a{,}",      "a{x}",    "a{1,x}",  "a{12345}",   "[]a]",       "[a",         "[^]",
+        R"([\d-z])", R"([\D])", R"([\A])", R"([\P{L}])", R"(\p{Foo})", R"(\pL)",     R"(\p{L)",
+        R"(\x80)",   R"(\x7)",  R"(\x{})", R"(\x{41)",   "\\\u00e9",   "\\"}) {
     EXPECT_EQ(SplitRegex::Compile(pattern).status().code(), absl::StatusCode::kUnimplemented)
         << pattern;
+  }
+  EXPECT_EQ(TranslateRegex(std::string_view("a\0b", 3)).status().code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(TranslateRegex("a\xff").status().code(), absl::StatusCode::kInvalidArgument);
+  const auto groups = [](size_t depth) {
+    return TranslateRegex(std::string(depth, '(') + "a" + std::string(depth, ')')).ok();
+  };
+  EXPECT_TRUE(groups(64));
+  EXPECT_FALSE(groups(65));
+  EXPECT_TRUE(TranslateRegex(std::string(16384, 'a')).ok());
+  EXPECT_FALSE(TranslateRegex(std::string(16385, 'a')).ok());
+}
+
+TEST(SplitRegexTest, WhatBothReadAlikeStaysAsItIs) {
+  for (const std::string pattern :
+       {"a*?b++c??", "a{2,}b{3}c{4,5}?", "(a|b)(?:c)(?=d)(?!e)(?<=f)(?<!g)(?>h)(?i:i)(?-i:j)",
+        R"(\n\r\t\f\.\A\z)", R"([^a\]b-][a-])", R"(\x41\x{1F600})", R"([\P{Lt}])"}) {
+    EXPECT_EQ(TranslateRegex(pattern).value_or("refused"), pattern);
+  }
+  const std::vector<std::pair<std::string, std::string>> translated = {
+      {"a{,3}", "a{0,3}"},
+      {"a{2}+", "(?:a{2})+"},
+      {"b(ac){2}+", "b(?:(ac){2})+"},
+      {"b[ac]{1,2}+", "b(?:[ac]{1,2})+"},
+      {R"(\P{Lt})", R"([^\p{Lt}])"},
+      {R"(\p{^Lt})", R"([^\p{Lt}])"},
+      {R"(\P{^Lt})", R"([\p{Lt}])"}};
+  for (const auto& [pattern, expected] : translated) {
+    EXPECT_EQ(TranslateRegex(pattern).value_or("refused"), expected);
+  }
+  EXPECT_EQ(EscapeRegex("a.b*\u00e9 [1]"), "a\\.b\\*\u00e9 \\[1\\]");
+}
+
+TEST(SplitRegexTest, EmptyMatchesAndWhatIsBeforeAMatchAreLeftToPcre) {
+  EXPECT_THAT(ByOniguruma("b*", "abc"), ElementsAre(Pair(0, 0), Pair(1, 2), Pair(3, 3)));
+  EXPECT_THAT(ByOniguruma("b*", "\u00e9b"), ElementsAre(Pair(0, 0), Pair(2, 3)));
+  EXPECT_THAT(ByOniguruma("(?<=a)b", "bab"), ElementsAre(Pair(2, 3)));
+  for (const char* pattern : {"b*", "(?<=a)b", "^b", "a|(?:^b)"}) {
+    const auto regex = SplitRegex::Compile(pattern);
+    ASSERT_TRUE(regex.ok()) << regex.status();
+    EXPECT_EQ((*regex)->program(), nullptr) << pattern;
+    size_t known = 1;
+    int matches = 0;
+    const auto count = [&](size_t, size_t) { ++matches; };
+    EXPECT_TRUE((*regex)->ForEachSettledMatch("ab ab", count, &known).ok());
+    EXPECT_EQ(known, 0u) << pattern << ": any text before might matter";
+    EXPECT_EQ(matches, 0) << pattern;
+  }
+  for (const char* pattern : {"[^a]b", R"(\^b)", R"([\]^]b)"}) {
+    const auto regex = SplitRegex::Compile(pattern);
+    ASSERT_TRUE(regex.ok()) << regex.status();
+    EXPECT_NE((*regex)->program(), nullptr) << pattern << ": no beginning of a line";
   }
 }
 

@@ -1,0 +1,152 @@
+#include "engine/data/sequences/encoder_setup.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/tokenizer/bytes_tokenizer.h"
+#include "tests/support/test_directory.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The bytes tokenizer with other special ids.
+class OtherIds : public Tokenizer {
+ public:
+  absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const override {
+    return bytes_->Encode(text, ids);
+  }
+  absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
+                                     std::vector<int32_t>* ids) const override {
+    return bytes_->EncodePiece(text, last, state, ids);
+  }
+  std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const override {
+    return bytes_->Decode(ids, skip_special);
+  }
+  std::optional<int32_t> TokenId(std::string_view) const override { return std::nullopt; }
+  int64_t vocabulary() const override { return kBytesVocabulary; }
+  int32_t eos_id() const override { return eos; }
+  int32_t bos_id() const override { return -1; }
+  int32_t pad_id() const override { return pad; }
+  std::string fingerprint() const override { return "other ids"; }
+  SpecialIds special_tokens_around() const override { return around; }
+
+  int32_t eos = -1, pad = -1;
+  SpecialIds around;
+
+ private:
+  const std::shared_ptr<const Tokenizer> bytes_ = MakeBytesTokenizer();
+};
+
+TEST(PadIdTest, IsTheFirstOfTheTokenizersIdsThatTheModelHas) {
+  OtherIds tokenizer;
+  EXPECT_EQ(PadId(nullptr, 100), 0);
+  EXPECT_EQ(PadId(&tokenizer, 100), 0);
+  tokenizer.eos = 7;
+  EXPECT_EQ(PadId(&tokenizer, 100), 7);
+  tokenizer.pad = 99;
+  EXPECT_EQ(PadId(&tokenizer, 100), 99);
+  EXPECT_EQ(PadId(&tokenizer, 99), 7);
+  EXPECT_EQ(PadId(&tokenizer, 7), 0);
+  tokenizer.pad = 0;
+  EXPECT_EQ(PadId(&tokenizer, 100), 0);
+}
+
+class PrepareEncoderTest : public ::testing::Test {
+ protected:
+  // Prepares for a model of 100 tokens.
+  absl::Status Prepare(const std::vector<DataFile>& train, const Tokenizer* tokenizer) {
+    JobSpec::Data data;
+    data.train = train;
+    encoder_ = DocumentEncoderOptions();
+    encoder_.vocabulary = 100;
+    chat_template_ = nullptr;
+    return PrepareEncoder(data, tokenizer, directory_.path(), PosixFileSystem(), encoder_,
+                          chat_template_);
+  }
+  std::string Refusal(const std::vector<DataFile>& train, const Tokenizer* tokenizer) {
+    const absl::Status status = Prepare(train, tokenizer);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  }
+
+  const std::vector<DataFile> text_ = {{"a.txt", DataFormat::kText, ""}};
+  const std::vector<DataFile> tokens_ = {{"t.npy", DataFormat::kTokens, ""}};
+  const TestDirectory directory_;
+  DocumentEncoderOptions encoder_;
+  std::unique_ptr<ChatTemplate> chat_template_;
+};
+
+TEST_F(PrepareEncoderTest, TheEndOfATextIsTheTokenizersOrElseTheConfigurations) {
+  OtherIds tokenizer;
+  for (const auto& [config, eos] :
+       {std::pair{R"({"eos_token_id": 7})", 7}, std::pair{R"({"eos_token_id": [5, 6]})", 5},
+        std::pair{R"({"eos_token_id": 0})", 0}, std::pair{R"({"eos_token_id": 99})", 99}}) {
+    directory_.Write("config.json", config);
+    const absl::Status status = Prepare(text_, &tokenizer);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(encoder_.eos_id, eos) << config;
+  }
+  for (const char* config : {"{}", "[]", R"({"eos_token_id": []})", R"({"eos_token_id": "7"})",
+                             R"({"eos_token_id": -1})", R"({"eos_token_id": 4294967297})"}) {
+    directory_.Write("config.json", config);
+    EXPECT_THAT(Refusal(text_, &tokenizer), HasSubstr("which token ends a text")) << config;
+  }
+  directory_.Write("config.json", R"({"eos_token_id": 100})");
+  EXPECT_THAT(Refusal(text_, &tokenizer),
+              HasSubstr("the end-of-text token 100 is not below the model's vocabulary of 100"));
+  tokenizer.eos = 3;
+  ASSERT_TRUE(Prepare(text_, &tokenizer).ok());
+  EXPECT_EQ(encoder_.eos_id, 3);
+}
+
+TEST_F(PrepareEncoderTest, ATokenizerIsNeededForAllButTokens) {
+  EXPECT_TRUE(Prepare(tokens_, nullptr).ok());
+  OtherIds tokenizer;
+  tokenizer.eos = 3;
+  std::vector<DataFile> both = tokens_;
+  both.push_back(text_[0]);
+  EXPECT_THAT(Refusal(both, nullptr), HasSubstr("a.txt: format text needs a tokenizer"));
+  ASSERT_TRUE(Prepare(both, &tokenizer).ok());
+  EXPECT_EQ(encoder_.tokenizer, &tokenizer);
+  EXPECT_EQ(encoder_.eos_id, 3);
+}
+
+// What preference data needs shows when its records are read.
+TEST_F(PrepareEncoderTest, PreferenceDataMayLackTheEndOfATextAndATemplate) {
+  OtherIds tokenizer;
+  const absl::Status status = Prepare({{"p.jsonl", DataFormat::kPreference, ""}}, &tokenizer);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(encoder_.eos_id, -1);
+  EXPECT_EQ(encoder_.chat_template, nullptr);
+  EXPECT_EQ(Prepare({{"c.jsonl", DataFormat::kMessages, ""}}, &tokenizer).code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(PrepareEncoderTest, IdsAroundATextAreTheModels) {
+  OtherIds tokenizer;
+  tokenizer.eos = 3;
+  tokenizer.around = {{0, 99}, {98}};
+  ASSERT_TRUE(Prepare(text_, &tokenizer).ok());
+  EXPECT_EQ(encoder_.around.before, (std::vector<int32_t>{0, 99}));
+  EXPECT_EQ(encoder_.around.after, (std::vector<int32_t>{98}));
+  for (const int32_t id : {-1, 100}) {
+    const std::string refusal =
+        "the tokenizer puts token " + std::to_string(id) + " around a text, which is not below";
+    tokenizer.around = {{0, id}, {}};
+    EXPECT_THAT(Refusal(text_, &tokenizer), HasSubstr(refusal));
+    tokenizer.around = {{}, {id}};
+    EXPECT_THAT(Refusal(text_, &tokenizer), HasSubstr(refusal));
+  }
+}
+
+}  // namespace
+}  // namespace megatrain
