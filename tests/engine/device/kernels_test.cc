@@ -299,7 +299,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, CpuKernelsTest, testing::Values(DType::kF32, DType
 
 TEST(CpuKernelsArgumentsTest, AttentionThatIsNotSupportedIsRefused) {
   CpuKernelsUnderTest cpu(1);
-  constexpr int32_t kStarts[] = {0, 3}, kLateStarts[] = {1, 3}, kShortStarts[] = {0, 2};
+  static constexpr int32_t kStarts[] = {0, 3}, kLateStarts[] = {1, 3}, kShortStarts[] = {0, 2};
   const std::vector<float> q(24, 1.0f), kv(12, 1.0f);
   std::vector<float> out(24), lse(6);
   const AttentionArgs valid{.tokens = 3,
@@ -330,8 +330,8 @@ TEST(CpuKernelsArgumentsTest, AttentionThatIsNotSupportedIsRefused) {
       [](AttentionArgs& args) { args.shaping.softcap = -1; },
       [](AttentionArgs& args) { args.shaping.softcap = std::nanf(""); },
       [](AttentionArgs& args) { args.shaping.softcap = HUGE_VALF; },
-      [&](AttentionArgs& args) { args.document_starts = kLateStarts; },
-      [&](AttentionArgs& args) { args.document_starts = kShortStarts; }};
+      [](AttentionArgs& args) { args.document_starts = kLateStarts; },
+      [](AttentionArgs& args) { args.document_starts = kShortStarts; }};
   for (size_t i = 0; i < changes.size(); ++i) {
     AttentionBackwardArgs args;
     args.forward = valid;
