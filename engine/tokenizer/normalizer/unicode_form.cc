@@ -134,7 +134,7 @@ absl::Status ApplyForm(UnicodeForm form, std::string_view text, RunWriter* out, 
     while (end < text.size() && GoesOn(*instance, text, end)) {
       end += Utf8Length(static_cast<unsigned char>(text[end]));
     }
-    if (end > begin + 1 || static_cast<unsigned char>(text[begin]) >= 0x80) {
+    if (end > begin + 1) {  // more than a character of ASCII, which is in every form
       const std::string_view part = text.substr(begin, end - begin);
       normalized.clear();
       icu::StringByteSink<std::string> sink(&normalized);
