@@ -12,7 +12,8 @@
 #   --parquet  Apache Arrow's C++ libraries, with which .parquet files are read, and their headers;
 #            beneath /opt/megatrain too. Debian 12 has none
 #
-# A Bazel server that runs sees what came beneath /opt/megatrain, and MPI, after `bazel shutdown`.
+# A Bazel server that runs here is ended when anything is installed: it looks for MPI and the rest of
+# what may be missing only when it starts.
 set -euo pipefail
 
 tests=false
@@ -40,6 +41,12 @@ need_root() {  # FOR
     exit 1
   fi
   sudo=(sudo)
+}
+
+installed=false
+end_server() {
+  $installed && command -v bazel >/dev/null || return 0
+  (cd "$(dirname "$0")/.." && bazel shutdown)
 }
 
 # Parts of one of Python's packages, beneath /opt/megatrain/NAME: of this version, whose file has
@@ -89,6 +96,7 @@ PYTHON
   "${sudo[@]}" rm -rf "$place"
   "${sudo[@]}" mv "$place.new" "$place"
   rm -rf "$work"
+  installed=true
 }
 
 install_cuda_headers() {
@@ -156,6 +164,7 @@ for package in "${packages[@]}"; do
 done
 if ((${#missing[@]} == 0)); then
   echo "install-deps: all ${#packages[@]} packages are installed"
+  end_server
   exit 0
 fi
 
@@ -200,3 +209,5 @@ echo "install-deps: installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 "${sudo[@]}" apt-get update -q
 "${sudo[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}"
+installed=true
+end_server
