@@ -40,6 +40,7 @@ int64_t SumInUse(const HostPool& pool) {
 }
 
 TEST(HostPoolTest, AccountsByKind) {
+  static_assert(static_cast<int>(HostKind::kOther) + 1 == kHostKinds);
   auto pool = MakePool(512 * kMiB);
   {
     HostLease tiles = *pool->Lease(HostKind::kTiles, 301 * kMiB);
