@@ -62,7 +62,7 @@ class CheckpointWriter {
       const DirectoryRanks& ranks = {});
   virtual ~CheckpointWriter() = default;
 
-  // Writes what `parts` hold to the two files of tile `index` (from 0). `parts` are ProcessTile.
+  // Writes what `parts` hold to the two files of tile `index` (from 0). `parts` is a ProcessTile.
   // Each process must write each tile once, in any order, also if it holds nothing of it. Returns
   // Internal if it is called a second time for a tile, or if there is no tile `index`. Finish
   // returns Internal if a tile is missing. Waits for no other process. The tile must not change

@@ -82,8 +82,8 @@ struct Tile {
   }
 };
 
-// What a process has of a tile: a part for each of its ranks, in their order, so that each begins
-// where the one before ends. A rank's part lies near its device.
+// A ProcessTile is what a process has of a tile. It has a part for each of the process's ranks, in
+// their order, so that a part begins where the one before ends. A rank's part lies near its device.
 using ProcessTile = std::vector<Tile>;
 
 // Cuts `block`, which has TileBytes bytes, into the sections of a tile that holds `held`, or of a

@@ -339,7 +339,7 @@ TEST_F(ChosenTemplate, SpecialTokensAreThoseOfTheFiles) {
   directory_.Write("tokenizer_config.json",
                    R"({"unk_token": "<unk>", "added_tokens_decoder": {}})");
   EXPECT_EQ(Rendered("auto"), "<unk>|||");
-  // What is no text is passed over.
+  // A special token that is no text is passed over.
   directory_.Write("tokenizer_config.json", R"({"unk_token": null, "sep_token": {"content": 5},
       "audio_token": {"lstrip": true}, "image_token": {"content": "<i>"},
       "extra_special_tokens": ["<e>"], "added_tokens_decoder": {}})");

@@ -92,7 +92,7 @@ TEST(TurnFinder, AMarkerInPlaceOfTheTextShowsTheTurn) {
                 TurnFinder::FindMarked(whole, prompt, marked_whole, marked_turn, message, "#"));
   };
   EXPECT_EQ(found("Sq<A>a;r", "Sq<A>", "Sq<A>#;r", "Sq<A>#;", "a"), "Sq<A>[a;]");
-  // What stands before the turn has moved.
+  // The text before the turn has moved.
   EXPECT_EQ(found("<A>a;Sr", "Sq<A>", "<A>#;Sr", "Sq<A>#;", "a"), "<A>[a;]");
   EXPECT_EQ(found("q<A>a<U>r", "q<A>", "q<A>#<U>r", "q<A>#</s>", "a"), "q<A>[a]");
   EXPECT_EQ(found("<A>;", "<A>", "<A>#;", "<A>#;", ""), "<A>[;]");

@@ -81,7 +81,7 @@ TEST_F(MemoryPlanTest, ARanksMemoryLiesNearItsDevice) {
   }
 }
 
-// What a rank exchanges with the others in a step: weights twice in the type that is streamed, and
+// A rank exchanges with the others in a step: weights twice in the type that is streamed, and
 // gradients once in FP32, each without its own part.
 TEST_F(MemoryPlanTest, RanksExchangeNoMoreThanTheyMust) {
   JobSpec spec = Spec();

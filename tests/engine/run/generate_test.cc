@@ -237,7 +237,7 @@ TEST_F(GenerateTest, PromptsAreReadFromFiles) {
   ASSERT_TRUE(read("a.jsonl", "{\"prompt\": \"a\"}\n").ok());
   EXPECT_EQ(options_.prompts[0].record, "{\"prompt\": \"a\"}");
   EXPECT_THAT(std::string(read("empty.txt", "\n \n").message()), HasSubstr("holds no prompt"));
-  // Those of another file do not count.
+  // Prompts of another file do not count.
   ASSERT_TRUE(read("b.txt", "one").ok());
   const absl::Status none =
       ReadPrompts(directory.Write("none.txt", "\n"), PosixFileSystem(), &options_);

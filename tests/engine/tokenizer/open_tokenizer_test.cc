@@ -1,4 +1,4 @@
-// Which files of a model's directory make its tokenizer, and the one that needs no file.
+// The files of a model's directory that make its tokenizer, and the tokenizer that needs no file.
 #include "engine/tokenizer/open_tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -64,7 +64,7 @@ TEST(OpenTokenizerTest, ADirectoryWithoutOneIsToldWhatItHasInstead) {
   const auto error = [&] { return OpenTokenizer(directory.path(), "auto").status(); };
   EXPECT_EQ(error().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(error().message()), HasSubstr("there is no tokenizer.json"));
-  // Those written later are named first.
+  // Files that are written later are named first.
   for (const std::string name : {"vocab.json", "vocab.txt", "spiece.model"}) {
     directory.Write(name, "x");
     EXPECT_EQ(error().code(), absl::StatusCode::kUnimplemented) << name;

@@ -1,4 +1,4 @@
-// What a tokenizer.model says, and what the tokenizer's class makes of it.
+// The content of a tokenizer.model, and how the tokenizer's class changes it.
 #include "engine/tokenizer/sentencepiece_model.h"
 
 #include <gmock/gmock.h>

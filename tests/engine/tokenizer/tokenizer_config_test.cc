@@ -1,4 +1,4 @@
-// What the files beside tokenizer.json say of special tokens.
+// The special tokens of the files beside tokenizer.json.
 #include "engine/tokenizer/tokenizer_config.h"
 
 #include <gmock/gmock.h>

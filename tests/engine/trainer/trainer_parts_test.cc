@@ -1,4 +1,4 @@
-// What the trainer does beside steps: it chooses the coefficient of the routers' loss, and makes
+// The trainer does this beside steps: it chooses the coefficient of the routers' loss, and makes
 // one save of those of all ranks of a process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -336,7 +336,7 @@ TEST(DatasetTest, TheFingerprintKnowsHowSequencesAreMade) {
   spec.data.sequence_length = 20;
   spec.data.packing = !spec.data.packing;
   EXPECT_NE(print(), before);
-  // What is held out is not trained on.
+  // Documents that are held out are not trained on.
   spec.data.sequence_length = 4;
   spec.data.packing = true;
   const std::string all = print();

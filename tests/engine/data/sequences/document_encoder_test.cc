@@ -11,6 +11,7 @@
 
 #include "engine/data/sequences/packing.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
+#include "tests/engine/data/sequences/special_ids_tokenizer.h"
 
 namespace megatrain {
 namespace {
@@ -87,54 +88,25 @@ TEST(DocumentEncoderTest, IdsGoAroundTextsAndNoEndIsThereTwice) {
   EXPECT_THAT(words, ElementsAre('x' | kTargetBit | kDocumentBit, kBytesEosId | kTargetBit));
 }
 
-// The bytes tokenizer with other ids around a text.
-class SurroundingTokenizer : public Tokenizer {
- public:
-  explicit SurroundingTokenizer(SpecialIds around, int32_t bos)
-      : around_(std::move(around)), bos_(bos) {}
-  absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const override {
-    return bytes_->Encode(text, ids);
-  }
-  absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
-                                     std::vector<int32_t>* ids) const override {
-    return bytes_->EncodePiece(text, last, state, ids);
-  }
-  std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const override {
-    return bytes_->Decode(ids, skip_special);
-  }
-  std::optional<int32_t> TokenId(std::string_view) const override { return std::nullopt; }
-  int64_t vocabulary() const override { return kBytesVocabulary; }
-  int32_t eos_id() const override { return kBytesEosId; }
-  int32_t bos_id() const override { return bos_; }
-  int32_t pad_id() const override { return -1; }
-  std::string fingerprint() const override { return "surrounding"; }
-  SpecialIds special_tokens_around() const override { return around_; }
-
- private:
-  const SpecialIds around_;
-  const int32_t bos_;
-  const std::shared_ptr<const Tokenizer> bytes_ = MakeBytesTokenizer();
-};
-
 TEST(IdsAroundTextTest, AreTheTokenizersUnlessTheJobSays) {
-  const SurroundingTokenizer with({{kBytesBosId, 'p'}, {'q'}}, kBytesBosId);
+  const SpecialIdsTokenizer with({{kBytesBosId, 'p'}, {'q'}}, kBytesBosId);
   EXPECT_THAT(IdsAroundText(with, AddBos::kAuto)->before, ElementsAre(kBytesBosId, 'p'));
   EXPECT_THAT(IdsAroundText(with, AddBos::kTrue)->before, ElementsAre(kBytesBosId, 'p'));
   EXPECT_THAT(IdsAroundText(with, AddBos::kFalse)->before, ElementsAre('p'));
   EXPECT_THAT(IdsAroundText(with, AddBos::kFalse)->after, ElementsAre('q'));
-  const SurroundingTokenizer without({}, kBytesBosId);
+  const SpecialIdsTokenizer without({}, kBytesBosId);
   EXPECT_THAT(IdsAroundText(without, AddBos::kAuto)->before, ElementsAre());
   EXPECT_THAT(IdsAroundText(without, AddBos::kTrue)->before, ElementsAre(kBytesBosId));
-  const SurroundingTokenizer none({}, -1);
+  const SpecialIdsTokenizer none({}, -1);
   EXPECT_TRUE(IdsAroundText(none, AddBos::kFalse).ok());
   EXPECT_THAT(std::string(IdsAroundText(none, AddBos::kTrue).status().message()),
               HasSubstr("data.add_bos: true, but the tokenizer names no beginning-of-text token"));
 }
 
 // Settles a text up to its last space.
-class SettlingTokenizer : public SurroundingTokenizer {
+class SettlingTokenizer : public SpecialIdsTokenizer {
  public:
-  SettlingTokenizer() : SurroundingTokenizer({{kBytesBosId}, {}}, kBytesBosId) {}
+  SettlingTokenizer() : SpecialIdsTokenizer({{kBytesBosId}, {}}, kBytesBosId) {}
   absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
                                      std::vector<int32_t>* ids) const override {
     const size_t settled = last ? text.size() : text.rfind(' ') + 1;  // npos + 1 is 0

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/tokenizer/bytes_tokenizer.h"
+#include "tests/engine/data/sequences/special_ids_tokenizer.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {
@@ -18,36 +19,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The bytes tokenizer with other special ids.
-class OtherIds : public Tokenizer {
- public:
-  absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const override {
-    return bytes_->Encode(text, ids);
-  }
-  absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
-                                     std::vector<int32_t>* ids) const override {
-    return bytes_->EncodePiece(text, last, state, ids);
-  }
-  std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const override {
-    return bytes_->Decode(ids, skip_special);
-  }
-  std::optional<int32_t> TokenId(std::string_view) const override { return std::nullopt; }
-  int64_t vocabulary() const override { return kBytesVocabulary; }
-  int32_t eos_id() const override { return eos; }
-  int32_t bos_id() const override { return -1; }
-  int32_t pad_id() const override { return pad; }
-  std::string fingerprint() const override { return "other ids"; }
-  SpecialIds special_tokens_around() const override { return around; }
-
-  int32_t eos = -1, pad = -1;
-  SpecialIds around;
-
- private:
-  const std::shared_ptr<const Tokenizer> bytes_ = MakeBytesTokenizer();
-};
-
 TEST(PadIdTest, IsTheFirstOfTheTokenizersIdsThatTheModelHas) {
-  OtherIds tokenizer;
+  SpecialIdsTokenizer tokenizer;
   EXPECT_EQ(PadId(nullptr, 100), 0);
   EXPECT_EQ(PadId(&tokenizer, 100), 0);
   tokenizer.eos = 7;
@@ -86,7 +59,7 @@ class PrepareEncoderTest : public ::testing::Test {
 };
 
 TEST_F(PrepareEncoderTest, TheEndOfATextIsTheTokenizersOrElseTheConfigurations) {
-  OtherIds tokenizer;
+  SpecialIdsTokenizer tokenizer;
   for (const auto& [config, eos] :
        {std::pair{R"({"eos_token_id": 7})", 7}, std::pair{R"({"eos_token_id": [5, 6]})", 5},
         std::pair{R"({"eos_token_id": 0})", 0}, std::pair{R"({"eos_token_id": 99})", 99}}) {
@@ -110,7 +83,7 @@ TEST_F(PrepareEncoderTest, TheEndOfATextIsTheTokenizersOrElseTheConfigurations) 
 
 TEST_F(PrepareEncoderTest, ATokenizerIsNeededForAllButTokens) {
   EXPECT_TRUE(Prepare(tokens_, nullptr).ok());
-  OtherIds tokenizer;
+  SpecialIdsTokenizer tokenizer;
   tokenizer.eos = 3;
   std::vector<DataFile> both = tokens_;
   both.push_back(text_[0]);
@@ -120,9 +93,9 @@ TEST_F(PrepareEncoderTest, ATokenizerIsNeededForAllButTokens) {
   EXPECT_EQ(encoder_.eos_id, 3);
 }
 
-// What preference data needs shows when its records are read.
+// Preference data may need neither, which shows when its records are read.
 TEST_F(PrepareEncoderTest, PreferenceDataMayLackTheEndOfATextAndATemplate) {
-  OtherIds tokenizer;
+  SpecialIdsTokenizer tokenizer;
   const absl::Status status = Prepare({{"p.jsonl", DataFormat::kPreference, ""}}, &tokenizer);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(encoder_.eos_id, -1);
@@ -132,7 +105,7 @@ TEST_F(PrepareEncoderTest, PreferenceDataMayLackTheEndOfATextAndATemplate) {
 }
 
 TEST_F(PrepareEncoderTest, IdsAroundATextAreTheModels) {
-  OtherIds tokenizer;
+  SpecialIdsTokenizer tokenizer;
   tokenizer.eos = 3;
   tokenizer.around = {{0, 99}, {98}};
   ASSERT_TRUE(Prepare(text_, &tokenizer).ok());

@@ -1,4 +1,4 @@
-// What the families' readers make of absent keys.
+// The defaults of the families' readers for absent keys.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What Unigram and WordPiece make of words, and which words they refuse.
+// The tokens that Unigram and WordPiece make of words, and the words that they refuse.
 #include "engine/tokenizer/model/token_model.h"
 
 #include <gmock/gmock.h>

@@ -55,7 +55,7 @@ std::string XAnd(char32_t c) {
   return text;
 }
 
-// What the normalizer makes of "x" with the character behind it.
+// Returns the normalized text of "x" with the character behind it.
 std::string BehindX(const Normalizer& normalizer, char32_t c) {
   NormalizedText out;
   const std::string text = XAnd(c);
