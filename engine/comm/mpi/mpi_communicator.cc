@@ -261,8 +261,13 @@ class MpiCommunicator : public Communicator {
   absl::Status Fail(const CollectiveCall& call, const absl::Status& status,
                     absl::Span<std::vector<MpiTransfer>> transfers) {
     session_->Abort(status);
-    // Ends them, as there is a cause.
-    for (std::vector<MpiTransfer>& list : transfers) (void)session_->Wait(call, &list);
+    // Ends them, as there is a cause. One list: a wait for each would add up.
+    std::vector<MpiTransfer> all;
+    for (std::vector<MpiTransfer>& list : transfers) {
+      all.insert(all.end(), list.begin(), list.end());
+      list.clear();
+    }
+    (void)session_->Wait(call, &all);
     return session_->status();
   }
 

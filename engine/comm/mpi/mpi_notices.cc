@@ -155,11 +155,10 @@ absl::Status MpiSession::ListenForNotices() {
 }
 
 void MpiSession::ReadNotices() {
-  absl::Status status;
-  while (status.ok()) {
-    status = Test(&incoming_transfer_).status();
-    if (status.ok() && !incoming_transfer_.empty()) return;
-    if (status.ok()) {
+  while (!incoming_transfer_.empty()) {  // it is after an error below
+    const absl::Status tested = Test(&incoming_transfer_).status();
+    if (tested.ok() && !incoming_transfer_.empty()) return;
+    if (tested.ok()) {
       const size_t peer = static_cast<size_t>(incoming_.rank);
       heard_[peer] = Clock::now();
       if (incoming_.kind == Notice::kLeft) {
@@ -173,10 +172,11 @@ void MpiSession::ReadNotices() {
       if (incoming_.kind == Notice::kAborted && cause_.ok()) {
         cause_ = absl::Status(static_cast<absl::StatusCode>(incoming_.code), incoming_.message);
       }
-      status = ListenForNotices();
+    } else {
+      AbortLocked(tested);
     }
+    if (const absl::Status listens = ListenForNotices(); !listens.ok()) AbortLocked(listens);
   }
-  if (cause_.ok()) cause_ = status;
 }
 
 void MpiSession::SendNotices(const Notice& notice) {

@@ -121,7 +121,8 @@ class MpiSession {
 
   // Waits a little, having waited for `idle` already.
   static void Pause(Clock::duration idle);
-  // Removes the transfers that are done from the list. Returns true if there were any.
+  // Removes the transfers that are done from the list. Returns true if there were any. After an
+  // error the transfer that had it is removed too, and others may be done and still in the list.
   absl::StatusOr<bool> Test(std::vector<MpiTransfer>* transfers);
   // Tells the others now and then that this process is alive, until the session ends. Ends the job
   // if another is gone for which nobody here waits in MPI, as where NCCL carries the data.

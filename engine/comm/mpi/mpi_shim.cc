@@ -95,6 +95,11 @@ int Initialize(int* rank, int* ranks) {
   error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   if (error != MPI_SUCCESS) return error;
   if (provided < MPI_THREAD_MULTIPLE) return MEGATRAIN_MPI_SINGLE_THREADED;
+  // Errors that belong to no communicator go to the handlers of these two. Theirs end the process.
+  error = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (error != MPI_SUCCESS) return error;
+  error = MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  if (error != MPI_SUCCESS) return error;
   if ((error = MPI_Comm_rank(MPI_COMM_WORLD, rank)) != MPI_SUCCESS) return error;
   if ((error = MPI_Comm_size(MPI_COMM_WORLD, ranks)) != MPI_SUCCESS) return error;
   return *ranks > 1 ? MeetAfterInitialize() : MPI_SUCCESS;

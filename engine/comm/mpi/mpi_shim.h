@@ -56,7 +56,8 @@ struct MegatrainMpi {
               MegatrainMpiHandle* request);
   int (*receive)(MegatrainMpiHandle communicator, void* data, int bytes, int peer, int tag,
                  MegatrainMpiHandle* request);
-  /* Lets MPI move data, and says whether the request is done; a request that is done is freed. */
+  /* Lets MPI move data, and says whether the request is done. A request that is done, or for which
+     this returns an error, is freed and must not be used again. */
   int (*test)(MegatrainMpiHandle* request, int* done);
   /* Asks MPI to end a request early. Call `test` until the request is done. */
   int (*cancel)(MegatrainMpiHandle* request);

@@ -98,6 +98,14 @@ TEST_F(MpiJobTest, AnAbortEndsBothLevels) {
   }
 }
 
+TEST_F(MpiJobTest, AnErrorOfOneReceiveEndsTheOthers) {
+  for (const std::string& result : RunJob(2, "too_much")) {
+    EXPECT_TRUE(absl::StartsWith(result, "INTERNAL: rank 0 has lost rank 1: MPI: MPI_Test: "))
+        << result << "\n"
+        << log_;
+  }
+}
+
 // Rank 0 exchanges nothing with rank 3, and still hears of it.
 TEST_F(MpiJobTest, ARankThatDiesInTwoLevelsIsNamed) {
   const std::vector<std::string> results =

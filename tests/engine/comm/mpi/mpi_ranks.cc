@@ -20,8 +20,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
+#include "engine/comm/collective_call.h"
 #include "engine/comm/launch_environment.h"
 #include "engine/comm/mpi/mpi_communicator.h"
+#include "engine/comm/mpi/mpi_session.h"
 #include "tests/engine/comm/communicator_checks.h"
 #include "tests/support/wait_until.h"
 
@@ -222,6 +224,27 @@ absl::Status Run(const Arguments& arguments, CommunicatorSet* set) {
   return tiles.Barrier();
 }
 
+// Rank 1 sends more than rank 0 receives. MPI ends that receive with an error, and rank 0 must end
+// the one that still waits.
+absl::Status SendTooMuch(MpiSession& session) {
+  MT_ASSIGN_OR_RETURN(const MegatrainMpiHandle communicator, session.CreateCommunicator());
+  const CollectiveCall call;
+  std::vector<MpiTransfer> transfers;
+  char data[16] = {};
+  if (session.rank() == 0) {
+    for (const int tag : {0, 1}) {
+      MT_RETURN_IF_ERROR(
+          session.Receive(communicator, data, sizeof(data) / 2, /*peer=*/1, tag, &transfers));
+    }
+    return session.Wait(call, &transfers);
+  }
+  MT_RETURN_IF_ERROR(
+      session.Send(communicator, data, sizeof(data), /*peer=*/0, /*tag=*/0, &transfers));
+  MT_RETURN_IF_ERROR(session.Wait(call, &transfers));
+  WaitUntil([&] { return !session.status().ok(); });
+  return session.status();
+}
+
 absl::StatusOr<CommunicatorSet> Open(const Arguments& arguments) {
   MT_ASSIGN_OR_RETURN(const LaunchEnvironment environment, ReadLaunchEnvironment(std::getenv, ""));
   return CreateMpiCommunicators(
@@ -230,6 +253,13 @@ absl::StatusOr<CommunicatorSet> Open(const Arguments& arguments) {
 }
 
 int Main(const Arguments& arguments) {
+  if (arguments.scenario == "too_much") {
+    const auto session = MpiSession::Open(std::getenv("MEGATRAIN_MPI"), arguments.deadline);
+    if (!session.ok()) return 1;
+    WriteResult(arguments, (*session)->rank(), SendTooMuch(**session).ToString());
+    AwaitOthers(arguments, (*session)->rank(), (*session)->ranks());
+    return 0;
+  }
   absl::StatusOr<CommunicatorSet> set = Open(arguments);
   if (!set.ok()) {
     WriteResult(arguments, 0, set.status().ToString());
