@@ -33,7 +33,7 @@ inline constexpr const char* kChangeableSections[] = {"optimizer", "schedule"};
 
 struct TrainingOptions {
   ResumeMode resume = ResumeMode::kAuto;
-  std::string resume_path;  // kPath
+  std::string resume_path;  // kPath: the absolute path of a step's directory
   // Removes the checkpoints in checkpoint.directory that are newer than the one resumed from, once
   // the run has saved its first checkpoint. If this is false and there are newer ones, the run is
   // refused (FailedPrecondition). Checkpoints that are known to be damaged do not count.
@@ -65,9 +65,10 @@ struct TrainingOptions {
   // The file system for everything that the job names or makes. It must outlive the run. Null means
   // the host's.
   FileSystem* files = nullptr;
-  // Called while work goes on that no event reports: when bytes were read or written, when
-  // operations of the first step have ended, and for each batch of an evaluation. It is called
-  // often and from any thread, so it must be cheap. May be empty.
+  // Called while work goes on that no event reports: when bytes were read or written, while host
+  // memory is reserved, when operations of the first step have ended, and for each batch of an
+  // evaluation and each pass of sample answers. It is called often and from any thread, so it must
+  // be cheap. May be empty.
   std::function<void()> alive;
 };
 
@@ -83,8 +84,9 @@ enum class TrainingOutcome {
 // `control` has ended it. The run gives back what it took of the pool and of the device before this
 // returns. `control` must not be null; `tell` may be empty and is called on the calling thread.
 // Paths in `spec` must be absolute, and checkpoint.directory must be given. Returns
-//   ResourceExhausted   if the job does not fit; the message holds the plan's table, and IsPoolBusy
-//                       (pool_busy.h) is true if the job would fit if others held less of the pool
+//   ResourceExhausted   if the job does not fit; the message holds the plan's table, unless the
+//                       plan fitted and the memory was taken by then. IsPoolBusy (pool_busy.h) is
+//                       true if the job would fit if others held less of the pool
 //   InvalidArgument, NotFound, FailedPrecondition
 //                       if the spec, the input or checkpoint.directory cannot be used
 //   Aborted             if a loss, a gradient or an update is not finite; names the step, and the
@@ -98,27 +100,28 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
                                             const TrainingOptions& options,
                                             TrainingControl* control, const RunSink& tell);
 
+// Three functions plan a job. All of them give a report with fits == false for a job that does not
+// fit, and return the errors of ReadModelDescription, BuildTrainingLayout, PlanMemory,
+// DescribeIgnoredTensors and ChooseSession. The first two read files by PosixFileSystem.
+
 // Plans `spec` on this machine as it is now. Measures the machine's rates, which takes some seconds
-// and, for several GPUs, as long as NCCL takes to start (EngineHost::MeasureRates). If the machine
-// does not have the GPU, the plan is made for one with engine.device_memory, without times. Returns
-// FailedPrecondition if the job does not set that. If it has fewer GPUs than the job wants, one of
-// them stands for the others. `open_gpu` and `load_nccl` may be null. `given_rates` replace
-// measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns InvalidArgument for a
-// rate that SetRate refuses, and for rates of a GPU that is not here. The job is planned for
-// `nodes` such machines with engine.devices devices each; the report gives the memory of one
-// machine. The rate `network` holds between machines. Without it the rate `collective` holds there
-// too; for several nodes it is then not measured. REQUIRES: nodes >= 1.
-//
-// In all three functions a job that does not fit gives a report with fits == false. They return the
-// errors of ReadModelDescription, BuildTrainingLayout, PlanMemory, DescribeIgnoredTensors and
-// ChooseSession. This one also returns those of opening the device and of reading the free memory.
-// If the rates cannot be measured, the plan is made without times.
+// and, for several GPUs, as long as NCCL takes to start (EngineHost::MeasureRates). If they cannot
+// be measured, the plan is made without times. If the machine does not have the GPU, the plan is
+// made for one with engine.device_memory, without times. Returns FailedPrecondition if the job does
+// not set that. If it has fewer GPUs than the job wants, one of them stands for the others. A null
+// `open_gpu` means that the program has no GPU support. `load_nccl` may be null. `given_rates`
+// replace measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns InvalidArgument
+// for a rate that SetRate refuses, and for rates of a GPU that is not here. Also returns the errors
+// of opening the device and of reading the free memory. The job is planned for `nodes` such
+// machines with engine.devices devices each; the report gives the memory of one machine. The rate
+// `network` holds between machines. Without it the rate `collective` holds there too; for several
+// nodes it is then not measured. REQUIRES: nodes >= 1.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr,
                                         const std::vector<std::string>& given_rates = {},
                                         int nodes = 1, const NcclLoader& load_nccl = nullptr);
 // Plans `spec` on a machine that is not here, with the rates of `profile` except for those given.
 // Host memory is limited by engine.host_memory only. Returns InvalidArgument for a job of the cpu
-// device and for a rate that SetRate refuses.
+// device and for a rate that SetRate refuses. REQUIRES: nodes >= 1.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfile& profile,
                                         const std::vector<std::string>& given_rates = {},
                                         int nodes = 1);
@@ -132,16 +135,17 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget&
 
 struct GenerateOptions {
   std::vector<Prompt> prompts;
-  // Where each prompt comes from, for messages: "prompts.txt:3". A prompt without a place is named
-  // by its number.
+  // Where each prompt comes from, for messages: "prompts.txt:3". A prompt without a place, since
+  // this list is shorter, is named by its number.
   std::vector<std::string> prompt_places;
   // Prompts with a text are a user's turn. A record with `messages` always is a conversation.
   bool chat = false;
   std::string chat_template = "auto";  // as data.chat_template
-  int64_t tokens = 128;                // at most; a stop ends an answer earlier
-  double temperature = 0.8;            // 0 takes the likeliest token
-  int64_t top_k = 0;                   // 0 = all tokens
-  double top_p = 1;                    // 1 = all tokens
+  // REQUIRES: tokens >= 1, temperature >= 0, top_k >= 0, 0 < top_p <= 1.
+  int64_t tokens = 128;      // at most; a stop ends an answer earlier
+  double temperature = 0.8;  // 0 takes the likeliest token
+  int64_t top_k = 0;         // 0 = all tokens
+  double top_p = 1;          // 1 = all tokens
   // Every prompt has random numbers of its own. They begin from this seed, or from the `seed` of
   // the prompt's record.
   uint64_t seed = 42;
@@ -166,6 +170,7 @@ struct GeneratedText {
   bool stopped = false;  // the answer was ended by a stop, not by its length
 };
 
+// In both functions `prompt` is a place in GenerateOptions::prompts.
 struct GenerateSink {
   // Receives each new piece of an answer, in whole UTF-8 characters. May be empty.
   std::function<void(size_t prompt, const std::string& text)> piece;
@@ -175,14 +180,17 @@ struct GenerateSink {
   // Receives lines for people. May be empty.
   std::function<void(const std::string& line)> say;
 };
-// Answers the prompts with the model in `path`, a Hugging Face directory or a checkpoint. Uses the
-// host's threads, device and pool, and streams the weights tile by tile (engine/model/tile.h) as
-// training does: a tile is loaded once for the tokens of all prompts that are answered together. No
-// more prompts are answered together than there is device memory for their keys and values. An
-// answer does not depend on the other prompts. The sink is called on the calling thread. Returns
-//   InvalidArgument    if there is no prompt, or if one has no tokens, is too long with
-//                      options.tokens or is refused by the chat template; also for an empty stop
-//                      text and a stop id that the model does not have
+// Answers the prompts with the model in `path`, a Hugging Face directory or a checkpoint, which
+// host.files() reads. Uses the host's threads, device and pool, and streams the weights tile by
+// tile (engine/model/tile.h) as training does: a tile is loaded once for the tokens of all prompts
+// that are answered together. No more prompts are answered together than there is device memory for
+// their keys and values. An answer does not depend on the other prompts, except with longrope,
+// whose factors follow the longest prompt with its answer (RopeConfig::short_factors). The sink is
+// called on the calling thread. Returns
+//   InvalidArgument    if there is no prompt, or if one has no tokens, has a token that the model
+//                      does not have, is too long with options.tokens or is refused by the chat
+//                      template; also for an empty stop text and a stop id that the model does not
+//                      have
 //   ResourceExhausted  if the model does not fit; with the bytes
 // and the errors of reading the model, of the host's pool and of the device. After an error some
 // answers may have been given to the sink.
@@ -213,12 +221,13 @@ struct EvaluationReport {
 // Measures the loss over the files of data.eval with the model in spec.model.path, a Hugging Face
 // directory or a checkpoint. It uses one device of the host, whatever engine.devices says. The
 // section `data` says how the files are read, and `training` the sizes of batches, as in a run. The
-// precision is BF16 if that holds the stored weights exactly, else FP32. data.train should be
-// empty, because its files are prepared too. Tokenized data goes to data.cache_directory, or to
-// `cache_directory` if that is empty. `say` receives lines for people; it may be empty. Returns
-// ResourceExhausted, with the bytes, if the evaluation does not fit, InvalidArgument if
-// training.objective is not causal or if the files, or those of one name, hold no prediction, and
-// the errors of reading the model and the files, of the host's pool and of the device.
+// precision is BF16 if that holds the stored weights exactly, else FP32. Paths must be absolute;
+// host.files() opens them. data.train should be empty, because its files are prepared too.
+// Tokenized data goes to data.cache_directory, or to `cache_directory` if that is empty. `say`
+// receives lines for people; it may be empty. Returns ResourceExhausted, with the bytes, if the
+// evaluation does not fit, InvalidArgument if training.objective is not causal or if the files, or
+// those of one name, hold no prediction, and the errors of reading the model and the files, of the
+// host's pool and of the device.
 absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& spec,
                                           const std::string& cache_directory,
                                           const std::function<void(const std::string&)>& say);

@@ -14,9 +14,10 @@ namespace megatrain {
 
 // The estimated duration of a step, from the machine's rates, before anything has run.
 struct PredictedStep {
-  double step_seconds = 0;        // 0 if there is no prediction
-  double tokens_per_second = 0;   // for sequences without padding
-  LaneSeconds lane_busy_seconds;  // without io and device_update, which stay 0
+  double step_seconds = 0;       // 0 if there is no prediction
+  double tokens_per_second = 0;  // for sequences without padding
+  // Of one step. h2d and d2h include the copies of device updates. io and device_update are 0.
+  LaneSeconds lane_busy_seconds;
   // The busiest of the lanes "h2d", "compute", "d2h", "update" and "collective". Device updates and
   // io are not compared.
   std::string bound_by;
@@ -31,8 +32,9 @@ struct PlanChoice {
   // tiles but the embedding's, which is always updated on the host. The second is for the first
   // layer and may differ if gradients are clipped.
   double device_update_share = 0, first_layer_device_update_share = 0;
-  // Numbers of pairs (layer, micro-batch of a sweep) whose activations are kept for the backward
-  // pass: all activations, or all but the cheap ones. The other pairs are recomputed.
+  // Numbers of pairs (dense layer or attention half of a layer with experts, micro-batch of a
+  // sweep) whose activations are kept for the backward pass: all activations, or all but the cheap
+  // ones. The other pairs are recomputed.
   int activations_kept_whole = 0, activations_kept_partly = 0;
   // Each of several devices loads "shards" of tiles and gathers the rest, or "whole" tiles. Empty
   // for one device.
@@ -73,19 +75,26 @@ struct PlanReport {
   // have no memory of their own, or are not known.
   std::vector<Place> places;
   int64_t micro_batches = 0;  // of a step, on each device at most
-  int gradient_slabs = 0;
-  PlanChoice choice;            // has a prediction if the job fits and the rates are known
-  bool chosen_by_time = false;  // else by the rule for machines of unknown rates
-  // `runner_up` is the second-best plan. It is nullopt if no other plan was compared. `by_rule` is
-  // the plan of that rule (device_fit.h). It is nullopt if that plan was chosen or does not fit; it
-  // may be the runner-up too. Without a prediction both are nullopt.
+  int gradient_slabs = 0;     // host buffers, each for the gradient of one tile
+  PlanChoice choice;          // has a prediction if the job fits and the rates are known
+  // The choice has the shortest predicted step. Otherwise it is the rule's plan (device_fit.h),
+  // which was kept because no other was worthwhile or the rates are unknown.
+  bool chosen_by_time = false;
+  // `runner_up` is the best of the other plans. It is nullopt if no other plan was compared. If the
+  // rule's plan was chosen, the runner-up's step may be shorter, but not by a worthwhile part.
+  // `by_rule` is the rule's plan. It is nullopt if that plan was chosen or does not fit; it may be
+  // the runner-up too. Without a prediction both are nullopt.
   std::optional<PlanChoice> runner_up, by_rule;
 };
 
-// Returns one JSON object, indented, with a line end. `table`, `model_family` and Place::number are
-// not in it. These are left out where they say nothing: `profile` if empty, `misfit` if the job
-// fits, `device_reserve_bytes` if 0, `nodes` if 1, `places` and `loads` if empty, and predictions
-// that were not made.
+// Returns one JSON object, indented, with a line end. Keys are the names of the fields, those of
+// `choice` beside the report's, with these exceptions: "stash" is "host" or "device",
+// "layers_kept_whole" and "layers_kept_partly" are the activations kept, "chosen_by" is "time" or
+// "rule", "predicted_step" is `predicted`, and a place has "device" (its name) and "free_bytes".
+// `host` and `device` are objects {name: bytes}. An unknown `host_limit_bytes` is null. `table`,
+// `model_family` and Place::number are not in it. These are left out where they say nothing:
+// `profile` if empty, `misfit` if the job fits, `device_reserve_bytes` if 0, `nodes` if 1, `places`
+// and `loads` if empty, and predictions that were not made, with "chosen_by".
 std::string PlanJson(const PlanReport& report);
 
 }  // namespace megatrain

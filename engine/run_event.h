@@ -75,7 +75,7 @@ struct TrainingPause {
 };
 
 // The model's answer to a prompt of training.sample_prompts after `step`. Reported before the
-// record of the step, in the order of the prompts.
+// record of the step, in the order of the prompts. Once the run is told to end, no more are made.
 struct SampledAnswer {
   int64_t step = 0;
   size_t prompt = 0;  // its place in the list

@@ -28,6 +28,8 @@ namespace megatrain {
 
 class TrainingControl {
  public:
+  // ---- Requests ----
+
   // Asks the run to save and to end as kInterrupted. While preparing, the run ends at once. A run
   // that cannot save fails. Returns true if Stop was called before.
   bool Stop();
@@ -48,6 +50,8 @@ class TrainingControl {
   // Ends a pause, or withdraws one that has not taken effect. In both cases StepsBegin is reported
   // when steps go on.
   void Resume();
+
+  // ---- For the run ----
 
   bool stop_requested() const { return (load() & kStop) != 0; }
   bool cancel_requested() const { return (load() & kCancel) != 0; }

@@ -38,7 +38,7 @@ void AddDeleteCommand(CLI::App* app, CommandContext context);
 void AddCheckpointsCommand(CLI::App* app, CommandContext context);
 void AddExportCommand(CLI::App* app, CommandContext context);
 void AddInfoCommand(CLI::App* app, CommandContext context);
-void AddContextCommands(CLI::App* app, CommandContext context);
+void AddContextCommands(CLI::App* app, CommandContext context);  // context add, ls, use
 void AddCompletionCommand(CLI::App* app, CommandContext context);
 void AddTokenCommand(CLI::App* app, CommandContext context);
 void AddVersionCommand(CLI::App* app, CommandContext context);
@@ -48,6 +48,7 @@ void AddVersionCommand(CLI::App* app, CommandContext context);
 // program may also follow the subcommand's own. `app` owns the result.
 CLI::App* AddCommand(CLI::App* app, const std::string& name, const std::string& description,
                      CommandContext context, std::function<absl::StatusOr<ExitCode>()> run);
+
 // The functions below declare arguments of a command. Parsing writes their values to the targets,
 // which must outlive the parsing.
 

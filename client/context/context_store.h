@@ -33,7 +33,8 @@ struct Contexts {
 };
 
 // Reads the file at `path`. Returns no contexts if it does not exist. Returns InvalidArgument,
-// naming the file, if it cannot be read or is invalid.
+// naming the file, if it cannot be read or is invalid. Addresses in it are not parsed, and the
+// files that it names are not read.
 absl::StatusOr<Contexts> ReadContexts(const std::string& path);
 // Replaces the file atomically with one that only its owner can read, and makes its directory if it
 // is missing. Returns InvalidArgument, naming the path, if that fails; the old file is then

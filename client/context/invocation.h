@@ -34,8 +34,8 @@ struct Environment {
   std::function<int()> rows;         // the terminal's height now; must be given if is_terminal
   Charset charset = Charset::kUtf8;  // the characters that the terminal shows
   absl::TimeZone zone = absl::LocalTimeZone();
-  // Asks the user a question and returns the line that is answered. The function is empty if no
-  // user can be asked.
+  // Asks the user a question and returns the line that is answered, "" at the end of the input. The
+  // function is empty if no user can be asked.
   std::function<std::string(const std::string& question)> ask;
 };
 

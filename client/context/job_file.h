@@ -20,7 +20,8 @@ absl::StatusOr<v1::JobFile> ReadJobFile(const std::string& path,
                                         const ServerAddress& server);
 
 // Returns `path` as an absolute path on the server's machine. A relative path starts at the working
-// directory if the server is local, and is InvalidArgument if the server is remote.
+// directory if the server is local, and is InvalidArgument if the server is remote. "." and ".."
+// are resolved as text, whatever links there are. An empty path is InvalidArgument.
 absl::StatusOr<std::string> PathOnServer(const std::string& path, const ServerAddress& server);
 
 }  // namespace megatrain::client

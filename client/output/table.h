@@ -4,6 +4,7 @@
 #define MEGATRAIN_CLIENT_OUTPUT_TABLE_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/output/text.h"

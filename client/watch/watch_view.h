@@ -19,11 +19,12 @@ struct ViewSize {
 };
 
 // Returns at most `size.rows` lines of at most `size.columns` columns, without line ends. They are
-// printable (text.h). Four rows are wanted for the curve of losses, even while there is none to
-// draw. To free them, lines of the log are dropped first, the oldest first. If that is not enough,
-// the lanes (copies, compute, update, I/O) are shown as words instead of bars. The curve takes up
-// to 14 of the free rows, and is left out if fewer than 3 are free. Lines that still do not fit are
-// dropped at the end. REQUIRES: size.rows >= 1.
+// printable (text.h). Without a job the only line says that the client connects. Four rows are
+// wanted for the curve of losses, even while there is none to draw. To free them, lines of the log
+// are dropped first, the oldest first. If that is not enough, the lanes (copies, compute, update,
+// I/O) are shown as words instead of bars. The curve takes up to 14 of the free rows, and is left
+// out if fewer than 3 are free. Lines that still do not fit are dropped at the end. REQUIRES:
+// size.rows >= 1.
 std::vector<std::string> DrawWatch(const WatchState& state, const ViewSize& size, absl::Time now,
                                    Charset charset);
 

@@ -25,7 +25,7 @@ class Descriptor {
     if (fd_ >= 0) ::close(fd_);
   }
 
-  int get() const { return fd_; }
+  int get() const { return fd_; }  // negative if nothing is open
   bool is_open() const { return fd_ >= 0; }
   // Returns the descriptor, which the caller must close from then on.
   int Release() { return std::exchange(fd_, -1); }

@@ -36,9 +36,10 @@ absl::StatusOr<std::unique_ptr<BlockFile>> WriteBlocksThrough(const std::string&
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> ReadThrough(const std::string& path, int fd,
                                                               bool direct = false);
 // Makes the names in the directory `fd` durable. Succeeds without doing anything on file systems
-// that cannot sync a directory.
+// that cannot sync a directory. REQUIRES: `fd` is open for reading.
 absl::Status SyncDirectoryThrough(const std::string& path, int fd);
-// Returns the names in the directory, sorted, without "." and "..".
+// Returns the names in the directory, sorted, without "." and "..". Returns NotFound if `fd` is no
+// directory. REQUIRES: `fd` is open for reading, and its names were not read before.
 absl::StatusOr<std::vector<std::string>> ListThrough(const std::string& path, int fd);
 // Locks the file with flock(2) without waiting. Returns null if another open file holds the lock.
 // Where the file system has no locks the result locks nothing.

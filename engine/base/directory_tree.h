@@ -26,7 +26,7 @@ namespace megatrain {
 // buffer of 32 KiB, so a walk takes 1 MiB.
 inline constexpr int kTreeLevelsMax = 32;
 
-// Iterates over the names in a directory.
+// Iterates over the names in a directory. One thread at a time may use it.
 class DirectoryReader {
  public:
   // The reader owns `directory`, which must be open for reading. If it cannot be listed, error() is
@@ -60,7 +60,8 @@ Descriptor OpenDirectoryAt(int parent, const char* name);
 //
 // The tree may have any depth: a directory that is kTreeLevelsMax levels down is moved to the top
 // of the tree and emptied there. If it cannot be moved, for instance because it is on another file
-// system, that is an error.
+// system, that is an error. REQUIRES: `name` has no "/" and is neither "." nor "..". `parent` may
+// be an O_PATH descriptor.
 absl::Status RemoveTreeAt(int parent, const std::string& name, const std::string& path);
 
 // Removes everything in `directory`, which is open for reading, but not the directory itself. The

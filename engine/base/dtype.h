@@ -10,6 +10,7 @@ namespace megatrain {
 enum class DType { kF32, kBF16 };
 
 constexpr int64_t DTypeBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+// Returns the name of the type in safetensors files.
 constexpr const char* DTypeName(DType dtype) { return dtype == DType::kF32 ? "F32" : "BF16"; }
 // Returns the value of training.precision in a job file that selects this type.
 constexpr const char* PrecisionName(DType dtype) { return dtype == DType::kF32 ? "fp32" : "bf16"; }

@@ -61,8 +61,8 @@ class BlockFile {
   virtual ~BlockFile() = default;
   // Writes the block at `offset`. The last bytes of the file, if they are less than
   // kDirectAlignment, may be written by Sync instead. REQUIRES: `offset` and the address `data` are
-  // multiples of kDirectAlignment, and so is `bytes` unless the block ends the file. Blocks do not
-  // overlap.
+  // multiples of kDirectAlignment, and so is `bytes` unless the block ends the file. Blocks lie
+  // within the size that the file was made for, and do not overlap.
   virtual absl::Status Write(int64_t offset, const void* data, int64_t bytes) = 0;
   // Returns when everything written is on stable storage. REQUIRES: no Write runs.
   virtual absl::Status Sync() = 0;
@@ -73,6 +73,7 @@ class BlockFile {
   virtual bool direct() const { return true; }
 };
 
+// A file that is read at any offset.
 class RandomAccessFile {
  public:
   virtual ~RandomAccessFile() = default;
@@ -104,11 +105,14 @@ struct FileInfo {
   uint64_t inode = 0;
 };
 
-// A FileSystem must outlive the files and locks that it returns.
+// A FileSystem must outlive the files and locks that it returns. PosixFileSystem takes relative
+// paths from the process's working directory.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
+  // ---- Opening files.
+  //
   // Creates the file, or empties an existing one. PosixFileSystem gives a new file the permissions
   // 0666 less the umask.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(
@@ -128,12 +132,15 @@ class FileSystem {
       const std::string& path) = 0;
   // Opens a regular file to be read straight from the disk, past the page cache, where the file
   // system allows that. REQUIRES of each read: offset, address and length are multiples of
-  // kDirectAlignment; the length may reach beyond the end of the file.
+  // kDirectAlignment. Read a last block that does not fill that by ReadUpTo, with a length beyond
+  // the end of the file.
   virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBlocksForReading(
       const std::string& path) {
     return OpenForReading(path);
   }
 
+  // ---- Changing names and directories.
+  //
   // Renames atomically. A file replaces an existing file `to`, a directory an empty directory `to`.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
   // Makes the names in the directory `path` durable after files in it were created, renamed or
@@ -149,6 +156,8 @@ class FileSystem {
   // error is returned. A path without a name of its own ("/", "a/..") is InvalidArgument.
   virtual absl::Status RemoveTree(const std::string& path) = 0;
 
+  // ---- Asking, and locking.
+  //
   // Returns the names in the directory, sorted, without "." and "..".
   virtual absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) = 0;
   // Returns true if there is anything of that name, including a symbolic link that leads nowhere.
@@ -165,7 +174,8 @@ class FileSystem {
   // directory.
   virtual absl::Status CheckWritable(const std::string& path) = 0;
   // Locks the file `path` without waiting, creating it if it is missing. Returns null if another
-  // holder has the lock. On a file system without locks the call succeeds and locks nothing.
+  // holder has the lock, also one in this process. On a file system without locks the call succeeds
+  // and locks nothing.
   virtual absl::StatusOr<std::unique_ptr<FileLock>> TryLock(const std::string& path) = 0;
   // Returns the bytes free to this user on the file system that holds `path` or its nearest
   // existing parent.
@@ -192,8 +202,8 @@ class FileWriter {
   absl::Status Append(std::string_view text) {
     return Append(text.data(), static_cast<int64_t>(text.size()));
   }
-  // Flushes the buffer, syncs and closes the file. No Append may follow. After an error the file
-  // may be incomplete.
+  // Flushes the buffer, syncs and closes the file, but does not sync its directory. Call it once;
+  // no Append may follow. After an error the file may be incomplete.
   absl::Status SyncAndClose();
 
   int64_t bytes() const { return bytes_; }  // appended so far
@@ -237,7 +247,7 @@ absl::StatusOr<int64_t> CopyFileSynced(FileSystem* files, const std::string& fro
 
 // "a/b/c" -> "a/b", "a/b/" -> "a", "c" -> ".", "/c" -> "/", "/" -> "/".
 std::string ParentDirectory(const std::string& path);
-// ("a", "b") -> "a/b", ("", "b") -> "b".
+// ("a", "b") -> "a/b", ("a/", "b") -> "a/b", ("", "b") -> "b", ("a", "/b") -> "a//b".
 std::string JoinPath(const std::string& a, const std::string& b);
 
 // Makes the status for a failed system call; `error` is its errno and selects the code as listed

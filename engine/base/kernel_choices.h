@@ -16,8 +16,8 @@ enum class AttentionChoice {
 enum class PreferenceLossKind { kSigmoid, kRobust, kHinge, kIpo };
 struct PreferenceObjective {
   PreferenceLossKind loss = PreferenceLossKind::kSigmoid;
-  double beta = 0.1;
-  double label_smoothing = 0;
+  double beta = 0.1;           // above 0
+  double label_smoothing = 0;  // in [0, 0.5); kSigmoid and kRobust alone use it
 };
 
 }  // namespace megatrain

@@ -10,7 +10,7 @@
 
 namespace megatrain {
 
-// Returns the content of directory/name, or nullopt if there is no such file. Returns
+// Returns the content of directory/name, or nullopt if there is no such file or directory. Returns
 // InvalidArgument for more than 256 MiB and for anything but a regular file, and otherwise the
 // error of `files`. Messages name the path.
 absl::StatusOr<std::optional<std::string>> ReadModelDirectoryFile(

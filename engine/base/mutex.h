@@ -46,7 +46,8 @@ class CondVar {
     condition_.wait(lock);
     lock.release();
   }
-  // Does as Wait, but for at most `seconds`. Returns false if that time has passed.
+  // Does as Wait, but for at most `seconds`. Returns false if that time has passed. REQUIRES:
+  // seconds < 1e9; an infinite wait is Wait.
   bool WaitFor(Mutex* mutex, double seconds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     const bool notified = condition_.wait_for(lock, std::chrono::duration<double>(seconds)) ==

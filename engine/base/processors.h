@@ -21,9 +21,9 @@ struct ProcessorPaths {
   std::string processors = "/sys/devices/system/cpu";  // cpuN/topology/thread_siblings_list
 };
 
-// Sorts `numbers` into the order in which memory-bound threads are best placed on them: one
-// hardware thread of every core before the second of any, and the NUMA nodes in turn. A processor
-// whose node the kernel does not report counts as on node 0.
+// Returns the processors of these numbers in the order in which memory-bound threads are best
+// placed on them: one hardware thread of every core before the second of any, and the NUMA nodes in
+// turn. A processor whose node the kernel does not report counts as on node 0.
 std::vector<Processor> OrderProcessors(const std::vector<int>& numbers,
                                        const ProcessorPaths& paths = {});
 

@@ -1,4 +1,5 @@
-// Macros that return early from a function when an absl::Status or absl::StatusOr is an error.
+// Macros that return early from a function when an absl::Status or absl::StatusOr is an error. The
+// function itself returns either of these.
 #ifndef MEGATRAIN_ENGINE_BASE_STATUS_H_
 #define MEGATRAIN_ENGINE_BASE_STATUS_H_
 

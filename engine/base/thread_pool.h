@@ -2,8 +2,9 @@
 // thread works too. Workers may be bound to processors; a loop can then prefer the threads that are
 // near to the memory of a block.
 //
-// Thread safety: ParallelFor and ParallelForNear may be called from several threads (the lanes).
-// Calls are served one at a time, so a pool of T threads keeps at most T processors busy.
+// Thread safety: ParallelFor and ParallelForNear may be called from several threads, such as the
+// lanes (engine/pipeline/schedule/lane.h). Calls are served one at a time, so a pool of T threads
+// keeps at most T processors busy.
 //
 // Invariant: on x86-64, denormals are flushed to zero while a loop runs, on every thread.
 #ifndef MEGATRAIN_ENGINE_BASE_THREAD_POOL_H_
@@ -36,15 +37,17 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  // Runs fn(block) for every block in [0, blocks) and returns when all are done. Threads claim
-  // blocks dynamically, in ascending order. The results of `fn` must not depend on the thread that
-  // runs it. `fn` must not throw and must not start another loop on the same pool. With
-  // `threads_max` above 0 at most that many threads work, the caller among them.
+  // Runs fn(block) for every block in [0, blocks) and returns when all are done; without blocks, at
+  // once. Threads claim blocks dynamically, in ascending order. The results of `fn` must not depend
+  // on the thread that runs it. `fn` must not throw, and must not start another loop on the same
+  // pool, which would never end. With `threads_max` above 0 at most that many threads work, the
+  // caller among them.
   void ParallelFor(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn, int threads_max = 0);
 
   // Does as ParallelFor, but a thread claims the blocks of its own NUMA node first and those of
-  // other nodes afterwards. `node_of` returns a block's node, or a negative number if it has none.
-  // It is called on the calling thread, before the loop begins, and only if on_several_nodes().
+  // other nodes afterwards. `node_of` returns a block's node, or a negative number if it has none;
+  // blocks without a node of the pool's processors are dealt out among all. `node_of` is called on
+  // the calling thread, before the loop begins, and only if on_several_nodes().
   void ParallelForNear(int64_t blocks, absl::FunctionRef<int(int64_t block)> node_of,
                        absl::FunctionRef<void(int64_t block)> fn, int threads_max = 0);
   // Returns true if the constructor's `processors` are on several nodes, so that ParallelForNear

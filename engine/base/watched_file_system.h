@@ -26,7 +26,8 @@ class WatchedFileSystem : public FileSystem {
 
   // `base` must outlive this object, and both must outlive all files opened through it. `go_on` is
   // called on the thread that reads or writes, possibly on several at once. If it returns an error,
-  // the operation returns that error and does nothing more.
+  // the operation returns that error and does nothing more; earlier pieces of a write are then
+  // written. REQUIRES: `go_on` is not empty.
   WatchedFileSystem(FileSystem* base, std::function<absl::Status()> go_on)
       : base_(base), go_on_(std::move(go_on)) {}
 

@@ -4,12 +4,13 @@
 //
 // `data.chat_template` names the program: "auto" is the model directory's own (template_files.h), a
 // name is a built-in one (built_in_programs.h), and a path that ends in .jinja is that file. If a
-// directory has several, "tool_use" renders records with tools, and "default" all others. If there
-// is no "default", records without tools are refused.
+// directory has several, "tool_use" renders records with tools, even an empty list, and "default"
+// all others. Records without tools are refused if there is no "default".
 //
 // The program sees the variables messages, tools, documents, add_generation_prompt, the special
 // tokens by name (bos_token and so on), the record's chat_template_kwargs, and an alpaca record's
-// instruction and input.
+// instruction and input. A variable of chat_template_kwargs goes before a special token or an
+// alpaca field of the same name.
 // - bos_token, eos_token and pad_token are the tokenizer's, if it has them.
 // - `reasoning_content` and `thinking` of a message are filled from each other and from its
 //   `reasoning`, as transformers does.
@@ -81,8 +82,8 @@ class ChatTemplate {
   // is computed on it, else 0. A token that straddles the start or the end of a range belongs to
   // it. Adds the number of turns left out to `*turns_without_loss`. Returns the errors of
   // RenderText and of Tokenizer::EncodeWithOffsets, and Internal if the tokenizer gives another
-  // number of offsets than ids. `tokenizer` must be the one given to Create. After an error the
-  // vectors may have a part of the ids.
+  // number of offsets than ids. `tokenizer` must be the one given to Create. After an error all
+  // three outputs may have been added to.
   absl::Status Render(const Conversation& conversation, const Tokenizer& tokenizer,
                       std::vector<int32_t>* ids, std::vector<uint8_t>* target,
                       int64_t* turns_without_loss) const;

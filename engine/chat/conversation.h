@@ -1,4 +1,5 @@
-// Conversation is one record's conversation, as chat templates take it.
+// Conversation is the conversation of one record, a training example or a prompt, as chat templates
+// take it. Its values are those of Jinja programs (jinja/jinja_value.h).
 #ifndef MEGATRAIN_ENGINE_CHAT_CONVERSATION_H_
 #define MEGATRAIN_ENGINE_CHAT_CONVERSATION_H_
 
@@ -14,7 +15,7 @@ namespace megatrain {
 struct ChatMessage {
   // The keys of the message, in its order: role, content, tool_calls and so on, but not weight. A
   // content is a string, or a list of parts {"type": "text", "text": "..."}. No value is null, and
-  // no key is there twice; values within lists and dicts may be null.
+  // no key is there twice; values within lists and dicts may be null. Texts are well-formed UTF-8.
   JinjaValue::Entries fields;
   // False excludes an assistant's message from the loss: its record has `weight: 0`, or it belongs
   // to the prompt of a preference pair. data.train_on chooses among the others (TrainOn in
@@ -50,7 +51,8 @@ struct Conversation {
   JinjaValue tools = JinjaValue::None();      // a list of dicts; None if the record has none
   JinjaValue documents = JinjaValue::None();  // as tools
   JinjaVariables kwargs;  // the record's chat_template_kwargs, for the template alone
-  // The fields `instruction` and `input` of an alpaca record, for templates that look at them.
+  // The fields `instruction` and, unless it is empty, `input` of an alpaca record, for templates
+  // that look at them.
   JinjaVariables alpaca;
 };
 

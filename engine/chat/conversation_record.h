@@ -1,4 +1,5 @@
-// Reads a conversation from the record of a training example.
+// Reads a conversation from the JSON record of a training example. The results are copies: the
+// record may go.
 //
 // Keys of the record beside the conversation:
 //   tools                 a list of objects, or a JSON text of such a list
@@ -27,15 +28,17 @@ namespace megatrain {
 
 // ReadMessages, ReadShareGpt and ReadAlpaca read a record into an empty `*conversation`. All
 // functions return InvalidArgument, naming the key, for a missing or double field, a field of
-// another type, a key that is refused, a list without messages, or a weight on a message that is
-// not the assistant's. They also return it for a message or chat_template_kwargs of more than 64
-// keys, and for what JsonToJinja refuses. After an error the output is unspecified. In objects that
-// are passed to the template as they are (tools, documents, values of chat_template_kwargs and of a
-// message's keys) the last of double keys counts.
+// another type, a key that is refused, a list without messages, a weight on a message that is not
+// the assistant's, and anything else that these comments do not allow. They also return it for a
+// message or chat_template_kwargs of more than 64 keys, and for what JsonToJinja (record_json.h)
+// refuses. After an error the output is unspecified. In objects that are passed to the template as
+// they are (tools, documents, values of chat_template_kwargs and of a message's keys) the last of
+// double keys counts.
 
 // Reads {"messages": [{"role": "...", "content": "..."}, ...]}. A content is a text or a list of
-// {"type": "text", "text": "..."}; an assistant's may be missing beside tool_calls or reasoning.
-// tool_calls are passed on as they are. `weight` of an assistant's message is 0 or 1.
+// {"type": "text", "text": "..."}; an assistant's may be missing beside tool_calls,
+// reasoning_content, reasoning or thinking. tool_calls are passed on as they are. `weight` of an
+// assistant's message is 0 or 1.
 absl::Status ReadMessages(simdjson::dom::object record, Conversation* conversation);
 
 // Reads {"conversations": [{"from": "...", "value": "..."}, ...]}. `from` stands for a role:
@@ -57,12 +60,13 @@ absl::Status ReadAlpaca(simdjson::dom::object record, Conversation* conversation
 // Parts of the functions above, for readers of other records (preference_record.h).
 
 enum class MessageForm { kMessages, kShareGpt };
-// Appends the messages of `value`, which is a list of messages or a single one. `name` is its key,
-// for error messages. An empty list is no error.
+// Appends the messages of `value`, which is a list of messages (of turns for kShareGpt) or a single
+// one. `name` is its key, for error messages. An empty list is no error.
 absl::Status ReadMessageList(simdjson::dom::element value, const std::string& name,
                              MessageForm form, std::vector<ChatMessage>* messages);
-// Reads the keys beside the conversation, and wraps tools for kShareGpt. REQUIRES:
-// conversation->messages has been read.
+// Reads the keys beside the conversation, and wraps tools for kShareGpt. `system` becomes the first
+// of conversation->messages, so read these before. chat_template_kwargs must not have messages,
+// tools, documents, add_generation_prompt, continue_final_message, tokenize or chat_template.
 absl::Status ReadBeside(simdjson::dom::object record, MessageForm form, Conversation* conversation);
 // Appends the history and the user's message of an alpaca record, and its `instruction` and `input`
 // to conversation->alpaca. REQUIRES: conversation->messages is empty.

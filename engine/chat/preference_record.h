@@ -25,10 +25,11 @@ struct PreferencePair {
 // The form in which a record has the prompt. The answers are always in `chosen` and `rejected`.
 enum class PreferenceForm {
   // {"prompt": ..., "chosen": ..., "rejected": ...}, all texts or all lists of messages, as TRL
-  // takes them. If there is no prompt, or it is a text and the answers are lists, the answers are
-  // whole: what both begin with is the prompt, as in extract_prompt of TRL. A record without a
-  // prompt is read in one of the forms below if it has that form's key, and `chosen` is a text
-  // (kAlpaca), or a message or a list that begins with the assistant's.
+  // takes them. A single message may stand for a list, and a list whose first message has `from` is
+  // one of turns of sharegpt. If there is no prompt (null is none), or it is a text and the answers
+  // are lists, the answers are whole: what both begin with is the prompt, as in extract_prompt of
+  // TRL. A record without a prompt is read in one of the forms below if it has that form's key, and
+  // `chosen` is a text (kAlpaca), or a message or a list that begins with the assistant's.
   kPrompt,
   kMessages,  // {"messages": [...]}; the answers are messages or lists of them
   kShareGpt,  // {"conversations": [...]}, as kMessages, with turns of sharegpt
@@ -36,9 +37,10 @@ enum class PreferenceForm {
 };
 
 // Reads a record into an empty `*pair`. Returns InvalidArgument, naming the key, for a missing or
-// repeated field, a field of another type, a key that is refused, or an answer whose messages
-// include none of the assistant. Returns the errors of ReadMessageList, ReadBeside and
-// ReadAlpacaPrompt (conversation_record.h). After an error `*pair` is unspecified.
+// repeated field, a field of another type, a key that is refused, tools, documents,
+// chat_template_kwargs or system beside texts, or an answer whose messages include none of the
+// assistant. Returns the errors of ReadMessageList, ReadBeside and ReadAlpacaPrompt
+// (conversation_record.h). After an error `*pair` is unspecified.
 absl::Status ReadPreference(simdjson::dom::object record, PreferenceForm form,
                             PreferencePair* pair);
 

@@ -34,9 +34,9 @@ absl::StatusOr<std::string> JsonString(simdjson::dom::element value, const std::
 absl::Status SetJsonString(const std::string& name, simdjson::dom::element value,
                            std::optional<std::string>* target);
 
-// Returns the value as a Jinja program sees it. If two fields have the same name, the last one
-// counts. Returns InvalidArgument for a whole number beyond int64 and for a value within more than
-// 191 lists and objects.
+// Returns a copy of the value as a Jinja program sees it. If two fields have the same name, the
+// last one counts. Returns InvalidArgument for a whole number beyond int64 and for a value within
+// more than 191 lists and objects.
 absl::StatusOr<JinjaValue> JsonToJinja(simdjson::dom::element value, const std::string& name);
 
 // Parses JSON that a record holds as a text, and calls `use` with it; the value is valid during the

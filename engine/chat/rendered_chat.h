@@ -18,8 +18,8 @@ namespace megatrain {
 // The part of a conversation that the loss is on. Messages with `weight: 0` are never part of it.
 enum class TrainOn {
   kAssistant,  // the assistant's turns
-  kLast,       // the last of the assistant's turns
-  kAll,        // the whole conversation; a record with `weight: 0` is refused
+  kLast,       // the last of the assistant's turns; nothing if that has `weight: 0`
+  kAll,        // the whole conversation; one with ChatMessage::trained false is refused
 };
 
 // A rendered conversation, with the text that the loss is on.
@@ -27,8 +27,8 @@ struct RenderedChat {
   std::string text;
   // The byte ranges of `text` that the loss is computed on, in ascending order, without overlap.
   std::vector<TextRange> target;
-  // Turns of the assistant that no loss is on, because their place is uncertain or no
-  // {% generation %} block wrote them.
+  // The number of the turns asked for (TrainOn) that no loss is on, because their place is
+  // uncertain or no {% generation %} block wrote them.
   int64_t turns_without_loss = 0;
 };
 

@@ -17,7 +17,7 @@ struct ChatProgramText {
   std::string file;  // where it stands, for messages
 };
 
-// Returns the programs by name, from the first of these places that has any:
+// Returns the programs by name, not parsed, from the first of these places that has any:
 //   chat_template.jinja ("default") and additional_chat_templates/NAME.jinja
 //   chat_template in tokenizer_config.json: a text ("default"), or a list of {"name", "template"}
 //   chat_template in chat_template.json, in the same forms
@@ -30,7 +30,8 @@ absl::StatusOr<std::map<std::string, ChatProgramText>> ReadChatPrograms(
 // Returns the texts of the special tokens by the names of their variables: bos_token, eos_token and
 // all other keys that end in _token, and those within `extra_special_tokens`. They are from
 // tokenizer_config.json. If that has no added_tokens_decoder, those of special_tokens_map.json take
-// precedence. Returns InvalidArgument for a malformed file, and the errors of reading.
+// precedence. A value is a text or {"content": text}; others are passed over. Returns
+// InvalidArgument for a malformed file, and the errors of reading.
 absl::StatusOr<std::map<std::string, std::string>> ReadSpecialTokens(const std::string& directory,
                                                                      FileSystem* files);
 

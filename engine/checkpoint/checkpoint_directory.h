@@ -8,7 +8,8 @@
 //                            a discarded checkpoint: it is moved aside before the checkpoint of
 //                            step 150 takes its name, and removed afterwards
 //   shared-0123456789abcdef0123456789abcdef-1
-//                            an empty file of CheckIsShared, or left so by a process that died
+//                            an empty file of CheckIsShared (shared_directory.h), or left so by a
+//                            process that died
 //   .lock                    the file of LockDirectory; it is neither read nor removed here
 // Everything else in the directory is foreign and is neither read nor removed.
 //
@@ -67,7 +68,7 @@ absl::Status CheckHoldsOnlyCheckpointFiles(const std::string& path,
 
 // Removes the step directory `path`. Renames it to `path`.tmp first, in place of what has that
 // name, so that a crash leaves a leftover and not a damaged checkpoint. REQUIRES:
-// CheckHoldsOnlyCheckpointFiles(path) is OK.
+// CheckHoldsOnlyCheckpointFiles(path) is OK, and `path` does not end with "/".
 absl::Status RemoveStepDirectory(const std::string& path, FileSystem* files = PosixFileSystem());
 
 }  // namespace megatrain

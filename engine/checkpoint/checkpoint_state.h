@@ -30,7 +30,8 @@ struct Evaluations {
   void Add(int64_t step, double loss);
 };
 
-// A change of a job key that a resumed run may make with --allow-change alone.
+// A change of a job key that a resumed run may make with --allow-change alone. `before` or `now` is
+// "" if the key was or is missing.
 struct AllowedChange {
   int64_t step = 0;  // of the checkpoint that the run resumed from
   std::string key, before, now;
@@ -49,7 +50,8 @@ struct CheckpointState {
   uint64_t seed = 0;
   std::string data_fingerprint;   // Dataset::fingerprint
   std::string model_fingerprint;  // ModelFingerprint of the layout
-  // The values of the keys that a resumed run may not change, by key path.
+  // The values of the keys that a resumed run may not change, or with --allow-change alone, by key
+  // path.
   std::map<std::string, std::string> spec;
   int threads = 0;  // for information: results do not depend on it
   // Device::Arithmetic(). The number of devices follows it if bits depend on that. A run that
@@ -61,8 +63,8 @@ struct CheckpointState {
   Evaluations evaluations;                     // up to and with that of this step
   // A hash of the weights that the reference of a preference objective has; empty without one.
   std::string reference;
-  // CarriedTensors::digest of what a wrapper carries. Empty without a wrapper, and in checkpoints
-  // of versions that did not have it.
+  // CarriedTensors::digest of what a wrapper (WrapperDescription) carries. Empty without a wrapper,
+  // and in checkpoints of versions that did not have it.
   std::string carried_digest;
 };
 

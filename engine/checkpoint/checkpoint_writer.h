@@ -34,7 +34,8 @@
 namespace megatrain {
 
 // Thread safety: one thread at a time may call methods, and it may be a different one each time.
-// The training thread calls Begin, the `io` lane WriteTile.
+// The training thread calls Begin, and the `io` lane WriteTile and Finish. If no lane works for the
+// save (any more), the training thread calls these too.
 //
 // After an error of WriteTile, this process's later calls of WriteTile return the same error.
 // Finish then returns it too or, of several processes, the error of the lowest rank that has one.
@@ -62,12 +63,13 @@ class CheckpointWriter {
       const DirectoryRanks& ranks = {});
   virtual ~CheckpointWriter() = default;
 
-  // Writes what `parts` hold to the two files of tile `index` (from 0). `parts` is a ProcessTile.
-  // Each process must write each tile once, in any order, also if it holds nothing of it. Returns
-  // Internal if it is called a second time for a tile, or if there is no tile `index`. Finish
-  // returns Internal if a tile is missing. Waits for no other process. The tile must not change
-  // during the call and is not needed afterwards. Copies of at most kTransferBytes (transfer.h) are
-  // then still to be written. If that fails, a later call returns the error.
+  // Writes what `parts` hold to the two files of tile `index` (from 0). `parts` is a ProcessTile
+  // (engine/model/tile.h) and not empty. Each process must write each tile once, in any order, also
+  // if it holds nothing of it. Returns Internal if it is called a second time for a tile, or if
+  // there is no tile `index`. Finish returns Internal if a tile is missing. Waits for no other
+  // process. The tile must not change during the call and is not needed afterwards. Copies of at
+  // most kTransferBytes (transfer.h) are then still to be written. If that fails, a later call
+  // returns the error.
   virtual absl::Status WriteTile(int index, absl::Span<const Tile> parts) = 0;
 
   // Replaces the evaluations in the state that Begin was given, because the evaluation of the

@@ -41,6 +41,8 @@ absl::StatusOr<std::vector<int64_t>> ListNewer(const std::string& directory, int
 // - retention.best stays and does not count.
 // - Later ones stay, because a new checkpoint does not replace them.
 // - All others are removed, those in retention.damaged too.
+// For example, of the steps 10, 20, 30, 40, 50 with 50 verified, keep 2 and best 20 it returns 30
+// and 10.
 std::vector<int64_t> StepsToRemove(std::vector<int64_t> steps, int64_t verified,
                                    const Retention& retention);
 

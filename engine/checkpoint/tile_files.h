@@ -7,8 +7,9 @@
 //                            NAME.exp_avg_sq (F32), then with BF16 weights their NAME.remainder
 //                            (I16)
 // Four-byte elements come first, so that every tensor is aligned to its element size. A tile that
-// has only a part of a tensor names it by HfPartName or HfColumnsName in place of NAME. The files
-// of a part of a checkpoint (PartOfFile) have kPartSuffix (manifest.h) behind these names.
+// has only a part of a tensor names it by HfPartName or HfColumnsName (hf_format.h) in place of
+// NAME. The files of a part of a checkpoint (PartOfFile) have kPartSuffix (manifest.h) behind these
+// names.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 
@@ -45,7 +46,7 @@ std::vector<SafetensorsDeclaration> Declarations(const std::vector<TilePiece>& p
 // Elements of a piece that lie together in its file.
 struct PieceRun {
   const TilePiece* piece = nullptr;
-  ElementRange elements;  // counted from the tensor's first
+  ElementRange elements;  // in the tile's order, from the tensor's offset on (TensorRun::place)
   int64_t offset = 0;     // in the file
 
   int64_t bytes() const { return elements.elements() * piece->element_bytes; }
@@ -73,6 +74,7 @@ absl::StatusOr<TileFile> LayOutTileFile(const ModelLayout& layout, int index, bo
 // order of the file. The result points into `file`.
 std::vector<PieceRun> RunsOf(const TileFile& file, const TileLayout& layout, DType weight_dtype,
                              const HeldElements& held);
+
 // The bytes of a tile's file that a part of a checkpoint has, as they lie in the part's own file:
 // the header, then ranges of the whole file, one after the other.
 class PartOfFile {

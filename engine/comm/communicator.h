@@ -11,14 +11,15 @@
 // Errors: after the first error of an operation on any rank, every later operation of every rank
 // returns that error, which is called the first cause. Processes in which operations fail at the
 // same time may each keep their own. To other processes only the code and the beginning of the
-// message are told. InvalidArgument for `cuts` is an exception: it is returned to its caller alone.
+// message are told, without IsDiskFull's mark (Agree in exchange.h keeps it). InvalidArgument for
+// `cuts` is an exception: it is returned to its caller alone.
 //
 // Waiting: an operation that waits for another process returns DeadlineExceeded, naming its rank,
-// if nothing is heard of that process for the deadline. An operation waits without a limit for a
-// process that is alive, because a step or a checkpoint may be slow for good reasons. If that
-// process hangs, the watchdog of the run ends the wait; the watchdogs of several processes agree by
-// ShareAllowance. Threads and GPUs have a deadline for each operation, which training leaves
-// infinite, because a thread does not vanish.
+// if nothing is heard of that process for the deadline (MpiOptions). An operation waits without a
+// limit for a process that is alive, because a step or a checkpoint may be slow for good reasons.
+// If that process hangs, the watchdog of the run ends the wait; the watchdogs of several processes
+// agree by ShareAllowance. Threads and GPUs have a deadline for each operation, which training
+// leaves infinite, because a thread does not vanish.
 //
 // Thread safety: one thread calls the operations of a communicator. Any thread may call the methods
 // from Abort on.
@@ -58,7 +59,7 @@ class Communicator {
   // cpu device they are done on return. `data` must stay valid until they are done. `cuts` has
   // ranks() + 1 numbers in ascending order, none negative: part r of `data` is [cuts[r], cuts[r +
   // 1]), and may be empty. Returns InvalidArgument for other cuts; the other ranks do not learn of
-  // that.
+  // that. All ranks must give the same cuts.
   //
   // Fills the other ranks' parts from those ranks. Part rank() is this rank's. Cuts are in bytes.
   virtual absl::Status AllGather(Stream& stream, void* data, absl::Span<const int64_t> cuts) = 0;
@@ -109,7 +110,8 @@ class Communicator {
   virtual Traffic traffic() const = 0;
 };
 
-// The communicators of a rank: operations on different ones may run at once.
+// The communicators of a rank: operations on different ones may run at once. They may be null where
+// a rank is alone.
 struct CommunicatorSet {
   std::unique_ptr<Communicator> tiles;    // for the lane that gathers weights and reduces gradients
   std::unique_ptr<Communicator> values;   // for the lane that updates on the host

@@ -25,9 +25,9 @@ absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
 absl::StatusOr<std::string> OfFirst(Communicator* communicator, absl::string_view own);
 
 // Returns the same on every rank: OK if all ranks gave OK, else the error of the lowest rank that
-// has one, with the rank's number and its machine's name, marked by FoundByAll. If IsDiskFull holds
-// for that error, it holds for the result. Also returns the errors of the communicator. A rank
-// alone gets `own` back.
+// has one, with the rank's number and its machine's name ("rank 2 on host7: ..."), marked by
+// FoundByAll. If IsDiskFull holds for that error, it holds for the result. Also returns the errors
+// of the communicator. A rank alone gets `own` back.
 absl::Status Agree(Communicator* communicator, const absl::Status& own);
 
 // Marks `error` as one that every rank has found alike, and whose message names the ranks itself.

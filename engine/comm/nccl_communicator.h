@@ -31,8 +31,8 @@ struct NcclPatience {
   absl::Duration operation;
 };
 
-// Makes a communicator of the ranks of `bootstrap`, which carries the operations on host memory.
-// A caller that keeps a share of it must not use it before the result is destroyed. All these ranks
+// Makes a communicator of the ranks of `bootstrap`, which carries the operations on host memory. A
+// caller that keeps a share of it must call no operation of it while the result lives. All ranks
 // must call this. `api` (LoadNccl), `device` and `scratch` must outlive the communicator. `scratch`
 // is device memory for ReduceScatter and has the same size on all ranks. NCCL takes device memory
 // of its own besides. `group_ranks` is as in RankGrid. Returns these errors, which reach the other

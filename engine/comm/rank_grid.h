@@ -56,7 +56,9 @@ struct RankGrid {
   // Returns true if the peer is in this rank's group.
   bool IsInside(int peer) const { return peer / group_ranks == rank / group_ranks; }
   // Returns the pairs that this rank exchanges with a peer, in the order in which both send.
-  // Returns none for this rank itself and for a peer of another group and another place.
+  // Returns none for this rank itself and for a peer of another group and another place. Of four
+  // ranks in groups of two, rank 1 has {1, 0} and {3, 2} with rank 0, {1, 3} with rank 3, and none
+  // with rank 2.
   std::vector<Share> SharesWith(int peer) const;
   // Return the sums that this rank makes in a reduction. SumsInside are those over its group, one
   // for each part of its place. SumOutside is the one over all groups, of its own part.

@@ -27,12 +27,15 @@ struct ConfigValue {
   std::string expects;            // "a whole number of 1 or more": completes "expects ..."
   std::string note;               // the meaning of a special value: "0 = no limit"; may be empty
   nlohmann::ordered_json schema;  // type and bounds in the terms of JSON Schema
-  // Reads the node into the field. Returns the error, or nullopt.
+  // Reads the node into the field. Returns the error, after which the field may have changed, or
+  // nullopt.
   std::function<std::optional<ValueError>(const YamlNode& node)> read;
-  // Returns the field's present value as canonical text: equal texts mean equal values.
+  // Returns the field's present value as canonical text: equal texts mean equal values. The text of
+  // a default must be JSON, unless schema["type"] is "string" or ConfigKey::shown is set.
   std::function<std::string()> text;
 };
 
+// For example {"training.steps", Whole(&training.steps, 1), "number of optimizer steps"}.
 struct ConfigKey {
   std::string path;  // "training.steps": at most one section deep
   ConfigValue value;

@@ -30,6 +30,7 @@ ConfigValue Whole(uint64_t* field);
 // A whole number in [min, max], or `word`, which is read as 0. REQUIRES: min > 0.
 ConfigValue WholeOr(const std::string& word, int64_t* field, int64_t min, int64_t max);
 
+// The bounds of a number, and whether each bound itself is allowed.
 struct NumberRange {
   double min = 0;
   double max = 0;
@@ -55,8 +56,8 @@ ConfigValue Path(std::string* field, const std::string& expects, const std::stri
 // Returns !text.empty(), for use as `good`.
 bool IsNotEmpty(const std::string& text);
 
-// A list of texts that are not empty. `wrong`, if given, returns "" for a good entry, and otherwise
-// completes "expects ..." in the error about that entry.
+// A list, perhaps an empty one, of texts that are not empty. `wrong`, if given, returns "" for a
+// good entry, and otherwise completes "expects ..." in the error about that entry.
 ConfigValue Texts(std::vector<std::string>* field, const std::string& expects,
                   const std::string& pattern = "",
                   std::string (*wrong)(const std::string&) = nullptr);

@@ -25,7 +25,7 @@ struct YamlEntry;
 
 struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMap };
-  Kind kind = Kind::kNull;
+  Kind kind = Kind::kNull;         // kNull: null, ~ or no value
   std::string scalar;              // kScalar
   bool quoted = false;             // kScalar: in quotes or a block, so a text even if "1"
   std::string where;               // "job.yaml:12", or "--set a.b=c"

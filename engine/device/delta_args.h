@@ -75,6 +75,7 @@ struct GatedDeltaArgs {
   DType dtype = DType::kF32;
   DeltaDocuments documents = {};
   int64_t key_heads = 0, value_heads = 0;  // key_heads divides value_heads
+  // key_dim is at most KernelSizes::DeltaKeyDimMax; else both directions return InvalidArgument.
   int64_t key_dim = 0, value_dim = 0;
   const void* q = nullptr;  // T [tokens, key_heads, key_dim]
   int64_t q_stride = 0;

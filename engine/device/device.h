@@ -33,17 +33,19 @@ class Stream {
   virtual void* native_handle() const { return nullptr; }
 };
 
-// A point in a stream, set by Device::Record. Recording again moves it to the new point.
+// A point in a stream, set by Device::Record. Recording again moves it to the new point. A Wait
+// that is queued already keeps the old one.
 class Event {
  public:
   virtual ~Event() = default;
 };
 
-// One block of device memory, freed with the object. Its content is undefined at first.
+// One block of device memory, freed with the object. Its content is undefined at first. REQUIRES:
+// no queued work uses it when it is destroyed.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
-  // Returns the start of the block, valid as long as this object.
+  // Returns the start of the block, aligned to 256 bytes and valid as long as this object.
   virtual void* data() const = 0;
   virtual int64_t bytes() const = 0;
 };
@@ -60,6 +62,8 @@ using PinProgress = std::function<absl::Status(int64_t done)>;
 class Device {
  public:
   virtual ~Device() = default;
+
+  // ---- Properties ----
 
   // Returns a description of the device for people.
   virtual std::string Describe() const = 0;
@@ -85,6 +89,9 @@ class Device {
   // Returns the bytes of FreeBytes that must stay free, because libraries take more memory when
   // their kernels are first used.
   virtual int64_t ReserveBytes() const { return 0; }
+
+  // ---- Memory, streams and events ----
+
   // Allocates one block. This is slow and meant for few large blocks, not for use within a step.
   // Returns ResourceExhausted, with the bytes in the message, if there is not enough memory.
   // REQUIRES: bytes > 0.
@@ -107,6 +114,8 @@ class Device {
   // Returns the seconds from `start` to `end`. REQUIRES: both have been recorded, and the work
   // before both is done.
   virtual absl::StatusOr<double> ElapsedSeconds(Event& start, Event& end) = 0;
+
+  // ---- Host memory, and copies ----
 
   // Pins host memory (whole pages), so that copies can use it. Takes seconds for a hundred
   // gigabytes. `progress` may be null. It is called on the calling thread. After an error nothing
@@ -139,6 +148,8 @@ class Device {
   // for small or rare copies.
   virtual absl::Status Upload(Stream& stream, void* device, const void* host, int64_t bytes) = 0;
   virtual absl::Status Download(Stream& stream, void* host, const void* device, int64_t bytes) = 0;
+
+  // ---- Kernels and profiling ----
 
   // Returns the device's kernels, which live as long as it.
   virtual Kernels& kernels() = 0;

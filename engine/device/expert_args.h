@@ -27,8 +27,8 @@ enum class RouterScores {
 // The scores s are softmax(logits), sigmoid(logits) or, for kSoftmaxOfChosen, the logits. The
 // choice goes by c = s + correction:
 //   1. With chosen_groups < groups, only the experts of the chosen_groups best groups remain. A
-//   group has experts / groups adjacent experts. The best groups have the largest sum of their two
-//   largest c (or the largest c, if a group has one expert).
+//   group has experts / groups adjacent experts (REQUIRES: no remainder). The best groups have the
+//   largest sum of their two largest c (or the largest c, if a group has one expert).
 //   2. Of the experts that remain, the `chosen` ones with the largest c are chosen. REQUIRES: at
 //   least `chosen` experts remain.
 // Among equal experts or groups the lower index goes first. A c that is not a number counts as the
@@ -38,7 +38,8 @@ enum class RouterScores {
 //   1. s, or for kSoftmaxOfChosen the softmax over the chosen logits;
 //   2. with `normalized`, divided by the sum over the chosen (plus 1e-20 for kSigmoid);
 //   3. times `scale`, and times the expert's element of expert_scales.
-// If a logit of a token is NaN, all weights and the entropy of the token are NaN.
+// If a logit of a token is NaN, all weights and the entropy of the token are NaN. A GPU returns
+// InvalidArgument if experts + groups is more than 12,288.
 struct RouteArgs {
   int64_t tokens = 0, experts = 0, chosen = 0;
   RouterScores scores = RouterScores::kSoftmax;

@@ -29,9 +29,9 @@ struct GatedDeltaShape {
   int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
 };
 
-// The limits of a chunk of the LM head: its tokens, and the bytes of their FP32 logits. A chunk has
-// at least 64 tokens, or all of a smaller micro-batch, even if their logits exceed the second
-// limit.
+// The limits of a chunk of the LM head, which are tokens whose logits are computed at once: its
+// tokens, and the bytes of their FP32 logits. A chunk has at least 64 tokens, or all of a smaller
+// micro-batch, even if their logits exceed the second limit.
 struct HeadChunkMax {
   int64_t tokens = 0;
   int64_t logits_bytes = 0;
@@ -47,8 +47,8 @@ class KernelSizes {
   // Returns the largest key_dim, in elements, that the gated delta rule takes.
   virtual int64_t DeltaKeyDimMax() const = 0;
   // Returns the device bytes of the workspace that AttentionBackward must be given for a shape. The
-  // result depends on the shape alone. It is linear in tokens, except that it may include up to 1
-  // GiB for a library.
+  // result depends on the shape alone. It is linear in tokens or, if a library may take the call
+  // and uses more, at most 1 GiB.
   virtual int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const = 0;
   // Returns the device bytes of the workspace that GatedDeltaBackward must be given for a shape.
   // The result depends on the shape alone. A value head takes about tokens * value_dim * (1 +
@@ -60,8 +60,8 @@ class KernelSizes {
   // the whole head. Beyond this size that takes little of the time, so that larger chunks hardly
   // help.
   virtual HeadChunkMax HeadChunk() const = 0;
-  // Returns the device bytes, besides the arena, that a stream for StreamUse::kCompute (device.h)
-  // takes.
+  // Returns the device bytes, besides the arena (engine/memory/device_arena.h), that a stream for
+  // StreamUse::kCompute (device.h) takes.
   virtual int64_t StreamWorkspaceBytes() const { return 0; }
   // Returns true if ranks on such devices exchange data by NCCL.
   virtual bool ExchangeByNccl() const { return false; }

@@ -35,12 +35,16 @@ class Stream;  // engine/device/device.h
 // The kernels of one device. Device::kernels returns them.
 class Kernels : public KernelSizes {
  public:
+  // ---- Products, norms and heads (kernel_args.h) ----
   virtual absl::Status MatMul(Stream& stream, const MatMulArgs& args) = 0;
   virtual absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args) = 0;
   virtual absl::Status RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) = 0;
   virtual absl::Status Rope(Stream& stream, const RopeArgs& args) = 0;
   virtual absl::Status CopyHeads(Stream& stream, const CopyHeadsArgs& args) = 0;
   virtual absl::Status SumHeads(Stream& stream, const SumHeadsArgs& args) = 0;
+
+  // ---- Attention (kernel_args.h) ----
+
   // Both attention methods return FailedPrecondition if AttentionChoice::kLibrary is chosen and the
   // library does not take the call. The cpu device has no library and ignores the choice. Call
   // Device::CheckAttention to learn whether there is a library.
@@ -60,11 +64,14 @@ class Kernels : public KernelSizes {
   // `window` of them. `k` and `v` are not read. The output of a token of no sequence is 0. The bits
   // of a token depend on no other token of the call. REQUIRES: StoreInCache has stored these rows.
   virtual absl::Status CachedAttention(Stream& stream, const CachedAttentionArgs& args) = 0;
+
+  // ---- Gated units (kernel_args.h) ----
   virtual absl::Status Glu(Stream& stream, const GluArgs& args) = 0;
   virtual absl::Status GluBackward(Stream& stream, const GluBackwardArgs& args) = 0;
   virtual absl::Status SigmoidGate(Stream& stream, const SigmoidGateArgs& args) = 0;
   virtual absl::Status SigmoidGateBackward(Stream& stream, const SigmoidGateBackwardArgs& args) = 0;
-  // The kernels for mixtures of experts (expert_args.h).
+
+  // ---- Mixtures of experts (expert_args.h), and sums of matrices ----
   virtual absl::Status Route(Stream& stream, const RouteArgs& args) = 0;
   virtual absl::Status RouteBackward(Stream& stream, const RouteBackwardArgs& args) = 0;
   virtual absl::Status RouterSums(Stream& stream, const RouterSumsArgs& args) = 0;
@@ -73,17 +80,23 @@ class Kernels : public KernelSizes {
   virtual absl::Status AddRows(Stream& stream, const AddRowsArgs& args) = 0;
   virtual absl::Status WeighRows(Stream& stream, const WeighRowsArgs& args) = 0;
   virtual absl::Status Add(Stream& stream, const AddArgs& args) = 0;
-  // The kernels for the gated delta net (delta_args.h).
+
+  // ---- The gated delta net (delta_args.h) ----
   virtual absl::Status CausalConv(Stream& stream, const CausalConvArgs& args) = 0;
   virtual absl::Status CausalConvBackward(Stream& stream, const CausalConvBackwardArgs& args) = 0;
   virtual absl::Status GatedDelta(Stream& stream, const GatedDeltaArgs& args) = 0;
   virtual absl::Status GatedDeltaBackward(Stream& stream, const GatedDeltaBackwardArgs& args) = 0;
   virtual absl::Status GatedNorm(Stream& stream, const GatedNormArgs& args) = 0;
   virtual absl::Status GatedNormBackward(Stream& stream, const GatedNormBackwardArgs& args) = 0;
+
+  // ---- Embedding and losses (kernel_args.h) ----
   virtual absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) = 0;
   virtual absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) = 0;
   virtual absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) = 0;
   virtual absl::Status PreferenceLoss(Stream& stream, const PreferenceLossArgs& args) = 0;
+
+  // ---- Sums, elements and updates ----
+
   // Computes dbias[i] += the sum over rows of dy[row, i] for i < n. `dy` is [rows, n] of `dtype`,
   // with rows `stride` elements apart. If `add` is false, dbias is overwritten.
   virtual absl::Status BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n,

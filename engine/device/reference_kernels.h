@@ -1,6 +1,6 @@
 // The reference implementation of every kernel, by plain single-threaded loops that accumulate in
-// FP64. Only AdamW is FP32, with the bits of AdamWUpdateSpan. It is slow and for tests, which
-// compare the kernels of devices with it.
+// FP64. Only AdamW is FP32, by AdamWUpdateSpanReference (adamw_kernel.h, which says when it has the
+// bits of AdamWUpdateSpan). It is slow and for tests, which compare the kernels of devices with it.
 #ifndef MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
 

@@ -33,7 +33,7 @@ class Answer {
   std::string Take(int32_t token);
 
   bool ended() const { return ended_; }
-  // True if a stop ended the answer, false if its length did. REQUIRES: ended().
+  // Returns true if a stop ended the answer, false if its length did. REQUIRES: ended().
   bool stopped() const { return stopped_; }
   // Returns all text that Take returned, one after another.
   const std::string& text() const { return text_; }

@@ -3,7 +3,8 @@
 //
 // Matrix products of other shapes may round differently. So a prompt is a micro-batch by itself,
 // and single tokens go in micro-batches of one size, filled up with tokens of no sequence. The
-// logits of a sequence then do not depend on the sequences beside it.
+// logits of a sequence then do not depend on the sequences beside it, except with longrope
+// (RopeConfig::short_factors).
 #ifndef MEGATRAIN_ENGINE_GENERATION_GENERATION_BATCH_H_
 #define MEGATRAIN_ENGINE_GENERATION_GENERATION_BATCH_H_
 
@@ -35,8 +36,8 @@ constexpr int64_t PromptMicroBatchTokens(int64_t prompt_tokens, int64_t tokens_m
   return std::min(filled, tokens_max);
 }
 
-// A sequence in generation. The cache keeps its keys and values from row `first_row` on, and its
-// states (of delta nets) in row `state_row`.
+// A sequence in generation, read during a call only. The cache keeps its keys and values from row
+// `first_row` on, and its states (of delta nets) in row `state_row`.
 struct CachedSequence {
   absl::Span<const int32_t> ids;  // not empty
   int32_t first_row = 0;
@@ -49,7 +50,7 @@ Batch PromptBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batc
 
 // Returns a batch with the last token of each sequence, in micro-batches of kGenerationTokens
 // tokens, or of `micro_batch_tokens_max` if that is less. REQUIRES: there are sequences, and the
-// cache has the keys and values of their tokens before the last.
+// cache has the keys, values and states of their tokens before the last.
 Batch LastTokensBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batch_tokens_max);
 
 }  // namespace megatrain

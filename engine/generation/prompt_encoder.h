@@ -22,13 +22,13 @@ namespace megatrain {
 // Options for encoding prompts.
 struct PromptEncoderOptions {
   const Tokenizer* tokenizer = nullptr;  // must be set
-  std::string model_directory;
-  bool chat = false;  // a text is the user's turn of a conversation
-  std::string chat_template = "auto";
-  std::string template_date = "";  // as data.template_date; empty means today
-  AddBos add_bos = AddBos::kAuto;
-  int64_t vocabulary = 0;     // the model's
-  int64_t max_tokens = 0;     // of prompt and answer together
+  std::string model_directory;           // may be "" if no chat template is read from it
+  bool chat = false;                     // a text is the user's turn of a conversation
+  std::string chat_template = "auto";    // as data.chat_template
+  std::string template_date = "";        // as data.template_date; empty means today
+  AddBos add_bos = AddBos::kAuto;        // as data.add_bos; for texts, and for the alpaca template
+  int64_t vocabulary = 0;                // the model's
+  int64_t max_tokens = 0;                // of prompt and answer together
   std::string limit = "";     // where max_tokens comes from, for messages: "the model's positions"
   int64_t answer_tokens = 0;  // the most that an answer takes; they must fit beside the prompt
   FileSystem* files = PosixFileSystem();
@@ -39,7 +39,7 @@ struct EncodedPrompt {
   std::optional<uint64_t> seed;  // that of the prompt's record, if it has one
 };
 
-// Not thread-safe.
+// Encodes prompts one after another. Not thread-safe.
 class PromptEncoder {
  public:
   // The objects that `options` points to must outlive the encoder.
@@ -49,7 +49,7 @@ class PromptEncoder {
   // first conversation. Returns InvalidArgument for a record that is malformed, a conversation that
   // the template refuses, a prompt without tokens, one that is too long, one with a token that the
   // model does not have, and options that the tokenizer or the template does not take (add_bos,
-  // template_date). Returns the errors of ChatTemplate::Create and of the tokenizer.
+  // template_date). Returns the errors of ChatTemplate::Create and of Tokenizer::Encode.
   absl::StatusOr<EncodedPrompt> Encode(const Prompt& prompt, const std::string& place);
 
  private:

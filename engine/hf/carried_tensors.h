@@ -61,10 +61,12 @@ class CarriedTensors {
 //
 // Sets `model.tied_embeddings` to false if the directory has an LM head whose type, shape or first
 // MiB differs from the embedding's. transformers does not tie such a head, whatever config.json
-// says. If weights files are missing, a head that the index names is enough.
+// says. If weights files are missing, a head that the index names is enough. HfWeights compares the
+// whole of a head whose beginning is equal.
 //
 // Returns InvalidArgument, naming two tensors, if they are named in different ways, and the errors
-// of StoredTensors::Open and of reading. REQUIRES: model.wrapper.is_there().
+// of StoredTensors::Open and of reading. REQUIRES: model.wrapper.is_there(), and it is as
+// ParseModelDescription has made it.
 absl::Status ReadWrapperNames(FileSystem* files, const std::string& directory,
                               ModelDescription& model);
 

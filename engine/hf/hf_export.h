@@ -40,7 +40,8 @@ using GiveColumns =
 // Returns FailedPrecondition for any other directory and for that of `source`. If `directory` is a
 // symbolic link, the directory that it leads to is replaced. Returns the errors of CopyHfSideFiles,
 // WriteHfWeights and ReplaceDirectory (hf_writer.h). If writing fails, for instance with
-// ResourceExhausted for a full disk, `directory` is unchanged. ReplaceDirectory describes crashes.
+// ResourceExhausted for a full disk, `directory` is unchanged. ReplaceDirectory describes crashes,
+// and errors that come after the new directory has its name.
 absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,

@@ -56,14 +56,16 @@ inline constexpr const char* kHfSideFileNames[] = {
 };
 
 // Returns the names, within `directory`, of kHfSideFileNames and of the further chat templates that
-// it has. The former need not be there. Returns the errors of listing the templates.
+// it has. The former are all in the result and need not be there; the latter are there. Returns the
+// errors of listing the templates.
 absl::StatusOr<std::vector<std::string>> ListHfSideFiles(FileSystem* files,
                                                          const std::string& directory);
 
 // Returns for example "model-00002-of-00017.safetensors". REQUIRES: 1 <= shard <= shards.
 std::string HfShardName(int64_t shard, int64_t shards);
 
-// Returns true if an exported directory may hold a file of this path, relative to the directory.
+// Returns true if an exported directory may hold a file of this path, relative to the directory. An
+// export replaces only a directory whose files are all such (ExportHfDirectory).
 bool IsHfFileName(const std::string& name);
 
 // Returns the paths, relative to `directory`, of the files in it and in its kHfTemplatesDirectory.
@@ -93,9 +95,9 @@ absl::StatusOr<HfWeightMap> ParseHfIndex(std::string_view json, const std::strin
 // The files that hold a directory's weights: model.safetensors if it is there, else those that the
 // index names. The index is kHfIndexFileName if it is there, else kHfPartsIndexFileName.
 struct HfWeightFiles {
-  std::vector<std::string> paths;
-  std::string index;       // the path of the index that was read; "" if none was
-  HfWeightMap weight_map;  // of the index; empty if none was read
+  std::vector<std::string> paths;  // `directory`/NAME, each once, ascending
+  std::string index;               // the path of the index that was read; "" if none was
+  HfWeightMap weight_map;          // of the index; empty if none was read
 };
 // Finds the weights files of `directory`. Reads an index but opens no weights, so files that the
 // index names may be missing. Returns NotFound, naming what was looked for, if there is neither
@@ -120,7 +122,7 @@ absl::StatusOr<std::set<std::string>> ReadHfTensorNames(FileSystem* files,
 absl::StatusOr<std::string> RewriteConfigDType(std::string_view json, DType weight_dtype,
                                                const std::string& path);
 
-// Where config.json and the side files come from.
+// Where config.json and the side files come from. The path of a directory converts to it.
 struct HfSideFiles {
   HfSideFiles(std::string directory, std::string chat_template = "")
       : directory(std::move(directory)), chat_template(std::move(chat_template)) {}

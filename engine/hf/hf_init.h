@@ -19,10 +19,10 @@ std::vector<std::string> PresetNames();
 // written. Weights are made in pieces, in a few dozen MiB of memory whatever the model's size, on
 // the threads of `pool`, or on the calling thread if it is null.
 //
-// Weights depend on the preset and on `seed` alone. Returns InvalidArgument, listing the presets,
-// for an unknown one, and FailedPrecondition if `directory` exists and is not an empty directory.
-// Returns the errors of WriteHfWeights and of ReplaceDirectory (hf_writer.h), which describes
-// crashes. If writing fails, `directory` is unchanged.
+// Weights depend on the preset, which also decides their type, and on `seed` alone. Returns
+// InvalidArgument, listing the presets, for an unknown one, and FailedPrecondition if `directory`
+// exists and is not an empty directory. Returns the errors of WriteHfWeights and of
+// ReplaceDirectory (hf_writer.h), which says what is at `directory` after an error or a crash.
 absl::Status InitializeHfDirectory(const std::string& preset, uint64_t seed, bool config_only,
                                    const std::string& directory, ThreadPool* pool = nullptr,
                                    FileSystem* files = PosixFileSystem());

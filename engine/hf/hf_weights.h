@@ -20,22 +20,22 @@ namespace megatrain {
 class HfWeights {
  public:
   // Opens the files and reads their headers. Every tensor of the layout must be there with its
-  // shape and dtype F32, F16 or BF16. It may be in parts (HfPartName, HfColumnsName), and a
-  // transposed one in MXFP4, as NAME_blocks and NAME_scales (U8). No other tensors may be there,
-  // except rotary inv_freq, the duplicate of a tied head, those that a wrapper carries, and those
-  // that the model's family ignores. Returns InvalidArgument, naming up to five tensors that are
-  // wrong, or one that is in two files or not where the index says. Returns the errors of
-  // FindHfWeightFiles (NotFound if there are no weights) and of SafetensorsReader::Open. `files`
-  // must outlive the result; `layout` is copied.
+  // shape and dtype F32, F16 or BF16. It may be in parts (HfPartName, HfColumnsName), and one of
+  // experts of ExpertTensors::kTransposed in MXFP4, as NAME_blocks and NAME_scales (U8). No other
+  // tensors may be there, except rotary inv_freq, the duplicate of a tied head, those that a
+  // wrapper carries, and those that the model's family ignores. Returns InvalidArgument, naming up
+  // to five tensors that are wrong, or one that is in two files or not where the index says.
+  // Returns the errors of FindHfWeightFiles (NotFound if there are no weights) and of
+  // SafetensorsReader::Open. `files` must outlive the result; `layout` is copied.
   static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory,
                                                          const ModelLayout& layout,
                                                          FileSystem* files = PosixFileSystem());
   virtual ~HfWeights() = default;
   // Reads the elements that `tile` holds of tile `index` (from 0), and little more; with the
   // embedding also those of a tied head, if the files have one. Fills the masters (weights and
-  // remainder) and sets moments and padding to zero. Moments may be null. If the remainder is null,
-  // BF16 weights are rounded as EncodeMaster does. Buffers are FP32 in either precision. Uses less
-  // than 64 MiB of memory besides the tile.
+  // remainder, tile.h) and sets moments and padding to zero. Moments may be null. If the remainder
+  // is null, BF16 weights are rounded as EncodeMaster does. Buffers are FP32 in either precision.
+  // Uses less than 64 MiB of memory besides the tile.
   //
   // Returns InvalidArgument, naming the tensor, for a value that is not finite or, in a BF16 tile,
   // whose BF16 half would be infinite, and for a tied head that differs from the embedding. Returns

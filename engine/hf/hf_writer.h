@@ -32,9 +32,9 @@ using EmitTensor = absl::FunctionRef<absl::Status(int tile, const TensorSpec& te
 // Writes every tensor of `layout` as `dtype` (buffers as FP32) into `directory`, in files of at
 // most `shard_bytes`. A single tensor that is larger gets a file of its own. One file is named
 // model.safetensors; several have an index. Syncs each file but not the directory. Returns the
-// errors of `emit`, of MakeSafetensorsHeader, of writing and of CarriedTensors::Write, and Internal
-// if `emit` gave too few bytes of a tensor without columns. After an error the directory may hold
-// incomplete files.
+// errors of `emit`, of MakeSafetensorsHeader, of PlacedWriter and of CarriedTensors::Write, and
+// Internal if `emit` gave too few bytes of a tensor without columns. After an error the directory
+// may hold incomplete files. REQUIRES: `directory` is there.
 //
 // Calls `emit` on the calling thread, tile by tile in forward order, once for each tensor of a tile
 // but those with columns. In a file whole tensors follow one another, buffers first, so that every

@@ -26,7 +26,8 @@ int64_t StoreMaster(FileDType dtype, const void* values, int64_t elements, const
 
 // Converts `elements` weights of the tile from element `offset` on to `dtype`. FP32 from a BF16
 // tile is the exact master if the tile has remainders, else the BF16 weight. BF16 from an FP32 tile
-// is rounded as EncodeMaster does. REQUIRES: the tile holds these elements.
+// is rounded as EncodeMaster does. REQUIRES: the tile holds these elements, and `values` is aligned
+// to the size of `dtype`.
 void LoadMaster(const Tile& tile, int64_t offset, int64_t elements, DType dtype, void* values);
 
 // Sets the weights that belong to no tensor to zero, and all of the remainder and the moments.

@@ -19,6 +19,7 @@ float InverseNormal(double p);
 // Sets out[0, elements) to elements [begin, begin + elements) of the whole tensor, as
 // tensor.initial (model_layout.h) says. `tensor` may be a part of that tensor. The row
 // config.padding_id of embedding tables is 0. If `pool` is null, it runs on the calling thread.
+// REQUIRES: the elements are among those of the whole tensor.
 void FillRandomWeights(const ModelDescription& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool);
 

@@ -24,8 +24,8 @@ struct StoredTensor {
   const SafetensorsTensor* tensor = nullptr;
 };
 
-// Returns whether two tensors have the same type and shape, and the same bytes from `begin` to
-// `end` or, if that comes first, their end. Returns the errors of reading.
+// Returns whether two tensors have the same type and shape, and the same bytes from byte `begin` of
+// their data to byte `end` or, if that comes first, their end. Returns the errors of reading.
 absl::StatusOr<bool> SameBytes(const StoredTensor& a, const StoredTensor& b, int64_t begin,
                                int64_t end);
 

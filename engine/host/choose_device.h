@@ -36,11 +36,12 @@ struct GpuChoice {
 // process's first GPU, or the cpu if `open_gpu` returns NotFound. A GPU that is there but cannot be
 // used is an error. A null `open_gpu` means that there is no GPU; it is used during the call only.
 //
-// Messages begin with `key`. Returns InvalidArgument for an unknown name, if there are GPUs but not
-// the first one of this process, and for an environment variable with a wrong value. Returns
-// FailedPrecondition if cuda is asked for and there is no GPU, if there are fewer than
-// choice.count, or if the driver or a library is not in order (Unavailable of `open_gpu`). Other
-// errors of `open_gpu`, such as lack of memory, keep their codes.
+// `key` is the configuration key of `name`; messages begin with it. Returns InvalidArgument for an
+// unknown name, if there are GPUs but not the first one of this process, and for an environment
+// variable with a wrong value. Returns FailedPrecondition if cuda is asked for and there is no GPU,
+// if there are fewer than choice.count, or if the driver or a library is not in order (Unavailable
+// of `open_gpu`). Other errors of `open_gpu`, such as lack of memory, keep their codes. REQUIRES:
+// choice.count >= 0, choice.process >= 0.
 absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::string& name,
                                           const GpuOpener& open_gpu, const GpuChoice& choice = {});
 

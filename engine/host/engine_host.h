@@ -46,7 +46,8 @@ struct EngineHostOptions {
   // job that asks for no number then gets as many as there are processors for this process. A job
   // on some of several devices has their part of these.
   int threads = 0;
-  // The number of processes of a job on this machine. They share its host memory evenly.
+  // The number of processes of a job on this machine, at least 1. They share its host memory
+  // evenly.
   int sharers = 1;
   // The number of this process among them, which decides its GPU (GpuChoice::process).
   int process = 0;
@@ -80,12 +81,15 @@ struct PoolUsage {
 
 class EngineHost {
  public:
-  // Opens the devices. Returns the errors of ChooseDevice.
+  // Opens the devices. Reserves no memory. Returns the errors of ChooseDevice. REQUIRES:
+  // options.devices >= 0.
   static absl::StatusOr<std::unique_ptr<EngineHost>> Create(const EngineHostOptions& options);
   // REQUIRES: no job runs, and no lease of the pool is left.
   ~EngineHost();
   EngineHost(const EngineHost&) = delete;
   EngineHost& operator=(const EngineHost&) = delete;
+
+  // The pool and the machine's rates.
 
   // Returns the default size of a daemon's pool: 80% of the memory that is free now, or
   // HostOffer::set_aside_bytes of huge pages if that is more. Returns the errors of
@@ -107,10 +111,13 @@ class EngineHost {
   // Measures the machine's rates. It takes about two seconds, on a GPU about six, in which nothing
   // else should run, and for several GPUs as long as NCCL takes to start. If their exchange cannot
   // be measured, the rate between GPUs stays unknown. Returns ResourceExhausted if there is no
-  // memory for it, and the errors of the device.
+  // memory for it, and the errors of the device. After an error rates() is what it was. REQUIRES:
+  // no job runs.
   absl::Status MeasureRates();
   // Returns the measured rates; all are 0 before MeasureRates succeeds.
   HardwareRates rates() const;
+
+  // What the host has.
 
   // Returns zeros while there is no pool.
   PoolUsage pool_usage() const;
@@ -123,7 +130,7 @@ class EngineHost {
   // Returns the bytes of a device's own memory; 0 if it uses host memory. REQUIRES: there is a
   // device of that number.
   int64_t DeviceMemoryBytes(int number) const;
-  // Returns why `auto` chose the cpu; "" if it did not.
+  // Returns why EngineHostOptions::device `auto` chose the cpu; "" if it did not.
   const std::string& why_cpu() const { return device_.why_cpu; }
   // Describes a device for people, with why_cpu(). REQUIRES: there is a device of that number.
   std::string DescribeDevice(int number = 0) const;
@@ -136,7 +143,8 @@ class EngineHost {
   // Returns the threads and the devices for a job with these settings, on the devices `on` as in
   // ChooseSession. The last session on them is reused if its settings are the same, so that threads
   // are started and the optimizer is tuned once. Returns the errors of ChooseSession, and
-  // InvalidArgument for attention kernels that the device does not have.
+  // InvalidArgument for attention kernels that the device does not have. REQUIRES: as
+  // ChooseSession.
   absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const JobSpec::Engine& engine,
                                                              const std::vector<int>& on = {});
   // Returns the pool, which lives as long as the host; if there is one, `bytes` is ignored. If
@@ -152,7 +160,7 @@ class EngineHost {
   // is first divided by EngineHostOptions::sharers. If `without_others` is true, the result is as
   // if no other job had any of the pool or, on a host of several devices, of these devices' part.
   // Without a pool, returns the memory that a pool could have. Returns the errors of reading the
-  // machine's and the devices' free memory.
+  // machine's and the devices' free memory. REQUIRES: there are devices of these numbers.
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
                                          bool without_others = false) const;
   // Returns the bytes of device memory that a job may plan with now, for each of the devices `on`:

@@ -1,5 +1,6 @@
-// The speeds of a machine's parts. They are measured once at start, and used to predict times and
-// to report the share of the device's speed that training reaches.
+// The speeds of a machine's parts. They are measured once when a program starts
+// (measure_hardware.h) or come from a MachineProfile. They are used to predict times and to report
+// the share of the device's speed that training reaches.
 #ifndef MEGATRAIN_ENGINE_HOST_HARDWARE_RATES_H_
 #define MEGATRAIN_ENGINE_HOST_HARDWARE_RATES_H_
 

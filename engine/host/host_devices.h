@@ -26,7 +26,8 @@ struct HostDevices {
 
   // Returns "cuda:N".
   static std::string CudaId(int ordinal) { return absl::StrCat("cuda:", ordinal); }
-  // Returns the name of a device, for people: "cuda:1"; "cpu", or "cpu:1" if there are several.
+  // Returns the name of device `number`, for people: "cuda:1"; "cpu", or "cpu:1" if there are
+  // several. Number 0 of a host whose `first` is "cuda:2" is "cuda:2".
   std::string Name(int number) const;
   // Returns the numbers of all devices in groups of about equal memory, the least first. Without
   // `bytes` all devices are one group. Joined, the groups are the order in which jobs that name no
@@ -49,7 +50,7 @@ struct DeviceClaim {
 // all). A job that asks for more cpu devices than the host has claims all of those and divides them
 // further (ChooseSession). Returns InvalidArgument for a device that is not the host's, for more
 // GPUs than it has from the named one on, and for all GPUs if their number is unknown. If the
-// number is unknown, no GPU but the first may be named.
+// number is unknown, no GPU but the first may be named. REQUIRES: devices >= 0.
 absl::StatusOr<DeviceClaim> ClaimDevices(const std::string& device, int64_t devices,
                                          const HostDevices& host);
 

@@ -14,10 +14,10 @@
 
 namespace megatrain {
 
-// Returns the bytes a second that the slowest GPU receives from the others, while all of them
-// gather `bytes` bytes (HardwareRates::collective_bytes_per_second). During the call each GPU
-// allocates `bytes` and NcclScratchBytes of device memory, besides NCCL's own. REQUIRES: there are
-// several GPUs, and nothing else uses them.
+// Both functions return the bytes a second that the slowest GPU receives from the others, while all
+// of them gather `bytes` bytes (HardwareRates::collective_bytes_per_second). During the call each
+// GPU allocates `bytes` and NcclScratchBytes of device memory, besides NCCL's own. REQUIRES: there
+// are several GPUs, and nothing else uses them.
 //
 // Measures for the rank of `bootstrap`, whose GPU is `device`. All ranks must call it, and get the
 // same rate. Returns ResourceExhausted, on all ranks, if one cannot allocate its memory, whatever
@@ -28,7 +28,7 @@ absl::StatusOr<double> MeasureExchange(Device* device, NcclApi* nccl,
                                        const std::shared_ptr<Communicator>& bootstrap,
                                        int64_t bytes);
 // Measures for the GPUs of this process. Returns the same errors and those of `load_nccl`, which is
-// called once for each GPU.
+// called once for each GPU and must not be null.
 absl::StatusOr<double> MeasureExchange(const std::vector<std::shared_ptr<Device>>& gpus,
                                        const NcclLoader& load_nccl, int64_t bytes);
 

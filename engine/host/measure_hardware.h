@@ -56,7 +56,8 @@ inline constexpr MeasurementSizes kGpuMeasurement = {.tokens = 4096,
 // other, host_memory_bytes_per_second and launch_seconds are not measured either. What is not
 // measured is 0. Allocates memory for the time of the call. Other load on the machine lowers the
 // result. Returns ResourceExhausted if there is not enough memory, and the errors of the device.
-// REQUIRES: no job uses the session meanwhile.
+// REQUIRES: no job uses the session meanwhile; all sizes, repetitions and rounds are above 0
+// (product_seconds may be 0).
 absl::StatusOr<HardwareRates> MeasureHardware(const Session& session,
                                               const MeasurementSizes& sizes);
 

@@ -16,11 +16,11 @@ struct MemoryBudget {
   // The part of host_bytes that a pool has, or that is set aside for one. Tiles, slabs, stash and
   // batches must fit into it, and everything else into the rest. -1 if host_bytes is not divided.
   int64_t pool_bytes = -1;
-  // Free device memory. For the cpu device, which uses host memory, 0 lets the plan choose. A
-  // training plan then takes as much as `recompute: none` needs (`all` if the job has that), but at
-  // most half of what is free besides the host state. Several devices have equal parts of that. If
-  // even the smallest plan needs more than that, it gets what that needs, at most all that is free.
-  // A plan of forward passes has no limit then.
+  // Free device memory. For the cpu device, which uses host memory, 0 lets the plan choose:
+  // - A training plan takes what engine.recompute `none` needs (`all` if the job has that), but at
+  //   most half of what is free besides the host state. Several devices have equal parts of that.
+  //   If even the smallest plan needs more, it takes what that needs, at most all that is free.
+  // - A plan of forward passes has no limit.
   int64_t device_bytes = 0;
   // Device memory left free besides device_bytes, for what kernels and libraries load later. 0 if
   // it was already subtracted.

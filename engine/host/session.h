@@ -72,7 +72,8 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
 
 // Starts the threads and, if `gpus` is empty, creates the cpu devices. `first_processor` is the
 // index in AllowedProcessors of the processor with which GPU number 0 of the host begins. REQUIRES:
-// `gpus` are the host's, or empty if its device is the cpu.
+// `gpus` are all of the host's by number, or empty if its device is the cpu; `settings` are of
+// ChooseSession.
 std::shared_ptr<const Session> OpenSession(const SessionSettings& settings,
                                            const std::vector<std::shared_ptr<Device>>& gpus,
                                            int first_processor = 0);

@@ -9,11 +9,11 @@
 
 namespace megatrain {
 
-// Writes the checkpoint's weights to `directory`, in BF16 or FP32 as they were trained, with
-// config.json, the tokenizer files and the tensors that a WrapperDescription carries.
-// ExportHfDirectory says when an existing `directory` is replaced. Verifies checksums while it
-// reads. Takes memory for the weights of the largest tile (engine/model/tile.h) and, for a matrix
-// whose columns lie in several tiles, for strips of its rows (WriteHfWeights). Returns
+// Writes the weights of the step directory `checkpoint` to `directory`, in BF16 or FP32 as they
+// were trained, with config.json, the tokenizer files and the tensors that a WrapperDescription
+// carries. ExportHfDirectory says when an existing `directory` is replaced. Verifies checksums
+// while it reads. Takes memory for the weights of the largest tile (engine/model/tile.h) and, for a
+// matrix whose columns lie in several tiles, for strips of its rows (WriteHfWeights). Returns
 // ResourceExhausted without that memory, FailedPrecondition for a checkpoint that has a part of the
 // tiles alone, and the errors of ReadManifest, ReadModelDescription, VerifyBeforeLoading,
 // LoadCheckpointTile, StoredTensors::Open and ExportHfDirectory.

@@ -9,11 +9,11 @@
 
 namespace megatrain {
 
-// Returns InspectModel's report of the checkpoint, which is also a Hugging Face directory, with the
-// state from its manifest. In the JSON, kind is "checkpoint" and the state is under the key
-// `checkpoint`. The report of a checkpoint that has a part of the tiles (CheckpointPart) is the
-// state alone. The files' checksums are not verified, but for the manifest's own. Returns the
-// errors of ReadManifest and InspectModel.
+// Returns InspectModel's report of the step directory `checkpoint`, which is also a Hugging Face
+// directory, with the state from its manifest. In the JSON, kind is "checkpoint" and the state is
+// under the key `checkpoint`. The report of a checkpoint that has a part of the tiles
+// (CheckpointPart) is the state alone. The files' checksums are not verified, but for the
+// manifest's own. Returns the errors of ReadManifest and InspectModel.
 absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint);
 
 }  // namespace megatrain

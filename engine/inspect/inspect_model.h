@@ -24,10 +24,10 @@ struct ModelReport {
   nlohmann::ordered_json json;
 };
 
-// Describes `path`, a directory with config.json or a .safetensors file. Reads headers and no data.
-// A directory without weights is no error. Returns the errors of ReadModelDescription, of
-// FindHfWeightFiles (not its NotFound), of HfWeights::Open if the weights do not fit their
-// config.json, and of SafetensorsReader::Open.
+// Describes `path`, a directory with config.json or a .safetensors file. Reads headers and no data,
+// by PosixFileSystem. A directory without weights is no error. Returns the errors of
+// ReadModelDescription, of FindHfWeightFiles (not its NotFound), of HfWeights::Open if the weights
+// do not fit their config.json, and of SafetensorsReader::Open.
 absl::StatusOr<ModelReport> InspectModel(const std::string& path);
 
 }  // namespace megatrain

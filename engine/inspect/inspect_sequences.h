@@ -15,9 +15,10 @@ namespace megatrain {
 
 // Returns the sequences at positions [begin, end) of the training order as a JSON list with one
 // object on each line. Position 0 is the first sequence of step 1, and positions continue through
-// the epochs. The members are position, sequence (the number in file order), input_ids, labels,
-// position_ids and document_ids. Pairs of answers also have the member pairs, with the documents of
-// the chosen and the rejected answer of each. Returns InvalidArgument unless 0 <= begin <= end.
+// the epochs. The members are position, sequence (the number in file order), and input_ids, labels,
+// position_ids and document_ids as in Sequence (sequence.h). Pairs of answers also have the member
+// pairs, with the documents of the chosen and the rejected answer of each. Returns InvalidArgument
+// unless 0 <= begin <= end.
 absl::StatusOr<std::string> SequencesJson(const Dataset& dataset, int64_t begin, int64_t end);
 
 // Returns the same sequences for people: the counts of each sequence, then its text in stretches
@@ -27,8 +28,8 @@ absl::StatusOr<std::string> SequencesText(const Dataset& dataset, const Tokenize
                                           int64_t begin, int64_t end);
 
 // Returns the counts of documents, tokens and sequences, the shares of a mix, the DatasetWarnings
-// of the training data, and its first `samples` sequences in file order, in the form of
-// SequencesText.
+// of the training data, and its first `samples` sequences in file order (fewer if there are fewer),
+// in the form of SequencesText. `tokenizer` may be null as there.
 absl::StatusOr<std::string> DescribeDataset(const Dataset& dataset, const Tokenizer* tokenizer,
                                             int64_t samples);
 

@@ -1,4 +1,5 @@
-// Opens a job's data as its training sees it, without loading the model.
+// Opens a job's data as its training sees it, without loading the model. Reads and writes by
+// PosixFileSystem.
 #ifndef MEGATRAIN_ENGINE_INSPECT_JOB_DATA_H_
 #define MEGATRAIN_ENGINE_INSPECT_JOB_DATA_H_
 
@@ -19,10 +20,10 @@ struct JobData {
 };
 
 // Opens the tokenizer, the token cache and the sequences that training would use for `spec`, whose
-// paths must be absolute. If the job leaves data.template_date open, takes that of the job's newest
-// checkpoint, or today if there is none. Tokenises data that is not in the cache, and writes it
-// there. With `verify_data` also reads again data that looks unchanged. Returns the errors of
-// ReadModelDescription, OpenTokenizer and OpenDataset.
+// paths must be absolute, with checkpoint.directory given. If the job leaves data.template_date
+// open, takes that of the job's newest checkpoint, or today if there is none. Tokenises data that
+// is not in the cache, and writes it there. With `verify_data` also reads again data that looks
+// unchanged. Returns the errors of ReadModelDescription, OpenTokenizer and OpenDataset.
 absl::StatusOr<JobData> OpenJobData(const JobSpec& spec, bool verify_data = false);
 
 // A data file without a job file.
@@ -31,7 +32,7 @@ struct StandaloneDataFile {
   std::string model_directory;         // has the tokenizer; "": the bytes tokenizer
   std::string chat_template = "auto";  // the directory's; chatml if there is no directory
   int64_t sequence_length = 1024;
-  std::string cache_directory;  // tokenized data is kept there
+  std::string cache_directory;  // tokenized data is kept there; must be given
 };
 // Opens the file as training data without shuffling its sequences. Pairs of answers are read as for
 // training.objective dpo. Returns the errors of OpenTokenizer and OpenDataset.

@@ -11,6 +11,7 @@
 
 namespace megatrain {
 
+// The formats of training data. engine/data/README.md describes their records.
 enum class DataFormat { kText, kTokens, kAlpaca, kShareGpt, kMessages, kPreference };
 
 // Returns the job file's word: "text", "tokens", "alpaca", "sharegpt", "messages" or

@@ -10,8 +10,8 @@
 
 namespace megatrain {
 
-// Returns the canonical values of the keys that a resumed run may not change, by key path. (With
-// --allow-change it may change some of them.)
+// Returns the canonical values (ConfigValue::text) of the keys that a resumed run may not change,
+// by key path: {"training.seed", "42"}. (With --allow-change it may change some of them.)
 std::map<std::string, std::string> SpecValues(const JobSpec& spec);
 
 // Returns `values`, a result of SpecValues, without the paths in them, so that files may be moved

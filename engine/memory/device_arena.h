@@ -20,7 +20,7 @@
 
 namespace megatrain {
 
-// The uses of device memory.
+// The uses of device memory (engine/pipeline/buffers.h says what each holds).
 enum class DeviceKind {
   kWeightBuffers,
   kGradientAccumulators,

@@ -1,4 +1,4 @@
-// Reads how much memory this machine has for a host pool that is not made yet.
+// Reads how much memory this machine has for a host pool (host_pool.h) that is not made yet.
 #ifndef MEGATRAIN_ENGINE_MEMORY_HOST_OFFER_H_
 #define MEGATRAIN_ENGINE_MEMORY_HOST_OFFER_H_
 

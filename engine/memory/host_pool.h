@@ -37,7 +37,7 @@
 
 namespace megatrain {
 
-// The uses of host memory, which are accounted separately.
+// The uses of host memory (engine/pipeline/buffers.h), which are accounted separately.
 enum class HostKind { kTiles, kGradientSlabs, kStash, kBatches, kOther };
 inline constexpr int kHostKinds = 5;
 // Returns "tiles", "gradient slabs", "stash", "batches" or "other".
@@ -77,8 +77,9 @@ struct HostPoolOptions {
   // Take the largest pages that are available: 1 GiB or 2 MiB pages that are set aside, else small
   // pages that the kernel may join to huge ones. If false, take small pages.
   bool huge_pages = true;
-  // At most two. Take pages from this NUMA node as long as it has any. Of two nodes, the first half
-  // of the pages comes from the first one and the rest from the second. Empty: from any node.
+  // At most two NUMA nodes. One: pages come from it as long as it has any. Two: the first half of
+  // the pages comes from the first one and the rest from the second, as far as they have any.
+  // Empty: from any node. A kernel that refuses is no error; DescribePages tells of it.
   std::vector<int> numa_nodes;
   // The number of threads that touch every page before Create returns. Then no step pays for page
   // faults, and a lack of memory is found at once. 0: pages are taken at their first use, and huge
@@ -87,8 +88,8 @@ struct HostPoolOptions {
   // Called while pages are touched, from one thread at a time, with the bytes touched so far. The
   // count begins again if pages of one size are refused and smaller ones are tried. May be null.
   std::function<void(int64_t touched, int64_t capacity)> progress;
-  // Called now and then while pages are touched, from several threads. Create is abandoned once it
-  // returns true. May be null.
+  // Called now and then while pages are touched, from several threads at once. Create is abandoned
+  // once it returns true. May be null.
   std::function<bool()> cancelled;
 };
 
@@ -124,7 +125,8 @@ class HostPool {
   // the block is near `node`, if that is one of them and has room. REQUIRES: bytes >= 0.
   absl::StatusOr<HostLease> Lease(HostKind kind, int64_t bytes, int node = -1);
 
-  // The start of the whole reservation of capacity() bytes, which a device can pin.
+  // The start of the whole reservation of capacity() bytes, which a device can pin; null if that is
+  // 0.
   void* data() const { return base_; }
   // Describes the pages for people: "1 GiB pages on NUMA node 0".
   std::string DescribePages() const;

@@ -11,12 +11,12 @@
 
 namespace megatrain {
 
-// Sets nodes[i] to the node of the page at pages[i], or to a negative number if it has none.
-// Returns false if the nodes cannot be found out.
+// Sets nodes[i] to the node of the page at pages[i], or to a negative number if it has none. The
+// two spans have the same size. Returns false if the nodes cannot be found out.
 using PageNodes = std::function<bool(absl::Span<void* const> pages, absl::Span<int> nodes)>;
 
-// Reads a byte of each page and asks the kernel (move_pages). Returns false for example in a
-// container that may not make this call.
+// A PageNodes that reads a byte of each page and asks the kernel (move_pages). Returns false for
+// example in a container that may not make this call.
 bool KernelPageNodes(absl::Span<void* const> pages, absl::Span<int> nodes);
 
 // A copyable map from addresses to NUMA nodes. One that is default-constructed knows no address.
@@ -28,8 +28,8 @@ class MemoryNodes {
   static constexpr int64_t kPieceBytes = int64_t{2} << 20;
 
   MemoryNodes() = default;
-  // Examines [begin, begin + bytes) as it is now. Pages that the kernel moves later are not
-  // followed. REQUIRES: the pages have been touched.
+  // Examines [begin, begin + bytes) as it is now, by one call of `ask`. Pages that the kernel moves
+  // later are not followed. REQUIRES: the pages have been touched.
   MemoryNodes(const void* begin, int64_t bytes, const PageNodes& ask = KernelPageNodes);
 
   // Returns -1 if the node is not known or `address` is outside the range.

@@ -19,9 +19,10 @@ inline constexpr int64_t kGiantPageBytes = int64_t{1} << 30;
 // Thread safety: Touch may be called for different ranges at once; all other methods by one thread.
 class PageMapping {
  public:
-  // Maps `bytes` in pages of kSmallPageBytes, kHugePageBytes or kGiantPageBytes. The larger two
-  // kinds come from the pages that the system has set aside. The start is aligned to a huge page.
-  // Returns ResourceExhausted if there is not enough. REQUIRES: bytes > 0.
+  // Maps `bytes`, rounded up to whole pages of kSmallPageBytes, kHugePageBytes or kGiantPageBytes.
+  // The larger two kinds come from the pages that the system has set aside. The start is aligned to
+  // a huge page. Returns ResourceExhausted if there is not enough. REQUIRES: bytes > 0, and
+  // `page_bytes` is one of these three.
   static absl::StatusOr<PageMapping> Map(int64_t bytes, int64_t page_bytes);
   PageMapping() = default;
   PageMapping(PageMapping&& other) noexcept { *this = std::move(other); }
@@ -30,6 +31,8 @@ class PageMapping {
 
   char* data() const { return data_; }  // null if empty
   int64_t page_bytes() const { return page_bytes_; }
+
+  // The methods from here on REQUIRE that the mapping is not empty.
 
   // Permits the kernel to join small pages to huge ones; it need not do so.
   void AllowHugePages();

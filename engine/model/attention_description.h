@@ -22,9 +22,10 @@ struct RopeConfig {
   double factor = 1.0;                 // linear, llama3, yarn, longrope, proportional
   double low_frequency_factor = 1.0;   // llama3
   double high_frequency_factor = 4.0;  // llama3
-  int64_t original_positions = 0;      // llama3, yarn, longrope: original_max_position_embeddings
-  double beta_fast = 32.0;             // yarn
-  double beta_slow = 1.0;              // yarn
+  // original_max_position_embeddings; for llama3, yarn, longrope and position_scale
+  int64_t original_positions = 0;
+  double beta_fast = 32.0;  // yarn
+  double beta_slow = 1.0;   // yarn
   // yarn, longrope: multiplies cosine and sine; 0 = the type's own default (rope.h).
   double attention_factor = 0.0;
   bool truncate = true;       // yarn: round the corrected range to whole dimensions
@@ -34,8 +35,9 @@ struct RopeConfig {
   double score_factor = 1.0;
   // longrope, [rotary_dim / 2]: frequencies are divided by short_factors if sequences have up to
   // original_positions tokens, and by long_factors if they may be longer. The length that counts is
-  // data.sequence_length in training. In generation it is that of the longest prompt with its
-  // answer. (In transformers it is that of the longest document of each batch.)
+  // data.sequence_length in training (also for sample answers) and evaluation. In generation it is
+  // that of the longest prompt with its answer. (In transformers it is that of the longest document
+  // of each batch.)
   std::vector<double> short_factors, long_factors;
   // > 0: the rotated elements at position p are multiplied by 1 + position_scale * ln(1 + floor(p /
   // original_positions)) (Ministral 3's queries).
@@ -64,8 +66,8 @@ struct LatentDescription {
   friend bool operator==(const LatentDescription&, const LatentDescription&) = default;
 };
 
-// Causal self-attention with queries, keys and values projected from the same rows.
-// AttentionShaping is in engine/device/kernel_args.h.
+// Causal self-attention with queries, keys and values projected from the same rows. CheckModel
+// (model_check.h) says which parts go together. AttentionShaping is in engine/device/kernel_args.h.
 struct AttentionDescription {
   int64_t heads = 0;     // of queries
   int64_t kv_heads = 0;  // of keys and values; divides heads

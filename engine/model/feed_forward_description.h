@@ -1,7 +1,8 @@
 // Describes what a layer does with each token by itself: a dense unit, or experts.
 //
 // Names on disk are those within the layer. The names of matrices below are without the end
-// ".weight" that they have on disk, except stacked and transposed experts, which have no such end.
+// ".weight" that they have on disk, except stacked and transposed experts, which have no such end,
+// and RouterDescription::input_scale and expert_scales, which are whole names.
 #ifndef MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
 #define MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
 
@@ -58,7 +59,7 @@ struct ExpertsDescription {
   int64_t chosen = 0;
   int64_t intermediate = 0;
   GluActivation activation = GluActivation::kSilu;
-  double limit = 0.0, slope = 0.0;  // for kClampedSilu
+  double limit = 0.0, slope = 0.0;  // for kClampedSilu (GluActivation)
   bool bias = false;                // both products have biases
   ExpertTensors tensors = ExpertTensors::kApart;
   std::string name = "mlp.experts";  // on disk, the prefix of the experts' names

@@ -57,7 +57,7 @@ struct LayerDescription {
   ExpertsDescription experts;                // count is 0 if it has none
   JoinDescription join;                      // if it has both
   double residual_scale = 1.0;               // 1 where there are post-norms
-  PerLayerInputDescription per_layer_input;  // of a layer without experts
+  PerLayerInputDescription per_layer_input;  // the same in all layers; none beside experts
   // The residual stream after the layer is multiplied by the tensor `layer_scalar`, which is not
   // trained.
   bool output_scale = false;
@@ -115,19 +115,20 @@ struct WrapperDescription {
 
   bool is_there() const { return !family.empty(); }
   // Returns the name on disk of the text model's tensor `name`. In Gemma 4's wrapper it is
-  // "model.language_model.norm.weight" for "model.norm.weight".
+  // "model.language_model.norm.weight" for "model.norm.weight". Without a wrapper it is `name`.
   std::string OnDisk(const std::string& name) const;
   // Returns true if the name is of a tensor that is carried through.
   bool Carries(const std::string& name_on_disk) const;
 };
 
+// The layer templates compute a description that CheckModel (model_check.h) accepts.
 struct ModelDescription {
   std::string family;  // config.json's model_type, of the text model
   int64_t vocabulary = 0;
   int64_t hidden = 0;
   std::vector<LayerDescription> layers;
   std::vector<RopeConfig> ropes;
-  int64_t max_positions = 0;
+  int64_t max_positions = 0;  // the most tokens of a sequence
   double norm_epsilon = 1e-6;
   bool one_plus_norms = false;   // norms multiply by 1 + weight, and weights are initialized to 0
   double embedding_scale = 1.0;  // a factor of the embedding's rows
@@ -153,7 +154,8 @@ struct UniformShape {
   int64_t intermediate = 0;
   int64_t max_positions = 0;
 };
-// Returns the description of a Llama model of this shape, with one rope over whole heads.
+// Returns the description of a Llama model of this shape, with one rope over whole heads. The rest
+// has the defaults of ModelDescription.
 ModelDescription UniformModel(const UniformShape& shape);
 
 // Returns the attention of the first layer that has softmax attention; without one, the first

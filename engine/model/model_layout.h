@@ -202,8 +202,8 @@ struct TileLayout {
   int64_t state_elements() const { return elements - stateless_elements; }
 };
 
-// Returns the parts of `range` that belong to tensors which are not frozen, in order. Neighbours
-// are one part.
+// Returns the parts of `range`, elements of the whole tile, that belong to tensors which are not
+// frozen, in order. Neighbours are one part.
 absl::InlinedVector<ElementRange, 2> TrainedRanges(const TileLayout& tile, ElementRange range);
 // Returns true if a tensor that is not frozen begins at `offset`. An offset of -1 gives false.
 bool IsTrained(const TileLayout& tile, int64_t offset);
@@ -244,11 +244,12 @@ struct TensorTraits {
   int rates = 0;
 };
 
-// Returns the layout of a model whose tensors are all trained alike. The same configuration gives
-// the same layout. REQUIRES, here and below: CheckModel accepts the model.
+// Returns the layout of a model whose tensors are all trained alike. The same description gives the
+// same layout. REQUIRES, here and below: CheckModel (model_check.h) accepts the model.
 ModelLayout BuildModelLayout(const ModelDescription& model);
 // Returns the layout of a model whose tensors have the traits that `traits` returns for their names
-// (TensorSpec::name). `traits` is not called for tensors that are never trained, which are frozen.
+// (TensorSpec::name). `traits` is called during the call only. It must always answer alike for a
+// name. It is not called for tensors that are never trained, which are frozen.
 ModelLayout BuildModelLayout(const ModelDescription& model,
                              absl::FunctionRef<TensorTraits(const std::string& name)> traits);
 

@@ -9,8 +9,8 @@
 namespace megatrain {
 
 // Returns the number of parameters. A tied matrix counts once. Tensors that are never trained in
-// any job (TensorSpec::is_never_trained) and carried tensors do not count. REQUIRES, here and
-// below: CheckModel accepts the model.
+// any job (TensorSpec::is_never_trained) and carried tensors (WrapperDescription) do not count.
+// REQUIRES, here and below: CheckModel (model_check.h) accepts the model.
 int64_t ParameterCount(const ModelDescription& model);
 
 // Returns the number of active parameters. It differs from ParameterCount in that only the chosen

@@ -11,8 +11,8 @@ namespace megatrain {
 
 // Returns the rotary_dim / 2 inverse frequencies, computed in FP32 step by step as in transformers'
 // modeling_rope_utils. The power is rounded once, so an entry may differ from transformers' by a
-// few units in the last place. `sequence_length` is the length of the sequences to come, on which
-// longrope depends.
+// few units in the last place. `sequence_length` is the length of the sequences to come
+// (RopeConfig::short_factors), on which longrope alone depends.
 std::vector<float> RopeInverseFrequencies(const RopeConfig& rope, int64_t sequence_length);
 
 // Returns the factor of cosine and sine: 1 except for yarn and longrope. For these it is
@@ -20,8 +20,10 @@ std::vector<float> RopeInverseFrequencies(const RopeConfig& rope, int64_t sequen
 // sqrt(1 + ln(factor) / ln(original_positions)) for longrope.
 float RopeAttentionFactor(const RopeConfig& rope);
 
-// Fills `cosine` and `sine`, each [end - begin, rotary_dim / 2], for positions [begin, end). Both
-// are multiplied by RopeAttentionFactor and by the factor of RopeConfig::position_scale.
+// Fills `cosine` and `sine` in host memory, each [end - begin, rotary_dim / 2], for positions
+// [begin, end). Both are multiplied by RopeAttentionFactor and by the factor of
+// RopeConfig::position_scale. `sequence_length` is as above. REQUIRES: with a position_scale,
+// original_positions > 0.
 void RopeTables(const RopeConfig& rope, int64_t sequence_length, int64_t begin, int64_t end,
                 float* cosine, float* sine);
 

@@ -59,8 +59,8 @@ struct Tile {
   float* exp_avg = nullptr;
   float* exp_avg_sq = nullptr;
 
-  // Returns where the weight of an element of the whole tile is. REQUIRES: the tile has it, and
-  // `weights` is not null.
+  // Returns where the weight of an element is; `element` counts in the whole tile. REQUIRES: this
+  // tile has it, and `weights` is not null.
   void* WeightsAt(int64_t element) const {
     const int64_t index = element <= held.state.end
                               ? element - held.state.begin
@@ -87,7 +87,8 @@ struct Tile {
 using ProcessTile = std::vector<Tile>;
 
 // Cuts `block`, which has TileBytes bytes, into the sections of a tile that holds `held`, or of a
-// whole tile if `held` is not given. `layout` and `block` must outlive the result.
+// whole tile if `held` is not given. Does not touch the content. `layout` and `block` must outlive
+// the result.
 Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block, const HeldElements& held);
 inline Tile MakeTile(const TileLayout* layout, DType weight_dtype, void* block) {
   return MakeTile(layout, weight_dtype, block, AllElements(*layout));
@@ -102,10 +103,11 @@ inline DType WeightDType(const TensorSpec& tensor, DType dtype) {
 }
 
 // Returns the elements of the tensor that a tile of `weight_dtype` with the elements `held` has,
-// counted from the tensor's first.
+// counted from the tensor's first in the tile; empty if it has none. REQUIRES, here and below:
+// `tensor` is one of the layout's.
 ElementRange HeldOf(const TileLayout& layout, DType weight_dtype, const HeldElements& held,
                     const TensorSpec& tensor);
-// Returns the runs of those elements, in the order of the whole tensor.
+// Returns the runs of HeldOf, in the order of the whole tensor.
 std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor);
 
 // Returns the tensor's part of `tile`, as a tile whose held.state is HeldOf.

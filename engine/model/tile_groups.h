@@ -1,4 +1,4 @@
-// Makes the layouts of tiles from groups of tensors.
+// Makes the layouts of tiles (TileLayout in model_layout.h) from groups of tensors.
 #ifndef MEGATRAIN_ENGINE_MODEL_TILE_GROUPS_H_
 #define MEGATRAIN_ENGINE_MODEL_TILE_GROUPS_H_
 
@@ -11,9 +11,9 @@
 
 namespace megatrain {
 
-// The role of a tensor in its layer. It decides the tensor's Initial (named first below), whether
-// the tensor has weight decay (as in transformers' Trainer), and whether it can be trained (all but
-// the last two can).
+// The role of a tensor in its layer. It decides the tensor's Initial, with which each comment below
+// begins, whether the tensor has weight decay (as in transformers' Trainer), and whether it can be
+// trained (all but the last two can).
 enum class Role {
   kMatrix,      // kNormal; has weight decay
   kNorm,        // kOne, or kZero with one_plus_norms
@@ -30,11 +30,12 @@ enum class Role {
 // A tensor of a group, or the part of it that lies in this tile.
 struct TensorPart {
   std::string name;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // of the whole tensor
   // The part's first index and length in the first dimension; a count of 0 means the whole tensor.
   int64_t begin = 0, count = 0;
   RowGroups rows = {};
-  bool of_columns = false;  // begin and count are of the second dimension
+  // begin and count are of the second dimension. REQUIRES: the tensor is a matrix, and count > 0.
+  bool of_columns = false;
 };
 
 // Tensors that lie side by side in a tile, for example because one product takes them all.
@@ -57,8 +58,8 @@ void PlaceGroups(std::vector<TensorGroup> groups, TraitsOf traits, bool one_plus
                  TileLayout& tile);
 
 // Returns the layout of a tile of decoder layer `layer` (from 0). For kExperts the tile has the
-// experts [first_expert, first_expert + experts); other kinds ignore both. REQUIRES: `kind` is
-// kLayer, kAttention, kRouter, kExperts or kJoin.
+// experts [first_expert, first_expert + experts); other kinds ignore both. The groups are in
+// layer_tile.cc. REQUIRES: `kind` is kLayer, kAttention, kRouter, kExperts or kJoin.
 TileLayout LayerTileLayout(const ModelDescription& model, int layer, TileKind kind, TraitsOf traits,
                            int64_t first_expert = 0, int64_t experts = 0);
 

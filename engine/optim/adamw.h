@@ -41,8 +41,8 @@ struct AdamWRun {
   bool decays = false;
   int rates = 0;  // TensorSpec::rates
 };
-// Returns the parts of `range` that are neither padding nor frozen, in order. Neighbours of the
-// same traits are one part.
+// Returns the parts of `range`, elements of the whole tile, that are neither padding nor frozen, in
+// order. Neighbours of the same traits are one part.
 std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range);
 
 // Cuts runs into blocks that threads take one after another. Blocks have block_elements at most and
@@ -81,8 +81,8 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  const AdamWTuning& tuning = {});
 
 // Does as AdamWUpdate with all that the tile holds, and returns the same, by plain loops on the
-// calling thread; for tests. Gives the same bits if that thread flushes denormals and the processor
-// has fused multiply-add.
+// calling thread; for tests. REQUIRES: as AdamWUpdate. Gives the same bits if that thread flushes
+// denormals and the processor has fused multiply-add.
 bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,
                           const Tile& tile);
 

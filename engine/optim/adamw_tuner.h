@@ -27,7 +27,7 @@ class AdamWTuner {
   bool done() const { return stage_ == kStages; }
   // Returns the tuning for the next update: the value under trial, or the choice once done().
   AdamWTuning Next() const;
-  // Records the time of the update that used Next(). REQUIRES: !done().
+  // Records how long the update that used Next() took. REQUIRES: !done(), and the time is above 0.
   void Report(double seconds_per_element);
 
  private:

@@ -26,7 +26,7 @@ namespace megatrain {
 
 // The numbers that determine the size of every buffer.
 struct PipelineDimensions {
-  const ModelLayout* layout = nullptr;
+  const ModelLayout* layout = nullptr;  // must outlive this
   PipelineShape shape;
   // The processes of the job. The ranks are divided evenly among them, in order. In a plan
   // shape.rank is the first rank of this process.
@@ -37,7 +37,7 @@ struct PipelineDimensions {
   int64_t micro_batch_tokens = 0;  // the most tokens of a micro-batch
   int micro_batches = 0;           // the most micro-batches of a rank in a step
   int64_t head_chunk_tokens = 0;   // HeadChunkTokens
-  int64_t layer_chunk_tokens = 0;  // LayerChunkTokens
+  int64_t layer_chunk_tokens = 0;  // LayerChunkTokens; in generation kPromptChunkTokens at most
   bool training = true;            // false: forward only (generate, evaluate)
   // The tokens of all sequences whose keys and values are kept for generation; 0 if none are.
   int64_t cache_rows = 0;
@@ -53,7 +53,7 @@ struct PipelineDimensions {
   int local_ranks() const { return shape.ranks / processes; }  // the ranks of a process
   // Returns how many parts a process has of each tile. Without training every rank reads all of it.
   int tile_parts() const { return training ? local_ranks() : 1; }
-  // Returns the elements of a tile that a rank of a training job holds.
+  // Returns the elements of a tile that a rank of a training job holds; any rank of the job.
   HeldElements held(int tile, int rank) const {
     return {{shape.shard_cut(tile, rank), shape.shard_cut(tile, rank + 1)},
             {shape.stateless_cut(tile, rank), shape.stateless_cut(tile, rank + 1)}};
@@ -134,6 +134,7 @@ struct BatchArrays {
 };
 
 // Pointers into the arena's block; null if the arena has none. T is PipelineDimensions::dtype.
+// Without training what only a backward pass or an update needs is null or empty.
 struct DeviceBuffers {
   std::vector<void*> weights;          // weight buffers of tile_elements_max elements each
   std::vector<float*> accumulators;    // PipelineShape::accumulators
@@ -141,7 +142,7 @@ struct DeviceBuffers {
   std::vector<void*> hidden_gradient;  // T, one for each micro-batch of the sweep
   std::vector<void*> kept;             // by kept slot
   std::vector<void*> routed;           // RoutedBytes, by micro-batch of the sweep
-  std::vector<void*> shared;           // SharedRowsBytes, by micro-batch of the sweep
+  std::vector<void*> shared;  // SharedRowsBytes, by micro-batch of the sweep; empty if that is 0
   // [micro_batches][PerLayerInputDescription::width], SharedRows::per_layer_norm_gradient; null if
   // it is not trained.
   float* per_layer_norm_gradient = nullptr;
@@ -166,19 +167,21 @@ struct DeviceBuffers {
   std::array<Tile, kDeviceUpdateLanes> update_state = {};
   std::array<void*, kDeviceUpdateLanes> update_gradient = {};
   int32_t* update_flags = nullptr;  // [tiles], not 0 if an update cannot be trusted
-  std::vector<RopeTable> ropes;     // by ModelDescription::ropes, of sequence_length positions
+  // By ModelDescription::ropes, of sequence_length positions. The caller fills them (rope.h).
+  std::vector<RopeTable> ropes;
 };
 
-// Reserves all buffers in `arena`. `sizes` are those of the device's kernels. Returns
-// ResourceExhausted, naming the first piece that does not fit. The arena's block must outlive the
-// result.
+// Reserves all buffers in `arena`. Their content is undefined. `sizes` are those of the device's
+// kernels. Returns ResourceExhausted, naming the first piece that does not fit. The arena's block
+// must outlive the result.
 absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                                                    const KernelSizes& sizes, DeviceArena& arena);
 
 // The buffers of a rank beside the tiles.
 struct HostBuffers {
+  // [shape.gradient_slabs], each of slab_element_bytes() an element of a shard.
   std::vector<HostLease> slabs;
-  // One for each stage that the backward pass reaches:
+  // One for each stage that the backward pass reaches, the lowest first:
   // [sweep_micro_batches][micro_batch_tokens, hidden]. Empty if the stash is on the device.
   std::vector<HostLease> stash;
   // [embedding_stash_micro_batches()][micro_batch_tokens, hidden]
@@ -195,9 +198,10 @@ struct HostBuffers {
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d);
 // Lease host memory from `pool`, which must outlive the result. LeaseTiles leases the blocks of a
 // process's tiles: by tile, that of each part in turn. nodes[i] is the NUMA node of the device
-// whose part is i. LeaseHostBuffers leases the other buffers of one rank, whose device's is `node`.
-// A node is -1 if it is not known. Both return ResourceExhausted if there is no room; nothing is
-// leased then.
+// whose part is i, for tile_parts() parts. LeaseHostBuffers leases the other buffers of one rank,
+// whose device's node is `node`. A node is -1 if it is not known. The content is undefined. Both
+// return the error of HostPool::Lease (ResourceExhausted) if there is no room; nothing is leased
+// then.
 absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d,
                                                   absl::Span<const int> nodes, HostPool& pool);
 absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, int node, HostPool& pool);

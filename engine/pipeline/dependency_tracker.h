@@ -23,7 +23,7 @@ using LaneCounts = std::array<int64_t, kLanes>;
 class DependencyTracker {
  public:
   // Adds the next operation in serial order. Returns for each lane how many of its operations must
-  // be done before this one; 0 for none.
+  // be done before this one; 0 for none, and for the operation's own lane.
   LaneCounts Add(const Op& op);
 
   // Returns the number of operations of each lane so far.

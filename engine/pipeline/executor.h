@@ -43,8 +43,8 @@ inline constexpr int64_t kQueuedOperationBytes = 768;
 class OpRunner {
  public:
   virtual ~OpRunner() = default;
-  // Runs `op` on a host lane, where `stream` is null, or queues its work on `stream`. Any error
-  // stops the executor.
+  // Runs `op` on a host lane, where `stream` is null, and returns when it is done; or queues its
+  // work on `stream`. Any error stops the executor.
   virtual absl::Status Run(const Op& op, Stream* stream) = 0;
 };
 
@@ -66,7 +66,8 @@ class Executor {
   // Creates the streams and starts the threads. `device` and `runner` must outlive the executor.
   // Returns the errors of Device::CreateStream.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Device* device, OpRunner* runner);
-  // Waits for operations that run on host threads. Those that have not started are dropped.
+  // Waits for operations that have started, and for what they queued on streams. The others are
+  // dropped.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -75,8 +76,9 @@ class Executor {
   // and Wait tells it.
   std::shared_ptr<Ticket> Submit(Schedule schedule);
   // Blocks until all operations of the ticket are done. Returns the executor's first error if it
-  // kept one of them from being done, and errors of the device. REQUIRES: each ticket is waited for
-  // once, and after the tickets submitted earlier that share a lane with it.
+  // kept one of them from being done, and errors of the device (Synchronize, ElapsedSeconds).
+  // REQUIRES: each ticket is waited for once, and after the tickets submitted earlier that share a
+  // lane with it.
   absl::StatusOr<Timing> Wait(const std::shared_ptr<Ticket>& ticket);
   // Blocks until all operations of the ticket are done or queued on streams, and returns true. If
   // `interrupted` returns true before that, returns false. While AwaitDone has to wait, it calls
@@ -89,12 +91,13 @@ class Executor {
   // called in place of Wait. Returns false, with no effect, after an error, or if the ticket has
   // started an operation that changes the model or, unless `during_backward`, one of the backward
   // pass of a layer. Wait must then be called. REQUIRES: no ticket submitted later needs the
-  // results of this one, unless it is withdrawn too.
+  // results of this one, unless it is withdrawn too; the ticket was not given to Wait.
   bool Withdraw(const std::shared_ptr<Ticket>& ticket, bool during_backward);
   // Blocks until those operations of a withdrawn ticket that had started are done. Returns the
   // executor's first error, and errors of the device. REQUIRES: as Wait.
   absl::Status Settle(const std::shared_ptr<Ticket>& ticket);
-  // Returns true if all operations of the ticket are done or queued on streams.
+  // Returns true if all operations of the ticket are done or queued on streams, or were dropped
+  // after an error.
   bool Done(const std::shared_ptr<Ticket>& ticket) const;
   // Returns the first error, or OK.
   absl::Status status() const;

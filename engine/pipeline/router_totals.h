@@ -2,7 +2,7 @@
 // for the auxiliary loss that spreads them evenly.
 //
 // The auxiliary loss (Fedus et al. 2021, as in transformers) of a micro-batch of N tokens, pooled
-// over all L layers with E experts, is
+// over all L layers with experts, E each, is
 //   aux = E * sum over experts e of f_e P_e,
 // where f_e is the number of choices of e, divided by N L, and P_e is the mean of softmax(logits)_e
 // over tokens and layers. f is a constant for the gradient. A step's loss is the mean over its
@@ -23,6 +23,7 @@ namespace megatrain {
 // The totals of a step. Not thread-safe.
 class RouterTotals {
  public:
+  // A default-constructed object may only be assigned to, or stand for a model without experts.
   RouterTotals() = default;
   // Begins a step with `step_tokens` tokens on all ranks together. This rank has micro-batches with
   // `micro_batch_tokens` tokens. `layout` is used during the call.
@@ -42,12 +43,13 @@ class RouterTotals {
   // stages were added for this micro-batch.
   std::vector<float> AuxiliaryGradient(int micro_batch, double coefficient) const;
 
-  // Appends the micro-batches of the next rank, which has the same model and step.
+  // Appends the micro-batches of the next rank, and adds their routing. It must have the same model
+  // and step.
   void Append(const RouterTotals& next);
   // Forgets all micro-batches, and the routing of their tokens.
   void ClearMicroBatches();
   // ToNumbers returns the content as numbers, to be sent to another process. AppendNumbers appends
-  // what ToNumbers of the next process returned for this step.
+  // what ToNumbers of the next process returned for this model and step.
   std::vector<double> ToNumbers() const;
   void AppendNumbers(absl::Span<const double> next);
 

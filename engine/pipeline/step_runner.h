@@ -37,18 +37,19 @@ struct TokenRange {
   int64_t begin = 0, end = 0;
 };
 
-// Requests the logits of some tokens of every micro-batch.
+// Requests the logits of some tokens of every micro-batch, with the model's softcap.
 struct LogitsRequest {
   std::vector<TokenRange> tokens;  // by micro-batch; those beyond the list give none
   // The result, [tokens of all ranges, vocabulary]. The caller gives it this size.
   std::vector<float> logits;
 };
 
-// The functions of a save, which are called on the io lane. After an error of a step some calls are
-// not made.
+// The functions of a save, which are called on the io lane of each rank. After an error of a step
+// some calls are not made. A call means that this rank's part of a tile is ready; where a process
+// has several ranks, SaveGate (engine/trainer/save_gate.h) makes one call of theirs.
 struct SaveCalls {
   // Takes tile `index` as it is after the save's step. Called once for each tile, in any order. The
-  // tile does not change during the call.
+  // rank's part of the tile does not change during the call.
   std::function<void(int index, const ProcessTile& tile)> take_tile;
   std::function<void()> finish;  // called once, after all tiles were taken
 };
@@ -70,6 +71,8 @@ struct MicroBatchLoss {
 // The data of a step in flight.
 struct StepState {
   // Set before the schedule is submitted, except adamw.gradient_scale, which ClipOp sets.
+  // PrepareBatch sets what follows from the batch and clears the rest. After it the caller sets
+  // adamw, max_gradient_norm, logits and router_auxiliary_loss.
   int64_t step = 0;
   int64_t loss_terms = 0;  // Batch::loss_terms
   std::vector<int64_t> micro_batch_tokens;
@@ -110,15 +113,18 @@ struct StepRunnerParts {
   const std::vector<ProcessTile>* tiles = nullptr;
   size_t part = 0;                          // the rank's own of each tile's parts
   const MemoryNodes* host_nodes = nullptr;  // the NUMA nodes of the tiles
-  // With several ranks: for the lane collective, and for results on the lane update.
+  // With several ranks: for the lane collective, and for results on the lane update. Null for a
+  // rank alone.
   Communicator* tile_communicator = nullptr;
   Communicator* value_communicator = nullptr;
   // Called on the lane of an operation that fails, with its error; may be null.
   std::function<void(const absl::Status& status)> failed;
 };
 
+// In all methods `slot` is a step slot, in [0, kStepSlots).
 class StepRunner : public OpRunner {
  public:
+  // REQUIRES: the device buffers are reserved. They may be reserved anew when no step is in flight.
   explicit StepRunner(const StepRunnerParts& parts)
       : p_(parts),
         different_attention_(LayersOfDifferentAttention(parts.dimensions->layout->model)),
@@ -129,8 +135,8 @@ class StepRunner : public OpRunner {
   // document_starts. Announces its attention calls to the kernels, which may take long to prepare
   // for them, unless the batch attends to the cache. Returns InvalidArgument for a token id that
   // the model does not have (CheckTokenIds); the slot is then unchanged. REQUIRES: no schedule of
-  // this slot is in flight; the batch has at most the plan's micro-batches, each with at most
-  // micro_batch_tokens.
+  // this slot is in flight; the batch is this rank's (PartOfBatch, or for logits the whole) and has
+  // at most the plan's micro-batches, each with at most micro_batch_tokens.
   absl::Status PrepareBatch(int slot, const Batch& batch);
   StepState& state(int slot) { return states_[slot]; }
   // Asks the previous step to update the rows that this slot's batch looks up ahead of others.
@@ -151,13 +157,13 @@ class StepRunner : public OpRunner {
   void CollectLoss(int slot);
   void CollectNorm(int slot);
 
-  // Returns the log-probabilities of the answers of each pair of the slot's batch, the chosen one's
-  // first. REQUIRES: as for CollectLoss, and the batch is one of pairs.
+  // Returns the log-probabilities of the answers of each pair of this rank's batch, the chosen
+  // answer's first. REQUIRES: as for CollectLoss, and the batch is one of pairs.
   std::vector<double> AnswerLogps(int slot) const;
 
   // Returns the number of the step that failed a check before it changed anything, or 0 if none
-  // did. If one did, the tiles hold the state after the step before it. May be called from any
-  // thread.
+  // did. If one did, this rank's parts of the tiles hold the state after the step before it. May be
+  // called from any thread.
   int64_t failed_unchanged_step() const { return failed_unchanged_step_.load(); }
   // Returns the error of the exchange of tiles, also that of an operation that was queued without
   // an error. On a GPU an operation that was aborted leaves undefined data and its stream goes on,

@@ -14,8 +14,8 @@
 namespace megatrain {
 
 // Returns the device bytes that these dimensions take, counted by a dry run of ReserveDeviceBuffers
-// (pipeline/buffers.h), with the workspace of the streams and the scratch for exchange. Returns
-// INT64_MAX if they are more than that.
+// (engine/pipeline/buffers.h), with the workspace of the streams and the scratch for exchange.
+// Returns INT64_MAX if they are more than that.
 int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes);
 
 // Sets in `d` the sweep size of `sweep` micro-batches, the place of the stash (the host if
@@ -24,7 +24,8 @@ int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes);
 // memory besides the rest. As many pairs of layer and micro-batch as possible keep all activations
 // but those that are cheap to recompute. Then as many of these pairs as possible keep all. With
 // `profile` the other order is tried too, and the one that saves more seconds of recomputation is
-// taken. Returns true if everything fits into `limit`; `d` is set in both cases.
+// taken. Returns true if everything fits into `limit`; `d` is set in both cases. REQUIRES, here and
+// below: the other fields of `d` are set. Here: `sweep` is allowed (PipelineShape::sweeps_max).
 bool FitDevice(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep,
                bool on_host, PipelineDimensions& d, const HardwareProfile* profile = nullptr);
 

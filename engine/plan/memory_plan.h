@@ -4,8 +4,8 @@
 // device and what each of several devices loads. If the machine's rates are known, predicted step
 // times decide (plan_choice.h). The results of training do not depend on the decisions.
 //
-// Device bytes are counted by a dry run of pipeline/buffers.h: ReserveDeviceBuffers reserves every
-// buffer in an arena without a block. Pool bytes are HostBufferBytes of the same header. The
+// Device bytes are counted by a dry run of engine/pipeline/buffers.h: ReserveDeviceBuffers reserves
+// every buffer in an arena without a block. Pool bytes are HostBufferBytes of the same header. The
 // process' bytes are an estimate.
 #ifndef MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
 #define MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
@@ -29,9 +29,9 @@ namespace megatrain {
 // The budget of a machine whose memory is not known.
 inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
 
-// The largest product of a step's micro-batches and tiles of layers and experts. Plans and
-// schedules have an entry for each pair; this many take 200 MiB and a second. The limit protects
-// the daemon, which plans job files of any origin before it queues them.
+// The largest product of a step's micro-batches and tiles of layers and experts. A schedule has two
+// operations or more for each pair, and a plan builds one; this many pairs take hundreds of MiB.
+// The limit protects the daemon, which plans job files of any origin before it queues them.
 inline constexpr int64_t kStepLayerPassesMax = int64_t{1} << 20;
 // The most tokens of a micro-batch. In a model with experts, the tokens times the experts that each
 // of them chooses must not exceed it either. Batches and kernels number both in 32 bits. The limit
@@ -39,7 +39,8 @@ inline constexpr int64_t kStepLayerPassesMax = int64_t{1} << 20;
 // ParseModelDescription takes.
 inline constexpr int64_t kMicroBatchTokensMax = std::numeric_limits<int32_t>::max();
 
-// The plan of a job: its decisions, and the bytes and the time that follow from them.
+// The plan of a job: its decisions, and the bytes and the time that follow from them. It points to
+// the layout that it was made for (dimensions.layout).
 struct MemoryPlan {
   struct Item {
     std::string name;
@@ -117,6 +118,9 @@ absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& si
 // - clipping cannot work with engine.gradient_slabs;
 // - there are several processes and engine.loads is `whole`;
 // - there is a router_auxiliary_loss but the model has no experts.
+//
+// REQUIRES, here and below: the job's values are within the bounds of their keys
+// (engine/job/job_keys.h). Here: 0 <= processes.number < processes.count.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {},
@@ -124,7 +128,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
 
 // Plans an evaluation of `spec` with weights alone. Lifetimes and `fits` are as for PlanMemory.
 // Returns the errors of CheckHeadSizes, and those of PlanMemory about sequence length,
-// micro-batches and devices.
+// micro-batches, sweeps and devices. No time is predicted, here and below.
 absl::StatusOr<MemoryPlan> PlanEvaluation(const JobSpec& spec, const ModelLayout& layout,
                                           const KernelSizes& sizes, const MemoryBudget& budget);
 

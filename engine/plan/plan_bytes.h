@@ -9,7 +9,7 @@
 namespace megatrain {
 
 // Returns what MemoryPlan::process_bytes counts, but without kernels' scratch, schedules and
-// exchange.
+// exchange. In a training plan it does not depend on the decisions.
 int64_t ProcessBytes(const PipelineDimensions& d);
 
 // Sets the bytes of `plan` to those of plan.dimensions. Sets `fits` to false, with `misfit`, if

@@ -61,10 +61,10 @@ class SimulatedExecutor {
 
   explicit SimulatedExecutor(const HardwareProfile& profile) : profile_(profile) {}
 
-  // Adds `schedule` to those submitted before, simulates all of them from time 0, and returns the
-  // times of `schedule`. Dependencies continue across schedules. All of them count as submitted at
-  // time 0, because the trainer submits the next step while one runs. The times are right for the
-  // schedules submitted so far: copies of a later one may come in between and change them.
+  // Adds `schedule` to those submitted before, simulates all of them again from time 0, and returns
+  // the times of `schedule`. Dependencies continue across schedules. All of them count as submitted
+  // at time 0, because the trainer submits the next step while one runs. The times are right for
+  // the schedules submitted so far: copies of a later one may come in between and change them.
   Run Submit(const Schedule& schedule);
 
  private:

@@ -42,8 +42,8 @@ struct MachineSpeed {
 // between machines is known, each process stands for a machine. REQUIRES: machine.rates.known().
 HardwareProfile ProfileOf(const PipelineDimensions& dimensions, const MachineSpeed& machine);
 
-// Predicts a training step. This takes milliseconds for models of any size, because large schedules
-// are simplified. The same arguments give the same prediction. REQUIRES:
+// Predicts a training step of the plan's decisions. This takes milliseconds for models of any size,
+// because large schedules are simplified. The same arguments give the same prediction. REQUIRES:
 // machine.rates.known(), dimensions.training, 0 <= update_threads < threads.
 StepPrediction PredictStep(const PipelineDimensions& dimensions, const MachineSpeed& machine);
 

@@ -26,7 +26,7 @@ namespace megatrain {
 
 // Settings for the answers to prompts.
 struct AnswerSettings {
-  int64_t tokens = 0;  // the most of each answer
+  int64_t tokens = 0;  // the most of each answer; at least 1
   SamplingOptions sampling;
   uint64_t seed = 0;  // of prompts without their own
   StopRules stop;
@@ -38,8 +38,9 @@ struct AnswerSettings {
 // in GenerateSink and counts from the first of `prompts`; it may be null.
 //
 // Returns ResourceExhausted if the first prompt and its answer have no room, and the errors of
-// Trainer::Logits. REQUIRES: `prompts` is not empty, trainer.in_flight() == 0, and
-// trainer.holds_device() when go_on() returns OK.
+// Trainer::Logits. REQUIRES: neither `prompts` nor a prompt is empty, settings.tokens >= 1, the
+// trainer's plan has a key-value cache, trainer.in_flight() == 0, and trainer.holds_device() when
+// go_on() returns OK.
 absl::StatusOr<std::vector<GeneratedText>> AnswerWave(
     Trainer& trainer, ThreadPool& pool, const Tokenizer& tokenizer, const AnswerSettings& settings,
     absl::Span<const EncodedPrompt> prompts, absl::FunctionRef<absl::Status()> go_on,

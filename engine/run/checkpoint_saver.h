@@ -13,6 +13,10 @@
 // the save is tried again after the pause. A run cannot do without its last checkpoint and its
 // output. So their errors are returned, and PauseHandler waits until the disk has room.
 //
+// A save may also end with the error of a training step that kept it from going on. Only Aborted
+// (numbers that are not finite) is then returned as the step's. Any other error of a step is
+// reported as the save's, and the trainer's next call returns it too.
+//
 // Invariant: at most one save is in flight. A new one waits for the one before.
 //
 // Thread safety: the training thread calls all methods.
@@ -42,6 +46,8 @@ class CheckpointSaver {
   CheckpointSaver(RunContext& run, const PreparedRun& prepared, const RunProgress& progress,
                   Trainer& trainer);
 
+  // Saves beside the steps.
+
   // Returns true if the job wants a checkpoint after `step`.
   bool Due(int64_t step) const;
   // Returns true if `step` is due but must not be submitted yet, because the save in flight is not
@@ -51,8 +57,8 @@ class CheckpointSaver {
   bool Saves(int64_t step) const;
 
   // Begins to save the state after `step`. Waits for the save before, so a slow disk stalls
-  // training here. Returns Aborted if a training step failed. A failure of a save is reported, and
-  // the result is OK. REQUIRES: `step` is the last one that was submitted or left out, and
+  // training here. Returns Aborted of a training step. A failure of a save is reported, and the
+  // result is OK. REQUIRES: `step` is the last one that was submitted or left out, and
   // !MustWait(step).
   absl::Status Begin(int64_t step);
   // If the job keeps the best and the evaluation of `step` is better than that of the checkpoint
@@ -62,13 +68,15 @@ class CheckpointSaver {
   absl::Status SaveBest(int64_t step);
   // Must be called after each record is reported, and after each step that is left out. Commits the
   // save of the last collected step, and ends a committed save that is written, without waiting.
-  // Returns Aborted if a training step failed. A failure of a save is reported.
+  // Returns Aborted of a training step. A failure of a save is reported.
   absl::Status AfterStep();
   // Waits for the save in flight and ends it, if it is committed. Reports its failure.
   void EndCommitted();
+
+  // Saves while no step is in flight.
+
   // Ensures that there is a checkpoint of the last collected step, if the run has made any step.
-  // Returns the error if it cannot be written, and Aborted if a training step failed. REQUIRES: no
-  // step is in flight.
+  // Returns the error if it cannot be written. REQUIRES: no step is in flight.
   absl::Status SaveNow();
   // Answers TrainingControl::Checkpoint: saves as TrySave does, or reports the checkpoint that is
   // there already. Reports CheckpointFailed if no step was made yet. REQUIRES: no step is in
@@ -83,6 +91,8 @@ class CheckpointSaver {
   // between its processes have failed: the run's own error then says why.
   void ReportFailure(int64_t step, const absl::Status& status);
 
+  // The end of the run.
+
   // Saves what can be saved after a step has failed: finishes a save of an earlier step that is
   // under way and, if the step has changed nothing, saves the state before it. Reports failures.
   // Returns a sentence for people about where the run can go on from. REQUIRES: no step is
@@ -91,10 +101,11 @@ class CheckpointSaver {
   // Reports where the checkpoint of the lowest evaluation loss is, if the job keeps it and it is
   // not the last one.
   void TellBest() const;
-  // Writes the model to output.directory. Of several processes the first one does it, from the
-  // newest checkpoint, which has all parts of the tiles. All must call this, and all return the
-  // first one's error. Returns the errors of ExportHfDirectory, ExportCheckpoint and the
-  // communicator. REQUIRES: no step is in flight, and SaveNow has succeeded.
+  // Writes the model to output.directory, from the tiles or, if several ranks share these, from the
+  // newest checkpoint. Of several processes the first one does it. All must call this, and all
+  // return the first one's error. Returns the errors of ExportHfDirectory, ExportCheckpoint and the
+  // communicator. REQUIRES: no step is in flight, SaveNow has succeeded, and output.directory is
+  // given.
   absl::Status Export();
 
   // Returns a pause because of `status`, with the bytes that a checkpoint takes.

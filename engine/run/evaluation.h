@@ -16,8 +16,8 @@ namespace megatrain {
 
 // Returns the losses of the evaluation sequences of `dataset`: of all together, and of each set
 // with a name. Of the report it sets `all` and `sets` alone. `read` returns evaluation sequence
-// `index`. Calls go_on() before each batch and returns its error. Batches have
-// training.global_batch sequences, but the last one of a set has the rest. Adds the rewards of
+// `index` of `dataset` (from 0). Calls go_on() before each batch and returns its error. Batches
+// have training.global_batch sequences, but the last one of a set has the rest. Adds the rewards of
 // pairs to `*rewards` unless it is null.
 //
 // Returns InvalidArgument if a set with a name, or all sets together, hold no prediction, the

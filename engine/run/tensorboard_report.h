@@ -22,7 +22,8 @@ namespace megatrain {
 
 class TensorBoardReport {
  public:
-  // The arguments must outlive this. If the job names no directory, nothing is written.
+  // The arguments must outlive this; `files` must not be null. If the job names no directory,
+  // nothing is written.
   TensorBoardReport(const JobSpec& spec, FileSystem* files) : spec_(spec), files_(files) {}
 
   // Makes the file when the first StepsBegin comes, writes each StepRecord and SampledAnswer, and

@@ -51,9 +51,10 @@ class AddedTokenMatcher {
   // Cuts `text` into pieces from left to right and calls piece(begin, end, token) for each. For a
   // match, with the white space that it takes, `token` is the token, valid as long as the matcher
   // and until Add. For the text between tokens, which is never empty, `token` is null. A match that
-  // its single_word rules out is text, and no token is looked for within it. A token of white space
-  // may lie in the white space that a token before it took by rstrip. Its piece and the text behind
-  // it may then overlap that token's piece, and with lstrip its piece may be empty.
+  // its single_word rules out is text, and no token is looked for within it. For example, "a<s> b"
+  // with the token "<s>" of rstrip gives [0, 1) text, [1, 5) the token, [5, 6) text. A token of
+  // white space may lie in the white space that a token before it took by rstrip. Its piece and the
+  // text behind it may then overlap that token's piece, and with lstrip its piece may be empty.
   void Cut(std::string_view text,
            absl::FunctionRef<void(size_t begin, size_t end, const AddedToken* token)> piece) const;
 

@@ -30,7 +30,7 @@ class Decoder {
   // Fuse: joins all tokens.
   void AddFuse() { Add(Kind::kFuse); }
   // Strip: removes up to `start` times `content` from each token's beginning, and up to `stop`
-  // times from its end.
+  // times from its end. REQUIRES: `content` is not empty.
   void AddStrip(std::string_view content, size_t start, size_t stop);
   // Replace: replaces the matches of `from` in each token, from left to right. Leaves the rest of a
   // token as it is if matching gives up. Leaves it also once the result up to the end of the last

@@ -23,7 +23,8 @@ namespace megatrain {
 // Tokenizer::vocabulary() count.
 //
 // Returns NotFound if there is no tokenizer, InvalidArgument for a broken file or another `choice`,
-// and the errors of reading. Returns Unimplemented for a tokenizer that is not supported.
+// and the errors of reading. Returns Unimplemented for a tokenizer that is not supported, and the
+// other errors of MakeHfTokenizer (hf_tokenizer.h).
 absl::StatusOr<std::shared_ptr<const Tokenizer>> OpenTokenizer(
     const std::string& model_directory, const std::string& choice,
     FileSystem* files = PosixFileSystem());

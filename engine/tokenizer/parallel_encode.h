@@ -17,15 +17,16 @@ namespace megatrain {
 inline constexpr size_t kParallelPieceBytesMin = size_t{64} << 10;
 
 // Does as tokenizer.EncodePiece, on the threads of `pool`, and returns its errors. It may encode
-// another number of bytes unless `last`; the ids of the whole text are the same. REQUIRES:
-// piece_bytes_min > 0.
+// another number of bytes unless `last`; the ids of the whole text are the same. After an error
+// `*state` is unchanged, and `ids` may have ids of a part of the text. Do not call it within a loop
+// of `pool`. REQUIRES: piece_bytes_min > 0.
 //
-// The text is cut into a piece for each thread, or into fewer if they would be shorter than
-// `piece_bytes_min`. First a short window before each end of a piece is encoded, as if the text
-// went on there. Its last cut is where the next piece is expected to begin; without a cut the two
-// pieces are one. If encoding the piece before it ends at the same cut with the same state, the
-// guess was right. Else the piece is encoded again from where the one before it ended, on the
-// calling thread.
+// The text is cut into equal pieces, one for each thread, or fewer if they would be shorter than
+// `piece_bytes_min`. Where a piece may really begin is guessed: the 4 KiB before its even place are
+// encoded as a text that goes on, and the guess is where EncodePiece stops. If it stops nowhere,
+// the piece is joined to the one before. The pieces are then encoded at once. If encoding the piece
+// before ends at the guess with the same state, the guess was right. Else the piece is encoded
+// again from where the one before it ended, on the calling thread.
 absl::StatusOr<size_t> EncodePieceInParallel(const Tokenizer& tokenizer, ThreadPool& pool,
                                              std::string_view text, bool last, PieceState* state,
                                              std::vector<int32_t>* ids,

@@ -45,10 +45,11 @@ class Tokenizer {
   // Encodes a beginning of `text` whose tokens no text that may follow can change, appends the ids,
   // and returns the number of bytes encoded. The beginning need not be the longest one. These
   // tokens, and those of later calls with the same `state` and the rest of the text, are those that
-  // Encode gives for the whole. Returns 0, with `*state` unchanged, if no beginning is known: call
-  // again with more text. If `last`, nothing follows and all of `text` is encoded; `*state` must
-  // not be used afterwards. Unless `last`, `text` may end within a character. Returns the errors of
-  // Encode.
+  // Encode gives for the whole. For example, "Hello wor" may give the tokens of "Hello" and return
+  // 5; the next call is then for " wor" and more. Returns 0, with `*state` unchanged, if no
+  // beginning is known: call again with more text. If `last`, nothing follows and all of `text` is
+  // encoded; `*state` must not be used afterwards. Unless `last`, `text` may end within a
+  // character. Returns the errors of Encode, with `*state` unchanged.
   virtual absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
                                              std::vector<int32_t>* ids) const = 0;
   // Does as Encode, and appends to `offsets` for each id the offset in `text` of its first byte. An

@@ -105,8 +105,10 @@ struct StepRecord {
   std::string time;                           // RFC 3339
 };
 
-// Returns the record as one JSON object without a line end. Members that have no value or are empty
-// are left out: eval_loss, eval_losses, compute_seconds, rewards, eval_rewards, router and its
+// Returns the record as one JSON object without a line end. Keys are the fields' names, but those
+// of `spread` are ranks, lane_slowest_ranks, lane_mean_seconds, and slowest_rank for the compute
+// lane. `router` also has the key dropped, which is 0. Members that have no value or are empty are
+// left out: eval_loss, eval_losses, compute_seconds, rewards, eval_rewards, router and its
 // auxiliary_loss, and the members of `spread`. A number that is not finite becomes null, so that
 // the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);

@@ -34,17 +34,18 @@ struct RankParts {
 };
 
 // Returns an NcclApi for each rank of this process. The list is empty where ranks do not exchange
-// by NCCL: on the cpu device, and for a rank alone. `processes` are the communicators of a job's
-// processes, null for a process alone. Returns the errors of EngineHost::LoadNccl.
+// by NCCL: on the cpu device, and for a rank alone. `processes` are the communicators of this
+// process in a job of several, null for a process alone. Returns the errors of
+// EngineHost::LoadNccl.
 absl::StatusOr<std::vector<std::unique_ptr<NcclApi>>> LoadNcclForRanks(
     const EngineHost& host, const Session& session, const CommunicatorSet* processes);
 
 // Returns the parts of this process's ranks. `processes`, null for a process alone, gives up its
 // communicators `tiles` and `values` to them. `nccl`, which LoadNcclForRanks has returned,
 // `session` and `processes` must outlive the parts. All processes of a job call this, after they
-// have made the same plan. Returns ResourceExhausted if a GPU lacks the memory for the exchange,
-// other errors of the device, and those of CreateNcclCommunicator. REQUIRES: with `processes` the
-// session has one rank.
+// have made the same plan; with NCCL it waits up to five minutes for the other ranks. Returns
+// ResourceExhausted if a GPU lacks the memory for the exchange, other errors of the device, and
+// those of CreateNcclCommunicator. REQUIRES: with `processes` the session has one rank.
 absl::StatusOr<std::vector<RankParts>> MakeRankParts(
     const Session& session, const MemoryPlan& plan,
     const std::vector<std::unique_ptr<NcclApi>>& nccl, CommunicatorSet* processes);

@@ -28,16 +28,17 @@ namespace megatrain {
 
 class RankPipeline {
  public:
-  // Takes the memory of rank `rank` of the plan from `pool` and the device. `plan`, its layout,
-  // `tiles` and `pool` must outlive this. `failed` is called on a lane with the error of an
-  // operation; it may be null. Returns ResourceExhausted if the memory is not there, and other
-  // errors of the device. Before it returns an error it calls parts.Abort, because the
-  // communicators of ranks wait for each other when they are destroyed.
+  // Takes the memory of rank `rank` (counted over all processes) from `pool` and the device.
+  // `plan`, its layout, `tiles` (Trainer::tiles), `pool` and what `parts` points to must outlive
+  // this. `failed` is called on a lane with the error of an operation; it may be null. Returns
+  // ResourceExhausted if the memory is not there, and other errors of the device. Before it returns
+  // an error it calls parts.Abort, because the communicators of ranks wait for each other when they
+  // are destroyed.
   static absl::StatusOr<std::unique_ptr<RankPipeline>> Create(
       const JobSpec& spec, const MemoryPlan& plan, int rank, RankParts parts, HostPool* pool,
       const std::vector<ProcessTile>* tiles, std::function<void(const absl::Status&)> failed);
 
-  const PipelineDimensions& dimensions() const { return dimensions_; }
+  const PipelineDimensions& dimensions() const { return dimensions_; }  // with this shape.rank
   Executor& executor() { return *executor_; }
   StepRunner& runner() { return *runner_; }
   PipelineState& state() { return pipeline_state_; }  // for the schedules that are built

@@ -18,7 +18,7 @@ namespace megatrain {
 class SaveGate {
  public:
   // `ranks` ranks use the gate. The rank that calls last runs the call of `calls`, on its own
-  // thread.
+  // thread. REQUIRES: ranks >= 1, and neither function of `calls` is empty.
   SaveGate(int ranks, SaveCalls calls) : ranks_(ranks), calls_(std::move(calls)) {}
 
   // Returns the calls for one rank. This must outlive them. REQUIRES: all ranks make the same calls

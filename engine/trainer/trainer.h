@@ -41,7 +41,7 @@
 
 namespace megatrain {
 
-// Returns the means over the pairs of `sums`. REQUIRES: sums.pairs > 0.
+// Returns the means over the pairs of `sums` (step_runner.h). REQUIRES: sums.pairs > 0.
 Rewards RewardsOf(const RewardSums& sums);
 
 // Returns the coefficient of the auxiliary loss: the job's if it sets one, else the largest of the
@@ -53,8 +53,9 @@ class Trainer {
   // Takes the memory of the plan from `pool` and the ranks' devices; the tiles are not filled.
   // `spec`, which has the optimizer's settings, and `plan` are copied. The plan's layout, `pool`
   // and what `ranks` points to must outlive the trainer. Returns ResourceExhausted if the memory is
-  // not there, and other errors of the devices. REQUIRES: `ranks` are as many as the plan has for a
-  // process.
+  // not there (IsPoolBusy tells whether other leases hold it), and other errors of the devices.
+  // After an error the ranks' communicators are aborted. REQUIRES: `ranks` are as many as the plan
+  // has for a process.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const JobSpec& spec,
                                                          const MemoryPlan& plan,
                                                          std::vector<RankParts> ranks,
@@ -77,12 +78,14 @@ class Trainer {
   // save is in flight; call InvalidateDeviceWeights then.
   const std::vector<ProcessTile>& tiles() const { return tiles_; }
 
+  // Training steps.
+
   // Queues the training step batch.step and copies the batch. Two steps may be in flight, because
   // the forward pass of one overlaps the updates of the one before. Returns InvalidArgument and
   // queues nothing if the batch has a token id that the model does not have. Returns the error of
   // an earlier step. `group_rates` has the learning rates of optimizer.groups, in their order.
-  // REQUIRES: in_flight() < 2, steps are submitted in order, the device is held, and the batch is
-  // no larger than the plan's.
+  // REQUIRES: in_flight() < 2, steps are submitted in order, the device is held, the batch is no
+  // larger than the plan's, and `group_rates` has a rate for each group.
   absl::Status Submit(const Batch& batch, double learning_rate,
                       absl::Span<const double> group_rates = {});
   int in_flight() const { return static_cast<int>(pending_.size()); }
@@ -101,7 +104,7 @@ class Trainer {
   // calls `interrupted` at first and after every Interrupt, and possibly more often. `interrupted`
   // must not call the trainer. REQUIRES: in_flight() > 0.
   bool AwaitStep(absl::FunctionRef<bool()> interrupted);
-  // Makes an AwaitStep that is waiting call `interrupted`.
+  // Makes an AwaitStep that is waiting call `interrupted`. Does nothing if none is.
   void Interrupt();
   // Returns the number of the step that failed before it changed anything, on all ranks. The tiles
   // then hold the state after the step before it. Returns 0 if there is none, and always with
@@ -114,41 +117,46 @@ class Trainer {
   // After an error the step counts as collected. REQUIRES: in_flight() > 0.
   absl::StatusOr<StepRecord> Collect();
 
-  // EvaluateLossSum, AnswerLogps and Logits REQUIRE: in_flight() == 0, and the device is held.
-  //
-  // Returns the sum of the losses of the batch's predictions or pairs, or the errors of Submit.
-  // Sets `*rewards`, if it is given; all 0 if the batch is not one of pairs.
+  // Forward passes. EvaluateLossSum, AnswerLogps and Logits REQUIRE: in_flight() == 0, and the
+  // device is held. They return when the pass is done, with the errors of Submit and of the pass.
+
+  // Returns the sum of the losses of the batch's predictions or pairs. Sets `*rewards`, if it is
+  // given; all 0 if the batch is not one of pairs.
   absl::StatusOr<double> EvaluateLossSum(const Batch& batch, RewardSums* rewards = nullptr);
-  // Returns the log-probability of each answer of the batch's pairs, [pairs, 2], or the errors of
-  // Submit. REQUIRES also: the batch is one of pairs.
+  // Returns the log-probability of each answer of the batch's pairs, [pairs, 2], the chosen one's
+  // first. REQUIRES also: the batch is one of pairs.
   absl::StatusOr<std::vector<double>> AnswerLogps(const Batch& batch);
   // Makes the next schedule load all weights again. Call it after tiles were changed. REQUIRES:
   // in_flight() == 0.
   void InvalidateDeviceWeights();
   // Returns the logits of the tokens tokens[i] of each micro-batch i, [tokens of all ranges,
-  // vocabulary], or the errors of Submit. Micro-batches beyond the list give none. If the batch has
-  // rows of the key-value cache (Batch::first_rows), keys and values are kept there until
-  // ReleaseDevice. REQUIRES also: the rows are among the plan's cache_rows.
+  // vocabulary]. Micro-batches beyond the list give none. If the batch has rows of the key-value
+  // cache (Batch::first_rows), keys and values are kept there until ReleaseDevice. REQUIRES also:
+  // the rows are among the plan's cache_rows.
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch,
                                             const std::vector<TokenRange>& tokens);
-  // Returns a tile's gradient of the last step, before clipping: the elements of the shards of this
-  // process's ranks, one rank after the other, as they lie in the tile. REQUIRES: clipping is on,
-  // gradients cross the link as FP32, and in_flight() == 0; for tile 1 also that the host updates
-  // all of it.
+  // For tests. Returns a tile's gradient of the last step, before clipping: the elements of the
+  // shards of this process's ranks, one rank after the other, as they lie in the tile. REQUIRES:
+  // clipping is on, gradients cross the link as FP32, and in_flight() == 0; for tile 1 also that
+  // the host updates all of it.
   std::vector<float> HeldGradient(int tile) const;
+
+  // Saves: BeginSave, CommitSave, AwaitSave, in this order.
 
   // Passes every tile to `calls.take_tile`, on the io lane, as it is after the last submitted step.
   // Later steps may run meanwhile: the update of a tile waits until the tile was taken. REQUIRES:
-  // no save is in flight.
+  // no save is in flight, and neither function of `calls` is empty.
   void BeginSave(SaveCalls calls);
   // Lets `calls.finish` be called once all tiles were taken. REQUIRES: BeginSave was called.
   void CommitSave();
-  // Returns true if AwaitSave would return at once.
+  // Returns true if AwaitSave would return at once; false before CommitSave.
   bool save_done() const;
   // Waits for calls.finish and ends the save. No function of `calls` runs once this returns.
   // Returns the error of a step if it kept some of them from being called. REQUIRES: CommitSave was
   // called.
   absl::Status AwaitSave();
+
+  // The devices' memory, which a run that is paused gives back.
 
   // Gives the device's memory back and keeps the state, which may still be saved. REQUIRES:
   // in_flight() == 0, and the device is held.

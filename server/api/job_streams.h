@@ -39,8 +39,8 @@ std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::st
 
 // Stream step metrics or log lines in batches, from the cursor's position on. A range of missed
 // records, and for metrics a fall-back to a checkpoint, is a message of its own between the
-// batches. The stream ends at kEnd or with an error of RecordCursor::Advance, and with DataLoss at
-// a record that cannot be parsed.
+// batches. The stream ends when RecordCursor::Advance returns kEnd or an error, and with DataLoss
+// at a record that cannot be parsed.
 std::unique_ptr<StreamSource<v1::StreamStepMetricsResponse>> NewStepMetricsSource(
     std::unique_ptr<RecordCursor> cursor);
 std::unique_ptr<StreamSource<v1::StreamLogsResponse>> NewLogSource(

@@ -37,7 +37,8 @@ struct RecordsRequest {
 class RecordCursor {
  public:
   struct Item {
-    LogRecord record;  // a text or a fall-back; unset if missed_first is not 0
+    // A text, or a fall-back to a checkpoint (record_log.h). Unset if missed_first is not 0.
+    LogRecord record;
     // The first and last number of a run of missing records; 0: the item is a record.
     int64_t missed_first = 0, missed_last = 0;
   };

@@ -21,8 +21,8 @@ namespace megatrain {
 class CallQueue {
  public:
   // Starts the threads. At most `waiting_max` calls wait, and they hold at most `waiting_bytes_max`
-  // bytes, except for one that waits alone. `name` is that of the threads, in at most 15
-  // characters. REQUIRES: threads > 0.
+  // bytes, except for one that waits alone. `name` is that of the threads (NameThisThread).
+  // REQUIRES: threads > 0.
   CallQueue(std::string name, int threads, size_t waiting_max, size_t waiting_bytes_max);
   // Stops, as Stop does.
   ~CallQueue();

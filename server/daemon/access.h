@@ -29,9 +29,9 @@ namespace megatrain {
 class Access {
  public:
   // Checks the directories of the Unix sockets and removes sockets that nobody listens on. If any
-  // socket is shared, starts a token server beside each socket (peer_credential_server.h). If there
-  // is a TCP listener, reads the TLS files and the tokens file. To be called before the daemon
-  // listens.
+  // socket is shared (DaemonConfig::listen), starts a token server beside each socket
+  // (peer_credential_server.h). If there is a TCP listener, reads the TLS files and the tokens
+  // file. To be called before the daemon listens.
   //
   // Both functions are copied. `log` is called by ShareSockets. `warn` is called from any thread,
   // when the TLS files are read again or stay bad, and when the tokens file turns bad or good

@@ -25,6 +25,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,6 +49,8 @@ class RootedFileSystem : public FileSystem {
   // process' own rights.
   RootedFileSystem(Roots roots, std::optional<FileIdentity> identity)
       : roots_(std::move(roots)), identity_(std::move(identity)) {}
+
+  // ---- FileSystem ----
 
   absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,

@@ -41,7 +41,8 @@ absl::StatusOr<Account> FindAccount(const AccountKey& key);
 // the database is read.
 class AccountCache {
  public:
-  // The functions are called on the threads that call the cache, by several at once.
+  // The functions are called on the threads that call the cache, by several at once. Neither may be
+  // empty.
   struct Options {
     std::function<absl::StatusOr<Account>(const AccountKey& key)> find = FindAccount;
     std::function<absl::Time()> now = absl::Now;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,7 +30,8 @@ namespace megatrain {
 class BearerTokens {
  public:
   struct Options {
-    // Called by Verify, with a lock held: it must not call this object.
+    // Both are called with a lock held, `log` by Verify only: they must not call this object.
+    // Neither may be empty.
     std::function<void(const std::string& line)> log = [](const std::string&) {};
     std::function<absl::Time()> now = absl::Now;
   };

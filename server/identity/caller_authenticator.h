@@ -9,7 +9,8 @@
 // | TCP with TLS               | the user of a BearerTokens token; without one, the account that  |
 // |                            | the client certificate's subject names in its CN                 |
 //
-// gRPC does not tell one Unix socket from another, so all count as shared if one is.
+// A socket is private if only the daemon's user can enter its directory. gRPC does not tell one
+// Unix socket from another, so all count as shared if one is.
 //
 // Refused calls get Unauthenticated with one of these reasons:
 // - UNAUTHENTICATED_CALLER: no proof, malformed metadata `authorization`, or another transport.

@@ -18,6 +18,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
@@ -32,7 +33,7 @@ class LocalTokens {
   static constexpr std::chrono::seconds kLifetime{300};
 
   // Draws the key. Returns Unavailable if the system has no random bytes. `now` is called from any
-  // thread.
+  // thread, and may not be empty.
   static absl::StatusOr<std::unique_ptr<LocalTokens>> Create(
       std::function<Clock::time_point()> now = Clock::now);
 

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,7 +31,8 @@ namespace megatrain {
 class TlsFileWatch {
  public:
   struct Options {
-    // Called by the methods, with a lock held: it must not call this object.
+    // Both are called by the methods, with a lock held: they must not call this object. Neither may
+    // be empty.
     std::function<void(const std::string& line)> log = [](const std::string&) {};
     std::function<absl::Time()> now = absl::Now;
   };

@@ -20,12 +20,14 @@ namespace megatrain {
 // After a restart of the process: PREPARING, RUNNING -> QUEUED; PAUSING -> PAUSED;
 // CANCELLING -> CANCELLED. The numbers are the API's.
 enum class JobState {
-  kQueued = v1::Job::QUEUED,          // waits for its turn
-  kPreparing = v1::Job::PREPARING,    // data and model are being read; no step yet
-  kRunning = v1::Job::RUNNING,        // trains
-  kPausing = v1::Job::PAUSING,        // was asked to pause; the step under way ends first
+  kQueued = v1::Job::QUEUED,        // waits for its turn
+  kPreparing = v1::Job::PREPARING,  // reads data and model, or takes its device again; no steps
+  kRunning = v1::Job::RUNNING,      // trains
+  // Pauses, for a user, a full disk or a limit. The step under way ends, or is given up in its
+  // first forward pass.
+  kPausing = v1::Job::PAUSING,
   kPaused = v1::Job::PAUSED,          // holds no device; holds host memory unless that is gone
-  kCancelling = v1::Job::CANCELLING,  // was asked to stop; the step under way ends first
+  kCancelling = v1::Job::CANCELLING,  // is asked to end; the step under way is abandoned
   kSucceeded = v1::Job::SUCCEEDED,    // all steps done, or stopped by stop_after_worse; all saved
   kFailed = v1::Job::FAILED,          // stopped by an error; the reason says which
   kCancelled = v1::Job::CANCELLED,    // stopped by a user

@@ -2,15 +2,15 @@
 // (its device was lost). The decision has no side effects.
 //
 // StateAfterRestart (job_state_machine.h) gives the job's new state, unless the job fails by the
-// rule below. The job has lost its host memory, and goes on from its newest checkpoint, or from the
-// beginning if it has none.
+// rule below. The job has lost its host memory. If it goes on, it does so from its newest
+// checkpoint, or from the beginning if it has none.
 //
 // Deaths while a job is PREPARING or RUNNING are counted, so that a job that kills the daemon again
 // and again does not go on forever. A death counts if the job got no further than at the death
 // before: neither its step nor its checkpoint_step is higher. The first death is compared with 0. A
-// death after which the job got further sets the count back to 0. After kDeathsMax counted deaths
-// in a row the job fails. A death counts for all jobs that were PREPARING or RUNNING, because it is
-// not known which of them caused it.
+// death at which the job has got further does not count, and sets the count back to 0. At the
+// kDeathsMax-th counted death in a row the job fails. A death counts for all jobs that were
+// PREPARING or RUNNING, because it is not known which of them caused it.
 #ifndef MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_
 #define MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_
 
@@ -24,8 +24,9 @@ namespace megatrain {
 inline constexpr int kDeathsMax = 5;
 
 // Returns the change that the death of the process makes to the job. Returns nullopt if the job has
-// ended, or if it is QUEUED or PAUSED without host memory that was kept. REQUIRES: job.step is the
-// last step that the job had done.
+// ended, or if it is QUEUED or PAUSED without host memory that was kept. With such memory the
+// change has no `to`: only the memory is lost. REQUIRES: job.step is the last step that the job had
+// done.
 std::optional<JobChange> ChangeAfterRestart(const Job& job);
 
 // Returns the change to a job because of which the process ends. `what` says why ("its device was

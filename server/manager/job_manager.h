@@ -123,10 +123,15 @@ class JobManager {
   // second call with another file or priority, or with a section of allow_change that the first job
   // may not change, returns AlreadyExists (REQUEST_ID_REUSED). With validate_only everything is
   // checked and nothing is added. The job is then returned as it would be, without an id, a number
-  // or times; but a repeated request_id is answered as above.
+  // or times; but a repeated request_id is answered as above. Returns FailedPrecondition
+  // (DOES_NOT_FIT) if the job does not fit on this machine, even alone, PermissionDenied
+  // (NOT_PERMITTED) if the daemon may not act for the caller or the account is gone, and the errors
+  // of CheckRequestId, CheckPriority, WithSections, ParseJob, CheckPaths, PlanError,
+  // CheckUserLimits and the store.
   absl::StatusOr<JobPtr> Create(const Caller& caller, const CreateJobOptions& options);
   // Plans a job and adds nothing. If the job does not fit, the report says so, and that is no
-  // error. The job's paths are not checked as Create checks them.
+  // error. The job's paths are not checked as Create checks them. Returns the errors of ParseJob
+  // and PlanError, and PermissionDenied as Create does.
   absl::StatusOr<JobPlan> Plan(const Caller& caller, const JobFile& file);
 
   // Returns the job as it is now.
@@ -163,7 +168,9 @@ class JobManager {
   absl::Status Delete(const Caller& caller, const std::string& id);
 
   // Returns the job's checkpoints, the newest first; none if Job::spec is null. Their directories
-  // are read with the rights of the job's submitter.
+  // are read with the rights of the job's submitter. Returns PermissionDenied (NOT_PERMITTED) if
+  // the daemon may not act for the submitter or the account is gone, and the errors of
+  // FileSystem::ListDirectory except NotFound.
   absl::StatusOr<std::vector<JobCheckpoint>> ListCheckpoints(const Caller& caller,
                                                              const std::string& id) const;
   // Begins to write a Hugging Face directory from the job's checkpoint of `step` (0: the newest),

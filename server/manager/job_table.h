@@ -63,7 +63,7 @@ class JobWatch {
   JobWatch& operator=(const JobWatch&) = delete;
 
   // Returns the news since the last call, with at most `events_max` events. Does not wait for news.
-  // The first call gives the job.
+  // The first call gives the job. REQUIRES: events_max > 0.
   Update Poll(int events_max = 100);
 
   // Returns true if the next Poll gives events or tells that the job is gone; false if it gives at
@@ -126,6 +126,7 @@ class JobTable {
   // Returns at most `count` jobs for which `filter` returns true. They are those with numbers above
   // `after`, in ascending order; or, if `descending`, those with numbers below `after` (0: all
   // jobs), in descending order. `filter` is called with a lock held, so it must not call the table.
+  // It must not be empty.
   std::vector<JobPtr> Range(int64_t after, bool descending, size_t count,
                             const std::function<bool(const Job& job)>& filter) const;
   JobCounts Counts() const;

@@ -3,16 +3,18 @@
 //
 // The page names no user, no path and no job's name, so that people who may not see the jobs may
 // read it. A job is shown by its opaque id, its model family, and the names of its evaluation sets.
-// The page holds the measures of single jobs only for the last job of each first device, so its
-// size does not depend on how many jobs there were. These measures, but for megatrain_job_info and
-// megatrain_device_bytes, stay after the job's end until another job's steps begin on its first
-// device, or its own on another one. So those of a short job are not lost between two readings.
+// A job's measures belong to the first of its devices. The page has for each device those of the
+// last such job only, so its size does not depend on how many jobs there were. They stay after the
+// job's end until the steps of another such job begin, or its own with another first device, so
+// that those of a short job are not lost between two readings. Only megatrain_job_info and
+// megatrain_device_bytes go when the job pauses or ends.
 //
 // Where there are several devices, the measures of one job and the durations of steps have the
 // label `device`, which names the job's first device. Measures of a device's own state have that
 // device as their label. Other counters of runs are sums over all jobs.
 //
-// Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
+// Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex, and
+// Tell for `describe`.
 // Invariants: every metric is on every page, at least with its HELP and TYPE; counters only grow.
 #ifndef MEGATRAIN_SERVER_METRICS_DAEMON_METRICS_H_
 #define MEGATRAIN_SERVER_METRICS_DAEMON_METRICS_H_
@@ -54,13 +56,13 @@ struct MeasuredJob {
   double peak_flops_per_second = 0;
 };
 
-// Values that the caller reads when the page is made.
+// Values that the caller of Page reads for each page.
 struct MeasuredNode {
   std::vector<JobPtr> jobs;                                   // as JobTable::All
   std::map<std::pair<JobState, JobReason>, int64_t> endings;  // as JobTable::Endings
   int64_t store_errors = 0;                                   // as JobLedger::store_errors
   absl::Time now;
-  PoolUsage pool;
+  PoolUsage pool;               // as EngineHost::pool_usage
   v1::Node node;                // its devices and the state directory's disk
   bool device_missing = false;  // the daemon waits for the device that jobs have begun on
   // When the server's certificate expires; nullopt: there is no TLS.
@@ -79,8 +81,8 @@ class DaemonMetrics : public RunObserver {
   DaemonMetrics(std::string version, std::string device, std::vector<std::string> devices = {},
                 Describe describe = {});
 
-  // Updates the measures from an event of a run. Once another job's steps have begun on the run's
-  // first device, only the sums over all jobs change.
+  // Updates the measures from an event of a run. Once the steps of another job with the same first
+  // device have begun, only the sums over all jobs change.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
 
   // Records that at `time` the daemon took a device of another kind than before, so that jobs that

@@ -16,18 +16,20 @@
 
 namespace megatrain {
 
+// The name and the value of each label. A value may be any text; the page escapes it.
 using MetricLabels = std::vector<std::pair<std::string, std::string>>;
 
 class MetricPage {
  public:
   // Adds series to a family. Must not be used once the next family is begun, or after the page's
-  // end. Each Add returns this.
+  // end. Each Add returns this. REQUIRES: the series of a family differ in their labels.
   class Series {
    public:
     explicit Series(prometheus::MetricFamily* family) : family_(family) {}
     // Adds a series to a family of gauges or counters.
     Series& Add(const MetricLabels& labels, double value);
-    // Adds a series to a family of histograms.
+    // Adds a series to a family of histograms. `value` is as prometheus::Histogram::Collect gives
+    // it.
     Series& Add(const MetricLabels& labels, prometheus::ClientMetric value);
     // Adds a series without labels.
     Series& Add(double value) { return Add({}, value); }

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -43,7 +44,8 @@ class MetricsServer {
   // it.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& address,
                                                               MetricsSources sources);
-  // Waits until the requests under way are answered. The sources are not called afterwards.
+  // Waits for calls of the sources, which are not called afterwards. Answers under way may be cut
+  // off.
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;

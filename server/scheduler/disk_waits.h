@@ -1,7 +1,7 @@
 // DiskWaits remembers which jobs wait for room on a disk, and when to look again.
 //
-// A job that meets a full disk again before it has finished another step waits twice as long as
-// before, because a quota may keep it from using what is free, and each try costs a save.
+// A job that meets a full disk again before it has finished another step is looked at half as often
+// as before, because a quota may keep it from using what is free, and each try costs a save.
 //
 // When a disk is full during training, the run pauses itself (pause_handler.h), FailureOf
 // (job_runner.h) gives the reason, and DecideRun (run_rule.h) makes the job PAUSED. A job whose
@@ -36,7 +36,7 @@ struct DiskNeed {
   int64_t bytes = 0;
 };
 
-// Returns what a job needs on its disks: in checkpoint.directory a checkpoint and kDiskMarginBytes,
+// Returns what a job needs on its disks: in checkpoint.directory a checkpoint and kDiskMarginBytes;
 // in data.cache_directory, output.directory and report.tensorboard, if the job names them,
 // kDiskMarginBytes. Returns none if the job's spec is null.
 std::vector<DiskNeed> DiskNeedsOf(const Job& job);
@@ -54,20 +54,21 @@ class DiskWaits {
   // Notes that the job waits until there is room for `needs`. Does nothing if it waits already.
   void Add(const Job& job, std::vector<DiskNeed> needs, absl::Time now);
   bool Waits(const std::string& id) const;
-  // Ends the job's wait, because it goes on or is no longer paused for its disk. The length of the
-  // wait is remembered for the next one.
+  // Ends the job's wait, because it goes on or is no longer paused for its disk. The time between
+  // its looks is remembered for the next wait.
   void Remove(const std::string& id);
   // Forgets a job that has ended.
   void Forget(const std::string& id) { waits_.erase(id); }
 
   // Returns true if the job does not wait, or if a look at its disks finds room. Returns false
   // without a look if the time of the job's next look has not come. A look sets the time of the
-  // next one. It does not end the wait; Remove does. A disk whose free bytes cannot be read counts
-  // as one with room.
+  // next one and does not end the wait. After true, call Remove if the job goes on: until then, a
+  // call before the next look returns false. A disk whose free bytes cannot be read counts as one
+  // with room.
   bool MayGoOn(const Job& job, absl::Time now);
   // Returns for people what the job needs, as the last look that found no room has seen it; before
-  // such a look, the first of the needs given to Add. Returns "" if the job has not waited since it
-  // was last forgotten.
+  // such a look, the first of the needs given to Add, or "a disk is full" if there were none.
+  // Returns "" if the job has not waited since it was last forgotten.
   std::string Text(const std::string& id) const;
   // Returns the earliest time of a waiting job's next look; nullopt if no job waits.
   std::optional<absl::Time> NextLook() const;

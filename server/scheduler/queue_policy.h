@@ -79,7 +79,8 @@ struct QueueDecision {
 // A job whose length is not known is assumed to add this to its user's use, for each device.
 inline constexpr double kUnknownJobSeconds = 3600;
 
-// Returns the jobs to start now, and the place of every queued job. REQUIRES: devices.count > 0;
+// Returns the jobs to start now, and the place of every queued job, also of those that start. Jobs
+// that cannot start for a reason of their own have the last positions. REQUIRES: devices.count > 0;
 // the numbers of devices are from 0 to devices.count - 1; devices.bytes is empty or has a value for
 // each device; the ids of queued jobs differ.
 QueueDecision DecideQueue(const QueueSnapshot& snapshot);

@@ -1,7 +1,7 @@
 // Decides what is to be done next about a job that the runner has. The decision follows from the
 // job's state and from what the runner told, and has no side effects. Applied repeatedly until
-// there is nothing to do, it makes the job and its run agree, whatever happened in between. So no
-// request and no answer needs to be remembered.
+// there is nothing to do, it makes the job and its run agree, whatever happened in between. So only
+// the job and its RunFacts need to be remembered.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_RULE_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_RULE_H_
 
@@ -30,7 +30,7 @@ struct RunFacts {
   int64_t checkpoint_step = 0;  // of the newest verified checkpoint of this run; 0 = none
   TrainingPause pause;          // the last one; valid in kPaused
   // The release, or the resumption, that was asked for has failed, for the reason in `pause`. Both
-  // are false again once the ledger has the job as PAUSED.
+  // are false again once the ledger has the job as PAUSED, and each when the same is asked again.
   bool release_failed = false, resume_failed = false;
   RunEnd end;  // valid in kEnded
 

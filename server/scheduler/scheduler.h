@@ -1,7 +1,8 @@
 // Scheduler gives queued jobs their devices and carries out what users ask of running ones. It
 // makes the states in the ledger and the runs in the runner agree.
 //
-// The scheduler remembers no requests. In each round it takes in the events of runs. Then functions
+// The scheduler works in rounds: after each change of a job and each event that RunMailbox keeps,
+// and at least every ten seconds. In each round it takes in the events of runs. Then functions
 // without side effects (queue_policy.h, run_rule.h) decide what is to be done, and the scheduler
 // does it: it changes a state through the ledger, or asks the runner for something. A change that
 // cannot be stored (a full disk) is tried again in a later round, and no reader sees it before.
@@ -52,8 +53,8 @@ struct JobForecast {
 class Scheduler {
  public:
   struct Options {
-    HostDevices devices = {};
-    int64_t pool_bytes = 0;  // the host pool's capacity; 0 = not known
+    HostDevices devices = {};  // their count must be known
+    int64_t pool_bytes = 0;    // the host pool's capacity; 0 = not known
     // Read in each round. After changing the limits, wake the mailbox. Null: there are no limits.
     // Must outlive the scheduler.
     const SharedUserLimits* limits = nullptr;
@@ -85,9 +86,9 @@ class Scheduler {
   // job, which is then saved and ended too.
   void BeginShutdown();
   // Has every run ended, and saved unless its job is being cancelled. Stores that, and returns when
-  // it is done. A RUNNING job whose last step is not done is then QUEUED, and goes on when the
-  // daemon is started again. A change that cannot be stored is made at the next start, as after a
-  // death of the process. Does nothing unless Start was called, nor when called again.
+  // it is done. A PREPARING or RUNNING job whose last step is not done is then QUEUED, and goes on
+  // when the daemon is started again. A change that cannot be stored is made at the next start, as
+  // after a death of the process. Does nothing unless Start was called, nor when called again.
   void Shutdown();
 
   // Does one round. For tests, in place of Start.

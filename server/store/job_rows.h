@@ -16,11 +16,13 @@ std::string JobColumns();
 // Returns "?,?,...": a parameter for each of JobColumns.
 std::string JobParameters();
 
-// Binds a job to the next parameters of `statement`. REQUIRES: job.file is not null.
+// Binds a job to the next parameters of `statement`. Its Step returns errors of binding. REQUIRES:
+// job.file is not null.
 void BindJob(const Job& job, SqliteStatement* statement);
 // Reads a job from the columns of `row` from `first_column` on. Job::spec is null, and the file has
-// no overrides, which have a table of their own. Returns DataLoss if a state or reason has a name
-// that this version does not know. REQUIRES: the row's Step has returned true.
+// no overrides, which have a table of their own. Fields that are not stored have their defaults.
+// Returns DataLoss if a state or reason has a name that this version does not know. REQUIRES: the
+// row's Step has returned true.
 absl::StatusOr<Job> ReadJob(const SqliteStatement& row, int first_column);
 
 // Binds an event to the next parameters of `statement`: sequence, time, from_state, to_state,

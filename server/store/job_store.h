@@ -5,12 +5,13 @@
 //
 // Messages of errors name the file or its directory. Besides the codes that a method names, the
 // errors are:
-// - ResourceExhausted: the disk is full. The write is undone, and the store can still be used.
+// - ResourceExhausted: the disk is full (or Open has no memory). The write is undone, and the store
+//   can still be used.
 // - DataLoss: the file is damaged. The message says what to do.
 // - Internal: any other failure of SQLite.
 // Open returns besides them:
 // - FailedPrecondition: a newer version wrote the file, it is another program's database, or
-//   another process holds it. The message says what to do.
+//   another JobStore, of any process, holds the directory. The message says what to do.
 // - The codes of FileError.
 //
 // Thread safety: all methods may be called from any thread. They are carried out one at a time, and
@@ -53,12 +54,12 @@ class JobStore {
   JobStore& operator=(const JobStore&) = delete;
 
   // Adds a job with its first event. Returns AlreadyExists if the id, the number, or the user's
-  // request_id is taken. REQUIRES: job.file is not null.
+  // request_id is taken. REQUIRES: job.file is not null; event.sequence is 1.
   absl::Status Insert(const Job& job, const JobEvent& event);
-  // Replaces the job of job.id and appends the events, which ascend by sequence. Removes its oldest
-  // events beyond kJobEventsKept. Returns NotFound if there is no such job, and AlreadyExists if it
-  // has an event of such a number. REQUIRES: job.file is not null and, like job.number, as given to
-  // Insert.
+  // Replaces the job of job.id and appends the events. Removes its oldest events beyond
+  // kJobEventsKept. Returns NotFound if there is no such job, and AlreadyExists if it has an event
+  // of such a number. REQUIRES: job.file is not null and, like job.number, as given to Insert; the
+  // events' numbers go on from the job's last without a gap; the job is not marked as deleted.
   absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
   // Marks a job as deleted, until Remove. Its request_id is then free for another job. Returns
   // NotFound if there is no such job.

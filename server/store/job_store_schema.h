@@ -13,7 +13,7 @@ inline constexpr int64_t kJobStoreApplicationId = 0x4d675472;
 // database's header, which is 0 in a new file. Entries are added and never changed, because there
 // are files of every version.
 //
-// Times are microseconds since 1970 (UTC); NULL = not yet.
+// Times are microseconds since 1970 (UTC); NULL = not yet. A request_id is NULL if none was given.
 //
 // The file does not shrink when jobs are deleted, but SQLite uses their pages for the next ones.
 inline constexpr const char* kJobStoreMigrations[] = {

@@ -39,7 +39,8 @@ class SqliteStatement {
   void Bind(std::string_view text);
   void Bind(std::nullopt_t);
 
-  // Goes to the next row. Returns true if there is one, and false when the statement is done.
+  // Goes to the next row. Returns true if there is one, and false when the statement is done. Must
+  // not be called after false or an error, because SQLite would run the statement again.
   absl::StatusOr<bool> Step();
   // Steps to the end, and drops the rows.
   absl::Status Run();

@@ -14,8 +14,8 @@
 // Calls of the API (UnaryCall, StreamCall) call the gate when they begin. Health and reflection are
 // gRPC's own services, whose handlers do not know the gate. The gate sees calls of these services
 // through a server interceptor (NewInterceptors). An interceptor of gRPC 1.51 cannot answer a call,
-// only cancel it with a status. The caller gets that status' code and message, without the details
-// of google.rpc.Status.
+// only cancel it with a status. The caller gets the code and the message of that status, without
+// the details of google.rpc.Status.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_CALL_GATE_H_

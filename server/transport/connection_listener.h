@@ -4,8 +4,8 @@
 // descriptors, and goes on.
 //
 // Thread safety: one thread at a time.
-// Invariants: connections that stay open after `take` leave DescriptorsKeptForFiles() of the
-// process' descriptors to its files.
+// Invariants: with a `turned_away` (Accept), connections that stay open after `take` leave
+// DescriptorsKeptForFiles() of the process's descriptors to its files.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_CONNECTION_LISTENER_H_
 #define MEGATRAIN_SERVER_TRANSPORT_CONNECTION_LISTENER_H_
 
@@ -28,20 +28,20 @@ class ConnectionListener {
   using Take = std::function<void(int fd)>;
 
   // Listens on "unix:/PATH", which must not exist and gets mode 0600, or on "HOST:PORT". HOST may
-  // stand for several addresses; an IPv6 address is in brackets. The system chooses the port if it
-  // is 0. Connections wait until Accept is called. Returns InvalidArgument if the address can never
-  // work, and Unavailable if it does not work now.
+  // stand for several addresses; an IPv6 address is in brackets, and "[::]" takes IPv4 too. The
+  // system chooses the port if it is 0. Connections wait until Accept is called. Returns
+  // InvalidArgument if the address can never work, and Unavailable if it does not work now.
   static absl::StatusOr<std::unique_ptr<ConnectionListener>> Listen(const std::string& address);
   // Closes the listening sockets and removes a Unix socket from the file system. Waits for a call
-  // of `take` that is under way. Connections that were taken stay open.
+  // of `take` or `turned_away` that is under way. Connections that were taken stay open.
   ~ConnectionListener();
   ConnectionListener(const ConnectionListener&) = delete;
   ConnectionListener& operator=(const ConnectionListener&) = delete;
 
-  // Begins to accept; to be called once. Calls `take` for each connection, and `turned_away` for
-  // each that was closed at once. Both are called on the listener's thread, for one connection at a
-  // time, and not after the listener is destroyed. If `turned_away` is null, no connection is
-  // closed at once, and `take` must close each before it returns.
+  // Begins to accept; to be called once. Calls `take`, which must not be null, for each connection,
+  // and `turned_away` for each that was closed at once. Both are called on the listener's thread,
+  // for one connection at a time, and not after the listener is destroyed. If `turned_away` is
+  // null, no connection is closed at once, and `take` must close each before it returns.
   void Accept(Take take, std::function<void()> turned_away = {});
 
   // Returns the address given to Listen, with the port that the system chose in place of 0.

@@ -1,5 +1,6 @@
 // Turns an absl::Status into what gRPC sends: the code, the message, and a google.rpc.ErrorInfo
-// with a reason of the API's ErrorReason. All texts are valid UTF-8.
+// with a reason of the API's ErrorReason. WithReason (error_reason.h) attaches the reason and its
+// metadata to a Status. All texts are valid UTF-8.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_ERROR_STATUS_H_
 #define MEGATRAIN_SERVER_TRANSPORT_ERROR_STATUS_H_
 

@@ -9,6 +9,7 @@
 // - CallQueue runs calls that wait for a disk, because gRPC has few threads.
 // - TurnScheduler gives all streams their turns on one thread.
 // - UnsentAnswers bounds the memory of answers that their callers do not read.
+// grpc_server.cc has the limits that gRPC keeps itself, such as the calls of a connection.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_GRPC_SERVER_H_
 #define MEGATRAIN_SERVER_TRANSPORT_GRPC_SERVER_H_
 
@@ -40,8 +41,9 @@ namespace megatrain {
 struct GrpcServerOptions {
   // "unix:/ABSOLUTE/PATH", made ready by PrepareUnixSocket, or "HOST:PORT".
   std::vector<std::string> listen;
-  // Returns credentials for one listener. Called once for each address "HOST:PORT", before Start
-  // returns. Empty: such addresses are refused, because nothing is served on TCP in clear.
+  // Returns credentials, not null, for one listener. Called once for each address "HOST:PORT",
+  // before Start returns. Empty: such addresses are refused, because nothing is served on TCP in
+  // clear.
   std::function<std::shared_ptr<grpc::ServerCredentials>()> tcp_credentials;
   size_t streams_max = 2000;  // open at a time, of all callers
   StreamOptions streams;
@@ -61,8 +63,8 @@ using MakeGrpcServices = std::function<std::vector<GrpcService>(const ServiceCon
 class GrpcServer {
  public:
   // Listens and serves. The health of "" is NOT_SERVING until SetReady, that of the services
-  // SERVING. `authenticator` must outlive the server. `make_services` is called once, before Start
-  // returns. Returns InvalidArgument for TCP without credentials, the errors of
+  // SERVING. `authenticator` must outlive the server. `make_services` is called once at most,
+  // before Start returns. Returns InvalidArgument for TCP without credentials, the errors of
   // ConnectionListener::Listen for an address that cannot be listened on, and Internal if gRPC does
   // not start.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcServerOptions& options,
@@ -79,8 +81,8 @@ class GrpcServer {
   // Takes no more connections. Sets every health to NOT_SERVING. Calls CallGate::Stop. Ends streams
   // with STOPPING, and waits for that a second at most, or `grace` if that is shorter. Other calls
   // on open connections are still taken meanwhile. Then takes no more calls, lets those under way
-  // end for `grace`, cuts off what is left, and returns when none is left. Must not be called by
-  // two threads at once.
+  // end for `grace`, cuts off what is left, and returns when none is left. May be called again,
+  // but not by two threads at once.
   void Stop(std::chrono::milliseconds grace);
 
   // Returns the number of open streams.

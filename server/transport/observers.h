@@ -18,7 +18,7 @@ using RequestObserver = std::function<void(std::string_view method, int code)>;
 struct Refusal {
   enum class Kind {
     kConnection,  // closed before anything was read from it
-    kCaller,      // a call by somebody who is not known
+    kCaller,      // the Authenticator returned an error for the caller
   };
   Kind kind = Kind::kCaller;
   // The name of an ErrorReason of the API for a call, "TOKEN_EXPIRED"; kNoFilesLeft for a

@@ -24,9 +24,10 @@ namespace megatrain {
 // The companion of the Unix socket PATH is PATH with this suffix.
 inline constexpr char kPeerCredentialSuffix[] = ".auth";
 
-// Answers on the Unix socket `path` until the returned listener is destroyed. `path` must not
-// exist; the socket has mode 0600 until ShareUnixSocket changes it. `accounts` and `tokens` must
-// outlive the listener. Returns the errors of ConnectionListener::Listen.
+// Answers on the Unix socket `path`, PATH.auth, until the returned listener is destroyed. `path`
+// must not exist (see PrepareUnixSocket). The socket has mode 0600 until ShareUnixSocket changes
+// it. `accounts` and `tokens` must outlive the listener. Returns the errors of
+// ConnectionListener::Listen.
 absl::StatusOr<std::unique_ptr<ConnectionListener>> ServePeerCredentials(
     const std::string& path, const AccountCache* accounts, LocalTokens* tokens);
 

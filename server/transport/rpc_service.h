@@ -32,7 +32,7 @@ namespace megatrain {
 template <class Request, class Response>
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
-  // Fills in the response of the call that it was made for.
+  // Fills in the response of the call that it was made for. With an error the response is dropped.
   using Answer = std::function<absl::Status(const Caller&)>;
 
   // Begins the call. `answer` runs once, on the thread that `answer_on` says. It does not run if
@@ -133,7 +133,12 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 };
 
 // `Api` is the generated class of the service. A class that derives from this one overrides the
-// virtual methods of Api::CallbackService with calls of Unary and Stream.
+// virtual methods of Api::CallbackService with calls of Unary and Stream:
+//   UnaryReactor* GetNode(CallContext* context, const v1::GetNodeRequest* request,
+//                         v1::Node* response) override {
+//     return Unary("GetNode", AnswerOn::kQueue, context, request, response,
+//                  [=, this](const Caller&) { return Fill(request->name(), response); });
+//   }
 template <class Api>
 class RpcService : public Api::CallbackService {
  protected:

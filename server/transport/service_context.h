@@ -41,7 +41,7 @@ struct ServiceContext {
   StreamOptions streams;
 };
 
-// The thread on which a call is answered.
+// The thread on which a call is answered, or the source of a stream opened.
 enum class AnswerOn {
   // For calls that do not wait: gRPC's thread, or the thread that made room for the answer
   // (UnsentAnswers). If the caller cannot be authenticated without waiting, the call begins on a

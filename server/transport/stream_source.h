@@ -20,7 +20,8 @@ enum class StreamNext {
 // A source may be given a function `wake` when it is made (StreamCall::Open). Any thread may call
 // it when there may be news. It does nothing once the stream is destroyed.
 //
-// Thread safety: one thread at a time.
+// Thread safety: one thread at a time. The methods are called on the thread of all streams
+// (TurnScheduler), so they must return soon.
 template <class Message>
 class StreamSource {
  public:

@@ -59,6 +59,7 @@ class TurnScheduler {
 
   // Keeps the stream alive until it is removed, and gives it its first turn soon. Returns
   // ResourceExhausted (LIMIT_REACHED), and does not keep it, if `streams_max` streams are there.
+  // REQUIRES: the stream was made for this scheduler, and is not added.
   absl::Status Add(std::shared_ptr<Stream> stream);
   // Gives the stream a turn soon. Does nothing if it was not added or is removed. REQUIRES, as
   // Remove does: the stream is alive.
@@ -68,7 +69,7 @@ class TurnScheduler {
   void Remove(Stream* stream);
 
   // Gives every stream, also those added later, a turn with `stopping`. Waits until all that are
-  // there have been removed, but no longer than `wait`.
+  // there have been removed, but no longer than `wait`. May be called again.
   void Stop(std::chrono::milliseconds wait);
 
   // Returns the number of streams that are added and not removed.

@@ -97,11 +97,12 @@ class AnswerShare {
   }
 
   // Counts kAnswerBytesExpected and returns true if the call may be answered now. Returns false if
-  // it must wait. Then `go_on` is called once, on any thread, when these bytes are counted and the
-  // call may be answered. That may be before Take returns. `request_bytes` is what the call holds
-  // while it waits. Returns ResourceExhausted (ANSWERS_UNREAD) if too many calls or bytes wait;
-  // `go_on` is then not called. REQUIRES: nothing is counted. After false, the share must live, and
-  // Set must not be called, until `go_on` is called.
+  // it must wait. Then `go_on` is called once, on any thread and with no lock held, when these
+  // bytes are counted and the call may be answered. That may be before Take returns.
+  // `request_bytes` is what the call holds while it waits. Returns ResourceExhausted
+  // (ANSWERS_UNREAD) if too many calls or bytes wait; `go_on` is then not called. REQUIRES: nothing
+  // is counted. After false, the share must live, and Set must not be called, until `go_on` is
+  // called.
   absl::StatusOr<bool> Take(size_t request_bytes, std::function<void()> go_on);
 
   // Counts `bytes` in place of those counted before. If `bytes` is less, the `go_on` of other calls

@@ -22,8 +22,8 @@ struct EngineJobRunnerOptions {
   // (JobRecords) is written before, unless that fails. The observers must outlive the runner.
   std::vector<RunObserver*> observers = {};
   WatchdogOptions watchdog;  // for the watchdog of each job
-  // Opens the files of a run. Called on the job's own thread as it begins. An error is that of the
-  // run.
+  // Opens the files of a run. Called on the job's own thread as it begins. An error ends the run:
+  // as kStopped after RunWish::kStop, else as kNotStarted if it is Unavailable, else as kFailed.
   OpenFiles files = FilesOfProcess();
   // Called on the watchdog's thread when the job hangs, and again only if the job advanced in
   // between. A process cannot end a thread that hangs in a device or a disk. So the function should

@@ -25,10 +25,10 @@ class ExportQueue {
   ExportQueue& operator=(const ExportQueue&) = delete;
 
   // Adds an export, which writes the Hugging Face directory `directory` from `checkpoint` as
-  // ExportCheckpoint does, both reached through `files`. Does not wait. `done` is called once on
-  // the queue's thread, with OK or the error of the export. After Stop it is called with Cancelled
-  // on the caller's thread, before Add returns. `done` must not call Stop. Any number of exports
-  // may wait.
+  // ExportCheckpoint does, both reached through `files`, which must not be null. Does not wait.
+  // `done`, which must not be empty, is called once on the queue's thread, with OK or the error of
+  // the export. After Stop it is called with Cancelled on the caller's thread, before Add returns.
+  // `done` must not call Stop. Any number of exports may wait.
   void Add(const std::string& checkpoint, const std::string& directory,
            std::shared_ptr<FileSystem> files, std::function<void(const absl::Status& status)> done);
 

@@ -3,7 +3,7 @@
 //   log/       one record for a line: {"time": RFC 3339, "text": ...}
 // When the job goes on after a restart, the logs of the earlier process are appended to.
 //
-// Thread safety: all methods may be called from any thread. They wait for the disk.
+// Thread safety: all methods of both classes may be called from any thread. They wait for the disk.
 #ifndef MEGATRAIN_SERVER_WORKER_JOB_RECORDS_H_
 #define MEGATRAIN_SERVER_WORKER_JOB_RECORDS_H_
 
@@ -51,7 +51,8 @@ class JobRecords {
   //   first returns OK too if records were waiting, or had been lost, before it.
   // The first call that can write to the log again adds a line that says how many are missing.
   //
-  // A text is cut after 128 KiB; its length is then added. Its `step` is the last one that is done.
+  // AddLine cuts a text after 128 KiB, and then adds its length. Its `step` is the last one that is
+  // done.
   absl::Status AddStep(const StepRecord& record);
   absl::Status AddLine(int64_t step, const std::string& text);
   // Records that the job goes on after `step`, which supersedes the metrics of later steps. Returns
@@ -111,8 +112,8 @@ class JobRecordsDirectory {
   // Returns the step of the job's newest record of step metrics, which may be that of a FallBack.
   // Returns 0 if there is none or it cannot be read. Opens the job's records, as Open does.
   int64_t LastStep(const std::string& job_id);
-  // Closes (JobRecords::Close) the records of a deleted job, whose directory is about to be
-  // removed. Open returns NotFound from now on.
+  // Closes (JobRecords::Close) the records of a deleted job, if they are open. The caller may then
+  // remove their directory. Open returns NotFound from now on.
   void Remove(const std::string& job_id);
 
  private:

@@ -62,8 +62,8 @@ struct RunEnd {
     // RunWish::kStop: the job is to be started again. It is saved if a step was made. If `status`
     // is an error the job is not saved, and goes on from the checkpoint before.
     kStopped,
-    // The device is lost to this process (IsDeviceLost). The job is not saved, and only a new
-    // process can continue it.
+    // The device is lost to this process (IsDeviceLost), or the job hangs in it, which the daemon
+    // tells. The job is not saved, and only a new process can continue it.
     kLost,
     kCancelled,  // RunWish::kCancel: nothing was saved; older checkpoints are untouched
     // It could not begin, because of `status`, which is not the job's own: the account database
@@ -109,8 +109,8 @@ enum class RunWish {
   // told, or TrainingPause with the error if the devices cannot be taken. If the job is paused in
   // place, Ask returns FailedPrecondition while another job is active on one of the devices.
   kResume,
-  // Ends the job as kCancelled within one step, or within seconds if it prepares, is paused or
-  // saves.
+  // Ends the job as kCancelled, without saving, once the operations that run have ended. If it
+  // prepares, is paused or saves, it ends within seconds.
   kCancel,
   // Saves the job after the step that runs, or at once if it is paused between two steps. Then
   // CheckpointSaved or CheckpointFailed is told.

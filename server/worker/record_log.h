@@ -17,7 +17,7 @@
 // Thread safety: all methods of RecordLog may be called from any thread, and those of a Reader from
 // one at a time.
 // Invariants: sequence numbers are consecutive from 1, except where records were damaged on disk.
-// Readers see a record once its line is whole in the file, never before.
+// The oldest may be removed. Readers see a record once its line is whole in the file, never before.
 #ifndef MEGATRAIN_SERVER_WORKER_RECORD_LOG_H_
 #define MEGATRAIN_SERVER_WORKER_RECORD_LOG_H_
 
@@ -124,7 +124,8 @@ class RecordLog {
 
   // Calls `changed` after every append and Close, until the subscription is destroyed. The call is
   // made on the thread that appends or closes, with no lock of the log held. `changed` must not
-  // block, nor destroy the subscription. The log must outlive the subscription.
+  // block, append to the log, close it or destroy the subscription. The log must outlive the
+  // subscription.
   class Subscription;
   std::unique_ptr<Subscription> Subscribe(std::function<void()> changed) const;
 
@@ -186,11 +187,12 @@ class RecordLog::Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  // Appends to *records the records that follow, `records_max` at most, or none if there is nothing
-  // yet. Reads files, but does not wait for a record to be appended. Sets their `superseded` to
-  // what is known now. Records that are damaged, or whose segments were removed, are left out. A
-  // gap in the sequence numbers, or between the last one and next_sequence(), shows them. Returns
-  // FileError's codes; *records may then have records whose `superseded` is not set.
+  // Appends to *records the records that follow, markers of FallBack among them: `records_max` at
+  // most, or none if there is nothing yet. Reads files, but does not wait for a record to be
+  // appended. Sets their `superseded` to what is known now. Records that are damaged, or whose
+  // segments were removed, are left out. A gap in the sequence numbers, or between the last one and
+  // next_sequence(), shows them. Returns FileError's codes; *records may then have records whose
+  // `superseded` is not set.
   absl::Status Next(int64_t records_max, std::vector<LogRecord>* records);
   // Returns the sequence number of the first record that the next call may give.
   int64_t next_sequence() const { return next_; }

@@ -41,13 +41,13 @@ struct Builtin {
   const char* name;
   // The names of the parameters after self, separated by spaces. "?" behind a name marks an
   // optional parameter; "_" before it, one that cannot be given by name. A "*" at the end takes all
-  // further arguments.
+  // further arguments. Examples: "old new count?", "_key _default?", "*".
   const char* signature;
   Result (*function)(Call& call);
 };
 
 // Calls a builtin. Returns InvalidArgument for arguments that do not fit the signature, the errors
-// of the function, or that of runtime.budget().
+// of the function, which may be any of Object's (containers.h), or that of runtime.budget().
 Result CallBuiltin(Runtime& runtime, const Builtin& builtin, const JinjaValue& self,
                    CallValues values);
 
@@ -112,7 +112,8 @@ class AttributePath {
 // Returns `value`, in lower case if it is text and `fold`, or the errors of Runtime::MakeText.
 Result FoldKey(Runtime& runtime, const JinjaValue& value, bool fold);
 
-// Return the parts of the tables of filters, tests and methods.
+// Return the parts of the tables of filters, tests and methods: each the entries of the file that
+// defines it (scalar_filters.cc and so on; functions.cc has the methods of containers).
 absl::Span<const Builtin> ScalarFilters();
 absl::Span<const Builtin> SequenceFilters();
 absl::Span<const Builtin> SelectionFilters();

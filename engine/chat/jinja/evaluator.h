@@ -20,9 +20,9 @@ namespace megatrain::jinja {
 // A parsed program, ready to be rendered. It does not change, so that several threads may share it.
 struct Program {
   Syntax syntax;
-  std::vector<JinjaValue> literals;   // of Syntax::literals
+  std::vector<JinjaValue> literals;   // the values of Syntax::literals
   std::vector<JinjaValue> functions;  // by name index; undefined if no function has the name
-  int loop_name = -1;                 // the indices of special names, or -1
+  int loop_name = -1;                 // the indices in Syntax::names, or -1 if not named
   int varargs_name = -1, kwargs_name = -1, caller_name = -1;
 };
 
@@ -48,9 +48,9 @@ class Evaluator {
   // Run the body of a macro or a recursive loop. Macros and loops are values that a program can
   // call, and these values call CallMacro and CallLoop. `closure` is the scope around the macro or
   // loop. `depth` is the number of calls of the loop around this one. The result is the text that
-  // the body writes, or its first error. CallMacro also returns InvalidArgument for arguments that
-  // the macro does not take, and CallLoop for an `iterable` that is not iterable. REQUIRES, here
-  // and below: Render runs.
+  // the body writes, or its first error, without a line (Render adds it). CallMacro also returns
+  // InvalidArgument for arguments that the macro does not take, and CallLoop for an `iterable` that
+  // is not iterable. REQUIRES, here and below: Render runs.
   Result CallMacro(const MacroDefinition& macro, const std::shared_ptr<Scope>& closure,
                    CallValues values);
   Result CallLoop(const Statement& loop, const std::shared_ptr<Scope>& closure,

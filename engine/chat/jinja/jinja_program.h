@@ -102,7 +102,7 @@ class JinjaProgram {
   bool uses_clock() const;
   // Returns true if `name` occurs in the program as a variable, an attribute, a keyword argument or
   // a whole string literal. Otherwise the program reads no variable or key of that name, unless it
-  // computes the name or goes through all keys.
+  // computes the name, goes through all keys, or has the name in a path (map(attribute='a.name')).
   bool mentions(std::string_view name) const;
   // Returns true if `name` occurs as an attribute or a whole string literal. Otherwise the program
   // reads no key of that name, with the same exceptions.

@@ -34,6 +34,8 @@ class JinjaValue {
   using List = std::vector<JinjaValue>;
   using Entries = std::vector<std::pair<std::string, JinjaValue>>;
 
+  // Makers.
+  //
   // The undefined value. It prints as "", is false, and has no attributes.
   JinjaValue() = default;
 
@@ -55,6 +57,7 @@ class JinjaValue {
   // The most levels of lists and dicts within one another. A program that nests deeper fails.
   static constexpr int kDepthMax = 200;
 
+  // Questions.
   Kind kind() const { return static_cast<Kind>(data_.index()); }
   bool is_undefined() const { return kind() == Kind::kUndefined; }
   bool is_none() const { return kind() == Kind::kNone; }
@@ -66,14 +69,14 @@ class JinjaValue {
   // Returns true for None, the undefined value, "", and a sequence or dict without items.
   bool is_empty() const;
 
-  // Return the value. REQUIRES: it is of that kind.
+  // Return the value. REQUIRES: it is of exactly that kind.
   bool as_bool() const { return std::get<bool>(data_); }
   int64_t as_int() const { return std::get<int64_t>(data_); }
   double as_float() const { return std::get<double>(data_); }
   // Valid while a copy of the value lives.
   std::string_view as_string() const;
 
-  // The rest is for the interpreter.
+  // The rest is for the interpreter. The alternatives of Data are in the order of Kind.
   using Data =
       std::variant<std::shared_ptr<const jinja::Missing>, std::nullptr_t, bool, int64_t, double,
                    std::shared_ptr<const jinja::Text>, std::shared_ptr<const jinja::Sequence>,

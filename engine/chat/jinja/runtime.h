@@ -55,8 +55,8 @@ class Runtime {
   int printed_depth = 0;
 
   // Makers of values. They return ResourceExhausted beyond bytes_max, and InvalidArgument for
-  // containers nested deeper than JinjaValue::kDepthMax. They count steps, but only MakeText and
-  // MakeTexts return the error of budget().
+  // containers nested deeper than JinjaValue::kDepthMax. Those of texts, sequences and dicts count
+  // steps, but only MakeText and MakeTexts return the error of budget().
   Result MakeText(std::string text, bool is_markup = false);
   Result MakeSequence(SequenceKind kind, std::vector<JinjaValue> items);
   Result MakeList(std::vector<JinjaValue> items) {
@@ -70,7 +70,8 @@ class Runtime {
   Result MakeMissing(std::string message);
 
   // Adds or replaces an entry. Returns InvalidArgument for a key that Python cannot hash, and
-  // ResourceExhausted beyond steps_max, after which the entry may be there.
+  // ResourceExhausted beyond steps_max, after which the entry may be there. MakeDict charges the
+  // memory.
   absl::Status SetEntry(Dict* dict, JinjaValue key, JinjaValue value);
   // Returns the value of `key`, valid until an entry is added, or nullptr. Returns InvalidArgument
   // for a key that Python cannot hash, and the error of budget(). Never fails for a key that is
@@ -97,7 +98,7 @@ class Cursor {
  public:
   // Returns InvalidArgument for a value that is not iterable.
   static absl::StatusOr<Cursor> Over(JinjaValue value);
-  // Sets `item` and returns true, or returns false at the end. Returns ResourceExhausted beyond a
+  // Sets `*item` and returns true, or returns false at the end. Returns ResourceExhausted beyond a
   // limit, and the errors of an iterator.
   absl::StatusOr<bool> Next(Runtime& runtime, JinjaValue* item);
 

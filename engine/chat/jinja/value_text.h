@@ -1,6 +1,7 @@
 // Writes values as text: str(), repr(), JSON and Python's two kinds of format strings. All
-// functions also return ResourceExhausted if they go beyond a limit of `runtime`. ToText, Repr and
-// ToJson do not look at the limits once more at the end: what they wrote last may go beyond them.
+// functions also return ResourceExhausted if they go beyond a limit of `runtime`, and the errors of
+// an Object (containers.h) that they print. ToText, Repr and ToJson do not look at the limits once
+// more at the end: what they wrote last may go beyond them.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_VALUE_TEXT_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_VALUE_TEXT_H_
 

@@ -31,8 +31,9 @@ class ParallelWriter {
     std::string path;
     std::vector<FilePiece> pieces;  // in the order of the file, and all of it unless it is shared
     // True if several processes write the file, which has `bytes` bytes
-    // (FileSystem::OpenBlockFile). This process writes `ranges`, which its pieces cover. Without
-    // ranges it hashes the pieces and does not open the file.
+    // (FileSystem::OpenBlockFile). This process writes `ranges`, which its pieces cover, and whose
+    // ends are multiples of kDirectAlignment or the file's end. Without ranges it hashes the pieces
+    // and does not open the file.
     bool shared = false;
     int64_t bytes = 0;
     std::vector<FileRange> ranges = {};

@@ -26,7 +26,8 @@ class SharedPages {
  public:
   // `pieces` are the rank's bytes of file number `file`, which has `file_bytes` in all, in the
   // order of the file. Returns the ranges that the rank writes by itself, which are the pages of
-  // which it has all bytes. Keeps copies of the rest. REQUIRES: Exchange was not called.
+  // which it has all bytes. Keeps copies of the rest. REQUIRES: Exchange was not called,
+  // nor Take for this file.
   std::vector<FileRange> Take(int file, int64_t file_bytes, const std::vector<FilePiece>& pieces);
 
   // Exchanges the kept bytes, which makes the pages of PagesOf whole. The ranks [begin, end) write
@@ -34,9 +35,10 @@ class SharedPages {
   // Internal if bytes of a page are missing. All ranks of the communicator must call this, once.
   absl::Status Exchange(Communicator* communicator, int begin, int end);
 
+  // A page that this rank writes.
   struct Page {
     int64_t offset = 0;  // in the file
-    int64_t filled = 0;  // bytes
+    int64_t filled = 0;  // the number of bytes that ranks have given
     std::string bytes;
   };
   // Returns the pages of file number `file` that this rank writes after the exchange. They point

@@ -8,7 +8,7 @@
 // wait as long as it takes for a slow process. They give up one that they have not heard of for the
 // deadline.
 //
-// Thread safety: any thread may call all methods.
+// Thread safety: any thread may call all methods, each thread with a `transfers` of its own.
 #ifndef MEGATRAIN_ENGINE_COMM_MPI_MPI_SESSION_H_
 #define MEGATRAIN_ENGINE_COMM_MPI_MPI_SESSION_H_
 

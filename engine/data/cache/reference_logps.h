@@ -1,10 +1,11 @@
 // ReferenceLogps keeps on disk the log-probabilities that the reference model of a preference
-// objective gives the answers of all sequences. They are made in parts of consecutive sequences.
-// Each part is a cache file of its own, so a run that is killed meanwhile loses one part at most.
+// objective gives the answers of all sequences of a Dataset: those for training, then those for
+// evaluation. They are made in parts of consecutive sequences. Each part is a cache file of its
+// own, so a run that is killed meanwhile loses one part at most.
 //
 // A part is an array of elements of 8 bytes. First come the numbers (uint64) of the elements at
-// which each sequence's values begin, and the number of elements. Then come the values (double),
-// those of the chosen and of the rejected answer of each pair.
+// which each sequence's values begin, and the number of elements. Then come the values (double): of
+// each pair that of the chosen answer, then that of the rejected one.
 #ifndef MEGATRAIN_ENGINE_DATA_CACHE_REFERENCE_LOGPS_H_
 #define MEGATRAIN_ENGINE_DATA_CACHE_REFERENCE_LOGPS_H_
 
@@ -24,7 +25,7 @@ namespace megatrain {
 // Thread safety: const methods may be called from several threads.
 class ReferenceLogps {
  public:
-  // The part files lie in `directory`. `key` differs if anything that affects the values does.
+  // The part files lie in `directory`. `key` must differ if anything that affects the values does.
   // Opens nothing. `files` must outlive this object. REQUIRES: part_sequences >= 1.
   ReferenceLogps(std::string directory, std::string key, int64_t sequences, int64_t part_sequences,
                  FileSystem* files);
@@ -41,10 +42,10 @@ class ReferenceLogps {
   // open.
   bool OpenAll();
   // Writes and opens a part, or opens the one that is there already or that another process makes
-  // meanwhile. `logps` has the values of each of its sequences, [part_end - part_begin][2 * pairs].
-  // Returns the errors of writing, or DataLoss if the part cannot be opened then.
+  // meanwhile. `logps` has the values of each of its sequences, [part_end - part_begin][2 * pairs
+  // of the sequence]. Returns the errors of writing, or DataLoss if the part cannot be opened then.
   absl::Status Make(int64_t part, const std::vector<std::vector<double>>& logps);
-  // Returns the values of a sequence, [2 * pairs], or the errors of CacheFile::Read. Returns
+  // Returns the values of a sequence, [2 * its pairs], or the errors of CacheFile::Read. Returns
   // DataLoss if the part does not fit its sequences, and removes its file, so that it is made again
   // at the next start. REQUIRES: 0 <= sequence < sequences(), and its part is open.
   absl::StatusOr<std::vector<double>> Read(int64_t sequence) const;

@@ -43,16 +43,21 @@ struct CacheTrailer {
 };
 static_assert(sizeof(CacheTrailer) == 80);
 
-// Writes one cache file. Not thread-safe.
+// Writes one cache file. Not thread-safe. A file that may be there is found or made so:
+//   before = files->Examine(path)
+//   file = CacheFile::Open(...); done if that is good
+//   writer = Create(..., before); if it is not null: Append, Finish
+//   CacheFile::Open(...) again
 class CacheFileWriter {
  public:
   // Begins to write `directory`/`name`, creating the directory if need be. `replaced` is what
   // Examine said of that file before the caller tried to open it: by default, that there is none.
   // If another writer is making the same file, waits for it. Returns null if the file is there and
   // is not `replaced`: another writer has made it, and it can be opened. Takes over a NAME.tmp that
-  // a killed process left. `progress` is called with 0 bytes during the wait, and its error ends
-  // the wait. Returns the errors of writing and of `progress`. `files` must outlive the writer.
-  // REQUIRES: `element_bytes` divides kCacheBlockBytes, and `key` has at most 32 characters.
+  // a killed process left. `progress` may be null; it is called with 0 bytes during the wait, and
+  // its error ends the wait. Returns the errors of writing and of `progress`. `files` must outlive
+  // the writer. REQUIRES: `element_bytes` divides kCacheBlockBytes, and `key` has at most 32
+  // characters.
   static absl::StatusOr<std::unique_ptr<CacheFileWriter>> Create(
       const std::string& directory, const std::string& name, const std::string& key,
       size_t element_bytes, const ByteProgress& progress = {},

@@ -14,6 +14,7 @@ namespace megatrain {
 // The most positions of a period, except with many tiny weights (SourceMix). With N > 128 sources
 // they are 2^27 / N, to bound the work.
 inline constexpr int64_t kMixPeriodMax = int64_t{1} << 20;
+// The most sources of a mix.
 inline constexpr size_t kMixSourcesMax = 1024;
 
 // An endless list of sources that has a period: position p takes the sequence number At(p).number,
@@ -31,7 +32,7 @@ inline constexpr size_t kMixSourcesMax = 1024;
 class SourceMix {
  public:
   // Takes up to a second, and 8 bytes for each position of the period. REQUIRES: from 1 to
-  // kMixSourcesMax weights, all above 0.
+  // kMixSourcesMax weights, all finite and above 0.
   explicit SourceMix(absl::Span<const double> weights);
 
   struct Place {

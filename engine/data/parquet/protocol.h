@@ -14,7 +14,7 @@ enum class ParquetMessage : uint64_t {
   // No text. Asks for `bytes` bytes of the file at offset `at`, at most kParquetReadBytesMax. The
   // answer is an int64 number of bytes and as many bytes: fewer only at the end of the file.
   kRead = 1,
-  kRecord,   // the text is the JSON of row `at`, numbered from 1
+  kRecord,   // the text is the JSON of row `at`, numbered from 1; at most kRecordBytesMax
   kDefect,   // the text says why row `at` cannot be used
   kFailure,  // the text says why the file cannot be read on; the last message
   kEnd,      // no text; every row was sent; the last message

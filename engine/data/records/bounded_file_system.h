@@ -1,5 +1,6 @@
 // BoundedFileSystem is a file system whose OpenForReading can open any number of files with a
-// bounded number of descriptors. All other operations go straight to the underlying file system.
+// bounded number of descriptors. All other operations, OpenBlocksForReading among them, are those
+// of the underlying file system.
 //
 // Thread safety: as FileSystem's.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_BOUNDED_FILE_SYSTEM_H_
@@ -23,7 +24,8 @@ class BoundedFileSystem : public WatchedFileSystem {
  public:
   // At most `descriptors` files keep a descriptor: those that were read last. A read under way
   // keeps its own until it ends. `base` must outlive this object and all files opened through it.
-  // The files may outlive this object. REQUIRES: descriptors >= 1.
+  // Files of OpenForReading may outlive this object, others may not (watched_file_system.h).
+  // REQUIRES: descriptors >= 1.
   BoundedFileSystem(FileSystem* base, size_t descriptors);
   ~BoundedFileSystem() override;
 

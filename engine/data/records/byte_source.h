@@ -21,10 +21,10 @@ class ByteSource {
 };
 
 // Returns the decompressed content of `source`, which must outlive the result. gzip files may have
-// several members and zstd files several frames. `path` is used in messages. Memory use is bounded
-// whatever the content: about 300 KiB for gzip, and for zstd about 750 KiB besides the frame's
-// window, which is at most 128 MiB. The length of the content is not bounded; readers of records
-// bound a record.
+// several members and zstd files several frames. `path` is used in messages; `compression` comes
+// from KindOfFile (engine/job/data_format.h). Memory use is bounded whatever the content: about 300
+// KiB for gzip, and for zstd about 750 KiB besides the frame's window, which is at most 128 MiB.
+// The length of the content is not bounded; readers of records bound a record.
 //
 // Read returns the errors of `source`, ResourceExhausted if memory is missing, and InvalidArgument,
 // naming the file and the byte in the compressed data, for data that is damaged, cut short, not of

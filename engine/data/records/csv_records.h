@@ -37,7 +37,7 @@ inline constexpr size_t kCsvColumnsMax = 65536;
 class CsvRecordReader : public RecordReader {
  public:
   // `text` must outlive the reader. `path` is used in messages. The reader asks `text` for
-  // `chunk_bytes` at a time.
+  // `chunk_bytes`, but at least 3, at a time.
   CsvRecordReader(ByteSource* text, std::string path, size_t chunk_bytes = kRecordChunkBytes,
                   size_t record_bytes_max = kRecordBytesMax);
   ~CsvRecordReader() override;

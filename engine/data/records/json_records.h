@@ -22,7 +22,7 @@ namespace megatrain {
 class JsonRecordReader : public RecordReader {
  public:
   // `text` must outlive the reader. `path` is used in messages. The reader asks `text` for
-  // `chunk_bytes` at a time.
+  // `chunk_bytes` at a time. REQUIRES: chunk_bytes > 0.
   explicit JsonRecordReader(ByteSource* text, std::string path,
                             size_t chunk_bytes = kRecordChunkBytes,
                             size_t record_bytes_max = kRecordBytesMax);

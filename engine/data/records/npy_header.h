@@ -19,8 +19,8 @@ struct NpyHeader {
 };
 
 // Reads the header of a plain array, in format versions 1 to 3. Returns InvalidArgument, naming the
-// file and the defect, for any other content, and the errors of reading. It does not compare the
-// shape with the size of the file.
+// file and the defect, for any other content, and the errors of DataFileReader::ReadAt. It does not
+// compare the shape with the size of the file.
 absl::StatusOr<NpyHeader> ReadNpyHeader(const DataFileReader& file);
 
 }  // namespace megatrain

@@ -15,6 +15,7 @@
 
 namespace megatrain {
 
+// The bytes that a reader asks its source for at a time, if nothing else is said.
 inline constexpr size_t kRecordChunkBytes = size_t{1} << 20;
 // The greatest length of a record, or of a row of CSV, in bytes. A row of CSV may be a little
 // longer (csv_records.h). A longer one probably means that the file is of another kind.
@@ -46,8 +47,9 @@ class RecordReader {
 };
 
 // Returns the reader of a file: of comma-separated values if the ending of `path` says so, else of
-// JSON. `text` is the file's decompressed content and must outlive the result. The reader asks it
-// for `chunk_bytes` at a time. REQUIRES: the file is not Parquet (parquet_records.h).
+// JSON. `path` is also used in messages. `text` is the file's decompressed content and must outlive
+// the result. The reader asks it for `chunk_bytes` (> 0) at a time. REQUIRES: the file is not
+// Parquet (parquet_records.h).
 std::unique_ptr<RecordReader> MakeRecordReader(ByteSource* text, const std::string& path,
                                                size_t chunk_bytes = kRecordChunkBytes);
 

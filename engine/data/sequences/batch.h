@@ -34,15 +34,16 @@ struct Batch {
   // its tokens. Padding counts as a document.
   std::vector<std::vector<int32_t>> document_starts;
   // Generation only. [tokens]: the row of the key-value cache at which the token's sequence begins,
-  // or -1 if the token is not kept. Empty if no token is.
+  // or -1 if the token is not kept. Else empty, as state_rows.
   std::vector<int32_t> first_rows;
-  // With first_rows: the row of the cache for the states of the token's sequence, or -1.
+  // [tokens]: the row of the cache for the states of the token's sequence, or -1.
   std::vector<int32_t> state_rows;
   // Generation only: the tokens attend to the cache, and not to their documents.
   bool continues = false;
-  // Pairs only, for each micro-batch. Bounds are [pairs, 4]: the chosen answer's first token and
-  // the token behind its last, then those of the rejected one. The others are [pairs, 2], as
-  // Sequence::reference_logps. Both are empty without pairs.
+  // Pairs only, for each micro-batch. Bounds are [pairs, 4], numbers of tokens within the
+  // micro-batch: the first of the document of the chosen answer and the one behind its last, then
+  // those of the rejected one. The others are [pairs, 2], as Sequence::reference_logps. Both are
+  // empty without pairs.
   std::vector<std::vector<int32_t>> pair_bounds;
   std::vector<std::vector<double>> reference_logps;
 

@@ -21,9 +21,9 @@ class BatchLoader {
   // training order, in constant time. Queues up to `ahead` finished batches (at least one) and
   // prepares one more meanwhile. The last step of a run that is given in epochs may have fewer
   // sequences. `reference` (null if there is none) gives the log-probabilities of the answers in
-  // training sequences. `reference` and `dataset` must outlive the loader. `spec` is used during
-  // the call only. REQUIRES: all parts of `reference` are open, and `dataset` has training
-  // sequences.
+  // training sequences, by their index. `reference` and `dataset` must outlive the loader. `spec`
+  // is used during the call only. REQUIRES: all parts of `reference` are open, `dataset` has
+  // training sequences, and global_batch and micro_batch of `spec` are at least 1.
   BatchLoader(const Dataset* dataset, const JobSpec& spec, int64_t first_step,
               int64_t first_position, int64_t total_steps, int ahead,
               const ReferenceLogps* reference = nullptr);

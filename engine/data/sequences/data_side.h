@@ -36,7 +36,8 @@ class DataSide {
   // Prepares all files. `progress` may be null. Returns InvalidArgument for an empty file of format
   // `tokens`, and the errors of TokenStream::Open, SequenceIndex::Open, TokenFile::Open,
   // TokenFile::Scan and FileSystem::Examine. The file system of `options` must outlive the result.
-  // Other objects that `options` points to are used during the call only.
+  // Other objects that `options` points to are used during the call only. REQUIRES: the paths are
+  // those of files, as ExpandDataFile returns them.
   static absl::StatusOr<std::unique_ptr<DataSide>> Open(absl::Span<const DataFile> files,
                                                         const DataSideOptions& options,
                                                         const ByteProgress& progress);

@@ -94,15 +94,17 @@ using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t byte
 // Reads the files of `spec`, tokenizes them or finds the result in the cache, and packs it into
 // sequences. With `verify_data` every data file is hashed and the cache is checked whole; else
 // files that look unchanged are taken for what they were (FileHashes), and the cache is checked as
-// it is read. Paths in `spec` must be absolute. An empty data.template_date means today's.
-// `tokenizer` may be null if all files have format `tokens`. `cache_directory` is used if the spec
-// names none. `progress` may be null. `files` must outlive the dataset.
+// it is read. Paths in `spec` must be absolute, and all or none of data.train have weights.
+// data.train may be empty if data.eval is not; the dataset then has no training sequences. An empty
+// data.template_date means today's. `tokenizer` may be null if all files have format `tokens`.
+// `cache_directory` is used if the spec names none. `progress` may be null. `files` must outlive
+// the dataset.
 //
 // Returns InvalidArgument, naming the file and the place in it, for malformed data that
 // data.on_bad_record does not skip, and for an id that is not below `model_vocabulary`. Returns
 // InvalidArgument also for impossible settings of the data, if the data or an entry of a mix makes
 // no sequence, and if data.eval_fraction leaves none to train on. Returns the errors of
-// ExpandDataFile, PrepareEncoder, DataSide::Open and `progress`.
+// ExpandDataFile, PrepareEncoder, FileSystem::Examine, DataSide::Open and `progress`.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
     const JobSpec& spec, std::shared_ptr<const Tokenizer> tokenizer,
     const std::string& model_directory, int64_t model_vocabulary,

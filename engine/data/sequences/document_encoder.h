@@ -52,12 +52,12 @@ class DocumentEncoder {
   // The objects that `options` points to must outlive the encoder.
   explicit DocumentEncoder(const DocumentEncoderOptions& options) : options_(options) {}
 
-  // Appends the example's words. A pair becomes two documents, the chosen answer first. Returns
-  // InvalidArgument if the chat template refuses the example or makes no token of it, or if
-  // `chat_template` or `eos_id` is missing for a pair. Returns OutOfRange if a token id is not
-  // below the vocabulary. Returns the errors of the tokenizer. After an error some words may have
-  // been appended. REQUIRES: `chat_template` was given if the example is a chat, and `eos_id` if it
-  // is a text.
+  // Appends the example's words. A pair becomes two documents, the chosen answer first. Returns the
+  // errors of ChatTemplate::Render, and InvalidArgument if the template makes no token of the
+  // example, or if `chat_template` or `eos_id` is missing for a pair. Returns OutOfRange if a token
+  // id is not below the vocabulary. Returns the errors of the tokenizer. After an error some words
+  // may have been appended. REQUIRES: `chat_template` was given if the example is a chat, and
+  // `eos_id` if it is a text.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
   // Encodes a text document piece by piece. `text` is the beginning of what is left of it, and all
@@ -65,7 +65,7 @@ class DocumentEncoder {
   // returns the number of its bytes: 0 if more of the text is needed. Call EndText after the last
   // piece, or Restart if the text is given up. Returns the errors of Tokenizer::EncodePiece, and
   // OutOfRange for an id that is not below the vocabulary. The words do not depend on `pool`, which
-  // may be null.
+  // may be null; do not call this within a loop of it.
   absl::StatusOr<size_t> TextPiece(std::string_view text, bool last, std::vector<uint32_t>* words,
                                    ThreadPool* pool = nullptr);
   // Ends a text document: appends the ids that go behind it, and the end-of-text token unless they

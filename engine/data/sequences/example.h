@@ -24,7 +24,7 @@ struct Example {
   std::optional<PreferencePair> pair;
 };
 
-// Accepts these records:
+// Accepts these records, and pairs of answers (ParsePair). Other keys of a text are passed over.
 //   text      {"text": "..."}
 //   alpaca    {"instruction": "...", "input": "...", "output": "..."}
 //   sharegpt  {"conversations": [{"from": "...", "value": "..."}, ...]}

@@ -65,7 +65,7 @@ class FileWordMaker {
   // open. `hash` is the XXH3-128 that the file's content had before. The hash of Parquet, which is
   // not read from front to back, is not compared. `progress` may be null. It is called with the
   // bytes of the file that are finished, and with 0 also from another thread, perhaps at the same
-  // time.
+  // time. REQUIRES: the format is not `tokens`, and no loop of the pool calls Make.
   //
   // Returns InvalidArgument, naming the file and the place, for data that cannot be read and for a
   // file without a record. If bad records are skipped, a record that cannot be read is counted

@@ -25,7 +25,7 @@ namespace megatrain {
 inline constexpr uint32_t kTargetBit = uint32_t{1} << 31;    // the loss is computed on this token
 inline constexpr uint32_t kDocumentBit = uint32_t{1} << 30;  // a document begins here
 inline constexpr uint32_t kWholeBit = uint32_t{1} << 29;  // it must not be split (a chat example)
-inline constexpr uint32_t kTokenMask = kWholeBit - 1;
+inline constexpr uint32_t kTokenMask = kWholeBit - 1;     // the id
 
 struct PackingOptions {
   int64_t sequence_length = 0;  // in tokens, >= 2

@@ -34,13 +34,14 @@ struct TokenStreamOptions {
 // Thread safety: const methods may be called from several threads.
 class TokenStream {
  public:
-  // Finds each file's words in the cache or makes them. Small files that follow each other are made
-  // side by side, each by one thread, other ones one by one, each by all threads. If there are at
-  // least as many large plain texts as threads, they count as small ones here. Words that were made
-  // stay in the cache if a later file fails. `progress` may be null. It is called on the calling
-  // thread with the bytes of the files that were finished since the last call, or with 0. The
-  // tokenizer and the chat template of `options` are used during the call only; the file system
-  // must outlive the result. REQUIRES: no file has format `tokens`.
+  // Finds each file's words in the cache or makes them. Small files (below 8 MiB) that follow each
+  // other are made side by side, each by one thread, other ones one by one, each by all threads. If
+  // there are at least as many large plain texts as threads, they count as small ones here. Words
+  // that were made stay in the cache if a later file fails. `progress` may be null. It is called on
+  // the calling thread with the bytes of the files that were finished since the last call, or with
+  // 0. The tokenizer, the chat template and `hashes` of `options` are used during the call only;
+  // the file system must outlive the result. REQUIRES: no file has format `tokens`, and threads >=
+  // 1.
   //
   // Returns the errors of FileWordMaker for the first bad file, but InvalidArgument in place of
   // OutOfRange for an id that is not below the vocabulary. Returns Aborted if a file changed while

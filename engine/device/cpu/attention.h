@@ -1,8 +1,11 @@
-// Causal attention within documents for the cpu device, forward and backward (see AttentionArgs).
-// Blocks of queries and keys are computed by single-threaded products, with the softmax between
-// them. Memory is linear in tokens. Blocks in which no key is visible are skipped.
+// Attention for the cpu device: causal within documents, forward and backward (see AttentionArgs),
+// and over a cache (see CachedAttentionArgs). Within documents, blocks of queries and keys are
+// computed by single-threaded products, with the softmax between them. Memory is linear in tokens.
+// Blocks in which no key is visible are skipped.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_ATTENTION_H_
+
+#include <cstdint>
 
 #include "engine/base/thread_pool.h"
 #include "engine/device/cpu/product/workspace.h"

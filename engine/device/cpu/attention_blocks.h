@@ -15,12 +15,14 @@ namespace megatrain::attention {
 
 // A block of scores is kBlock x kChunk in FP32. These 256 KiB fit into any second-level cache.
 // Blocks begin at multiples of kBlock tokens, counted from token 0 or, in backward, from the start
-// of a segment of documents. So few shapes of product occur, which matters because making the code
-// for a new shape takes longer than running it.
+// of a segment (adjacent documents that are one task for each head of keys and values). So few
+// shapes of product occur, which matters because making the code for a new shape takes longer than
+// running it.
 inline constexpr int64_t kBlock = 128;
 inline constexpr int64_t kChunk = 512;
 
-// The slots of a Workspace (product/workspace.h) that attention uses.
+// The slots of a Workspace (product/workspace.h) that attention uses. kWideA to kWideD are for
+// operands that are widened (BlockMath::Operand).
 enum Slot { kScores = 1, kSlopes, kSums, kRows, kWideA, kWideB, kWideC, kWideD };
 
 // Return `a` rounded down or up to a multiple of `b`. REQUIRES: a >= 0, b > 0.
@@ -32,7 +34,8 @@ inline int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 absl::Status CheckAttention(const AttentionArgs& args);
 
 // Holds for each token the first token whose key it sees (`start`), and the token after the last
-// one that sees its key (`end`). Neither decreases from a token to the next.
+// one that sees its key (`end`). Neither decreases from a token to the next. REQUIRES:
+// CheckAttention accepts the arguments.
 struct SightBounds {
   explicit SightBounds(const AttentionArgs& args);
 

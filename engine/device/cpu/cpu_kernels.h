@@ -5,7 +5,8 @@
 // Calls ignore the stream and return when their work is done. No bit of a result depends on the
 // pool's size, because work is cut by shapes and operands and not by threads.
 //
-// Thread safety: several threads may call at a time, but the pool runs one loop at a time.
+// Thread safety: several threads may call at a time, but the pool runs one loop at a time. No call
+// may be made within a loop of the pool (thread_pool.h).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
 

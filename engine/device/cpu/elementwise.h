@@ -3,6 +3,8 @@
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_ELEMENTWISE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_ELEMENTWISE_H_
 
+#include <cstdint>
+
 #include "engine/device/kernels.h"
 
 namespace megatrain {

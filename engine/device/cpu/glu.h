@@ -3,11 +3,14 @@
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_GLU_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_GLU_H_
 
+#include <cstdint>
+
 #include "engine/device/kernels.h"
 
 namespace megatrain {
 
-// All compute tokens [begin, end). Several threads may compute different ranges at once.
+// All compute tokens [begin, end). The pointers are those of token 0; args.tokens is not read.
+// Several threads may compute different ranges at once.
 void GluTokens(const GluArgs& args, int64_t begin, int64_t end);
 void GluBackwardTokens(const GluBackwardArgs& args, int64_t begin, int64_t end);
 void SigmoidGateTokens(const SigmoidGateArgs& args, int64_t begin, int64_t end);

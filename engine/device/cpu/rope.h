@@ -2,11 +2,14 @@
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_ROPE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_ROPE_H_
 
+#include <cstdint>
+
 #include "engine/device/kernels.h"
 
 namespace megatrain {
 
-// Rotates tokens [begin, end). Several threads may rotate different ranges at once.
+// Rotates tokens [begin, end). The pointers are those of token 0; args.tokens is not read. Several
+// threads may rotate different ranges at once.
 void RopeTokens(const RopeArgs& args, int64_t begin, int64_t end);
 
 }  // namespace megatrain

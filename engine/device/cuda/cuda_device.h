@@ -35,8 +35,8 @@ absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal);
 //
 // The device keeps `api`. Several devices may share one `api` only if they are the same GPU,
 // because it loads its libraries for one GPU. If the GPU has memory of its own and
-// api->loads_lazily(), every kernel is used once (WarmUp). If that fails but the device is not
-// lost, the device is returned all the same, and its Describe tells why.
+// api->loads_lazily(), every method of Kernels that queues work is called (WarmUp). If that fails
+// but the device is not lost, the device is returned all the same, and its Describe tells why.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::shared_ptr<CudaApi> api, int ordinal);
 
 }  // namespace megatrain

@@ -20,12 +20,12 @@ inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
 // The sizes of CudaKernels.
 class CudaKernelSizes : public KernelSizes {
  public:
-  // Includes room for cuDNN's gradient even if cuDNN is absent, so that a plan does not depend on
-  // the machine on which it is made. The room suffices for one document of the greatest length, or
-  // for several shorter ones at once, but is at most kCudnnWorkspaceBytesMax. Longer documents are
-  // cut by heads and then into blocks (cudnn_choice.h). There is no such room for calls that cuDNN
-  // never takes. These are calls in FP32, with sizes of heads that CudnnTakesHeads refuses, with
-  // softcaps or with sinks.
+  // The result has room for cuDNN's gradient even if cuDNN is absent, so that a plan does not
+  // depend on the machine on which it is made. The room suffices for one document of the greatest
+  // length, or for several shorter ones at once, but is at most kCudnnWorkspaceBytesMax. Longer
+  // documents are cut by heads and then into blocks (cudnn_choice.h). There is no such room for
+  // calls that cuDNN never takes. These are calls in FP32, with sizes of heads that CudnnTakesHeads
+  // refuses, with softcaps or with sinks.
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& s) const override {
     const int64_t own = cuda::AttentionBackwardWorkspaceBytes(s.tokens, s.heads);
     if (s.dtype != DType::kBF16 || !CudnnTakesHeads(s.head_dim, s.value_dim) || s.softcap > 0 ||

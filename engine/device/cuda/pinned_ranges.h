@@ -2,7 +2,8 @@
 // pinned in pieces, because one call for 512 GiB fails on recent drivers. One copy of CUDA must not
 // cross the border of two pieces, so ForEachPiece cuts copies at the borders.
 //
-// Thread safety: all methods may be called from any thread.
+// Thread safety: all methods may be called from any thread. Pin, Unpin and the destructor need a
+// current device of the calling thread (cuda_api.h).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_PINNED_RANGES_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_PINNED_RANGES_H_
 

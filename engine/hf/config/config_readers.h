@@ -84,9 +84,9 @@ struct RopeDefaults {
 // head_dim / 2, rounded down.
 int64_t TurningPairs(double fraction, int64_t head_dim);
 // Reads RoPE's settings from the object rope_scaling or rope_parameters, and from the keys beside
-// it. Without such an object returns defaults.absent, with the rotated part of a head, and for the
-// default type theta, as the keys beside it say. With an object, original_positions is the first of
-// these that is given:
+// it. Without such an object returns defaults.absent, but with the rotated part of a head and, if
+// its type is the default, theta of the keys beside it. With an object, original_positions is the
+// first of these that is given:
 // - original_max_position_embeddings beside the object, if `defaults` has no layer_type;
 // - defaults.original_positions;
 // - original_max_position_embeddings in the object;
@@ -104,7 +104,7 @@ std::vector<bool> ReadLayersOfType(JsonFields& fields, int64_t layers, const cha
 std::vector<bool> ReadSlidingLayers(JsonFields& fields, int64_t layers,
                                     absl::FunctionRef<bool(int64_t layer)> slides);
 
-// Returns sliding_window; 0 if it is null, and `absent` if the key is missing.
+// Returns sliding_window, in tokens; 0 if it is null, and `absent` if the key is missing.
 int64_t ReadWindow(JsonFields& fields, int64_t absent);
 
 // Gives the layers for which `slides` is true the window of `window` tokens and the RoPE

@@ -30,6 +30,7 @@ struct IgnoredTensors {
 
 // A reader for the config.json of one model_type.
 struct ModelFamily {
+  // Both texts must live as long as the process.
   const char* model_type;    // as in config.json: "llama"
   const char* architecture;  // transformers' class: "LlamaForCausalLM"
   // Reads the keys that say what the model computes. Errors go to fields.status(); the result is

@@ -47,7 +47,7 @@ std::vector<std::string> WrapperFamilyNames();
 std::string PrefixOutOfWrapper(const std::string& text_family);
 
 // Returns the description of a wrapper whose files name tensors as `names`, without the number and
-// size of carried tensors.
+// size of carried tensors. `names` is one of family.names.
 WrapperDescription DescribeWrapper(const WrapperFamily& family, const WrapperNames& names);
 
 }  // namespace megatrain

@@ -15,9 +15,9 @@ namespace megatrain {
 //
 // Experts may lie apart (a tensor for each expert) or stacked (one tensor for all of a layer). They
 // have the family's name, or `mlp.experts`, as transformers 5 calls them in memory in every family.
-// The router has the family's name, or `mlp.gate`.
-// A layer whose experts are not there keeps what the family says of experts, and so does a layer
-// whose experts are transposed (ExpertsDescription::transposed).
+// The router has the family's name, or `mlp.gate`. A layer whose experts are not there keeps what
+// the family says of experts, and so does a layer whose experts are transposed
+// (ExpertsDescription::transposed).
 void SettleExpertNames(absl::FunctionRef<bool(const std::string& name)> has,
                        ModelDescription& model);
 

@@ -13,7 +13,8 @@ namespace megatrain {
 // routing that the backward pass does again, without the shared unit. REQUIRES: the layer has
 // experts and, for the Join functions, a dense unit beside them.
 //
-// The forward pass includes FinishExperts if the layer has no dense unit. RouterSums is left out.
+// RouteWork of the forward pass includes FinishExperts if the layer has no dense unit. RouterSums
+// is left out.
 LayerWork RouteWork(const WorkShape& shape, bool backward);
 LayerWork RouterBackwardWork(const WorkShape& shape, bool first);
 LayerWork RouterWeightGradientWork(const WorkShape& shape);

@@ -1,6 +1,6 @@
 // Counts the work of one call of each layer template, in the units for which devices have rates
-// (engine/host/hardware_rates.h). The counts follow the kernel calls of engine/model/layer and of
-// language_head.cc and must change with them.
+// (engine/host/hardware_rates.h), for predictions of times. The counts follow the kernel calls of
+// engine/model/layer and of language_head.cc and must change with them.
 #ifndef MEGATRAIN_ENGINE_MODEL_COST_LAYER_WORK_H_
 #define MEGATRAIN_ENGINE_MODEL_COST_LAYER_WORK_H_
 
@@ -29,9 +29,9 @@ LayerWork operator+(LayerWork a, const LayerWork& b);
 LayerWork operator*(double times, LayerWork work);
 
 // A micro-batch of `tokens` tokens in documents of sequence_length tokens, on the layer `layer` for
-// the functions of decoder layers.
+// the functions of decoder layers. REQUIRES: sequences and chunks have tokens.
 struct WorkShape {
-  const ModelDescription* model = nullptr;
+  const ModelDescription* model = nullptr;  // used during the calls only
   int layer = 0;
   DType dtype = DType::kF32;
   int64_t tokens = 0;
@@ -51,7 +51,7 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level);
 // Returns the work of the backward pass without recomputation.
 LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first);
 // Return the work of those parts of the backward passes that compute the gradients of matrices and
-// add them to sums.
+// add them to sums: what frozen matrices save.
 LayerWork DecoderLayerWeightGradientWork(const WorkShape& shape);
 LayerWork HeadWeightGradientWork(const WorkShape& shape);
 LayerWork HeadForwardBackwardWork(const WorkShape& shape, bool first);

@@ -8,9 +8,9 @@
 //   backward: RouteTokens, ExpertsBackward of each tile in order, RouterBackward
 //
 // The backward pass routes again from the same x with the same bits, so that nothing is kept. Each
-// function queues work on the context's stream and returns the errors of its kernels. `weights` and
-// context.tile are those of the router's tile in RouteTokens and RouterBackward, and of one of the
-// experts' in ExpertsForward and ExpertsBackward.
+// function queues work on the context's stream and returns the errors of its kernels. Memory must
+// stay valid until that work is done. `weights` and context.tile are those of the router's tile in
+// RouteTokens and RouterBackward, and of one of the experts' in ExpertsForward and ExpertsBackward.
 #ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_HALF_H_
 #define MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_HALF_H_
 
@@ -44,8 +44,8 @@ absl::Status ExpertsForward(const LayerContext& context, const void* weights,
                             const MicroBatchView& batch, const ExpertScratch& scratch,
                             const RoutedTokens& r);
 
-// Computes y = x + r.sum. x and y are [tokens, hidden] of context.dtype. REQUIRES: ExpertsForward
-// of all tiles.
+// Computes y = x + r.sum. x and y are [tokens, hidden] of context.dtype; y may be x. REQUIRES:
+// ExpertsForward of all tiles, and the layer does not join.
 absl::Status FinishExperts(const LayerContext& context, const MicroBatchView& batch, const void* x,
                            const RoutedTokens& r, void* y);
 
@@ -61,8 +61,8 @@ absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
 // Computes the backward pass of the router, the shared unit and the norm. `dh` [tokens, hidden] has
 // the gradient with respect to y, or the result of JoinBackward, on entry and that with respect to
 // x on return. `gradient`, `first` and `input_gradient` are as in DecoderLayerBackward.
-// `dprobabilities` is that of RouteBackwardArgs, or null. Overwrites r.normed and r.sum. REQUIRES:
-// ExpertsBackward of all tiles.
+// `dprobabilities` is that of RouteBackwardArgs, on the device, or null. Overwrites r.normed and
+// r.sum. REQUIRES: ExpertsBackward of all tiles.
 absl::Status RouterBackward(const LayerContext& context, const void* weights,
                             const MicroBatchView& batch, const void* x,
                             const ExpertScratch& scratch, const RoutedTokens& r, void* dh,

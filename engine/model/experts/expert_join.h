@@ -4,7 +4,7 @@
 // where `sum` is the sum of the experts' results (expert_half.h), and `scale` is the layer_scalar
 // if the layer has an output_scale, else 1. The weights have a tile of their own (TileKind::kJoin),
 // to which `weights` points and which context.tile names. The functions queue work on the context's
-// stream and return the errors of its kernels.
+// stream and return the errors of its kernels. Memory must stay valid until that work is done.
 //
 //   forward:  RouteTokens, ExpertsForward of each tile, JoinForward
 //   backward: RouteTokens, ExpertsForward of each tile, JoinBackward, ExpertsBackward of each tile,

@@ -23,7 +23,8 @@ struct RoutedTokens {
   int32_t* choice = nullptr;  // [t, k], as in RouteArgs
   float* weights = nullptr;   // [t, k], as in RouteArgs
   float* dweights = nullptr;  // [t, k], as in RouteBackwardArgs
-  // T [t, hidden], the gradient with respect to the forward `sum`; null without a JoinDescription.
+  // T [t, hidden], the gradient with respect to the forward `sum`; null if no layer of the model
+  // joins (LayerDescription::joins).
   void* dsum = nullptr;
   float* entropy = nullptr;  // [t], as in RouteArgs
   // Sums over the tokens, in FP64.
@@ -33,7 +34,7 @@ struct RoutedTokens {
   int32_t* assignments = nullptr;     // [t k], as in SortAssignmentsArgs
   int32_t* token_rows = nullptr;      // [t, k], as in SortAssignmentsArgs
   int32_t* device_offsets = nullptr;  // [E + 1], as in SortAssignmentsArgs
-  // The gate of the shared unit, treated as a router with one expert; null without such a gate.
+  // The gate of the shared unit, treated as a router with one expert; null if no layer has one.
   struct {
     int32_t* choice = nullptr;       // [t]
     float* weights = nullptr;        // [t]
@@ -65,11 +66,11 @@ struct ExpertScratch {
   void* dactivated = nullptr;  // T [n, intermediate]
   void* in = nullptr;          // T [n, hidden], the rows of experts
   void* out = nullptr;         // T [n, hidden]
-  // Null without RouterDescription::expert_scales.
+  // Null if no layer has RouterDescription::expert_scales.
   float* dexpert_scales = nullptr;  // [n, E], as in RouteBackwardArgs
-  // [4, n], of the norms; null without a RouterDescription::input_scale or a JoinDescription.
+  // [4, n], of the norms; null if no layer has a RouterDescription::input_scale or joins.
   float* rstd = nullptr;
-  // Used by expert_join.cc; null without a JoinDescription.
+  // Used by expert_join.cc; null if no layer joins.
   void* rounded = nullptr;  // T [n, hidden]
   void* joined = nullptr;   // T [n, hidden]
   void* djoined = nullptr;  // T [n, hidden]

@@ -1,6 +1,6 @@
 // Gathers the rows and computes the products of the experts of one tile (expert_half.h). The
 // experts' tile is bound in `l`. Each function that returns a status queues work on the stream of
-// `l` and returns the errors of its kernels.
+// `l` and returns the errors of its kernels. REQUIRES, wherever `r` is taken: r.offsets is set.
 #ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_PRODUCTS_H_
 #define MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_PRODUCTS_H_
 

@@ -2,7 +2,7 @@
 // its gate. The result is sigmoid(w n) * unit(n) with n = r.normed; without a gate it is unit(n). A
 // gate is treated as a router with one expert, so that the kernels of routers compute its weights,
 // gradients and rows. The router's tile is bound in `l`. Each function queues work on the stream of
-// `l` and returns the errors of its kernels.
+// `l` and returns the errors of its kernels. All but NumberSharedRows overwrite tensors of `s`.
 #ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_SHARED_EXPERT_H_
 #define MEGATRAIN_ENGINE_MODEL_EXPERTS_SHARED_EXPERT_H_
 

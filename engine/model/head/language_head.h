@@ -17,7 +17,8 @@ namespace megatrain {
 
 // Returns the tokens of a chunk of logits: a power of two within `max` (KernelSizes::HeadChunk),
 // but at least 64, or the whole micro-batch if that is less. It depends on the shapes and the kind
-// of device only, so that bits do not depend on free memory.
+// of device only, so that bits do not depend on free memory. REQUIRES: max.tokens is a power of
+// two, 64 at least.
 int64_t HeadChunkTokens(const ModelDescription& config, int64_t micro_batch_tokens,
                         const HeadChunkMax& max);
 
@@ -37,15 +38,15 @@ HeadScratch PlaceHeadScratch(const ModelDescription& config, DType dtype, int64_
 
 // Writes the embeddings of batch.ids to x, T [tokens, hidden]. If batch.shared.embedding is not
 // null, also copies x and the weight of the per-layer inputs' norm to batch.shared (shared_rows.h).
-// `weights` is tile 0 on the device.
+// `weights` is tile 0, on the device or in host memory that the device can read (the pool's).
 absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
                               const MicroBatchView& batch, void* x);
 // Adds the gradient of the embedding, and of the norm in SharedRows, to `gradient` (FP32, in the
-// layout of tile 0). With `first`, which marks the first micro-batch, the gradients replace its
-// content. The gradient of a tied matrix is always added, because the head's gradient is there
-// already. The row of the model's padding_id gets no gradient. Leaves out a frozen embedding, and
-// the norm if SharedRows has no gradient of it. dh, T [tokens, hidden], is the gradient with
-// respect to x.
+// layout of tile 0; not null). With `first`, which marks the first micro-batch, the gradients
+// replace its content. The gradient of a tied matrix is always added, because the head's gradient
+// is there already. The row of the model's padding_id gets no gradient. Leaves out a frozen
+// embedding, and the norm if SharedRows has no gradient of it. dh, T [tokens, hidden], is the
+// gradient with respect to x.
 absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView& batch,
                                const void* dh, float* gradient, bool first);
 
@@ -56,15 +57,15 @@ absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView
 // of the sum of scale * loss_weights[i] * losses[i]. `loss_weights` is FP32 [tokens] on the device;
 // null: all are 1. The gradient with respect to x is written to dh, T [tokens, hidden], which may
 // be x itself; without `input_gradient` dh is undefined on return. The gradient with respect to the
-// weights is added to `gradient` (FP32, in the layout of the head's tile), or with `first` replaces
-// its content. Frozen tensors are not written.
+// weights is added to `gradient` (FP32, in the layout of the head's tile; null if all of the tile
+// is frozen), or with `first` replaces its content. Frozen tensors are not written.
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x, float scale,
                                  const HeadScratch& scratch, float* losses, void* dh,
                                  float* gradient, bool first, bool input_gradient = true,
                                  const float* loss_weights = nullptr);
 
-// Computes the losses as HeadForwardBackward does, without gradients.
+// Computes the losses as HeadForwardBackward does, without gradients. Overwrites `scratch`.
 absl::Status HeadLoss(const LayerContext& context, const void* weights, const MicroBatchView& batch,
                       const void* x, const HeadScratch& scratch, float* losses);
 

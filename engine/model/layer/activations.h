@@ -27,9 +27,10 @@ struct TensorCursor {
   // In bytes. It suffices for vectorized access on all devices.
   static constexpr int64_t kAlignment = 256;
 
-  char* base = nullptr;
+  char* base = nullptr;  // aligned to kAlignment
   int64_t offset = 0;
 
+  // Takes the next `bytes` bytes, and unless `base` is null sets *pointer to them.
   template <typename T>
   void Take(T** pointer, int64_t bytes) {
     if (base != nullptr) *pointer = reinterpret_cast<T*>(base + offset);
@@ -45,7 +46,8 @@ struct SoftmaxActivations {
   // Kept from kCheapRecomputed on.
   //
   // The statistics of the norms of queries, then of keys: [t, heads] and [t, kv_heads] for
-  // QkNorm::kHead, [t] and [t] for kFull. A layer without keys of its own uses the first part only.
+  // QkNorm::kHead, [t] and [t] for kFull; null for kNone. A layer without keys of its own uses the
+  // first part only.
   float* qk_rstd = nullptr;
   float* value_rstd = nullptr;  // [t, kv_heads]; with a value_norm and keys of its own only
   float* lse = nullptr;         // [heads, t]
@@ -78,7 +80,7 @@ struct DeltaActivations {
   void* convolved = nullptr;  // T [t, channels]
 };
 
-// The activations of the layer's per-layer input.
+// The activations of the layer's per-layer input (per_layer_input.h); all null without one.
 struct PerLayerActivations {
   // Kept from kCheapRecomputed on.
   float* rstd = nullptr;      // [t]; of the norm of what is projected
@@ -91,6 +93,8 @@ struct PerLayerActivations {
   void* activated = nullptr;  // T [n, width]
 };
 
+// Of `softmax`, `latent` and `delta` that of the layer's AttentionKind is set. With experts the
+// tensors of the second half are null or empty.
 struct LayerActivations {
   KeepLevel keep = KeepLevel::kNothing;
   // Kept from kCheapRecomputed on.
@@ -171,7 +175,8 @@ int64_t LayerChunkBytes(const ModelDescription& model, DType dtype, int64_t chun
 
 // Places the tensors: those that `level` keeps in `kept` (KeptBytes; may be null at kNothing), the
 // others in `scratch` (LayerScratchBytes) and `chunk` (LayerChunkBytes). The result points into
-// these blocks. `tokens_max` fixes the offsets, so that smaller micro-batches fit too.
+// these blocks, which are aligned to TensorCursor::kAlignment. `tokens_max` fixes the offsets, so
+// that smaller micro-batches fit too.
 LayerActivations PlaceActivations(const ModelDescription& model, int layer, DType dtype,
                                   int64_t tokens_max, int64_t chunk_tokens, KeepLevel level,
                                   void* kept, void* scratch, void* chunk);

@@ -2,10 +2,11 @@
 // (attention_part.h), and output projection. Functions with a chunk compute its rows, the others
 // the whole micro-batch. They queue work on the stream of `l` and return the errors of its kernels.
 //
-// In all functions x [all tokens, hidden] is the layer's input.
+// In all functions x [all tokens, hidden] is the layer's input, and `a` is BoundLayer::a. Tensors
+// are in device memory, which must stay valid until the stream has run.
 //
 // The backward pass calls AttentionOutputBackward for every chunk, then MixBackward, then
-// AttentionInputBackward for every chunk. Weight gradients go to `gradient`.
+// AttentionInputBackward, once for every chunk. Weight gradients go to `gradient`.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_ATTENTION_HALF_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_ATTENTION_HALF_H_
 

@@ -4,7 +4,8 @@
 // residual stream. `a` is BoundLayer::a. There is one implementation for each AttentionKind.
 //
 // Functions with a chunk compute its rows, the others the whole micro-batch. They queue work on the
-// stream of `l` and return the errors of its kernels. Weight gradients go to `gradient`.
+// stream of `l` and return the errors of its kernels. Weight gradients go to `gradient`. A part has
+// no state, so any number of threads may use it.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_ATTENTION_PART_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_ATTENTION_PART_H_
 

@@ -43,9 +43,9 @@ struct ProductOptions {
 // In the shapes below, `tokens` is the number of the chunk's tokens. Pointers are to device memory,
 // to the first row of the chunk. Operands have the type of activations, context.dtype, and their
 // rows are contiguous, unless a comment says otherwise. Functions that return a status, except
-// ForChunks, queue work on `stream` and return the errors of the kernels that they queue. `(+)`
-// marks a bias or an addend that may be missing, and before `=` a sum that TileGradient::add turns
-// on.
+// ForChunks, queue work on `stream` and return the errors of the kernels that they queue. The
+// memory must stay valid until the stream has run; this object need not. `(+)` marks a bias or an
+// addend that may be missing, and before `=` a sum that TileGradient::add turns on.
 struct BoundLayer {
   // All arguments must outlive this.
   BoundLayer(const LayerContext& context, const void* weights, const MicroBatchView& batch,
@@ -53,6 +53,8 @@ struct BoundLayer {
 
   // Calls `run` for all chunks in the order of their tokens. Returns the first error.
   absl::Status ForChunks(absl::FunctionRef<absl::Status(const Chunk&)> run) const;
+
+  // --- Products and their gradients.
 
   // Computes y[rows, out] = scale * x[rows, in] W^T (+ bias) (+ addend). `weight` and `bias` are
   // offsets in the tile, here and below.
@@ -79,6 +81,8 @@ struct BoundLayer {
   // frozen. REQUIRES: bias >= 0.
   absl::Status BiasGradient(const Chunk& chunk, const void* dy, int64_t n, int64_t bias,
                             const TileGradient& gradient) const;
+  // --- The factor of the result, and norms.
+
   // Multiplies x[tokens, hidden] by the layer's output_scale, if it has one. This is the last step
   // of the layer's forward pass, and the first step of its backward pass.
   absl::Status ScaleOutput(const Chunk& chunk, void* x) const;
@@ -93,6 +97,8 @@ struct BoundLayer {
                                        const float* rstd, const void* dy, void* dh,
                                        const TileGradient& gradient) const;
 
+  // --- Attention.
+
   // Rotates `heads` heads of head_dim elements in the chunk's rows, the first at `x`, unless `rope`
   // (an index in ModelDescription::ropes) is -1. Rows are `stride` elements apart. `inverse`
   // rotates back, which gives the gradient.
@@ -106,7 +112,10 @@ struct BoundLayer {
   // document as without a cache.
   absl::Status Attend(const AttentionArgs& args) const;
 
-  // Returns true if any of elements [offset, offset + elements) of the tile is trained.
+  // --- Places.
+
+  // Returns true if any of elements [offset, offset + elements) of the tile is trained; false if
+  // `offset` is -1.
   bool Trains(int64_t offset, int64_t elements) const {
     return offset >= 0 && !TrainedRanges(tile, {offset, offset + elements}).empty();
   }

@@ -1,6 +1,7 @@
 // Computes a decoder layer as its LayerDescription says, forward and backward. The functions keep
-// no state: the caller passes weights, activations and gradients. They queue work on the context's
-// stream and return the errors of its kernels. All memory must stay valid until that work is done.
+// no state: the caller passes weights, activations and gradients. context.layer and context.tile
+// name the layer and its tile. The functions queue work on the context's stream and return the
+// errors of its kernels. All memory must stay valid until that work is done.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_DECODER_LAYER_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_DECODER_LAYER_H_
 
@@ -22,7 +23,7 @@ absl::Status DecoderLayerForward(const LayerContext& context, const void* weight
                                  const LayerActivations& activations, void* y);
 
 // Does the same for the first half of a layer with experts: y = x + attention. The second half is
-// in expert_half.h.
+// in expert_half.h. REQUIRES: the layer has experts.
 absl::Status AttentionStageForward(const LayerContext& context, const void* weights,
                                    const MicroBatchView& batch, const void* x,
                                    const LayerActivations& activations, void* y);
@@ -56,9 +57,10 @@ LayerBackwardWidths BackwardWidths(const ModelDescription& model);
 // the gradients; of a layer with experts those of the first half only. `x` is that of the forward
 // pass. The activations are overwritten.
 //
-// `dh` [tokens, hidden] holds the gradient of the loss by y on entry and by x on return. Without
-// `input_gradient`, when nothing before this layer is trained, `dh` is undefined on return, and the
-// pass ends at the output projection of attention if no weight in or before attention is trained.
+// `dh` [tokens, hidden], of context.dtype, holds the gradient of the loss by y on entry and by x on
+// return. Without `input_gradient`, when nothing before this layer is trained, `dh` is undefined on
+// return, and the pass ends at the output projection of attention if no weight in or before
+// attention is trained.
 //
 // Weight gradients are added to `gradient` (FP32, in the tile's layout; null if all of the tile is
 // frozen) chunk by chunk, in token order. Those of sinks, of a delta net's own tensors and of the

@@ -39,12 +39,12 @@ struct RopeTable {
 // One micro-batch in device memory, except for document_starts. Does not own memory.
 struct MicroBatchView {
   int64_t tokens = 0;
-  const int32_t* ids = nullptr;               // device [tokens]
+  const int32_t* ids = nullptr;               // device [tokens], in [0, vocabulary), unchecked
   const int32_t* positions = nullptr;         // device [tokens]
   const int32_t* targets = nullptr;           // device [tokens], < 0 if masked
   const int32_t* sorted_positions = nullptr;  // device [tokens], as in EmbeddingBackwardArgs
   const int32_t* document_bounds = nullptr;   // device [tokens, 2], as in AttentionArgs
-  const int32_t* document_starts = nullptr;   // host [documents + 1]
+  const int32_t* document_starts = nullptr;   // host [documents + 1], as Batch::document_starts
   int64_t documents = 0;
   // For a cache: device [tokens], as in CachedAttentionArgs and in DeltaDocuments.
   const int32_t* first_rows = nullptr;
@@ -67,7 +67,7 @@ struct LayerContext {
   Kernels* kernels = nullptr;
   Stream* stream = nullptr;
   absl::Span<const RopeTable> ropes;  // by ModelDescription::ropes
-  int64_t chunk_tokens = 0;           // LayerChunkTokens; for decoder layers
+  int64_t chunk_tokens = 0;           // LayerChunkTokens, or fewer; for layers and experts
   int layer = 0;                      // for decoder layers
   int tile = 1;                       // the tile whose weights are passed; for decoder layers
   LayerCache cache;                   // of that layer

@@ -1,13 +1,14 @@
-// Computes the end of a layer with per-layer embeddings (PerLayerInputDescription). Let x be the
-// residual stream after the feed-forward part, x_0 the token's embedding and E the layer's own
-// table:
+// Computes the last branch of a layer with per-layer embeddings (PerLayerInputDescription). Let x
+// be the residual stream after the feed-forward part, x_0 the token's embedding and E the layer's
+// own table:
 //   p = norm(W_model x_0 / sqrt(hidden)) + scale E[id]
 //   y = x + post_norm(W_out (activation(W_gate x) * p) / sqrt(2))
 // `scale` is EmbeddingScale of sqrt(width). The weight of the first norm is the same in all layers;
 // x_0 and this weight are in SharedRows.
 //
 // Functions with a chunk compute its rows, the others the whole micro-batch. They queue work on the
-// stream of `l` and return the errors of its kernels. Weight gradients go to `gradient`.
+// stream of `l` and return the errors of its kernels. Weight gradients go to `gradient`. REQUIRES:
+// HasPerLayerInput.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_PER_LAYER_INPUT_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_PER_LAYER_INPUT_H_
 

@@ -37,7 +37,8 @@ struct SharedRows {
   float* per_layer_norm_gradient = nullptr;
 };
 
-// Returns the bytes of the block for PlaceSharedRows; 0 if the layers share nothing.
+// Returns the bytes of the block for PlaceSharedRows; 0 if the layers share nothing. REQUIRES, here
+// and below: the model has layers.
 int64_t SharedRowsBytes(const ModelDescription& model, DType dtype, int64_t tokens, bool training);
 // Returns pointers into `block`, which has SharedRowsBytes bytes and must outlive the result. The
 // gradients are null unless `training`; per_layer_norm_gradient is always null.

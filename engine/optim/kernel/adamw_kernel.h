@@ -21,7 +21,7 @@ inline constexpr int kAdamWPrefetchElements = 512;
 // Returns false if an updated master is not finite or (split masters) has no finite BF16 half, or
 // if a second moment is not finite. The latter happens with a gradient that is not finite, and when
 // (1 - beta2) gradient^2 overflows, with beta2 = 0.95 for gradients from about 8e19 on. The element
-// would never move again.
+// would never move again. All of the span is updated in any case.
 bool AdamWUpdateSpan(const AdamWConstants& constants, float decay, DType gradient_dtype,
                      const AdamWSpan& span, int prefetch_elements = kAdamWPrefetchElements);
 

@@ -13,13 +13,14 @@ struct AdamWRates {
   double learning_rate = 0, weight_decay = 0;
 };
 
+// The numbers of a step's update (formulas in engine/optim/adamw.h).
 struct AdamWStep {
   int64_t step = 1;  // from 1; the exponent of the bias correction
   double learning_rate = 0;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
   float gradient_scale = 1;  // the clipping coefficient
-  // The rates of groups: those of elements with `rates` i > 0 are groups[i - 1]. Elements with 0
-  // have the rates above.
+  // The rates of groups: those of elements with `rates` i > 0 (TensorSpec::rates) are
+  // groups[i - 1]. Elements with 0 have the rates above.
   std::vector<AdamWRates> groups;
 };
 
@@ -38,7 +39,8 @@ struct AdamWConstants {
   static AdamWConstants Make(const AdamWStep& step, int rates = 0);
 };
 
-// Streams of `elements` elements each, which must not overlap.
+// Streams of `elements` elements each, which must not overlap. Does not own memory. Null is allowed
+// for `remainder` only.
 struct AdamWSpan {
   const void* gradient = nullptr;  // FP32 or BF16
   void* weights = nullptr;         // FP32 masters, or the BF16 halves of split masters

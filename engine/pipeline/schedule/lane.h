@@ -26,6 +26,7 @@ constexpr Lane DeviceUpdateLane(int index) {
   return static_cast<Lane>(static_cast<int>(Lane::kDeviceUpdate0) + index);
 }
 
+// Returns the name for threads and reports: "device update 0".
 constexpr const char* LaneName(Lane lane) {
   switch (lane) {
     case Lane::kH2D:

@@ -2,8 +2,9 @@
 // operation has no field of another kind.
 //
 // In these structs `tile`, `stage` (ModelLayout::stages), `weight_buffer`, `accumulator` and `slab`
-// are indices, `micro_batch` counts in the step and `sweep_index` in the sweep. `input_slot` and
-// `output_slot` are slots of hidden states on the device. [begin, end) are elements of the tile.
+// are indices. `micro_batch` counts this rank's micro-batches in the step, `sweep_index` those in
+// the sweep. `input_slot` and `output_slot` are slots of hidden states on the device. [begin, end)
+// are elements of the tile.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_OPERATION_H_
 #define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_OPERATION_H_
 
@@ -19,7 +20,8 @@
 namespace megatrain {
 
 // The kinds of resources that operations read and write. The comments say where each one is, and
-// what Resource::index means if it is not the index of the resource's own kind.
+// what Resource::index means if it is not the index of the resource's own kind. It is 0 for a kind
+// of which there is one. A step slot is one of the kStepSlots in flight (schedule.h).
 enum class ResourceKind {
   // Host. Index `tile` stands for the tile's elements that the host updates, and index
   // PipelineShape::device_part(tile) for those that the device updates. Of the weights of tile 1,
@@ -80,8 +82,8 @@ struct LoadHiddenGradientOp {  // host stash -> output_slot
   int micro_batch, output_slot;
 };
 
-// --- Lane compute. `first` marks the first part of a tile's gradient, which replaces the content
-// of the accumulator.
+// --- Lane compute. `first` marks the first micro-batch of a fold (schedule.h) of the gradient. It
+// replaces the content of the accumulator.
 
 // The place of a stage's kept activations. An operation without one keeps nothing.
 struct KeptActivations {
@@ -195,7 +197,7 @@ struct FinishGradientOp {  // sums of squares of the rank's blocks; rounds a BF1
 
 // --- Lane collective, of several ranks.
 
-struct AwaitUpdatesOp {  // waits until every rank has updated its shard of the tile on the host
+struct AwaitUpdatesOp {  // waits until every rank's shard of the tile in host memory is updated
   static constexpr char kName[] = "await updates";
   int tile;
 };
@@ -243,7 +245,7 @@ struct ShareResultsOp {  // replaces the losses or norms of a rank by those of a
 struct CheckLossesOp {  // fails if a loss is not finite, before any update on the host
   static constexpr char kName[] = "check losses";
 };
-struct ClipOp {  // computes the norm and the step's clipping coefficient
+struct ClipOp {  // fails if a loss or norm is not finite; computes the step's clipping coefficient
   static constexpr char kName[] = "clip";
 };
 // AdamW for the rows of tile 0 that the next step's batch looks up, or for all of the tile if that
@@ -305,7 +307,8 @@ struct Op {
   AnyOp what;
   Lane lane;
   int step_slot;  // the step's slot among the kStepSlots in flight
-  // Bytes that the operation copies, updates or saves. Predictions divide them by the lane's rate.
+  // Bytes that the operation copies, receives from other ranks, updates or saves. StepRunner takes
+  // the length of most copies from here. Predictions divide the bytes by the lane's rate.
   int64_t bytes = 0;
   LayerWork work;  // the work of an operation on the compute lane, used there instead of `bytes`
   // Bytes that an operation copies over the link although it is not on the lane h2d or d2h.

@@ -8,9 +8,13 @@
 //
 // A training step is layer-major: all micro-batches of a sweep go through a tile before the next
 // tile is needed. A step is one sweep or several.
-// - The gradient of a tile is one left fold over chunks of tokens, then micro-batches, then sweeps.
-//   Between sweeps its sum rests in a slab as FP32. So the bits do not depend on the number of
-//   sweeps.
+// - With one fold (PipelineShape::folds) the gradient of a tile is one left fold over chunks of
+//   tokens, then micro-batches, then sweeps: ((g0 + g1) + g2) + ... Between sweeps its sum rests in
+//   a slab as FP32. So the bits do not depend on the number of sweeps.
+// - With several folds the gradient is a sum of several left folds, over consecutive micro-batches,
+//   joined as a pairwise tree. One device may take them in two sweeps of half of them each. Ranks
+//   have the same number of them each, so that the tree, and with it the bits, do not depend on the
+//   number of ranks. A fold has an accumulator until it is joined.
 // - Tiles are loaded weight_buffers - 1 uses ahead. A tile that a buffer still holds is not loaded
 //   again, for example where the backward pass follows the forward pass.
 // - With a stash on the host, the inputs of a stage's backward are loaded while the backward of the
@@ -30,10 +34,6 @@
 //   share. The first load after an update waits until all ranks have updated the tile. No later
 //   load has to: the next update follows the reduction of the tile's gradient, and a rank enters
 //   that reduction only when its own loads are done.
-// - The gradient may be a sum of several left folds, over consecutive micro-batches, joined as a
-//   pairwise tree. One device may take them in two sweeps of half of them each. Ranks have the same
-//   number of them each, so that the tree, and with it the bits, do not depend on the number of
-//   ranks. A fold has an accumulator until it is joined.
 // - Steps go on during a checkpoint. The io lane writes a tile between two of its updates, and the
 //   later update waits for the write. For an evaluation the trainer first waits for all steps.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_SCHEDULE_H_
@@ -61,7 +61,8 @@ inline constexpr int64_t kStateElementBytes = 12;
 // Updates are divided between host and device in units of 1 / kUpdateParts of a rank's shard of a
 // tile.
 inline constexpr int kUpdateParts = 64;
-// The parts in which the host updates tile 1, and how many of them precede the embedding's rows.
+// The parts in which the host updates tile 1 if first_tile_leads(), and how many of them precede
+// the embedding's rows.
 inline constexpr int kFirstTileParts = 8;
 inline constexpr int kFirstTilePartsAhead = 4;
 // The bytes of a pair of answers in a batch: four bounds and two log-probabilities of the
@@ -70,12 +71,8 @@ inline constexpr int64_t kPairBytes = 4 * sizeof(int32_t) + 2 * sizeof(double);
 // A tile's update is cut at multiples of this many elements: whole cache lines of every section.
 inline constexpr int64_t kUpdateAlignment = 128;
 
-// The work of the compute lane for a micro-batch of `micro_batch_tokens` tokens. A smaller one
-// takes a proportional part. The work is all 0 if durations do not matter. With pairs
-// `micro_batch_tokens` is needed even then (PipelineShape::loss_bytes).
-//
-// In a gradient's first micro-batch the device moves `first_bytes` (`experts_first_bytes`, ...)
-// more than in the others; they are negative if it moves fewer.
+// A stage's part of StepWork. In a gradient's first micro-batch the device moves `first_bytes`
+// (`experts_first_bytes`, ...) more than in the others; they are negative if it moves fewer.
 struct StageStepWork {
   LayerWork forward;                   // for experts, of RouteOp
   LayerWork backward;                  // with everything kept; for experts, of RouterBackwardOp
@@ -89,6 +86,9 @@ struct StageStepWork {
   LayerWork join_forward, join_backward, join_weights;
   double join_first_bytes = 0;
 };
+// The work of the compute lane for a micro-batch of `micro_batch_tokens` tokens. A smaller one
+// takes a proportional part. The work is all 0 if durations do not matter. With pairs
+// `micro_batch_tokens` is needed even then (PipelineShape::loss_bytes).
 struct StepWork {
   int64_t micro_batch_tokens = 1;
   LayerWork embed_forward, embed_backward;
@@ -106,7 +106,7 @@ struct StepWork {
 // The tiles of a stage (ModelLayout::stages).
 struct StageShape {
   int tile = 0;
-  int expert_tiles = 0;  // tiles of experts, which follow `tile`; 0: a dense layer, or attention
+  int expert_tiles = 0;  // tiles of experts, which follow `tile`; 0: dense, or an attention half
   bool joins = false;    // a tile that joins experts with a dense unit follows the expert tiles
 
   bool has_experts() const { return expert_tiles > 0; }
@@ -125,8 +125,8 @@ struct PipelineShape {
   std::vector<StageShape> stages;
   bool tied = false;  // tile 0 is embedding and head; else the last tile is the head
   std::vector<int64_t> tile_elements;
-  // The numbers of the last elements of each tile, which have no gradient and no state
-  // (TileLayout). Empty: all are 0.
+  // How many of each tile's elements, the last ones, have no gradient and no state (TileLayout).
+  // Empty: all are 0.
   std::vector<int64_t> stateless_elements;
   // True if the embedding's matrix (a tied one is the head's too) or the norm beside it, which
   // layers share, is trained.
@@ -166,6 +166,8 @@ struct PipelineShape {
   bool pairs = false;
   StepWork work;
 
+  // --- Sizes.
+
   // Returns the most sweeps of a step:
   // - one for several ranks, since a partial sum would take a slab of a whole tile for each;
   // - one for several folds of a tied model, since the tied tile's folds rest in accumulators until
@@ -199,6 +201,8 @@ struct PipelineShape {
   int64_t state_elements(int tile) const {
     return tile_elements[tile] - (stateless_elements.empty() ? 0 : stateless_elements[tile]);
   }
+  // --- Cuts of tiles, all in elements of the whole tile.
+
   // A tile is cut into even blocks, one for each fold of all ranks. The norm is summed over blocks.
   // Block i is [block_cut(tile, i), block_cut(tile, i + 1)), and may be empty.
   int blocks() const { return ranks * folds; }
@@ -230,6 +234,8 @@ struct PipelineShape {
     }
     return elements;
   }
+  // --- The reach of the backward pass.
+
   // Returns true if a tensor of the stage is trained.
   bool trains(const StageShape& stage) const {
     for (int tile = stage.tile; tile <= stage.last_tile(); ++tile) {
@@ -250,6 +256,8 @@ struct PipelineShape {
   bool trains_before(int stage) const { return embedding_trained || lowest_stage() < stage; }
   // Returns the number of stages that the backward pass reaches.
   int backward_stages() const { return stage_count() - lowest_stage(); }
+  // --- Updates.
+
   // Returns how many of the kUpdateParts of the tile's shard the device updates.
   int device_parts(int tile) const {
     if (tile == 0) return 0;
@@ -278,7 +286,9 @@ struct PipelineShape {
     if (part == host_parts(tile)) return host_end(tile);
     return begin + elements * part / host_parts(tile) / kUpdateAlignment * kUpdateAlignment;
   }
-  // Return indices of resources (kTileWeights, kTileMoments).
+  // Return indices of resources. host_part is the index in kTileWeights of host part `part`. The
+  // moments of all host parts have the index `tile`. device_part is the index in kTileWeights and
+  // kTileMoments of what the device updates. REQUIRES: part == 0 or tile == 1.
   int host_part(int tile, int part) const { return part == 0 ? tile : 2 * tiles() + part; }
   int device_part(int tile) const { return tiles() + tile; }
   Resource host_norm(int step_slot, int tile) const {
@@ -288,6 +298,8 @@ struct PipelineShape {
   bool updates_on_device() const {
     return device_update_parts > 0 || (clipping && first_tile_device_parts > 0);
   }
+  // --- Slots and accumulators.
+
   // Return slots of the stash on the host. It holds the inputs of every stage that the backward
   // pass reaches. For a tied model with several sweeps it also holds the gradients of the
   // embedding's output, of all sweeps but the last (see StepBuilder::EmbedBackward).
@@ -309,7 +321,8 @@ struct PipelineShape {
   bool is_tied_accumulator(int index) const {
     return tied && index >= 2 && index < first_level_accumulator();
   }
-  // Returns the accumulator of fold `fold` of a gradient. `main` is where the whole will be.
+  // Returns the accumulator of fold `fold` of a gradient. `main` is where the whole will be. With
+  // four folds, 1 and 2 take the first level's in turn, and 3 the second's while 2 waits for it.
   int fold_accumulator(int main, int fold) const {
     if (is_tied_accumulator(main)) return main + fold;
     const int level =
@@ -348,27 +361,30 @@ inline constexpr int kStepSlots = 2;
 // Builds this rank's part of a training step. The rank has micro-batches with `micro_batch_tokens`
 // tokens, or none. All ranks together have `step_micro_batches`; 0 means that each has as many as
 // this one. Changes `state` to what the next schedule finds. The same arguments and the same
-// `state` give the same schedule. REQUIRES: schedules built with one `state` run in the order in
-// which they were built; each micro-batch has at most the tokens of the plan; the rank's part is
-// that of PartOfBatch.
+// `state` give the same schedule. REQUIRES: schedules built with one `state` have the same `shape`,
+// which is used during the call only, and run in the order in which they were built; each
+// micro-batch has at most the tokens of the plan; the rank's part is that of PartOfBatch
+// (engine/data/sequences/batch.h).
 Schedule BuildTrainingStep(const PipelineShape& shape,
                            const std::vector<int64_t>& micro_batch_tokens, PipelineState& state,
                            int step_micro_batches = 0);
 
-// Builds a forward pass that stores the losses. `state` and REQUIRES are as for BuildTrainingStep.
+// Builds a forward pass that stores the losses of all ranks. `state` and REQUIRES are as for
+// BuildTrainingStep.
 Schedule BuildEvaluation(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
                          PipelineState& state);
 
 // Builds a forward pass that gives logits, with a key-value cache or without. The tiles with which
 // the next such pass begins are loaded at its end. `state` and REQUIRES are as for
-// BuildTrainingStep.
+// BuildTrainingStep, except that each rank has all micro-batches.
 Schedule BuildPrediction(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
                          CacheUse cache, PipelineState& state);
 
-// Builds the saving of every tile, after its pending update and before its next one.
+// Builds the saving of every tile, after its pending update and before its next one. Submit it
+// behind the step to be saved and before the next one.
 Schedule BuildCheckpoint(const PipelineShape& shape);
 // Builds the operation that makes the saved tiles a checkpoint. It is a schedule of its own because
-// the step's record must be on disk before it runs.
+// the step's record must be on disk before it runs. Submit it behind BuildCheckpoint's.
 Schedule BuildCheckpointEnd();
 
 }  // namespace megatrain

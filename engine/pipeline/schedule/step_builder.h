@@ -61,6 +61,8 @@ class StepBuilder {
 
   // --- Hidden states.
 
+  // Returns the slot of micro-batch i's hidden states at a boundary (PipelineShape::hidden_slots).
+  // In a ring each boundary begins two slots below the boundary before it.
   int ForwardSlot(int boundary, int i) const {
     if (!shape_.stash_on_host) {
       const int kept = boundary - shape_.lowest_stage();

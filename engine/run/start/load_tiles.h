@@ -1,6 +1,6 @@
-// Fills the tiles of a run before its first step, with the model that the job begins with or from a
-// checkpoint. A process that holds a part of a tile reads little more than that part, except from
-// checkpoints of earlier versions, whose files are read whole.
+// Fills the tiles of a run (engine/model/tile.h) before its first step, with the model that the job
+// begins with or from a checkpoint. A process that holds a part of a tile reads little more than
+// that part, except from checkpoints of earlier versions, whose files are read whole.
 #ifndef MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_
 #define MEGATRAIN_ENGINE_RUN_START_LOAD_TILES_H_
 
@@ -23,7 +23,8 @@ class InitialModel {
   // Both arguments must outlive the result. Returns the errors of HfWeights::Open.
   static absl::StatusOr<InitialModel> Open(RunContext& run, const PreparedRun& prepared);
 
-  // Loads what `tile` holds of tile `index`. Returns the errors of HfWeights::LoadTile.
+  // Loads what `tile` holds of tile `index`. Returns the errors of HfWeights::LoadTile. May be
+  // called from several threads with different tiles.
   absl::Status Load(int index, const Tile& tile) const;
   // Loads all tiles of the layout, which `tiles` has in its order. Returns the errors of Load, and
   // Cancelled once the run is asked to end. After an error the tiles are partly filled.

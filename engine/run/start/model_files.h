@@ -16,16 +16,16 @@ namespace megatrain {
 inline constexpr int64_t kSampleBytes = 4096;
 
 // Compares model.path's config.json and the side files (ListHfSideFiles), whole. Returns
-// FailedPrecondition, naming the ranks and the file, if they differ, and the errors of reading. All
-// processes must call it. Does nothing for a process alone.
+// FailedPrecondition, naming the ranks and the file, if they differ, and the errors of reading and
+// of the communicator. All processes must call it. Does nothing for a process alone.
 absl::Status CheckSameSideFiles(RunContext& run);
 
 // Compares the files of model.path's weights: the names, types, shapes and offsets of all tensors,
 // and kSampleBytes in three places of each. Bytes that differ elsewhere are not found. Takes the
 // time of reading three pages a tensor, on kTransferThreads threads. Returns FailedPrecondition,
 // naming the ranks and the file or tensor, if they differ, Cancelled once the run is asked to end,
-// and the errors of StoredTensors::Open and of reading. All processes must call it. Does nothing
-// for a process alone.
+// and the errors of StoredTensors::Open, of reading and of the communicator. All processes must
+// call it. Does nothing for a process alone.
 absl::Status CheckSameWeights(RunContext& run);
 
 }  // namespace megatrain

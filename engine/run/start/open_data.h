@@ -18,8 +18,9 @@ namespace megatrain {
 // the run that is resumed, else today in the first process. All processes must call it.
 //
 // Returns the errors of OpenDataset by way of AsInputError, those of the tokenizer, the prompts,
-// TotalSteps and the communicator, and FailedPrecondition if the processes do not have the same
-// data and prompts. REQUIRES: `prepared` has its session, layout and directory_ranks.
+// TotalSteps and the communicator, Cancelled once the run is asked to end, and FailedPrecondition
+// if the processes do not have the same data and prompts. REQUIRES: `prepared` has its session,
+// layout and directory_ranks.
 absl::Status OpenData(RunContext& run, PreparedRun& prepared);
 
 // Returns lines for people about the records that were left out; none if there are none.

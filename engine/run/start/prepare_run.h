@@ -44,9 +44,11 @@ struct PreparedRun {
   ResumePoint start;
 
   int64_t first_step() const { return start.step + 1; }
-  // Returns the position in the training order after `step`, which may lie before this run.
+  // Returns the position in the training order, in sequences, after `step`. That step may lie
+  // before this run's first.
   int64_t PositionAfter(const JobSpec& spec, int64_t step) const;
-  // Returns the state for the checkpoint of `step`, apart from its evaluations.
+  // Returns the state for the checkpoint of `step`, apart from its evaluations. `input_tokens` are
+  // those of all steps up to it.
   CheckpointState StateAt(const JobSpec& spec, int64_t step, int64_t input_tokens) const;
 };
 
@@ -62,19 +64,19 @@ struct RunProgress {
 };
 
 // Makes the plan, locks checkpoint.directory, opens the data and finds the checkpoint to resume
-// from. Several processes compare job file, model, devices, directory, data and checkpoint here,
-// and fail if they differ. Returns the errors of RunTraining, and Cancelled once the run is asked
-// to end.
+// from. Takes neither host nor device memory for the plan. All processes of a job must call it.
+// They compare job file, model, devices, directory, data and checkpoint here, and fail if they
+// differ. Returns the errors of RunTraining, and Cancelled once the run is asked to end.
 absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 
 // Leases host memory from the host's pool, takes the device, makes prepared.reference if the job
 // has a reference, and fills the tiles from the checkpoint, from the model's files or at random. If
 // the checkpoint is found damaged, FallBack changes `prepared.start` to an older one, and
-// prepared.total_steps is counted anew. `prepared` and the run's host must outlive the trainer.
-// Returns ResourceExhausted if there is not enough memory, for which IsPoolBusy (pool_busy.h) is
-// true if other jobs hold it, Cancelled once the run is asked to end, and the errors of
-// MakeRankParts, Trainer::Create, PrepareReference, FallBack, CheckSameStart, the communicator and
-// of reading the files.
+// prepared.total_steps is counted anew. `prepared` and the run's host must outlive the trainer. All
+// processes of a job must call it. Returns ResourceExhausted if there is not enough memory, for
+// which IsPoolBusy (pool_busy.h) is true if other jobs hold it, Cancelled once the run is asked to
+// end, and the errors of MakeRankParts, Trainer::Create, PrepareReference, FallBack,
+// CheckSameStart, the communicator and of reading the files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
 
 }  // namespace megatrain

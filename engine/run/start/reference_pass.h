@@ -26,11 +26,13 @@ namespace megatrain {
 // Returns FailedPrecondition if the values must be computed again and the model is not the one that
 // the run began with, InvalidArgument for a value that is not finite, Cancelled once the run is
 // asked to end, and the errors of InitialModel, CheckSameWeights, the trainer, the communicator,
-// and of reading and writing. REQUIRES: prepared.start is chosen; no step is in flight.
+// and of reading and writing. After an error the tiles may be changed. REQUIRES: prepared.start is
+// chosen, no step is in flight, and the device is held.
 absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Trainer& trainer);
 
 // Reads sequence `index` (from 0) of the evaluation data, with the reference's values if there is a
-// reference. Returns the errors of reading.
+// reference. Returns the errors of reading. REQUIRES: there is such a sequence, and
+// PrepareReference has returned.
 absl::StatusOr<Sequence> ReadEvalSequence(const PreparedRun& prepared, int64_t index);
 
 }  // namespace megatrain

@@ -38,6 +38,8 @@ class RunContext {
         files_(options.files != nullptr ? options.files : host.files(),
                [this] { return CheckNotAbandoned(); }) {}
 
+  // The run's arguments and processes.
+
   EngineHost& host() { return host_; }
   const JobSpec& spec() const { return spec_; }
   const TrainingOptions& options() const { return options_; }
@@ -58,9 +60,11 @@ class RunContext {
   // Release while preparing. Returns the errors of the communicator. Does nothing for a process
   // alone.
   absl::Status ShareRequests();
-  // Returns the run's file system. Reading and writing through it fails with CheckNotAbandoned's
-  // error.
+  // Returns the run's file system, valid as long as this. Reading and writing through it fails with
+  // CheckNotAbandoned's error, so that a long transfer can be abandoned.
   FileSystem* files() { return &files_; }
+
+  // Requests to end or to pause.
 
   // Tells the caller's watchdog that the run goes on (TrainingOptions::alive).
   void Alive() const {
@@ -75,13 +79,16 @@ class RunContext {
   // EndPreparing only the requests to this process count.
   Ending AskedToEnd() const;
 
-  // Requests a pause that the run itself needs. `why` is kept for TakeOwnPause.
+  // Requests a pause that the run itself needs. `why` is kept for TakeOwnPause. REQUIRES: the job
+  // has one process, because Resume reaches no other.
   void PauseFor(TrainingPause why);
   // Returns true if a reason given to PauseFor was not taken yet.
   bool has_own_pause() const { return own_pause_.has_value(); }
   // Returns the last reason given to PauseFor and forgets it. Returns a pause with an OK status if
   // there is none.
   TrainingPause TakeOwnPause();
+
+  // Reports.
 
   // Reports an event to the caller of the run.
   void Tell(const RunEvent& event) const {

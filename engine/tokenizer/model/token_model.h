@@ -49,8 +49,9 @@ class TokenModel {
   // in `word` up to which the tokens are the same whatever follows `word`, and for which
   // may_cut(offset) is true. Sets `buffers->tokens` to the tokens before that offset, changes
   // `*state` for the call that encodes the rest, and returns the offset. The last call of may_cut
-  // is for the offset that is returned. Returns 0, with `*state` unchanged and `buffers->tokens`
-  // unspecified, if no such offset is found. Returns the errors of Encode. REQUIRES: as for Encode.
+  // is for the offset that is returned. For example, of "hello wor" the tokens of "hello" may be
+  // known, and 5 is returned. Returns 0, with `*state` unchanged and `buffers->tokens` unspecified,
+  // if no such offset is found. Returns the errors of Encode. REQUIRES: as for Encode.
   virtual absl::StatusOr<size_t> EncodeOpen(std::string_view word,
                                             absl::FunctionRef<bool(size_t)> may_cut,
                                             WordState* state, ModelBuffers* buffers) const = 0;

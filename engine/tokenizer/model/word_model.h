@@ -14,8 +14,8 @@ namespace megatrain {
 
 // WordPiece (BERT) cuts a word into tokens from left to right, each time the longest one that fits.
 // Tokens that do not begin a word have a prefix in the vocabulary. A word that cannot be cut in
-// this way is one unknown token. EncodeOpen takes a part of a word only if the word is already so
-// long that it is unknown whatever follows.
+// this way is one unknown token, or an error without `unknown_id` (TokenModel::Encode). EncodeOpen
+// takes a part of a word only if the word is already so long that it is unknown whatever follows.
 class WordPieceModel : public TokenModel {
  public:
   // Words of more than `characters_max` characters are unknown. `prefix` is that of tokens which do
@@ -35,8 +35,9 @@ class WordPieceModel : public TokenModel {
   TokenTrie continuations_;  // without their prefix
 };
 
-// WordLevel takes a word as one token, or as the unknown token if it is none. EncodeOpen takes a
-// part of a word only if the word is already longer than every token.
+// WordLevel takes a word as one token, or as the unknown token if it is none; without `unknown_id`
+// that is an error. EncodeOpen takes a part of a word only if the word is already longer than every
+// token.
 class WordLevelModel : public TokenModel {
  public:
   WordLevelModel(TextMap<int32_t> vocabulary, std::optional<int32_t> unknown_id);

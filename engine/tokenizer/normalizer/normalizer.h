@@ -18,7 +18,7 @@
 
 namespace megatrain {
 
-// The settings of the normalizer BertNormalizer.
+// The settings of the normalizer BertNormalizer, in the order in which they are applied.
 struct BertNormalization {
   bool clean_text = true;
   bool handle_chinese_chars = true;

@@ -18,13 +18,14 @@
 
 namespace megatrain {
 
-// The treatment of a match by a split, as in SplitDelimiterBehavior of `tokenizers`.
+// The treatment of a match by a split, as in SplitDelimiterBehavior of `tokenizers`. The examples
+// split "a--b" at the matches of "-".
 enum class SplitBehavior {
-  kIsolated,            // it is a piece
-  kRemoved,             // it belongs to no piece
-  kMergedWithPrevious,  // it is joined to the text before it, unless that is a match
-  kMergedWithNext,      // it is joined to the text after it, unless that is a match
-  kContiguous,          // it is one piece with the matches next to it
+  kIsolated,            // it is a piece: a|-|-|b
+  kRemoved,             // it belongs to no piece: a|b
+  kMergedWithPrevious,  // it is joined to the text before it, unless that is a match: a-|-|b
+  kMergedWithNext,      // it is joined to the text after it, unless that is a match: a|-|-b
+  kContiguous,          // it is one piece with the matches next to it: a|--|b
 };
 
 // The rules for putting a mark before a text that does not begin with one. These are the values of
@@ -52,8 +53,9 @@ class PreTokenizer {
                 bool single = false);
   // Adds a step that splits between characters of different classes.
   void AddClasses(CharacterClasses classes);
-  // Adds a step that replaces spaces by `mark` (one character) and puts a mark before a piece that
-  // begins with neither, as `scheme` says. If `split`, it then cuts before every mark.
+  // Adds a step that replaces spaces by `mark`, one character, which is copied, and puts a mark
+  // before a piece that begins with neither, as `scheme` says. If `split`, it then cuts before
+  // every mark. REQUIRES: `mark` is not empty.
   void AddMetaspace(std::string_view mark, MarkScheme scheme, bool split);
   // Adds a step that puts a space before a piece that does not begin with one.
   void AddPrefixSpace();
@@ -70,8 +72,9 @@ class PreTokenizer {
   bool MayBegin(char32_t c) const;
 
   // A match of a split that reaches the end of a text which may go on, so that its end is not known
-  // yet. A word within the match may be cut at a place if a match that begins there will end where
-  // this one will.
+  // yet: in " aaa" the match of ` ?\w+` may get longer. A word within the match may be cut at a
+  // place if a match that begins there will end where this one will, because the rest of the text
+  // is then cut into the same words (MatchFollower::EndsAlike).
   struct OpenMatch {
     MatchFollower follower;
     OpenMatch* outer;  // of a split before; null: none
@@ -95,13 +98,15 @@ class PreTokenizer {
   };
 
   // Calls give(word) for the words of `text`, from left to right. `chain` maps `text` to the
-  // original text. `begins` says that nothing of the original was cut off before `text`, so that a
-  // mark or a space may be put before it. `in_word` says that `text` begins with the rest of a word
-  // that was cut.
+  // original text; it must not be null, and is changed, so each thread needs one of its own.
+  // `begins` says that nothing of the original was cut off before `text` (!PieceState::continued),
+  // so that a mark or a space may be put before it. `in_word` says that `text` begins with the rest
+  // of a word that was cut (WordState::begun).
   //
   // If `open`, the text may go on. Only words that are the same whatever follows are then given,
   // and the last word, with Word::open, if it begins there whatever follows. An open word without
-  // text is no word but a place at which the text can be cut. All other words have text.
+  // text is no word but a place at which the text can be cut, if CutsAt(0). All other words have
+  // text.
   //
   // Memory does not grow with the number of words if all splits have kIsolated or kRemoved and no
   // step is of AddMetaspace. Returns the errors of SplitRegex::ForEachMatch and of `give`, after

@@ -12,7 +12,8 @@ namespace megatrain {
 
 // A run of the new text begins at its byte `begin` and ends where the next run begins. If `flat`,
 // all of it stands for the character at byte `original` of the original. Otherwise it is a copy of
-// the bytes from there on.
+// the bytes from there on. For example, the ligature U+FB01, which has 3 bytes, with "x" behind it
+// becomes "fix": the runs are {0, 0, flat} and {2, 3, not flat}.
 struct OffsetRun {
   size_t begin;
   size_t original;

@@ -1,4 +1,4 @@
-// Reads, writes and formats numbers as Python does.
+// Reads, writes and formats numbers as Python does. REQUIRES: texts are well-formed UTF-8.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_PYTHON_NUMBER_TEXT_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_PYTHON_NUMBER_TEXT_H_
 
@@ -47,7 +47,8 @@ struct FormatSpec {
 absl::StatusOr<FormatSpec> ParseFormatSpec(std::string_view text);
 
 // Return format(value, spec), or InvalidArgument for a type or flag that Python refuses for the
-// value. FormatInt and FormatFloat take a grouping with type n, which Python refuses.
+// value. FormatInt and FormatFloat take a grouping with type n, which Python refuses. REQUIRES:
+// width and precision are at most kWidthMax.
 absl::StatusOr<std::string> FormatText(std::string_view value, const FormatSpec& spec);
 absl::StatusOr<std::string> FormatInt(int64_t value, const FormatSpec& spec);
 absl::StatusOr<std::string> FormatFloat(double value, const FormatSpec& spec);

@@ -29,7 +29,7 @@ struct Token {
   };
 
   Kind kind = Kind::kEnd;
-  int line = 1;
+  int line = 1;  // on which it begins, from 1
   std::string text;
   int64_t integer = 0;
   double number = 0;
@@ -48,8 +48,8 @@ absl::Status SyntaxError(int line, std::string_view message);
 
 // Returns all tokens, with kEnd as the last. Newlines are made "\n", and one at the end of the
 // program is dropped. Comments, and the tags of {% raw %}, leave no token. A tag without an end is
-// followed by kEnd. Returns InvalidArgument with the line for text that is not in the language.
-// REQUIRES: `program` is well-formed UTF-8.
+// followed by kEnd. Returns InvalidArgument with the line for text that is not in the language, and
+// for an integer beyond 64 bits. REQUIRES: `program` is well-formed UTF-8.
 absl::StatusOr<std::vector<Token>> Tokenize(std::string_view program);
 
 // Returns the value of the string literal whose text between its quotes is `body`. Returns

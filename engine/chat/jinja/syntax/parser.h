@@ -20,7 +20,7 @@
 
 namespace megatrain::jinja {
 
-// The filters and tests that there are.
+// Tell which filters and tests there are. Neither may be empty.
 struct KnownNames {
   std::function<bool(std::string_view)> is_filter;
   std::function<bool(std::string_view)> is_test;
@@ -36,9 +36,9 @@ class Parser {
   static constexpr int kHeightMax = 250;
 
   // Returns the syntax tree of `program`. Returns InvalidArgument "line 3: ..." for a program that
-  // is not in the grammar, names an unknown filter or test outside of a conditional, or is nested
-  // too deep. The arguments are used during the call only. REQUIRES: `program` is well-formed
-  // UTF-8.
+  // is not in the grammar, names an unknown filter or test outside of a conditional
+  // (NoteIfUnknown), or is nested too deep. The arguments are used during the call only. REQUIRES:
+  // `program` is well-formed UTF-8.
   static absl::StatusOr<Syntax> Parse(std::string_view program, const KnownNames& known);
 
  private:

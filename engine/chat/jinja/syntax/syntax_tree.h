@@ -47,6 +47,7 @@ enum class Operator {
   kNotIn,
 };
 
+// `kind` tells which of the members behind `height` are used.
 struct Expression {
   enum class Kind {
     kLiteral,      // `index` of Syntax::literals
@@ -85,7 +86,7 @@ struct Target {
   int name = 0;           // index of Syntax::names
   std::string attribute;  // not empty for name.attribute
   bool is_tuple = false;
-  std::vector<Target> parts;
+  std::vector<Target> parts;  // of a tuple
 };
 
 // The parameters and body of a macro, a call block or a generation block.
@@ -100,6 +101,7 @@ struct MacroDefinition {
   bool uses_caller = false, uses_varargs = false, uses_kwargs = false;
 };
 
+// `kind` tells which of the members behind `line` are used.
 struct Statement {
   enum class Kind {
     kData,         // `text`

@@ -1,6 +1,8 @@
-// The range and the memory of one task of the gated delta rule's gradient on the cpu. A task sweeps
-// over the chunks of a document twice. The first sweep goes forwards, computes u and the states
-// again, and keeps them. The second sweep goes backwards, reads them and computes the gradients.
+// The range and the memory of one task of the gated delta rule's gradient on the cpu, as
+// RunGatedDeltaBackward (gated_delta.h) makes it. A task sweeps over the chunks of a document
+// twice. The first sweep goes forwards, computes u and the states again, and keeps them. The second
+// sweep goes backwards, reads them and computes the gradients. u are the corrected values that
+// the tokens add to the state (formula in GatedDeltaArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
 
@@ -10,10 +12,11 @@
 
 namespace megatrain {
 
-// The memory in which the first sweep keeps values of some value heads for the second one. `head`
-// counts these heads from 0.
+// The FP32 memory in which the first sweep keeps values of some value heads for the second one.
+// `head` counts these heads from 0. The tasks of several documents share it, each with the rows of
+// its own tokens.
 struct KeptForBackward {
-  // Returns where u of GatedDeltaArgs is kept, [tokens of the micro-batch, value_stride].
+  // Returns where u is kept, [tokens of the micro-batch, value_stride].
   float* u(int64_t head) const { return memory + head * head_floats; }
   // Returns where the transposed state [value_stride, key_stride] is kept for the start of the
   // chunk that begins at token `first`. REQUIRES: this is not the first chunk of its document. The
@@ -40,7 +43,9 @@ struct BackwardTask {
   int64_t key_head = 0;
   KeptForBackward kept;      // for these value heads
   GateSums* sums = nullptr;  // [value heads of the key head]; added to
-  float* buffer = nullptr;   // scratch, BackwardFloats (gated_delta_backward.cc) floats
+  // Scratch of BackwardFloats (gated_delta_backward.cc) floats, as Workspace::Floats gives it.
+  // Tasks that run at once must not share it.
+  float* buffer = nullptr;
 };
 
 }  // namespace megatrain

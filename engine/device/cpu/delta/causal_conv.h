@@ -13,7 +13,8 @@
 namespace megatrain {
 
 // A block of work: channels [first, first + count) of tokens [begin, end). `weight` has the weights
-// of all channels as FP32 [kernel, channels].
+// of all channels as FP32 [kernel, channels]. It is here because causal_conv.cc is compiled once
+// for each instruction set.
 struct ConvBlock {
   int64_t begin, end, first;
   size_t count;

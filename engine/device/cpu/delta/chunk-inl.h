@@ -95,7 +95,8 @@ HWY_INLINE void ScaleRow(const float* from, float factor, size_t stride, float* 
   for (size_t i = 0; i < stride; i += hn::Lanes(DF())) Store(hn::Mul(by, Load(from + i)), to + i);
 }
 
-// The normalized rows of a key head in a chunk and their products, which its value heads share. The
+// The normalized rows of a key head in a chunk and their products, which its value heads share.
+// Rows of q and k are sizes.key_stride apart, and rows of the other matrices kChunk. The
 // constructor takes FloatsFor(sizes) floats from `memory`, which must outlive this object.
 struct KeyChunk {
   static size_t FloatsFor(const HeadSizes& sizes) {
@@ -151,8 +152,9 @@ HWY_INLINE hn::Mask<DF> ColumnsBefore(size_t i, size_t j) {
   return hn::FirstN(DF(), i > j ? i - j : 0);
 }
 
-// The matrices that are made of one value head's gates and its key head's products. The constructor
-// takes FloatsFor() floats from `memory`, which must outlive this object.
+// The matrices that are made of one value head's gates and its key head's products, with rows
+// kChunk apart. The constructor takes FloatsFor() floats from `memory`, which must outlive this
+// object.
 struct GateMatrices {
   static size_t FloatsFor() { return 3 * kChunk * kChunk; }
   explicit GateMatrices(Floats* memory)

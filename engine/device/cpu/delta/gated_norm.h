@@ -9,7 +9,8 @@
 
 namespace megatrain {
 
-// Both compute tokens [begin, end). Several threads may compute different ranges at once.
+// Both compute tokens [begin, end). The pointers are those of token 0; args.tokens is not read.
+// Several threads may compute different ranges at once.
 void GatedNormTokens(const GatedNormArgs& args, int64_t begin, int64_t end);
 // Overwrites dweight_part [head_dim] with the part of dweight that comes from the range.
 // args.dweight and args.add_dweight are not used.

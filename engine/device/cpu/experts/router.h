@@ -3,6 +3,8 @@
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROUTER_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROUTER_H_
 
+#include <cstdint>
+
 #include "engine/base/thread_pool.h"
 #include "engine/device/kernels.h"
 

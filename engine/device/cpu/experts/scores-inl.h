@@ -33,8 +33,8 @@ HWY_INLINE float LargestOf(const float* x, size_t n) {
   return MaxLanes(largest);
 }
 
-// Computes y = softmax(x) over n elements. y may be x. If any x[i] is NaN or +infinity, all y[i]
-// are NaN. REQUIRES: n > 0.
+// Computes y = softmax(x) over n elements. y may be x. If any x[i] is NaN or +infinity, or all are
+// -infinity, all y[i] are NaN. REQUIRES: n > 0.
 HWY_INLINE void SoftmaxTo(const float* x, size_t n, float* y) {
   const VF largest = hn::Set(DF(), LargestOf(x, n));
   VF sum = hn::Zero(DF());

@@ -36,7 +36,8 @@ class Workspace {
   // Computes a product, with the arguments of Product::Run. A Product is created when its shape is
   // first used. If there are 512 already, they are all dropped before, and created anew when used
   // again. Returns Internal if oneDNN cannot make or run the product. Throws std::bad_alloc if
-  // there is no memory for its scratch.
+  // there is no memory for its scratch. REQUIRES: the calling thread has called UseOneOpenMpThread,
+  // as WorkspacePool::Take does.
   absl::Status Multiply(const ProductShape& shape, const void* a, const void* b, void* out,
                         const void* bias = nullptr);
 

@@ -37,7 +37,8 @@ __device__ inline int ThreadColumn() { return threadIdx.x % kAttentionSide; }
 
 // Loads rows [first, first + kTile) of a head into `tile`, multiplied by `scale`. Rows from `last`
 // on become zeros. `head` is the head's first row in global memory, with rows of `dim` elements
-// `stride` elements apart. All threads of the block must call it.
+// `stride` elements apart. All threads of the block must call it, and must meet (__syncthreads)
+// before one reads the tile.
 template <typename Shape, typename T>
 __device__ void LoadTile(const T* head, int64_t stride, int64_t first, int64_t last, int dim,
                          float scale, float* tile) {

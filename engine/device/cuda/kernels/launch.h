@@ -73,7 +73,8 @@ __device__ void StoreWords(const uint32_t (&from)[kWords], void* to) {
 }
 
 // Launches `kernel` on the queue's stream, with `threads` threads and `shared` bytes of shared
-// memory for each block. Returns a cudaError_t, 0 if the kernel was queued.
+// memory for each block. Returns a cudaError_t, 0 if the kernel was queued. An empty grid is an
+// error.
 template <typename... Params, typename... Args>
 int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, const Queue& queue,
            Args... args) {

@@ -91,8 +91,8 @@ int GatedNormBackward(const Queue& queue, const GatedNormBackwardArgs& args, voi
 
 // Attention takes all dtypes and head sizes (head_dim and value_dim) of up to kAttentionHeadDimMax.
 // Memory is linear in tokens. BF16 runs on tensor cores if FastPaths allow it, if both head sizes
-// are multiples of 8 up to kTensorHeadDimMax, and if operands are aligned to 16 bytes. Everything
-// else is computed in FP32. `choice` and document_starts are not read.
+// are multiples of 8 up to kTensorHeadDimMax, and if operands and their rows are aligned to 16
+// bytes. Everything else is computed in FP32. `choice` and document_starts are not read.
 inline constexpr int64_t kAttentionHeadDimMax = 512;
 inline constexpr int64_t kTensorHeadDimMax = 256;
 int Attention(const Queue& queue, const AttentionArgs& args);

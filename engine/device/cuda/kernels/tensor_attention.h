@@ -1,7 +1,8 @@
-// Helpers for both directions of BF16 attention on tensor cores (tensor_core.h). A block of four
-// warps computes 64 rows (tokens) of one head, 16 for each warp. It iterates over tiles of other
-// rows, which are copied to shared memory while the warps compute. The stride of rows in shared
-// memory is 16 bytes longer than a row, which avoids bank conflicts.
+// Helpers for both directions of BF16 attention on tensor cores (tensor_core.h). Four warps compute
+// 64 rows (tokens) of one head, 16 for each warp. They iterate over tiles of other rows, which are
+// copied to shared memory while the warps compute. A block is four warps, or for dK and dV also
+// eight, whose halves share the tiles of the same 64 rows. The stride of rows in shared memory is
+// 16 bytes longer than a row, which avoids bank conflicts.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_
 
@@ -15,7 +16,7 @@
 
 namespace megatrain::cuda {
 
-inline constexpr int kTensorWarps = 4;  // the warps of a block
+inline constexpr int kTensorWarps = 4;  // the warps for 64 rows
 inline constexpr int kTensorThreads = kTensorWarps * kWarp;
 inline constexpr int kWarpRows = 16;  // the rows of a warp
 

@@ -48,7 +48,7 @@ class CublasLt {
   // Queues a product as CudaApi::Product does, but returns a cublasStatus_t, 0 for success. The
   // algorithm is the library's first choice for SearchedProduct(product). If that algorithm does
   // not take `product`, the first choice for `product` itself is used. REQUIRES: workspace_bytes is
-  // the same in all calls.
+  // the same in all calls, and the calling thread's current device is that of Load.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
 };

@@ -88,6 +88,8 @@ class CudaApi {
  public:
   virtual ~CudaApi() = default;
 
+  // ---- Errors, devices and memory ----
+
   // Returns a description of an error of these methods, for example "cudaErrorMemoryAllocation (2):
   // out of memory".
   virtual std::string Describe(int error) const = 0;
@@ -110,6 +112,8 @@ class CudaApi {
   // Undoes HostRegister for the same start.
   virtual int HostUnregister(void* memory) = 0;
 
+  // ---- Streams and events ----
+
   virtual int StreamCreate(void** stream) = 0;
   // Waits until the queued work is done. Work continues after StreamDestroy, so call this first if
   // memory that the work uses will be freed.
@@ -127,6 +131,8 @@ class CudaApi {
   virtual int EventQuery(void* event) = 0;
   virtual int EventElapsed(void* start, void* end, float* milliseconds) = 0;
 
+  // ---- Copies ----
+
   // CopyToDevice and CopyToHost queue a copy. `host` must lie in one range that HostRegister
   // pinned, so that the call does not wait for the copy.
   virtual int CopyToDevice(void* stream, void* device, const void* host, int64_t bytes) = 0;
@@ -143,6 +149,8 @@ class CudaApi {
                                  int from_ordinal, int64_t bytes) = 0;
   // Queues setting device memory to 0.
   virtual int Zero(void* stream, void* device, int64_t bytes) = 0;
+
+  // ---- Libraries and profiling ----
 
   // Returns true if libraries and kernels take device memory of their own when they are first used.
   virtual bool loads_lazily() const = 0;

@@ -47,7 +47,8 @@ class CudnnAttention {
   virtual CudaLibrary Library() const = 0;
   // Forward and Backward do as CudaApi::Attention and CudaApi::AttentionBackward. They return 0 for
   // success, kNotTaken, kAttentionFailed or a greater number for an error of cuDNN, or a
-  // cudaError_t. A call whose graph is not built yet waits for it.
+  // cudaError_t. A call whose graph is not built yet waits for it. REQUIRES: the calling thread's
+  // current device is that of Load.
   virtual int Forward(void* stream, const AttentionArgs& args, void* workspace,
                       int64_t workspace_bytes) = 0;
   virtual int Backward(void* stream, const AttentionBackwardArgs& args) = 0;

@@ -44,7 +44,7 @@ struct CudnnBlockWorkspace {
   char* dq_part = nullptr;                      // [length, group, head_dim], BF16
   char *dk_part = nullptr, *dv_part = nullptr;  // [length, head_dim], [length, value_dim], BF16
   char* rest = nullptr;                         // cuDNN's own workspace
-  int64_t rest_bytes = 0;
+  int64_t rest_bytes = 0;                       // negative: args.workspace is too small
 };
 
 // Queues the graph of `key`. Returns 0 for success, or an error as CudnnGraphs::Run does.

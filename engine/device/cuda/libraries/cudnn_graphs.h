@@ -87,7 +87,8 @@ using CudnnAddresses = std::unordered_map<int64_t, void*>;
 // Builds and runs graphs.
 //
 // Thread safety: one thread at a time may call Make, and one thread at a time may call Run. A Make
-// and a Run may happen at the same time.
+// and a Run may happen at the same time. After Open, the current device of both threads must be
+// that of Open.
 class CudnnGraphs {
  public:
   // Opens cuDNN for the calling thread's current device. Returns Unavailable if cuDNN or the CUDA

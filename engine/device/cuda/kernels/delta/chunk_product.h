@@ -60,7 +60,8 @@ struct ProductStage {
 // return the elements for l < depth. They must return 0 for rows and columns that are not there.
 // Adjacent threads call `a` for adjacent l if kLeftByDepth is true, else for adjacent rows. They
 // call `b` for adjacent l if kRightByDepth is true, else for adjacent columns. All threads of the
-// block must call it. `a` and `b` may read shared memory that threads wrote before the call.
+// block must call it. `a` and `b` may read shared memory that threads wrote before the call. Other
+// threads may still read the stage when it returns.
 template <bool kLeftByDepth, bool kRightByDepth, typename A, typename B>
 __device__ void AddProduct(const ProductStage& s, int depth, const A& a, const B& b, Tile& tile) {
   const int thread = static_cast<int>(threadIdx.x);

@@ -84,8 +84,9 @@ struct DeltaKept {
   // from there on. Such chunks begin at least kDeltaChunk tokens apart, so StateOf gives each of
   // them its own place.
   float *states = nullptr, *dstates = nullptr;
-  float *u = nullptr, *du = nullptr;   // [value heads, tokens, value_dim]: u and the gradient by it
-  float *dq = nullptr, *dk = nullptr;  // [key heads, tokens, key_dim]
+  float *u = nullptr, *du = nullptr;  // [value heads, tokens, value_dim]: u and the gradient by it
+  // [key heads, tokens, key_dim]: the gradients by q^ and k^, summed over the value heads
+  float *dq = nullptr, *dk = nullptr;
   // [tokens, all value heads, 2]: the row of a chunk's first token has the chunk's sums of the
   // gradients by a_log and dt_bias. The other rows are not used.
   float* gate_sums = nullptr;
