@@ -17,10 +17,12 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -64,8 +66,11 @@ class Executor {
   };
 
   // Creates the streams and starts the threads. `device` and `runner` must outlive the executor.
-  // Returns the errors of Device::CreateStream.
-  static absl::StatusOr<std::unique_ptr<Executor>> Create(Device* device, OpRunner* runner);
+  // `failed`, if it is not empty, is called with each error that an operation meets, on the thread
+  // of its lane, before the executor stops for it. Returns the errors of Device::CreateStream.
+  static absl::StatusOr<std::unique_ptr<Executor>> Create(
+      Device* device, OpRunner* runner,
+      std::function<void(const absl::Status& status)> failed = nullptr);
   // Waits for operations that run on host threads. Those that have not started are dropped.
   ~Executor();
   Executor(const Executor&) = delete;
@@ -102,7 +107,8 @@ class Executor {
  private:
   struct Item;
 
-  Executor(Device* device, OpRunner* runner) : device_(device), runner_(runner) {}
+  Executor(Device* device, OpRunner* runner, std::function<void(const absl::Status& status)> failed)
+      : device_(device), runner_(runner), failed_(std::move(failed)) {}
   void RunLane(int lane);
   absl::Status RunItem(int lane, Item& item);
   absl::Status RunNamed(int lane, Item& item);
@@ -112,6 +118,7 @@ class Executor {
 
   Device* const device_;
   OpRunner* const runner_;
+  const std::function<void(const absl::Status& status)> failed_;
   DependencyTracker tracker_;  // used by the submitting thread only
 
   mutable Mutex mutex_;

@@ -113,8 +113,6 @@ struct StepRunnerParts {
   // With several ranks: for the lane collective, and for results on the lane update.
   Communicator* tile_communicator = nullptr;
   Communicator* value_communicator = nullptr;
-  // Called on the lane of an operation that fails, with its error; may be null.
-  std::function<void(const absl::Status& status)> failed;
 };
 
 class StepRunner : public OpRunner {
