@@ -95,7 +95,7 @@ class Writer : public CheckpointWriter {
     status_ = FinishAll(retention);
     MT_RETURN_IF_ERROR(status_);
     if (leads()) PruneCheckpoints(directory_, manifest_.state, retention, &notes_, files_);
-    if (ranks_.parts > 1) TellFirst();
+    if (communicator_ != nullptr) TellFirst();
     return final_path_;
   }
 
@@ -203,7 +203,8 @@ class Writer : public CheckpointWriter {
     return agreed;
   }
 
-  // Gives rank 0 the notes of the other machines.
+  // Gives rank 0 the notes of the other machines. No rank goes on before all have come: a job may
+  // end behind its last save, and a rank that leaves does not wait long for one that still deletes.
   void TellFirst() {
     const std::string own = leads() ? absl::StrJoin(notes_, "\n") : "";
     // Notes are no reason to fail.

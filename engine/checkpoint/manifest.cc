@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Beyond any file, and small enough to add up.
+// Beyond any checkpoint, and small enough to add up.
 constexpr int64_t kFileBytesMax = int64_t{1} << 56;
 constexpr char kFormat[] = "megatrain checkpoint";
 constexpr char kSealBegin[] = ",\n  \"xxh3_128\": \"";
@@ -228,6 +228,7 @@ absl::Status ReadRanges(const Json& entry, ManifestFile& file) {
 
 absl::Status ReadFiles(const Json& json, Manifest& manifest) {
   std::set<std::string> seen;
+  int64_t bytes = 0;  // of all files
   for (const Json& entry : json) {
     if (!entry.is_object()) return Bad("an entry of \"files\" is not an object");
     ManifestFile file;
@@ -239,6 +240,11 @@ absl::Status ReadFiles(const Json& json, Manifest& manifest) {
       return Bad(absl::StrCat("file \"", file.name, "\" is listed twice"));
     }
     MT_ASSIGN_OR_RETURN(file.bytes, GetInteger(entry, "bytes", 0));
+    if (file.bytes > kFileBytesMax - bytes) {
+      return Bad(absl::StrCat("file \"", file.name, "\" has ", file.bytes,
+                              " bytes, more than a checkpoint can have"));
+    }
+    bytes += file.bytes;
     MT_ASSIGN_OR_RETURN(file.xxh3_128, GetString(entry, "xxh3_128"));
     if (entry.contains("blocks_xxh3_128")) {
       MT_ASSIGN_OR_RETURN(file.blocks, GetString(entry, "blocks_xxh3_128"));

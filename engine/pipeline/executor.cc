@@ -56,8 +56,9 @@ class Executor::Ticket {
   LaneCounts last = {};  // number of its last operation in each lane, 0 if it has none there
 };
 
-absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Device* device, OpRunner* runner) {
-  std::unique_ptr<Executor> executor(new Executor(device, runner));
+absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
+    Device* device, OpRunner* runner, std::function<void(const absl::Status& status)> failed) {
+  std::unique_ptr<Executor> executor(new Executor(device, runner, std::move(failed)));
   for (int lane = 0; lane < kLanes; ++lane) {
     if (IsDeviceLane(static_cast<Lane>(lane))) {
       const StreamUse use =
@@ -175,6 +176,7 @@ void Executor::RunLane(int lane) {
             device_lane ? device_->Wait(*streams_[lane], *event) : device_->Synchronize(*event);
       }
       if (status.ok()) status = RunItem(lane, *item);
+      if (!status.ok() && failed_) failed_(status);
     }
     MutexLock lock(&mutex_);
     item->ran = !skip && status.ok();

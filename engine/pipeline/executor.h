@@ -17,10 +17,12 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -64,10 +66,19 @@ class Executor {
   };
 
   // Creates the streams and starts the threads. `device` and `runner` must outlive the executor.
+<<<<<<< HEAD
   // Returns the errors of Device::CreateStream.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Device* device, OpRunner* runner);
   // Waits for operations that have started, and for what they queued on streams. The others are
   // dropped.
+=======
+  // `failed`, if it is not empty, is called with each error that an operation meets, on the thread
+  // of its lane, before the executor stops for it. Returns the errors of Device::CreateStream.
+  static absl::StatusOr<std::unique_ptr<Executor>> Create(
+      Device* device, OpRunner* runner,
+      std::function<void(const absl::Status& status)> failed = nullptr);
+  // Waits for operations that run on host threads. Those that have not started are dropped.
+>>>>>>> 0e6eaf3bb6956a271bb5bbc629f2c1dfe310f411
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -105,7 +116,8 @@ class Executor {
  private:
   struct Item;
 
-  Executor(Device* device, OpRunner* runner) : device_(device), runner_(runner) {}
+  Executor(Device* device, OpRunner* runner, std::function<void(const absl::Status& status)> failed)
+      : device_(device), runner_(runner), failed_(std::move(failed)) {}
   void RunLane(int lane);
   absl::Status RunItem(int lane, Item& item);
   absl::Status RunNamed(int lane, Item& item);
@@ -115,6 +127,7 @@ class Executor {
 
   Device* const device_;
   OpRunner* const runner_;
+  const std::function<void(const absl::Status& status)> failed_;
   DependencyTracker tracker_;  // used by the submitting thread only
 
   mutable Mutex mutex_;

@@ -150,10 +150,7 @@ void* StepRunner::EmbeddingStashData(int micro_batch) const {
 }
 
 absl::Status StepRunner::Run(const Op& op, Stream* stream) {
-  const absl::Status status =
-      std::visit([&](const auto& what) { return Do(what, op, stream); }, op.what);
-  if (!status.ok() && p_.failed) p_.failed(status);
-  return status;
+  return std::visit([&](const auto& what) { return Do(what, op, stream); }, op.what);
 }
 
 // --- Copies.

@@ -117,8 +117,6 @@ struct StepRunnerParts {
   // rank alone.
   Communicator* tile_communicator = nullptr;
   Communicator* value_communicator = nullptr;
-  // Called on the lane of an operation that fails, with its error; may be null.
-  std::function<void(const absl::Status& status)> failed;
 };
 
 // In all methods `slot` is a step slot, in [0, kStepSlots).

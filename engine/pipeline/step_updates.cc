@@ -101,6 +101,7 @@ absl::Status StepRunner::UpdateOnHost(int slot, int tile, int slab,
 }
 
 absl::Status StepRunner::Do(const BeginDeviceUpdateOp& begin, const Op&, Stream* stream) {
+  MT_RETURN_IF_ERROR(exchange_status());
   return p_.device->kernels().Zero(*stream, p_.device_buffers->update_flags + begin.tile,
                                    sizeof(int32_t));
 }
@@ -170,7 +171,8 @@ absl::Status StepRunner::Do(const EndDeviceUpdateOp& end, const Op& op, Stream* 
 absl::Status StepRunner::Do(const SaveTileOp& save, const Op&, Stream*) {
   MT_RETURN_IF_ERROR(exchange_status());
   save_calls_.take_tile(save.tile, (*p_.tiles)[static_cast<size_t>(save.tile)]);
-  return absl::OkStatus();
+  // After an abort another rank may still be reading the tile: this one must not update it.
+  return exchange_status();
 }
 
 absl::Status StepRunner::Do(const FinishCheckpointOp&, const Op&, Stream*) {

@@ -77,7 +77,7 @@ bool CheckpointSaver::Saves(int64_t step) const { return save_ != nullptr && sav
 
 absl::Status CheckpointSaver::Begin(int64_t step) {
   const absl::Status status = Start(step);
-  if (status.code() == absl::StatusCode::kAborted) return status;
+  if (IsOfStep(status)) return status;
   // A save that cannot begin leaves the last good checkpoint untouched.
   if (!status.ok()) ReportFailure(step, status);
   return absl::OkStatus();
@@ -214,10 +214,14 @@ std::string CheckpointSaver::SaveAfterFailedStep() {
   return absl::StrCat("the run can go on from ", saved_.directory);
 }
 
+bool CheckpointSaver::IsOfStep(const absl::Status& status) const {
+  return absl::IsAborted(status) || (!status.ok() && status == trainer_.status());
+}
+
 absl::Status CheckpointSaver::EndAndTell() {
   const int64_t step = save_->step;
   const absl::Status status = End();
-  if (status.code() == absl::StatusCode::kAborted) return status;
+  if (IsOfStep(status)) return status;
   if (!status.ok()) ReportFailure(step, status);
   return absl::OkStatus();
 }

@@ -135,6 +135,8 @@ class CheckpointSaver {
   absl::Status End();
   // Calls End and reports the save's failure. Returns a step's (Aborted).
   absl::Status EndAndTell();
+  // Returns true for the error of a step, which is none of the save that was cut short by it.
+  bool IsOfStep(const absl::Status& status) const;
 
   RunContext& run_;
   const PreparedRun& prepared_;

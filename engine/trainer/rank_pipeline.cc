@@ -42,9 +42,8 @@ absl::Status RankPipeline::Open(const JobSpec& spec, HostPool* pool,
   runner.host_nodes = &pool->nodes();
   runner.tile_communicator = own.communicators.tiles.get();
   runner.value_communicator = own.communicators.values.get();
-  runner.failed = std::move(failed);
   runner_ = std::make_unique<StepRunner>(runner);
-  MT_ASSIGN_OR_RETURN(executor_, Executor::Create(own.device, runner_.get()));
+  MT_ASSIGN_OR_RETURN(executor_, Executor::Create(own.device, runner_.get(), std::move(failed)));
   return absl::OkStatus();
 }
 
@@ -58,11 +57,6 @@ absl::Status RankPipeline::TakeDevice() {
   pipeline_state_ = {};  // what the buffers held is gone
   arena_memory_ = std::move(memory);
   return absl::OkStatus();
-}
-
-void RankPipeline::EndExchange() {
-  executor_ = nullptr;
-  parts_.communicators = {};
 }
 
 void RankPipeline::ReleaseDevice() {

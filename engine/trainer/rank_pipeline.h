@@ -30,7 +30,7 @@ class RankPipeline {
  public:
   // Takes the memory of rank `rank` (counted over all processes) from `pool` and the device.
   // `plan`, its layout, `tiles` (Trainer::tiles), `pool` and what `parts` points to must outlive
-  // this. `failed` is called on a lane with the error of an operation; it may be null. Returns
+  // this. `failed` is the one of Executor::Create. Returns
   // ResourceExhausted if the memory is not there, and other errors of the device. Before it returns
   // an error it calls parts.Abort, because the communicators of ranks wait for each other when they
   // are destroyed.
@@ -52,9 +52,12 @@ class RankPipeline {
   void ReleaseDevice();
   absl::Status TakeDevice();
   bool holds_device() const { return arena_memory_ != nullptr; }
-  // Waits for operations that run and destroys the communicators. Only destruction may follow.
-  // REQUIRES: Abort was called.
-  void EndExchange();
+  // Waits for operations that run. Only EndExchange and destruction may follow. REQUIRES: Abort was
+  // called.
+  void EndOperations() { executor_ = nullptr; }
+  // Destroys the communicators. REQUIRES: the operations of all ranks of the process have ended,
+  // because one that fails calls their Abort.
+  void EndExchange() { parts_.communicators = {}; }
 
   Communicator* control() const { return parts_.control; }  // RankParts::control; may be null
   // Returns the seconds that the device spent in matrix products since the last call, or Create; 0

@@ -25,7 +25,8 @@ class SaveGate {
   // in the same order.
   SaveCalls ForRank();
   // Wakes all ranks that wait. Later calls of the ranks do nothing. A call of `calls` that runs is
-  // not interrupted.
+  // not interrupted, so that a rank which was woken must not change the tile. REQUIRES: the
+  // exchange between the ranks was aborted before.
   void Abort();
 
  private:

@@ -109,6 +109,7 @@ Trainer::~Trainer() {
   if (ranks_.size() < 2) return;
   Abort(absl::CancelledError("the run ends"));
   // Before memory of any device is freed, which an operation of another rank may still use.
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->EndOperations();
   for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->EndExchange();
 }
 
@@ -187,7 +188,11 @@ absl::StatusOr<Executor::Timing> Trainer::WaitEach(const Tickets& tickets,
   for (size_t rank = 0; rank < tickets.size(); ++rank) {
     const absl::StatusOr<Executor::Timing> timing = ranks_[rank]->executor().Wait(tickets[rank]);
     status.Update(timing.status());
-    if (!timing.ok()) continue;
+    if (!timing.ok()) {
+      // The device may have told of the error just now, and the next rank may wait for this one.
+      if (ranks() > 1) Abort(timing.status());
+      continue;
+    }
     if (!all.has_value()) all = *timing;
     if (busy != nullptr) busy->push_back(timing->busy);
     all->forward = std::max(all->forward, timing->forward);

@@ -15,6 +15,7 @@ constexpr double kPaceShare = 0.1;
 bool IsOfNoConcern(const JobRunEvent& event) {
   return std::holds_alternative<RunMessage>(event) ||
          std::holds_alternative<TrainingActivity>(event) ||
+         std::holds_alternative<SampledAnswer>(event) ||
          std::holds_alternative<BeforeCheckpoint>(event) ||
          std::holds_alternative<CheckpointFailed>(event);
 }

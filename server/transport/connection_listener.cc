@@ -49,6 +49,11 @@ void SetPort(int port, sockaddr* address) {
   }
 }
 
+bool IsLoopback6(const sockaddr& address) {
+  return address.sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+}
+
 int64_t FilesMax() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return INT64_MAX;
@@ -150,7 +155,15 @@ absl::Status ConnectionListener::ListenTcp(const std::string& host, const std::s
     }
     if (chosen != 0) SetPort(chosen, each->ai_addr);
     if (bind(fd, each->ai_addr, each->ai_addrlen) != 0 || listen(fd, kBacklog) != 0) {
-      return CannotNow(errno);
+      const int error = errno;
+      // A machine may know "::1 localhost" and have IPv6 turned off.
+      if (error == EADDRNOTAVAIL && IsLoopback6(*each->ai_addr) &&
+          (each != found || each->ai_next != nullptr)) {
+        close(fd);
+        listening_.pop_back();
+        continue;
+      }
+      return CannotNow(error);
     }
     chosen = PortOf(fd);
   }

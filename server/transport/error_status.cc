@@ -17,6 +17,9 @@ namespace {
 // message travels twice.
 constexpr size_t kMessageBytesMax = 3000;
 
+// The bytes of metadata that gRPC sends for a byte of the message, which it percent-encodes.
+size_t SentBytes(char c) { return c >= ' ' && c <= '~' && c != '%' ? 1 : 3; }
+
 // Of errors that carry no reason: those the engine or a library made.
 v1::ErrorReason GeneralReason(absl::StatusCode code) {
   switch (code) {
@@ -65,9 +68,13 @@ std::string ReasonName(const absl::Status& status) {
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   std::string message = ValidUtf8(std::string(status.message()));
-  if (message.size() > kMessageBytesMax) {
+  size_t end = 0;
+  for (size_t sent = 0; end < message.size(); ++end) {
+    sent += SentBytes(message[end]);
+    if (sent > kMessageBytesMax) break;
+  }
+  if (end < message.size()) {
     // Not within a UTF-8 character.
-    size_t end = kMessageBytesMax;
     while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0) == 0x80) --end;
     message.resize(end);
     message += " ...";

@@ -37,13 +37,18 @@ std::vector<FileRange> BlocksOf(const std::vector<FileRange>& ranges) {
 
 }  // namespace
 
-ParallelWriter::~ParallelWriter() {
+ParallelWriter::~ParallelWriter() { EndThreads(); }
+
+void ParallelWriter::EndThreads() {
   {
     MutexLock lock(&mutex_);
     stop_ = true;
     work_.NotifyAll();
   }
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  MutexLock lock(&mutex_);
+  stop_ = false;
 }
 
 absl::StatusOr<std::vector<std::string>> ParallelWriter::Write(std::vector<NewFile> new_files) {
@@ -112,8 +117,12 @@ void ParallelWriter::Fail(const absl::Status& status) {
 }
 
 absl::Status ParallelWriter::Finish() {
+  {
+    MutexLock lock(&mutex_);
+    while (status_.ok() && (!claimable_.empty() || busy_ > 0)) progress_.Wait(&mutex_);
+  }
+  EndThreads();
   MutexLock lock(&mutex_);
-  while (status_.ok() && (!claimable_.empty() || busy_ > 0)) progress_.Wait(&mutex_);
   return status_;
 }
 

@@ -52,8 +52,9 @@ class ParallelWriter {
   // `files`. Errors of writing may come later, from Write or Finish.
   absl::StatusOr<std::vector<std::string>> Write(std::vector<NewFile> new_files);
 
-  // Waits until all files are on stable storage or there is an error. Returns the first error. More
-  // files may follow after a success.
+  // Waits until all files are on stable storage or there is an error, and frees the blocks, so that
+  // the files can be read again in the same memory. Returns the first error. More files may follow
+  // after a success.
   absl::Status Finish();
 
   // Returns false if a file that was written went through the page cache. REQUIRES: Finish
@@ -65,6 +66,8 @@ class ParallelWriter {
 
   // Starts threads for `blocks` more blocks, as far as there may be more.
   void StartThreads(int64_t blocks);
+  // Waits for the blocks that are being written, and ends the threads.
+  void EndThreads() ABSL_LOCKS_EXCLUDED(mutex_);
   void Work();
   // Writes a claimed block that was copied to `block`, and syncs and closes the file after its
   // last.

@@ -165,7 +165,8 @@ void MpiSession::ReadNotices() {
         left_[peer] = heard_[peer];
         Allow(incoming_.rank, -std::numeric_limits<double>::infinity());
       }
-      if (incoming_.kind == Notice::kAlive) {
+      // One that has left gives signs of life until all have.
+      if (incoming_.kind == Notice::kAlive && !left_[peer].has_value()) {
         Allow(incoming_.rank, SecondsOf(heard_[peer]) + incoming_.allowance);
       }
       if (incoming_.kind == Notice::kTold) cause_told_ = true;
@@ -176,6 +177,7 @@ void MpiSession::ReadNotices() {
       AbortLocked(tested);
     }
     if (const absl::Status listens = ListenForNotices(); !listens.ok()) AbortLocked(listens);
+    if (!tested.ok()) return;  // the next receive may have the same error
   }
 }
 

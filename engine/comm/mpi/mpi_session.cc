@@ -227,6 +227,7 @@ void MpiSession::End(std::vector<MpiTransfer>* transfers) {
     if (transfers->empty() || Clock::now() - begin > kAbortPatience) break;
     Pause(Clock::now() - begin);
   }
+  if (!transfers->empty()) gave_up_transfers_ = true;
   transfers->clear();
 }
 

@@ -13,6 +13,7 @@
 #define MEGATRAIN_ENGINE_COMM_MPI_MPI_SESSION_H_
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <limits>
@@ -79,6 +80,9 @@ class MpiSession {
   // cancels the receives, waits up to a second for all transfers, empties the list and returns the
   // first cause. MPI may still touch the memory of a transfer that has not ended by then.
   absl::Status Wait(const CollectiveCall& call, std::vector<MpiTransfer>* transfers);
+
+  // Returns true if a Wait has given up a transfer that had not ended.
+  bool gave_up_transfers() const { return gave_up_transfers_; }
 
   // Tells all ranks of `cause`, unless there was an earlier one.
   void Abort(const absl::Status& cause);
@@ -155,6 +159,7 @@ class MpiSession {
   const absl::Duration deadline_;
   const absl::Duration period_;     // of the signs of life
   MegatrainMpiHandle notices_ = 0;  // the communicator of notices
+  std::atomic<bool> gave_up_transfers_{false};
 
   // Until when the ranks, this one too, may go without progress, in seconds of Clock; for one that
   // has left, minus infinity. Has a lock of its own, which nobody holds during a call of MPI: the

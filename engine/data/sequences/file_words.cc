@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -100,6 +101,8 @@ absl::StatusOr<FileWordsMeta> FileWordsMeta::FromText(const std::string& text) {
     good = (*named)[i].is_string();
     if (good) meta.bad.named.push_back((*named)[i].get<std::string>());
   }
+  good &= std::ssize(meta.bad.named) ==
+          std::min<int64_t>(meta.bad.count, int64_t{BadRecords::kNamedMax});
   if (good) return meta;
   return absl::DataLossError("its description is not that of a file's words");
 }

@@ -166,7 +166,10 @@ TEST(ManifestTest, ForgedContentIsRefused) {
   ExpectForgeryRefused("\"bytes\": 10,", "\"bytes\": 1e3,", "not an integer");
   ExpectForgeryRefused("\"bytes\": 10,", "\"bytes\": 18446744073709551615,", "out of range");
   ExpectForgeryRefused("\"bytes\": 4194305,", "\"bytes\": 8388609,", "for 3 blocks");
-  ExpectForgeryRefused("\"bytes\": 4194305,", "\"bytes\": 9223372036854775807,", "blocks");
+  ExpectForgeryRefused("\"bytes\": 4194305,", "\"bytes\": 9223372036854775807,",
+                       "more than a checkpoint can have");
+  ExpectForgeryRefused("\"bytes\": 10,", "\"bytes\": 72057594037927936,",
+                       "more than a checkpoint can have");
   ExpectForgeryRefused("\"step\": 100", "\"step\": null", "not an integer");
   ExpectForgeryRefused("\"step\": 80", "\"step\": 0", "less than 1");
   ExpectForgeryRefused("\"eval_loss\": 2.25", "\"eval_loss\": \"x\"", "not a number");

@@ -34,7 +34,7 @@ class FakeDevice : public Device {
   }
   absl::Status Record(Stream&, Event&) override { return absl::OkStatus(); }
   absl::Status Wait(Stream&, Event&) override { return absl::OkStatus(); }
-  absl::Status Synchronize(Event&) override { return absl::OkStatus(); }
+  absl::Status Synchronize(Event&) override { return synchronized; }
   absl::StatusOr<bool> Done(Event&) override { return true; }
   absl::StatusOr<double> ElapsedSeconds(Event&, Event&) override { return 0.25; }
   absl::Status CopyToDevice(Stream&, void*, const void*, int64_t) override {
@@ -48,6 +48,8 @@ class FakeDevice : public Device {
   absl::Status Upload(Stream&, void*, const void*, int64_t) override { return absl::OkStatus(); }
   absl::Status Download(Stream&, void*, const void*, int64_t) override { return absl::OkStatus(); }
   Kernels& kernels() override { return kernels_; }
+
+  absl::Status synchronized;  // what Synchronize returns
 
  private:
   ReferenceKernels kernels_;
@@ -123,6 +125,27 @@ TEST(ExecutorTest, AnErrorStopsWhatFollowsAndIsReturned) {
   later.ops = {MakeOp(Lane::kIo, 4, {}, {9})};
   EXPECT_FALSE(executor->Wait(executor->Submit(std::move(later))).ok());
   EXPECT_EQ(ran, 1);
+}
+
+// The error of an operation, and one that the device tells of while a lane waits for an operation.
+TEST(ExecutorTest, ErrorsAreToldBeforeAnybodyWaits) {
+  for (const bool of_device : {false, true}) {
+    const absl::Status lost = absl::InternalError("the GPU is gone");
+    FunctionRunner runner([&](const Op& op) {
+      return !of_device && op.lane == Lane::kUpdate ? lost : absl::OkStatus();
+    });
+    FakeDevice device;
+    if (of_device) device.synchronized = lost;
+    std::promise<absl::Status> told;
+    auto executor = *Executor::Create(&device, &runner,
+                                      [&](const absl::Status& status) { told.set_value(status); });
+    Schedule schedule;
+    schedule.ops = {MakeOp(Lane::kCompute, 0, {}, {0}), MakeOp(Lane::kUpdate, 1, {0}, {1}),
+                    MakeOp(Lane::kIo, 2, {1}, {2})};
+    auto ticket = executor->Submit(std::move(schedule));
+    EXPECT_EQ(told.get_future().get(), lost) << of_device;
+    EXPECT_EQ(executor->Wait(ticket).status(), lost) << of_device;
+  }
 }
 
 // It is waited for after the one behind it has failed.

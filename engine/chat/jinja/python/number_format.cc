@@ -42,13 +42,19 @@ std::string Repeat(const std::string& character, int64_t count) {
   return result;
 }
 
-// Puts `separator` between groups of `group` digits of the integer that `digits` begins with.
-std::string Group(const std::string& digits, char separator, int group) {
+// Returns the end of the integer that `digits` begins with.
+size_t IntegerEnd(const std::string& digits) {
   size_t end = 0;
   while (end < digits.size() && digits[end] != '.' && digits[end] != '%') ++end;
   if (digits.find('+') != std::string::npos || digits.find('-') != std::string::npos) {
     end = std::min(end, digits.find_first_of("eE"));
   }
+  return end;
+}
+
+// Puts `separator` between groups of `group` digits of the integer.
+std::string Group(const std::string& digits, char separator, int group) {
+  const size_t end = IntegerEnd(digits);
   std::string result;
   for (size_t i = 0; i < end; ++i) {
     if (i > 0 && (end - i) % group == 0) result += separator;
@@ -62,13 +68,14 @@ std::string Group(const std::string& digits, char separator, int group) {
 std::string PadNumber(std::string before, std::string digits, const FormatSpec& spec, int group) {
   const bool zeros = spec.align == '=' || (spec.align == 0 && spec.fill == "0");
   if (spec.grouping != 0) {
-    std::string grouped = Group(digits, spec.grouping, group);
-    while (zeros && spec.fill == "0" &&
-           static_cast<int64_t>(before.size() + grouped.size()) < spec.width) {
-      digits.insert(0, "0");
-      grouped = Group(digits, spec.grouping, group);
+    if (zeros && spec.fill == "0") {
+      const auto end = static_cast<int64_t>(IntegerEnd(digits));
+      const int64_t rest = static_cast<int64_t>(before.size() + digits.size()) - end;
+      int64_t filled = end;
+      while (rest + filled + (filled - 1) / group < spec.width) ++filled;
+      digits.insert(0, static_cast<size_t>(filled - end), '0');
     }
-    digits = grouped;
+    digits = Group(digits, spec.grouping, group);
   }
   const int64_t room = spec.width - static_cast<int64_t>(before.size() + digits.size());
   if (room <= 0) return before + digits;

@@ -10,6 +10,7 @@
 
 #include "engine/data/cache/token_cache.h"
 #include "engine/data/sequences/dataset.h"
+#include "engine/data/sequences/file_words.h"
 #include "engine/data/sequences/packing.h"
 #include "tests/engine/data/sequences/data_test_support.h"
 #include "tests/support/read_file.h"
@@ -159,6 +160,20 @@ TEST(DatasetCacheTest, PreparedDataIsNotTrustedBecauseItsChecksumsAreGood) {
   Forge<uint32_t>(directory, "words-", "", {kDocumentBit | 'a', 1, 1, 1, kTokenMask, 1, 1});
   EXPECT_EQ(reads(0), absl::StatusCode::kOk);
   EXPECT_EQ(reads(1), absl::StatusCode::kDataLoss);
+}
+
+// Anybody who may write the cache may have written the description.
+TEST(FileWordsMetaTest, SoManyBadRecordsAreNamedAsThereAre) {
+  FileWordsMeta meta;
+  for (size_t i = 0; i <= BadRecords::kNamedMax; ++i) {
+    EXPECT_TRUE(FileWordsMeta::FromText(meta.ToText()).ok()) << i;
+    meta.bad.Add("3: no text");
+  }
+  EXPECT_TRUE(FileWordsMeta::FromText(meta.ToText()).ok());
+  meta.bad.count = 99;
+  EXPECT_EQ(FileWordsMeta::FromText(meta.ToText()).status().code(), absl::StatusCode::kDataLoss);
+  meta.bad = {.count = 1, .named = {}};
+  EXPECT_EQ(FileWordsMeta::FromText(meta.ToText()).status().code(), absl::StatusCode::kDataLoss);
 }
 
 }  // namespace
