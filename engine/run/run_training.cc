@@ -12,6 +12,7 @@
 #include "engine/comm/exchange.h"
 #include "engine/engine.h"
 #include "engine/run/checkpoint_saver.h"
+#include "engine/run/early_stopping.h"
 #include "engine/run/pause_handler.h"
 #include "engine/run/start/prepare_run.h"
 #include "engine/run/start/run_context.h"
@@ -53,7 +54,7 @@ absl::StatusOr<TrainingOutcome> Train(RunContext& run, const PreparedRun& prepar
   const int64_t done = prepared.start.step, total = prepared.total_steps;
   RunProgress progress = {done + 1, done, prepared.start.input_tokens, prepared.start.input_tokens,
                           prepared.start.evaluations};
-  progress.stopped_early = done < total && EnoughWorse(run.spec(), progress.evaluations);
+  progress.stopped_early = done < total && StopsEarly(run.spec(), progress.evaluations);
   CheckpointSaver saver(run, prepared, progress, trainer);
   PauseHandler pause(run, progress, total, trainer, saver);
   if (done >= total) run.Say(absl::StrCat("finished already: step ", done, " of ", total));

@@ -11,6 +11,7 @@
 #include "engine/base/status.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/run/answer_wave.h"
+#include "engine/run/early_stopping.h"
 #include "engine/run/evaluation.h"
 #include "engine/run/start/open_data.h"
 #include "engine/run/start/reference_pass.h"
@@ -164,7 +165,7 @@ absl::Status TrainingLoop::CollectOne() {
     evaluations.Add(record.step, *record.eval_loss);
     MT_RETURN_IF_ERROR(p_.saver.SaveBest(record.step));
     p_.progress.stopped_early =
-        record.step < p_.prepared.total_steps && EnoughWorse(p_.run.spec(), evaluations);
+        record.step < p_.prepared.total_steps && StopsEarly(p_.run.spec(), evaluations);
   }
   record.time = absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone());
   p_.run.Tell(record);

@@ -37,12 +37,6 @@ struct RunParts {
   PauseHandler& pause;
 };
 
-// Returns true if training.stop_after_worse ends a run after these evaluations.
-inline bool EnoughWorse(const JobSpec& spec, const Evaluations& evaluations) {
-  const int64_t worse_max = spec.training.stop_after_worse;
-  return worse_max > 0 && evaluations.since_best >= worse_max;
-}
-
 class TrainingLoop {
  public:
   explicit TrainingLoop(const RunParts& parts)

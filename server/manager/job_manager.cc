@@ -11,9 +11,9 @@
 #include "engine/checkpoint/checkpoint_directory.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "server/base/error_reason.h"
-#include "server/manager/admission.h"
 #include "server/manager/job_paths.h"
 #include "server/manager/request_checks.h"
+#include "server/manager/user_limit_check.h"
 
 namespace megatrain {
 namespace {

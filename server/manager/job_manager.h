@@ -8,9 +8,9 @@
 // accounts:
 // - NotFound: JOB_NOT_FOUND, CHECKPOINT_NOT_FOUND.
 // - InvalidArgument: INVALID_FIELD, INVALID_JOB_FILE.
-// - FailedPrecondition: ILLEGAL_TRANSITION, OUTPUT_EXISTS, EXCEEDS_USER_LIMIT (admission.h),
+// - FailedPrecondition: ILLEGAL_TRANSITION, OUTPUT_EXISTS, EXCEEDS_USER_LIMIT (user_limit_check.h),
 //   DOES_NOT_FIT (the message is the plan's table).
-// - ResourceExhausted: LIMIT_REACHED (admission.h; Export), DISK_FULL of the store.
+// - ResourceExhausted: LIMIT_REACHED (user_limit_check.h; Export), DISK_FULL of the store.
 // - AlreadyExists: REQUEST_ID_REUSED.
 // - PermissionDenied: NOT_PERMITTED.
 // - Unavailable: STARTING, STOPPING.

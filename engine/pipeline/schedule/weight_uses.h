@@ -27,7 +27,8 @@ class WeightUses {
   int left() const { return static_cast<int>(uses_.size()) - present_; }
 
   // Returns a buffer for the tile of the use that is `ahead` uses after the present one. REQUIRES:
-  // 0 <= ahead < min(buffers, left()), and Take was called for the uses before it.
+  // 0 <= ahead < min(buffers, left()), and Take was called for the uses before it, but perhaps not
+  // yet for the present one, whose buffer no other use is given.
   Place Take(int ahead);
   // Ends the present use.
   void End() { ++present_; }

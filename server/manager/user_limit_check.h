@@ -1,6 +1,6 @@
 // Decides whether a user may submit one more job.
-#ifndef MEGATRAIN_SERVER_MANAGER_ADMISSION_H_
-#define MEGATRAIN_SERVER_MANAGER_ADMISSION_H_
+#ifndef MEGATRAIN_SERVER_MANAGER_USER_LIMIT_CHECK_H_
+#define MEGATRAIN_SERVER_MANAGER_USER_LIMIT_CHECK_H_
 
 #include "absl/status/status.h"
 #include "engine/host/host_devices.h"
@@ -23,4 +23,4 @@ absl::Status CheckUserLimits(const UserLimits& limits, const Job& job, const Hos
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_SERVER_MANAGER_ADMISSION_H_
+#endif  // MEGATRAIN_SERVER_MANAGER_USER_LIMIT_CHECK_H_

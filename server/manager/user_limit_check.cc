@@ -1,4 +1,4 @@
-#include "server/manager/admission.h"
+#include "server/manager/user_limit_check.h"
 
 #include <cstdint>
 #include <string>
