@@ -66,19 +66,13 @@ class Executor {
   };
 
   // Creates the streams and starts the threads. `device` and `runner` must outlive the executor.
-<<<<<<< HEAD
-  // Returns the errors of Device::CreateStream.
-  static absl::StatusOr<std::unique_ptr<Executor>> Create(Device* device, OpRunner* runner);
-  // Waits for operations that have started, and for what they queued on streams. The others are
-  // dropped.
-=======
   // `failed`, if it is not empty, is called with each error that an operation meets, on the thread
   // of its lane, before the executor stops for it. Returns the errors of Device::CreateStream.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(
       Device* device, OpRunner* runner,
       std::function<void(const absl::Status& status)> failed = nullptr);
-  // Waits for operations that run on host threads. Those that have not started are dropped.
->>>>>>> 0e6eaf3bb6956a271bb5bbc629f2c1dfe310f411
+  // Waits for operations that have started, and for what they queued on streams. The others are
+  // dropped.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
