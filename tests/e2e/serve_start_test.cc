@@ -1,7 +1,10 @@
 // How `megatraind serve` starts, or why it does not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -91,6 +94,42 @@ TEST_F(ServeStartTest, AStopWhileTheDaemonStartsEndsIt) {
   ASSERT_TRUE(begun.ok()) << begun;
   daemon->process().Signal(SIGTERM);
   EXPECT_EQ(daemon->process().Wait(), 0) << daemon->process().Output();
+}
+
+// A process is often given 1,024 at first, and more if it asks.
+TEST_F(ServeStartTest, TheDaemonMayOpenAsManyFilesAsTheSystemAllowsIt) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = std::min<rlim_t>(before.rlim_max - 1, 512);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  const auto daemon = DaemonProcess::Launch(options_);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  const absl::Status begun =
+      daemon->WaitFor([&] { return fs::exists(options_.directory + "/state"); });
+  ASSERT_TRUE(begun.ok()) << begun;
+  rlimit limit = {};
+  ASSERT_EQ(prlimit(daemon->process().pid(), RLIMIT_NOFILE, nullptr, &limit), 0);
+  EXPECT_EQ(limit.rlim_cur, before.rlim_max);
+}
+
+// Other accounts may pass through its directory where it trains for them.
+TEST_F(ServeStartTest, WhatTheDaemonKeepsIsForItselfAlone) {
+  const mode_t before = umask(0022);
+  const auto daemon = DaemonProcess::Start(options_);
+  umask(before);
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  (*daemon)->process().Signal(SIGTERM);
+  EXPECT_EQ((*daemon)->process().Wait(), 0) << (*daemon)->process().Output();
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(options_.directory + "/state")) {
+    if (!entry.is_regular_file()) continue;
+    ++files;
+    const fs::perms others =
+        entry.status().permissions() & (fs::perms::group_all | fs::perms::others_all);
+    EXPECT_TRUE(others == fs::perms::none) << entry.path();
+  }
+  EXPECT_GT(files, 0);
 }
 
 TEST_F(ServeStartTest, ADaemonThatWaitsForItsDeviceStopsOrGoesOnWithAnother) {

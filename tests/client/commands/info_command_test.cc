@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 
 #include "tests/client/commands/program_fixture.h"
 
@@ -40,6 +41,19 @@ TEST_F(InfoCommandTest, SaysHowLargeAndHowBusyTheNodeIs) {
   EXPECT_THAT(Run({"info"}).out, AllOf(HasSubstr("host pool  1.0 GiB used of 8.0 GiB\n"),
                                        HasSubstr("optimizer  40 GB/s in FP32, 1 TB/s in BF16\n")));
   EXPECT_EQ(Run({"info", "-q"}).out, "nodes/local\n");
+  const nlohmann::json json = Json({"info"});
+  EXPECT_EQ(json["server"], options_.listen[0]);
+  EXPECT_EQ(json["client_version"], "0.1.0");
+  EXPECT_EQ(json["hostname"], "example");
+}
+
+TEST_F(InfoCommandTest, OnATerminalLinesAreCut) {
+  node_.mutable_device()->set_id("cpu");
+  node_.mutable_device()->set_description(std::string(100, 'x'));
+  const std::string whole = "device     cpu: " + std::string(100, 'x') + "\n";
+  EXPECT_THAT(Run({"info"}).out, HasSubstr(whole));
+  is_terminal_ = true;
+  EXPECT_THAT(Run({"info"}).out, HasSubstr("device     cpu: " + std::string(63, 'x') + "…\n"));
 }
 
 }  // namespace

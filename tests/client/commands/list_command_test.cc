@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -45,6 +46,35 @@ TEST_F(ListCommandTest, AStartThatIsNotKnownIsNotTold) {
   ledger_->SetQueuePlaces({{id, place}});
   EXPECT_THAT(Run({"ls"}).out,
               testing::AllOf(testing::HasSubstr(id), testing::Not(testing::HasSubstr("in 0s"))));
+}
+
+TEST_F(ListCommandTest, TheTimeLeftIsThatOfAJobThatRuns) {
+  const std::string id = Create();
+  const auto prepared =
+      ledger_->Change(id, [](const Job&) -> absl::StatusOr<std::optional<JobChange>> {
+        JobChange change;
+        change.to = JobState::kPreparing;
+        change.edit = [](Job* edited) { edited->total_steps = 100; };
+        return change;
+      });
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  Move(id, JobState::kRunning);
+  AddStep(id, 20);
+  // 80 steps of half a second.
+  EXPECT_THAT(Run({"ls"}).out,
+              testing::AllOf(testing::HasSubstr("20/100"), testing::HasSubstr("  40s  ")));
+  Move(id, JobState::kPausing);
+  Move(id, JobState::kPaused);
+  EXPECT_THAT(Run({"ls"}).out, testing::AllOf(testing::HasSubstr("20/100"),
+                                              testing::Not(testing::HasSubstr("  40s  "))));
+}
+
+TEST_F(ListCommandTest, WhatIsNotThereIsNotLookedForElsewhere) {
+  EXPECT_EQ(Run({"ls", "--all"}).err, "megatrain: no jobs\n");
+  EXPECT_EQ(Run({"ls", "--state", "RUNNING"}).err, "megatrain: no jobs\n");
+  const Result refused = Run({"ls", "--state", "STATE_UNSPECIFIED"});
+  EXPECT_EQ(refused.code, kExitUsage);
+  EXPECT_THAT(refused.err, testing::HasSubstr("there is no state STATE_UNSPECIFIED"));
 }
 
 TEST_F(ListCommandTest, ListsMoreThanAPage) {

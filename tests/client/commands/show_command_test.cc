@@ -1,12 +1,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "tests/client/commands/program_fixture.h"
+#include "tests/client/commands/scripted_server.h"
+#include "tests/client/watch/watch_messages.h"
 
 namespace megatrain::client {
 namespace {
@@ -62,6 +66,38 @@ TEST_F(ShowCommandTest, SaysWhatAJobIsAndWhereItStands) {
               AllOf(HasSubstr("why          by the test\n"), HasSubstr("\nended        2"),
                     Not(HasSubstr("\ndevices "))));
   EXPECT_EQ(Run({"show", id, "-q"}).out, absl::StrCat("jobs/", id, "\n"));
+}
+
+TEST_F(ShowCommandTest, DoesNotWaitForEverForAServerThatHangs) {
+  std::atomic<bool> is_limited{false};
+  ScriptedServer server(directory_.path() + "/scripted.sock");
+  server.watch_job = [&](grpc::ServerContext* context,
+                         grpc::ServerWriter<v1::WatchJobResponse>* writer) {
+    is_limited = context->deadline() < std::chrono::system_clock::now() + std::chrono::minutes(1);
+    writer->Write(JobMessage(v1::Job::RUNNING));
+    v1::WatchJobResponse heartbeat;
+    heartbeat.mutable_heartbeat();
+    writer->Write(heartbeat);
+    return grpc::Status::OK;
+  };
+  variables_["MEGATRAIN_SERVER"] = server.address();
+  const Result result = Run({"show", "a1"});
+  EXPECT_EQ(result.code, kExitDone) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("job          jobs/a1\n"));
+  EXPECT_TRUE(is_limited);
+}
+
+TEST_F(ShowCommandTest, HalfAnAnswerIsNotShown) {
+  ScriptedServer server(directory_.path() + "/scripted.sock");
+  server.watch_job = [](grpc::ServerContext*, grpc::ServerWriter<v1::WatchJobResponse>* writer) {
+    writer->Write(JobMessage(v1::Job::RUNNING));
+    return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded");
+  };
+  variables_["MEGATRAIN_SERVER"] = server.address();
+  const Result result = Run({"show", "a1"});
+  EXPECT_EQ(result.code, kExitUnreachable);
+  EXPECT_THAT(result.err, HasSubstr("the server did not answer in time"));
+  EXPECT_EQ(result.out, "");
 }
 
 }  // namespace

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <string>
 
+#include "client/connection/rpc_error.h"
 #include "client/connection/server_address.h"
 #include "server/base/error_reason.h"
+#include "tests/client/connection/token_socket.h"
 #include "tests/server/api/service_fixture.h"
 
 namespace megatrain::client {
@@ -48,6 +51,37 @@ TEST_F(ConnectionTest, WhyThereIsNoToken) {
   StopDaemon();
   status = connection.Authorization().status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  Connection far(*ParseServerAddress("node7:1"));
+  status = far.Authorization().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("MEGATRAIN_TOKEN"));
+}
+
+TEST_F(ConnectionTest, WhoIsRefusedATokenIsToldWhy) {
+  const TokenSocket tokens(options_.listen[0].substr(sizeof("unix:") - 1) + ".auth",
+                           [](int) { return "{\"error\": \"no account of yours\"}"; });
+  Connection connection(*ParseServerAddress(options_.listen[0]));
+  const absl::Status status =
+      connection.Call(connection.jobs(), &v1::JobService::Stub::CreateJob, CreateRequest())
+          .status();
+  EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
+  EXPECT_EQ(status.message(), "no account of yours");
+  EXPECT_EQ(ReasonOf(status), "UNAUTHENTICATED_CALLER");
+}
+
+TEST_F(ConnectionTest, ErrorsThatNoServerMadeAreExplained) {
+  Connection connection(*ParseServerAddress(options_.listen[0]));
+  absl::Status status =
+      connection.Explain(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the server did not answer in time"));
+  status = connection.Explain(grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed"));
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Socket closed")) << "it is there again";
+  StopDaemon();
+  status = connection.Explain(grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("megatraind serve"));
+  EXPECT_TRUE(connection.Explain(grpc::Status::OK).ok());
 }
 
 }  // namespace

@@ -65,6 +65,20 @@ TEST(LocalTokenTest, OtherAnswersAreNoToken) {
   }
 }
 
+TEST(LocalTokenTest, ACompanionThatDoesNotAnswerIsNotWaitedForLonger) {
+  const TestDirectory directory(TestDirectory::Place::kShort);
+  const std::string path = directory / "m.sock";
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  (path + ".auth").copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  const absl::Status status = FetchLocalToken(path, absl::Milliseconds(20)).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  close(listener);
+}
+
 TEST(LocalTokenTest, WithoutACompanionNoneIsNeeded) {
   const TestDirectory directory(TestDirectory::Place::kShort);
   EXPECT_TRUE(absl::IsNotFound(FetchLocalToken(directory / "m.sock").status()));

@@ -4,20 +4,16 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <deque>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "megatrain/v1/job_service.grpc.pb.h"
+#include "tests/client/connection/token_socket.h"
 #include "tests/client/watch/watch_messages.h"
 #include "tests/support/test_directory.h"
 
@@ -67,43 +63,10 @@ class ScriptedService : public v1::JobService::Service {
   std::vector<std::string> tokens;
 };
 
-// Gives every caller another token, as the daemon's companion socket does after a restart.
-class TokenSocket {
- public:
-  explicit TokenSocket(const std::string& path) : fd_(socket(AF_UNIX, SOCK_STREAM, 0)) {
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-    EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-    EXPECT_EQ(listen(fd_, 8), 0);
-    thread_ = std::thread([this] { Serve(); });
-  }
-  ~TokenSocket() {
-    shutdown(fd_, SHUT_RDWR);
-    thread_.join();
-    close(fd_);
-  }
-
- private:
-  void Serve() {
-    for (int number = 1;; ++number) {
-      const int caller = accept(fd_, nullptr, nullptr);
-      if (caller < 0) return;
-      const std::string answer =
-          absl::StrCat("{\"token\": \"t", number, "\", \"lifetime_seconds\": 300}\n");
-      EXPECT_EQ(write(caller, answer.data(), answer.size()), static_cast<ssize_t>(answer.size()));
-      close(caller);
-    }
-  }
-
-  const int fd_;
-  std::thread thread_;
-};
-
-grpc::Status Expired() {
+grpc::Status Expired(const std::string& reason = "TOKEN_EXPIRED") {
   google::rpc::ErrorInfo info;
   info.set_domain("megatrain");
-  info.set_reason("TOKEN_EXPIRED");
+  info.set_reason(reason);
   google::rpc::Status details;
   details.add_details()->PackFrom(info);
   return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "expired", details.SerializeAsString());
@@ -133,6 +96,9 @@ class ResumableStreamTest : public ::testing::Test {
   absl::Status Run(std::deque<ScriptedCall> script) {
     service_.script = std::move(script);
     Connection connection(*ParseServerAddress("unix:" + socket_));
+    return RunOn(&connection);
+  }
+  absl::Status RunOn(Connection* connection) {
     using Stream = ResumableStream<v1::WatchJobResponse>;
     Stream::Callbacks callbacks;
     callbacks.message = [this](v1::WatchJobResponse message) {
@@ -144,11 +110,11 @@ class ResumableStreamTest : public ::testing::Test {
     callbacks.restored = [this] { ++restored_; };
     callbacks.restarted = [this] { ++restarted_; };
     Stream stream(
-        &connection,
-        [&connection](grpc::ClientContext* context, int64_t start) {
+        connection,
+        [connection](grpc::ClientContext* context, int64_t start) {
           v1::WatchJobRequest request;
           request.set_start_sequence(start);
-          return connection.jobs()->WatchJob(context, request);
+          return connection->jobs()->WatchJob(context, request);
         },
         std::move(callbacks));
     return stream.Run(1);
@@ -179,6 +145,16 @@ TEST_F(ResumableStreamTest, ANewTokenThatIsRefusedTooEndsIt) {
   EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
   EXPECT_THAT(events_, ElementsAre(1));
   EXPECT_EQ(service_.starts.size(), 2u);
+}
+
+TEST_F(ResumableStreamTest, AnotherTokenIsTriedWhereItMayHelp) {
+  for (const char* const reason : {"TOKEN_INVALID", "UNAUTHENTICATED_CALLER"}) {
+    const absl::Status status = Run({{{1}, Expired(reason)}, {{2}, grpc::Status::OK}});
+    EXPECT_TRUE(status.ok()) << reason << ": " << status;
+  }
+  const absl::Status status = Run({{{1}, Expired("UNKNOWN_ACCOUNT")}, {{2}, grpc::Status::OK}});
+  EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
+  EXPECT_THAT(events_, ElementsAre(1, 2, 1, 2, 1));
 }
 
 TEST_F(ResumableStreamTest, AMessageBeginsTheGrowingPausesAnew) {
@@ -226,6 +202,20 @@ TEST_F(ResumableStreamTest, WhatIsNoLossEndsIt) {
   EXPECT_THAT(service_.starts, ElementsAre(1, 1, 1));
   EXPECT_TRUE(pauses_.empty());
   EXPECT_EQ(restarted_, 0);
+}
+
+TEST_F(ResumableStreamTest, WhoseServerHasAnsweredACallIsOpenedAgain) {
+  Connection connection(*ParseServerAddress("unix:" + socket_));
+  service_.script =
+      std::deque<ScriptedCall>{{{}, grpc::Status::OK}, {{}, Busy()}, {{1}, grpc::Status::OK}};
+  EXPECT_FALSE(connection.has_answered());
+  const auto job =
+      connection.Call(connection.jobs(), &v1::JobService::Stub::GetJob, v1::GetJobRequest());
+  ASSERT_TRUE(job.ok()) << job.status();
+  const absl::Status status = RunOn(&connection);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(events_, ElementsAre(1));
+  EXPECT_EQ(pauses_.size(), 1u);
 }
 
 // Not a stream, but it goes by the same tokens.

@@ -37,6 +37,16 @@ TEST(RpcErrorTest, CarriesReasonAndMetadata) {
   EXPECT_THAT(AdviceFor(status), HasSubstr("megatrain ls --all"));
 }
 
+TEST(RpcErrorTest, AnotherMessageChangesNothingElse) {
+  const absl::Status status =
+      WithMessage(FromGrpcStatus(Error(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND")), "gone");
+  EXPECT_TRUE(absl::IsNotFound(status));
+  EXPECT_EQ(status.message(), "gone");
+  EXPECT_EQ(ReasonOf(status), "JOB_NOT_FOUND");
+  EXPECT_EQ(MetadataOf(status, "job"), "a1");
+  EXPECT_EQ(ReasonOf(WithMessage(absl::NotFoundError("a"), "b")), "");
+}
+
 TEST(RpcErrorTest, ErrorsOfOthersHaveNoReason) {
   EXPECT_EQ(ReasonOf(FromGrpcStatus(Error(grpc::StatusCode::NOT_FOUND, "X", "other.com"))), "");
   const absl::Status garbage =
@@ -56,6 +66,7 @@ TEST(RpcErrorTest, ExitCodes) {
   EXPECT_EQ(CodeOf(StatusCode::FAILED_PRECONDITION, "ILLEGAL_TRANSITION"), kExitUsage);
   EXPECT_EQ(CodeOf(StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED"), kExitUsage);
   EXPECT_EQ(CodeOf(StatusCode::FAILED_PRECONDITION, "DOES_NOT_FIT"), kExitDoesNotFit);
+  EXPECT_EQ(CodeOf(StatusCode::FAILED_PRECONDITION, "EXCEEDS_USER_LIMIT"), kExitDoesNotFit);
   EXPECT_EQ(CodeOf(StatusCode::NOT_FOUND, "JOB_NOT_FOUND"), kExitNotFound);
   EXPECT_EQ(CodeOf(StatusCode::PERMISSION_DENIED, "NOT_PERMITTED"), kExitNotPermitted);
   EXPECT_EQ(CodeOf(StatusCode::UNAUTHENTICATED, "UNAUTHENTICATED_CALLER"), kExitNotPermitted);

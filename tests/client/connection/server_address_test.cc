@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,7 +44,8 @@ TEST(ServerAddressTest, WhatIsNeitherIsRefusedWithWhatIsExpected) {
   for (const std::string& text :
        {std::string(""), std::string("unix:"), std::string("/run/m.sock"), std::string("node7"),
         std::string(":1"), std::string("node7:0"), std::string("node7:65536"),
-        std::string("node7:x"), std::string("::1:5"), "unix:/" + std::string(200, 'a')}) {
+        std::string("node7:x"), std::string("::1:5"), std::string("[::1:5"), std::string("::1]:5"),
+        std::string("/run/m.sock:1"), "unix:/" + std::string(200, 'a')}) {
     const auto address = ParseServerAddress(text);
     EXPECT_TRUE(absl::IsInvalidArgument(address.status())) << text;
     EXPECT_THAT(address.status().message(),
@@ -58,6 +61,23 @@ TEST(ServerAddressTest, SaysWhyNobodyAnswers) {
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_THAT(status.message(), HasSubstr("there is no such socket"));
   EXPECT_THAT(status.message(), HasSubstr("megatraind serve"));
+}
+
+TEST(ServerAddressTest, ASocketThatADaemonHasLeftBehindIsNotOneThatAnswers) {
+  const TestDirectory directory(TestDirectory::Place::kShort);
+  const auto address = ParseServerAddress("unix:" + (directory / "m.sock"));
+  sockaddr_un place = {};
+  place.sun_family = AF_UNIX;
+  address->socket_path.copy(place.sun_path, sizeof(place.sun_path) - 1);
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&place), sizeof(place)), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  const absl::Status otherwise = absl::InternalError("something else");
+  EXPECT_EQ(WhyUnreachable(*address, otherwise), otherwise) << "somebody listens";
+  close(listener);
+  const absl::Status status = WhyUnreachable(*address, otherwise);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("nobody listens on this socket"));
 }
 
 TEST(ServerAddressTest, WhoMayNotConnectIsToldSo) {
@@ -84,7 +104,12 @@ TEST(ServerAddressTest, SaysWhatToDoWhenTlsFails) {
       {"Connection refused", true, "is the daemon running?"},
       {"Ssl handshake failed: certificate verify failed", true, "--ca F` or MEGATRAIN_CA"},
       {"Peer name far is not in peer certificate", true, "is for other names"},
+      {"Hostname Verification Check failed", true, "is for other names"},
       {"SSL routines::wrong version number", false, "does not speak TLS"},
+      {"error:100000f7:WRONG_VERSION_NUMBER", true, "does not speak TLS"},
+      {"packet length too long", true, "does not speak TLS"},
+      {"DNS resolution failed", true, "is the daemon running?"},
+      {"connect: No route to host", true, "is the daemon running?"},
       {"Socket closed", true, "may have refused the client certificate"},
       {"Socket closed", false, "is the daemon running?"},
   };

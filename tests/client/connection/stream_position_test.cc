@@ -33,6 +33,17 @@ TEST(StreamPositionTest, WhatIsMissingIsNotAskedForAgain) {
   EXPECT_EQ(PositionAfter(log, 1), 10);
 }
 
+TEST(StreamPositionTest, ItNeverGoesBack) {
+  EXPECT_EQ(PositionAfter(Steps({Step(4, 1)}), 9), 9);
+  EXPECT_EQ(PositionAfter(EventMessage(7, v1::Job::RUNNING, ""), 9), 9);
+  EXPECT_EQ(PositionAfter(FellBack(2), 9), 9);
+  v1::StreamLogsResponse log = Log({"a"});
+  log.mutable_batch()->mutable_lines(0)->set_sequence(3);
+  EXPECT_EQ(PositionAfter(log, 9), 9);
+  log.mutable_missed()->set_last_sequence(5);
+  EXPECT_EQ(PositionAfter(log, 9), 9);
+}
+
 TEST(StreamPositionTest, OtherMessagesLeaveIt) {
   EXPECT_EQ(PositionAfter(JobMessage(v1::Job::RUNNING), 5), 5);
   EXPECT_EQ(PositionAfter(v1::StreamStepMetricsResponse(), 5), 5);

@@ -57,6 +57,38 @@ TEST_F(ServerChoiceTest, TheTokenOfTheEnvironmentReplacesTheContexts) {
   EXPECT_THAT(Authorization(), HasSubstr("cannot read " + file_));
 }
 
+// Else whoever names another server would hand it the token of the context's.
+TEST_F(ServerChoiceTest, WhatAContextHasIsForItsServerOnly) {
+  Invocation program = Program();
+  program.server = "node8:1";
+  const auto named = program.Connect();
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ((*named)->address().text, "node8:1");
+  EXPECT_THAT((*named)->Authorization().status().message(), HasSubstr("there is no token"));
+  variables_["MEGATRAIN_SERVER"] = "node9:1";
+  EXPECT_EQ(Authorization(), "none");
+  EXPECT_EQ(program.Server()->text, "node8:1") << "--server comes first";
+  variables_["MEGATRAIN_TOKEN"] = "mt_own";
+  EXPECT_EQ(Authorization(), "Bearer mt_own");
+  // A Unix socket does not get the user's own token, be it one or not.
+  variables_["MEGATRAIN_SERVER"] = "unix:/nonexistent/m.sock";
+  for (const char* const token : {"mt_own", "no token"}) {
+    variables_["MEGATRAIN_TOKEN"] = token;
+    EXPECT_EQ(Authorization(), "none");
+  }
+}
+
+TEST_F(ServerChoiceTest, TheAuthorityOfTheEnvironmentReplacesTheContexts) {
+  variables_["MEGATRAIN_CA"] = directory_ / "other.pem";
+  EXPECT_THAT(Authorization(), HasSubstr("cannot read " + (directory_ / "other.pem")));
+}
+
+TEST_F(ServerChoiceTest, WithoutAHomeThereIsTheUsualServer) {
+  variables_["HOME"] = "";
+  EXPECT_TRUE(absl::IsInvalidArgument(Program().ContextsPath().status()));
+  EXPECT_EQ(Program().Server()->text, kDefaultServer);
+}
+
 TEST_F(ServerChoiceTest, AConfigurationDirectoryThatIsRelativeIsIgnored) {
   const std::string of_home = *Program().ContextsPath();
   variables_["XDG_CONFIG_HOME"] = "config";

@@ -90,7 +90,7 @@ TEST(ProtoJsonTest, YamlHoldsTheSame) {
 }
 
 TEST(ProtoJsonTest, WordsThatYamlTakesForOtherValuesAreQuotedInAnyCase) {
-  for (const char* word : {"True", "FALSE", "Null", "Yes", "NO", "Off", "N"}) {
+  for (const char* word : {"True", "FALSE", "Null", "Yes", "NO", "On", "Off", "y", "N"}) {
     v1::Job job;
     job.set_display_name(word);
     EXPECT_EQ(YAML::Load(YamlText(ToJson(job)))["display_name"].Tag(), "!") << word;

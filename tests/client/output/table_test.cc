@@ -49,6 +49,20 @@ TEST(TableTest, ThenColumnsGo) {
             "jobs/b2  ~\n");
 }
 
+TEST(TableTest, AColumnOfNarrowCellsNeedsNoMoreThanTheyDo) {
+  Table table({{.heading = "JOB"},
+               {.heading = "NAME", .width_min = 8},
+               {.heading = "WHY", .width_min = 12, .dispensable = 1}});
+  table.AddRow({"jobs/a1", "demo", "busy"});
+  const std::string whole =
+      "JOB      NAME  WHY\n"
+      "jobs/a1  demo  busy\n";
+  EXPECT_EQ(table.Render(19, Charset::kAscii), whole) << "as wide as the whole";
+  EXPECT_EQ(table.Render(18, Charset::kAscii),
+            "JOB      NAME\n"
+            "jobs/a1  demo\n");
+}
+
 TEST(TableTest, CellsCannotDriveTheTerminal) {
   Table table({{.heading = "NAME"}});
   table.AddRow({"a\x1b[31m\nb"});

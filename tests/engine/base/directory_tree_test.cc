@@ -308,6 +308,8 @@ TEST_F(DirectoryTreeTest, TheSizeIsThatOfAllFilesDownToABound) {
   EXPECT_EQ(Measure().bytes, 26);
   EXPECT_TRUE(Measure().whole);
   EXPECT_EQ(MeasureTree(OpenDirectory(AT_FDCWD, tree_.c_str()), "down").bytes, 22);
+  // The branches below are not at the top.
+  EXPECT_EQ(MeasureTree(OpenDirectory(AT_FDCWD, tree_.c_str()), "branch").bytes, 25);
   ASSERT_TRUE(files_->RemoveTree(tree_).ok());
 
   // The branch of the last level is one level down more.

@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -379,6 +380,8 @@ TEST(HfExportTest, WhatWasExportedOutlivesAPowerCut) {
   FaultInjectionFileSystem disk;
   disk.WriteFile("/source/config.json",
                  *ReadWholeFile(PosixFileSystem(), model.directory + "/config.json", 1 << 20));
+  disk.WriteFile("/source/tokenizer.json", "{}");
+  disk.WriteFile("/source/additional_chat_templates/rag.jinja", "rag");
   disk.WriteFile("/models/.keep", "");
   disk.SyncAll();
   const auto get = [&](int i) -> absl::StatusOr<Tile> { return model.tiles[i]->tile(); };
@@ -386,6 +389,12 @@ TEST(HfExportTest, WhatWasExportedOutlivesAPowerCut) {
       ExportHfDirectory("/source", model.layout, DType::kF32, get, "/models/out", 2500, &disk);
   ASSERT_TRUE(status.ok()) << status;
   disk.Restart(FaultInjectionFileSystem::Loss::kDataAndNames);
+  for (const auto& [name, content] : {std::pair("tokenizer.json", "{}"),
+                                      std::pair("additional_chat_templates/rag.jinja", "rag")}) {
+    const std::string* const found = disk.MutableContent(absl::StrCat("/models/out/", name));
+    ASSERT_NE(found, nullptr) << name;
+    EXPECT_EQ(*found, content);
+  }
   const auto weights = HfWeights::Open("/models/out", model.layout, &disk);
   ASSERT_TRUE(weights.ok()) << weights.status();
   for (int i = 0; i < model.layout.tile_count(); ++i) {

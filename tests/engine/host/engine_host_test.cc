@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/mount.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -79,6 +84,11 @@ TEST(EngineHostTest, RefusesMoreThanIsFreeBeforeTouchingIt) {
   const absl::Status status = host->ReservePool(int64_t{1} << 50, nullptr, nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("host_memory"));
+  // The pool that a first job would reserve is refused as well.
+  const absl::Status of_job = host->Pool(int64_t{1} << 50, nullptr, nullptr).status();
+  EXPECT_EQ(of_job.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(of_job.message()), HasSubstr("host pool: it is to have "));
+  EXPECT_FALSE(host->has_pool());
   const auto bytes = EngineHost::DefaultPoolBytes();
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   EXPECT_GT(*bytes, 0);
@@ -156,6 +166,61 @@ TEST(EngineHostTest, ProcessesOfAMachineShareItsMemory) {
     return (*EngineHost::Create(options))->BudgetNow({0})->host_bytes;
   };
   EXPECT_LT(host_bytes(4), host_bytes(1) / 2) << "a quarter, whatever others do meanwhile";
+}
+
+// Shows `directory` to the calling thread alone as the kernel's directory of huge pages, for good.
+// Returns "" or what failed.
+std::string ShowHugePages(const std::string& directory) {
+  const auto failed = [](const char* what) {
+    return absl::StrCat("its own view of huge pages needs root: ", what, ": ",
+                        std::strerror(errno));
+  };
+  if (::unshare(CLONE_NEWNS) != 0) return failed("unshare");
+  if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount(directory.c_str(), "/sys/kernel/mm/hugepages", nullptr, MS_BIND, nullptr) != 0) {
+    return failed("mount");
+  }
+  return "";
+}
+
+TEST(EngineHostTest, ProcessesOfAMachineShareTheHugePagesThatAreSetAside) {
+  const std::string directory = testing::TempDir() + "/huge_pages";
+  std::filesystem::create_directories(directory + "/hugepages-2048kB");
+  constexpr int64_t kSetAside = int64_t{64} << 40;  // more than any machine has free otherwise
+  std::ofstream(directory + "/hugepages-2048kB/free_hugepages") << kSetAside / kHugePageBytes;
+  std::string why_not;
+  std::thread([&] {
+    why_not = ShowHugePages(directory);
+    if (!why_not.empty()) return;
+    for (const int sharers : {1, 4}) {
+      EngineHostOptions options;
+      options.device = "cpu";
+      options.sharers = sharers;
+      const auto host = EngineHost::Create(options);
+      ASSERT_TRUE(host.ok()) << host.status();
+      const auto budget = (*host)->BudgetNow({0});
+      ASSERT_TRUE(budget.ok()) << budget.status();
+      EXPECT_EQ(budget->pool_bytes, kSetAside / sharers);
+      EXPECT_GT(budget->host_bytes, budget->pool_bytes) << "the process lies beside them";
+    }
+    EXPECT_EQ(EngineHost::DefaultPoolBytes().value_or(0), kSetAside) << "the pool takes all";
+  }).join();
+  if (!why_not.empty()) GTEST_SKIP() << why_not;
+}
+
+TEST(EngineHostTest, AJobMayHaveWhatOthersHaveLeftOfThePool) {
+  const auto host = Host();
+  ASSERT_TRUE(host->ReservePool(4 * kMiB, nullptr, nullptr).ok());
+  const auto pool = host->Pool(0, nullptr, nullptr);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  const auto lease = (*pool)->Lease(HostKind::kStash, 3 * kMiB);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(host->BudgetNow({0})->pool_bytes, kMiB);
+  EXPECT_EQ(host->BudgetNow({0}, /*without_others=*/true)->pool_bytes, 4 * kMiB);
+  EXPECT_EQ(host->budget().memory.pool_bytes, 4 * kMiB);
+  EXPECT_EQ(host->pool_usage().free_bytes, kMiB);
+  EXPECT_EQ(host->pool_usage().bytes[static_cast<int>(HostKind::kStash)], 3 * kMiB);
+  EXPECT_EQ(host->pool_usage().bytes[static_cast<int>(HostKind::kTiles)], 0);
 }
 
 TEST(EngineHostTest, SessionsOnDifferentDevicesAreSideBySide) {

@@ -36,8 +36,24 @@ TEST(MachineProfileTest, EveryOneIsWhole) {
       EXPECT_GT(rates.update_bytes_per_second, 1e10);
     }
     EXPECT_GE(profile->rates.h2d_bytes_per_second, 1e10);
+    // Each direction of a link is slowed by the other, and by the same part of its own rate.
+    const double h2d_left =
+        profile->rates.h2d_beside_d2h_bytes_per_second / profile->rates.h2d_bytes_per_second;
+    const double d2h_left =
+        profile->rates.d2h_beside_h2d_bytes_per_second / profile->rates.d2h_bytes_per_second;
+    EXPECT_LT(h2d_left, 1);
+    EXPECT_GT(h2d_left, 0.5);
+    EXPECT_NEAR(d2h_left, h2d_left, 1e-9) << name;
     EXPECT_GT(profile->rates.launch_seconds, 0);
   }
+}
+
+TEST(MachineProfileTest, TheDirectionsOfALinkMayBeUnequal) {
+  const auto profile = FindMachineProfile("gh200");
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_GT(profile->rates.h2d_bytes_per_second, profile->rates.d2h_bytes_per_second);
+  EXPECT_GT(profile->rates.h2d_beside_d2h_bytes_per_second,
+            profile->rates.d2h_beside_h2d_bytes_per_second);
 }
 
 TEST(MachineProfileTest, AnUnknownOneIsRefusedWithThoseThereAre) {

@@ -18,9 +18,11 @@
 #include "engine/base/status.h"
 #include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/directory_lock.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/shared_directory.h"
 #include "engine/comm/thread_communicator.h"
+#include "engine/hf/hf_format.h"
 #include "engine/inspect/export_checkpoint.h"
 #include "engine/inspect/inspect_checkpoint.h"
 #include "tests/engine/checkpoint/held_parts.h"
@@ -101,7 +103,7 @@ class GatherCheckpointTest : public ::testing::TestWithParam<Case> {
 
   std::map<std::string, std::string> Content(const std::string& path) {
     std::map<std::string, std::string> content;
-    const std::vector<std::string> names = *files_->ListDirectory(path);
+    const std::vector<std::string> names = *ListHfDirectory(files_, path);
     for (const std::string& name : names) {
       content[name] = *ReadWholeFile(files_, JoinPath(path, name), int64_t{1} << 30);
     }
@@ -277,6 +279,23 @@ TEST_P(GatherRefusalTest, ADamagedPartIsFound) {
   }
   ASSERT_TRUE(WriteFileSynced(files_, file, bytes.substr(0, bytes.size() - 1)).ok());
   ExpectRefused({PartOf("a"), PartOf("b")}, absl::StatusCode::kDataLoss, {file});
+  ASSERT_TRUE(WriteFileSynced(files_, file, bytes + "x").ok());
+  ExpectRefused({PartOf("a"), PartOf("b")}, absl::StatusCode::kDataLoss, {file, "damaged"});
+}
+
+// Such a file is taken from the first part.
+TEST_P(GatherRefusalTest, ADamagedFileBesideTheTilesIsFound) {
+  SaveWell({"a", "b"}, 1, Even(2));
+  const std::string file = JoinPath(PartOf("a"), "tokenizer.json");
+  const std::string bytes = *ReadWholeFile(files_, file, int64_t{1} << 30);
+  std::string other = bytes;
+  other[1] ^= 1;
+  for (const std::string& damaged : {other, bytes + "x"}) {
+    ASSERT_TRUE(WriteFileSynced(files_, file, damaged).ok());
+    ExpectRefused({PartOf("a"), PartOf("b")}, absl::StatusCode::kDataLoss, {file, "damaged"});
+  }
+  ASSERT_TRUE(WriteFileSynced(files_, file, bytes).ok());
+  EXPECT_TRUE(GatherCheckpoint({PartOf("a"), PartOf("b")}, DirectoryOf("whole")).ok());
 }
 
 TEST_P(GatherRefusalTest, AnExistingCheckpointStays) {
@@ -285,6 +304,14 @@ TEST_P(GatherRefusalTest, AnExistingCheckpointStays) {
   const auto again = GatherCheckpoint({PartOf("a"), PartOf("b")}, DirectoryOf("whole"));
   EXPECT_EQ(again.status().code(), absl::StatusCode::kFailedPrecondition) << again.status();
   EXPECT_TRUE(VerifyCheckpoint(PartOf("whole")).ok());
+}
+
+TEST_P(GatherRefusalTest, ADirectoryThatARunHoldsIsLeftAlone) {
+  SaveWell({"a", "b"}, 1, Even(2));
+  const auto lock = LockDirectory(DirectoryOf("whole"), files_);
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  ExpectRefused({PartOf("a"), PartOf("b")}, absl::StatusCode::kFailedPrecondition,
+                {DirectoryOf("whole"), "another process is training into it"});
 }
 
 TEST_P(GatherRefusalTest, AMachineWhoseDiskFailsLeavesTheOlderPartsOfAll) {
@@ -360,6 +387,9 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GatherRefusalTest,
                                             ::testing::Values(DType::kBF16)));
 
 TEST_P(GatherRefusalTest, WhatWasGatheredOutlivesAPowerCut) {
+  const std::string templates = JoinPath(config_, kHfTemplatesDirectory);
+  ASSERT_TRUE(files_->CreateDirectories(templates).ok());
+  ASSERT_TRUE(WriteFileSynced(files_, JoinPath(templates, "rag.jinja"), "rag").ok());
   SaveWell({"a", "b"}, 1, Even(2));
   FaultInjectionFileSystem disk;
   for (const std::string machine : {"a", "b"}) {
@@ -374,6 +404,7 @@ TEST_P(GatherRefusalTest, WhatWasGatheredOutlivesAPowerCut) {
   disk.Restart(FaultInjectionFileSystem::Loss::kDataAndNames);
   const absl::Status status = VerifyCheckpoint(*path, &disk);
   EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(disk.FileExists(*path + "/additional_chat_templates/rag.jinja"));
 }
 
 TEST_P(GatherRefusalTest, AFullDiskIsSeenBeforeAnythingIsGathered) {

@@ -78,6 +78,17 @@ TEST(InspectModelTest, ListsOneLayerOfEachKind) {
                                 Not(HasSubstr("model.layers.2."))));
 }
 
+TEST(InspectModelTest, TheLayerOfTheLowestNumberStandsForItsKind) {
+  const std::string path = FreshDirectory("layers") + "/" + kHfWeightsFileName;
+  WriteTestTensors(path, {{"model.layers.10.mlp.up_proj.weight", "F32", {2, 2}},
+                          {"model.layers.9.mlp.up_proj.weight", "F32", {2, 2}},
+                          {"model.layers.11.mlp.up_proj.weight", "F32", {2, 3}}});
+  const auto report = InspectModel(path);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->text, AllOf(HasSubstr("model.layers.9."), HasSubstr("model.layers.11."),
+                                  Not(HasSubstr("model.layers.10."))));
+}
+
 TEST(InspectModelTest, SaysWhatIsIgnored) {
   const std::string source = "tests/golden/models/glm4_moe";
   const auto plain = InspectModel(source);

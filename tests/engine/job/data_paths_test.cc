@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/watched_file_system.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {
@@ -79,6 +84,30 @@ TEST_F(DataPathsTest, AFileThatAPatternReachesInSeveralWaysIsThereOnce) {
                                                "sub/deep/d.json", "sub/e.CSV"));
 }
 
+TEST_F(DataPathsTest, FilesAreInTheOrderOfTheirPaths) {
+  directory_.Write("data/sub-1.txt", "x");  // '-' comes before '/'
+  EXPECT_THAT(Expand("data/s*"),
+              ElementsAre("sub-1.txt", "sub/c.txt", "sub/deep/d.json", "sub/e.CSV"));
+}
+
+TEST_F(DataPathsTest, EntriesKeepTheirOrderAndTheirFilesWhatTheySay) {
+  directory_.Write("data/x.bin", "x");
+  DataFile tokens = {directory_ / "data/*.bin", DataFormat::kTokens, "uint32"};
+  tokens.name = "code";
+  tokens.weight = 0.25;
+  const auto files = ExpandDataFiles({tokens, {directory_ / "data/[ab].*", DataFormat::kText, ""}},
+                                     PosixFileSystem());
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_EQ(files->size(), 3u);
+  EXPECT_EQ(files->at(0).path, directory_ / "data/x.bin");
+  EXPECT_EQ(files->at(0).format, DataFormat::kTokens);
+  EXPECT_EQ(files->at(0).dtype, "uint32");
+  EXPECT_EQ(files->at(0).name, "code");
+  EXPECT_EQ(files->at(0).weight, 0.25);
+  EXPECT_EQ(files->at(1).path, directory_ / "data/a.jsonl.gz");
+  EXPECT_EQ(files->at(2).path, directory_ / "data/b.jsonl");
+}
+
 TEST_F(DataPathsTest, WhatIsThereIsNoGlob) {
   directory_.Write("data/[b].jsonl", "x");
   EXPECT_THAT(Expand("data/[b].jsonl"), ElementsAre("[b].jsonl"));
@@ -110,6 +139,37 @@ TEST_F(DataPathsTest, OnlyTextsAreReadCompressed) {
 TEST_F(DataPathsTest, LinksInACircleEnd) {
   fs::create_directory_symlink(directory_ / "data/sub", directory_ / "data/sub/loop");
   EXPECT_THAT(Expand("data"), ElementsAre(HasSubstr("a link may lead in a circle")));
+}
+
+// The directory /wide has half as many names as one entry may lead to, and one of them is a
+// directory with `below` names. All others are hidden.
+class WideFileSystem : public WatchedFileSystem {
+ public:
+  explicit WideFileSystem(int64_t below)
+      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }), below_(below) {}
+  bool IsDirectory(const std::string& path) override {
+    return path == "/wide" || path == "/wide/below";
+  }
+  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override {
+    if (path != "/wide") return std::vector<std::string>(static_cast<size_t>(below_), ".x");
+    std::vector<std::string> names(kDataPathsMax / 2, ".x");
+    names.back() = "below";
+    return names;
+  }
+
+ private:
+  const int64_t below_;
+};
+
+TEST_F(DataPathsTest, TheNamesOfAllDirectoriesTogetherAreLimited) {
+  const int64_t below = kDataPathsMax - kDataPathsMax / 2 - 2;  // beside those of the directories
+  for (const auto& [more, message] : {std::pair(0, "/wide: holds no data file"),
+                                      std::pair(1, "/wide: leads to more than 2000000 files")}) {
+    WideFileSystem files(below + more);
+    const auto found = ExpandDataFile({"/wide", DataFormat::kText, ""}, &files);
+    EXPECT_TRUE(absl::IsInvalidArgument(found.status())) << found.status();
+    EXPECT_THAT(std::string(found.status().message()), HasSubstr(message));
+  }
 }
 
 TEST_F(DataPathsTest, ChecksThatEveryEntryCanBeOpened) {

@@ -325,9 +325,9 @@ TEST(JobParserTest, WhatIsNotSupportedYetIsRefusedByName) {
 TEST(JobParserTest, Overrides) {
   absl::StatusOr<JobSpec> spec =
       Parse(std::string(kMinimal) + "training: {steps: 5}\n",
-            {"training.steps=7", "name=other", "engine.host_memory=1GiB", "output.directory=hf",
-             "data.train.0.path=b.txt", "data.eval=[{path: e, format: alpaca}]",
-             "data.cache_directory="});
+            {"training.steps=6", "training.steps=7", "name=other", "engine.host_memory=1GiB",
+             "output.directory=hf", "data.train.0.path=b.txt",
+             "data.eval=[{path: e, format: alpaca}]", "data.cache_directory="});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->training.steps, 7);
   EXPECT_EQ(spec->name, "other");

@@ -89,6 +89,11 @@ TEST(HostPoolTest, RefusalNamesEveryByte) {
             "MiB (10,485,760 bytes)");
   EXPECT_EQ(pool->free_bytes(), 8 * kMiB);
   EXPECT_TRUE(IsPoolBusy(refused.status())) << "it fits beside nothing";
+  for (const int64_t bytes : {10 * kMiB, 10 * kMiB - 1}) {
+    const absl::Status busy = pool->Lease(HostKind::kTiles, bytes).status();
+    EXPECT_EQ(busy.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_TRUE(IsPoolBusy(busy)) << "the whole pool has room for " << bytes;
+  }
   for (const int64_t bytes : {10 * kMiB + 1, INT64_MAX}) {
     const absl::Status never = pool->Lease(HostKind::kTiles, bytes).status();
     EXPECT_EQ(never.code(), absl::StatusCode::kResourceExhausted);
@@ -132,6 +137,11 @@ TEST(HostPoolTest, MoreThanTheAddressSpaceIsRefused) {
   EXPECT_EQ(pool.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(std::string(pool.status().message()).find("2,305,843,009,213,693,952 bytes"),
             std::string::npos);
+  // More than this cannot be rounded up.
+  for (const int64_t capacity : {int64_t{1} << 62, INT64_MAX}) {
+    options.capacity = capacity;
+    EXPECT_EQ(HostPool::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
+  }
 }
 
 // The planner adds up LeaseBytes and relies on it.

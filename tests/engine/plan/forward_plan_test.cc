@@ -119,6 +119,10 @@ TEST_F(ForwardPlanTest, SamplePromptsOfADeltaNetTakeAStateEach) {
     EXPECT_GT(d.cache_layer_bytes(0), before);
     before = d.cache_layer_bytes(0);
   }
+  spec.training.sample_prompts.resize(9, {"a", ""});
+  const PipelineDimensions d = Plan(spec, layout).dimensions;
+  EXPECT_EQ(d.micro_batches, 4);
+  EXPECT_EQ(d.cache_sequences, 4) << "each is a micro-batch";
 }
 
 TEST_F(ForwardPlanTest, AnEvaluationTakesWeightsAndBatchesAlone) {

@@ -14,6 +14,7 @@ namespace megatrain {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class GpuPlanTest : public MemoryPlanTest {
  protected:
@@ -54,6 +55,26 @@ TEST_F(GpuPlanTest, WhatIsFreeIsKeptToAndNoMoreIsAskedFor) {
   EXPECT_FALSE(misfit.fits);
   EXPECT_THAT(misfit.misfit, HasSubstr("device memory: needs"));
   EXPECT_FALSE(PlanFor(Spec(), 0).fits) << "nothing is free: no rule of the cpu device's applies";
+}
+
+TEST_F(GpuPlanTest, SeveralLeaveWhatNcclTakesFree) {
+  constexpr int64_t kFree = int64_t{8} << 30;
+  JobSpec spec = Spec();
+  const MemoryPlan alone = PlanFor(spec, kFree);
+  EXPECT_EQ(alone.budget.device_reserve_bytes, 0);
+  EXPECT_EQ(alone.dimensions.exchange_bytes, 0);
+  EXPECT_THAT(alone.Table(), Not(HasSubstr("left free")));
+  spec.engine.devices = 2;
+  const MemoryPlan plan = PlanFor(spec, kFree);
+  EXPECT_TRUE(plan.fits) << plan.Table();
+  const int64_t reserve = plan.budget.device_reserve_bytes;
+  EXPECT_GT(reserve, 0);
+  EXPECT_EQ(plan.device_limit, kFree - reserve);
+  EXPECT_GT(plan.dimensions.exchange_bytes, 0);
+  EXPECT_EQ(plan.device_bytes,
+            plan.arena_bytes + sizes_.StreamWorkspaceBytes() + plan.dimensions.exchange_bytes);
+  EXPECT_THAT(plan.Table(), HasSubstr("left free for what is loaded later"));
+  EXPECT_THAT(plan.Table(), HasSubstr("exchange with other GPUs"));
 }
 
 ModelDescription Qwen25SevenBillion(bool tied = false) {

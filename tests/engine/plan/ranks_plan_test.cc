@@ -48,6 +48,22 @@ TEST_F(MemoryPlanTest, RanksShareTheTilesAndHaveTheOtherBuffersEach) {
   }
 }
 
+// What is free besides the host state is that of all parts together.
+TEST_F(MemoryPlanTest, PartsOfTheCpuHaveEqualPartsOfTheMemoryThatIsFree) {
+  JobSpec spec = Spec();
+  spec.data.sequence_length = 512;
+  spec.engine.devices = 4;
+  const ModelLayout layout = BuildModelLayout(Config(48));
+  const MemoryPlan all = Plan(spec, layout);
+  ASSERT_TRUE(all.fits) << all.Table();
+  ASSERT_EQ(all.dimensions.shape.kept_everything, 48);
+  // There is memory for three devices that keep everything.
+  const MemoryPlan plan = Plan(spec, layout, Budget(all.host_bytes - all.device_bytes));
+  EXPECT_TRUE(plan.fits) << plan.Table();
+  EXPECT_LT(plan.device_limit, all.device_bytes);
+  EXPECT_LT(plan.device_bytes, all.device_bytes);
+}
+
 // The devices are near two nodes, whose pages are the halves of the pool.
 TEST_F(MemoryPlanTest, ARanksMemoryLiesNearItsDevice) {
   JobSpec spec = Spec();

@@ -1,10 +1,21 @@
 #include "engine/trace/metrics_writer.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -82,6 +93,12 @@ TEST(MetricsWriterTest, ATornLineIsCutOff) {
   auto writer = MetricsWriter::Open(path);
   ASSERT_TRUE((*writer)->TruncateTo(9).ok());
   EXPECT_EQ(ReadAll(path), whole);
+  // What follows a line that is no record goes with it.
+  std::ofstream(path, std::ios::trunc) << whole << "{\"st\n" << Lines({3});
+  writer = MetricsWriter::Open(path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->TruncateTo(9).ok());
+  EXPECT_EQ(ReadAll(path), whole);
   // Nothing but a torn line.
   std::ofstream(path, std::ios::trunc) << "{\"step\":1,\"lo";
   writer = MetricsWriter::Open(path);
@@ -101,6 +118,15 @@ TEST(MetricsWriterTest, OtherFilesAreNotOverwritten) {
   }
 }
 
+TEST(MetricsWriterTest, AnEmptyFileIsTaken) {
+  const std::string path = PathFor("empty.jsonl");
+  std::ofstream(path).close();
+  auto writer = MetricsWriter::Open(path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  WriteSteps(writer->get(), {1});
+  EXPECT_EQ(ReadAll(path), Lines({1}));
+}
+
 TEST(MetricsWriterTest, APathThatCannotBeWrittenIsNamed) {
   const std::string path = PathFor("no-directory") + "/m.jsonl";
   const absl::Status status = MetricsWriter::Open(path).status();
@@ -115,6 +141,44 @@ TEST(MetricsWriterTest, AFullDiskIsReported) {
   const absl::Status full = (*writer)->Write(StepRecord());
   EXPECT_EQ(full.code(), absl::StatusCode::kUnavailable) << full;
   EXPECT_THAT(std::string(full.message()), HasSubstr("No space left"));
+}
+
+// Lets every later write of the calling thread fail with `error`. Returns true if the kernel
+// agrees.
+bool FailWrites(uint32_t error) {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter = {static_cast<unsigned short>(std::size(program)), program};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(MetricsWriterTest, AnExceededQuotaIsAFullDiskAndAnotherErrorIsNot) {
+  const std::string path = PathFor("quota.jsonl");
+  auto writer = MetricsWriter::Open(path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  struct Case {
+    int error;
+    absl::StatusCode code;
+  };
+  for (const Case& c : {Case{EDQUOT, absl::StatusCode::kUnavailable},
+                        Case{EIO, absl::StatusCode::kInvalidArgument}}) {
+    bool filtered = false;
+    absl::Status status;
+    std::thread([&] {
+      filtered = FailWrites(static_cast<uint32_t>(c.error));
+      if (filtered) status = (*writer)->Write(StepRecord());
+    }).join();
+    if (!filtered) GTEST_SKIP() << "this system lets no process filter its calls";
+    EXPECT_EQ(status.code(), c.code) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::strerror(c.error)));
+  }
+  EXPECT_EQ(ReadAll(path), "");
 }
 
 }  // namespace

@@ -39,5 +39,21 @@ TEST_F(NodeServiceTest, TheNodeIsToldToAnyCallerAndWatched) {
   reader->Finish();
 }
 
+TEST_F(NodeServiceTest, AWatchOfAnotherNodeOrOfNoneIsRefused) {
+  const auto refusal = [this](const std::string& name) {
+    v1::WatchNodeRequest watch;
+    watch.set_name(name);
+    const auto context = As("bob");
+    const auto reader = nodes_->WatchNode(context.get(), watch);
+    v1::WatchNodeResponse message;
+    const bool told = reader->Read(&message);
+    EXPECT_FALSE(told) << name;
+    if (told) context->TryCancel();
+    return CodeAndReason(reader->Finish());
+  };
+  EXPECT_EQ(refusal("nodes/other"), "NOT_FOUND NODE_NOT_FOUND");
+  EXPECT_EQ(refusal(""), "INVALID_ARGUMENT INVALID_FIELD");
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -32,11 +32,13 @@ TEST(DaemonConfigTest, NothingGivesTheDefaults) {
   EXPECT_EQ(config.state_directory, "/var/lib/megatrain");
   EXPECT_EQ(config.host_memory, 0);
   EXPECT_EQ(config.device, "auto");
+  EXPECT_EQ(config.devices, 1);
   EXPECT_EQ(config.metrics_listen, std::nullopt);
   EXPECT_EQ(config.threads, 0);
   EXPECT_EQ(config.keep_ended_jobs, 200);
   EXPECT_EQ(config.limits.queued_jobs, 32);
   EXPECT_EQ(config.limits.running_jobs, 1);
+  EXPECT_EQ(config.limits.devices, 0);
   EXPECT_EQ(config.limits.host_bytes, 0);
   EXPECT_EQ(config.limits.disk_bytes, 0);
 }
@@ -48,11 +50,13 @@ metrics_listen: ""
 state_directory: /data/state
 host_memory: 1.5GiB
 device: cpu
+devices: 2
 threads: 3
 keep_ended_jobs_per_user: 0
 roots: [/srv/a, /srv/b]
 administrators: [anna, bob]
-limits: {queued_jobs_per_user: 0, running_jobs_per_user: 3, host_memory_per_user: 24GiB, disk_per_user: 2TiB}
+limits: {queued_jobs_per_user: 0, running_jobs_per_user: 3, devices_per_user: 4,
+         host_memory_per_user: 24GiB, disk_per_user: 2TiB}
 tls: {certificate: "", key: "", client_ca: ""}
 tokens_file: ""
 )")
@@ -62,11 +66,13 @@ tokens_file: ""
   EXPECT_EQ(config.host_memory, int64_t{3} << 29);
   EXPECT_EQ(config.metrics_listen, "");
   EXPECT_EQ(config.device, "cpu");
+  EXPECT_EQ(config.devices, 2);
   EXPECT_EQ(config.threads, 3);
   EXPECT_EQ(config.keep_ended_jobs, 0);
   EXPECT_THAT(*config.roots, ElementsAre("/srv/a", "/srv/b"));
   EXPECT_EQ(config.limits.queued_jobs, 0);
   EXPECT_EQ(config.limits.running_jobs, 3);
+  EXPECT_EQ(config.limits.devices, 4);
   EXPECT_EQ(config.limits.host_bytes, int64_t{24} << 30);
   EXPECT_THAT(config.administrators, ElementsAre("anna", "bob"));
   EXPECT_EQ(config.limits.disk_bytes, int64_t{2} << 40);
@@ -231,12 +237,17 @@ TEST(DaemonConfigTest, NamesWhatADaemonThatRunsCannotChange) {
               ElementsAre());
   EXPECT_THAT(keys("",
                    "threads: 3\ndevice: cpu\nroots: [/a]\nmetrics_listen: \"\"\n"
-                   "state_directory: /b\nhost_memory: 1GiB\n"),
-              ElementsAre("metrics_listen", "state_directory", "host_memory", "device", "threads",
-                          "roots"));
+                   "state_directory: /b\nhost_memory: 1GiB\nlisten: [\"unix:/c\"]\ndevices: 2\n"),
+              ElementsAre("listen", "metrics_listen", "state_directory", "host_memory", "device",
+                          "devices", "threads", "roots"));
   EXPECT_THAT(
       keys(tcp, "listen: [\"0.0.0.0:9463\"]\ntls: {certificate: /c, key: /k, client_ca: /a}"),
       ElementsAre("tls.client_ca", "tokens_file"));
+  // What listeners did not begin with, they do not look at.
+  const std::string certificates =
+      "listen: [\"0.0.0.0:9463\"]\ntls: {certificate: /c, key: /k, client_ca: /a}\n";
+  EXPECT_THAT(keys(certificates, certificates + "tokens_file: /t\n"), ElementsAre("tokens_file"));
+  EXPECT_THAT(keys(certificates, tcp), ElementsAre("tls.client_ca", "tokens_file"));
   // Without TCP nothing looks at them.
   EXPECT_THAT(keys("", "tokens_file: /t\ntls: {certificate: /c, key: /k, client_ca: /a}"),
               ElementsAre());

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "server/daemon/access.h"
@@ -19,6 +20,7 @@
 namespace megatrain {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class AccessReloadTest : public testing::Test {
@@ -42,6 +44,13 @@ class AccessReloadTest : public testing::Test {
 
   static const CallerAuthenticator& Callers(Access& access) {
     return static_cast<const CallerAuthenticator&>(access.authenticator());
+  }
+
+  static bool Administers(Access& access, const std::string& name) {
+    CallCredentials call;
+    call.transport = CallCredentials::Transport::kTls;
+    call.certificate_name = name;
+    return Callers(access).Decide(call).value().administrator;
   }
 
   const TestDirectory directory_;
@@ -78,18 +87,32 @@ TEST_F(AccessReloadTest, AdministratorsAreThoseOfTheLastConfiguration) {
   const auto access = Access::Prepare(
       config_, [](const std::string&) {}, [](const std::string&) {});
   ASSERT_TRUE(access.ok()) << access.status();
-  const auto administers = [&](const std::string& name) {
-    CallCredentials call;
-    call.transport = CallCredentials::Transport::kTls;
-    call.certificate_name = name;
-    return Callers(**access).Decide(call).value().administrator;
-  };
-  EXPECT_TRUE(administers("man"));
-  EXPECT_FALSE(administers("bin"));
+  EXPECT_TRUE(Administers(**access, "man"));
+  EXPECT_FALSE(Administers(**access, "bin"));
   config_.administrators = {"bin"};
   ASSERT_TRUE((*access)->Reload(config_).ok());
-  EXPECT_FALSE(administers("man"));
-  EXPECT_TRUE(administers("bin"));
+  EXPECT_FALSE(Administers(**access, "man"));
+  EXPECT_TRUE(Administers(**access, "bin"));
+}
+
+TEST_F(AccessReloadTest, WhereTheTokensCannotBeReadNothingIsTakenOver) {
+  config_.administrators = {"man"};
+  const auto access = Access::Prepare(
+      config_, [](const std::string&) {}, [](const std::string&) {});
+  ASSERT_TRUE(access.ok()) << access.status();
+  const absl::Time before = (*access)->tls()->Current()->expires;
+  const TestCertificate other = TestAuthority().Issue("server", "DNS:localhost", /*days=*/90);
+  config_.administrators = {"bin"};
+  config_.tls_certificate = Write("other.pem", other.certificate);
+  config_.tls_key = Write("other.key", other.key);
+  config_.tokens_file = directory_ / "none";
+  const absl::Status refused = (*access)->Reload(config_);
+  EXPECT_TRUE(absl::IsNotFound(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("tokens_file: "), HasSubstr("`megatraind token add USER` makes it")));
+  EXPECT_EQ((*access)->tls()->Current()->expires, before);
+  EXPECT_TRUE(Administers(**access, "man"));
+  EXPECT_FALSE(Administers(**access, "bin"));
 }
 
 TEST_F(AccessReloadTest, TokensOfAnotherFileReplaceThoseBefore) {

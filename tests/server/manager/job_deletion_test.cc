@@ -35,7 +35,12 @@ class StubbornFileSystem : public WatchedFileSystem {
     if (refuse) return absl::InternalError(path + ": busy");
     return WatchedFileSystem::RemoveTree(path);
   }
+  absl::Status SyncDirectory(const std::string& path) override {
+    if (refuse_sync) return absl::InternalError(path + ": cannot be synced");
+    return WatchedFileSystem::SyncDirectory(path);
+  }
   bool refuse = false;
+  bool refuse_sync = false;
 };
 
 class JobDeletionTest : public JobManagerTest {
@@ -164,6 +169,20 @@ TEST_F(JobDeletionTest, WhatCannotBeRemovedIsSaidOnceAndTriedAgain) {
   EXPECT_THAT(ledger_->Deleted(), IsEmpty());
 }
 
+// A power cut could bring back files that nothing in the store tells of.
+TEST_F(JobDeletionTest, AJobIsInTheStoreUntilItsFilesHaveGoneForGood) {
+  const JobPtr job = Ended(kAnna);
+  ASSERT_TRUE(manager_->Delete(kAnna, job->id).ok());
+  files_.refuse_sync = true;
+  remover_->RunRound();
+  EXPECT_FALSE(fs::exists(Directory(job->id)));
+  EXPECT_THAT(ledger_->Deleted(), SizeIs(1));
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("cannot be synced")));
+  files_.refuse_sync = false;
+  remover_->RunRound();
+  EXPECT_THAT(ledger_->Deleted(), IsEmpty());
+}
+
 TEST_F(JobDeletionTest, AUsersBytesAreFreeOnlyWhenTheFilesAreGone) {
   limits_.Set({.disk_bytes = 1 << 20});
   const JobPtr job = Ended(kAnna, /*checkpoint=*/true);
@@ -265,6 +284,19 @@ TEST_F(JobDeletionTest, CheckpointsAreNeverForgotten) {
   EXPECT_TRUE(IsThere(unknown->id) && IsThere(known->id) && IsThere(last->id));
   EXPECT_TRUE(fs::exists(Directory(unknown->id)));
   EXPECT_FALSE(IsThere(empty->id));
+}
+
+TEST_F(JobDeletionTest, WhereCheckpointsCannotBeLookedForTheJobIsKept) {
+  OpenRemover(/*keep_ended_jobs=*/1);
+  const JobPtr moved = Ended(kAnna, /*checkpoint=*/true);
+  const JobPtr empty = Ended(kAnna), last = Ended(kAnna);
+  // A link, which is not followed.
+  fs::rename(Directory(moved->id), directory_ / "elsewhere");
+  fs::create_directory_symlink(directory_ / "elsewhere", Directory(moved->id));
+  remover_->RunRound();
+  EXPECT_TRUE(IsThere(moved->id) && IsThere(last->id));
+  EXPECT_FALSE(IsThere(empty->id));
+  EXPECT_THAT(log_, ElementsAre(HasSubstr(empty->id)));
 }
 
 TEST_F(JobDeletionTest, TheThreadWorksByItself) {

@@ -100,6 +100,9 @@ TEST_F(JobLimitsTest, AJobLargerThanAUsersMemoryIsRefused) {
   EXPECT_EQ(Refusal(refused), "FAILED_PRECONDITION EXCEEDS_USER_LIMIT");
   EXPECT_THAT(std::string(refused.message()), HasSubstr("1000 bytes"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("limits.host_memory_per_user"));
+  EXPECT_THAT(
+      ReasonOf(refused)->metadata,
+      UnorderedElementsAre(Pair("limit", "limits.host_memory_per_user"), Pair("value", "999")));
   EXPECT_EQ(Refusal(Try(kAnna, /*validate_only=*/true)), "FAILED_PRECONDITION EXCEEDS_USER_LIMIT");
   EXPECT_THAT(ledger_->table().All(), IsEmpty());
   const auto plan = manager_->Plan(kAnna, File());
@@ -122,6 +125,8 @@ TEST_F(JobLimitsTest, CheckpointsInTheStateDirectoryAreBounded) {
   EXPECT_THAT(std::string(large.message()),
               HasSubstr("a user may have 230 bytes (limits.disk_per_user"));
   EXPECT_THAT(std::string(large.message()), HasSubstr("checkpoint.directory of your own"));
+  EXPECT_THAT(ReasonOf(large)->metadata,
+              UnorderedElementsAre(Pair("limit", "limits.disk_per_user"), Pair("value", "230")));
 
   CreateJobOptions endless = Options();
   endless.file.overrides.push_back("checkpoint.keep=9223372036854775807");
@@ -137,6 +142,8 @@ TEST_F(JobLimitsTest, CheckpointsInTheStateDirectoryAreBounded) {
   EXPECT_EQ(Refusal(refused), "RESOURCE_EXHAUSTED LIMIT_REACHED");
   EXPECT_THAT(std::string(refused.message()), HasSubstr("hold 0 bytes there and will take 462"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("megatrain delete JOB"));
+  EXPECT_THAT(ReasonOf(refused)->metadata,
+              UnorderedElementsAre(Pair("limit", "limits.disk_per_user"), Pair("value", "500")));
   EXPECT_EQ(manager_->Plan(kAnna, File())->limit_refusal.message(), refused.message());
   EXPECT_TRUE(manager_->Plan(kBert, File())->limit_refusal.ok());
   EXPECT_TRUE(Try(kBert, /*validate_only=*/true).ok());

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/directory_tree.h"
 #include "engine/base/file.h"
 #include "engine/base/watched_file_system.h"
 #include "server/files/file_identity.h"
@@ -102,6 +103,22 @@ TEST_F(SubmittersDirectoryTest, IsMeasuredAndSearchedWithItsOwnersRights) {
   EXPECT_EQ(MeasureJobDirectory(state_, "j2").bytes, 0);
 }
 
+// What lies too deep to be measured is no place to hide files in.
+TEST_F(SubmittersDirectoryTest, IsNotMeasuredWholeWhereItIsTooDeep) {
+  {
+    const ScopedIdentity as(&submitter_);
+    std::string deepest = own_;
+    for (int level = 0; level <= kTreeLevelsMax; ++level) {
+      deepest += "/d";
+      ASSERT_EQ(::mkdir(deepest.c_str(), 0700), 0);
+    }
+    ASSERT_TRUE(Write(own_ + "/file", 10));
+  }
+  const TreeSize size = MeasureJobDirectory(state_, "j1");
+  EXPECT_EQ(size.bytes, 15);
+  EXPECT_FALSE(size.whole);
+}
+
 TEST_F(SubmittersDirectoryTest, IsRemovedWithItsOwnersRights) {
   fs::create_directories(own_ + "/foreign");
   Write(own_ + "/foreign/file", 1);
@@ -122,6 +139,19 @@ TEST_F(SubmittersDirectoryTest, IsRemovedWithItsOwnersRights) {
   EXPECT_TRUE(removed.ok()) << removed;
   EXPECT_FALSE(JobIsThere());
   EXPECT_TRUE(fs::exists(state_ + "/store"));
+}
+
+TEST_F(SubmittersDirectoryTest, IsNotEnteredWhereItIsClosedToItsOwner) {
+  fs::create_directory(own_ + "/step-00000001");
+  Write(own_ + "/file", 10);
+  ASSERT_EQ(::chmod(own_.c_str(), 0), 0);
+  EXPECT_EQ(MeasureJobDirectory(state_, "j1").bytes, 5) << "the log";
+  const absl::Status hidden = OwnDirectoryHas(state_, "j1", "step-").status();
+  EXPECT_TRUE(absl::IsPermissionDenied(hidden)) << hidden;
+  const absl::Status refused = RemoveJobFiles(state_, "j1", PosixFileSystem());
+  EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
+  ASSERT_EQ(::chmod(own_.c_str(), 0700), 0);
+  EXPECT_TRUE(fs::exists(own_ + "/step-00000001") && fs::exists(own_ + "/file"));
 }
 
 // A submitter may go on filling the directory: the daemon stops all the same.

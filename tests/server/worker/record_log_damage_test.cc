@@ -128,6 +128,32 @@ TEST(RecordLogTest, DamageAtTheEndOfAnOlderSegmentIsTold) {
   EXPECT_THAT(Texts(ReadAll(*log)), ElementsAre("text 2"));
 }
 
+TEST(RecordLogTest, ATornEndOfAnOlderSegmentTakesNothingFromTheNext) {
+  const std::string directory = FreshDirectory("torn_end");
+  {
+    auto log = OpenLog(directory, {.segment_bytes = 1});  // a record each
+    for (int i = 1; i <= 4; ++i) ASSERT_TRUE(log->Append(i, absl::StrCat("text ", i)).ok());
+  }
+  for (const char* name : {"/00000000000000000001.log", "/00000000000000000003.log"}) {
+    const std::string content = Content(directory + name);
+    SetContent(directory + name, content.substr(0, content.size() - 3));
+  }
+  auto log = OpenLog(directory);
+  EXPECT_THAT(Texts(ReadAll(*log)), ElementsAre("text 2", "text 4"));
+  EXPECT_THAT(Texts(ReadAll(*log, 3)), ElementsAre("text 4"));
+}
+
+TEST(RecordLogTest, AReaderStopsWhereSomebodyCutTheFile) {
+  const std::string directory = FreshDirectory("cut_by_others");
+  auto log = OpenLog(directory);
+  for (int i = 1; i <= 3; ++i) ASSERT_TRUE(log->Append(i, absl::StrCat("text ", i)).ok());
+  const std::filesystem::path path = directory + "/00000000000000000001.log";
+  std::filesystem::resize_file(path, Content(path).find('\n') + 4);
+  std::vector<LogRecord> records;
+  EXPECT_TRUE(log->Read(1)->Next(10, &records).ok());
+  EXPECT_THAT(Texts(records), ElementsAre("text 1"));
+}
+
 // A power cut may leave a segment's name without its content.
 TEST(RecordLogTest, NumbersGoOnFromTheNameOfAnEmptySegment) {
   const std::string directory = FreshDirectory("empty_segment");

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -207,6 +208,20 @@ TEST(RecordLogTest, ASegmentIsFilledToItsLastByteAndTheNewestIsAlwaysKept) {
   EXPECT_THAT(ReadAll(*log), SizeIs(1));
 }
 
+TEST(RecordLogTest, ASmallerNumberOfSegmentsHoldsFromTheNextOne) {
+  const std::string directory = FreshDirectory("fewer");
+  {
+    auto log = OpenLog(directory, {.segment_bytes = 1});  // a record each
+    for (int i = 1; i <= 5; ++i) ASSERT_TRUE(log->Append(i, absl::StrCat("r", i)).ok());
+  }
+  auto log = OpenLog(directory, {.segment_bytes = 1, .segments_max = 2});
+  ASSERT_TRUE(log->Append(6, "r6").ok());
+  EXPECT_THAT(Texts(ReadAll(*log)), ElementsAre("r5", "r6"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory),
+                          std::filesystem::directory_iterator()),
+            2);
+}
+
 TEST(RecordLogTest, MarksWhatAFallBackSuperseded) {
   const std::string directory = FreshDirectory("superseded");
   const RecordLogOptions options = {200, 100};  // several segments
@@ -277,6 +292,15 @@ TEST(RecordLogTest, SubscribersAreCalledUntilTheyLeaveAndAtClose) {
   EXPECT_EQ(other.count(), 3);
   EXPECT_EQ(log->Append(2, "r2").status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Texts(ReadAll(*log)), ElementsAre("r1", ""));
+}
+
+TEST(RecordLogTest, AClosedLogTakesNoMarkerEither) {
+  auto log = OpenLog(FreshDirectory("closed"));
+  ASSERT_TRUE(log->Append(5, "r1").ok());
+  log->Close();
+  EXPECT_EQ(log->FallBack(1).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(log->FallBack(5).ok()) << "there is nothing to mark";
+  EXPECT_EQ(log->next_sequence(), 2);
 }
 
 TEST(RecordLogTest, ReadersAndAnAppenderSideBySide) {

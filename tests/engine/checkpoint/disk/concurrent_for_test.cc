@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <set>
 #include <string>
 #include <thread>
@@ -52,6 +53,41 @@ TEST(ConcurrentForTest, TheErrorOfTheLowestIndexIsReturnedAndNoMoreCallsAreMade)
       });
   EXPECT_EQ(status, absl::InternalError("index 10"));
   EXPECT_LT(calls, 20);
+}
+
+// Two calls fail, on threads that are not the caller's. A thread ends after its call's error was
+// taken, and only then does the other call return.
+TEST(ConcurrentForTest, TheErrorOfTheLowestIndexIsReturnedWhicheverComesFirst) {
+  for (const bool lowest_first : {true, false}) {
+    const auto caller = std::this_thread::get_id();
+    Mutex mutex;
+    CondVar all_begun;
+    int begun = 0;
+    std::set<int> failing;
+    std::promise<void> first;
+    const std::future<void> first_has_ended = first.get_future();
+    const absl::Status status = ConcurrentFor(
+        3, 3, [](int) { return absl::OkStatus(); },
+        [&](int index) -> absl::Status {
+          const bool callers = std::this_thread::get_id() == caller;
+          {
+            MutexLock lock(&mutex);
+            if (!callers) failing.insert(index);
+            if (++begun == 3) all_begun.NotifyAll();
+            while (begun < 3) all_begun.Wait(&mutex);
+          }
+          if (callers) return absl::OkStatus();
+          if ((index == *failing.begin()) == lowest_first) {
+            first.set_value_at_thread_exit();
+          } else {
+            first_has_ended.wait();
+          }
+          return absl::InternalError(absl::StrCat("index ", index));
+        });
+    ASSERT_EQ(failing.size(), 2u);
+    EXPECT_EQ(status, absl::InternalError(absl::StrCat("index ", *failing.begin())))
+        << lowest_first;
+  }
 }
 
 TEST(ConcurrentForTest, EndsWhenTheCallerSaysSo) {
