@@ -13,6 +13,7 @@
 #include "client/context/job_name.h"
 #include "client/output/proto_json.h"
 #include "client/output/text.h"
+#include "client/watch/watch_model.h"
 #include "client/watch/watch_view.h"
 #include "engine/base/status.h"
 
@@ -23,7 +24,7 @@ absl::StatusOr<ExitCode> Wait(const Invocation& invocation, const std::string& a
   SignalWatch signals({SIGINT, SIGTERM, SIGHUP});
   MT_ASSIGN_OR_RETURN(const std::string name, ParseJobName(argument));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
-  v1::Job job;
+  WatchModel model;
   bool lost = false;
   using Stream = ResumableStream<v1::WatchJobResponse>;
   Stream stream(connection.get(),
@@ -34,10 +35,7 @@ absl::StatusOr<ExitCode> Wait(const Invocation& invocation, const std::string& a
                   request.set_view(invocation.view());
                   return connection->jobs()->WatchJob(context, request);
                 },
-                {.message =
-                     [&](const v1::WatchJobResponse& message) {
-                       if (message.has_job()) job = message.job();
-                     },
+                {.message = [&](const v1::WatchJobResponse& message) { model.Apply(message); },
                  .lost =
                      [&](const absl::Status& status, absl::Duration) {
                        if (!lost) {
@@ -50,6 +48,7 @@ absl::StatusOr<ExitCode> Wait(const Invocation& invocation, const std::string& a
                  .restarted = nullptr});
   MT_RETURN_IF_ERROR(RunDetachable(
       &signals, [&] { return stream.Run(1); }, [&] { stream.Stop(); }));
+  const v1::Job job = model.state().job.value_or(v1::Job());
   if (invocation.quiet) {
     invocation.Print(job.name() + "\n");
   } else if (invocation.format() != OutputFormat::kTable) {

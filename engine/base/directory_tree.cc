@@ -129,7 +129,10 @@ void AddTree(DirectoryReader* reader, int level, std::string_view without, TreeS
       size->whole = false;
     } else if (S_ISDIR(info.st_mode)) {
       Descriptor below = OpenDirectoryAt(reader->descriptor(), name);
-      if (!below.is_open()) continue;
+      if (!below.is_open()) {
+        size->whole &= errno == ENOENT;  // it was removed just now
+        continue;
+      }
       DirectoryReader names(std::move(below));
       AddTree(&names, level + 1, "", size);
     }

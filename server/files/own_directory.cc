@@ -65,7 +65,11 @@ TreeSize MeasureJobDirectory(const std::string& state_directory, const std::stri
     const ScopedIdentity identity(&*place->owner);
     Descriptor directory;
     if (identity.status().ok()) directory = place->OpenOwn();
-    if (directory.is_open()) own = MeasureTree(std::move(directory));
+    if (directory.is_open()) {
+      own = MeasureTree(std::move(directory));
+    } else {
+      own.whole = !place->has_own;
+    }
   }
   const TreeSize rest = MeasureTree(std::move(place->directory),
                                     place->owner.has_value() ? place->own_name : std::string());

@@ -70,11 +70,13 @@ std::string JobDisk::WhyTooDeep(int64_t uid) const {
   MutexLock lock(&mutex_);
   for (const auto& [id, held] : jobs_) {
     if (held.uid != uid || !held.too_deep) continue;
-    return absl::StrCat("; job ", id, " holds directories ", kTreeLevelsMax,
-                        " levels deep or more, which are not measured, and counts as all of ",
-                        kDiskLimit,
-                        " until it is deleted, or measured without them: at its next checkpoint, "
-                        "its end, or the daemon's start");
+    return absl::StrCat(
+        "; job ", id, " holds directories ", kTreeLevelsMax,
+        " levels deep or more, or closed to their owner, which are not measured, and counts "
+        "as all of ",
+        kDiskLimit,
+        " until it is deleted, or measured without them: at its next checkpoint, "
+        "its end, or the daemon's start");
   }
   return "";
 }

@@ -34,7 +34,12 @@ absl::Status RemoveJobFiles(const std::string& state_directory, const std::strin
                             FileSystem* files, const std::function<bool()>& cancelled) {
   const std::string directory = JobDirectory(state_directory, id);
   const absl::Status there = files->Examine(directory).status();
-  if (!there.ok()) return absl::IsNotFound(there) ? absl::OkStatus() : there;
+  if (!there.ok() && !absl::IsNotFound(there)) return there;
+  if (!there.ok()) {
+    // A removal before may not have been synced.
+    const absl::Status synced = files->SyncDirectory(ParentDirectory(directory));
+    return absl::IsNotFound(synced) ? absl::OkStatus() : synced;
+  }
   // What is left then is the daemon's alone.
   MT_RETURN_IF_ERROR(RemoveOwnDirectory(state_directory, id, cancelled));
   MT_RETURN_IF_ERROR(files->RemoveTree(directory));

@@ -137,7 +137,10 @@ absl::Status RecordLog::LoadSegment(int64_t first, const std::string& path, bool
   size_t whole_end = 0;             // the end of the last whole one
   for (size_t begin = 0; begin < content.size();) {
     const size_t end = content.find('\n', begin);
-    if (end == std::string::npos) break;
+    if (end == std::string::npos) {
+      ++behind;  // a line that is not whole
+      break;
+    }
     const std::optional<LogRecord> record =
         DecodeRecord(std::string_view(content).substr(begin, end - begin));
     begin = end + 1;

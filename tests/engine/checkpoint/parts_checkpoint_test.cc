@@ -15,6 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
 #include "engine/base/watched_file_system.h"
@@ -69,7 +70,7 @@ class PartsCheckpointTest : public ::testing::TestWithParam<Case> {
     std::vector<CommunicatorSet> communicators =
         CreateThreadCommunicators(ranks, absl::Seconds(60));
     Retention retention;
-    retention.keep = 5;
+    retention.keep = keep_;
     Results results(static_cast<size_t>(ranks), absl::UnknownError("not run"));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -88,6 +89,7 @@ class PartsCheckpointTest : public ::testing::TestWithParam<Case> {
           }
           return writer->Finish(retention);
         }();
+        if (finished_) finished_(rank);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -143,7 +145,46 @@ class PartsCheckpointTest : public ::testing::TestWithParam<Case> {
   const DType dtype_ = std::get<1>(GetParam());
   const ModelLayout layout_ = LayoutOf(std::get<0>(GetParam()));
   TileSet whole_{layout_, dtype_};
+  // Of SaveParts: how many checkpoints stay, and what a rank calls when it is told that it is done.
+  int64_t keep_ = 5;
+  std::function<void(int rank)> finished_;
 };
+
+// Calls `removes` before it removes a directory.
+class RemovalFileSystem : public WatchedFileSystem {
+ public:
+  explicit RemovalFileSystem(std::function<void()> removes)
+      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }),
+        removes_(std::move(removes)) {}
+  absl::Status RemoveTree(const std::string& path) override {
+    removes_();
+    return WatchedFileSystem::RemoveTree(path);
+  }
+
+ private:
+  const std::function<void()> removes_;
+};
+
+// A rank that is done may leave, and those that have left do not wait long for the others.
+TEST_P(PartsCheckpointTest, NoRankIsDoneBeforeOldOnesAreDeleted) {
+  SaveWhole(directory_, 1);
+  absl::Notification left;
+  finished_ = [&](int rank) {
+    if (rank == 1) left.Notify();
+  };
+  keep_ = 1;
+  int removals = 0;
+  RemovalFileSystem first([&] {
+    ++removals;
+    EXPECT_FALSE(left.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
+  });
+  const Results results = SaveParts(directory_, 2, 2, Even(2), [&](int rank) -> FileSystem* {
+    return rank == 0 ? &first : files_;
+  });
+  for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(removals, 1);
+  EXPECT_FALSE(files_->FileExists(JoinPath(directory_, "step-00000001")));
+}
 
 TEST_P(PartsCheckpointTest, RanksWriteTheFilesOfOneProcess) {
   const auto wanted = Content(SaveWhole(own_ / "whole", 1));

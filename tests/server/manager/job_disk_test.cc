@@ -162,8 +162,9 @@ TEST(JobDiskTest, AJobWithDirectoriesTooDeepCountsAsAllThatAUserMayHave) {
   for (const Job& job : {deep, other, deep}) disk.Measure(job);
   EXPECT_EQ(disk.UserBytes(1), 1003);
   EXPECT_THAT(disk.WhyOverLimit(other), HasSubstr("job job1 holds directories 32 levels deep or "
-                                                  "more, which are not measured, and counts as all "
-                                                  "of limits.disk_per_user"));
+                                                  "more, or closed to their owner, which are not "
+                                                  "measured, and counts as all of "
+                                                  "limits.disk_per_user"));
   EXPECT_EQ(disk.WhyTooDeep(2), "") << "another user's job is not named";
   ASSERT_TRUE(PosixFileSystem()->RemoveTree(top + "/d").ok());
   disk.Measure(deep);

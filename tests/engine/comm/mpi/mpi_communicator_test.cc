@@ -217,6 +217,13 @@ TEST_F(MpiJobTest, AJobStandsStillWhenAllRanksDo) {
   }
 }
 
+TEST_F(MpiJobTest, ARankThatHasLeftMayNotBeAtWork) {
+  for (const std::string& result : RunJob(3, "leave_allowed", "vader", /*deadline_seconds=*/2)) {
+    EXPECT_EQ(result, "OK") << log_;
+  }
+  EXPECT_EQ(exit_code_, 0) << log_;
+}
+
 TEST_F(MpiJobTest, ARankKnowsForWhomItWaits) {
   const std::vector<std::string> results = RunJob(3, "await_last");
   for (int rank = 0; rank < 2; ++rank) {

@@ -143,6 +143,26 @@ absl::Status ShareAllowances(CommunicatorSet* set) {
   return set->tiles->Barrier();
 }
 
+// The last rank may be at work for long, and leaves. From then on its allowance counts no more,
+// though it gives signs of life until all have left.
+absl::Status ForgetAllowance(const Arguments& arguments, CommunicatorSet* set) {
+  if (set->control->rank() == set->control->ranks() - 1) {
+    (void)set->control->ShareAllowance(1e6);
+    MT_RETURN_IF_ERROR(set->tiles->Barrier());
+    *set = {};
+    return absl::OkStatus();
+  }
+  const auto told = [&] { return set->control->ShareAllowance(-1e6); };
+  if (!WaitUntil([&] { return told() > 1e5 && told() < 2e6; })) {
+    return absl::InternalError("has not heard of the last rank's allowance");
+  }
+  MT_RETURN_IF_ERROR(set->tiles->Barrier());
+  if (!WaitUntil([&] { return told() < 0; })) return absl::InternalError("still counts it");
+  absl::SleepFor(arguments.deadline / 2);  // three signs of life
+  if (told() >= 0) return absl::InternalError("counts it again");
+  return absl::OkStatus();
+}
+
 // The others wait for the last rank, and know it.
 absl::Status AwaitLast(const Arguments& arguments, Communicator& communicator) {
   const int rank = communicator.rank(), ranks = communicator.ranks();
@@ -204,6 +224,7 @@ absl::Status Run(const Arguments& arguments, CommunicatorSet* set) {
   }
   if (absl::Status together = tiles.Barrier(); !together.ok()) return together;
   if (arguments.scenario == "allowances") return ShareAllowances(set);
+  if (arguments.scenario == "leave_allowed") return ForgetAllowance(arguments, set);
   if (arguments.scenario == "await_last") return AwaitLast(arguments, *set->control);
   if (arguments.scenario == "tell" || arguments.scenario == "tell_without_first") {
     if (arguments.scenario == "tell_without_first" && tiles.rank() == 0) std::raise(SIGKILL);
