@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/client/commands/program_fixture.h"
+#include "tests/client/commands/scripted_server.h"
+#include "tests/client/watch/watch_messages.h"
 
 namespace megatrain::client {
 namespace {
@@ -22,6 +24,22 @@ TEST_F(WaitCommandTest, PrintsTheEndedJobInTheFormThatIsAskedFor) {
   EXPECT_EQ(job["state"], "SUCCEEDED");
   EXPECT_THAT(job["file"]["yaml"], HasSubstr("name: demo"));
   EXPECT_THAT(Run({"wait", id}).out, HasSubstr("demo has succeeded"));
+}
+
+// Only the first message of a stream has the file.
+TEST_F(WaitCommandTest, PrintsTheFileOfAJobThatEndsWhileItWaits) {
+  ScriptedServer server(directory_.path() + "/scripted.sock");
+  server.watch_job = [](grpc::ServerContext*, grpc::ServerWriter<v1::WatchJobResponse>* writer) {
+    v1::WatchJobResponse first = JobMessage(v1::Job::RUNNING);
+    first.mutable_job()->mutable_file()->set_yaml("name: demo\n");
+    writer->Write(first);
+    writer->Write(JobMessage(v1::Job::SUCCEEDED));
+    return grpc::Status::OK;
+  };
+  variables_["MEGATRAIN_SERVER"] = server.address();
+  const nlohmann::json job = Json({"wait", "a1"});
+  EXPECT_EQ(job["state"], "SUCCEEDED");
+  EXPECT_EQ(job["file"]["yaml"], "name: demo\n");
 }
 
 }  // namespace
