@@ -146,12 +146,16 @@ TEST_F(SubmittersDirectoryTest, IsNotEnteredWhereItIsClosedToItsOwner) {
   Write(own_ + "/file", 10);
   ASSERT_EQ(::chmod(own_.c_str(), 0), 0);
   EXPECT_EQ(MeasureJobDirectory(state_, "j1").bytes, 5) << "the log";
+  EXPECT_FALSE(MeasureJobDirectory(state_, "j1").whole);
   const absl::Status hidden = OwnDirectoryHas(state_, "j1", "step-").status();
   EXPECT_TRUE(absl::IsPermissionDenied(hidden)) << hidden;
   const absl::Status refused = RemoveJobFiles(state_, "j1", PosixFileSystem());
   EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
   ASSERT_EQ(::chmod(own_.c_str(), 0700), 0);
   EXPECT_TRUE(fs::exists(own_ + "/step-00000001") && fs::exists(own_ + "/file"));
+  EXPECT_TRUE(MeasureJobDirectory(state_, "j1").whole);
+  ASSERT_EQ(::chmod((own_ + "/step-00000001").c_str(), 0), 0);
+  EXPECT_FALSE(MeasureJobDirectory(state_, "j1").whole) << "what is in there is hidden";
 }
 
 // A submitter may go on filling the directory: the daemon stops all the same.
