@@ -119,8 +119,10 @@ class TreeRemoval {
 
 void AddTree(DirectoryReader* reader, int level, std::string_view without, TreeSize* size) {
   while (const char* name = reader->Next()) {
+    if (name == without) continue;
     struct stat info;
-    if (name == without || ::fstatat(reader->descriptor(), name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (::fstatat(reader->descriptor(), name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      size->whole &= errno != EACCES;  // the names of a directory may be read, and no more
       continue;
     }
     if (S_ISREG(info.st_mode)) {
@@ -130,7 +132,7 @@ void AddTree(DirectoryReader* reader, int level, std::string_view without, TreeS
     } else if (S_ISDIR(info.st_mode)) {
       Descriptor below = OpenDirectoryAt(reader->descriptor(), name);
       if (!below.is_open()) {
-        size->whole &= errno == ENOENT;  // it was removed just now
+        size->whole &= errno != EACCES;
         continue;
       }
       DirectoryReader names(std::move(below));

@@ -73,13 +73,13 @@ absl::Status EmptyDirectory(Descriptor directory, const std::string& path,
 
 struct TreeSize {
   int64_t bytes = 0;  // the lengths of all regular files
-  // False if directories were left out: those kTreeLevelsMax levels down, and those that cannot be
-  // read.
+  // False if directories were left out: those kTreeLevelsMax levels down, and those that this
+  // process may not read or search.
   bool whole = true;
 };
 
 // Measures the contents of `directory`, which is open for reading, leaving out the entry `without`
-// at its top level. Files that cannot be examined are counted as empty.
+// at its top level. What cannot be examined for another reason than rights counts as empty.
 TreeSize MeasureTree(Descriptor directory, std::string_view without = "");
 
 }  // namespace megatrain

@@ -13,9 +13,8 @@
 // the save is tried again after the pause. A run cannot do without its last checkpoint and its
 // output. So their errors are returned, and PauseHandler waits until the disk has room.
 //
-// A save may also end with the error of a training step that kept it from going on. Only Aborted
-// (numbers that are not finite) is then returned as the step's. Any other error of a step is
-// reported as the save's, and the trainer's next call returns it too.
+// A save may also end with the error of a training step that kept it from going on. That is then
+// returned, and not reported as the save's.
 //
 // Invariant: at most one save is in flight. A new one waits for the one before.
 //
@@ -57,7 +56,7 @@ class CheckpointSaver {
   bool Saves(int64_t step) const;
 
   // Begins to save the state after `step`. Waits for the save before, so a slow disk stalls
-  // training here. Returns Aborted of a training step. A failure of a save is reported, and the
+  // training here. Returns the error of a training step. A failure of a save is reported, and the
   // result is OK. REQUIRES: `step` is the last one that was submitted or left out, and
   // !MustWait(step).
   absl::Status Begin(int64_t step);
@@ -68,7 +67,7 @@ class CheckpointSaver {
   absl::Status SaveBest(int64_t step);
   // Must be called after each record is reported, and after each step that is left out. Commits the
   // save of the last collected step, and ends a committed save that is written, without waiting.
-  // Returns Aborted of a training step. A failure of a save is reported.
+  // Returns the error of a training step. A failure of a save is reported.
   absl::Status AfterStep();
   // Waits for the save in flight and ends it, if it is committed. Reports its failure.
   void EndCommitted();
@@ -133,7 +132,7 @@ class CheckpointSaver {
   void Commit();
   // Waits for the save in flight and returns its failure or a step's.
   absl::Status End();
-  // Calls End and reports the save's failure. Returns a step's (Aborted).
+  // Calls End and reports the save's failure. Returns a step's.
   absl::Status EndAndTell();
   // Returns true for the error of a step, which is none of the save that was cut short by it.
   bool IsOfStep(const absl::Status& status) const;

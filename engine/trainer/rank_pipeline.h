@@ -53,7 +53,7 @@ class RankPipeline {
   absl::Status TakeDevice();
   bool holds_device() const { return arena_memory_ != nullptr; }
   // Waits for operations that run. Only EndExchange and destruction may follow. REQUIRES: Abort was
-  // called.
+  // called if the process has several ranks.
   void EndOperations() { executor_ = nullptr; }
   // Destroys the communicators. REQUIRES: the operations of all ranks of the process have ended,
   // because one that fails calls their Abort.

@@ -106,11 +106,13 @@ absl::Status Trainer::MakeTiles(const std::vector<RankParts>& ranks, HostPool* p
 
 // A rank whose executor is gone would leave the others waiting for it.
 Trainer::~Trainer() {
-  if (ranks_.size() < 2) return;
-  Abort(absl::CancelledError("the run ends"));
-  // Before memory of any device is freed, which an operation of another rank may still use.
+  const bool several = ranks_.size() > 1;
+  if (several) Abort(absl::CancelledError("the run ends"));
   for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->EndOperations();
-  for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->EndExchange();
+  // Before memory of any device is freed, which an operation of another rank may still use.
+  for (const std::unique_ptr<RankPipeline>& rank : ranks_) {
+    if (several) rank->EndExchange();
+  }
 }
 
 void Trainer::Abort(const absl::Status& cause) {

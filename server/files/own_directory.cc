@@ -68,7 +68,7 @@ TreeSize MeasureJobDirectory(const std::string& state_directory, const std::stri
     if (directory.is_open()) {
       own = MeasureTree(std::move(directory));
     } else {
-      own.whole = !place->has_own;
+      own.whole = false;
     }
   }
   const TreeSize rest = MeasureTree(std::move(place->directory),

@@ -18,9 +18,9 @@
 namespace megatrain {
 
 // Returns the size, as MeasureTree counts it, of what a job has in the state directory: its own
-// directory, and what the daemon keeps of the job. A directory that cannot be read counts as empty,
-// and so does the own directory if the daemon may not act for its owner. Levels are counted from
-// STATE/jobs/ID; in an own directory of another account than the daemon's, from that directory.
+// directory, and what the daemon keeps of the job. It is not whole if the daemon may not act for
+// the own directory's owner, or he may not read all of it. Levels are counted from STATE/jobs/ID;
+// in an own directory of another account than the daemon's, from that directory.
 TreeSize MeasureJobDirectory(const std::string& state_directory, const std::string& job_id);
 
 // Returns true if a name in the job's own directory begins with `prefix`, and false if none does or

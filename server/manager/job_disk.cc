@@ -75,8 +75,8 @@ std::string JobDisk::WhyTooDeep(int64_t uid) const {
         " levels deep or more, or closed to their owner, which are not measured, and counts "
         "as all of ",
         kDiskLimit,
-        " until it is deleted, or measured without them: at its next checkpoint, "
-        "its end, or the daemon's start");
+        " until it is deleted, which closed ones prevent, or measured without them: at its next "
+        "checkpoint, its end, or the daemon's start");
   }
   return "";
 }

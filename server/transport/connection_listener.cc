@@ -140,7 +140,7 @@ absl::Status ConnectionListener::ListenTcp(const std::string& host, const std::s
     return error == EAI_SERVICE ? status : absl::UnavailableError(status.message());
   }
   const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
-  int chosen = 0;
+  int chosen = 0, passed_over = 0;
   for (addrinfo* each = found; each != nullptr; each = each->ai_next) {
     const int fd = socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
     if (fd < 0 && errno == EAFNOSUPPORT) continue;  // a machine without IPv6
@@ -157,17 +157,18 @@ absl::Status ConnectionListener::ListenTcp(const std::string& host, const std::s
     if (bind(fd, each->ai_addr, each->ai_addrlen) != 0 || listen(fd, kBacklog) != 0) {
       const int error = errno;
       // A machine may know "::1 localhost" and have IPv6 turned off.
-      if (error == EADDRNOTAVAIL && IsLoopback6(*each->ai_addr) &&
-          (each != found || each->ai_next != nullptr)) {
+      if (error == EADDRNOTAVAIL && IsLoopback6(*each->ai_addr)) {
         close(fd);
         listening_.pop_back();
+        passed_over = error;
         continue;
       }
       return CannotNow(error);
     }
     chosen = PortOf(fd);
   }
-  return listening_.empty() ? Cannot("the machine has no such address") : absl::OkStatus();
+  if (!listening_.empty()) return absl::OkStatus();
+  return passed_over != 0 ? CannotNow(passed_over) : Cannot("the machine has no such address");
 }
 
 ConnectionListener::~ConnectionListener() {

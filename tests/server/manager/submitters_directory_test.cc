@@ -156,6 +156,10 @@ TEST_F(SubmittersDirectoryTest, IsNotEnteredWhereItIsClosedToItsOwner) {
   EXPECT_TRUE(MeasureJobDirectory(state_, "j1").whole);
   ASSERT_EQ(::chmod((own_ + "/step-00000001").c_str(), 0), 0);
   EXPECT_FALSE(MeasureJobDirectory(state_, "j1").whole) << "what is in there is hidden";
+  Write(own_ + "/step-00000001/file", 10);
+  // Its names may be read, and nothing of the files.
+  ASSERT_EQ(::chmod((own_ + "/step-00000001").c_str(), 0444), 0);
+  EXPECT_FALSE(MeasureJobDirectory(state_, "j1").whole);
 }
 
 // A submitter may go on filling the directory: the daemon stops all the same.
