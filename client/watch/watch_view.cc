@@ -157,7 +157,7 @@ class Drawing {
     std::vector<LaneShare> lanes = {lane("h2d", busy.h2d()), lane("compute", busy.compute()),
                                     lane("d2h", busy.d2h()), lane("update", busy.update())};
     if (busy.device_update() > 0) lanes.push_back(lane("gpu adam", busy.device_update()));
-    if (busy.collective() > 0) lanes.push_back(lane("collective", busy.collective()));
+    if (busy.collective() > 0) lanes.push_back(lane("exchange", busy.collective()));
     lanes.push_back(lane("io", busy.io()));
     return lanes;
   }

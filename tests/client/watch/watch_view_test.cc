@@ -133,7 +133,7 @@ TEST(WatchViewTest, APausedJobInItsSecondAttempt) {
   model.Apply(Steps({step}));
   EXPECT_THAT(Draw(model.state(), 80, 24),
               AllOf(HasSubstr("demo  jobs/a1  PAUSED  attempt 2\npaused by anna\n"),
-                    HasSubstr("25%\n"), HasSubstr("\ngpu adam ["), HasSubstr("\ncollective"),
+                    HasSubstr("25%\n"), HasSubstr("\ngpu adam ["), HasSubstr("\nexchange ["),
                     HasSubstr("\nmemory   job 600 MiB  device 100 MiB\n"), Not(HasSubstr("ETA"))));
   message.mutable_job()->set_attempt_count(1);
   model.Apply(message);
