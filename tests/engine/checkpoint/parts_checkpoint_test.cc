@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <random>
@@ -15,7 +17,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
 #include "engine/base/watched_file_system.h"
@@ -168,15 +169,16 @@ class RemovalFileSystem : public WatchedFileSystem {
 // A rank that is done may leave, and those that have left do not wait long for the others.
 TEST_P(PartsCheckpointTest, NoRankIsDoneBeforeOldOnesAreDeleted) {
   SaveWhole(directory_, 1);
-  absl::Notification left;
+  std::promise<void> left;
+  const std::future<void> has_left = left.get_future();
   finished_ = [&](int rank) {
-    if (rank == 1) left.Notify();
+    if (rank == 1) left.set_value();
   };
   keep_ = 1;
   int removals = 0;
   RemovalFileSystem first([&] {
     ++removals;
-    EXPECT_FALSE(left.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
+    EXPECT_EQ(has_left.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
   });
   const Results results = SaveParts(directory_, 2, 2, Even(2), [&](int rank) -> FileSystem* {
     return rank == 0 ? &first : files_;
