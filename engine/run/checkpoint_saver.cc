@@ -143,6 +143,7 @@ absl::Status CheckpointSaver::End() {
   const absl::Status status = trainer_.AwaitSave();
   if (stalled) run_.Report(phase);
   for (const std::string& note : save->notes) run_.Say(note);
+  step_error_.Update(status);
   MT_RETURN_IF_ERROR(status);
   MT_RETURN_IF_ERROR(save->status);
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
@@ -212,10 +213,6 @@ std::string CheckpointSaver::SaveAfterFailedStep() {
   }
   if (saved_.step == 0) return "no step before it was saved";
   return absl::StrCat("the run can go on from ", saved_.directory);
-}
-
-bool CheckpointSaver::IsOfStep(const absl::Status& status) const {
-  return absl::IsAborted(status) || (!status.ok() && status == trainer_.status());
 }
 
 absl::Status CheckpointSaver::EndAndTell() {

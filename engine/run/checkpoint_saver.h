@@ -134,8 +134,8 @@ class CheckpointSaver {
   absl::Status End();
   // Calls End and reports the save's failure. Returns a step's.
   absl::Status EndAndTell();
-  // Returns true for the error of a step, which is none of the save that was cut short by it.
-  bool IsOfStep(const absl::Status& status) const;
+  // Returns true for the error of a step that ended a save.
+  bool IsOfStep(const absl::Status& status) const { return !status.ok() && status == step_error_; }
 
   RunContext& run_;
   const PreparedRun& prepared_;
@@ -147,6 +147,7 @@ class CheckpointSaver {
   double kept_loss_;            // the eval_loss of step retention_.best
   std::shared_ptr<Save> save_;  // in flight
   CheckpointSaved saved_;       // the newest checkpoint
+  absl::Status step_error_;     // which ended a save
   bool retry_ = false;
 };
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "engine/base/mutex.h"
 #include "engine/pipeline/step_runner.h"
 
@@ -24,13 +25,15 @@ class SaveGate {
   // Returns the calls for one rank. This must outlive them. REQUIRES: all ranks make the same calls
   // in the same order.
   SaveCalls ForRank();
-  // Wakes all ranks that wait. Later calls of the ranks do nothing. A call of `calls` that runs is
-  // not interrupted, so that a rank which was woken must not change the tile. REQUIRES: the
-  // exchange between the ranks was aborted before.
-  void Abort();
+  // Wakes the ranks that wait for another one to come. Those whose call of `calls` runs are woken
+  // when it has returned. Later calls of the ranks do nothing. A rank that was woken must not
+  // change the tile. REQUIRES: the exchange between the ranks was aborted before with `cause`.
+  void Abort(const absl::Status& cause);
+  // Returns the first cause, if it kept calls.finish from being called, else OK.
+  absl::Status status();
 
  private:
-  // Returns once all ranks have come and `call` has returned, or after Abort.
+  // Returns once all ranks have come and `call` has returned, or after Abort without a call.
   void Meet(const std::function<void()>& call);
 
   const int ranks_;
@@ -38,8 +41,10 @@ class SaveGate {
   Mutex mutex_;
   CondVar changed_;
   int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t meetings_ ABSL_GUARDED_BY(mutex_) = 0;  // that are over
-  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t meetings_ ABSL_GUARDED_BY(mutex_) = 0;    // that are over
+  bool calls_now_ ABSL_GUARDED_BY(mutex_) = false;  // all have come, and `call` runs
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status cause_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace megatrain

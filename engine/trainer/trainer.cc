@@ -118,7 +118,7 @@ Trainer::~Trainer() {
 void Trainer::Abort(const absl::Status& cause) {
   for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->Abort(cause);
   MutexLock lock(&gate_mutex_);
-  if (save_gate_ != nullptr) save_gate_->Abort();
+  if (save_gate_ != nullptr) save_gate_->Abort(cause);
 }
 
 absl::Status Trainer::status() const {
@@ -434,6 +434,7 @@ absl::Status Trainer::AwaitSave() {
   save_end_tickets_.clear();
   for (const std::unique_ptr<RankPipeline>& rank : ranks_) rank->runner().set_save_calls({});
   MutexLock lock(&gate_mutex_);
+  status.Update(save_gate_->status());
   save_gate_ = nullptr;
   return status;
 }

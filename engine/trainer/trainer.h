@@ -106,8 +106,6 @@ class Trainer {
   bool AwaitStep(absl::FunctionRef<bool()> interrupted);
   // Makes an AwaitStep that is waiting call `interrupted`. Does nothing if none is.
   void Interrupt();
-  // Returns the first error of a schedule, or OK. No more can be submitted after it.
-  absl::Status status() const;
   // Returns the number of the step that failed before it changed anything, on all ranks. The tiles
   // then hold the state after the step before it. Returns 0 if there is none, and always with
   // several processes. REQUIRES: a step has failed.
@@ -186,6 +184,7 @@ class Trainer {
   absl::Status MakeRanks(std::vector<RankParts>& ranks, HostPool* pool);
   // Ends the operations of all ranks, on the first error of one.
   void Abort(const absl::Status& cause);
+  absl::Status status() const;
   // Gives each rank its part of the batch, or all of it if `whole`, and returns the slot.
   absl::StatusOr<int> PrepareBatch(const Batch& batch, bool whole);
   // Submits what `build` returns for each rank.

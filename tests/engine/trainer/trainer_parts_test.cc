@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -33,7 +35,7 @@ TEST(RouterAuxiliaryLossTest, TheJobsCoefficientComesBeforeTheModels) {
   EXPECT_EQ(RouterAuxiliaryLoss(spec, model), 0) << "the job turns it off";
 }
 
-TEST(SaveGateTest, RanksSaveEachTileOnceAndAnAbortFreesThoseThatWait) {
+TEST(SaveGateTest, RanksSaveEachTileOnce) {
   std::vector<int> taken;  // by one rank at a time
   int finished = 0;
   SaveGate gate(
@@ -49,13 +51,49 @@ TEST(SaveGateTest, RanksSaveEachTileOnceAndAnAbortFreesThoseThatWait) {
   other.join();
   EXPECT_THAT(taken, ElementsAre(5, 6));
   EXPECT_EQ(finished, 1);
+  EXPECT_TRUE(gate.status().ok());
+}
 
-  std::thread waiting([&] { first.take_tile(7, tile); });
-  gate.Abort();
+TEST(SaveGateTest, AnAbortFreesThoseThatWait) {
+  int calls = 0;
+  SaveGate gate(2, {[&](int, const ProcessTile&) { ++calls; }, [&] { ++calls; }});
+  const SaveCalls first = gate.ForRank(), second = gate.ForRank();
+  std::thread waiting([&] { first.take_tile(7, {}); });
+  const absl::Status cause = absl::InternalError("a step has failed");
+  gate.Abort(cause);
+  gate.Abort(absl::CancelledError("another one too"));
   waiting.join();
-  save(second);
-  EXPECT_THAT(taken, ElementsAre(5, 6)) << "a step has failed";
-  EXPECT_EQ(finished, 1);
+  second.take_tile(7, {});
+  first.finish();
+  second.finish();
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(gate.status(), cause) << "nothing was finished";
+}
+
+// A tile does not change while it is saved, and what is finished is saved.
+TEST(SaveGateTest, AnAbortDuringACallWaitsForItsEnd) {
+  for (const bool finishes : {false, true}) {
+    std::promise<void> calling, aborted;
+    std::atomic<bool> called{false};
+    const auto call = [&] {
+      calling.set_value();
+      aborted.get_future().wait();
+      called = true;
+    };
+    SaveGate gate(2, {[&](int, const ProcessTile&) { call(); }, call});
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.emplace_back([&, calls = gate.ForRank()] {
+        finishes ? calls.finish() : calls.take_tile(7, {});
+        EXPECT_TRUE(called);
+      });
+    }
+    calling.get_future().wait();
+    gate.Abort(absl::InternalError("a step has failed"));
+    aborted.set_value();
+    for (std::thread& rank : ranks) rank.join();
+    EXPECT_EQ(gate.status().ok(), finishes);
+  }
 }
 
 }  // namespace
