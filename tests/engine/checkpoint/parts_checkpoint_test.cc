@@ -184,7 +184,7 @@ TEST_P(PartsCheckpointTest, NoRankIsDoneBeforeOldOnesAreDeleted) {
     return rank == 0 ? &first : files_;
   });
   for (const auto& result : results) EXPECT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(removals, 1);
+  EXPECT_GT(removals, 0);
   EXPECT_FALSE(files_->FileExists(JoinPath(directory_, "step-00000001")));
 }
 
