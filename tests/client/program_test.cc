@@ -82,14 +82,6 @@ TEST_F(ProgramTest, WhatDoesNotFitIsRefusedWithThePlan) {
   EXPECT_EQ(Run({"plan", JobFile()}).code, kExitDoesNotFit);
 }
 
-TEST_F(ProgramTest, Plan) {
-  Create();
-  const Result result = Run({"plan", JobFile()});
-  EXPECT_EQ(result.code, kExitDone) << result.err;
-  EXPECT_EQ(result.out, "all fits\njobs ahead of it in the queue: 1\n");
-  EXPECT_EQ(Json({"plan", JobFile()})["plan"]["host_limit_bytes"], 3);
-}
-
 TEST_F(ProgramTest, Lists) {
   Result result = Run({"ls"});
   EXPECT_EQ(result.code, kExitDone);

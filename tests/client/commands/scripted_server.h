@@ -51,6 +51,7 @@ class ScriptedServer {
   // As --server and MEGATRAIN_SERVER have it.
   const std::string& address() const { return address_; }
 
+  std::function<grpc::Status(v1::PlanJobResponse*)> plan_job;
   Script<v1::WatchJobResponse> watch_job;
   Script<v1::StreamStepMetricsResponse> metrics;
   Script<v1::StreamLogsResponse> logs;
@@ -67,6 +68,10 @@ class ScriptedServer {
   class JobService : public v1::JobService::Service {
    public:
     explicit JobService(ScriptedServer* owner) : owner_(owner) {}
+    grpc::Status PlanJob(grpc::ServerContext*, const v1::PlanJobRequest*,
+                         v1::PlanJobResponse* response) override {
+      return owner_->plan_job ? owner_->plan_job(response) : grpc::Status::OK;
+    }
     grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest*,
                           grpc::ServerWriter<v1::WatchJobResponse>* writer) override {
       return Follow(owner_->watch_job, context, writer);

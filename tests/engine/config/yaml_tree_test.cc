@@ -28,6 +28,13 @@ TEST(YamlTreeTest, NodesKnowTheirLines) {
   EXPECT_FALSE(list->items[0].quoted);
   EXPECT_EQ(root->Find("d")->kind, YamlNode::Kind::kNull);
   EXPECT_EQ(root->Find("e"), nullptr);
+  root = ParseYaml("a: null\nb: ~\nc: \"null\"\nd: '~'\n", "f.yaml");
+  ASSERT_TRUE(root.ok()) << root.status();
+  for (const char* const nothing : {"a", "b"}) {
+    EXPECT_EQ(root->Find(nothing)->kind, YamlNode::Kind::kNull) << nothing;
+  }
+  EXPECT_EQ(root->Find("c")->scalar, "null") << "a text";
+  EXPECT_EQ(root->Find("d")->scalar, "~");
 }
 
 TEST(YamlTreeTest, EmptyDocumentsAreNull) {

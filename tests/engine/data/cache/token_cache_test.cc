@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/fault/fault_injection_file_system.h"
 #include "tests/support/read_file.h"
 #include "tests/support/test_directory.h"
 
@@ -108,6 +109,21 @@ TEST(TokenCacheTest, ChecksWhatIsReadAndRemovesADamagedFile) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("damaged near byte 131072; it was removed"));
   EXPECT_FALSE(std::filesystem::exists(directory / "x.cache"));
+}
+
+TEST(TokenCacheTest, ALargeFileOutlivesAPowerCut) {
+  FaultInjectionFileSystem disk;
+  disk.WriteFile("/cache/.keep", "");
+  disk.SyncAll();
+  auto writer = CacheFileWriter::Create("/cache", "x.cache", kKey, 4, {}, &disk);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const std::vector<uint32_t> words(kSyncedBytesMin / sizeof(uint32_t), 7u);
+  ASSERT_TRUE((*writer)->Append(words.data(), words.size()).ok());
+  ASSERT_TRUE((*writer)->Finish("the meta").ok());
+  disk.Restart(FaultInjectionFileSystem::Loss::kDataAndNames);
+  const auto cache = CacheFile::Open("/cache", "x.cache", kKey, 4, {}, &disk, /*verify=*/true);
+  ASSERT_TRUE(cache.ok()) << cache.status();
+  EXPECT_EQ((*cache)->elements(), static_cast<int64_t>(words.size()));
 }
 
 TEST(TokenCacheTest, AnEmptyFileIsWhole) {

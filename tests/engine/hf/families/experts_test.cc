@@ -301,6 +301,12 @@ TEST(Experts, DeepseeksAttendThroughLatents) {
   const ModelDescription longer = describe({{"rope_scaling", yarn}});
   EXPECT_NEAR(longer.layers[0].attention.score_scale, all_dim * all_dim / std::sqrt(192.0), 1e-12);
   EXPECT_NEAR(longer.ropes[0].attention_factor, (0.1 * std::log(40.0) + 1) / all_dim, 1e-12);
+  // One of the two alone is not looked at there.
+  json alone = yarn;
+  alone["mscale"] = 0.5;
+  alone.erase("mscale_all_dim");
+  EXPECT_NEAR(describe({{"rope_scaling", alone}}).ropes[0].attention_factor,
+              0.1 * std::log(40.0) + 1, 1e-12);
   // As published, and as transformers saves it.
   describe({{"scoring_func", "sigmoid"},
             {"topk_method", "noaux_tc"},
