@@ -16,7 +16,8 @@ namespace megatrain {
 struct PredictedStep {
   double step_seconds = 0;       // 0 if there is no prediction
   double tokens_per_second = 0;  // for sequences without padding
-  // Of one step. h2d and d2h include the copies of device updates. io and device_update are 0.
+  // The lanes' work in one step. h2d and d2h include the copies of device updates. io and
+  // device_update are 0.
   LaneSeconds lane_busy_seconds;
   // The busiest of the lanes "h2d", "compute", "d2h", "update" and "collective". Device updates and
   // io are not compared.

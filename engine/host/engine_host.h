@@ -117,7 +117,7 @@ class EngineHost {
   // Returns the measured rates; all are 0 before MeasureRates succeeds.
   HardwareRates rates() const;
 
-  // What the host has.
+  // The state of the host.
 
   // Returns zeros while there is no pool.
   PoolUsage pool_usage() const;

@@ -43,8 +43,8 @@ enum class SequenceKind { kList, kTuple, kRange, kKeys, kValues, kItems };
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   int depth = 1;  // levels of containers, with this one
-  // Of a tuple: all items are hashable; of others it says nothing. The answer is stored, because a
-  // walk through tuples that share items may take exponential time.
+  // True for a tuple whose items are all hashable; meaningless for other kinds. The answer is
+  // stored, because a walk through tuples that share items may take exponential time.
   bool hashable = true;
   std::vector<JinjaValue> items;
   std::string range_text;  // what a range prints as: "range(0, 3)"

@@ -93,8 +93,8 @@ struct PerLayerActivations {
   void* activated = nullptr;  // T [n, width]
 };
 
-// Of `softmax`, `latent` and `delta` that of the layer's AttentionKind is set. With experts the
-// tensors of the second half are null or empty.
+// The one of `softmax`, `latent` and `delta` that belongs to the layer's AttentionKind is set. With
+// experts the tensors of the second half are null or empty.
 struct LayerActivations {
   KeepLevel keep = KeepLevel::kNothing;
   // Kept from kCheapRecomputed on.

@@ -15,16 +15,22 @@ namespace {
 
 constexpr char kGood[] = R"({"token": "t1", "lifetime_seconds": 300})";
 
-// Returns what is fetched from a companion socket that answers so.
-absl::StatusOr<LocalToken> FetchGiven(const std::string& answer) {
-  const TestDirectory directory(TestDirectory::Place::kShort);
-  const std::string path = directory / "m.sock";
+// Returns the listening companion socket of `path`.
+int ListenBeside(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   (path + ".auth").copy(address.sun_path, sizeof(address.sun_path) - 1);
   const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   EXPECT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
   EXPECT_EQ(listen(listener, 1), 0);
+  return listener;
+}
+
+// Returns what is fetched from a companion socket that answers so.
+absl::StatusOr<LocalToken> FetchGiven(const std::string& answer) {
+  const TestDirectory directory(TestDirectory::Place::kShort);
+  const std::string path = directory / "m.sock";
+  const int listener = ListenBeside(path);
   std::thread companion([&] {
     const int caller = accept(listener, nullptr, nullptr);
     (void)!send(caller, answer.data(), answer.size(), MSG_NOSIGNAL);
@@ -68,12 +74,7 @@ TEST(LocalTokenTest, OtherAnswersAreNoToken) {
 TEST(LocalTokenTest, ACompanionThatDoesNotAnswerIsNotWaitedForLonger) {
   const TestDirectory directory(TestDirectory::Place::kShort);
   const std::string path = directory / "m.sock";
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  (path + ".auth").copy(address.sun_path, sizeof(address.sun_path) - 1);
-  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  ASSERT_EQ(listen(listener, 1), 0);
+  const int listener = ListenBeside(path);
   const absl::Status status = FetchLocalToken(path, absl::Milliseconds(20)).status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   close(listener);

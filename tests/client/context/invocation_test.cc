@@ -1,4 +1,4 @@
-// What the program finds out about its surroundings, on a terminal of the test's own.
+// The program finds out about its surroundings, on a terminal of the test's own.
 #include "client/context/invocation.h"
 
 #include <fcntl.h>

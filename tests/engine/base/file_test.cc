@@ -20,7 +20,7 @@
 namespace megatrain {
 namespace {
 
-// What is told of every disk, if not null.
+// Every disk is told of so, if this is not null.
 const struct statvfs* every_disk = nullptr;
 
 }  // namespace
