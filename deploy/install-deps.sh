@@ -153,7 +153,7 @@ if $tests; then
   packages+=(libbenchmark-dev libgmock-dev libgtest-dev prometheus systemd
     iproute2 libpmix-dev munge slurm-wlm)
 fi
-if $tests || $mpi; then packages+=(libopenmpi-dev openmpi-bin); fi
+if $tests || $mpi; then packages+=(libopenmpi-dev libpmix-dev openmpi-bin); fi
 
 is_installed() {  # PACKAGE
   [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null || true) == ii* ]]

@@ -17,7 +17,7 @@
 #include "engine/job/data_format.h"
 #include "engine/job/job_parser.h"
 #include "server/commands/command.h"
-#include "server/commands/temporary_directory.h"
+#include "server/base/temporary_directory.h"
 
 namespace megatrain {
 namespace {

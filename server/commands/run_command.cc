@@ -22,7 +22,7 @@
 #include "engine/trace/progress.h"
 #include "server/base/exit_code.h"
 #include "server/commands/command.h"
-#include "server/commands/job_processes.h"
+#include "server/launch/job_processes.h"
 #include "server/commands/process_signals.h"
 #include "server/worker/watchdog.h"
 
@@ -157,6 +157,7 @@ int JoinAndTrain(const RunArguments& arguments, JobProcesses& processes,
 int Run(const RunArguments& arguments) {
   JobProcesses processes = JobProcesses::Read();
   if (processes.stands_by()) return kExitDone;
+  if (processes.launches()) return processes.Launch(absl::Seconds(arguments.rank_timeout));
   std::unique_ptr<EngineHost> host;  // gives much memory back, which the others do not wait for
   const int code = JoinAndTrain(arguments, processes, host);
   processes.Leave(code);

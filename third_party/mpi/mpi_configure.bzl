@@ -1,6 +1,7 @@
 """Finds an MPI library and its headers, with which jobs run on several processes. `@local_mpi//:enabled.bzl` says whether
 they are there (MPI_ENABLED); the rest builds without. They are where Debian's libopenmpi-dev or libmpich-dev puts them
-(`deploy/install-deps.sh --mpi`); MPI_HOME names another place, and `none` builds as where they are not."""
+(`deploy/install-deps.sh --mpi`); MPI_HOME names another place, and `none` builds as where they are not. PMIX_ENABLED
+says whether Debian's libpmix-dev is there too, with which processes of MPI are started."""
 
 _BUILD = """package(default_visibility = ["//visibility:public"])
 
@@ -17,7 +18,17 @@ cc_library(
 )
 """
 
+_PMIX_BUILD = """
+cc_library(
+    name = "pmix",
+    hdrs = glob(["pmix/**"]),
+    includes = ["pmix"],
+    linkopts = ["-lpmix"],
+)
+"""
+
 _SYSTEM = "/usr/lib/x86_64-linux-gnu/"
+_PMIX = _SYSTEM + "pmix2/include"
 
 def _mpi_configure_impl(ctx):
     home = ctx.os.environ.get("MPI_HOME", "")
@@ -29,11 +40,14 @@ def _mpi_configure_impl(ctx):
     ]
     for place, linkopts in places:
         if home != "none" and ctx.path(place + "/include/mpi.h").exists:
-            ctx.file("enabled.bzl", "MPI_ENABLED = True\n")
+            has_pmix = ctx.path(_PMIX + "/pmix_server.h").exists
+            ctx.file("enabled.bzl", "MPI_ENABLED = True\nPMIX_ENABLED = %s\n" % has_pmix)
             ctx.symlink(place + "/include", "include")
-            ctx.file("BUILD", _BUILD.format(linkopts = linkopts))
+            if has_pmix:
+                ctx.symlink(_PMIX, "pmix")
+            ctx.file("BUILD", _BUILD.format(linkopts = linkopts) + (_PMIX_BUILD if has_pmix else ""))
             return
-    ctx.file("enabled.bzl", "MPI_ENABLED = False\n")
+    ctx.file("enabled.bzl", "MPI_ENABLED = False\nPMIX_ENABLED = False\n")
     ctx.file("BUILD", "package(default_visibility = [\"//visibility:public\"])\n")
 
 mpi_configure = repository_rule(

@@ -3,10 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,6 +12,7 @@
 #include "engine/base/status.h"
 #include "engine/comm/collective_call.h"
 #include "engine/comm/exchange.h"
+#include "engine/comm/mpi/mpi_library.h"
 #include "engine/comm/mpi/mpi_session.h"
 #include "engine/comm/rank_grid.h"
 #include "engine/comm/sum_ranks.h"
@@ -36,17 +34,6 @@ constexpr int64_t kPiecesBytes = 32 * kMiB;  // under way, with all ranks
 // 64-byte steps: a piece's sum is aligned as its part is.
 int64_t PieceBytes(int ranks) {
   return std::clamp(kPiecesBytes / kPiecesAtOnce / ranks / 64 * 64, int64_t{4096}, kPieceBytesMax);
-}
-
-std::string LibraryPath(const MpiOptions& options) {
-  if (!options.library.empty()) return options.library;
-  if (const char* const named = std::getenv("MEGATRAIN_MPI"); named != nullptr) return named;
-  constexpr char kName[] = "libmegatrain-mpi.so";
-  std::error_code error;
-  const std::filesystem::path place =
-      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  const std::filesystem::path packaged = place / "../lib/megatrain" / kName;
-  return std::filesystem::exists(packaged, error) ? packaged : place / kName;
 }
 
 class MpiCommunicator : public Communicator {
@@ -290,7 +277,8 @@ class MpiCommunicator : public Communicator {
 
 absl::StatusOr<CommunicatorSet> CreateMpiCommunicators(const MpiOptions& options) {
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<MpiSession> session,
-                      MpiSession::Open(LibraryPath(options), options.deadline));
+                      MpiSession::Open(options.library.empty() ? MpiLibraryPath() : options.library,
+                                       options.deadline));
   CommunicatorSet set;
   MT_ASSIGN_OR_RETURN(const MegatrainMpiHandle first, session->CreateCommunicator());
   {

@@ -28,9 +28,7 @@ namespace megatrain {
 struct MpiOptions {
   // A process counts as gone if nothing was heard of it for this long.
   absl::Duration deadline = absl::Seconds(20);
-  // The path of libmegatrain-mpi.so. If it is empty, the path is $MEGATRAIN_MPI if that is set.
-  // Else the library is looked for in ../lib/megatrain, seen from the program's directory, and then
-  // in the program's directory itself.
+  // The path of libmegatrain-mpi.so. MpiLibraryPath() if it is empty.
   std::string library = "";
   // Names the machine of this process. Processes that give the same text share a machine.
   std::string machine = "";

@@ -1,8 +1,6 @@
 #include "engine/comm/mpi/mpi_session.h"
 
-#include <dlfcn.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -11,6 +9,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/comm/mpi/mpi_library.h"
 
 namespace megatrain {
 namespace {
@@ -31,22 +30,8 @@ constexpr int kNapPart = 4;
 constexpr auto kNapMax = 300us;
 
 absl::StatusOr<const MegatrainMpi*> Load(const std::string& path) {
-  if (access(path.c_str(), F_OK) != 0) {
-    return absl::UnimplementedError(absl::StrCat(
-        "a job on several processes needs MPI, which this installation was built without (there is "
-        "no library ",
-        path, "); run deploy/install-deps.sh --mpi and build again"));
-  }
-  // It is never closed: MPI's own threads may outlive everything here.
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return absl::UnavailableError(
-        absl::StrCat("a job on several processes needs MPI, which cannot be loaded; install it, "
-                     "on Debian 12 as the package openmpi-bin: ",
-                     dlerror()));
-  }
-  const auto function =
-      reinterpret_cast<MegatrainMpiFunction>(dlsym(library, MEGATRAIN_MPI_FUNCTION));
+  MT_ASSIGN_OR_RETURN(void* const address, MpiLibraryFunction(path, MEGATRAIN_MPI_FUNCTION));
+  const auto function = reinterpret_cast<MegatrainMpiFunction>(address);
   const MegatrainMpi* const mpi = function != nullptr ? function() : nullptr;
   if (mpi == nullptr || mpi->version != MEGATRAIN_MPI_VERSION) {
     return absl::FailedPreconditionError(

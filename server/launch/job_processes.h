@@ -3,12 +3,13 @@
 // decides which process reports to people.
 //
 // Torchrun starts a process for each GPU of a machine, but does not start MPI. If all processes are
-// on one machine, the first trains on as many devices as there are processes, and the others end at
-// once.
+// on one machine, the first trains on as many devices as there are processes. If they are on
+// several machines, the first of each machine starts those of MPI (torchrun_machine.h). The others
+// end at once.
 //
 // Thread safety: one thread at a time. EndHanging may be called from any thread until Leave.
-#ifndef MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_
-#define MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_
+#ifndef MEGATRAIN_SERVER_LAUNCH_JOB_PROCESSES_H_
+#define MEGATRAIN_SERVER_LAUNCH_JOB_PROCESSES_H_
 
 #include <cstdint>
 #include <functional>
@@ -21,7 +22,7 @@
 #include "engine/comm/communicator.h"
 #include "engine/comm/launch_environment.h"
 #include "engine/host/engine_host.h"
-#include "server/commands/local_processes.h"
+#include "server/launch/local_processes.h"
 
 namespace megatrain {
 
@@ -34,6 +35,10 @@ namespace megatrain {
 absl::Status DivideMachine(Communicator& control, const std::string& machine,
                            const std::string& processors, EngineHostOptions& options);
 
+// Returns the same text for all processes on a machine, also for those in containers with names of
+// their own, and another text on another machine.
+std::string MachineId();
+
 class JobProcesses {
  public:
   // Reads the environment variables that the launcher has set. If they are wrong, Join returns the
@@ -42,9 +47,16 @@ class JobProcesses {
 
   // Returns true if the processes train the job together.
   bool several() const { return launched_.ranks > 1 && !of_torchrun(); }
-  // Returns true if another process of this machine does all the work, so that this one must not
-  // train.
-  bool stands_by() const { return of_torchrun() && launched_.rank > 0; }
+  // Returns true if another process of this machine does all the work, or starts those that do it,
+  // so that this one must not train.
+  bool stands_by() const { return torchrun() && launched_.local_rank > 0; }
+  // Returns true if this process must not train, but call Launch.
+  bool launches() const {
+    return torchrun() && launched_.local_rank == 0 && launched_.local_ranks < launched_.ranks;
+  }
+  // Runs the processes of this machine (RunTorchrunMachine), reports an error if it cannot, and
+  // returns the exit code. To be called before this process has a thread. REQUIRES: launches().
+  int Launch(absl::Duration timeout) const;
   // Returns true in the process that shows progress and writes files of its own.
   bool leads() const { return launched_.rank == 0; }
 
@@ -95,10 +107,9 @@ class JobProcesses {
 
  private:
   // Torchrun has started several processes, all on this machine.
-  bool of_torchrun() const {
-    return launched_.launcher == Launcher::kTorchrun && launched_.ranks > 1 &&
-           launched_.local_ranks == launched_.ranks;
-  }
+  bool of_torchrun() const { return torchrun() && launched_.local_ranks == launched_.ranks; }
+  // Torchrun has started several processes.
+  bool torchrun() const { return launched_.launcher == Launcher::kTorchrun && launched_.ranks > 1; }
   absl::Status CheckStartedWithMpi() const;
   // Reports `error` before MPI has connected the processes. A process that is `first` reports at
   // once. Each other waits until the first has had time to end the job, and reports if it is
@@ -120,4 +131,4 @@ class JobProcesses {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_SERVER_COMMANDS_JOB_PROCESSES_H_
+#endif  // MEGATRAIN_SERVER_LAUNCH_JOB_PROCESSES_H_

@@ -1,4 +1,4 @@
-#include "server/commands/local_processes.h"
+#include "server/launch/local_processes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

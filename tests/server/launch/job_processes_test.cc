@@ -1,6 +1,6 @@
 // What processes of a job take of their machine, and what becomes of a job whose processes do not
 // come, hang, or do not leave. What the ranks do is in hanging_ranks.cc.
-#include "server/commands/job_processes.h"
+#include "server/launch/job_processes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/commands/job_processes.h"
+#include "server/launch/job_processes.h"
 
 #include <unistd.h>
 
@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "engine/comm/mpi/mpi_communicator.h"
 #include "server/base/exit_code.h"
 #include "server/base/version.h"
+#include "server/launch/torchrun_machine.h"
 
 namespace megatrain {
 namespace {
@@ -80,13 +82,6 @@ class Deadline {
   std::thread thread_;  // last: uses the rest
 };
 
-// Returns the same text for all processes on a machine, also in containers with names of their own.
-std::string MachineId() {
-  const absl::StatusOr<std::string> id =
-      ReadWholeFile(PosixFileSystem(), "/proc/sys/kernel/random/boot_id", 100);
-  return id.ok() ? *id : HostName();
-}
-
 std::string ProcessorSet() {
   std::vector<int> numbers;
   for (const Processor& processor : AllowedProcessors()) numbers.push_back(processor.number);
@@ -98,6 +93,14 @@ std::string ProcessorSet() {
 
 }  // namespace
 
+std::string MachineId() {
+  // Files of /proc have no length: they must be read to their end.
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id.empty() ? HostName() : id;
+}
+
 JobProcesses JobProcesses::Read() {
   const auto get = [](const char* name) { return std::getenv(name); };
   JobProcesses processes;
@@ -108,13 +111,14 @@ JobProcesses JobProcesses::Read() {
   return processes;
 }
 
+int JobProcesses::Launch(absl::Duration timeout) const {
+  const absl::StatusOr<int> code = RunTorchrunMachine(launched_, timeout);
+  if (code.ok()) return *code;
+  return Report(absl::Status(code.status().code(),
+                             absl::StrCat("on ", launched_.node, ": ", code.status().message())));
+}
+
 absl::Status JobProcesses::CheckStartedWithMpi() const {
-  if (launched_.launcher == Launcher::kTorchrun) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("torchrun has started ", launched_.ranks,
-                     " processes on several machines, and between machines they exchange data by "
-                     "MPI, which it does not start; use mpirun, or srun --mpi=pmix"));
-  }
   // MPI would end the process, and blame the way it was built.
   if (launched_.launcher == Launcher::kSlurm && std::getenv("PMIX_RANK") == nullptr &&
       std::getenv("PMI_RANK") == nullptr) {

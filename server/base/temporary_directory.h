@@ -1,6 +1,6 @@
 // TemporaryDirectory is a directory for the files that a command needs while it runs.
-#ifndef MEGATRAIN_SERVER_COMMANDS_TEMPORARY_DIRECTORY_H_
-#define MEGATRAIN_SERVER_COMMANDS_TEMPORARY_DIRECTORY_H_
+#ifndef MEGATRAIN_SERVER_BASE_TEMPORARY_DIRECTORY_H_
+#define MEGATRAIN_SERVER_BASE_TEMPORARY_DIRECTORY_H_
 
 #include <stdlib.h>
 
@@ -50,4 +50,4 @@ class TemporaryDirectory {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_SERVER_COMMANDS_TEMPORARY_DIRECTORY_H_
+#endif  // MEGATRAIN_SERVER_BASE_TEMPORARY_DIRECTORY_H_

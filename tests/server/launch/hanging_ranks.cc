@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "server/commands/job_processes.h"
+#include "server/launch/job_processes.h"
 #include "server/worker/watchdog.h"
 
 namespace megatrain {

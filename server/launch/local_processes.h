@@ -4,8 +4,8 @@
 // other.
 //
 // Thread safety: any thread may call Missing.
-#ifndef MEGATRAIN_SERVER_COMMANDS_LOCAL_PROCESSES_H_
-#define MEGATRAIN_SERVER_COMMANDS_LOCAL_PROCESSES_H_
+#ifndef MEGATRAIN_SERVER_LAUNCH_LOCAL_PROCESSES_H_
+#define MEGATRAIN_SERVER_LAUNCH_LOCAL_PROCESSES_H_
 
 #include <string>
 #include <vector>
@@ -35,4 +35,4 @@ class LocalProcesses {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_SERVER_COMMANDS_LOCAL_PROCESSES_H_
+#endif  // MEGATRAIN_SERVER_LAUNCH_LOCAL_PROCESSES_H_
