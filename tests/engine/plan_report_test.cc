@@ -88,6 +88,31 @@ TEST(PlanReportTest, SeveralMachinesAndTheRunnerUpAreTold) {
   EXPECT_EQ(json.find("by_rule"), std::string::npos);
 }
 
+TEST(PlanReportTest, ThePlacesOfAJobAreToldInTheirOrder) {
+  PlanReport report = Report();
+  report.places = {{.number = 1, .name = "cuda:1", .bytes = 9, .fits = true, .planned = true},
+                   {.number = 0, .name = "cuda:0", .bytes = 1}};
+  const std::string json = PlanJson(report);
+  EXPECT_NE(json.find(R"(  "devices": 1,
+  "places": [
+    {
+      "device": "cuda:1",
+      "free_bytes": 9,
+      "fits": true,
+      "planned": true
+    },
+    {
+      "device": "cuda:0",
+      "free_bytes": 1,
+      "fits": false,
+      "planned": false
+    }
+  ],
+  "micro_batches": 4,)"),
+            std::string::npos)
+      << json;
+}
+
 TEST(PlanReportTest, WhatIsNotKnownIsLeftOut) {
   PlanReport report = Report();
   report.profile = "h200";

@@ -39,6 +39,17 @@ TEST_F(ListCommandTest, AStartThatIsOverdueIsExpectedNow) {
   EXPECT_THAT(Run({"ls"}).out, testing::HasSubstr("in 0s"));
 }
 
+TEST_F(ListCommandTest, AStartThatIsForeseenIsToldOnce) {
+  const std::string id = Create();
+  QueuePlace place;
+  place.position = 1;
+  place.predicted_start = absl::Now() + absl::Minutes(90);
+  ledger_->SetQueuePlaces({{id, place}});
+  EXPECT_THAT(Run({"ls"}).out, testing::AllOf(testing::HasSubstr("in 1h"),
+                                              testing::HasSubstr("number 1 in the queue"),
+                                              testing::Not(testing::HasSubstr("starts in"))));
+}
+
 TEST_F(ListCommandTest, AStartThatIsNotKnownIsNotTold) {
   const std::string id = Create();
   QueuePlace place;

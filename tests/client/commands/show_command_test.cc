@@ -35,8 +35,11 @@ TEST_F(ShowCommandTest, SaysWhatAJobIsAndWhereItStands) {
             HasSubstr("may change   optimizer\n"), HasSubstr("\nsubmitted    2"),
             HasSubstr(absl::StrCat("batch        ", job.summary().global_batch(),
                                    " sequences of 1024 tokens\n")),
-            Not(HasSubstr("\nstep ")), Not(HasSubstr("\ncheckpoint ")), Not(HasSubstr("\nloss ")),
-            Not(HasSubstr("\nstarted ")), Not(HasSubstr("\nended "))));
+            HasSubstr(absl::StrCat("\nmodel        ", directory_.path(), "/model\n")),
+            HasSubstr(absl::StrCat("precision    ", job.summary().precision(), "\n")),
+            HasSubstr(absl::StrCat("checkpoints  ", job.summary().checkpoint_directory(), "\n")),
+            Not(HasSubstr("\noutput ")), Not(HasSubstr("\nstep ")), Not(HasSubstr("\ncheckpoint ")),
+            Not(HasSubstr("\nloss ")), Not(HasSubstr("\nstarted ")), Not(HasSubstr("\nended "))));
 
   const auto prepared =
       ledger_->Change(id, [](const Job&) -> absl::StatusOr<std::optional<JobChange>> {

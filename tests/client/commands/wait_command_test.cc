@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/client/commands/program_fixture.h"
@@ -40,6 +42,30 @@ TEST_F(WaitCommandTest, PrintsTheFileOfAJobThatEndsWhileItWaits) {
   const nlohmann::json job = Json({"wait", "a1"});
   EXPECT_EQ(job["state"], "SUCCEEDED");
   EXPECT_EQ(job["file"]["yaml"], "name: demo\n");
+}
+
+TEST_F(WaitCommandTest, EachLossOfTheServerIsToldOnce) {
+  ScriptedServer server(directory_.path() + "/scripted.sock");
+  std::atomic<int> calls{0};
+  server.watch_job = [&](grpc::ServerContext*, grpc::ServerWriter<v1::WatchJobResponse>* writer) {
+    const int call = ++calls;
+    if (call == 4) {
+      writer->Write(JobMessage(v1::Job::SUCCEEDED));
+      return grpc::Status::OK;
+    }
+    if (call != 2) writer->Write(JobMessage(v1::Job::RUNNING));
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "busy");
+  };
+  variables_["MEGATRAIN_SERVER"] = server.address();
+  const Result result = Run({"wait", "a1"});
+  EXPECT_EQ(result.code, kExitDone) << result.err;
+  EXPECT_EQ(calls, 4);
+  std::vector<std::string> notes;
+  for (const std::string& line : Lines(result.err)) {
+    EXPECT_THAT(line, HasSubstr("the server is away, waiting on: ")) << line;
+    notes.push_back(line);
+  }
+  EXPECT_EQ(notes.size(), 2u) << "it came back once in between\n" << result.err;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "google/rpc/error_details.pb.h"
@@ -181,6 +182,39 @@ TEST_F(ResumableStreamTest, OneThatIsStoppedOpensNothingAndMayBeStoppedAgain) {
   EXPECT_TRUE(absl::IsCancelled(stream.Run(1)));
   stream.Stop();
   EXPECT_TRUE(service_.starts.empty());
+}
+
+// Callbacks may stop their stream: a view that is left while the server is away.
+TEST_F(ResumableStreamTest, OneThatACallbackStopsIsNotOpenedAgain) {
+  for (const bool is_lost : {false, true}) {
+    service_.script = std::deque<ScriptedCall>{{{1}, Busy()}, {{2}, grpc::Status::OK}};
+    service_.starts.clear();
+    Connection connection(*ParseServerAddress("unix:" + socket_));
+    using Stream = ResumableStream<v1::WatchJobResponse>;
+    Stream* running = nullptr;
+    int lost = 0;
+    Stream::Callbacks callbacks;
+    callbacks.message = [&](const v1::WatchJobResponse&) {
+      if (!is_lost) running->Stop();
+    };
+    callbacks.lost = [&](const absl::Status&, absl::Duration) {
+      ++lost;
+      running->Stop();
+    };
+    Stream stream(
+        &connection,
+        [&connection](grpc::ClientContext* context, int64_t start) {
+          v1::WatchJobRequest request;
+          request.set_start_sequence(start);
+          return connection.jobs()->WatchJob(context, request);
+        },
+        std::move(callbacks));
+    running = &stream;
+    const absl::Status status = stream.Run(1);
+    EXPECT_TRUE(absl::IsCancelled(status)) << status;
+    EXPECT_EQ(service_.starts.size(), 1u);
+    EXPECT_EQ(lost, is_lost ? 1 : 0);
+  }
 }
 
 TEST_F(ResumableStreamTest, ASeriesThatBecameShorterIsReadFromItsBeginning) {

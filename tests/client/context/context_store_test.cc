@@ -114,6 +114,25 @@ TEST_F(ContextStoreTest, CredentialsAreFilesThatCanBeUsed) {
               HasSubstr("are for HOST:PORT"));
 }
 
+TEST_F(ContextStoreTest, EachCredentialIsReadFromItsFile) {
+  fs::create_directories(directory_);
+  const auto write = [&](const std::string& name, mode_t mode) {
+    std::ofstream(directory_ / name) << "the " << name;
+    EXPECT_EQ(chmod((directory_ / name).c_str(), mode), 0);
+    return (directory_ / name).string();
+  };
+  CredentialFiles files;
+  files.ca = write("authority", 0644);
+  files.certificate = write("certificate", 0644);
+  files.key = write("key", 0600);
+  const auto credentials = ReadCredentials(files);
+  ASSERT_TRUE(credentials.ok()) << credentials.status();
+  EXPECT_EQ(credentials->ca, "the authority");
+  EXPECT_EQ(credentials->certificate, "the certificate");
+  EXPECT_EQ(credentials->key, "the key");
+  EXPECT_EQ(credentials->token, "");
+}
+
 TEST_F(ContextStoreTest, WhatIsNotUnderstoodIsRefusedByName) {
   for (const char* const text :
        {"", "[]", "{\"current\": 1}", "{\"contexts\": {\"a\": {}}}", "{\"other\": {}}",

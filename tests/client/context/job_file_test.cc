@@ -68,6 +68,8 @@ TEST_F(JobFileTest, WhatCannotBeReadIsNamed) {
 TEST_F(JobFileTest, PathsOnTheServer) {
   EXPECT_EQ(*PathOnServer("/a/../b", kRemote), "/b");
   EXPECT_EQ(*PathOnServer("out", kLocal), (fs::current_path() / "out").string());
+  EXPECT_TRUE(absl::IsInvalidArgument(PathOnServer("", kLocal).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(PathOnServer("", kRemote).status()));
   const auto refused = PathOnServer("out", kRemote);
   EXPECT_TRUE(absl::IsInvalidArgument(refused.status()));
   EXPECT_THAT(refused.status().message(), HasSubstr("node7:9463 is another machine"));

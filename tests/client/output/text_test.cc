@@ -29,6 +29,12 @@ TEST(TextTest, Rates) {
   EXPECT_EQ(FormatRate(1234), "1.23k");
   EXPECT_EQ(FormatRate(45600), "45.6k");
   EXPECT_EQ(FormatRate(123456), "123k");
+  EXPECT_EQ(FormatRate(9994), "9.99k");
+  EXPECT_EQ(FormatRate(9996), "10.0k") << "not 10.00";
+  EXPECT_EQ(FormatRate(99940), "99.9k");
+  EXPECT_EQ(FormatRate(99960), "100k") << "not 100.0";
+  EXPECT_EQ(FormatRate(999400), "999k");
+  EXPECT_EQ(FormatRate(999600), "1.00M") << "not 1000";
   EXPECT_EQ(FormatRate(2.5e12), "2.50T");
   EXPECT_EQ(FormatRate(2e18), "2000P") << "the largest unit";
   EXPECT_EQ(FormatRate(-1), "--");
@@ -106,6 +112,14 @@ TEST(TextTest, Widths) {
   EXPECT_EQ(DisplayWidth("\xe1\x85\x9f"), 2);
   EXPECT_EQ(DisplayWidth("\xe1\x85\xa0"), 1);
   EXPECT_EQ(DisplayWidth("\xf0\xbf\xbf\xbd"), 2);
+  // One of each of the other ranges: joiners, marks for symbols, variants; hangul, a compatibility
+  // ideograph, full-width forms and signs, emoji.
+  for (const char* const none : {"\u200d", "\u20dd", "\ufe0f"}) {
+    EXPECT_EQ(DisplayWidth(none), 0) << none;
+  }
+  for (const char* const wide : {"\ud55c", "\uf900", "\ufe30", "\uff21", "\uffe5", "\U0001f600"}) {
+    EXPECT_EQ(DisplayWidth(wide), 2) << wide;
+  }
 }
 
 TEST(TextTest, Ellipsis) {

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
 
 #include <atomic>
 #include <cstdio>
@@ -53,6 +55,36 @@ TEST_F(WatchSessionTest, WithoutTheNodeTheLiveViewGoesOn) {
   std::fflush(err.file());
   EXPECT_EQ(code, kExitDone) << err.Text();
   EXPECT_THAT(out.Text(), HasSubstr("\ndemo has succeeded: jobs/a1\n"));
+}
+
+TEST_F(WatchSessionTest, ASizeThatChangesIsNoReasonToLeaveAndCtrlCIs) {
+  std::atomic<bool> resized{false};
+  std::atomic<int> code{-1};
+  Captured out, err;
+  ScriptedServer server(Socket());
+  server.watch_job = [&](grpc::ServerContext* context,
+                         grpc::ServerWriter<v1::WatchJobResponse>* writer) {
+    writer->Write(JobMessage(v1::Job::RUNNING));
+    WaitUntil([&] { return resized || context->IsCancelled(); });
+    writer->Write(JobMessage(v1::Job::PAUSED));
+    WaitUntil([&] { return context->IsCancelled(); });
+    return grpc::Status::OK;
+  };
+  variables_["MEGATRAIN_SERVER"] = server.address();
+  is_terminal_ = true;
+  std::thread watch([&] { code = RunInto({"watch", "a1"}, &out, &err); });
+  WaitUntil([&] { return code >= 0 || out.Text().find("RUNNING") != std::string::npos; });
+  // The view's thread alone watches for signals.
+  if (code < 0) pthread_kill(watch.native_handle(), SIGWINCH);
+  resized = true;
+  WaitUntil([&] { return code >= 0 || out.Text().find("PAUSED") != std::string::npos; });
+  EXPECT_EQ(code, -1) << "the view goes on";
+  if (code < 0) pthread_kill(watch.native_handle(), SIGINT);
+  watch.join();
+  EXPECT_EQ(code, kExitInterrupted);
+  const std::string text = out.Text();
+  EXPECT_THAT(text, HasSubstr("\033[?1049l")) << "the terminal is as it was";
+  EXPECT_THAT(text, EndsWith("\ndemo is PAUSED and goes on: jobs/a1\n"));
 }
 
 TEST_F(WatchSessionTest, TheJobsMetricsAndItsLogEndTheViewWhereTheyFail) {

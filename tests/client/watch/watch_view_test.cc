@@ -63,6 +63,19 @@ log      loading
 )");
 }
 
+TEST(WatchViewTest, InUtf8BarsAreFilledByEighths) {
+  const auto blocks = [](int count) {
+    std::string bar;
+    for (int i = 0; i < count; ++i) bar += "█";
+    return bar;
+  };
+  // A quarter of fifty columns, a tenth, and nothing.
+  EXPECT_THAT(Draw(Running(), 80, 24, Charset::kUtf8),
+              AllOf(HasSubstr("\n▕" + blocks(12) + "▌" + std::string(37, ' ') + "▏ 100/400  25%"),
+                    HasSubstr("\nh2d      ▕" + blocks(5) + std::string(45, ' ') + "▏  10%"),
+                    HasSubstr("\nio       ▕" + std::string(50, ' ') + "▏   0%")));
+}
+
 TEST(WatchViewTest, OfSeveralRanksTheSlowestIsNamed) {
   WatchModel model;
   v1::WatchJobResponse job = JobMessage(v1::Job::RUNNING, 100, 400);

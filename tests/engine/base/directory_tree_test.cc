@@ -126,6 +126,15 @@ class DirectoryTreeTest : public ::testing::Test {
   TreeSize Measure() const { return MeasureTree(OpenDirectory(AT_FDCWD, tree_.c_str())); }
   bool OutsideIsWhole() const { return fs::exists(outside_ + "/kept"); }
 
+  // Without root's right to read and write where the mode forbids it.
+  static void AsAUser(const std::function<void()>& act) {
+    std::thread([&] {
+      __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+      __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+      ASSERT_EQ(::syscall(SYS_capset, &header, none), 0);
+      act();
+    }).join();
+  }
   static void Swap(const std::string& first, const std::string& second) {
     ::renameat2(AT_FDCWD, first.c_str(), AT_FDCWD, second.c_str(), RENAME_EXCHANGE);
   }
@@ -267,13 +276,7 @@ TEST_F(DirectoryTreeTest, WhatCannotBeRemovedDoesNotKeepTheRest) {
   const std::string closed = tree_ + "/down/branch";
   ASSERT_EQ(::chmod(closed.c_str(), 0555), 0);
   absl::Status removed;
-  // Without root's right to write where the mode forbids it.
-  std::thread([&] {
-    __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-    __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
-    ASSERT_EQ(::syscall(SYS_capset, &header, none), 0);
-    removed = files_->RemoveTree(tree_);
-  }).join();
+  AsAUser([&] { removed = files_->RemoveTree(tree_); });
   EXPECT_TRUE(absl::IsPermissionDenied(removed)) << removed;
   EXPECT_THAT(std::string(removed.message()), HasSubstr(closed + "/file"));
   EXPECT_EQ(Measure().bytes, 1) << "that file alone";
@@ -320,6 +323,22 @@ TEST_F(DirectoryTreeTest, TheSizeIsThatOfAllFilesDownToABound) {
   MakeTree(tree_, kTreeLevelsMax - 1);
   EXPECT_FALSE(Measure().whole);
   EXPECT_EQ(Measure().bytes, 2 * kTreeLevelsMax - 1);
+}
+
+// A caller that tells a size must not take what it could not look into for nothing.
+TEST_F(DirectoryTreeTest, ASizeWithoutWhatMayNotBeReadIsNotWhole) {
+  MakeTree(tree_, 1);
+  const std::string closed = tree_ + "/down";
+  for (const mode_t mode : {0000, 0444}) {  // 0444: its names may be read, and no more
+    ASSERT_EQ(::chmod(closed.c_str(), mode), 0);
+    TreeSize size;
+    AsAUser([&] { size = Measure(); });
+    EXPECT_FALSE(size.whole) << mode;
+    EXPECT_EQ(size.bytes, 2) << mode;
+  }
+  ASSERT_EQ(::chmod(closed.c_str(), 0755), 0);
+  EXPECT_TRUE(Measure().whole);
+  EXPECT_EQ(Measure().bytes, 4);
 }
 
 TEST_F(DirectoryTreeTest, NothingOutsideIsMeasured) {

@@ -219,6 +219,20 @@ TEST(ChatTemplate, ATemplateThatNeedsAnEosTokenSaysSo) {
   EXPECT_TRUE(Create("chatml", "", *tokenizer).ok());
 }
 
+TEST(ChatTemplate, ARecordsVariableGoesBeforeAFieldOfAlpaca) {
+  const auto tokenizer = MakeBytesTokenizer();
+  const auto chat = Create("alpaca", "", *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  const auto conversation = ReadConversation(
+      R"({"instruction": "Add.", "input": "1 2", "output": "3",
+          "chat_template_kwargs": {"instruction": "Subtract."}})",
+      ReadAlpaca);
+  ASSERT_TRUE(conversation.ok()) << conversation.status();
+  const auto rendered = (*chat)->RenderText(*conversation);
+  ASSERT_TRUE(rendered.ok()) << rendered.status();
+  EXPECT_THAT(rendered->text, HasSubstr("### Instruction:\nSubtract.\n\n### Input:\n1 2\n"));
+}
+
 class ChosenTemplate : public testing::Test {
  protected:
   // Returns the text of one message, or the error.
@@ -262,6 +276,32 @@ TEST_F(ChosenTemplate, APathIsThatFile) {
   EXPECT_THAT(Rendered("chatlm"),
               HasSubstr("chat_template \"chatlm\" is not known; these are: auto, chatml, llama3, "
                         "mistral, gemma, alpaca, the path of a .jinja file"));
+}
+
+// What is not in the model's directory has to be written into the result's.
+TEST_F(ChosenTemplate, AProgramThatIsNotTheDirectorysIsKept) {
+  directory_.Write("chat_template.jinja", "its own {{ messages[0].content }}");
+  const auto own = Create("auto", directory_.path(), *tokenizer_);
+  const auto built_in = Create("chatml", directory_.path(), *tokenizer_);
+  ASSERT_TRUE(own.ok() && built_in.ok()) << own.status() << built_in.status();
+  EXPECT_EQ((*own)->own_program(), "");
+  EXPECT_THAT((*built_in)->own_program(), HasSubstr("<|im_start|>"));
+}
+
+TEST_F(ChosenTemplate, TurnsWithoutLossAreAddedUp) {
+  // Earlier answers are written in capitals, so that their place is uncertain.
+  directory_.Write("chat_template.jinja",
+                   "{% for m in messages %}<{{ m.role }}>{{ m.content | upper if m.role == "
+                   "'assistant' and not loop.last else m.content }}<e>{% endfor %}"
+                   "{% if add_generation_prompt %}<assistant>{% endif %}");
+  const auto chat = Create("auto", directory_.path(), *tokenizer_);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> target;
+  int64_t turns_without_loss = 3;
+  const Conversation conversation = ConversationOf(kTwoTurns);
+  ASSERT_TRUE((*chat)->Render(conversation, *tokenizer_, &ids, &target, &turns_without_loss).ok());
+  EXPECT_EQ(turns_without_loss, 4);
 }
 
 constexpr char kTools[] = R"(, "tools": [{"name": "f"}])";
@@ -344,6 +384,10 @@ TEST_F(ChosenTemplate, SpecialTokensAreThoseOfTheFiles) {
       "audio_token": {"lstrip": true}, "image_token": {"content": "<i>"},
       "extra_special_tokens": ["<e>"], "added_tokens_decoder": {}})");
   EXPECT_EQ(Rendered("auto"), "|<i>||");
+  directory_.Write("special_tokens_map.json", "[]");
+  directory_.Write("tokenizer_config.json", "{}");
+  EXPECT_THAT(Rendered("auto"), HasSubstr("special_tokens_map.json: not a JSON object"));
+  directory_.Write("special_tokens_map.json", "{}");
   // The tokenizer's own go before those of a directory that is another tokenizer's.
   directory_.Write("chat_template.jinja", "{{ bos_token }}{{ eos_token }}");
   directory_.Write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");

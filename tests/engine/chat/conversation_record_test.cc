@@ -303,5 +303,79 @@ TEST(ConversationRecord, AlpacaIsAQuestionAndItsAnswer) {
             "\"output\" is null; a string is needed");
 }
 
+TEST(ConversationRecord, EarlierTurnsOfAlpacaComeInTheirOrder) {
+  EXPECT_EQ(AsJson(R"({"instruction": "Do", "output": "Done",
+                       "history": [["p", "a"], ["q", "b"]]})",
+                   ReadAlpaca),
+            R"([{"role": "user", "content": "p"}, {"role": "assistant", "content": "a"}, )"
+            R"({"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}, )"
+            R"({"role": "user", "content": "Do"}, {"role": "assistant", "content": "Done"}])");
+  EXPECT_EQ(Error(R"({"instruction": "", "output": "", "history": [["p", 1]]})", ReadAlpaca),
+            "\"history\" is a number; a string is needed");
+}
+
+TEST(ConversationRecord, AFieldOfAlpacaIsOneText) {
+  EXPECT_EQ(Error(R"({"instruction": "", "input": 5, "output": ""})", ReadAlpaca),
+            "\"input\" is a number; a string is needed");
+  EXPECT_EQ(Error(R"({"instruction": "", "input": "", "input": "", "output": ""})", ReadAlpaca),
+            "\"input\" is there twice");
+  EXPECT_EQ(Error(R"({"instruction": null, "output": ""})", ReadAlpaca),
+            "\"instruction\" is null; a string is needed");
+  EXPECT_EQ(Error(R"({"instruction": "", "output": "", "output": ""})", ReadAlpaca),
+            "\"output\" is there twice");
+}
+
+// The template of Stanford's Alpaca has another prompt where there is an input.
+TEST(ConversationRecord, ATemplateSeesTheInputOfAlpacaUnlessItIsEmpty) {
+  const auto fields = [](const std::string& json) {
+    const auto conversation = ReadConversation(json, ReadAlpaca);
+    EXPECT_TRUE(conversation.ok()) << conversation.status();
+    std::string text;
+    for (const auto& [name, value] : conversation->alpaca) {
+      text += name + "=" + std::string(value.as_string()) + ";";
+    }
+    return text;
+  };
+  EXPECT_EQ(fields(R"({"instruction": "Do", "input": "this", "output": "Done"})"),
+            "instruction=Do;input=this;");
+  EXPECT_EQ(fields(R"({"instruction": "Do", "input": "", "output": "Done"})"), "instruction=Do;");
+  EXPECT_EQ(fields(R"({"instruction": "Do", "output": "Done"})"), "instruction=Do;");
+}
+
+TEST(ConversationRecord, KeysThatWouldBearOnTheTextMayBeEmpty) {
+  EXPECT_EQ(AsJson(R"({"messages": [{"role": "user", "content": "q"}], "tool_choice": {},
+                       "functions": null, "images": "", "videos": []})"),
+            R"([{"role": "user", "content": "q"}])");
+}
+
+TEST(ConversationRecord, AFunctionCallIsATurnOfTheAssistant) {
+  const auto call = [](const std::string& weight) {
+    return ReadConversation(R"({"conversations": [{"from": "function_call",
+        "value": "{\"name\": \"f\", \"arguments\": {}}")" +
+                                weight + "}]}",
+                            ReadShareGpt);
+  };
+  const auto trained = call(""), untrained = call(", \"weight\": 0");
+  ASSERT_TRUE(trained.ok() && untrained.ok()) << trained.status() << untrained.status();
+  EXPECT_TRUE(trained->messages[0].is_assistant());
+  EXPECT_TRUE(trained->messages[0].trained);
+  EXPECT_TRUE(untrained->messages[0].is_assistant());
+  EXPECT_FALSE(untrained->messages[0].trained);
+}
+
+TEST(ConversationRecord, OfDoubleKeysWithinAValueTheLastCounts) {
+  EXPECT_EQ(AsJson(OneMessage(R"("role": "assistant", "tool_calls": [{"a": 1, "b": 2, "a": 3}])")),
+            R"([{"role": "assistant", "tool_calls": [{"a": 3, "b": 2}]}])");
+}
+
+TEST(ConversationRecord, TheTextsOfPartsAreJoined) {
+  const auto conversation =
+      ReadConversation(OneMessage(R"("role": "user", "content": [{"type": "text", "text": "a"},
+                                                {"text": "b", "type": "text"}])"));
+  ASSERT_TRUE(conversation.ok()) << conversation.status();
+  EXPECT_EQ(conversation->messages[0].text, "a\nb");
+  EXPECT_TRUE(conversation->messages[0].in_parts);
+}
+
 }  // namespace
 }  // namespace megatrain

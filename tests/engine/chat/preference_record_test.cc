@@ -191,6 +191,50 @@ TEST(PreferenceRecordTest, WithoutAPromptOtherFormsAreSeenByTheirKeys) {
               ElementsAre("user:Q", "assistant:A"));
 }
 
+TEST(PreferenceRecordTest, TheKeysOfCommonMessagesMayHaveAnotherOrder) {
+  const PreferencePair pair = Pair(
+      R"({"chosen": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "X"},
+                     {"role": "user", "content": "R"}, {"role": "assistant", "content": "A"}],
+          "rejected": [{"content": "Q", "role": "user"}, {"content": "X", "role": "assistant"},
+                       {"content": "R", "role": "user"}, {"content": "B", "role": "assistant"}]})");
+  EXPECT_THAT(Turns(pair.chosen_chat),
+              ElementsAre("user:Q", "-assistant:X", "user:R", "assistant:A"));
+  EXPECT_THAT(Turns(pair.rejected_chat),
+              ElementsAre("user:Q", "-assistant:X", "user:R", "assistant:B"));
+}
+
+TEST(PreferenceRecordTest, APromptMayBeOfTurnsAndItsAnswersOfMessages) {
+  EXPECT_THAT(Turns(Pair(R"({"prompt": [{"from": "human", "value": "Q"}],
+                             "chosen": [{"role": "assistant", "content": "A"}],
+                             "rejected": [{"role": "assistant", "content": "B"}]})")
+                        .chosen_chat),
+              ElementsAre("user:Q", "assistant:A"));
+  EXPECT_THAT(Turns(Pair(R"({"prompt": {"role": "user", "content": "Q"},
+                             "chosen": {"from": "gpt", "value": "A"},
+                             "rejected": {"from": "gpt", "value": "B"}})")
+                        .rejected_chat),
+              ElementsAre("user:Q", "assistant:B"));
+}
+
+// As those of a conversation in the same form are.
+TEST(PreferenceRecordTest, TheToolsOfTurnsAreWrapped) {
+  const auto program = JinjaProgram::Parse("{{ tools | tojson }}");
+  ASSERT_TRUE(program.ok()) << program.status();
+  const auto tools = [&program](const std::string& chosen, const std::string& rejected) {
+    const PreferencePair pair =
+        Pair(R"({"prompt": [{"role": "user", "content": "Q"}], "tools": [{"name": "f"}],
+                 "chosen": [)" +
+             chosen + R"(], "rejected": [)" + rejected + "]}");
+    const auto rendered = program->Render({{"tools", pair.rejected_chat.tools}});
+    return rendered.ok() ? rendered->text : std::string(rendered.status().message());
+  };
+  EXPECT_EQ(tools(R"({"from": "gpt", "value": "A"})", R"({"from": "gpt", "value": "B"})"),
+            R"([{"type": "function", "function": {"name": "f"}}])");
+  EXPECT_EQ(
+      tools(R"({"role": "assistant", "content": "A"})", R"({"role": "assistant", "content": "B"})"),
+      R"([{"name": "f"}])");
+}
+
 TEST(PreferenceRecordTest, WhatItCannotReadIsNamed) {
   EXPECT_THAT(Error(R"({"prompt": "a", "chosen": "b"})"), HasSubstr("\"rejected\" is missing"));
   EXPECT_THAT(Error(R"({"prompt": "a", "chosen": "b", "rejected": ["c"]})"),

@@ -116,6 +116,20 @@ TEST(RenderChat, ATurnWithoutABlockIsCounted) {
               ElementsAre("<a>"));
 }
 
+// A block that writes into {% set %} is counted from the end of the text at that time.
+TEST(RenderChat, TargetsLieWithinTheTextAndApart) {
+  const auto program = [](const std::string& blocks) {
+    return "q{% set x %}" + blocks + "{% endset %}{{ messages[0].content }}";
+  };
+  const std::string record = R"({"messages": [{"role": "assistant", "content": "hi you"}]})";
+  EXPECT_THAT(TargetsWith(program("{% generation %}longer than it{% endgeneration %}"), record),
+              ElementsAre("hi you"));
+  EXPECT_THAT(TargetsWith(program("{% generation %}abc{% endgeneration %}"
+                                  "{% generation %}abcde{% endgeneration %}"),
+                          record),
+              ElementsAre("hi ", "yo"));
+}
+
 TEST(RenderChat, NoTargetIsEmpty) {
   const std::string program =
       "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -322,6 +336,18 @@ TEST(RenderChat, ReasoningIsFilledFromItsOtherNames) {
                 {"role": "assistant", "reasoning_content": "", "thinking": "r"}]})"),
             "r|r|;")
       << "an empty name gives way to a full one";
+}
+
+TEST(RenderChat, AProgramThatReadsOneNameOfReasoningReadsAll) {
+  for (const char* name : {"thinking", "reasoning_content"}) {
+    for (const char* key : {"reasoning_content", "thinking", "reasoning"}) {
+      EXPECT_EQ(
+          TextWith(absl::StrCat("{{ messages[0].", name, " }}"),
+                   absl::StrCat(R"({"messages": [{"role": "assistant", ")", key, "\": \"r\"}]}")),
+          "r")
+          << name << " from " << key;
+    }
+  }
 }
 
 TEST(RenderChat, PartsAreJoinedForAProgramThatDoesNotReadThem) {

@@ -38,6 +38,14 @@ TEST(TurnFinder, FindsWhatFollowsThePrompt) {
   EXPECT_EQ(Text("xz", TurnFinder::FindExact("xz", "x", "xy", "y")), kNone);
 }
 
+TEST(TurnFinder, WhiteSpaceBehindTheMarkIsOfFourKinds) {
+  for (const std::string space : {" ", "\t", "\r", "\n", "\r\n\t "}) {
+    const std::string turn = "U:q A:a;" + space, whole = turn + "U:r";
+    EXPECT_EQ(Found(whole, "U:q A:", turn, "a"), "U:q A:[a;]");
+    EXPECT_EQ(Text(whole, TurnFinder::FindExact(whole, "U:q A:", turn, "a")), "U:q A:[a;]");
+  }
+}
+
 TEST(TurnFinder, APieceOfThePromptMayBeMissing) {
   EXPECT_EQ(Found("[S q] a;", "[S sys q]", "[S q] a;", "a"), "[S q][ a;]");
   // The missing text and the rest begin alike.

@@ -63,6 +63,23 @@ TEST(CheckpointDirectoryTest, ASpecValueIsOfTheNewestManifestThatCanBeRead) {
   EXPECT_EQ(NewestSpecValue("/nothing", "optimizer.learning_rate", &files), "");
 }
 
+TEST(CheckpointDirectoryTest, AKeyThatTheNewestDoesNotHaveIsNotTakenFromAnOlderOne) {
+  FaultInjectionFileSystem files;
+  WriteConfigDirectory(&files, kConfig);
+  const TileSet tiles(TinyLayout(), DType::kF32);
+  CheckpointState state = MakeState(TinyLayout(), DType::kF32, 10);
+  state.spec["data.template_date"] = "2026-01-31";
+  auto writer = CheckpointWriter::Begin("/c", TinyLayout(), state, kConfig, &files);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  for (int i = 0; i < tiles.size(); ++i) {
+    ASSERT_TRUE((*writer)->WriteTile(i, {tiles.tile(i)}).ok());
+  }
+  ASSERT_TRUE((*writer)->Finish(Retention()).ok());
+  EXPECT_EQ(NewestSpecValue("/c", "data.template_date", &files), "2026-01-31");
+  ASSERT_TRUE(SaveCheckpoint("/c", 20, DType::kF32, kConfig, &files, 9).ok());
+  EXPECT_EQ(NewestSpecValue("/c", "data.template_date", &files), "");
+}
+
 TEST(CheckpointDirectoryTest, LeftoversAreRemovedAndForeignOnesAreNot) {
   FaultInjectionFileSystem files;
   files.WriteFile("/c/step-00000200.tmp/model-00001-of-00004.safetensors", "half");
@@ -153,6 +170,12 @@ TEST(RetentionTest, ANewerCheckpointOfAnotherVersionIsListedAndAnErrorReturned) 
   EXPECT_THAT(*newer, ElementsAre(20));
   EXPECT_THAT(notes, IsEmpty());
   EXPECT_THAT(*ListNewer("/c", 20, Retention(), &notes, &files), IsEmpty());
+  // A run does not go on from an older one behind the user's back.
+  std::vector<DamagedCheckpoint> damaged;
+  const auto found = FindNewestToLoad("/c", &damaged, &files);
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kFailedPrecondition) << found.status();
+  EXPECT_THAT(std::string(found.status().message()), HasSubstr("/c/step-00000020"));
+  EXPECT_TRUE(damaged.empty());
   // The list can be read, the manifest cannot.
   files.FailAfter(-1, FaultInjectionFileSystem::Fault::kNone);
   ASSERT_TRUE(ListSteps("/c", &files).ok());
@@ -167,6 +190,48 @@ TEST(RetentionTest, LaterStepsStayAndDamagedOnesAreNotCounted) {
   // The run fell back from 40 to 20, has saved 25 and now 45.
   EXPECT_THAT(StepsToRemove({20, 25, 40}, 25, Keep(2, {40})), IsEmpty());
   EXPECT_THAT(StepsToRemove({20, 25, 40, 45}, 45, Keep(2, {40})), ElementsAre(40, 20));
+}
+
+TEST(RetentionTest, TheBestStaysAndDoesNotCount) {
+  const auto removed = [](int64_t best, std::vector<int64_t> damaged = {}) {
+    Retention retention = Keep(2, std::move(damaged));
+    retention.best = best;
+    return StepsToRemove({10, 20, 30, 40, 50}, 50, retention);
+  };
+  EXPECT_THAT(removed(0), ElementsAre(30, 20, 10));
+  EXPECT_THAT(removed(20), ElementsAre(30, 10));
+  EXPECT_THAT(removed(40), ElementsAre(20, 10));
+  EXPECT_THAT(removed(50), ElementsAre(30, 20, 10));
+  EXPECT_THAT(removed(40, {30}), ElementsAre(30, 10));
+}
+
+TEST(RetentionTest, WhatIsDamagedIsNotAmongTheNewer) {
+  FaultInjectionFileSystem files;
+  WriteConfigDirectory(&files, kConfig);
+  for (const int64_t step : {10, 20, 30, 40}) {
+    ASSERT_TRUE(SaveCheckpoint("/c", step, DType::kF32, kConfig, &files, 9).ok());
+  }
+  files.MutableContent("/c/step-00000030/manifest.json")->pop_back();
+  files.WriteFile("/c/step-00000050/notes.txt", "no manifest");
+  std::vector<std::string> notes;
+  const auto newer = ListNewer("/c", 10, Keep(1, {20}), &notes, &files);
+  ASSERT_TRUE(newer.ok()) << newer.status();
+  EXPECT_THAT(*newer, ElementsAre(40));
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("/c/step-00000050"), HasSubstr("/c/step-00000030")));
+}
+
+TEST(RetentionTest, ADirectoryThatCannotBeListedIsTold) {
+  FaultInjectionFileSystem files;
+  WriteConfigDirectory(&files, kConfig);
+  for (const int64_t step : {10, 20}) {
+    ASSERT_TRUE(SaveCheckpoint("/c", step, DType::kF32, kConfig, &files, 9).ok());
+  }
+  std::vector<std::string> notes;
+  files.FailAfter(0, FaultInjectionFileSystem::Fault::kIoError);
+  PruneCheckpoints("/c", MakeState(TinyLayout(), DType::kF32, 20), Keep(1), &notes, &files);
+  EXPECT_EQ(notes.size(), 1u);
+  files.FailAfter(-1, FaultInjectionFileSystem::Fault::kNone);
+  EXPECT_THAT(*ListSteps("/c", &files), ElementsAre(20, 10));
 }
 
 TEST(RetentionTest, ACheckpointOfAnotherRunIsLeftAlone) {

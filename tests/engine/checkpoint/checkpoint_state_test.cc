@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(CheckpointStateTest, EqualStatesAreResumableWhateverTheStepAndThreads) {
   const CheckpointState saved = MakeState(TinyLayout(), DType::kBF16, 10);
@@ -74,6 +76,56 @@ TEST(CheckpointStateTest, AnotherModelPrecisionSeedAndDataAreRefused) {
   ExpectRefused(saved, wanted, AllOf(HasSubstr("training data"), HasSubstr("changed")));
 }
 
+TEST(CheckpointStateTest, SectionsThatAreAllowedMayDifferAndTheDifferencesAreTold) {
+  CheckpointState saved = MakeState(TinyLayout(), DType::kBF16, 10), wanted = saved;
+  saved.spec["schedule.warmup_steps"] = "5";
+  wanted.spec["optimizer.beta1"] = "0.8";
+  wanted.spec["optimizer.learning_rate"] = "0.001";
+  wanted.step = 0;
+  std::vector<AllowedChange> changes;
+  const std::vector<std::string> both = {"optimizer", "schedule"};
+  EXPECT_TRUE(CheckResumable(saved, wanted, both, &changes).ok());
+  EXPECT_TRUE(CheckResumable(saved, wanted, both).ok()) << "nobody asks";
+  ASSERT_EQ(changes.size(), 3u);
+  const std::vector<std::vector<std::string>> expected = {
+      {"optimizer.beta1", "", "0.8"},
+      {"optimizer.learning_rate", "0.0003", "0.001"},
+      {"schedule.warmup_steps", "5", ""}};
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(changes[i].step, 10);
+    EXPECT_EQ(changes[i].key, expected[i][0]);
+    EXPECT_EQ(changes[i].before, expected[i][1]);
+    EXPECT_EQ(changes[i].now, expected[i][2]);
+  }
+  const absl::Status status = CheckResumable(saved, wanted, {"optimizer"});
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("schedule.warmup_steps differs"),
+                    Not(HasSubstr("optimizer.learning_rate differs"))));
+}
+
+// A section is the name before the first dot, and nothing but its keys is allowed.
+TEST(CheckpointStateTest, AnAllowedSectionAllowsNothingElse) {
+  const CheckpointState saved = MakeState(TinyLayout(), DType::kBF16, 10);
+  using Change = std::function<void(CheckpointState&)>;
+  const std::vector<Change> changes = {
+      [](auto& s) { s.spec["optimizer_of_mine.beta1"] = "1"; },
+      [](auto& s) { s.spec["training.optimizer"] = "1"; },
+      [](auto& s) { s.spec["training.global_batch"] = "16"; },
+      [](auto& s) { s.seed = 7; },
+      [](auto& s) { s.data_fingerprint = "changed"; },
+      [](auto& s) { s.model_fingerprint = "other"; },
+      [](auto& s) { s.weight_dtype = DType::kF32; },
+  };
+  for (size_t i = 0; i < changes.size(); ++i) {
+    CheckpointState wanted = saved;
+    changes[i](wanted);
+    EXPECT_EQ(CheckResumable(saved, wanted, {"optimizer", "schedule"}).code(),
+              absl::StatusCode::kFailedPrecondition)
+        << i;
+  }
+}
+
 TEST(CheckpointStateTest, OtherCarriedTensorsAreRefused) {
   CheckpointState saved = MakeState(TinyLayout(), DType::kBF16, 10), wanted = saved;
   wanted.carried_digest = "a";
@@ -109,6 +161,21 @@ TEST(CheckpointStateTest, WithoutANameARunIsKnownByWhatItTrains) {
     EXPECT_TRUE(names.insert(RunName(other)).second) << i;
   }
   EXPECT_EQ(names.count("named"), 1u);
+}
+
+TEST(CheckpointStateTest, TheLastEvaluationIsKnownWhateverItsLoss) {
+  Evaluations evaluations;
+  evaluations.Add(3, 2.0);
+  evaluations.Add(6, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(evaluations.last_step, 6);
+  EXPECT_EQ(evaluations.last_loss, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(evaluations.best_step, 3);
+  EXPECT_EQ(evaluations.best_loss, 2.0);
+  EXPECT_EQ(evaluations.since_best, 1);
+  EXPECT_EQ(evaluations.kept_step, 0) << "that is saved apart";
+  evaluations.Add(9, -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(evaluations.best_step, 3);
+  EXPECT_EQ(evaluations.since_best, 2);
 }
 
 TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {

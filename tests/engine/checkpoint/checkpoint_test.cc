@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -227,6 +228,35 @@ TEST_F(CheckpointTest, AnAbandonedWriterLeavesNothing) {
   EXPECT_TRUE(files_->ListDirectory(directory_)->empty());
 }
 
+TEST_F(CheckpointTest, ATileThatTheModelDoesNotHaveIsRefused) {
+  const TileSet tiles(TinyLayout(), DType::kBF16);
+  for (const int index : {-1, TinyLayout().tile_count()}) {
+    const auto writer = CheckpointWriter::Begin(directory_, TinyLayout(),
+                                                MakeState(TinyLayout(), DType::kBF16, 5), config_);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    EXPECT_EQ((*writer)->WriteTile(index, {tiles.tile(0)}).code(), absl::StatusCode::kInternal);
+  }
+}
+
+// It may be a user's, and the writer removes what it cannot finish.
+TEST_F(CheckpointTest, WhatIsInTheWayOfTheUnfinishedDirectoryStays) {
+  const std::string path = absl::StrCat(JoinPath(directory_, StepDirectoryName(5)), ".tmp");
+  const auto expect_refused = [&] {
+    const absl::Status status =
+        SaveCheckpoint(directory_, 5, DType::kBF16, config_, files_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+  };
+  ASSERT_TRUE(files_->CreateDirectories(directory_).ok());
+  ASSERT_TRUE(WriteFileSynced(files_, path, "notes").ok());
+  expect_refused();
+  EXPECT_EQ(*ReadWholeFile(files_, path, 10), "notes");
+  ASSERT_TRUE(files_->RemoveFile(path).ok());
+  ASSERT_TRUE(files_->CreateDirectories(JoinPath(path, "mine")).ok());
+  expect_refused();
+  EXPECT_TRUE(files_->IsDirectory(JoinPath(path, "mine")));
+}
+
 TEST_F(CheckpointTest, AFileWithItsNameIsNotReplaced) {
   ASSERT_TRUE(files_->CreateDirectories(directory_).ok());
   const std::string path = JoinPath(directory_, StepDirectoryName(5));
@@ -288,6 +318,27 @@ TEST_F(CheckpointTest, AMissingConfigurationIsRefusedBeforeTilesAreWritten) {
   const auto saved = SaveCheckpoint(directory_, 1, DType::kBF16, JoinPath(root_, "none"), files_);
   EXPECT_EQ(saved.status().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(files_->ListDirectory(directory_)->empty());
+}
+
+// A checkpoint with a folder of chat templates is one like others.
+TEST_F(CheckpointTest, OneWithFurtherChatTemplatesIsReplacedAndRemoved) {
+  const std::string template_path = "additional_chat_templates/rag.jinja";
+  ASSERT_TRUE(files_->CreateDirectories(JoinPath(config_, "additional_chat_templates")).ok());
+  ASSERT_TRUE(WriteFileSynced(files_, JoinPath(config_, template_path), "rag").ok());
+  for (const int64_t step : {1, 2, 2}) {
+    const std::string path = Save(step, DType::kBF16, 1);
+    EXPECT_THAT(*files_->ListDirectory(directory_), ElementsAre(StepDirectoryName(step)));
+    EXPECT_TRUE(VerifyCheckpoint(path).ok());
+    EXPECT_EQ(*ReadWholeFile(files_, JoinPath(path, template_path), 10), "rag");
+  }
+}
+
+TEST_F(CheckpointTest, AManifestThatIsTooLongIsDamage) {
+  const std::string path = Save(1, DType::kF32);
+  std::filesystem::resize_file(JoinPath(path, kManifestFile), kManifestBytesMax + 1);
+  const absl::Status status = ReadManifest(path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_TRUE(IsDamagedCheckpoint(status));
 }
 
 }  // namespace

@@ -152,12 +152,15 @@ void ExpectForgeryRefused(const std::string& from, const std::string& to,
 }
 
 TEST(ManifestTest, ForgedContentIsRefused) {
-  for (const char* name :
-       {"../model.safetensors", "/a", "a/b", "..", ".", "", "manifest.json", "a\\u0000b"}) {
+  for (const char* name : {"../model.safetensors", "/a", "a/b", "..", ".", "", "manifest.json",
+                           "a\\u0000b", "additional_chat_templates/",
+                           "additional_chat_templates/..", "additional_chat_templates/../a",
+                           "additional_chat_templates/a/b", "additional_chat_templates_/a"}) {
     ExpectForgeryRefused("model.safetensors.index.json", name, "is not one within");
   }
   ExpectForgeryRefused("model.safetensors.index.json", "other.json", "does not list");
   ExpectForgeryRefused("model.safetensors.index.json", WeightsFileName(0, 2), "listed twice");
+  ExpectForgeryRefused("\"version\": 1", "\"version\": 0", "less than 1");
   ExpectForgeryRefused("\"tiles\": 2", "\"tiles\": 3", "does not list");
   ExpectForgeryRefused("\"tiles\": 2", "\"tiles\": 4000000000", "fewer files");
   ExpectForgeryRefused("\"tiles\": 2", "\"tiles\": 0", "less than 1");
@@ -232,12 +235,60 @@ TEST(ManifestTest, AForgedPartIsRefused) {
   }
 }
 
+TEST(ManifestTest, APartsFileIsLongerThanItsRanges) {
+  for (const int64_t header_bytes : {0, 1}) {
+    Manifest manifest = MakePart();
+    ManifestFile& file = manifest.files[0];
+    file.bytes = 2000 + header_bytes;
+    file.blocks = std::string(32, 'e');
+    const auto parsed = ParseManifest(SerializeManifest(manifest));
+    EXPECT_EQ(parsed.ok(), header_bytes > 0) << parsed.status();
+  }
+}
+
+TEST(ManifestTest, AFileOfWholeBlocksHasNoFurtherHash) {
+  for (const int64_t blocks : {0, 1, 2}) {
+    Manifest manifest = MakeManifest();
+    ManifestFile& file = manifest.files[0];
+    file.bytes = blocks * kHashBlockBytes;
+    file.blocks = std::string(static_cast<size_t>(blocks) * kHashDigits, 'e');
+    const auto parsed = ParseManifest(SerializeManifest(manifest));
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->files[0].blocks, file.blocks);
+    file.blocks += std::string(kHashDigits, 'e');
+    EXPECT_EQ(ParseManifest(SerializeManifest(manifest)).status().code(),
+              absl::StatusCode::kDataLoss);
+  }
+}
+
+TEST(ManifestTest, AFurtherChatTemplateIsAFileOfTheCheckpoint) {
+  Manifest manifest = MakeManifest();
+  const std::string name = "additional_chat_templates/rag.jinja";
+  manifest.files.push_back({name, 3, std::string(32, 'd'), ""});
+  const auto parsed = ParseManifest(SerializeManifest(manifest));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_NE(parsed->Find(name), nullptr);
+}
+
+// A save must not fail for a path in the job file.
+TEST(ManifestTest, ValuesThatAreNotUtf8AreReplaced) {
+  Manifest manifest = MakeManifest();
+  manifest.state.spec["data.train[0].path"] = "a\xff";
+  const auto parsed = ParseManifest(SerializeManifest(manifest));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->state.spec.at("data.train[0].path"), "a\xef\xbf\xbd");
+}
+
 TEST(ManifestTest, AnotherVersionIsRefusedByNumber) {
-  const std::string text = Reseal(absl::StrReplaceAll(SerializeManifest(MakeManifest()),
-                                                      {{"\"version\": 1", "\"version\": 9"}}));
-  const auto parsed = ParseManifest(text);
-  EXPECT_EQ(parsed.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(parsed.status().message()), HasSubstr("version 9"));
+  for (const int version : {3, 9}) {
+    const std::string text =
+        Reseal(absl::StrReplaceAll(SerializeManifest(MakeManifest()),
+                                   {{"\"version\": 1", absl::StrCat("\"version\": ", version)}}));
+    const auto parsed = ParseManifest(text);
+    EXPECT_EQ(parsed.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(parsed.status().message()),
+                HasSubstr(absl::StrCat("version ", version)));
+  }
 }
 
 }  // namespace

@@ -6,8 +6,11 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/hf/config_json.h"
+#include "engine/hf/hf_format.h"
 #include "engine/hf/hf_weights.h"
 #include "engine/hf/safetensors.h"
 #include "engine/inspect/export_checkpoint.h"
@@ -146,6 +149,48 @@ TEST_F(WrapperCheckpointTest, IsNotWrittenWithoutWhatIsCarried) {
   std::filesystem::remove(source_ + "/model.safetensors");
   EXPECT_FALSE(Save(1).ok());
   EXPECT_TRUE(std::filesystem::is_empty(root_ + "/checkpoints"));
+}
+
+// A file system with a disk of which so much is free.
+class FreeBytesFileSystem : public WatchedFileSystem {
+ public:
+  explicit FreeBytesFileSystem(int64_t bytes)
+      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }), bytes_(bytes) {}
+  absl::StatusOr<int64_t> FreeDiskBytes(const std::string&) override { return bytes_; }
+
+ private:
+  const int64_t bytes_;
+};
+
+TEST_F(WrapperCheckpointTest, NeedsRoomForWhatIsCarriedToo) {
+  const int64_t needed = CheckpointWriter::EstimateBytes(layout_, kDType);
+  for (const int64_t free : {needed - 1, needed}) {
+    FreeBytesFileSystem files(free);
+    const auto writer = CheckpointWriter::Begin(root_ + "/checkpoints", layout_,
+                                                MakeState(layout_, kDType, 1), source_, &files);
+    EXPECT_EQ(writer.ok(), free == needed) << writer.status();
+    EXPECT_EQ(IsDiskFull(writer.status()), free < needed) << writer.status();
+  }
+}
+
+TEST_F(WrapperCheckpointTest, ItsIndexHasEveryTensorAndTheBytesOfAll) {
+  const auto path = Save(1);
+  ASSERT_TRUE(path.ok()) << path.status();
+  const auto found = FindHfWeightFiles(PosixFileSystem(), *path);
+  ASSERT_TRUE(found.ok()) << found.status();
+  HfWeightMap places;
+  int64_t bytes = 0;
+  for (const std::string& file : found->paths) {
+    const auto reader = SafetensorsReader::Open(PosixFileSystem(), file);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    for (const SafetensorsTensor& tensor : (*reader)->header().tensors) {
+      places[tensor.name] = file.substr(file.rfind('/') + 1);
+      bytes += tensor.bytes();
+    }
+  }
+  EXPECT_EQ(found->weight_map, places);
+  EXPECT_THAT(*ReadWholeFile(PosixFileSystem(), found->index, 1 << 20),
+              HasSubstr(absl::StrCat("\"total_size\": ", bytes, "\n")));
 }
 
 }  // namespace

@@ -56,6 +56,32 @@ TEST(ConfigValuesTest, AnOptionalValueIsNullUntilAGoodOneIsRead) {
   EXPECT_EQ(value.text(), "0.5");
 }
 
+TEST(ConfigValuesTest, AWordStandsForNoNumber) {
+  int64_t number = 3;
+  const ConfigValue value = WholeOr("all", &number, 1, 9);
+  EXPECT_EQ(value.text(), "3");
+  EXPECT_FALSE(Read(value, "all").has_value());
+  EXPECT_EQ(number, 0);
+  EXPECT_EQ(value.text(), "\"all\"");
+  EXPECT_TRUE(Read(value, "0").has_value());
+  EXPECT_FALSE(Read(value, "9").has_value());
+  EXPECT_EQ(number, 9);
+}
+
+TEST(ConfigValuesTest, WhatIsRefusedDoesNotChangeANumber) {
+  int64_t whole = 5;
+  double number = 0.5;
+  bool flag = true;
+  for (const char* const text : {"10", "-1", "x", "\"3\"", "[3]", "~"}) {
+    EXPECT_TRUE(Read(Whole(&whole, 1, 9), text).has_value()) << text;
+    EXPECT_TRUE(Read(Number(&number, {0, 1}), text).has_value()) << text;
+    EXPECT_TRUE(Read(Boolean(&flag), text).has_value()) << text;
+  }
+  EXPECT_EQ(whole, 5);
+  EXPECT_EQ(number, 0.5);
+  EXPECT_TRUE(flag);
+}
+
 TEST(ConfigValuesTest, AListTakesThePlaceOfTheFormerOne) {
   std::vector<std::string> texts = {"old"};
   std::vector<int64_t> numbers = {7};

@@ -38,6 +38,17 @@ TEST(YamlTreeTest, NodesKnowTheirLines) {
   }
 }
 
+TEST(YamlTreeTest, WhatIsInABlockIsAText) {
+  const absl::StatusOr<YamlNode> root = ParseYaml("a: |\n  1\nb: >\n  null\nc: 1\n", "f.yaml");
+  ASSERT_TRUE(root.ok()) << root.status();
+  for (const char* const text : {"a", "b"}) {
+    EXPECT_EQ(root->Find(text)->kind, YamlNode::Kind::kScalar) << text;
+    EXPECT_TRUE(root->Find(text)->quoted) << text;
+  }
+  EXPECT_EQ(root->Find("a")->scalar, "1\n");
+  EXPECT_FALSE(root->Find("c")->quoted);
+}
+
 TEST(YamlTreeTest, EmptyDocumentsAreNull) {
   for (const char* text : {"", "# only a comment\n", "---\n", "\n\n"}) {
     absl::StatusOr<YamlNode> root = ParseYaml(text, "f.yaml");
@@ -52,7 +63,13 @@ TEST(YamlTreeTest, WhatIsRefused) {
   EXPECT_THAT(Refusal("a: &x 1\nb: *x\n"), HasSubstr("f.yaml:2: aliases"));
   EXPECT_THAT(Refusal("a: &x {c: 1}\nb:\n  <<: *x\n"), HasSubstr("aliases"));
   EXPECT_THAT(Refusal("a: !!int 1\n"), HasSubstr("tag"));
+  EXPECT_THAT(Refusal("a: !!seq [1]\n"), HasSubstr("tag"));
+  EXPECT_THAT(Refusal("a: 1\nb: !mine {c: 1}\n"), HasSubstr("f.yaml:2: the tag !mine"));
   EXPECT_THAT(Refusal("? [a, b]\n: 1\n"), HasSubstr("a key must be a word"));
+  for (const char* const key : {"~", "null"}) {
+    EXPECT_EQ(Refusal(std::string("a: 1\n") + key + ": 1\n"),
+              "f.yaml:2: a key is missing before ':'");
+  }
   EXPECT_THAT(Refusal("a: 1\n---\nb: 2\n"), HasSubstr("more than one YAML document"));
   EXPECT_THAT(Refusal("a: [1, 2\n"), HasSubstr("f.yaml:"));
   EXPECT_THAT(Refusal("a: b: c\n"), HasSubstr("f.yaml:1"));

@@ -182,6 +182,58 @@ TEST_P(KernelsSuite, AttentionBackward) {
   }
 }
 
+// Where a token sees all others alike, it gets the mean of their values, be the scores ever so far
+// from 0.
+TEST_P(KernelsSuite, AttentionOfEqualScoresIsAMean) {
+  constexpr int64_t kHeads = 2, kDim = 16, kTokens = 150, kWidth = kHeads * kDim;
+  const std::vector<int32_t> starts = {0, 40, kTokens};
+  for (const float sign : {-1.0f, 1.0f}) {
+    SCOPED_TRACE(sign < 0 ? "scores of -3600" : "scores of 3600");
+    Operands operands(6), expected(6);
+    const size_t q = operands.Values(dtype(), std::vector<float>(kTokens * kWidth, 30.0f));
+    const size_t k = operands.Values(dtype(), std::vector<float>(kTokens * kWidth, sign * 30.0f));
+    const size_t v = operands.Random(dtype(), kTokens * kWidth);
+    const size_t out = operands.Random(dtype(), kTokens * kWidth);
+    const size_t lse = operands.Random(DType::kF32, kTokens * kHeads);
+    std::vector<int32_t> bounds_of;
+    std::vector<float> means;
+    for (size_t d = 0; d + 1 < starts.size(); ++d) {
+      std::vector<double> sums(kWidth, 0.0);
+      for (int32_t t = starts[d]; t < starts[d + 1]; ++t) {
+        bounds_of.insert(bounds_of.end(), {starts[d], starts[d + 1]});
+        for (size_t i = 0; i < sums.size(); ++i) {
+          sums[i] += ValueOf(operands.all()[v], static_cast<size_t>(t) * sums.size() + i);
+          means.push_back(static_cast<float>(sums[i] / (t - starts[d] + 1)));
+        }
+      }
+    }
+    const size_t bounds = operands.Ints(bounds_of), mean = expected.Values(dtype(), means);
+    const auto got = RunOn(
+        device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+          return kernels.Attention(stream, {.dtype = dtype(),
+                                            .tokens = kTokens,
+                                            .heads = kHeads,
+                                            .kv_heads = kHeads,
+                                            .head_dim = kDim,
+                                            .value_dim = kDim,
+                                            .scale = 0.25f,
+                                            .document_starts = starts.data(),
+                                            .documents = 2,
+                                            .document_bounds = static_cast<int32_t*>(p[bounds]),
+                                            .q = p[q],
+                                            .q_stride = kWidth,
+                                            .k = p[k],
+                                            .k_stride = kWidth,
+                                            .v = p[v],
+                                            .v_stride = kWidth,
+                                            .out = p[out],
+                                            .lse = static_cast<float*>(p[lse])});
+        });
+    ExpectClose(got[out], expected.all()[mean], dtype() == DType::kF32 ? 1e-5 : 5e-3,
+                "out, " + NameOf(operands, out));
+  }
+}
+
 // A gradient's first sum is written over memory that may hold anything.
 TEST_P(KernelsSuite, WhatIsWrittenIsNotRead) {
   constexpr int64_t kRows = 24, kWidth = 40;

@@ -137,6 +137,38 @@ TEST_P(KernelsSuite, CrossEntropyOfLogitsThatAreNotFinite) {
   }
 }
 
+// What all logits have in common does not count, be it far from 0 on either side; and the largest
+// may be the first or the last one.
+TEST_P(KernelsSuite, CrossEntropyOfLogitsFarFromZero) {
+  for (const int64_t vocabulary : {2, 259, 260, 9001}) {
+    if (!SizeIsTested(vocabulary)) continue;
+    for (const float shift : {-1000.0f, 1000.0f}) {
+      for (const bool last : {false, true}) {
+        SCOPED_TRACE(testing::Message() << vocabulary << " logits about " << shift
+                                        << (last ? ", the last" : ", the first") << " is largest");
+        std::mt19937_64 random(13);
+        std::vector<float> logits_of = Normal(random, vocabulary, 5.0);
+        for (float& logit : logits_of) logit += shift;
+        const auto largest = static_cast<int32_t>(last ? vocabulary - 1 : 0);
+        const auto other = static_cast<int32_t>(last ? 0 : vocabulary - 1);
+        logits_of[static_cast<size_t>(largest)] = shift + 60;
+        double sum = 0;
+        for (const float logit : logits_of) {
+          sum += std::exp(static_cast<double>(logit) - (shift + 60));
+        }
+        for (const int32_t label : {largest, other}) {
+          const double logit = logits_of[static_cast<size_t>(label)];
+          const double want = std::log(sum) + (shift + 60) - logit;
+          const OneToken got = CrossEntropyOfOneToken(device(), dtype(), 13, logits_of, label);
+          EXPECT_NEAR(got.loss, want, 1e-3) << "label " << label;
+          EXPECT_NEAR(ValueOf(got.gradient, static_cast<size_t>(label)), std::exp(-want) - 1, 4e-3)
+              << "label " << label;
+        }
+      }
+    }
+  }
+}
+
 // A masked token has no loss and no gradient, whatever its logits are.
 TEST_P(KernelsSuite, CrossEntropyOfAMaskedTokenIsZero) {
   for (float bad : {HUGE_VALF, std::nanf("")}) {

@@ -1,4 +1,6 @@
 // The suite's tests of RMSNorm and its gradient.
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -134,6 +136,51 @@ TEST_P(KernelsSuite, RmsNormForms) {
       }
     }
   }
+}
+
+// Where a row is small, epsilon is most of what its mean is divided by.
+TEST_P(KernelsSuite, RmsNormOfSmallRowsAndOfZeros) {
+  constexpr int64_t kRows = 9, kWidth = 100;
+  Operands operands(5);
+  std::vector<float> values = Normal(operands.random(), kRows * kWidth, 1e-3);
+  std::fill_n(values.begin() + 4 * kWidth, kWidth, 0.0f);
+  const size_t x = operands.Values(dtype(), values);
+  const size_t weight = operands.Random(dtype(), kWidth);
+  const size_t y = operands.Random(dtype(), kRows * kWidth);
+  const size_t rstd = operands.Random(DType::kF32, kRows);
+  const size_t dy = operands.Random(dtype(), kRows * kWidth);
+  const size_t dx = operands.Random(dtype(), kRows * kWidth);
+  const size_t dweight = operands.Random(DType::kF32, kWidth);
+  const KernelCall call = [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+    MT_RETURN_IF_ERROR(kernels.RmsNorm(stream, {.dtype = dtype(),
+                                                .rows = kRows,
+                                                .groups = 1,
+                                                .width = kWidth,
+                                                .epsilon = 1e-5f,
+                                                .x = p[x],
+                                                .x_stride = kWidth,
+                                                .weight = p[weight],
+                                                .y = p[y],
+                                                .y_stride = kWidth,
+                                                .rstd = static_cast<float*>(p[rstd])}));
+    return kernels.RmsNormBackward(stream, {.dtype = dtype(),
+                                            .rows = kRows,
+                                            .groups = 1,
+                                            .width = kWidth,
+                                            .x = p[x],
+                                            .x_stride = kWidth,
+                                            .weight = p[weight],
+                                            .rstd = static_cast<float*>(p[rstd]),
+                                            .dy = p[dy],
+                                            .dy_stride = kWidth,
+                                            .dx = p[dx],
+                                            .dx_stride = kWidth,
+                                            .dweight = static_cast<float*>(p[dweight]),
+                                            .add_dweight = false});
+  };
+  ExpectLikeReference(device(), operands, tolerance(), call);
+  const auto got = RunOn(device(), operands, call);
+  EXPECT_NEAR(ValueOf(got[rstd], 4), 1 / std::sqrt(1e-5), 1e-3);
 }
 
 }  // namespace megatrain

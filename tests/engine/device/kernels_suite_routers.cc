@@ -231,6 +231,31 @@ TEST_P(KernelsSuite, RouteShowsLogitsThatAreNotNumbers) {
   }
 }
 
+// What all logits of a softmax have in common does not count.
+TEST_P(KernelsSuite, RouteByLogitsFarFromZero) {
+  for (const RouteCase& c : {RouteCase{33, 37, 5}, RouteCase{16, 8, 2}}) {
+    for (const RouterScores scores : {RouterScores::kSoftmax, RouterScores::kSoftmaxOfChosen}) {
+      for (const bool normalized : {false, true}) {
+        for (const float shift : {-300.0f, 300.0f}) {
+          const RouteKind kind{scores, normalized, 1.0f};
+          SCOPED_TRACE(NameOf(c, kind) + ", about " + std::to_string(shift));
+          Operands operands(static_cast<uint64_t>(c.experts));
+          std::vector<float> logits = Normal(operands.random(), c.tokens * c.experts, 2.0);
+          for (float& logit : logits) logit += shift;
+          const RouteOperands route(&operands, c, logits,
+                                    std::vector<float>(static_cast<size_t>(c.experts)));
+          const KernelCall call = [&](Kernels& kernels, Stream& stream,
+                                      const std::vector<void*>& p) {
+            return kernels.Route(stream, route.Args(c, kind, p));
+          };
+          ExpectRouteLike(operands, RunOn(device(), operands, call), RunOnReference(operands, call),
+                          route);
+        }
+      }
+    }
+  }
+}
+
 TEST_P(KernelsSuite, RouteWithoutEntropy) {
   const RouteCase c{17, 24, 4};
   const RouteKind kind{RouterScores::kSoftmax, true, 1.0f};

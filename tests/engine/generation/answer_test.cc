@@ -2,11 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 
 namespace megatrain {
 namespace {
@@ -15,6 +21,48 @@ std::vector<int32_t> Bytes(const std::string& text) {
   std::vector<int32_t> ids;
   for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
   return ids;
+}
+
+// Tokens of one word each, w1, w2, ...; 0 is special. Like many tokenizers it leaves out the space
+// before a text's first word.
+class WordTokenizer : public Tokenizer {
+ public:
+  absl::Status Encode(std::string_view, std::vector<int32_t>*) const override {
+    return absl::UnimplementedError("words are not encoded");
+  }
+  absl::StatusOr<size_t> EncodePiece(std::string_view, bool, PieceState*,
+                                     std::vector<int32_t>*) const override {
+    return absl::UnimplementedError("words are not encoded");
+  }
+  std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const override {
+    std::string text;
+    for (const int32_t id : ids) {
+      if (id > 0 || !skip_special) text += " w" + std::to_string(id);
+    }
+    return text.substr(text.empty() ? 0 : 1);
+  }
+  std::optional<int32_t> TokenId(std::string_view) const override { return std::nullopt; }
+  int64_t vocabulary() const override { return 10; }
+  int32_t eos_id() const override { return -1; }
+  int32_t bos_id() const override { return -1; }
+  int32_t pad_id() const override { return -1; }
+  std::string fingerprint() const override { return "words"; }
+};
+
+TEST(AnswerOfWordsTest, AWordKeepsItsSpaceBehindAPromptAndInALongAnswer) {
+  const WordTokenizer tokenizer;
+  const StopRules stop = {};
+  Answer answer(tokenizer, stop, {1, 2}, 1000);
+  std::string expected;
+  for (int i = 0; i < 600; ++i) {
+    expected += " w3";
+    ASSERT_EQ(answer.Take(3), " w3") << i;
+  }
+  EXPECT_EQ(answer.text(), expected);
+  // A prompt without text is not before it.
+  Answer first(tokenizer, stop, {0}, 10);
+  EXPECT_EQ(first.Take(3), "w3");
+  EXPECT_EQ(first.Take(4), " w4");
 }
 
 class AnswerTest : public testing::Test {

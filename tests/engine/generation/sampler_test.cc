@@ -56,7 +56,29 @@ TEST(SamplerTest, DrawsWhatTheFiltersLeaveAsOftenAsItIsLikely) {
 TEST(SamplerTest, WithoutTemperatureItIsTheFirstOfTheLikeliest) {
   std::mt19937_64 random(1), untouched(1);
   EXPECT_EQ(SampleToken({1, 3, -1, 3}, {.temperature = 0, .top_k = 2, .top_p = 0.5}, random), 1);
+  EXPECT_EQ(SampleToken({1, 3, -1, 3}, {.temperature = -1}, random), 1);
   EXPECT_EQ(random, untouched);
+}
+
+// The numbers of a sequence follow from its seed and the count of its tokens.
+TEST(SamplerTest, ADrawTakesOneNumber) {
+  std::mt19937_64 random(9), expected(9);
+  for (const SamplingOptions& options :
+       {SamplingOptions{1.0, 0, 1.0}, SamplingOptions{0.5, 2, 0.9}, SamplingOptions{1.0, 1, 1.0}}) {
+    SampleToken({1, 2, 3}, options, random);
+    expected();
+    EXPECT_EQ(random, expected);
+  }
+}
+
+TEST(SamplerTest, TokensAsLikelyAsTheLastOfTheTopStay) {
+  std::mt19937_64 random(3);
+  std::map<int32_t, int> counts;
+  for (int i = 0; i < 200; ++i) {
+    ++counts[SampleToken({0, 1, 2, 1, 1}, {.temperature = 1, .top_k = 2}, random)];
+  }
+  EXPECT_EQ(counts.count(0), 0u);
+  for (const int32_t id : {1, 2, 3, 4}) EXPECT_GT(counts[id], 0) << id;
 }
 
 TEST(SamplerTest, OfEquallyLikelyTokensTheNucleusHasTheFirst) {

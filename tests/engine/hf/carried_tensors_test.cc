@@ -255,6 +255,21 @@ TEST(CarriedTensorsTest, AHeadThatDiffersIsNotTied) {
   EXPECT_FALSE(Read(planned).tied_embeddings);
 }
 
+// So a run goes on from a checkpoint when the weights that it began with are gone.
+TEST(CarriedTensorsTest, NamesMayBeThoseOfAnotherDirectory) {
+  const std::string source = Changed("mistral3_wrapper", NameAsModules);
+  const ModelDescription whole = Read(source);
+  const std::string gone = FreshDirectory("gone");
+  std::filesystem::copy_file(source + "/config.json", gone + "/config.json");
+  EXPECT_EQ(Read(gone).wrapper.carried_tensors, 0);
+  const auto named = ReadModelDescription(gone, PosixFileSystem(), {gone, source});
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(named->wrapper.carried_tensors, whole.wrapper.carried_tensors);
+  EXPECT_EQ(named->wrapper.carried_bytes, whole.wrapper.carried_bytes);
+  EXPECT_EQ(named->wrapper.model_prefix, "model.language_model.");
+  EXPECT_FALSE(named->tied_embeddings);
+}
+
 TEST(CarriedTensorsTest, RefusesOtherNames) {
   const std::string norm = "language_model.model.norm.weight";
   EXPECT_THAT(Error(Changed("gemma3_wrapper", [&](Tensors& tensors) { tensors.erase(norm); })),
@@ -338,6 +353,20 @@ TEST(CarriedTensorsTest, TheDigestIsThatOfNamesTypesAndShapes) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(directory), HasSubstr("restore")));
   }
+}
+
+// Somebody may have put another tower into the directory since the run began.
+TEST(CarriedTensorsTest, AnExportRefusesOtherTensorsThanTheRunBeganWith) {
+  const std::string source = Changed("gemma3_wrapper", [](Tensors&) {});
+  const ModelLayout layout = BuildModelLayout(Read(source));
+  HfSideFiles side_files(source);
+  side_files.carried_digest = "another";
+  const std::string out = FreshDirectory("parent") + "/out";
+  const absl::Status status = ExportHfDirectory(
+      side_files, layout, DType::kBF16,
+      [](int) -> absl::StatusOr<Tile> { return absl::InternalError("a tile is asked for"); }, out);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 TEST(CarriedTensorsTest, OneFileIsOpenAtATime) {

@@ -397,5 +397,21 @@ TEST(ConfigJsonTest, RewritesTheDTypeAndKeepsTheRest) {
   EXPECT_EQ(json::parse(*neither).dump(), R"({"torch_dtype":"float32"})");
 }
 
+// Files of the text model alone have no layers that predict further tokens; those of a wrapper have
+// what they had.
+TEST(ConfigJsonTest, LayersThatAreNotWrittenAreNotCounted) {
+  const auto rewritten = RewriteConfigDType(
+      R"({"model_type": "qwen3_5_text", "mtp_num_hidden_layers": 1})", DType::kBF16, "x");
+  ASSERT_TRUE(rewritten.ok()) << rewritten.status();
+  EXPECT_THAT(*rewritten, HasSubstr("\"mtp_num_hidden_layers\": 0"));
+  const auto absent = RewriteConfigDType(R"({"model_type": "qwen3_5_text"})", DType::kBF16, "x");
+  EXPECT_THAT(*absent, ::testing::Not(HasSubstr("mtp_num_hidden_layers")));
+  const auto wrapper = RewriteConfigDType(
+      R"({"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text", )"
+      R"("mtp_num_hidden_layers": 1}})",
+      DType::kBF16, "x");
+  EXPECT_THAT(*wrapper, HasSubstr("\"mtp_num_hidden_layers\": 1"));
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -263,6 +263,44 @@ TEST(PresetsTest, HaveThePublishedSizesAndSettings) {
   }
 }
 
+ModelDescription DescribePreset(const std::string& name) {
+  for (const Preset& preset : Presets()) {
+    if (preset.name == name) return *ParseModelDescription(preset.config_json, name);
+  }
+  ADD_FAILURE() << name;
+  return ModelDescription();
+}
+
+// What neither sizes nor names of tensors tell.
+TEST(PresetsTest, HaveThePublishedMathematics) {
+  const ModelDescription gemma2 = DescribePreset("gemma2-9b");
+  EXPECT_EQ(gemma2.logit_softcap, 30.0);
+  EXPECT_EQ(gemma2.layers[0].attention.softcap, 50.0);
+  EXPECT_EQ(gemma2.layers[0].attention.window, 4096);
+  EXPECT_EQ(gemma2.layers[1].attention.window, 0);
+  const ModelDescription gemma3 = DescribePreset("gemma3-27b");
+  EXPECT_EQ(gemma3.layers[0].attention.score_scale, 1.0 / std::sqrt(168.0));
+  EXPECT_EQ(gemma3.layers[4].attention.window, 1024);
+  EXPECT_EQ(gemma3.layers[5].attention.window, 0);
+  EXPECT_EQ(gemma3.ropes[0].type, RopeType::kLinear);
+  EXPECT_EQ(gemma3.ropes[0].factor, 8.0);
+  EXPECT_EQ(gemma3.ropes[1].theta, 1e4);
+  const ModelDescription granite = DescribePreset("granite3.3-8b");
+  EXPECT_EQ(granite.embedding_scale, 12.0);
+  EXPECT_EQ(granite.logit_scale, 1.0 / 16);
+  EXPECT_EQ(granite.layers[0].residual_scale, 0.22);
+  EXPECT_EQ(granite.layers[0].attention.score_scale, 1.0 / 128);
+  EXPECT_EQ(DescribePreset("mistral-small-24b").layers[0].attention.window, 0);
+  EXPECT_EQ(DescribePreset("smollm3-3b").layers[3].attention.query_rope, -1);
+  EXPECT_EQ(DescribePreset("gpt-oss-20b").layers[0].attention.window, 128);
+  const ExpertsDescription deepseek = DescribePreset("deepseek-v3").layers[3].experts;
+  EXPECT_EQ(deepseek.router.chosen_groups, 4);
+  EXPECT_EQ(deepseek.router.scale, 2.5);
+  EXPECT_EQ(DescribePreset("glm-4.5").layers[3].experts.router.scale, 2.5);
+  EXPECT_EQ(DescribePreset("glm-4.5-air").layers[1].experts.router.scale, 1.0);
+  EXPECT_TRUE(DescribePreset("qwen3-30b-a3b").layers[0].experts.router.normalized);
+}
+
 TEST(HfInitTest, WritesADirectoryThatLoads) {
   const std::string directory = FreshDirectory("parent") + "/model/";
   ThreadPool pool(2);
@@ -301,9 +339,13 @@ TEST(HfInitTest, RefusesUnknownPresetsAndDirectoriesInUse) {
   EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(unknown.message()),
               AllOf(HasSubstr("\"llama-huge\""), HasSubstr("llama-tiny, llama-10m")));
-  ASSERT_TRUE(WriteFileSynced(PosixFileSystem(), directory + "/x", "x").ok());
-  EXPECT_EQ(InitializeHfDirectory("llama-tiny", 1, true, directory).code(),
-            absl::StatusCode::kFailedPrecondition);
+  const std::string file = directory + "/x";
+  ASSERT_TRUE(WriteFileSynced(PosixFileSystem(), file, "x").ok());
+  for (const std::string& used : {directory, file}) {
+    EXPECT_EQ(InitializeHfDirectory("llama-tiny", 1, true, used).code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
+  EXPECT_EQ(*ReadWholeFile(PosixFileSystem(), file, 10), "x");
 }
 
 TEST(HfInitTest, LargeTensorsOfEitherPrecisionHoldTheSameMasters) {

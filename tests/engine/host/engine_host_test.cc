@@ -146,6 +146,33 @@ TEST(EngineHostTest, RanksShareTheThreadsAndHaveOneForEachUseAtLeast) {
   EXPECT_EQ(apart->ranks.at(1).own_update_pool->threads(), 1);
 }
 
+TEST(EngineHostTest, AJobHasItsDevicesPartOfTheThreads) {
+  const HostDevices host{"cuda:2", 4};
+  const auto choose = [&host](const std::string& device, int64_t devices, int64_t threads,
+                              const std::vector<int>& on = {}) {
+    JobSpec::Engine engine;
+    engine.device = device;
+    engine.devices = devices;
+    engine.threads = threads;
+    const auto settings = ChooseSession(engine, host, /*threads_max=*/9, on);
+    EXPECT_TRUE(settings.ok()) << settings.status();
+    return settings.value_or(SessionSettings());
+  };
+  const SessionSettings named = choose("cuda:3", 2, 0);
+  EXPECT_EQ(named.device, "cuda:2");
+  EXPECT_EQ(named.devices, 2);
+  EXPECT_EQ(named.on, (std::vector<int>{1, 2})) << "those from the one that is named on";
+  EXPECT_EQ(named.device_threads, 2);
+  EXPECT_EQ(named.threads, 4);
+  EXPECT_EQ(choose("auto", 2, 0).on, (std::vector<int>{0, 1}));
+  EXPECT_EQ(choose("auto", 2, 0, {0, 3}).on, (std::vector<int>{0, 3}));
+  EXPECT_EQ(choose("auto", 2, 3).threads, 3);
+  EXPECT_EQ(choose("auto", 2, 5).threads, 4) << "no more than its part";
+  // One that has all devices has all threads.
+  EXPECT_EQ(choose("auto", 4, 0).threads, 9);
+  EXPECT_EQ(choose("auto", 0, 0).on.size(), 4u);
+}
+
 TEST(EngineHostTest, TheCpuIsDividedIntoSixtyFourDevicesAtMost) {
   JobSpec::Engine engine;
   engine.devices = 64;
@@ -253,6 +280,34 @@ TEST(EngineHostTest, SessionsOnDifferentDevicesAreSideBySide) {
   EXPECT_EQ(part.host_bytes - part.pool_bytes, beside / 3);
   EXPECT_EQ(host->BudgetNow({0, 1}, /*without_others=*/true)->host_bytes - part.pool_bytes,
             beside / 3 * 2);
+}
+
+// What was free besides it was not measured at its reservation, and is not divided.
+TEST(EngineHostTest, BesideThePoolOfAFirstJobIsAllThatIsFree) {
+  EngineHostOptions options;
+  options.device = "cpu";
+  options.devices = 8;
+  const auto host = EngineHost::Create(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  ASSERT_TRUE((*host)->Pool(kMiB, nullptr, nullptr).ok());
+  const auto budget = (*host)->BudgetNow({0});
+  ASSERT_TRUE(budget.ok()) << budget.status();
+  EXPECT_EQ(budget->pool_bytes, kMiB);
+  EXPECT_GT(budget->host_bytes - budget->pool_bytes, *AvailableMemoryBytes() / 3);
+}
+
+TEST(EngineHostTest, DescribesTheCpuAndWhyItWasTaken) {
+  EngineHostOptions options;
+  options.threads = 3;
+  const auto host = EngineHost::Create(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  ASSERT_NE((*host)->why_cpu(), "");
+  EXPECT_EQ((*host)->DescribeDevice(), absl::StrCat("cpu, 3 threads (", (*host)->why_cpu(), ")"));
+  EXPECT_EQ((*host)->DeviceMemoryBytes(0), 0);
+  options.device = "cpu";
+  const auto asked = EngineHost::Create(options);
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_EQ((*asked)->DescribeDevice(), "cpu, 3 threads");
 }
 
 // Returns how a host of emulated GPUs describes its pool. The nodes are beyond what a machine has:

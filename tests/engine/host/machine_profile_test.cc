@@ -161,6 +161,42 @@ TEST_F(ProfiledPlanTest, WhatElseCouldHaveBeenChosenIsTold) {
   EXPECT_FALSE(nlohmann::json::parse(PlanJson(Plan("h200"))).contains("runner_up"));
 }
 
+TEST_F(ProfiledPlanTest, WhatTheJobChoosesIsToldInNumbersAndInWords) {
+  spec_.engine.update_device = UpdateDevice::kHost;
+  const PlanReport host = Plan("h200");
+  EXPECT_EQ(host.choice.device_update_share, 0);
+  EXPECT_EQ(host.choice.first_layer_device_update_share, 0);
+  EXPECT_THAT(host.table, HasSubstr("AdamW on the host"));
+  EXPECT_EQ(host.choice.loads, "");
+  EXPECT_THAT(host.table, AllOf(Not(HasSubstr(", loads of")), Not(HasSubstr(", collective "))));
+  spec_.engine.update_device = UpdateDevice::kDevice;
+  const PlanReport device = Plan("h200");
+  EXPECT_EQ(device.choice.device_update_share, 1);
+  EXPECT_THAT(device.table, HasSubstr("AdamW on the device for 100% (first layer: " +
+                                      std::to_string(static_cast<int>(
+                                          100 * device.choice.first_layer_device_update_share)) +
+                                      "%)"));
+  spec_.engine.devices = 2;
+  spec_.engine.loads = WeightLoads::kWhole;
+  const PlanReport whole = Plan("h200");
+  EXPECT_EQ(whole.choice.loads, "whole");
+  EXPECT_THAT(whole.table, AllOf(HasSubstr(", loads of whole tiles"), HasSubstr(", collective ")));
+  spec_.engine.loads = WeightLoads::kShards;
+  const PlanReport shards = Plan("h200");
+  EXPECT_EQ(shards.choice.loads, "shards");
+  EXPECT_THAT(shards.table, HasSubstr(", loads of shards"));
+}
+
+TEST_F(ProfiledPlanTest, PairsOfAnswersAreToldWithTheirFurtherPasses) {
+  EXPECT_THAT(Plan("h200").table, Not(HasSubstr("objective:")));
+  spec_.training.objective = Objective::kDpo;
+  EXPECT_THAT(Plan("h200").table, AllOf(HasSubstr("objective: dpo, over pairs of answers"),
+                                        HasSubstr("go forward once before the first step")));
+  spec_.training.dpo_reference_free = true;
+  EXPECT_THAT(Plan("h200").table, AllOf(HasSubstr("objective: dpo, over pairs of answers"),
+                                        Not(HasSubstr("before the first step"))));
+}
+
 TEST_F(ProfiledPlanTest, LimitsOfTheJobHoldThereToo) {
   spec_.engine.host_memory = int64_t{512} << 30;
   const PlanReport report = Plan("h200");

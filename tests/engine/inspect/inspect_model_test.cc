@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -125,6 +126,52 @@ TEST(InspectModelTest, DescribesAFileAndADirectoryWithoutWeights) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(report->text, HasSubstr("parameters  70,553,706,496\n"));
   EXPECT_EQ(report->json["files"].size(), 0u);
+}
+
+TEST(InspectModelTest, AFileIsCountedByItsTypes) {
+  const std::string path = FreshDirectory("types") + "/" + kHfWeightsFileName;
+  WriteTestTensors(path, {{"a", "F32", {2, 2}}, {"b", "BF16", {3}}, {"c", "BF16", {5}}});
+  const auto report = InspectModel(path);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->text, AllOf(HasSubstr("2 tensors of BF16, 8 elements, "),
+                                  HasSubstr("1 tensors of F32, 4 elements, "),
+                                  HasSubstr("files       1\n"), HasSubstr("[2, 2]")));
+  const nlohmann::ordered_json json = report->json;
+  EXPECT_EQ(json["path"], path);
+  EXPECT_EQ(json["parameters"], 12);
+  EXPECT_EQ(json["bytes"], 32);
+  EXPECT_EQ(json["dtypes"]["BF16"]["tensors"], 2);
+  EXPECT_EQ(json["dtypes"]["BF16"]["parameters"], 8);
+  EXPECT_EQ(json["dtypes"]["BF16"]["bytes"], 16);
+  EXPECT_EQ(json["dtypes"]["F32"]["bytes"], 16);
+  EXPECT_EQ(json["tensors"][1]["name"], "b");
+  EXPECT_EQ(json["tensors"][1]["shape"], nlohmann::ordered_json::array({3}));
+  EXPECT_EQ(json["tensors"][1]["bytes"], 6);
+  EXPECT_FALSE(json.contains("model"));
+}
+
+// A tied matrix is one, and is not a second time in the files.
+TEST(InspectModelTest, ParametersOfADirectoryAreThoseOfItsConfiguration) {
+  const std::string directory = FreshDirectory("tied");
+  WriteSmallModel(directory, "llama", true, "F32");
+  const auto tied = InspectModel(directory);
+  ASSERT_TRUE(tied.ok()) << tied.status();
+  const int64_t parameters = tied->json["parameters"].get<int64_t>();
+  EXPECT_EQ(tied->json["bytes"], 4 * parameters);
+  EXPECT_EQ(tied->json["model"]["tied_embeddings"], true);
+  EXPECT_EQ(tied->json["model"]["heads"], 4);
+  EXPECT_EQ(tied->json["model"]["kv_heads"], 2);
+  EXPECT_EQ(tied->json["model"]["head_dim"], 2);
+  EXPECT_EQ(tied->json["model"]["layers"], 2);
+  EXPECT_EQ(tied->json["model"]["vocabulary"], 11);
+  EXPECT_EQ(tied->json["model"]["hidden"], 8);
+  EXPECT_EQ(tied->json["model"]["max_positions"], 32);
+  // Weights that are not there change nothing.
+  std::filesystem::remove(directory + "/model.safetensors");
+  const auto bare = InspectModel(directory);
+  ASSERT_TRUE(bare.ok()) << bare.status();
+  EXPECT_EQ(bare->json["parameters"], parameters);
+  EXPECT_EQ(bare->json["bytes"], 0);
 }
 
 TEST(InspectModelTest, RefusesWhatTrainingWould) {

@@ -102,6 +102,20 @@ TEST(InspectSequencesTest, DescribesAMix) {
                        "an epoch of the mix is 11 sequences\n");
 }
 
+TEST(InspectSequencesTest, CountsWhatIsForEvaluation) {
+  TestDirectory directory;
+  JobSpec spec = SpecOf({{directory.Write("a.bin", Bytes(std::vector<uint16_t>(20, 1))),
+                          DataFormat::kTokens, "uint16"}},
+                        4);
+  spec.data.eval = {{directory.Write("b.bin", Bytes(std::vector<uint16_t>(8, 1))),
+                     DataFormat::kTokens, "uint16"}};
+  const auto dataset = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const auto text = DescribeDataset(**dataset, nullptr, 0);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(*text, "1 documents, 20 tokens, 5 training sequences, 2 for evaluation\n");
+}
+
 TEST(InspectSequencesTest, ShowsPairsAsPairs) {
   TestDirectory directory;
   const std::string records = R"({"prompt":"Hi","chosen":"Yes","rejected":"No!"})"
@@ -137,7 +151,10 @@ TEST(InspectSequencesTest, GuessesHowAFileIsToBeRead) {
   EXPECT_THAT(
       std::string(GuessDataFile(directory.Write("c.jsonl", "\n{\"q\":1}")).status().message()),
       HasSubstr("c.jsonl:2: no known format: the record has \"q\""));
+  EXPECT_EQ(GuessDataFile(directory.Write("B.NPY", "x"))->format, DataFormat::kTokens);
   EXPECT_THAT(std::string(GuessDataFile("x.bin").status().message()), HasSubstr("dtype"));
+  EXPECT_THAT(std::string(GuessDataFile(directory.Write("B.BIN", "x")).status().message()),
+              HasSubstr("dtype"));
   EXPECT_FALSE(GuessDataFile(directory / "none.jsonl").ok());
   EXPECT_EQ(GuessDataFile(directory.Write("d.jsonl.gz", Gzip("{\"conversations\":[]}")))->format,
             DataFormat::kShareGpt);

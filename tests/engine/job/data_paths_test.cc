@@ -74,14 +74,20 @@ TEST_F(DataPathsTest, GlobsMatchNamesAndDirectories) {
   // A directory that matches stands for its files.
   EXPECT_THAT(Expand("data/s*"), ElementsAre("sub/c.txt", "sub/deep/d.json", "sub/e.CSV"));
   EXPECT_THAT(Expand("data/.h*"), ElementsAre(".hidden.md"));
+  EXPECT_THAT(Expand("data/.c*/x.md"), ElementsAre(".cache/x.md"));
+  EXPECT_THAT(Expand("data/**/*.md"), ElementsAre(HasSubstr("no file matches this pattern")))
+      << "what is hidden is passed over, whole directories too";
   EXPECT_THAT(Expand("data/*.npy"), ElementsAre(HasSubstr("*.npy: no file matches this pattern")));
   EXPECT_THAT(Expand("none/*/x"), ElementsAre(HasSubstr("no file matches")));
 }
 
 // The last * also leads to directories, which stand for what ** leads to.
 TEST_F(DataPathsTest, AFileThatAPatternReachesInSeveralWaysIsThereOnce) {
-  EXPECT_THAT(Expand("data/**/*"), ElementsAre("a.jsonl.gz", "b.jsonl", "c-1.txt.zst", "sub/c.txt",
-                                               "sub/deep/d.json", "sub/e.CSV"));
+  for (const char* const all : {"data/**/*", "data/**", "data/**/**"}) {
+    EXPECT_THAT(Expand(all), ElementsAre("a.jsonl.gz", "b.jsonl", "c-1.txt.zst", "sub/c.txt",
+                                         "sub/deep/d.json", "sub/e.CSV"))
+        << all;
+  }
 }
 
 TEST_F(DataPathsTest, FilesAreInTheOrderOfTheirPaths) {
@@ -139,6 +145,19 @@ TEST_F(DataPathsTest, OnlyTextsAreReadCompressed) {
 TEST_F(DataPathsTest, LinksInACircleEnd) {
   fs::create_directory_symlink(directory_ / "data/sub", directory_ / "data/sub/loop");
   EXPECT_THAT(Expand("data"), ElementsAre(HasSubstr("a link may lead in a circle")));
+}
+
+TEST_F(DataPathsTest, DirectoriesMayBeNestedThirtyTwoDeep) {
+  std::string nested = "data/nest";
+  for (int i = 0; i < 32; ++i) nested += "/d";
+  fs::create_directories(directory_ / nested);
+  directory_.Write(nested + "/a.txt", "x");
+  for (const char* const path : {"data/nest", "data/nest/**/*.txt"}) {
+    EXPECT_THAT(Expand(path), ElementsAre(nested.substr(5) + "/a.txt")) << path;
+  }
+  fs::create_directories(directory_ / (nested + "/d"));
+  directory_.Write(nested + "/d/b.txt", "x");
+  EXPECT_THAT(Expand("data/nest"), ElementsAre(HasSubstr("is more than 32 directories deep")));
 }
 
 // The directory /wide has half as many names as one entry may lead to, and one of them is a

@@ -42,6 +42,9 @@ TEST(JobParserDataTest, DataEntries) {
       "job.yaml:4: data.train[0].format: is missing; there are text, tokens, alpaca, sharegpt, "
       "messages or preference");
   EXPECT_EQ(DataRefusal("{format: text}"), "job.yaml:4: data.train[0].path: is missing");
+  EXPECT_EQ(DataRefusal("{path: a, format: text}\n    - {path: b}"),
+            "job.yaml:5: data.train[1].format: is missing; there are text, tokens, alpaca, "
+            "sharegpt, messages or preference");
   EXPECT_THAT(DataRefusal("a.txt"), HasSubstr("data.train[0]: expects {path: ..., format: ...}"));
   EXPECT_EQ(DataRefusal("{path: a, fromat: text}"),
             "job.yaml:4: data.train[0].fromat: unknown key; did you mean format?");
@@ -59,6 +62,11 @@ TEST(JobParserDataTest, DataEntries) {
   EXPECT_THAT(DataRefusal("{path: a.npy, format: tokens, dtype: uint16}"),
               HasSubstr("is for .bin files"));
   EXPECT_THAT(DataRefusal("{path: a.txt, format: tokens}"), HasSubstr(".npy or .bin"));
+  EXPECT_THAT(DataRefusal("{path: a.jsonl.gz, format: tokens}"), HasSubstr(".npy or .bin"));
+  // Of a directory or a pattern the files tell.
+  EXPECT_EQ(DataRefusal("{path: dir, format: tokens}"), "");
+  EXPECT_EQ(DataRefusal("{path: dir, format: tokens, dtype: uint32}"), "");
+  EXPECT_EQ(DataRefusal("{path: \"*.bin\", format: tokens, dtype: uint16}"), "");
   EXPECT_THAT(DataRefusal("{path: a, format: text, dtype: uint16}"),
               HasSubstr("is for format tokens"));
 }

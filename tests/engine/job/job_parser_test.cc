@@ -323,11 +323,11 @@ TEST(JobParserTest, WhatIsNotSupportedYetIsRefusedByName) {
 }
 
 TEST(JobParserTest, Overrides) {
-  absl::StatusOr<JobSpec> spec =
-      Parse(std::string(kMinimal) + "training: {steps: 5}\n",
-            {"training.steps=6", "training.steps=7", "name=other", "engine.host_memory=1GiB",
-             "output.directory=hf", "data.train.0.path=b.txt",
-             "data.eval=[{path: e, format: alpaca}]", "data.cache_directory="});
+  absl::StatusOr<JobSpec> spec = Parse(
+      std::string(kMinimal) + "training: {steps: 5}\n",
+      {"training.steps=6", "training.steps=7", "name=other", "engine.host_memory=1GiB",
+       "output.directory=hf", "data.train.0.path=b.txt", "data.eval=[{path: e, format: alpaca}]",
+       "data.cache_directory=", "report.tensorboard=a=b", "data.template_date='2026-01-31'"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->training.steps, 7);
   EXPECT_EQ(spec->name, "other");
@@ -338,6 +338,8 @@ TEST(JobParserTest, Overrides) {
   ASSERT_EQ(spec->data.eval.size(), 1u);
   EXPECT_EQ(spec->data.eval[0].format, DataFormat::kAlpaca);
   EXPECT_EQ(spec->data.cache_directory, "");
+  EXPECT_EQ(spec->report.tensorboard, "/jobs/a=b") << "the first = ends the key";
+  EXPECT_EQ(spec->data.template_date, "2026-01-31");
 }
 
 TEST(JobParserTest, OverridesAloneMakeAJob) {
@@ -353,6 +355,7 @@ TEST(JobParserTest, BadOverrides) {
   EXPECT_EQ(Refusal("", {"training.steps=x"}),
             "--set training.steps=x: training.steps: expects a whole number from 1 to "
             "1000000000000, got x");
+  EXPECT_THAT(Refusal("", {"training.steps=\"7\""}), HasSubstr("got the text \"7\""));
   EXPECT_THAT(Refusal("", {"training.steps"}), HasSubstr("expects KEY=VALUE"));
   EXPECT_THAT(Refusal("", {"=5"}), HasSubstr("expects KEY=VALUE"));
   EXPECT_THAT(Refusal("", {"training=5"}), HasSubstr("is a section"));
@@ -398,6 +401,7 @@ TEST(JobParserTest, ASubmittedJobWithoutABaseHasAbsolutePathsOnly) {
   EXPECT_EQ(spec->data.train[0].path, "/data/train.txt");
   EXPECT_EQ(spec->checkpoint.directory, "");
   EXPECT_EQ(spec->output.directory, "");
+  EXPECT_EQ(parse({"output.directory=/"})->output.directory, "/");
 
   EXPECT_THAT(std::string(ParseSubmittedJob(kMinimal, "job.yaml", "", {}).status().message()),
               StartsWith("job.yaml:1: model.path: \"models/tiny\" is a relative path"));

@@ -1,6 +1,8 @@
 #include "engine/job/spec_values.h"
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -108,6 +110,24 @@ TEST(SpecValuesTest, PathsMayBeLeftOut) {
   EXPECT_NE(WithoutPaths(SpecValues(now)), values);
 }
 
+TEST(SpecValuesTest, OptimizerGroupsDifferInPatternAndRates) {
+  JobSpec before;
+  before.optimizer.groups = {{"a", 1e-5, std::nullopt}};
+  const auto groups = [](const JobSpec& spec) { return SpecValues(spec).at("optimizer.groups"); };
+  const std::vector<JobSpec::Optimizer::Group> others = {{"b", 1e-5, std::nullopt},
+                                                         {"a", 1e-4, std::nullopt},
+                                                         {"a", std::nullopt, 1e-5},
+                                                         {"a", 1e-5, 0.0}};
+  for (const JobSpec::Optimizer::Group& other : others) {
+    JobSpec now = before;
+    now.optimizer.groups = {other};
+    EXPECT_NE(groups(now), groups(before)) << groups(now);
+  }
+  JobSpec now = before;
+  now.optimizer.groups.push_back(before.optimizer.groups[0]);
+  EXPECT_NE(groups(now), groups(before));
+}
+
 // A manifest may be hostile.
 TEST(SpecValuesTest, TextsThatAreNoListsStayAsTheyAre) {
   for (const std::string text : {"", "[]", "{path(", "{path(x): a", "[{path(7): ab}]",
@@ -136,6 +156,11 @@ TEST(SpecValuesTest, OfAllProcessesAreAllButWhatEachHasOfItsOwn) {
   other.engine.device = "cuda:1";
   other.engine.threads = other.engine.update_threads = 3;
   EXPECT_EQ(ValuesOfAllProcesses(other), ValuesOfAllProcesses(one));
+  other.output.directory = "";
+  EXPECT_NE(ValuesOfAllProcesses(other), ValuesOfAllProcesses(one)) << "none takes part alone";
+  other.output.directory = "/elsewhere";
+  other.training.steps = 7;
+  EXPECT_NE(ValuesOfAllProcesses(other), ValuesOfAllProcesses(one));
   JobSpec spec;
   const auto values = ValuesOfAllProcesses(spec);
   for (const ConfigKey& key : JobKeys(&spec).keys) {

@@ -31,6 +31,21 @@ TEST(DeviceArenaTest, ReservesAlignedBlocksUpToTheLimit) {
   EXPECT_TRUE(arena.Reserve("nothing", 0, DeviceKind::kOther).ok());
 }
 
+TEST(DeviceArenaTest, ItemsAreWhatWasReservedInOrder) {
+  DeviceArena arena(nullptr, 4096);
+  ASSERT_TRUE(arena.Reserve("a", 300, DeviceKind::kStash).ok());
+  ASSERT_FALSE(arena.Reserve("too large", 4096, DeviceKind::kOther).ok());
+  ASSERT_TRUE(arena.Reserve("b", 256, DeviceKind::kBatches).ok());
+  ASSERT_EQ(arena.items().size(), 2u);
+  const DeviceArena::Item& last = arena.items().back();
+  EXPECT_EQ(last.name, "b");
+  EXPECT_EQ(last.kind, DeviceKind::kBatches);
+  EXPECT_EQ(last.offset, 512);
+  EXPECT_EQ(last.bytes, 256);
+  EXPECT_EQ(arena.limit(), 4096);
+  EXPECT_EQ(arena.bytes_in_use(DeviceKind::kStash), 512);
+}
+
 TEST(DeviceArenaTest, ArithmeticIsTheSameWithoutMemory) {
   DeviceArena arena(nullptr, int64_t{1} << 50);
   const DeviceBlock first = *arena.Reserve("a", (int64_t{1} << 40) + 1, DeviceKind::kOther);

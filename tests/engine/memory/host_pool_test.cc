@@ -76,6 +76,29 @@ TEST(HostPoolTest, LeasesMove) {
   EXPECT_EQ(pool->free_bytes(), 4 * kMiB);
 }
 
+TEST(HostPoolTest, ALeaseThatIsMovedToItselfKeepsItsBlock) {
+  auto pool = MakePool(4 * kMiB);
+  HostLease lease = *pool->Lease(HostKind::kTiles, kMiB);
+  HostLease& same = lease;
+  void* const data = lease.data();
+  lease = std::move(same);
+  EXPECT_EQ(lease.data(), data);
+  EXPECT_EQ(lease.bytes(), kMiB);
+  EXPECT_EQ(lease.kind(), HostKind::kTiles);
+  EXPECT_EQ(pool->bytes_in_use(HostKind::kTiles), kMiB);
+  lease.Release();
+  lease.Release();
+  EXPECT_EQ(pool->free_bytes(), 4 * kMiB) << "given back once";
+}
+
+// A page is at most a sixteenth of a pool that lies in such pages.
+TEST(HostPoolTest, ASmallPoolLiesInSmallPages) {
+  constexpr int64_t kSmall = HostPool::kPageBytes;
+  EXPECT_TRUE(HostPool::MayLieIn(kSmall, kSmall));
+  EXPECT_TRUE(HostPool::MayLieIn(kHuge, 16 * kHuge));
+  EXPECT_FALSE(HostPool::MayLieIn(kHuge, 16 * kHuge - kSmall));
+}
+
 TEST(HostPoolTest, RefusalNamesEveryByte) {
   auto pool = MakePool(10 * kMiB);
   HostLease top = *pool->Lease(HostKind::kTiles, 4 * kMiB);

@@ -51,6 +51,30 @@ TEST_F(SystemMemoryTest, InAContainerTheRootIsTheGroup) {
   EXPECT_EQ(*AvailableMemoryBytes(paths_), 0);  // never negative
 }
 
+// The cache may be larger than what is counted as used: the two are read one after the other.
+TEST_F(SystemMemoryTest, AGroupLeavesNoMoreThanItsLimit) {
+  Write("cgroup", "0::/job\n");
+  Write("fs/job/memory.max", "4294967296\n");
+  Write("fs/job/memory.current", "1073741824\n");
+  Write("fs/job/memory.stat", "inactive_file 3221225472\n");
+  EXPECT_EQ(*AvailableMemoryBytes(paths_), 4 * kGiB);
+}
+
+TEST_F(SystemMemoryTest, AGroupsNameMayHaveColons) {
+  Write("cgroup", "0::/job:1\n");
+  Write("fs/job:1/memory.max", "1073741824\n");
+  Write("fs/job:1/memory.current", "0\n");
+  EXPECT_EQ(*AvailableMemoryBytes(paths_), kGiB);
+}
+
+// As systemd's hybrid set-up has it: memory is v1's, and the v2 tree limits nothing.
+TEST_F(SystemMemoryTest, BesideAV2GroupV1sLimitBinds) {
+  Write("cgroup", "9:cpu,cpuacct:/job\n5:memory:/job\n0::/job\n");
+  Write("fs/memory/job/memory.limit_in_bytes", "2147483648\n");
+  Write("fs/memory/job/memory.usage_in_bytes", "1073741824\n");
+  EXPECT_EQ(*AvailableMemoryBytes(paths_), kGiB);
+}
+
 TEST_F(SystemMemoryTest, V1) {
   Write("cgroup", "12:cpuset:/x\n4:memory,hugetlb:/docker/abc\n");
   Write("fs/memory/docker/abc/memory.limit_in_bytes", "3221225472\n");
@@ -78,6 +102,8 @@ TEST_F(SystemMemoryTest, HugePagesThatAreSetAsideAndFree) {
   Write("hugepages/hugepages-2048kB/resv_hugepages", "2\n");
   EXPECT_EQ(FreeHugePageBytes(2 * kMiB, paths_), 10 * kMiB);
   EXPECT_EQ(FreeHugePageBytes(1 * kGiB, paths_), 3 * kGiB);
+  Write("hugepages/hugepages-2048kB/resv_hugepages", "9\n");
+  EXPECT_EQ(FreeHugePageBytes(2 * kMiB, paths_), 0) << "more are promised than are free";
 }
 
 TEST_F(SystemMemoryTest, AnOfferNamesTheSizeOfHugePagesOfWhichThereIsMore) {
@@ -93,6 +119,8 @@ TEST_F(SystemMemoryTest, AnOfferNamesTheSizeOfHugePagesOfWhichThereIsMore) {
   EXPECT_EQ(set_aside(), 2 * kGiB);  // a pool takes no fewer than 16 pages
   Write("hugepages/hugepages-1048576kB/free_hugepages", "16\n");
   EXPECT_EQ(set_aside(), 16 * kGiB);
+  paths_.meminfo += ".absent";
+  EXPECT_EQ(ReadHostOffer(paths_).status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -174,6 +174,27 @@ TEST(ModelCheckTest, SharedKeysHaveTheHeadsOfThoseThatUseThem) {
   EXPECT_THAT(std::string(CheckModel(model).message()), testing::HasSubstr("layer 2"));
 }
 
+TEST(ModelCheckTest, WhatReachesALimitIsTaken) {
+  ModelDescription model = Model();
+  ExpertsDescription& experts = model.layers[kSparse].experts;
+  experts.router.groups = 3;  // each chosen group gives all of its two experts
+  EXPECT_TRUE(CheckModel(model).ok()) << CheckModel(model);
+  experts.chosen = 6;  // every expert of every group
+  experts.router.chosen_groups = 3;
+  EXPECT_TRUE(CheckModel(model).ok()) << CheckModel(model);
+  model.layers[kDense].attention = {};
+  model.layers[kDense].delta_net.key_heads = model.layers[kDense].delta_net.value_heads = 2;
+  EXPECT_TRUE(CheckModel(model).ok()) << CheckModel(model);
+  Latents(model.layers[kJoined]);
+  EXPECT_TRUE(CheckModel(model).ok()) << CheckModel(model);
+}
+
+TEST(ModelCheckTest, TheFirstLayerThatIsRefusedIsNamed) {
+  ModelDescription model = Model();
+  model.layers[kSparse].experts.chosen = model.layers[kJoined].experts.chosen = 0;
+  EXPECT_THAT(std::string(CheckModel(model).message()), testing::StartsWith("layer 1 has "));
+}
+
 TEST(ModelCheckTest, ARoutersInputScaleIsNoOnePlusNorm) {
   ModelDescription model = Model();
   model.layers[kSparse].experts.router.input_scale = "scale";

@@ -121,6 +121,47 @@ TEST_P(TileTest, ThePartsOfATensorMakeTheTensor) {
   }
 }
 
+// Also of tensors whose rows have another order on disk, and of columns of a matrix.
+TEST_P(TileTest, TheRunsOfPartsAreThoseOfTheTensor) {
+  std::mt19937_64 random(4);
+  ModelDescription model = SmallModel();
+  model.layers[0].attention = AttentionDescription();
+  model.layers[0].delta_net = {.key_heads = 2,
+                               .value_heads = 4,
+                               .key_dim = 3,
+                               .value_dim = 5,
+                               .kernel = 4,
+                               .tensors = DeltaTensors::kByKeyHead};
+  model.layers[0].per_layer_input = {.width = 4, .vocabulary = 50};
+  const ModelLayout layout = BuildModelLayout(model);
+  for (const TileLayout& tile_layout : layout.tiles) {
+    const TileParts cut = RandomParts(tile_layout, GetParam(), 5, random);
+    for (const TensorSpec& tensor : tile_layout.tensors) {
+      SCOPED_TRACE(tensor.name);
+      std::vector<int64_t> sources(static_cast<size_t>(tensor.elements), -1);
+      for (const TensorRun& run : RunsOf(tensor)) {
+        for (int64_t i = 0; i < run.elements; ++i) {
+          sources[static_cast<size_t>(run.place + i)] = run.source + i;
+        }
+      }
+      std::vector<int> seen(sources.size(), 0);
+      for (int part = 0; part < cut.size(); ++part) {
+        int64_t before = -1;
+        for (const TensorRun& run : HeldRunsOf(cut.part(part), tensor)) {
+          ASSERT_GT(run.source, before) << "in the order of the whole tensor";
+          before = run.source;
+          for (int64_t i = 0; i < run.elements; ++i) {
+            const size_t place = static_cast<size_t>(run.place + i);
+            ASSERT_EQ(run.source + i, sources[place]);
+            ++seen[place];
+          }
+        }
+      }
+      EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
+    }
+  }
+}
+
 TEST_P(TileTest, ThePaddingOfPartsIsThatOfTheWhole) {
   std::mt19937_64 random(3);
   const ModelLayout layout = FrozenLayout();

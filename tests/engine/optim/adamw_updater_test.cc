@@ -124,6 +124,33 @@ TEST(AdamWUpdaterTest, TheBitsOfUpdatesThatAreTunedOn) {
   EXPECT_FALSE(updater.tuned(DType::kF32)) << "its streams are others";
 }
 
+// Ranges of which one is large enough to be tuned on, and what lies between them.
+TEST(AdamWUpdaterTest, OfSeveralRangesEachIsUpdatedAndNothingElse) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  ThreadPool pool(2);
+  AdamWUpdater updater(&pool);
+  State tuned, plain;
+  const auto before = [](int64_t at) { return 1e-4f * static_cast<float>(at % 17); };
+  const std::vector<ElementRange> ranges = {
+      {0, 100}, {kMiB, 6 * kMiB}, {7 * kMiB, 7 * kMiB + 5}, {8 * kMiB, tuned.layout.elements}};
+  ASSERT_TRUE(updater.Update(Step(1), tuned.gradient.data(), DType::kF32, tuned.tile, ranges));
+  ASSERT_TRUE(AdamWUpdate(pool, Step(1), plain.gradient.data(), DType::kF32, plain.tile, ranges));
+  EXPECT_EQ(std::memcmp(tuned.block.data(), plain.block.data(), plain.block.size()), 0);
+  // The moments of an element whose gradient is not zero change.
+  for (size_t i = 0; i <= ranges.size(); ++i) {
+    const int64_t begin = i == 0 ? 0 : ranges[i - 1].end;
+    const int64_t end = i == ranges.size() ? tuned.layout.elements : ranges[i].begin;
+    for (int64_t at = begin; at < end; ++at) {
+      ASSERT_EQ(tuned.tile.exp_avg_sq[at], before(at)) << at;
+    }
+    if (i == ranges.size()) break;
+    for (const int64_t at : {ranges[i].begin, ranges[i].end - 1}) {
+      ASSERT_NE(tuned.gradient[static_cast<size_t>(at)], 0) << "choose another range";
+      EXPECT_NE(tuned.tile.exp_avg_sq[at], before(at)) << at;
+    }
+  }
+}
+
 TEST(AdamWUpdaterTest, ABadValueIsToldFromEveryPart) {
   ThreadPool pool(2);
   for (const int64_t where : {int64_t{5}, int64_t{5} << 20, (int64_t{9} << 20) + 1000}) {

@@ -5,64 +5,15 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <future>
+#include <initializer_list>
 #include <map>
 #include <thread>
 
-#include "engine/device/reference_kernels.h"
+#include "tests/engine/pipeline/fake_device.h"
 
 namespace megatrain {
 namespace {
-
-class FakeStream : public Stream {};
-class FakeEvent : public Event {};
-
-class FakeDevice : public Device {
- public:
-  std::string Describe() const override { return "fake"; }
-  std::string Arithmetic(AttentionChoice) const override { return "none"; }
-  absl::StatusOr<std::optional<int64_t>> FreeBytes() override { return std::nullopt; }
-  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t) override {
-    return absl::ResourceExhaustedError("no memory");
-  }
-  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse) override {
-    return std::make_unique<FakeStream>();
-  }
-  absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
-    return std::make_unique<FakeEvent>();
-  }
-  absl::Status Record(Stream&, Event&) override { return absl::OkStatus(); }
-  absl::Status Wait(Stream&, Event&) override { return absl::OkStatus(); }
-  absl::Status Synchronize(Event&) override { return synchronized; }
-  absl::StatusOr<bool> Done(Event&) override { return true; }
-  absl::StatusOr<double> ElapsedSeconds(Event&, Event&) override { return 0.25; }
-  absl::Status CopyToDevice(Stream&, void*, const void*, int64_t) override {
-    return absl::OkStatus();
-  }
-  absl::Status CopyToHost(Stream&, void*, const void*, int64_t) override {
-    return absl::OkStatus();
-  }
-  absl::Status PinHost(void*, int64_t, const PinProgress&) override { return absl::OkStatus(); }
-  void UnpinHost(void*) override {}
-  absl::Status Upload(Stream&, void*, const void*, int64_t) override { return absl::OkStatus(); }
-  absl::Status Download(Stream&, void*, const void*, int64_t) override { return absl::OkStatus(); }
-  Kernels& kernels() override { return kernels_; }
-
-  absl::Status synchronized;  // what Synchronize returns
-
- private:
-  ReferenceKernels kernels_;
-};
-
-class FunctionRunner : public OpRunner {
- public:
-  explicit FunctionRunner(std::function<absl::Status(const Op&)> run) : run_(std::move(run)) {}
-  absl::Status Run(const Op& op, Stream*) override { return run_(op); }
-
- private:
-  const std::function<absl::Status(const Op&)> run_;
-};
 
 // The operation is known by its `bytes`.
 Op MakeOp(Lane lane, int id, std::vector<int> reads, std::vector<int> writes) {
@@ -194,6 +145,32 @@ TEST(ExecutorTest, BusyTimeIsByLane) {
   EXPECT_DOUBLE_EQ(timing->busy.device_update, 0.75);
   EXPECT_DOUBLE_EQ(timing->busy.collective, 1.0);
   EXPECT_EQ(timing->busy.io, 0);
+  EXPECT_GE(timing->finished - timing->started, std::chrono::milliseconds(250))
+      << "an operation ends no earlier than its duration after it was queued";
+}
+
+// What a stream runs is over at the second of an operation's two records, and what a host lane has
+// run is over when its turn ends.
+TEST(ExecutorTest, LanesWaitForTheEndOfWhatAStreamRuns) {
+  FakeDevice device;
+  int synchronized_before_update = -1;
+  FunctionRunner runner([&](const Op& op) {
+    if (op.bytes == 3) synchronized_before_update = device.last_synchronized;
+    return absl::OkStatus();
+  });
+  const auto run = [&](std::initializer_list<Op> ops) {
+    auto executor = *Executor::Create(&device, &runner);
+    Schedule schedule;
+    schedule.ops = ops;
+    return executor->Wait(executor->Submit(std::move(schedule))).status();
+  };
+  EXPECT_TRUE(run({MakeOp(Lane::kUpdate, 0, {}, {0}), MakeOp(Lane::kIo, 0, {0}, {1})}).ok());
+  EXPECT_EQ(device.last_waited, 0);
+  EXPECT_EQ(device.last_synchronized, 0);
+  EXPECT_TRUE(run({MakeOp(Lane::kH2D, 1, {}, {0}), MakeOp(Lane::kCompute, 2, {0}, {1})}).ok());
+  EXPECT_EQ(device.last_waited, 2) << "the load's end";
+  EXPECT_TRUE(run({MakeOp(Lane::kD2H, 2, {}, {0}), MakeOp(Lane::kUpdate, 3, {0}, {1})}).ok());
+  EXPECT_EQ(synchronized_before_update, 6) << "the store's end";
 }
 
 // The first operation begins before all others and ends after them.
@@ -398,6 +375,25 @@ TEST(ExecutorTest, AfterAnErrorNothingIsWithdrawn) {
   while (executor->status().ok()) std::this_thread::yield();
   EXPECT_FALSE(executor->Withdraw(ticket, /*during_backward=*/true));
   EXPECT_EQ(executor->Wait(ticket).status().message(), "broken");
+}
+
+TEST(ExecutorTest, SettlingTellsTheErrorOfWhatRanBefore) {
+  std::atomic<bool> hold{true};
+  FunctionRunner runner([&](const Op&) {
+    while (hold) std::this_thread::yield();
+    return absl::AbortedError("broken");
+  });
+  FakeDevice device;
+  auto executor = *Executor::Create(&device, &runner);
+  Schedule first, second;
+  first.ops = {MakeOp(Lane::kCompute, 0, {}, {0})};
+  second.ops = {MakeOp(Lane::kCompute, 1, {0}, {1})};
+  const auto failed = executor->Submit(std::move(first));
+  const auto withdrawn = executor->Submit(std::move(second));
+  EXPECT_TRUE(executor->Withdraw(withdrawn, /*during_backward=*/true));
+  hold = false;
+  EXPECT_EQ(executor->Wait(failed).status().message(), "broken");
+  EXPECT_EQ(executor->Settle(withdrawn).message(), "broken");
 }
 
 }  // namespace

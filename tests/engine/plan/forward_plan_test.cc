@@ -62,6 +62,21 @@ TEST_F(ForwardPlanTest, GenerationTakesTheLargestWaveThatFits) {
   EXPECT_THAT(none.misfit, HasSubstr("device memory: needs"));
 }
 
+// They are numbered in 32 bits, however much memory there is.
+TEST_F(ForwardPlanTest, AWaveHasNoMoreRowsThanHaveNumbers) {
+  const ModelLayout layout = BuildModelLayout(Config(4));
+  GenerationNeed need;
+  need.answer_tokens = 20;
+  for (const auto& [tokens, prompts] :
+       {std::pair(int64_t{1'000'000'000}, 2), std::pair(int64_t{1'100'000'000}, 1)}) {
+    need.prompt_tokens = {tokens, tokens};
+    const MemoryPlan plan =
+        PlanGeneration({}, layout, DType::kBF16, need, kernels_, Budget(kUnlimitedBytes));
+    EXPECT_TRUE(plan.fits) << plan.misfit;
+    EXPECT_EQ(plan.dimensions.micro_batches, prompts);
+  }
+}
+
 TEST_F(ForwardPlanTest, LimitsAreTheJobsAndTheMachines) {
   const ModelLayout layout = BuildModelLayout(Config(4));
   const auto plan = [&](const JobSpec::Engine& engine, const MemoryBudget& budget) {

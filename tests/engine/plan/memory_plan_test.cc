@@ -129,6 +129,9 @@ TEST_F(MemoryPlanTest, LessDeviceMemoryKeepsLessThenStashesOnTheHostThenSweeps) 
   JobSpec spec = Spec();
   const MemoryPlan rich = Plan(spec, layout);
   EXPECT_EQ(rich.dimensions.shape.kept_everything, 6 * 4);
+  EXPECT_THAT(rich.Table(),
+              HasSubstr("micro-batches a step: 4, a sweep: 4; stash on the device; layers kept "
+                        "whole: 24 of 24, norms recomputed: 0, recomputed: 0 "));
   int64_t limit = rich.arena_bytes;
   int last_kept = 24, seen_host = 0, seen_sweeps = 0;
   while (true) {
@@ -178,6 +181,53 @@ TEST_F(MemoryPlanTest, AJobThatDoesNotFitSaysSoInBytes) {
   EXPECT_FALSE(plan.fits);
   EXPECT_THAT(plan.Table(), HasSubstr("does not fit: host memory: needs"));
   EXPECT_THAT(plan.Table(), HasSubstr("tiles"));
+  JobSpec spec = Spec();
+  spec.engine.device_memory = 1;
+  const MemoryPlan neither = Plan(spec, layout, Budget(1 << 20));
+  EXPECT_THAT(neither.misfit, HasSubstr("host memory: needs"));
+  EXPECT_THAT(neither.misfit, HasSubstr("; device memory: needs"));
+  // What is told as needed is what the smallest step takes.
+  EXPECT_EQ(neither.dimensions.shape.sweep_micro_batches, 1);
+  EXPECT_EQ(neither.dimensions.shape.kept, 0);
+  EXPECT_TRUE(neither.dimensions.shape.stash_on_host);
+}
+
+// Slabs hold gradients until the norm is known, or sums between sweeps. Else a few take turns.
+TEST_F(MemoryPlanTest, SlabsAreOneATileWhereTheyMustHoldGradients) {
+  const ModelLayout layout = BuildModelLayout(Config(6));
+  JobSpec spec = Spec();
+  const auto slabs = [&] {
+    const PipelineShape shape = Plan(spec, layout).dimensions.shape;
+    EXPECT_EQ(shape.slab_per_tile, shape.gradient_slabs == layout.tile_count());
+    return shape.gradient_slabs;
+  };
+  EXPECT_EQ(slabs(), 8);
+  spec.optimizer.max_gradient_norm = 0;
+  EXPECT_EQ(slabs(), 4);
+  spec.engine.gradient_slabs = 3;
+  EXPECT_EQ(slabs(), 3);
+  spec.engine.micro_batches_per_sweep = 4;
+  EXPECT_EQ(slabs(), 3);
+  spec.engine.micro_batches_per_sweep = 2;
+  EXPECT_EQ(slabs(), 8);
+}
+
+// The sums of several sweeps are kept in FP32.
+TEST_F(MemoryPlanTest, Bf16GradientsSaveTheirMemoryInAStepOfOneSweepAlone) {
+  const ModelLayout layout = BuildModelLayout(Config(6));
+  JobSpec spec = Spec();
+  const auto slab_bytes = [&](Precision dtype, int64_t sweep) {
+    spec.training.gradient_dtype = dtype;
+    spec.engine.micro_batches_per_sweep = sweep;
+    for (const MemoryPlan::Item& item : Plan(spec, layout).host) {
+      if (item.name == "gradient slabs") return static_cast<double>(item.bytes);
+    }
+    return 0.0;
+  };
+  const double whole = slab_bytes(Precision::kFp32, 4);
+  EXPECT_NEAR(slab_bytes(Precision::kBf16, 4), whole / 2, 0.05 * whole);
+  EXPECT_EQ(slab_bytes(Precision::kBf16, 2), whole);
+  EXPECT_EQ(slab_bytes(Precision::kFp32, 2), whole);
 }
 
 TEST_F(MemoryPlanTest, AJobMayLimitItsHostMemoryToLessThanThereIs) {

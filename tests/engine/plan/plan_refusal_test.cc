@@ -40,5 +40,52 @@ TEST_F(PlanRefusalTest, ALossOfRoutersIsForModelsWithExperts) {
   EXPECT_EQ(Refusal(spec, dense), absl::OkStatus()) << "there is no such loss";
 }
 
+TEST_F(PlanRefusalTest, DevicesAndShardsAreNoMoreThanMicroBatches) {
+  const ModelLayout layout = BuildModelLayout(Config(2));
+  JobSpec spec = Spec();  // a step of four micro-batches
+  spec.engine.devices = 4;
+  EXPECT_EQ(Refusal(spec, layout), absl::OkStatus());
+  spec.engine.devices = 5;
+  EXPECT_THAT(std::string(Refusal(spec, layout).message()),
+              HasSubstr("engine.devices: 5 devices cannot share a step of 4 micro-batches"));
+  spec.engine.devices = 1;
+  spec.training.gradient_shards = 4;
+  EXPECT_EQ(Refusal(spec, layout), absl::OkStatus());
+  spec.engine.devices = 2;
+  EXPECT_EQ(Refusal(spec, layout), absl::OkStatus());
+  spec.engine.devices = 3;
+  EXPECT_THAT(std::string(Refusal(spec, layout).message()),
+              HasSubstr("3 devices cannot share the 4 parts of training.gradient_shards evenly"));
+  spec.engine.devices = 1;
+  spec.training.gradient_shards = 8;
+  spec.training.global_batch = 10;  // five
+  const absl::Status refused = Refusal(spec, layout);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("has no 8 parts; use at most 4"));
+}
+
+// Several devices make a step in one sweep. Several shards on one device take two at most, and one
+// where the embedding is the head too.
+TEST_F(PlanRefusalTest, DevicesAndShardsLimitTheSweepsOfAStep) {
+  const ModelLayout layout = BuildModelLayout(Config(2));
+  const ModelLayout tied = BuildModelLayout(Config(2, /*tied=*/true));
+  JobSpec spec = Spec();
+  spec.engine.micro_batches_per_sweep = 1;
+  EXPECT_EQ(Refusal(spec, layout), absl::OkStatus());
+  spec.engine.devices = 2;
+  EXPECT_THAT(std::string(Refusal(spec, layout).message()),
+              HasSubstr("engine.micro_batches_per_sweep: 1 makes 2"));
+  spec.engine.micro_batches_per_sweep = 2;
+  EXPECT_EQ(Refusal(spec, layout), absl::OkStatus()) << "each device has two";
+  spec.engine.devices = 1;
+  spec.training.gradient_shards = 2;
+  EXPECT_EQ(Refusal(spec, layout), absl::OkStatus());
+  EXPECT_THAT(std::string(Refusal(spec, tied).message()),
+              HasSubstr("engine.micro_batches_per_sweep: 2 makes 2"));
+  spec.engine.micro_batches_per_sweep = 1;
+  EXPECT_THAT(std::string(Refusal(spec, layout).message()),
+              HasSubstr("engine.micro_batches_per_sweep: 1 makes 4"));
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "engine/base/bytes.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
+#include "engine/device/device_lost.h"
 #include "tests/engine/run/cuda_job_fixture.h"
 #include "tests/engine/run/full_disk_file_system.h"
 #include "tests/engine/run/hooked_run.h"
@@ -159,6 +160,41 @@ TEST(CudaMemoryTest, ARunThatEndsWhileOthersHaveTheMemoryIsSaved) {
     EXPECT_FALSE(hooked.run.records[1].eval_loss.has_value());
     EXPECT_THAT(hooked.run.messages,
                 Contains(HasSubstr("step 2: its evaluation was not finished")));
+  }
+}
+
+// Another process could go on from the checkpoint before: a run that has lost its device has not
+// ended as it was told.
+TEST(CudaMemoryTest, ADeviceLostWhileTheRunEndsInAnEvaluationFailsTheRun) {
+  for (const bool release : {false, true}) {
+    EmulatedGpu gpu;
+    const auto host = Host(gpu);
+    JobSpec spec = Job("lost_at_the_end");
+    spec.checkpoint.every_steps = 0;
+    spec.data.eval_fraction = 0.3;
+    spec.training.eval_every = 1;
+    HookedRun hooked;
+    bool running = false, paused = false;
+    hooked.activity = [&](const TrainingActivity& now) {
+      running = now.phase == TrainingPhase::kRunning;
+    };
+    const std::thread::id training_thread = std::this_thread::get_id();
+    hooked.alive = [&] {
+      if (std::this_thread::get_id() != training_thread || !running || paused) return;
+      if (hooked.run.records.size() == 1) hooked.control.Pause();
+    };
+    hooked.paused = [&](const TrainingPause&) {
+      paused = true;
+      gpu.edge().Fail("Malloc", kIllegalAddress, 0, /*sticky=*/true);
+      if (release) {
+        hooked.control.Release();
+      } else {
+        hooked.control.Stop();
+      }
+    };
+    const absl::Status status = hooked.Train(*host, spec).status();
+    EXPECT_TRUE(IsDeviceLost(status)) << status;
+    EXPECT_THAT(hooked.events, ElementsAre("started 1", "step 1", "paused"));
   }
 }
 

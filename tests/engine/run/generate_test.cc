@@ -119,6 +119,24 @@ TEST_F(GenerateTest, AnAnswerDoesNotDependOnOtherPrompts) {
   }
 }
 
+// Where the likeliest token alone may be drawn, the answer is that of temperature 0.
+TEST_F(GenerateTest, DrawsAmongTheLikeliestTokensAlone) {
+  Ask({"All work", "and no play"});
+  options_.temperature = 0;
+  ASSERT_TRUE(Run().ok());
+  const std::vector<std::string> likeliest = Texts();
+  options_.temperature = 2;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_NE(Texts(), likeliest);
+  options_.top_k = 1;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(Texts(), likeliest);
+  options_.top_k = 0;
+  options_.top_p = 1e-9;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(Texts(), likeliest);
+}
+
 TEST_F(GenerateTest, WhatDoesNotFitIsRefusedWithItsBytes) {
   Ask({"All work"});
   options_.engine.device_memory = 10000;
@@ -214,6 +232,12 @@ TEST_F(GenerateTest, PromptsThatCannotBeAnsweredAreNamed) {
   expect({"", R"({"messages": []})"}, "\"messages\" is empty");
   expect({"", R"({"messages": [{"role": "user", "content": "a", "tool_calls": [1]}]})"},
          "tool_calls");
+}
+
+TEST_F(GenerateTest, APromptWithoutAPlaceIsNamedByItsNumber) {
+  Ask({"good", "\xff", "\xff"});
+  options_.prompt_places = {"f:1"};
+  EXPECT_THAT(Refused(), HasSubstr("prompt 2: "));
 }
 
 TEST_F(GenerateTest, APromptAndItsAnswerMayFillTheModelsPositions) {

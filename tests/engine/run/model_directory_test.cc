@@ -112,6 +112,19 @@ TEST_F(ResumeWithoutWeightsTest, ExpertsHaveTheNamesOfTheCheckpoint) {
   EXPECT_EQ(Resume(), absl::OkStatus());
 }
 
+TEST_F(ResumeWithoutWeightsTest, ExpertsHaveTheNamesOfTheCheckpointThatIsNamed) {
+  Train("mixtral", {{"block_sparse_moe", "mlp"}});
+  fs::remove(directory_ + "/" + kShard);
+  fs::remove(directory_ + "/" + kHfIndexFileName);
+  HookedRun run;
+  run.options.resume = ResumeMode::kPath;
+  run.options.resume_path = spec_.checkpoint.directory + "/step-00000002";
+  run.started = [](int64_t first_step) { EXPECT_EQ(first_step, 3); };
+  spec_.checkpoint.directory = FreshDirectory("elsewhere") + "/checkpoints";
+  EXPECT_EQ(run.Train(*host_, spec_).status(), absl::OkStatus());
+  EXPECT_EQ(run.run.records.size(), 1u);
+}
+
 TEST_F(ResumeWithoutWeightsTest, AWrapperNamesTheFileThatItsTensorsAreCarriedFrom) {
   // This one is not tied, and its files say so, not its config.json.
   Train("mistral3_wrapper");

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "engine/base/watched_file_system.h"
 #include "engine/engine.h"
 #include "engine/trace/event_file.h"
 #include "tensorboard_event.pb.h"
@@ -233,6 +235,82 @@ TEST_F(TensorBoardReportTest, APlaceThatCannotBeWrittenIsRefusedAtOnce) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("report.tensorboard: "));
 }
 
+// TensorBoard drops what a file has from the step of a later file's session on.
+TEST_F(TensorBoardReportTest, APauseBeginsNoOtherFile) {
+  const JobSpec spec = Job("paused");
+  HookedRun run;
+  run.step = [&](int64_t step) {
+    if (step == 2) run.control.Pause();
+  };
+  run.paused = [&](const TrainingPause&) { run.control.Resume(); };
+  ASSERT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+  EXPECT_THAT(run.events, Contains("paused"));
+  const std::vector<std::string> files = Files(spec.report.tensorboard);
+  ASSERT_EQ(files.size(), 1u);
+  EXPECT_EQ(ReadEvents(files[0]).size(), 3u + kHookedSteps);
+}
+
+TEST_F(TensorBoardReportTest, OneOfSeveralProcessesWrites) {
+  const JobSpec spec = Job("processes");
+  for (const JobRun& run : TrainInProcesses({spec, spec})) {
+    ASSERT_TRUE(run.status.ok()) << run.status;
+  }
+  const std::vector<std::string> files = Files(spec.report.tensorboard);
+  ASSERT_EQ(files.size(), 1u);
+  EXPECT_EQ(ReadEvents(files[0]).size(), 3u + kHookedSteps);
+}
+
+// Counts what is written to event files, and how much of it was synced.
+class CountingFileSystem : public WatchedFileSystem {
+ public:
+  CountingFileSystem() : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }) {}
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override {
+    auto file = WatchedFileSystem::NewWritableFile(path);
+    if (!file.ok() || !absl::StrContains(path, "tfevents")) return file;
+    return std::make_unique<File>(*std::move(file), this);
+  }
+
+  int64_t appended = 0, synced = 0;  // records
+
+ private:
+  class File : public WritableFile {
+   public:
+    File(std::unique_ptr<WritableFile> file, CountingFileSystem* counts)
+        : file_(std::move(file)), counts_(counts) {}
+    absl::Status Append(const void* data, int64_t bytes) override {
+      ++counts_->appended;
+      return file_->Append(data, bytes);
+    }
+    absl::Status Sync() override {
+      counts_->synced = counts_->appended;
+      return file_->Sync();
+    }
+    absl::Status Close() override { return file_->Close(); }
+
+   private:
+    const std::unique_ptr<WritableFile> file_;
+    CountingFileSystem* const counts_;
+  };
+};
+
+// A run that goes on from a checkpoint does not make the steps before it again.
+TEST_F(TensorBoardReportTest, TheStepsOfACheckpointAreSyncedBeforeItIsThere) {
+  CountingFileSystem files;
+  const auto host = HostWithPool(&files);
+  JobSpec spec = Job("synced");
+  spec.checkpoint.every_steps = 2;
+  HookedRun run;
+  std::vector<int64_t> saved;
+  run.saved = [&](int64_t step) {
+    saved.push_back(step);
+    EXPECT_GE(files.synced, 3 + step);
+  };
+  ASSERT_TRUE(run.Train(*host, spec).ok()) << run.run.status;
+  EXPECT_THAT(saved, ::testing::ElementsAre(2, 4));
+  EXPECT_EQ(files.appended, 3 + kHookedSteps) << "a record for each write";
+}
+
 TEST_F(TensorBoardReportTest, AFailureIsToldOnceAndEndsTheFile) {
   FullDiskFileSystem disk(PosixFileSystem());
   const auto host = HostWithPool(&disk);
@@ -262,7 +340,7 @@ TEST_F(TensorBoardReportTest, HoldsAnswersToSamplePrompts) {
   sampled.checkpoint.directory += "_sampled";
   std::filesystem::remove_all(sampled.checkpoint.directory);
   std::filesystem::remove_all(spec.report.tensorboard);
-  sampled.training.sample_prompts = {{"one", ""}, {"a b", ""}};
+  sampled.training.sample_prompts = {{"one", ""}, {"", R"({"prompt": "a b"})"}};
   sampled.training.sample_tokens = 6;
   HookedRun run;
   ASSERT_TRUE(run.Train(*host_, sampled).ok()) << run.run.status;
@@ -285,8 +363,9 @@ TEST_F(TensorBoardReportTest, HoldsAnswersToSamplePrompts) {
   options.tokenizer = "bytes";
   GenerateSink sink;
   sink.answer = [&](size_t prompt, const GeneratedText& answer) {
+    const Prompt& asked = options.prompts[prompt];
     EXPECT_EQ(texts[absl::StrCat("4 samples/", prompt + 1)],
-              absl::StrCat("    ", options.prompts[prompt].text, "\n\n---\n\n    ",
+              absl::StrCat("    ", asked.text, asked.record, "\n\n---\n\n    ",
                            absl::StrReplaceAll(answer.text, {{"\n", "\n    "}}), "\n"));
   };
   const absl::Status status =

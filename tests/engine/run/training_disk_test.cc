@@ -1,13 +1,16 @@
-// Runs that meet a full disk.
+// Runs that meet a full disk, or one that fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/watched_file_system.h"
 #include "engine/engine.h"
 #include "tests/engine/numerics/job_run.h"
 #include "tests/engine/run/full_disk_file_system.h"
@@ -187,6 +190,85 @@ TEST_F(FullDiskTest, CancelEndsThePause) {
   const auto outcome = hooked.Train(*host_, spec);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(*outcome, TrainingOutcome::kCancelled);
+  ExpectPoolWhole(*host_);
+}
+
+// A disk that has room and fails nevertheless.
+class BrokenDisk : public WatchedFileSystem {
+ public:
+  BrokenDisk() : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }) {}
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override {
+    if (broken) return FileError("create", path, EIO);
+    return WatchedFileSystem::NewWritableFile(path);
+  }
+
+  std::atomic<bool> broken{false};
+};
+
+class BrokenDiskTest : public ::testing::Test {
+ protected:
+  BrokenDisk disk_;
+  std::unique_ptr<EngineHost> host_ = HostWithPool(&disk_);
+};
+
+// Room would not mend it: the run does not wait for any.
+TEST_F(BrokenDiskTest, ASaveThatFailsIsToldAndTheRunGoesOn) {
+  JobSpec spec = HookedJob("broken");
+  spec.checkpoint.every_steps = 2;
+  HookedRun hooked;
+  hooked.options.pause_on_full_disk = true;
+  hooked.started = [&](int64_t) { disk_.broken = true; };
+  hooked.step = [&](int64_t step) {
+    if (step == 3) disk_.broken = false;
+  };
+  hooked.paused = [&](const TrainingPause&) { hooked.control.Cancel(); };
+  const auto outcome = hooked.Train(*host_, spec);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(*outcome, TrainingOutcome::kFinished);
+  EXPECT_THAT(hooked.events, ElementsAre("started 1", "checkpoint_failed 2", "step 1", "step 2",
+                                         "step 3", "step 4", "checkpoint 4"));
+}
+
+// The memory is all that holds its state, whatever keeps it from being saved.
+TEST_F(BrokenDiskTest, ARunThatCannotBeSavedStandsStillInsteadOfBeingReleased) {
+  const JobSpec plain = HookedJob("plain_kept"), spec = HookedJob("kept");
+  HookedRun undisturbed, hooked;
+  ASSERT_TRUE(undisturbed.Train(*host_, plain).ok()) << undisturbed.run.status;
+  hooked.step = [&](int64_t step) {
+    if (step != 1) return;
+    disk_.broken = true;
+    hooked.control.Release();
+  };
+  int pauses = 0;
+  hooked.paused = [&](const TrainingPause& pause) {
+    ++pauses;
+    EXPECT_EQ(pause.status.code(), absl::StatusCode::kInternal) << pause.status;
+    EXPECT_EQ(pause.directory, spec.checkpoint.directory);
+    EXPECT_LT(host_->pool_usage().free_bytes, kHookedPoolBytes);
+    disk_.broken = false;
+    hooked.control.Resume();
+  };
+  const auto outcome = hooked.Train(*host_, spec);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(*outcome, TrainingOutcome::kFinished);
+  EXPECT_EQ(pauses, 1);
+  ExpectSameRecords(hooked.run, undisturbed.run);
+  ExpectSameFiles(spec, plain);
+}
+
+// Whoever stops it must know that its last steps are lost.
+TEST_F(BrokenDiskTest, AStopThatCannotSaveFails) {
+  const JobSpec spec = HookedJob("unstopped");
+  HookedRun hooked;
+  hooked.step = [&](int64_t step) {
+    if (step != 1) return;
+    disk_.broken = true;
+    hooked.control.Stop();
+  };
+  const absl::Status status = hooked.Train(*host_, spec).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_FALSE(HasCheckpoint(spec));
   ExpectPoolWhole(*host_);
 }
 

@@ -80,6 +80,25 @@ TEST_P(FailureTest, ASaveUnderWayIsFinished) {
   }
 }
 
+// The checkpoint that it resumed from has the state before the step already.
+TEST_P(FailureTest, AResumedRunThatFailsAtOnceNamesItsStart) {
+  const JobSpec spec = Exploding("at_once", 12);
+  HookedRun run, again;
+  const absl::Status first = run.Train(*host_, spec).status();
+  ASSERT_EQ(first.code(), absl::StatusCode::kAborted) << first;
+  const int64_t failed = FailedStep(first);
+  ASSERT_THAT(Steps(spec), ElementsAre(failed - 1));
+  const absl::Status status = again.Train(*host_, spec).status();
+  ASSERT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_EQ(FailedStep(status), failed);
+  EXPECT_THAT(again.events, ElementsAre(absl::StrCat("started ", failed)));
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr(absl::StrCat("the run can go on from ",
+                             JoinPath(spec.checkpoint.directory, StepDirectoryName(failed - 1)))));
+  EXPECT_THAT(Steps(spec), ElementsAre(failed - 1));
+}
+
 TEST_P(FailureTest, ASkippedStepMakesNoUpdate) {
   JobSpec spec = HookedJob("skipping", Precision::kBf16, GetParam());
   spec.training.skip_steps = {2, 4};
@@ -91,6 +110,13 @@ TEST_P(FailureTest, ASkippedStepMakesNoUpdate) {
   EXPECT_EQ(run.run.records[1].step, 3);
   EXPECT_THAT(run.run.messages, Contains(HasSubstr("step 2: no update")));
   EXPECT_THAT(Steps(spec), ElementsAre(4, 2));
+  // Sequences that are left out are passed by, and their tokens do not count.
+  const int64_t tokens = run.run.records[0].input_tokens + run.run.records[1].input_tokens;
+  EXPECT_EQ(run.run.records[1].total_tokens, tokens);
+  const auto state = ReadCheckpointState(JoinPath(spec.checkpoint.directory, StepDirectoryName(4)));
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->input_tokens, tokens);
+  EXPECT_EQ(state->data_position, 4 * spec.training.global_batch);
 
   // The third step's batch, on what the first one has made of the model.
   HookedRun plain;

@@ -237,6 +237,54 @@ TEST(TrainingPauseTest, ACheckpointThatIsThereAnswersTheNextRequest) {
   EXPECT_EQ(saved[2], kHookedSteps);
 }
 
+// The answer is the checkpoint that the run has resumed from.
+TEST(TrainingPauseTest, ARunThatHasResumedHasACheckpointBeforeItsFirstStep) {
+  const auto host = HostWithPool();
+  JobSpec spec = HookedJob("resumed");
+  spec.training.steps = 2;
+  HookedRun first, resumed;
+  ASSERT_TRUE(first.Train(*host, spec).ok()) << first.run.status;
+  spec.training.steps = 4;
+  resumed.started = [&](int64_t) { resumed.control.Checkpoint(); };
+  ASSERT_TRUE(resumed.Train(*host, spec).ok()) << resumed.run.status;
+  EXPECT_THAT(resumed.events,
+              ElementsAre("started 3", "checkpoint 2", "step 3", "step 4", "checkpoint 4"));
+}
+
+TEST(TrainingPauseTest, AStopBeforeTheFirstStepSavesNothing) {
+  const auto host = HostWithPool();
+  const JobSpec spec = HookedJob("stopped_before");
+  HookedRun hooked;
+  hooked.started = [&](int64_t) { hooked.control.Stop(); };
+  const auto outcome = hooked.Train(*host, spec);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(*outcome, TrainingOutcome::kInterrupted);
+  EXPECT_THAT(hooked.events, ElementsAre("started 1"));
+  EXPECT_FALSE(HasCheckpoint(spec));
+}
+
+// A run that is stopped again and again gets on. Over a slow link the stop comes in the step's
+// forward pass, in which any later step would be given up.
+TEST(TrainingPauseTest, AStopLetsTheRunsFirstStepFinish) {
+  const auto host = HostWithPool();
+  JobSpec spec = HookedJob("first_step");
+  spec.engine.link_gigabytes_per_second = 0.01;
+  HookedRun hooked;
+  bool running = false;
+  hooked.activity = [&](const TrainingActivity& now) {
+    running = now.phase == TrainingPhase::kRunning;
+  };
+  const std::thread::id training_thread = std::this_thread::get_id();
+  hooked.alive = [&] {
+    if (std::this_thread::get_id() == training_thread && running) hooked.control.Stop();
+  };
+  const auto outcome = hooked.Train(*host, spec);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(*outcome, TrainingOutcome::kInterrupted);
+  ASSERT_FALSE(hooked.run.records.empty());
+  EXPECT_TRUE(HasCheckpoint(spec));
+}
+
 TEST(TrainingPauseTest, APausedRunIsSavedStoppedReleasedOrCancelled) {
   struct End {
     std::function<void(TrainingControl&)> ask;

@@ -31,6 +31,19 @@ TEST(AddedTokensTest, WithinATokenThatIsPartOfAWordNoOtherIsFound) {
   EXPECT_THAT(Pieces(matcher, "foods"), ElementsAre("foods"));
 }
 
+TEST(AddedTokensTest, ATokenTakesTheWhiteSpaceThatItSaysAndNoneTwice) {
+  AddedTokenMatcher right, left, both;
+  ASSERT_TRUE(right.Add("<s>", {.id = 1, .content = "<s>", .rstrip = true}).ok());
+  ASSERT_TRUE(left.Add("<s>", {.id = 1, .content = "<s>", .lstrip = true}).ok());
+  ASSERT_TRUE(both.Add("<s>", {.id = 1, .content = "<s>", .lstrip = true, .rstrip = true}).ok());
+  EXPECT_THAT(Pieces(right, "a<s> b"), ElementsAre("a", "[<s> ]", "b"));
+  EXPECT_THAT(Pieces(right, " <s>\n\u3000"), ElementsAre(" ", "[<s>\n\u3000]"));
+  EXPECT_THAT(Pieces(left, "a \u3000<s> b"), ElementsAre("a", "[ \u3000<s>]", " b"));
+  EXPECT_THAT(Pieces(left, " <s>"), ElementsAre("[ <s>]"));
+  EXPECT_THAT(Pieces(both, "a <s> <s> b"), ElementsAre("a", "[ <s> ]", "[<s> ]", "b"));
+  EXPECT_THAT(Pieces(left, "<s> <s>"), ElementsAre("[<s>]", "[ <s>]"));
+}
+
 TEST(AddedTokensTest, ATokenMayCrossThePlacesWithinItOnly) {
   AddedTokenMatcher matcher;
   ASSERT_TRUE(matcher.Add("oo", {.id = 1, .content = "oo"}).ok());

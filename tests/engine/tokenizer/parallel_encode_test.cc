@@ -96,6 +96,7 @@ TEST(ParallelEncodeErrorTest, InvalidTextIsRefused) {
   const std::string text = std::string(1500, 'a') + "\xff" + std::string(1500, 'b');
   EXPECT_FALSE(
       EncodePieceInParallel(*MakeBytesTokenizer(), pool, text, true, &state, &ids, 1000).ok());
+  EXPECT_EQ(state, PieceState()) << "though the first piece was encoded";
 }
 
 }  // namespace

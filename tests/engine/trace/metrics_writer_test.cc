@@ -3,9 +3,11 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -141,6 +143,31 @@ TEST(MetricsWriterTest, AFullDiskIsReported) {
   const absl::Status full = (*writer)->Write(StepRecord());
   EXPECT_EQ(full.code(), absl::StatusCode::kUnavailable) << full;
   EXPECT_THAT(std::string(full.message()), HasSubstr("No space left"));
+}
+
+// A file may grow to its limit and no further, so that the system takes a part of the line.
+TEST(MetricsWriterTest, ALineThatIsTakenInPartIsAnErrorAndCanBeCutOff) {
+  const std::string path = PathFor("limit.jsonl");
+  auto writer = MetricsWriter::Open(path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  WriteSteps(writer->get(), {1});
+  StepRecord second;
+  second.step = 2;
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit narrow = before;
+  narrow.rlim_cur = Lines({1}).size() + 10;
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &narrow), 0);
+  const absl::Status status = (*writer)->Write(second);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+  EXPECT_EQ(ReadAll(path), Lines({1}) + Lines({2}).substr(0, 10));
+  ASSERT_TRUE((*writer)->TruncateTo(9).ok());
+  WriteSteps(writer->get(), {2});
+  EXPECT_EQ(ReadAll(path), Lines({1, 2}));
 }
 
 // Lets every later write of the calling thread fail with `error`. Returns true if the kernel

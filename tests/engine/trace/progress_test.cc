@@ -14,8 +14,10 @@
 namespace megatrain {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 StepRecord Record(int64_t step) {
   StepRecord record;
@@ -218,6 +220,67 @@ TEST(ProgressTest, TimeLeftFollowsRecentSteps) {
   }
   EXPECT_THAT(screen.Take(), HasSubstr("step 100/1000  loss 2.3457  gradient norm 1.500  "
                                        "learning rate 3.000e-04  12.3k tokens/s  ETA 1h30m\n"));
+}
+
+TEST(ProgressTest, AnEvaluationClearsTheBarThatIsThere) {
+  Screen screen(true);
+  screen.progress()->Started(1, 10);
+  screen.progress()->Step(Record(1));
+  screen.Take();
+  StepRecord record = Record(2);
+  record.eval_loss = 2.5;
+  screen.progress()->Step(record);
+  EXPECT_THAT(screen.Take(), StartsWith("\r\033[Kstep 2: eval loss 2.5000\n\r["));
+}
+
+TEST(ProgressTest, PipedMessagesStandAlone) {
+  Screen screen(false);
+  screen.progress()->Started(1, 10);
+  screen.progress()->Step(Record(1));
+  screen.Take();
+  screen.progress()->Message("checkpoint written");
+  EXPECT_EQ(screen.Take(), "checkpoint written\n");
+}
+
+TEST(ProgressTest, TheTimeBetweenPipedLinesBeginsAnewWithEach) {
+  Screen screen(false);
+  screen.progress()->Started(1, 10);
+  screen.progress()->Step(Record(1));
+  screen.Advance(3);
+  StepRecord evaluated = Record(2);
+  evaluated.eval_loss = 2.5;
+  screen.progress()->Step(evaluated);
+  EXPECT_THAT(screen.Take(), HasSubstr("step 2/10"));
+  screen.Advance(3);
+  screen.progress()->Step(Record(3));
+  EXPECT_EQ(screen.Take(), "") << "six seconds after the first line, three after the second";
+  screen.Advance(2);
+  screen.progress()->Step(Record(4));
+  EXPECT_THAT(screen.Take(), HasSubstr("step 4/10"));
+}
+
+// The steps after it tell the time left, and those before no more.
+TEST(ProgressTest, APauseIsNoPartOfAStep) {
+  Screen screen(true);
+  screen.progress()->Started(1, 10);
+  for (int64_t step = 1; step <= 3; ++step) {
+    screen.Advance(4);
+    screen.progress()->Step(Record(step));
+  }
+  screen.Advance(1000);
+  screen.progress()->Started(4, 12);
+  screen.Take();
+  screen.Advance(2);
+  screen.progress()->Step(Record(4));
+  EXPECT_THAT(screen.Take(), AllOf(HasSubstr(" 4/12 "), HasSubstr("ETA 16s")));
+}
+
+TEST(ProgressTest, NoTimeIsLeftBeyondTheLastStep) {
+  Screen screen(true);
+  screen.progress()->Started(9, 3);
+  screen.Advance(5);
+  screen.progress()->Step(Record(9));
+  EXPECT_THAT(screen.Take(), HasSubstr("ETA 0s"));
 }
 
 TEST(ProgressTest, TimeLeftForgetsTheFirstStepAtTheSecond) {

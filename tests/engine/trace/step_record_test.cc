@@ -1,11 +1,15 @@
 #include "engine/trace/step_record.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 
 namespace megatrain {
@@ -119,6 +123,58 @@ TEST(StepRecordTest, RecordsOfEarlierVersionsAreRead) {
   for (const char* text : {"", "x", "[1]", R"({"step":3})", R"({"step":"3","loss":1})"}) {
     EXPECT_EQ(ParseStepRecord(text).status().code(), absl::StatusCode::kDataLoss) << text;
   }
+}
+
+// What has no value or no number in a line has none again.
+TEST(StepRecordTest, ALineWithGapsIsRead) {
+  StepRecord record;
+  record.step = 3;
+  record.router = RouterReport{.load = {0.5, std::numeric_limits<double>::quiet_NaN()},
+                               .busiest = 1.5,
+                               .entropy = 0.75,
+                               .auxiliary_loss = std::nullopt};
+  record.eval_loss = std::numeric_limits<double>::quiet_NaN();
+  record.eval_losses = {{"chat", std::numeric_limits<double>::infinity()}, {"code", 2}};
+  const nlohmann::json json = nlohmann::json::parse(StepRecordJson(record));
+  EXPECT_EQ(json["router"].dump(),
+            R"({"busiest":1.5,"dropped":0,"entropy":0.75,"load":[0.5,null]})");
+  const auto read = ParseStepRecord(StepRecordJson(record));
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_TRUE(read->router.has_value());
+  EXPECT_FALSE(read->router->auxiliary_loss.has_value());
+  ASSERT_EQ(read->router->load.size(), 2u);
+  EXPECT_EQ(read->router->load[0], 0.5);
+  EXPECT_TRUE(std::isnan(read->router->load[1]));
+  ASSERT_TRUE(read->eval_loss.has_value()) << "measured, though no number";
+  EXPECT_TRUE(std::isnan(*read->eval_loss));
+  EXPECT_TRUE(std::isnan(read->eval_losses.at("chat")));
+  EXPECT_EQ(read->eval_losses.at("code"), 2);
+  EXPECT_FALSE(read->rewards.has_value());
+  EXPECT_FALSE(read->eval_rewards.has_value());
+}
+
+TEST(StepRecordTest, LanesThatALineLacksAreUnknown) {
+  const auto some = ParseStepRecord(R"({"step":3,"loss":1,"lane_busy_seconds":{"h2d":0.5}})");
+  ASSERT_TRUE(some.ok()) << some.status();
+  EXPECT_EQ(some->lane_busy_seconds.h2d, 0.5);
+  EXPECT_TRUE(std::isnan(some->lane_busy_seconds.io));
+  EXPECT_EQ(some->lane_busy_seconds.device_update, 0) << "earlier versions had none";
+  const auto none = ParseStepRecord(R"({"step":3,"loss":1})");
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(none->lane_busy_seconds.io, 0);
+  EXPECT_EQ(none->forward_seconds, 0);
+  EXPECT_TRUE(std::isnan(none->matmul_seconds));
+  EXPECT_EQ(ParseStepRecord(R"({"loss":1})").status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ParseStepRecord(R"({"step":3.5,"loss":1})").status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST(StepRecordTest, TimeIsThatOfGreenwich) {
+  ASSERT_EQ(setenv("TZ", "Fixed/UTC+05:00:00", /*overwrite=*/1), 0);
+  absl::Time time;
+  std::string error;
+  ASSERT_TRUE(absl::ParseTime(absl::RFC3339_full, Rfc3339Now(), &time, &error)) << error;
+  EXPECT_LT(absl::AbsDuration(absl::Now() - time), absl::Hours(1));
 }
 
 TEST(StepRecordTest, TimeIsRfc3339) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <optional>
+#include <string>
+
 namespace megatrain {
 namespace {
 
@@ -30,6 +34,58 @@ TEST(TransferRateTest, TheRateIsThatOfTheLastMinute) {
   EXPECT_EQ(pace, ": 5 MB/s, 5 minutes left");
   EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(200), done += 5000000, 100 * kTotal),
             ": 5 MB/s, 12 hours left");
+}
+
+// Whole units, rounded up: seconds below 100, minutes below 100, then hours.
+TEST(TransferRateTest, TheTimeLeftIsRoundedUp) {
+  struct Case {
+    int64_t milliseconds;
+    const char* left;
+  };
+  for (const Case& c :
+       {Case{0, "0 seconds"}, Case{1, "1 second"}, Case{1000, "1 second"}, Case{1001, "2 seconds"},
+        Case{99'000, "99 seconds"}, Case{99'001, "2 minutes"}, Case{120'000, "2 minutes"},
+        Case{121'000, "3 minutes"}, Case{5'999'000, "100 minutes"}, Case{6'000'000, "2 hours"},
+        Case{10'800'000, "3 hours"}, Case{10'801'000, "4 hours"}}) {
+    TransferRate rate;
+    constexpr int64_t kDone = 10'000'000;  // in ten seconds
+    const int64_t total = kDone + 1000 * c.milliseconds;
+    EXPECT_EQ(rate.Pace(kBegin, 0, total), "");
+    EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(10), kDone, total),
+              std::string(": 1 MB/s, ") + c.left + " left");
+  }
+  // However slow it is.
+  TransferRate slow;
+  slow.Pace(kBegin, 0, int64_t{1} << 60);
+  EXPECT_EQ(slow.Pace(kBegin + absl::Seconds(10), 1, int64_t{1} << 60),
+            ": 1e-07 MB/s, 277778 hours left");
+}
+
+TEST(TransferRateTest, ARateIsToldAfterThreeSeconds) {
+  TransferRate early, late;
+  EXPECT_EQ(early.Pace(kBegin, 0, kTotal), "");
+  EXPECT_EQ(early.Pace(kBegin + absl::Milliseconds(2999), 3'000'000, kTotal), "");
+  EXPECT_EQ(late.Pace(kBegin, 0, kTotal), "");
+  EXPECT_EQ(late.Pace(kBegin + absl::Seconds(3), 3'000'000, kTotal), ": 1 MB/s, 34 minutes left");
+}
+
+TEST(TransferRateTest, TheEndIsToldOnce) {
+  TransferRate rate;
+  EXPECT_EQ(rate.Pace(kBegin, 0, kTotal), "");
+  EXPECT_EQ(rate.Pace(kBegin + absl::Milliseconds(100), kTotal, kTotal), "");
+  EXPECT_EQ(rate.Pace(kBegin + absl::Milliseconds(200), kTotal, kTotal), std::nullopt);
+}
+
+TEST(TransferRateTest, AfterAMinuteInWhichNothingMovedNothingIsSaid) {
+  TransferRate rate;
+  rate.Pace(kBegin, 0, kTotal);
+  for (int second = 10; second < 69; ++second) {
+    const auto pace = rate.Pace(kBegin + absl::Seconds(second), 10'000'000, kTotal);
+    EXPECT_NE(pace.value_or(""), "") << second;
+  }
+  for (int second = 72; second < 100; ++second) {
+    EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(second), 10'000'000, kTotal), "") << second;
+  }
 }
 
 TEST(TransferRateTest, NothingIsSaidWhereNothingMoves) {

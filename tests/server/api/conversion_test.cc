@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -280,6 +281,14 @@ TEST(ConversionTest, ALimitIsNamedWithItsValue) {
   EXPECT_EQ(limit.message(), "too much");
 }
 
+TEST(ConversionTest, ALimitWithoutAReasonHasItsMessageAlone) {
+  v1::UserLimit limit;
+  ToProto(absl::UnavailableError("the devices are not known"), &limit);
+  EXPECT_EQ(limit.message(), "the devices are not known");
+  EXPECT_EQ(limit.reason(), v1::ERROR_REASON_UNSPECIFIED);
+  EXPECT_EQ(limit.limit(), "");
+}
+
 void ExpectAllSet(const google::protobuf::Message& message) {
   const auto* const reflection = message.GetReflection();
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
@@ -290,6 +299,40 @@ void ExpectAllSet(const google::protobuf::Message& message) {
   }
 }
 
+TEST(ConversionTest, AnEventIsWhatTheLogHas) {
+  JobEvent event = {.sequence = 4,
+                    .time = absl::FromUnixSeconds(100),
+                    .from = JobState::kRunning,
+                    .to = JobState::kPausing,
+                    .reason = JobReason::kDiskFull,
+                    .text = "no room in /d\xE9"};
+  v1::JobEvent proto;
+  ToProto(event, &proto);
+  ExpectAllSet(proto);
+  EXPECT_EQ(proto.sequence(), 4);
+  EXPECT_EQ(proto.time().seconds(), 100);
+  EXPECT_EQ(proto.from_state(), v1::Job::RUNNING);
+  EXPECT_EQ(proto.to_state(), v1::Job::PAUSING);
+  EXPECT_EQ(proto.reason(), v1::Job::DISK_FULL);
+  EXPECT_EQ(proto.text(), "no room in /d?");
+  event.from.reset();
+  v1::JobEvent first;
+  ToProto(event, &first);
+  EXPECT_EQ(first.from_state(), v1::Job::STATE_UNSPECIFIED) << "the job was created";
+}
+
+TEST(ConversionTest, AStartThatIsNotForeseenStaysUnset) {
+  for (const std::optional<absl::Time> start :
+       {std::optional<absl::Time>(), std::optional<absl::Time>(absl::InfiniteFuture())}) {
+    Job job;
+    job.queue.predicted_start = start;
+    v1::Job proto;
+    ToProto(job, v1::JOB_VIEW_BASIC, &proto);
+    EXPECT_TRUE(proto.has_queue());
+    EXPECT_FALSE(proto.queue().has_predicted_start_time());
+  }
+}
+
 TEST(ConversionTest, EveryFieldOfAJobIsFilledIn) {
   Job job;
   job.id = job.user = job.display_name = job.reason_text = "x";
@@ -297,6 +340,9 @@ TEST(ConversionTest, EveryFieldOfAJobIsFilledIn) {
   job.file = std::make_shared<JobFile>(JobFile{"name: demo", "job.yaml", {"a=b"}, "/home/anna"});
   auto spec = std::make_shared<JobSpec>();
   spec->model.path = "/model";
+  spec->training.global_batch = 24;
+  spec->training.micro_batch = 3;
+  spec->data.sequence_length = 512;
   spec->checkpoint.directory = "/checkpoints";
   spec->output.directory = "/output";
   job.spec = spec;
@@ -323,11 +369,19 @@ TEST(ConversionTest, EveryFieldOfAJobIsFilledIn) {
   EXPECT_EQ(proto.start_time().seconds(), 200);
   EXPECT_EQ(proto.end_time().seconds(), 300);
   EXPECT_EQ(proto.update_time().seconds(), 400);
+  EXPECT_EQ(proto.summary().global_batch(), 24);
+  EXPECT_EQ(proto.summary().sequence_length(), 512);
   EXPECT_EQ(proto.summary().checkpoint_directory(), "/checkpoints");
   EXPECT_EQ(proto.summary().output_directory(), "/output");
   v1::Checkpoint checkpoint;
   ToProto("abc", JobCheckpoint{20, "/d", 5, absl::FromUnixSeconds(100), 1.5}, &checkpoint);
   ExpectAllSet(checkpoint);
+  EXPECT_EQ(checkpoint.name(), "jobs/abc/checkpoints/20");
+  EXPECT_EQ(checkpoint.step(), 20);
+  EXPECT_EQ(checkpoint.directory(), "/d");
+  EXPECT_EQ(checkpoint.bytes(), 5);
+  EXPECT_EQ(checkpoint.create_time().seconds(), 100);
+  EXPECT_EQ(checkpoint.best_eval_loss(), 1.5);
 }
 
 }  // namespace

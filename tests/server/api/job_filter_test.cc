@@ -50,6 +50,20 @@ TEST(JobFilterTest, ComparesFields) {
   EXPECT_TRUE(Matches("reason = REASON_UNSPECIFIED", running));
 }
 
+TEST(JobFilterTest, ADifferenceLetsAllOthersThrough) {
+  Job paused = MakeJob(JobState::kPaused);
+  paused.reason = JobReason::kDiskFull;
+  EXPECT_TRUE(Matches("state != QUEUED", paused));
+  EXPECT_FALSE(Matches("state != PAUSED", paused));
+  EXPECT_TRUE(Matches("reason!=USER_REQUEST", paused));
+  EXPECT_FALSE(Matches("reason!=DISK_FULL", paused));
+  EXPECT_TRUE(Matches("user != bob", paused));
+  EXPECT_FALSE(Matches("user != anna", paused));
+  EXPECT_TRUE(Matches("display_name != 'another demo'", paused));
+  EXPECT_FALSE(Matches("display_name != demo", paused));
+  EXPECT_FALSE(Matches("user != bob AND state != PAUSED", paused));
+}
+
 TEST(JobFilterTest, OrBindsTighterThanAnd) {
   const std::string filter = "user = anna AND state = RUNNING OR state = QUEUED";
   EXPECT_TRUE(Matches(filter, MakeJob(JobState::kRunning)));
@@ -73,6 +87,9 @@ TEST(JobFilterTest, WhatIsNotUnderstoodIsRefused) {
       {"state = RUNNING AND", "ends in the middle"},
       {"state = WALKING", "there are QUEUED, PREPARING"},
       {"state RUNNING x", "expects = or !="},
+      {"user '=' anna", "expects = or !="},
+      {"'user' = anna", "no field user"},
+      {"user = anna 'OR' user = bob", "expects AND or OR"},
       {"state = =", "expects a value"},
       {"reason = TIRED", "no reason TIRED"},
       {"size = 3", "no field size"},

@@ -204,6 +204,27 @@ TEST_F(JobServiceTest, WrongRequestsToCreateAreRefused) {
   EXPECT_THAT(list.jobs(), IsEmpty());
 }
 
+// A request that is refused has changed nothing.
+TEST_F(JobServiceTest, AViewThatIsNoneIsRefusedBeforeAnythingIsDone) {
+  const auto none = static_cast<v1::JobView>(7);
+  v1::CreateJobRequest create = CreateRequest();
+  create.set_view(none);
+  v1::Job job;
+  EXPECT_EQ(CodeAndReason(jobs_->CreateJob(As("anna").get(), create, &job)),
+            "INVALID_ARGUMENT INVALID_FIELD");
+  v1::ListJobsResponse list;
+  ASSERT_TRUE(List("anna", {}, &list).ok());
+  EXPECT_THAT(list.jobs(), IsEmpty());
+  const std::string id = Create();
+  v1::CancelJobRequest cancel;
+  cancel.set_name("jobs/" + id);
+  cancel.set_view(none);
+  EXPECT_EQ(CodeAndReason(jobs_->CancelJob(As("anna").get(), cancel, &job)),
+            "INVALID_ARGUMENT INVALID_FIELD");
+  ASSERT_TRUE(Get("anna", cancel.name(), &job).ok());
+  EXPECT_EQ(job.state(), v1::Job::QUEUED);
+}
+
 TEST_F(JobServiceTest, APlanSaysWhetherAJobFits) {
   v1::PlanJobRequest request;
   v1::PlanJobResponse response;

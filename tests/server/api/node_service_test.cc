@@ -1,4 +1,5 @@
 // What the node tells of itself, over a real connection.
+#include <atomic>
 #include <string>
 
 #include "tests/server/api/service_fixture.h"
@@ -35,6 +36,36 @@ TEST_F(NodeServiceTest, TheNodeIsToldToAnyCallerAndWatched) {
   EXPECT_EQ(message.node().hostname(), "host");
   ASSERT_TRUE(reader->Read(&message));
   EXPECT_TRUE(message.has_heartbeat());
+  context->TryCancel();
+  reader->Finish();
+}
+
+TEST_F(NodeServiceTest, AWatchIsToldEachChangeOfTheNode) {
+  std::atomic<int> threads{1};
+  GrpcServerOptions options = options_;
+  options.listen = {"unix:" + directory_.path() + "/changing.sock"};
+  const auto server =
+      ServeApi(options, &authenticator_, manager_.get(), records_.get(), [&threads] {
+        v1::Node node;
+        node.set_name("nodes/local");
+        node.set_threads(threads);
+        return node;
+      });
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto stub = v1::NodeService::NewStub(
+      grpc::CreateChannel(options.listen[0], grpc::InsecureChannelCredentials()));
+  v1::WatchNodeRequest watch;
+  watch.set_name("nodes/local");
+  const auto context = As("bob");
+  const auto reader = stub->WatchNode(context.get(), watch);
+  v1::WatchNodeResponse message;
+  for (const int expected : {1, 2, 3}) {
+    threads = expected;
+    do {
+      ASSERT_TRUE(reader->Read(&message)) << expected;
+    } while (!message.has_node());
+    EXPECT_EQ(message.node().threads(), expected);
+  }
   context->TryCancel();
   reader->Finish();
 }

@@ -33,7 +33,9 @@ TEST(PageTokenTest, OthersAreRefused) {
   changed[0] = changed[0] == 'A' ? 'B' : 'A';
   for (const std::string& text :
        {std::string("x"), std::string("5"), std::string("!!!!"), changed, token + "AAAA",
-        token.substr(1), std::string(100000, 'A'), std::string("\0\0", 2)}) {
+        token.substr(1), std::string(100000, 'A'), std::string("\0\0", 2),
+        // What a caller may make that knows how: no entry has such a key.
+        MakePageToken(0, "q"), MakePageToken(-5, "q")}) {
     const auto after = ReadPageToken(text, "q");
     ASSERT_EQ(after.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(ReasonOf(after.status())->reason, "INVALID_PAGE_TOKEN");

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -68,6 +69,7 @@ TEST_F(RecordCursorTest, EndsAtTheNewestWithoutFollow) {
   Append(3);
   const auto cursor = Open(0, false);
   Append(2);  // came too late
+  EXPECT_EQ(wakes_, 0) << "nobody waits for them";
   const std::vector<std::string> items = Drain(cursor.get());
   EXPECT_EQ(items.front(), "1");
   EXPECT_EQ(items.back(), "end");
@@ -154,6 +156,56 @@ TEST_F(RecordCursorTest, WhatIsGoneAtTheStartIsToldToo) {
   EXPECT_EQ(message.missed().last_sequence(), first - 1);
   EXPECT_FALSE(message.has_batch());
   EXPECT_EQ(source->next_sequence(), first);
+}
+
+TEST_F(RecordCursorTest, AMessageHasAtMostAHundredRecords) {
+  for (int i = 0; i < 150; ++i) ASSERT_TRUE(log_->Append(0, R"({"text":"x"})").ok());
+  const auto source = NewLogSource(Open(1, false));
+  v1::StreamLogsResponse message;
+  ASSERT_EQ(*source->Next(&message), StreamNext::kMessage);
+  ASSERT_EQ(message.batch().lines_size(), kBatchRecordsMax);
+  EXPECT_EQ(message.batch().lines(99).sequence(), 100);
+  EXPECT_EQ(source->next_sequence(), 101);
+  message.Clear();
+  ASSERT_EQ(*source->Next(&message), StreamNext::kMessage);
+  ASSERT_EQ(message.batch().lines_size(), 50);
+  EXPECT_EQ(message.batch().lines(0).sequence(), 101);
+  EXPECT_EQ(*source->Next(&message), StreamNext::kEnd);
+}
+
+TEST_F(RecordCursorTest, ARecordThatIsNotUnderstoodEndsItsStream) {
+  Append(1);
+  v1::StreamLogsResponse line;
+  EXPECT_TRUE(absl::IsDataLoss(NewLogSource(Open(1, false))->Next(&line).status()));
+  v1::StreamStepMetricsResponse step;
+  EXPECT_TRUE(absl::IsDataLoss(NewStepMetricsSource(Open(1, false))->Next(&step).status()));
+}
+
+TEST_F(RecordCursorTest, ACursorWhoseJobIsDeletedSaysSo) {
+  Append(1);
+  for (const bool follow : {false, true}) {
+    RecordsRequest request;
+    request.follow = follow;
+    bool gone = false;
+    request.ended = [&gone]() -> absl::StatusOr<bool> {
+      if (gone) return JobNotFound("a1");
+      return false;
+    };
+    request.wake = [] {};
+    auto opened = RecordCursor::Open(std::move(request), log_.get());
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    RecordCursor& cursor = **opened;
+    ASSERT_EQ(*cursor.Advance(), StreamNext::kMessage);
+    gone = true;
+    EXPECT_EQ(*cursor.Advance(), StreamNext::kMessage) << "which was read before";
+    cursor.Pop();
+    const auto next = cursor.Advance();
+    if (follow) {
+      EXPECT_TRUE(absl::IsNotFound(next.status())) << next.status();
+    } else {
+      EXPECT_EQ(*next, StreamNext::kEnd) << "nothing more was wanted";
+    }
+  }
 }
 
 }  // namespace

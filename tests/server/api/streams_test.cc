@@ -154,6 +154,33 @@ TEST(WatchSourceTest, EventsThatAreNotKeptAnyMoreAreToldAsARange) {
   message.Clear();
   ASSERT_EQ(*source->Next(&message), StreamNext::kMessage);
   EXPECT_EQ(message.event().sequence(), 6);
+  EXPECT_EQ(source->next_sequence(), 7);
+}
+
+// A file may have a MiB, and a job makes steps for weeks.
+TEST(WatchSourceTest, OnlyTheFirstMessageHasTheFile) {
+  JobTable table;
+  Job job;
+  job.id = "a1";
+  job.number = 1;
+  job.file = std::make_shared<const JobFile>(JobFile{"name: demo", "job.yaml", {}, ""});
+  std::vector<JobEvent> events(1);
+  events[0].sequence = 1;
+  table.Put(job, events);
+  const auto source = NewWatchSource("a1", table.Watch("a1", 1, [] {}), 0, v1::JOB_VIEW_FULL);
+  EXPECT_EQ(source->next_sequence(), 1);
+  v1::WatchJobResponse message;
+  ASSERT_EQ(*source->Next(&message), StreamNext::kMessage);
+  EXPECT_EQ(message.job().file().yaml(), "name: demo");
+  while (*source->Next(&message) == StreamNext::kMessage) {
+  }
+  job.version = 2;
+  job.step = 7;
+  table.Put(job, {});
+  message.Clear();
+  ASSERT_EQ(*source->Next(&message), StreamNext::kMessage);
+  EXPECT_EQ(message.job().progress().step(), 7);
+  EXPECT_FALSE(message.job().has_file());
 }
 
 // ---- Step metrics and logs ----

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <future>
+#include <string>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -44,6 +45,28 @@ TEST(CallQueueTest, RefusesMoreThanItMayHoldAndEndsWhatWaits) {
   leave.set_value();
   stopper.join();
   EXPECT_EQ(stopped, 2);
+}
+
+TEST(CallQueueTest, CallsBeginInTheOrderOfTheirComing) {
+  std::promise<void> entered, leave, done;
+  std::string order;  // written by the queue's one thread
+  CallQueue queue("test", 1, 10, 1000);
+  ASSERT_TRUE(queue
+                  .Add(1,
+                       [&](const absl::Status&) {
+                         entered.set_value();
+                         leave.get_future().wait();
+                       })
+                  .ok());
+  entered.get_future().wait();
+  for (const char name : {'a', 'b', 'c', 'd'}) {
+    ASSERT_TRUE(queue.Add(1, [&order, name](const absl::Status&) { order += name; }).ok());
+  }
+  ASSERT_TRUE(queue.Add(1, [&done](const absl::Status&) { done.set_value(); }).ok());
+  leave.set_value();
+  done.get_future().wait();
+  queue.Stop();
+  EXPECT_EQ(order, "abcd");
 }
 
 TEST(CallQueueTest, RefusesMoreBytesThanItMayHold) {

@@ -1,9 +1,5 @@
 // The program as the shell sees it: exit codes and messages of commands that need little training.
-#include <sys/wait.h>
-
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -16,31 +12,13 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/server/commands/run_megatraind.h"
 
 namespace megatrain {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-struct Result {
-  int exit_code = -1;
-  std::string output;  // standard output and error
-};
-
-Result Megatraind(const std::string& arguments) {
-  const std::string command = "server/megatraind " + arguments + " 2>&1";
-  FILE* const pipe = popen(command.c_str(), "r");
-  Result result;
-  std::array<char, 4096> buffer;
-  size_t n = 0;
-  while ((n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0) {
-    result.output.append(buffer.data(), n);
-  }
-  const int status = pclose(pipe);
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
-}
 
 class CommandsTest : public ::testing::Test {
  protected:
@@ -259,6 +237,15 @@ TEST_F(CommandsTest, InspectShowsWhatTrainingSees) {
   }
   EXPECT_EQ(Megatraind("inspect " + Path("job.yaml") + " --sequences x").exit_code, 2);
   EXPECT_EQ(Megatraind("inspect " + Path("model") + " --sequences 0:1").exit_code, 2);
+  result = Megatraind("inspect " + Path("train.txt") + " --sequence-length 64 -o json");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  // 17,600 bytes, each a token.
+  const auto file = nlohmann::json::parse(result.output);
+  EXPECT_EQ(file["train"]["documents"], 1);
+  EXPECT_NEAR(file["train"]["tokens"].get<double>(), 17600, 10);
+  EXPECT_NEAR(file["train"]["sequences"].get<double>(), 277, 8);
+  EXPECT_EQ(file["train"]["sequences"], file["train_sequences"]);
+  EXPECT_EQ(file["eval_sequences"], 0);
   result = Megatraind("inspect " + Path("train.txt"));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("All work"));
@@ -294,6 +281,7 @@ TEST_F(CommandsTest, GenerateAnswersAFileOfPrompts) {
     EXPECT_LE(answers[i]["tokens"], 5);
   }
   EXPECT_EQ(answers[0]["prompt_tokens"], 8);
+  EXPECT_EQ(answers[0]["finish_reason"], answers[0]["tokens"] == 5 ? "length" : "stop");
   const Result one = Megatraind(generate + "-o json --prompt 'All work'");
   ASSERT_EQ(one.exit_code, 0) << one.output;
   const nlohmann::json alone = nlohmann::json::parse(one.output);
@@ -346,6 +334,20 @@ TEST_F(CommandsTest, TokensExpireWhenTheyAreToldTo) {
   }
 }
 
+TEST_F(CommandsTest, TheConfigurationNamesTheTokens) {
+  EXPECT_THAT(Megatraind("token ls").output, HasSubstr("which tokens?"));
+  WriteFile("without.yaml", "threads: 1\n");
+  const Result without = Megatraind("token ls --config " + Path("without.yaml"));
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_THAT(without.output, HasSubstr("tokens_file: is not set"));
+  WriteFile("daemon.yaml", "tokens_file: " + Path("tokens") + "\n");
+  const std::string config = " --config " + Path("daemon.yaml");
+  EXPECT_EQ(Megatraind("token ls -o json" + config).output, "[]\n") << "no file: no tokens";
+  EXPECT_EQ(Megatraind("token add no-such-account" + config).exit_code, 2);
+  ASSERT_EQ(Megatraind("token add daemon" + config).exit_code, 0);
+  EXPECT_EQ(nlohmann::json::parse(Megatraind("token ls -o json" + config).output).size(), 1u);
+}
+
 TEST_F(CommandsTest, ExpiredTokensAreMarkedAndRevokedOnesAreGone) {
   const std::string id = "0123456789abcdef", file = " --tokens-file " + Path("tokens");
   WriteFile("tokens", id + " " + std::string(64, '0') +
@@ -392,6 +394,8 @@ TEST_F(CommandsTest, EvaluateGivesARunsEvalLoss) {
   EXPECT_DOUBLE_EQ(report["perplexity"], std::exp(eval_loss));
   EXPECT_GT(report["predictions"], 3000);
   EXPECT_EQ(report["documents"], 1);
+  EXPECT_NEAR(report["tokens"].get<double>(), 4050, 10);
+  EXPECT_NEAR(report["sequences"].get<double>(), 64, 2);
   const Result table = Megatraind(evaluate + batches);
   EXPECT_EQ(table.exit_code, 0);
   EXPECT_THAT(table.output, HasSubstr("perplexity"));

@@ -4,6 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <string>
+#include <thread>
+
 #include "gtest/gtest.h"
 
 namespace megatrain {
@@ -36,6 +39,29 @@ TEST(TrainingSignalsTest, TheFirstAsksAndTheSecondEnds) {
                 return 0;
               }),
               7);
+  }
+}
+
+// Of several processes of a job one answers for all.
+TEST(TrainingSignalsTest, TheFirstIsAnsweredWhereThatIsWanted) {
+  for (const bool says : {true, false}) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    EXPECT_EQ(ExitCodeOfChild([&] {
+                static TrainingControl control;
+                dup2(ends[1], STDERR_FILENO);
+                InstallTrainingSignals(&control, says);
+                raise(SIGTERM);
+                return control.stop_requested() ? 0 : 1;
+              }),
+              0);
+    close(ends[1]);
+    std::string said(1000, '\0');
+    const ssize_t bytes = read(ends[0], said.data(), said.size());
+    close(ends[0]);
+    ASSERT_GE(bytes, 0);
+    said.resize(static_cast<size_t>(bytes));
+    EXPECT_EQ(said, says ? "\nstopping after this step; once more ends at once\n" : "");
   }
 }
 
@@ -88,6 +114,35 @@ TEST(DaemonSignalsTest, AHangupAsksForAReload) {
               if (StopRequested() || WaitForSignal() != DaemonSignal::kReload) return 1;
               raise(SIGTERM);
               return WaitForSignal() == DaemonSignal::kStop ? 0 : 2;
+            }),
+            0);
+}
+
+TEST(DaemonSignalsTest, HangupsThatComeTogetherAreOneReload) {
+  EXPECT_EQ(ExitCodeOfChild([] {
+              signal(SIGHUP, SIG_DFL);
+              InstallDaemonSignals();
+              raise(SIGHUP);
+              raise(SIGHUP);
+              if (WaitForSignal() != DaemonSignal::kReload) return 1;
+              // The next one is the stop, whenever that comes.
+              std::thread stopper([] {
+                usleep(20'000);
+                RequestStop();
+              });
+              const DaemonSignal next = WaitForSignal();
+              stopper.join();
+              if (next != DaemonSignal::kStop) return 2;
+              return WaitForSignal() == DaemonSignal::kStop ? 0 : 3;
+            }),
+            0);
+}
+
+TEST(DaemonSignalsTest, AClosedPipeDoesNotEndTheDaemon) {
+  EXPECT_EQ(ExitCodeOfChild([] {
+              InstallDaemonSignals();
+              raise(SIGPIPE);
+              return StopRequested() ? 1 : 0;
             }),
             0);
 }

@@ -214,6 +214,16 @@ TEST(DaemonConfigTest, FilesThatCannotBeRead) {
   EXPECT_EQ(ReadDaemonConfig(good, {})->threads, 1);
 }
 
+TEST(DaemonConfigTest, OverridesApplyToAFileAndWithoutOne) {
+  EXPECT_EQ(ReadDaemonConfig("", {"threads=3"})->threads, 3);
+  const std::string path = testing::TempDir() + "/overridden.yaml";
+  std::ofstream(path) << "threads: 1\ndevices: 2\n";
+  const absl::StatusOr<DaemonConfig> config = ReadDaemonConfig(path, {"threads=3"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->threads, 3);
+  EXPECT_EQ(config->devices, 2);
+}
+
 TEST(DaemonConfigTest, TheLogHasEverythingOrLess) {
   EXPECT_EQ(Parse("")->log_level, "info");
   EXPECT_EQ(Parse("log_level: warning")->log_level, "warning");

@@ -162,5 +162,23 @@ TEST_F(AccessReloadTest, TlsFilesAreThoseOfTheLastConfiguration) {
   EXPECT_FALSE((*access)->Reload(config_).ok());
 }
 
+TEST_F(AccessReloadTest, AnAdministratorWithoutAnAccountIsNamedAndNothingIsTakenOver) {
+  const auto prepare = [this] {
+    return Access::Prepare(
+        config_, [](const std::string&) {}, [](const std::string&) {});
+  };
+  config_.administrators = {"man", "no-such-user-here"};
+  const absl::Status unknown = prepare().status();
+  EXPECT_TRUE(absl::IsNotFound(unknown)) << unknown;
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("administrators: no-such-user-here: "));
+  config_.administrators = {"man"};
+  const auto access = prepare();
+  ASSERT_TRUE(access.ok()) << access.status();
+  config_.administrators = {"bin", "no-such-user-here"};
+  EXPECT_TRUE(absl::IsNotFound((*access)->Reload(config_)));
+  EXPECT_TRUE(Administers(**access, "man"));
+  EXPECT_FALSE(Administers(**access, "bin"));
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -95,6 +95,34 @@ TEST(NodeMonitorTest, JobsAreCountedByWhatTheyDo) {
   EXPECT_EQ(node.jobs().paused(), 3);
 }
 
+TEST(NodeMonitorTest, ADeviceIsBusyWhileAJobIsActiveOnIt) {
+  EngineHostOptions options;
+  options.device = "cpu";
+  options.devices = 3;
+  options.threads = 3;
+  const auto host = EngineHost::Create(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  JobTable jobs;
+  Job active = TestJob(1), paused = TestJob(2), ended = TestJob(3);
+  active.state = JobState::kPreparing;
+  active.devices = {(*host)->devices().Name(1)};
+  paused.state = JobState::kPaused;
+  paused.devices = {(*host)->devices().Name(2)};
+  ended.state = JobState::kSucceeded;
+  ended.devices = {(*host)->devices().Name(0)};
+  for (const Job& job : {active, paused, ended}) jobs.Put(job, {});
+  const NodeMonitor monitor(host->get(), &jobs, testing::TempDir());
+  const v1::Node node = monitor.Read();
+  ASSERT_EQ(node.devices_size(), 3);
+  EXPECT_FALSE(node.devices(0).busy());
+  EXPECT_TRUE(node.devices(1).busy());
+  EXPECT_FALSE(node.devices(2).busy());
+  EXPECT_FALSE(node.device().busy());
+  active.devices.insert(active.devices.begin(), (*host)->devices().Name(0));
+  jobs.Put(active, {});
+  EXPECT_TRUE(monitor.Read().device().busy()) << "as the first of them is";
+}
+
 TEST(NodeMonitorTest, RatesAreThoseThatWereMeasured) {
   EngineHostOptions options;
   options.device = "cpu";

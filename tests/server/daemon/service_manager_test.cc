@@ -263,5 +263,17 @@ TEST(ServiceManagerTest, AnotherProcessWatchdogIsNotOurs) {
   EXPECT_THAT(socket.ReceiveUntil("READY=1"), Not(HasSubstr("WATCHDOG")));
 }
 
+TEST(ServiceManagerTest, OfARunThatHasBegunTheStatusSaysTheStep) {
+  NotifySocket socket;
+  ServiceManager manager(Fast());
+  manager.Ready();
+  manager.Tell(TheRun("a1"), StepsBegin{7, 200});
+  manager.Tell(TheRun("a1"), TrainingActivity{TrainingPhase::kSaving, "saving step 7", -1});
+  manager.Tell(TheRun("a1"), TrainingActivity{TrainingPhase::kRunning, "", -1});
+  manager.Tell(TheRun("b2"), StepsBegin{5, 30});
+  EXPECT_THAT(socket.ReceiveUntil("b2"),
+              HasSubstr("STATUS=job a1: step 7 of 200; job b2: step 5 of 30\n"));
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -128,6 +128,21 @@ TEST_F(OtherAccountTest, TheAccountZeroOverridesNothing) {
   EXPECT_TRUE(own.is_open());
 }
 
+TEST_F(OtherAccountTest, TheAccountZeroChangesNoModesOfOthers) {
+  const std::string theirs = directory_ + "/theirs";
+  const FileIdentity root = *LookUpIdentity(0);
+  int changed = 0, error = 0;
+  {
+    const ScopedIdentity as(&root);
+    ASSERT_TRUE(as.status().ok()) << as.status();
+    changed = ::chmod(theirs.c_str(), 0777);
+    error = errno;
+  }
+  EXPECT_LT(changed, 0);
+  EXPECT_EQ(error, EPERM);
+  EXPECT_EQ(::chmod(theirs.c_str(), 0700), 0) << "the daemon has its own rights again";
+}
+
 // On a thread that is what the service is: `nobody` with three capabilities, and where `filtered`
 // with a filter that refuses capset. Raw system calls change the calling thread alone.
 void AsService(const FileIdentity& nobody, bool filtered, const std::function<void()>& body) {

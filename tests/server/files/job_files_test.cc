@@ -155,5 +155,23 @@ TEST_F(JobFilesTest, ASubmitterOwnsItsJobsDirectory) {
   EXPECT_FALSE(std::ifstream(state_ + "/store").good());
 }
 
+TEST_F(JobFilesTest, WhatASubmitterMakesOfItsDirectoryStays) {
+  if (!MissingCapabilities().empty()) GTEST_SKIP() << "needs root: " << MissingCapabilities();
+  const passwd* const nobody = ::getpwnam("nobody");
+  if (nobody == nullptr) GTEST_SKIP() << "there is no account nobody";
+  const uid_t uid = nobody->pw_uid;
+  const gid_t gid = nobody->pw_gid;
+  const auto jobs = JobFiles::Open(state_, {root_});
+  ASSERT_TRUE((*jobs)->ForRun(uid, "j1").ok());
+  const std::string own = OwnCheckpointDirectory(state_, "j1");
+  EXPECT_EQ(StatOf(own).st_uid, uid);
+  EXPECT_EQ(StatOf(own).st_gid, gid);
+  EXPECT_EQ(StatOf(own).st_mode & 0777, 0750u);
+  // It shuts its group out.
+  ASSERT_EQ(::chmod(own.c_str(), 0700), 0);
+  ASSERT_TRUE((*jobs)->ForRun(uid, "j1").ok());
+  EXPECT_EQ(StatOf(own).st_mode & 0777, 0700u);
+}
+
 }  // namespace
 }  // namespace megatrain

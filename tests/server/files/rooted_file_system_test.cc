@@ -10,9 +10,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -290,6 +292,38 @@ TEST_F(RootedFileSystemTest, ADanglingLinkIsNotMadeToHoldAFile) {
   EXPECT_TRUE(absl::IsNotFound(files_->NewWritableFile(root_ + "/dangling").status()));
   EXPECT_TRUE(files_->FileExists(root_ + "/dangling"));
   EXPECT_FALSE(fs::exists(root_ + "/nowhere"));
+}
+
+TEST_F(RootedFileSystemTest, ALinkToADirectoryIsOneAndADanglingLinkIsNot) {
+  fs::create_directory(root_ + "/real");
+  fs::create_symlink("real", root_ + "/link");
+  EXPECT_TRUE(files_->CreateDirectories(root_ + "/link").ok());
+  EXPECT_TRUE(files_->CreateDirectories(root_ + "/link/new").ok());
+  EXPECT_TRUE(fs::is_directory(root_ + "/real/new"));
+  fs::create_symlink("nowhere", root_ + "/dangling");
+  EXPECT_FALSE(files_->CreateDirectories(root_ + "/dangling").ok());
+  EXPECT_FALSE(files_->IsDirectory(root_ + "/dangling"));
+  EXPECT_FALSE(fs::exists(root_ + "/nowhere"));
+}
+
+TEST_F(RootedFileSystemTest, WhatIsWrittenAnewHasNothingOfBefore) {
+  const std::string path = root_ + "/file";
+  Write(path, std::string(3 * kDirectAlignment, 'x'));
+  ASSERT_TRUE(WriteFileSynced(files_.get(), path, "new").ok());
+  EXPECT_EQ(*Read(path), "new");
+  Write(path, std::string(3 * kDirectAlignment, 'x'));
+  alignas(kDirectAlignment) char block[kDirectAlignment], copy[kDirectAlignment];
+  std::fill(std::begin(block), std::end(block), 'b');
+  const auto blocks = files_->NewBlockFile(path, kDirectAlignment);
+  ASSERT_TRUE(blocks.ok()) << blocks.status();
+  ASSERT_TRUE((*blocks)->Write(0, block, kDirectAlignment).ok());
+  ASSERT_TRUE((*blocks)->Sync().ok());
+  ASSERT_TRUE((*blocks)->Close().ok());
+  const auto reader = files_->OpenBlocksForReading(path);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->size(), kDirectAlignment);
+  ASSERT_TRUE((*reader)->Read(0, copy, kDirectAlignment).ok());
+  EXPECT_TRUE(std::equal(std::begin(block), std::end(block), std::begin(copy)));
 }
 
 // One thread swaps a directory with a link that leads out, all the time; the other works beneath

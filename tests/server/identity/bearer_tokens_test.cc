@@ -143,5 +143,30 @@ TEST_F(BearerTokensTest, ABadFileIsRefusedAtTheStart) {
   EXPECT_TRUE(absl::IsInvalidArgument(BearerTokens::Open(path_, {}).status()));
 }
 
+TEST_F(BearerTokensTest, AReloadCountsAtOnceAndEndsTheTroubleWithTheFileBefore) {
+  std::ofstream(path_, std::ios::app) << "nonsense\n";
+  LetItLook();
+  EXPECT_EQ(Who(anna_), "TOKEN_INVALID");
+  const NewToken bob = MakeToken("bob", now_, absl::InfiniteFuture()).value();
+  const std::string other = directory_.Write("other", FormatTokenFile({bob.stored}));
+  ASSERT_EQ(chmod(other.c_str(), 0600), 0);
+  ASSERT_TRUE(tokens_->Reload(other).ok());
+  EXPECT_EQ(Who(bob.text), "bob");
+  EXPECT_EQ(Who(anna_), "TOKEN_INVALID") << "its file does not count any more";
+}
+
+TEST_F(BearerTokensTest, AnotherFaultOfTheFileIsToldToo) {
+  std::ofstream(path_, std::ios::app) << "nonsense\n";
+  LetItLook();
+  EXPECT_EQ(Who(anna_), "TOKEN_INVALID");
+  std::filesystem::remove(path_);
+  for (int i = 0; i < 2; ++i) {
+    LetItLook();
+    EXPECT_EQ(Who(anna_), "TOKEN_INVALID");
+  }
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("expects ID"),
+                                AllOf(HasSubstr(path_), HasSubstr("no token is good"))));
+}
+
 }  // namespace
 }  // namespace megatrain

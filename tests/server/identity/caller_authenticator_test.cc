@@ -177,5 +177,17 @@ TEST_F(CallerAuthenticatorTest, LocalTokensAreForUnixSocketsAlone) {
   EXPECT_EQ(Who(Transport::kOther, {Bearer(501)}), "UNAUTHENTICATED UNAUTHENTICATED_CALLER");
 }
 
+// Jobs belong to uids.
+TEST_F(CallerAuthenticatorTest, CallersHaveTheUidOfTheirAccount) {
+  CallCredentials credentials;
+  credentials.transport = Transport::kUnixSocket;
+  credentials.authorization = {Bearer(501)};
+  EXPECT_EQ(CallerAuthenticator(options_).Decide(credentials)->uid, 501);
+  credentials.authorization = {Bearer(502)};
+  EXPECT_EQ(CallerAuthenticator(options_).Decide(credentials)->uid, 502);
+  options_.local_tokens = nullptr;
+  EXPECT_EQ(CallerAuthenticator(options_).Decide(credentials)->uid, int64_t{geteuid()});
+}
+
 }  // namespace
 }  // namespace megatrain

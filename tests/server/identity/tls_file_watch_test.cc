@@ -158,5 +158,35 @@ TEST_F(TlsFileWatchTest, TheFirstReadingMustBeGood) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("tls.key"));
 }
 
+TEST_F(TlsFileWatchTest, ACertificateOutOfItsTimeIsWarnedOfWheneverItIsRead) {
+  Renew(/*days=*/-1);
+  Look();
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("expired on"), HasSubstr("read again")));
+  std::vector<std::string> first;
+  TlsFileWatch::Options options;
+  options.log = [&first](const std::string& line) { first.push_back(line); };
+  ASSERT_TRUE(
+      TlsFileWatch::Open({directory_ + "/server.pem", directory_ + "/server.key", ""}, options)
+          .ok());
+  EXPECT_THAT(first, ElementsAre(HasSubstr("expired on")));
+}
+
+TEST_F(TlsFileWatchTest, AReloadEndsTheTroubleWithTheFilesBefore) {
+  Write("server.key", "nothing");
+  Look();
+  Look();
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("the files read before")));
+  log_.clear();
+  const TestCertificate renewed = Renew();
+  ASSERT_TRUE(
+      watch_
+          ->Reload({directory_ + "/server.pem", directory_ + "/server.key", directory_ + "/ca.pem"})
+          .ok());
+  const auto reloaded = watch_->Current();
+  EXPECT_EQ(reloaded->certificate, renewed.certificate);
+  EXPECT_EQ(Look(), reloaded) << "there is nothing to be read again";
+  EXPECT_THAT(log_, IsEmpty());
+}
+
 }  // namespace
 }  // namespace megatrain

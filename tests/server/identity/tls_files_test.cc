@@ -125,5 +125,13 @@ TEST_F(TlsFilesTest, EveryCertificateOfAChainIsLookedAtAndTheFirstIsTheServers) 
   EXPECT_GT(files->expires, absl::Now());
 }
 
+TEST_F(TlsFilesTest, AFileThatIsTooLongIsNotRead) {
+  paths_.client_ca = Write("long.pem", std::string((size_t{1} << 20) + 1, 'x'));
+  EXPECT_THAT(Error(absl::StatusCode::kOutOfRange),
+              AllOf(HasSubstr("tls.client_ca: "), HasSubstr("long.pem")));
+  paths_.client_ca = Write("long.pem", std::string(size_t{1} << 20, 'x'));
+  EXPECT_THAT(Error(), HasSubstr("holds no PEM certificate"));
+}
+
 }  // namespace
 }  // namespace megatrain

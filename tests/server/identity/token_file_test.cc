@@ -1,6 +1,9 @@
 #include "server/identity/token_file.h"
 
+#include <linux/capability.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -168,6 +171,35 @@ TEST_F(TokenFileTest, RootWritesForTheOwnerOfTheDirectory) {
   ASSERT_TRUE(Add("anna").ok());
   ASSERT_EQ(stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_uid, 3u) << "and keeps the owner of a file that is there";
+}
+
+// Whoever owns the file could make tokens for anyone.
+TEST_F(TokenFileTest, AFileOfAnotherUserIsRefusedUnlessThatIsRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  Write("");
+  // By a thread of user 2 that a capability lets read the file all the same. Bare system calls
+  // change the calling thread alone.
+  const auto read_as_user = [this] {
+    absl::Status status = absl::UnknownError("not read");
+    std::thread([&] {
+      ASSERT_EQ(prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0), 0);
+      ASSERT_EQ(syscall(SYS_setresuid, 2, 2, 2), 0);
+      __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+      __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+      data[0].permitted = data[0].effective = 1u << CAP_DAC_OVERRIDE;
+      ASSERT_EQ(syscall(SYS_capset, &header, data), 0);
+      status = ReadTokenFile(path_).status();
+    }).join();
+    return status;
+  };
+  EXPECT_TRUE(read_as_user().ok()) << read_as_user();
+  ASSERT_EQ(chown(path_.c_str(), 2, 2), 0);
+  EXPECT_TRUE(read_as_user().ok()) << "its own";
+  ASSERT_EQ(chown(path_.c_str(), 3, 3), 0);
+  const absl::Status refused = read_as_user();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("belongs to user 3"));
+  EXPECT_TRUE(ReadTokenFile(path_).ok()) << "root reads that of any owner";
 }
 
 }  // namespace

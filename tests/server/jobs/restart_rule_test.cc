@@ -118,5 +118,27 @@ TEST(RestartRuleTest, OthersAreNotConcerned) {
   }
 }
 
+TEST(RestartRuleTest, WithTheProcessGoesTheHostMemoryOfAJobThatIsActive) {
+  Job job = TestJob(1);
+  job.host_retained = true;
+  for (const JobState state :
+       {JobState::kPreparing, JobState::kRunning, JobState::kPausing, JobState::kCancelling}) {
+    EXPECT_FALSE(Die(job, state, 12, 10).host_retained) << JobStateName(state);
+  }
+  job.deaths = kDeathsMax - 1;
+  const Job failed = Die(job, JobState::kPreparing, 0, 0);
+  EXPECT_EQ(failed.state, JobState::kFailed);
+  EXPECT_FALSE(failed.host_retained);
+}
+
+TEST(RestartRuleTest, AJobIsCancelledForTheReasonThatItWasAskedFor) {
+  Job job = TestJob(1);
+  job.reason = JobReason::kUserRequest;
+  const Job cancelled = Die(job, JobState::kCancelling, 12, 10);
+  EXPECT_EQ(cancelled.state, JobState::kCancelled);
+  EXPECT_EQ(cancelled.reason, JobReason::kUserRequest);
+  EXPECT_EQ(cancelled.deaths, 0);
+}
+
 }  // namespace
 }  // namespace megatrain

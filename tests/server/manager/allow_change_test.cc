@@ -75,5 +75,14 @@ TEST_F(JobManagerTest, AnotherAllowChangeIsAnotherRequest) {
   EXPECT_EQ(Refusal(manager_->Create(kAnna, options).status()), "ALREADY_EXISTS REQUEST_ID_REUSED");
 }
 
+TEST_F(JobManagerTest, AWithdrawnPauseAddsSectionsToo) {
+  const std::string id = Submit(kAnna)->id;
+  Move(id, {S::kPreparing, S::kRunning, S::kPausing});
+  const auto running = manager_->Resume(kAnna, id, {"optimizer"});
+  ASSERT_TRUE(running.ok()) << running.status();
+  EXPECT_EQ((*running)->state, S::kRunning);
+  EXPECT_THAT((*running)->allow_change, ElementsAre("optimizer"));
+}
+
 }  // namespace
 }  // namespace megatrain

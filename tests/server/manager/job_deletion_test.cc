@@ -308,5 +308,17 @@ TEST_F(JobDeletionTest, TheThreadWorksByItself) {
   while (fs::exists(Directory(second->id))) std::this_thread::yield();
 }
 
+TEST_F(JobDeletionTest, TheThreadFinishesWhatATurnIsTooShortFor) {
+  OpenRemover(/*keep_ended_jobs=*/0, /*turn_seconds=*/0.005);
+  const JobPtr job = Ended(kAnna);
+  fs::create_directories(job->spec->checkpoint.directory);
+  for (int i = 0; i < 5000; ++i) {
+    std::ofstream(job->spec->checkpoint.directory + "/" + std::to_string(i)) << "x";
+  }
+  ASSERT_TRUE(manager_->Delete(kAnna, job->id).ok());
+  remover_->Start();
+  while (fs::exists(Directory(job->id))) std::this_thread::yield();
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -185,6 +185,27 @@ TEST(JobLedgerTest, DeathsAreCountedAcrossRestarts) {
   EXPECT_EQ(ledger->table().Find(id)->deaths, 5);
 }
 
+TEST(JobLedgerTest, AJobGotAsFarAsTheStoreOrItsRecordsSay) {
+  const TestDirectory directory;
+  std::string running, cancelled;
+  {
+    const auto ledger = OpenLedger(directory.path());
+    running = AddJob(ledger.get())->id;
+    cancelled = AddJob(ledger.get())->id;
+    const auto at_step_7 = [](Job* job) { job->step = 7; };
+    ASSERT_TRUE(Move(ledger.get(), running, JobState::kPreparing, at_step_7).ok());
+    ASSERT_TRUE(Move(ledger.get(), cancelled, JobState::kCancelled, at_step_7).ok());
+  }
+  std::vector<std::string> asked;
+  const auto ledger = OpenLedger(directory.path(), [&](const std::string& id) {
+    asked.push_back(id);
+    return 3;  // the newest records were lost
+  });
+  EXPECT_THAT(asked, ElementsAre(running)) << "the others did not die";
+  EXPECT_EQ(ledger->table().Find(running)->death_step, 7);
+  EXPECT_EQ(ledger->table().Find(cancelled)->step, 7);
+}
+
 TEST(JobLedgerTest, AStoreThatCannotWriteChangesNothing) {
   const TestDirectory directory;
   FaultyVfs* const vfs = FaultyVfs::Install();
@@ -212,6 +233,28 @@ TEST(JobLedgerTest, AStoreThatCannotWriteChangesNothing) {
   EXPECT_TRUE(Move(ledger.get(), job->id, JobState::kPreparing).ok());
   EXPECT_TRUE(told);
   EXPECT_EQ((*ledger->Add(second, ""))->number, job->number + 1);
+}
+
+TEST(JobLedgerTest, AStoreThatCannotWriteDeletesNothing) {
+  const TestDirectory directory;
+  FaultyVfs* const vfs = FaultyVfs::Install();
+  const auto ledger = OpenLedger(directory.path());
+  const std::string id = AddJob(ledger.get())->id;
+  ASSERT_TRUE(Move(ledger.get(), id, JobState::kCancelled).ok());
+  const auto anyone = [](const Job&) { return absl::OkStatus(); };
+  vfs->FailAfter(0, SQLITE_FULL);
+  const absl::Status refused = ledger->Delete(id, anyone);
+  vfs->Heal();
+  EXPECT_EQ(ReasonOf(refused)->reason, "DISK_FULL");
+  EXPECT_NE(ledger->table().Find(id), nullptr);
+  EXPECT_TRUE(ledger->Deleted().empty());
+  ASSERT_TRUE(ledger->Delete(id, anyone).ok());
+  vfs->FailAfter(0, SQLITE_FULL);
+  const absl::Status kept = ledger->RemoveRow(id);
+  vfs->Heal();
+  EXPECT_EQ(ReasonOf(kept)->reason, "DISK_FULL");
+  EXPECT_EQ(ledger->Deleted().size(), 1u) << "its row is there still";
+  EXPECT_EQ(ledger->store_errors(), 2);
 }
 
 TEST(JobLedgerTest, ARequestIdMakesOneJobAlsoAfterARestart) {

@@ -186,6 +186,16 @@ TEST_F(JobLimitsTest, AJobForMoreDevicesThanAUserMayHaveIsRefused) {
               UnorderedElementsAre(Pair("limit", "limits.devices_per_user"), Pair("value", "2")));
 }
 
+TEST_F(JobLimitsTest, OfAJobThatDoesNotFitNoLimitIsTold) {
+  Limit({.host_bytes = 999});
+  plan_ = TestPlan(false, 1000);
+  const auto plan = manager_->Plan(kAnna, File());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE(plan->report.fits);
+  EXPECT_TRUE(plan->limit_refusal.ok()) << plan->limit_refusal;
+  EXPECT_EQ(Refusal(Try(kAnna)), "FAILED_PRECONDITION DOES_NOT_FIT");
+}
+
 TEST_F(JobLimitsTest, NoLimits) {
   for (int i = 0; i < 50; ++i) Submit(kAnna);
   EXPECT_THAT(ledger_->table().Live(), SizeIs(50));

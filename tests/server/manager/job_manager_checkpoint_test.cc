@@ -140,6 +140,24 @@ TEST_F(JobManagerTest, TheExportsOfACallerAreBounded) {
   EXPECT_EQ(refusal(kAnna), "RESOURCE_EXHAUSTED LIMIT_REACHED");
 }
 
+TEST_F(JobManagerTest, ExportsThatDidNotBeginAreNotCounted) {
+  const JobPtr job = Submit(kAnna);
+  fs::create_directories(job->spec->checkpoint.directory + "/step-00000020");
+  std::ofstream(job->spec->checkpoint.directory + "/step-00000020/manifest.json") << "{...}";
+  const auto refusal = [&](const std::string& directory) {
+    const auto nothing = [](const absl::Status&) {};
+    return Refusal(manager_->Export(kAnna, job->id, 0, directory_ / directory, nothing).status());
+  };
+  holds_exports_ = true;
+  asked_ = WithReason(absl::UnavailableError("the daemon is starting"), v1::STARTING);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(refusal("out"), "UNAVAILABLE STARTING");
+    EXPECT_EQ(refusal("train.jsonl"), "FAILED_PRECONDITION OUTPUT_EXISTS");
+  }
+  asked_ = absl::OkStatus();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(refusal("out"), "OK without reason") << i;
+}
+
 class ReadOnlyFileSystem : public WatchedFileSystem {
  public:
   ReadOnlyFileSystem() : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }) {}

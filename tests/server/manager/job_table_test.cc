@@ -11,7 +11,9 @@
 namespace megatrain {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 JobEvent Event(int64_t sequence) {
@@ -81,6 +83,48 @@ TEST(JobTableTest, AnErasedJobLeavesNothing) {
   table.Put(next, {Event(1)});
   EXPECT_TRUE(watch->Poll().deleted);
   EXPECT_EQ(table.LastEvent("next"), 1);
+}
+
+TEST(JobTableTest, EndingsAreThoseOfThisProcessEachOnce) {
+  JobTable table;
+  Job ended = TestJob(1);
+  ended.state = JobState::kSucceeded;
+  table.Put(ended, {});  // as the store had it at the start
+  EXPECT_THAT(table.Endings(), IsEmpty());
+  Job job = TestJob(2);
+  table.Put(job, {});
+  job.state = JobState::kFailed;
+  job.reason = JobReason::kNonFinite;
+  table.Put(job, {});
+  table.Put(job, {});  // changed once more
+  table.Erase(job.id);
+  EXPECT_THAT(table.Endings(),
+              ElementsAre(Pair(Pair(JobState::kFailed, JobReason::kNonFinite), 1)));
+}
+
+TEST(JobTableTest, CountsFollowTheStatesOfJobs) {
+  JobTable table;
+  const auto counts = [&table] {
+    const JobCounts now = table.Counts();
+    return std::vector<int>{now.queued, now.active, now.paused, now.ended,
+                            static_cast<int>(table.Live().size())};
+  };
+  Job job = TestJob(1);
+  const auto become = [&](JobState state) {
+    job.state = state;
+    table.Put(job, {});
+    return counts();
+  };
+  table.Put(TestJob(2), {});
+  EXPECT_THAT(become(JobState::kQueued), ElementsAre(2, 0, 0, 0, 2));
+  for (const JobState active : {JobState::kPreparing, JobState::kRunning, JobState::kPausing}) {
+    EXPECT_THAT(become(active), ElementsAre(1, 1, 0, 0, 2)) << JobStateName(active);
+  }
+  EXPECT_THAT(become(JobState::kPaused), ElementsAre(1, 0, 1, 0, 2));
+  EXPECT_THAT(become(JobState::kCancelling), ElementsAre(1, 1, 0, 0, 2));
+  EXPECT_THAT(become(JobState::kCancelled), ElementsAre(1, 0, 0, 1, 1));
+  table.Erase(job.id);
+  EXPECT_THAT(counts(), ElementsAre(1, 0, 0, 0, 1));
 }
 
 }  // namespace

@@ -305,6 +305,25 @@ TEST(DaemonMetricsTest, OfARankAloneNoSlowestIsTold) {
   }
 }
 
+TEST(DaemonMetricsTest, WhatIsNotKnownIsNotOnThePage) {
+  DaemonMetrics metrics("1.2.3", "cpu", {}, [](const RunRequest&) { return MeasuredJob(); });
+  metrics.Tell(TestRun("id1"), StepsBegin{1, 10});
+  StepRecord step;
+  step.step = 1;
+  metrics.Tell(TestRun("id1"), step);
+  MeasuredNode node;
+  node.node.add_devices()->set_id("cpu");
+  const Samples samples = PageSamples(metrics.Page(node));
+  EXPECT_EQ(samples.at("megatrain_step"), "1");
+  EXPECT_EQ(samples.at("megatrain_device_busy{device=\"cpu\"}"), "0");
+  for (const char* unknown :
+       {"megatrain_mfu_ratio", "megatrain_device_bytes", "megatrain_reward", "megatrain_router",
+        "megatrain_eval", "megatrain_checkpoint", "megatrain_device_memory_bytes",
+        "megatrain_device_changed", "megatrain_tls"}) {
+    for (const auto& [sample, value] : samples) EXPECT_THAT(sample, Not(HasSubstr(unknown)));
+  }
+}
+
 TEST(DaemonMetricsTest, NumbersThatAreNotFinite) {
   DaemonMetrics metrics("1.2.3", "cpu", {}, DescribeTestRun);
   StepRecord step = TestStep(1);

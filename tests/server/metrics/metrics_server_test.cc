@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -44,6 +45,13 @@ TEST_F(MetricsServerTest, ServesThePageInPrometheusFormat) {
   EXPECT_EQ(answer.code, 200);
   EXPECT_THAT(answer.head, HasSubstr("Content-Type: text/plain; version=0.0.4; charset=utf-8"));
   EXPECT_EQ(answer.body, metrics().Page(TestNode()));
+}
+
+TEST_F(MetricsServerTest, AnAnswerSaysHowLongThePageIs) {
+  const std::string length =
+      "Content-Length: " + std::to_string(metrics().Page(TestNode()).size()) + "\r\n";
+  EXPECT_THAT(Get("/metrics").head, HasSubstr(length));
+  EXPECT_THAT(HttpGet(server_->address(), "/metrics", "HEAD").head, HasSubstr(length));
 }
 
 TEST_F(MetricsServerTest, ReadyOnlyWhenJobsCanRunButAliveAllTheTime) {

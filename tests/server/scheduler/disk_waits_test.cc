@@ -37,8 +37,12 @@ TEST(DiskWaitsTest, WaitsUntilThereIsRoom) {
   free = 100;
   EXPECT_FALSE(waits.MayGoOn(job, TestTime(19)));
   EXPECT_TRUE(waits.MayGoOn(job, TestTime(20)));
+  EXPECT_TRUE(waits.Waits(job.id)) << "whether it goes on is for others to say";
+  EXPECT_FALSE(waits.MayGoOn(job, TestTime(29)));
+  EXPECT_TRUE(waits.MayGoOn(job, TestTime(30)));
   waits.Remove(job.id);
   EXPECT_FALSE(waits.Waits(job.id));
+  EXPECT_TRUE(waits.MayGoOn(job, TestTime(31)));
 }
 
 TEST(DiskWaitsTest, EveryNeedMustBeMet) {
@@ -105,6 +109,8 @@ TEST(DiskWaitsTest, NeedsOfAJob) {
   EXPECT_TRUE(DiskNeedsOf(job).empty());
   JobSpec spec;
   spec.checkpoint.directory = "/c";
+  job.spec = std::make_shared<const JobSpec>(spec);
+  EXPECT_EQ(DiskNeedsOf(job).size(), 1u) << "it names no other";
   spec.data.cache_directory = "/d";
   spec.output.directory = "/o";
   spec.report.tensorboard = "/t";

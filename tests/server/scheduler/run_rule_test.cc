@@ -110,6 +110,44 @@ TEST(RunRuleTest, APausedJobWhoseLastStepsWereNotSavedSaysSo) {
   }
 }
 
+TEST(RunRuleTest, ARunningJobWhoseLastStepsWereNotSavedGoesOnFromItsCheckpoint) {
+  Job job = TestJob(1);
+  job.state = JobState::kRunning;
+  job.step = 45;
+  job.checkpoint_step = 40;
+  RunFacts facts;
+  facts.phase = Phase::kEnded;
+  facts.end.kind = RunEnd::Kind::kStopped;
+  facts.end.status = DiskFullError("disk full");
+  const RunAction action = DecideRun(job, facts, /*stopping=*/true);
+  EXPECT_EQ(action.change.to, JobState::kQueued);
+  EXPECT_EQ(action.change.reason, JobReason::kShutdown);
+  EXPECT_EQ(action.change.text,
+            "the daemon is stopping; its last steps could not be saved: disk full; "
+            "goes on from step 41");
+  ASSERT_TRUE(action.change.edit);
+  action.change.edit(&job);
+  EXPECT_EQ(job.step, 40);
+}
+
+// A user may pause and resume a job again and again before its run has followed once.
+TEST(RunRuleTest, EachChangeOfMindIsAskedFor) {
+  Job job = TestJob(1);
+  RunFacts facts;
+  facts.phase = Phase::kTraining;
+  for (int round = 0; round < 3; ++round) {
+    for (const auto& [state, wish] : {std::pair{JobState::kPausing, RunWish::kPause},
+                                      std::pair{JobState::kRunning, RunWish::kResume}}) {
+      job.state = state;
+      const RunAction action = DecideRun(job, facts, /*stopping=*/false);
+      ASSERT_TRUE(action.kind == Kind::kAsk) << round << JobStateName(state);
+      EXPECT_TRUE(action.wish == wish) << round << JobStateName(state);
+      NoteAsked(action.wish, &facts);
+      EXPECT_TRUE(DecideRun(job, facts, /*stopping=*/false).kind == Kind::kNone) << "once";
+    }
+  }
+}
+
 TEST(RunRuleTest, AJobThatEndsEarlyHasTheStepsThatItMade) {
   for (const std::string early : {"", "stopped by training.stop_after_worse: 3"}) {
     Job job = TestJob(1);

@@ -70,6 +70,27 @@ TEST_F(SchedulerDevicesTest, APausedJobGetsItsOwnBackAndNoOther) {
   EXPECT_THAT(runner_->Asked(), ::testing::Contains("resume " + one));
 }
 
+TEST_F(SchedulerDevicesTest, APausedJobOfTwoDevicesWaitsForBoth) {
+  const std::string two = Submit(kAnna, 0, 2);
+  Round();
+  runner_->Running(two, 1, 100);
+  Round();
+  ASSERT_TRUE(manager_->Pause(kAnna, two, false).ok());
+  Round();
+  runner_->Paused(two);
+  Round();
+  const std::string elsewhere = Submit(kBert), there = Submit(kBert);
+  Round();
+  EXPECT_EQ(runner_->request(elsewhere).devices, std::vector<int>{2});
+  EXPECT_EQ(runner_->request(there).devices, std::vector<int>{0});
+  ASSERT_TRUE(manager_->Resume(kAnna, two).ok());
+  Round();
+  EXPECT_EQ(State(two), S::kQueued);
+  EXPECT_EQ(Get(two)->queue.text, "is next on cpu:0, cpu:1; another job is there");
+  RunToEnd(there);
+  EXPECT_EQ(State(two), S::kPreparing);
+}
+
 TEST_F(SchedulerDevicesTest, JobsThatWriteIntoOneDirectoryRunOneAfterTheOther) {
   const auto submit = [&](const char* key, const std::string& directory) {
     CreateJobOptions options;
@@ -89,6 +110,7 @@ TEST_F(SchedulerDevicesTest, JobsThatWriteIntoOneDirectoryRunOneAfterTheOther) {
     EXPECT_EQ(State(one), S::kPreparing);
     EXPECT_EQ(State(other), S::kPreparing);
     EXPECT_EQ(State(two), S::kQueued);
+    EXPECT_EQ(Get(two)->queue.waiting, WaitingReason::kBehindOthers);
     EXPECT_EQ(Get(two)->queue.text, absl::StrCat("another job has its ", key, ", ",
                                                  directory_ / "same", ", and has not ended"));
     RunToEnd(one);

@@ -157,6 +157,19 @@ TEST_F(SchedulerTest, UsersTakeTurns) {
   EXPECT_EQ(Get(urgent)->queue.position, 2);
 }
 
+TEST_F(SchedulerTest, AHigherPriorityGoesFirst) {
+  const std::string running = Train();
+  const std::string low = Submit(kAnna, -1), usual = Submit(kAnna, 0), lowest = Submit(kBert, -2);
+  Round();
+  EXPECT_EQ(Get(usual)->queue.position, 1);
+  EXPECT_EQ(Get(low)->queue.position, 2);
+  EXPECT_EQ(Get(lowest)->queue.position, 3) << "whoever has had less";
+  runner_->End(running, RunEnd::Kind::kFinished);
+  Round();
+  EXPECT_EQ(State(usual), S::kPreparing);
+  EXPECT_EQ(State(low), S::kQueued);
+}
+
 // A job that is paused in place has no device, however long it rests.
 TEST_F(SchedulerTest, APausedJobUsesNoDevice) {
   const std::string paused = Train();

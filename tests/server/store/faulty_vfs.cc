@@ -108,6 +108,11 @@ int Delete(sqlite3_vfs*, const char* name, int sync_directory) {
   return result;
 }
 
+int GetLastError(sqlite3_vfs*, int bytes, char* text) {
+  const int error = g_faulty->system_error();
+  return error != 0 ? error : g_real->xGetLastError(g_real, bytes, text);
+}
+
 }  // namespace
 
 FaultyVfs* FaultyVfs::Install() {
@@ -120,6 +125,7 @@ FaultyVfs* FaultyVfs::Install() {
     vfs.szOsFile = static_cast<int>(sizeof(FaultyFile)) + g_real->szOsFile;
     vfs.xOpen = Open;
     vfs.xDelete = Delete;
+    vfs.xGetLastError = GetLastError;
     sqlite3_vfs_register(&vfs, /*makeDflt=*/1);
   }
   g_faulty->Heal();

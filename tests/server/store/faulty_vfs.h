@@ -19,7 +19,12 @@ class FaultyVfs {
     remaining_ = operations;
     code_ = code;
   }
-  void Heal() { remaining_ = kNever; }
+  void Heal() {
+    remaining_ = kNever;
+    system_error_ = 0;
+  }
+  // The errno that SQLite is told of an error, until Heal; 0 = the real one.
+  void set_system_error(int error) { system_error_ = error; }
   // Writes and syncs so far.
   int64_t operations() const { return operations_; }
 
@@ -28,6 +33,7 @@ class FaultyVfs {
 
   // Called by the files.
   int BeforeOperation();
+  int system_error() const { return system_error_; }
   void AfterSync(const std::string& path) const;
   void AfterSyncedDelete(const std::string& path) const;
 
@@ -36,6 +42,7 @@ class FaultyVfs {
   int64_t remaining_ = kNever;
   int64_t operations_ = 0;
   int code_ = 0;
+  int system_error_ = 0;
   std::string durable_directory_;
 };
 

@@ -5,8 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/server/store/faulty_vfs.h"
@@ -149,6 +151,25 @@ TEST(JobStoreFaultsTest, AFailedDeletionIsNoneAndMayBeTriedAgain) {
     store.reset();
     EXPECT_TRUE(ReadJobs(OpenStore(directory.path()).get()).empty());
   }
+}
+
+// A file system tells some of its full disks, and quotas, by the system's error alone.
+TEST(JobStoreFaultsTest, AQuotaThatIsUsedUpIsAFullDisk) {
+  FaultyVfs* const vfs = FaultyVfs::Install();
+  const TestDirectory directory;
+  const auto store = OpenStore(directory.path());
+  const Job job = TestJob(1);
+  for (const auto& [error, code] : {std::pair{ENOSPC, absl::StatusCode::kResourceExhausted},
+                                    std::pair{EDQUOT, absl::StatusCode::kResourceExhausted},
+                                    std::pair{EIO, absl::StatusCode::kInternal}}) {
+    vfs->FailAfter(0, SQLITE_IOERR_WRITE);
+    vfs->set_system_error(error);
+    const absl::Status status = store->Insert(job, CreatedEvent(job));
+    vfs->Heal();
+    EXPECT_EQ(status.code(), code) << error << ": " << status;
+    EXPECT_TRUE(ReadJobs(store.get()).empty());
+  }
+  EXPECT_TRUE(store->Insert(job, CreatedEvent(job)).ok());
 }
 
 TEST(JobStoreFaultsTest, AFullDiskWhenOpening) {

@@ -238,7 +238,8 @@ TEST(JobStoreTest, FilesAreForTheOwnerOnly) {
   const TestDirectory directory;
   const std::string state = directory / "new/state";
   const auto store = OpenStore(state);
-  for (const std::string& path : {state, state + "/jobs.sqlite3", state + "/jobs.sqlite3-wal"}) {
+  for (const std::string& path : {state, state + "/jobs.sqlite3", state + "/jobs.sqlite3-wal",
+                                  state + "/jobs.sqlite3-shm", state + "/megatraind.lock"}) {
     struct stat info;
     ASSERT_EQ(stat(path.c_str(), &info), 0) << path;
     EXPECT_EQ(info.st_mode & 077, 0u) << path;
@@ -309,6 +310,20 @@ TEST(JobStoreTest, ADatabaseOfAnotherProgramIsRefused) {
   ExecuteSql(without_tables / kJobStoreFileName, "PRAGMA application_id=7");
   EXPECT_EQ(JobStore::Open(without_tables.path()).status().code(),
             absl::StatusCode::kFailedPrecondition);
+  const TestDirectory with_version;  // of its own schema, and not of this one's
+  ExecuteSql(with_version / kJobStoreFileName, "PRAGMA user_version=1");
+  EXPECT_EQ(JobStore::Open(with_version.path()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+// The daemon before an upgrade that is taken back.
+TEST(JobStoreTest, TheVersionAfterThisOneIsRefusedToo) {
+  const TestDirectory directory;
+  OpenStore(directory.path());
+  ExecuteSql(directory / kJobStoreFileName,
+             "PRAGMA user_version=" + std::to_string(kJobStoreVersion + 1));
+  const absl::Status status = JobStore::Open(directory.path()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
 }
 
 void ExpectRefusedAsDamaged(const TestDirectory& directory) {
@@ -357,7 +372,8 @@ TEST(JobStoreTest, DamagedPagesAreRefused) {
 TEST(JobStoreTest, ValuesThatNoVersionWroteAreRefused) {
   for (const char* sql : {"UPDATE jobs SET state = 'SLEEPING'", "UPDATE jobs SET reason = 'WHIM'",
                           "UPDATE events SET to_state = ''", "UPDATE events SET reason = 'none'",
-                          "UPDATE events SET from_state = 'X'", "UPDATE events SET sequence = 2"}) {
+                          "UPDATE events SET from_state = 'X'", "UPDATE events SET sequence = 2",
+                          "DELETE FROM events"}) {
     SCOPED_TRACE(sql);
     const TestDirectory directory;
     {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -155,6 +156,41 @@ TEST(ConnectionListenerTcpTest, AddressesOfIpv6AreInBracketsAndThatOfAllIsOfIpv4
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   close(fd);
+}
+
+// A client may try any of the addresses that the name has.
+TEST(ConnectionListenerTcpTest, ANameIsListenedOnAtEachOfItsAddressesOnOnePort) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo("localhost", nullptr, &hints, &found) != 0) {
+    GTEST_SKIP() << "this machine does not know localhost";
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
+  // The port that is free at the first address may be in use at the next.
+  auto listener = ConnectionListener::Listen("localhost:0");
+  for (int i = 0; i < 20 && !listener.ok(); ++i) {
+    listener = ConnectionListener::Listen("localhost:0");
+  }
+  if (!listener.ok()) GTEST_SKIP() << "the name is of no use here: " << listener.status();
+  int port = 0;
+  ASSERT_EQ(sscanf((*listener)->address().c_str(), "localhost:%d", &port), 1);
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    // Of port 0: whether the machine has the address at all.
+    const int probe = socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool is_here = probe >= 0 && bind(probe, each->ai_addr, each->ai_addrlen) == 0;
+    if (probe >= 0) close(probe);
+    if (!is_here) continue;
+    const int fd = socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (each->ai_family == AF_INET6) {
+      reinterpret_cast<sockaddr_in6*>(each->ai_addr)->sin6_port =
+          htons(static_cast<uint16_t>(port));
+    } else {
+      reinterpret_cast<sockaddr_in*>(each->ai_addr)->sin_port = htons(static_cast<uint16_t>(port));
+    }
+    EXPECT_EQ(connect(fd, each->ai_addr, each->ai_addrlen), 0) << each->ai_family;
+    close(fd);
+  }
 }
 
 TEST(ConnectionListenerTcpTest, SaysWhichPortItHasAndKeepsItToItself) {

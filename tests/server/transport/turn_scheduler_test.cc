@@ -87,6 +87,30 @@ TEST(TurnSchedulerTest, AStreamMayBeRemovedInItsOwnTurn) {
   WaitUntil([&] { return removed && scheduler.streams() == 0; });
 }
 
+TEST(TurnSchedulerTest, AStreamThatIsDueLaterHoldsUpNobody) {
+  TurnScheduler scheduler(10);
+  std::atomic<int> late{0}, soon{0};
+  const auto patient = std::make_shared<TestStream>(&scheduler, [&](bool) {
+    ++late;
+    return Clock::now() + std::chrono::hours(1);
+  });
+  const auto other = std::make_shared<TestStream>(&scheduler, [&](bool) {
+    ++soon;
+    return TurnScheduler::kNever;
+  });
+  ASSERT_TRUE(scheduler.Add(patient).ok());
+  WaitUntil([&] { return late == 1; });
+  ASSERT_TRUE(scheduler.Add(other).ok());
+  for (int turns = 1; turns <= 3; ++turns) {
+    WaitUntil([&] { return soon == turns; });
+    scheduler.Wake(other.get());
+  }
+  WaitUntil([&] { return soon == 4; });
+  EXPECT_EQ(late, 1);
+  scheduler.Remove(patient.get());
+  scheduler.Remove(other.get());
+}
+
 TEST(TurnSchedulerTest, ManyStreamsWokenByManyThreads) {
   constexpr int kStreams = 200, kThreads = 4, kWakes = 500;
   TurnScheduler scheduler(kStreams);

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -94,6 +96,54 @@ TEST_F(EngineJobRunnerTest, AJobWhoseSubmittersFilesCannotBeHadFailsOrIsNotStart
   EXPECT_EQ(silent.status.message(), "accounts cannot be looked up");
 }
 
+TEST_F(EngineJobRunnerTest, AJobThatIsStoppedBeforeItHasItsFilesIsStopped) {
+  EngineJobRunner* runner_of_job = nullptr;
+  EngineJobRunnerOptions options;
+  options.observers = {&jobs_};
+  options.files = [&](int64_t,
+                      const std::string& id) -> absl::StatusOr<std::shared_ptr<FileSystem>> {
+    EXPECT_TRUE(runner_of_job->Ask(id, RunWish::kStop).ok());
+    return absl::UnavailableError("accounts cannot be looked up");
+  };
+  EngineJobRunner runner(host_.get(), options);
+  runner_of_job = &runner;
+  ObservedJob job("a");
+  ASSERT_TRUE(Start(runner, job, Spec("stopped")).ok());
+  EXPECT_EQ(job.End().kind, RunEnd::Kind::kStopped);
+  EXPECT_EQ(job.End().status.message(), "accounts cannot be looked up");
+}
+
+TEST_F(EngineJobRunnerTest, WhatIsThrownFailsTheJobAlone) {
+  EngineJobRunnerOptions options;
+  options.observers = {&jobs_};
+  options.files = [](int64_t, const std::string&) -> absl::StatusOr<std::shared_ptr<FileSystem>> {
+    throw std::runtime_error("out of something");
+  };
+  EngineJobRunner runner(host_.get(), options);
+  ObservedJob job("a");
+  ASSERT_TRUE(Start(runner, job, Spec("thrown")).ok());
+  EXPECT_EQ(job.End().kind, RunEnd::Kind::kFailed);
+  EXPECT_EQ(FailureOf(job.End().status), JobReason::kTrainingError);
+  EXPECT_THAT(std::string(job.End().status.message()), HasSubstr("out of something"));
+}
+
+// Steps whose records are lost would be missed for good.
+TEST_F(EngineJobRunnerTest, AFullDiskUnderTheRecordsPausesToo) {
+  const auto records = *records_.Open("a");
+  std::filesystem::create_symlink("/dev/full", records->directory() + "/metrics/" + SegmentName(1));
+  ObservedJob job("a");
+  TrainingPause why;
+  job.on_paused = [&](const TrainingPause& pause) { why = pause; };
+  ASSERT_TRUE(Start(job, Spec("records_full")).ok());
+  job.WaitFor("paused itself");
+  EXPECT_EQ(FailureOf(why.status), JobReason::kDiskFull) << why.status;
+  EXPECT_EQ(why.directory, records->directory());
+  EXPECT_GT(why.disk_bytes, 0);
+  EXPECT_THAT(job.Messages(), Contains(HasSubstr("metrics and log cannot be written")));
+  EXPECT_TRUE(runner_->Ask("a", RunWish::kResume).ok());
+  EXPECT_EQ(job.End().kind, RunEnd::Kind::kFinished);
+}
+
 TEST_F(EngineJobRunnerTest, AFullDiskPausesWithItsReason) {
   const JobSpec spec = Spec("full");
   ObservedJob job("a");
@@ -127,6 +177,28 @@ TEST_F(EngineJobRunnerTest, AStopThatCannotSaveSaysSo) {
   disk_.MakeRoom();
   EXPECT_EQ(end.kind, RunEnd::Kind::kStopped);
   EXPECT_EQ(FailureOf(end.status), JobReason::kDiskFull);
+}
+
+TEST(FailureOfTest, EveryErrorHasItsReason) {
+  using Code = absl::StatusCode;
+  const std::pair<Code, JobReason> cases[] = {
+      {Code::kInvalidArgument, JobReason::kInvalidInput},
+      {Code::kNotFound, JobReason::kInvalidInput},
+      {Code::kFailedPrecondition, JobReason::kInvalidInput},
+      {Code::kOutOfRange, JobReason::kInvalidInput},
+      {Code::kUnimplemented, JobReason::kInvalidInput},
+      {Code::kPermissionDenied, JobReason::kInvalidInput},
+      {Code::kResourceExhausted, JobReason::kDoesNotFit},
+      {Code::kAborted, JobReason::kNonFinite},
+      {Code::kDataLoss, JobReason::kCheckpointDamaged},
+      {Code::kInternal, JobReason::kTrainingError},
+      {Code::kUnknown, JobReason::kTrainingError},
+      {Code::kUnavailable, JobReason::kTrainingError},
+  };
+  for (const auto& [code, reason] : cases) {
+    EXPECT_EQ(FailureOf(absl::Status(code, "")), reason) << absl::StatusCodeToString(code);
+  }
+  EXPECT_EQ(FailureOf(DiskFullError("/data is full")), JobReason::kDiskFull);
 }
 
 TEST_F(EngineJobRunnerTest, SaysWhyARunFailed) {

@@ -94,6 +94,19 @@ TEST(JobRecordsTest, ALongLineIsCut) {
   EXPECT_THAT(Lines(**records), ElementsAre(HasSubstr("bytes, cut)")));
 }
 
+TEST(JobRecordsTest, ALineIsCutAfter128KiBAndSaysHowLongItWas) {
+  auto records = JobRecords::Open(FreshDirectory("cut"));
+  ASSERT_TRUE(records.ok()) << records.status();
+  const std::string whole(size_t{128} << 10, 'a');
+  EXPECT_TRUE((*records)->AddLine(7, whole).ok());
+  EXPECT_TRUE((*records)->AddLine(7, whole + "b").ok());
+  const std::vector<std::string> lines = Lines(**records);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_TRUE(lines[0] == whole);
+  EXPECT_TRUE(lines[1] == whole + " ... (131073 bytes, cut)");
+  EXPECT_EQ(ReadAll((*records)->log())[0].step, 7);
+}
+
 TEST(JobRecordsTest, AFailureIsSaidOnceAndWhatIsMissingWhenItEnds) {
   auto records = JobRecords::Open(FreshDirectory("full"));
   ASSERT_TRUE(records.ok()) << records.status();

@@ -1,5 +1,7 @@
 #include "server/worker/record_log.h"
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <filesystem>
 #include <functional>
@@ -147,6 +149,18 @@ TEST(RecordLogTest, OneAtATimeMayAppendToADirectory) {
             absl::StatusCode::kFailedPrecondition);
   log.reset();
   EXPECT_TRUE(RecordLog::Open(directory, {}, &notes).ok());
+}
+
+TEST(RecordLogTest, IsNotForTheEyesOfOthers) {
+  const std::string directory = FreshDirectory("mode");
+  auto log = OpenLog(directory);
+  const mode_t before = umask(0);
+  const absl::Status appended = log->Append(1, "r1").status();
+  umask(before);
+  ASSERT_TRUE(appended.ok()) << appended;
+  struct stat info = {};
+  ASSERT_EQ(stat((directory + "/" + SegmentName(1)).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0640u);
 }
 
 TEST(RecordLogTest, RefusesWhatIsNoLine) {

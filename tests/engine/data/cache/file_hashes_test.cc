@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "tests/support/read_file.h"
@@ -80,6 +81,60 @@ TEST(FileHashesTest, KeepsWhatOthersRemembered) {
   const FileHashes both(directory.path(), false, PosixFileSystem());
   EXPECT_TRUE(both.Find(Info()).has_value());
   EXPECT_TRUE(both.Find(other).has_value());
+}
+
+TEST(FileHashesTest, WhatIsForgottenIsKeptForOthers) {
+  TestDirectory directory;
+  FileInfo other = Info();
+  other.inode = 9;
+  FileHashes hashes(directory.path(), false, PosixFileSystem());
+  hashes.Remember(Info(), kHash, kNow);
+  hashes.Remember(other, kHash, kNow);
+  ASSERT_TRUE(hashes.Save(false).ok());
+  FileHashes forgetful(directory.path(), true, PosixFileSystem());
+  const FileHash anew = {std::string(32, 'b'), -1};
+  forgetful.Remember(Info(), anew, kNow);
+  ASSERT_TRUE(forgetful.Save(false).ok());
+  EXPECT_FALSE(forgetful.Find(other).has_value());
+  const FileHashes both(directory.path(), false, PosixFileSystem());
+  ASSERT_TRUE(both.Find(Info()).has_value() && both.Find(other).has_value());
+  EXPECT_EQ(both.Find(Info())->hash, anew.hash);
+  EXPECT_EQ(both.Find(Info())->largest_id, -1);
+  EXPECT_EQ(both.Find(other)->hash, kHash.hash);
+}
+
+TEST(FileHashesTest, WhatWasWrittenIsNotWrittenAgain) {
+  TestDirectory directory;
+  FileHashes hashes(directory / "cache", false, PosixFileSystem());
+  ASSERT_TRUE(hashes.Save(false).ok());
+  EXPECT_FALSE(std::filesystem::exists(directory / "cache")) << "there was nothing to write";
+  hashes.Remember(Info(), kHash, kNow);
+  ASSERT_TRUE(hashes.Save(false).ok());
+  // Another process has hashed the file after a change; that is not undone.
+  FileInfo changed = Info();
+  changed.changed += absl::Minutes(5);
+  FileHashes later(directory / "cache", false, PosixFileSystem());
+  later.Remember(changed, kHash, kNow);
+  ASSERT_TRUE(later.Save(false).ok());
+  FileInfo other = Info();
+  other.inode = 9;
+  hashes.Remember(other, kHash, kNow);
+  ASSERT_TRUE(hashes.Save(false).ok());
+  const FileHashes all(directory / "cache", false, PosixFileSystem());
+  EXPECT_TRUE(all.Find(changed).has_value());
+  EXPECT_TRUE(all.Find(other).has_value());
+}
+
+TEST(FileHashesTest, WhatCouldNotBeWrittenIsWrittenLater) {
+  TestDirectory directory;
+  directory.Write("file", "");
+  FileHashes hashes(directory / "file/below", false, PosixFileSystem());
+  hashes.Remember(Info(), kHash, kNow);
+  EXPECT_FALSE(hashes.Save(false).ok());
+  std::filesystem::remove(directory / "file");
+  ASSERT_TRUE(hashes.Save(false).ok());
+  EXPECT_TRUE(
+      FileHashes(directory / "file/below", false, PosixFileSystem()).Find(Info()).has_value());
 }
 
 TEST(FileHashesTest, WaitsForTheNextTimeWhileAnotherWrites) {

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "engine/data/cache/token_cache.h"
 #include "tests/support/read_file.h"
 #include "tests/support/test_directory.h"
 
@@ -56,6 +59,44 @@ TEST(ReferenceLogpsTest, DamageIsSeen) {
   ASSERT_TRUE(logps.Open(0));
   EXPECT_TRUE(absl::IsDataLoss(logps.Read(1).status()));
   EXPECT_FALSE(std::filesystem::exists(path)) << "made again at the next start";
+}
+
+// Replaces the only part in the directory by one with good checksums and these elements.
+void Forge(const std::string& directory, const std::vector<uint64_t>& elements) {
+  const std::filesystem::path path = std::filesystem::directory_iterator(directory)->path();
+  const std::string content = ReadFileOrEmpty(path);
+  ASSERT_GT(content.size(), sizeof(CacheTrailer));
+  CacheTrailer trailer;
+  std::memcpy(&trailer, content.data() + content.size() - sizeof(trailer), sizeof(trailer));
+  std::filesystem::remove(path);
+  const auto writer = CacheFileWriter::Create(
+      directory, path.filename(), std::string(trailer.key, sizeof(trailer.key)), sizeof(uint64_t));
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append(elements.data(), elements.size()).ok());
+  ASSERT_TRUE((*writer)->Finish("").ok());
+}
+
+// Whoever may write the cache may have written it.
+TEST(ReferenceLogpsTest, APartThatDoesNotFitItsSequencesIsRemoved) {
+  const std::string directory = FreshDirectory("forged");
+  // The values of the second sequence end before they begin, and behind the last.
+  for (const std::vector<uint64_t>& elements :
+       {std::vector<uint64_t>{3, 5, 4, 0, 0, 0, 0}, std::vector<uint64_t>{3, 5, 8, 0, 0, 0, 0}}) {
+    ASSERT_TRUE(Five(directory).Make(0, {{-1, -2}, {-3, -4}}).ok());
+    ASSERT_NO_FATAL_FAILURE(Forge(directory, elements));
+    ReferenceLogps logps = Five(directory);
+    ASSERT_TRUE(logps.Open(0));
+    EXPECT_TRUE(logps.Read(0).ok());
+    EXPECT_TRUE(absl::IsDataLoss(logps.Read(1).status())) << elements[2];
+    EXPECT_TRUE(std::filesystem::is_empty(directory)) << "made again at the next start";
+  }
+  ASSERT_TRUE(Five(directory).Make(0, {{-1, -2}, {-3, -4}}).ok());
+  ASSERT_NO_FATAL_FAILURE(Forge(directory, {3, 3, 3}));
+  ReferenceLogps logps = Five(directory);
+  ASSERT_TRUE(logps.Open(0));
+  EXPECT_THAT(*logps.Read(1), IsEmpty());
+  ASSERT_NO_FATAL_FAILURE(Forge(directory, {2, 2}));
+  EXPECT_FALSE(Five(directory).Open(0)) << "too short for the beginnings of two sequences";
 }
 
 TEST(ReferenceLogpsTest, APartThatAnotherProcessMadeMeanwhileIsOpenedAndADamagedOneReplaced) {

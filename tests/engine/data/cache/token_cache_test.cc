@@ -126,6 +126,60 @@ TEST(TokenCacheTest, ALargeFileOutlivesAPowerCut) {
   EXPECT_EQ((*cache)->elements(), static_cast<int64_t>(words.size()));
 }
 
+// Each step of writing fails once: what is not told of is there after a power cut.
+TEST(TokenCacheTest, NothingThatFailsIsTakenForWritten) {
+  const std::vector<uint32_t> words(kSyncedBytesMin / sizeof(uint32_t), 7u);
+  int untold = 0;
+  for (int64_t n = 0;; ++n) {
+    FaultInjectionFileSystem disk;
+    disk.WriteFile("/cache/.keep", "");
+    disk.SyncAll();
+    disk.FailAfter(n, FaultInjectionFileSystem::Fault::kNoSpace);
+    const absl::Status status = [&]() -> absl::Status {
+      const auto writer = CacheFileWriter::Create("/cache", "x.cache", kKey, 4, {}, &disk);
+      if (!writer.ok()) return writer.status();
+      const absl::Status appended = (*writer)->Append(words.data(), words.size());
+      return appended.ok() ? (*writer)->Finish("the meta") : appended;
+    }();
+    if (!disk.fault_happened()) {
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_GT(n, 8) << "there are more steps";
+      break;
+    }
+    if (!status.ok()) {
+      EXPECT_TRUE(IsDiskFull(status)) << n << ": " << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("data.cache_directory moves it")) << n;
+      continue;
+    }
+    ++untold;
+    disk.Restart(FaultInjectionFileSystem::Loss::kDataAndNames);
+    EXPECT_TRUE(CacheFile::Open("/cache", "x.cache", kKey, 4, {}, &disk, /*verify=*/true).ok())
+        << n;
+  }
+  EXPECT_LE(untold, 1) << "where it is looked whether the file is there";
+}
+
+TEST(TokenCacheTest, CheckingAWholeFileIsAbandonedWhenAsked) {
+  TestDirectory directory;
+  WriteCache(directory.path());
+  int allowed = 0, calls = 0;
+  const ByteProgress progress = [&](int64_t bytes) {
+    EXPECT_EQ(bytes, 0);
+    return ++calls > allowed ? absl::CancelledError("abandoned") : absl::OkStatus();
+  };
+  const auto open = [&](bool verify) {
+    calls = 0;
+    return CacheFile::Open(directory.path(), "x.cache", kKey, 4, progress, PosixFileSystem(),
+                           verify)
+        .status();
+  };
+  EXPECT_EQ(open(true).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(open(false).ok()) << "nothing is read that takes long";
+  allowed = 100;
+  EXPECT_TRUE(open(true).ok());
+}
+
 TEST(TokenCacheTest, AnEmptyFileIsWhole) {
   TestDirectory directory;
   auto writer = CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4);

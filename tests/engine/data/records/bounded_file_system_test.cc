@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <filesystem>
@@ -112,6 +113,41 @@ TEST_F(BoundedFileSystemTest, TellsAFileThatChangedAndKeptItsLength) {
   std::filesystem::rename(directory_.Write("other", "101"), directory_ / "101");
   std::filesystem::last_write_time(directory_ / "101", time);
   EXPECT_THAT(Read(1), HasSubstr("101: changed while it was in use"));
+}
+
+TEST_F(BoundedFileSystemTest, FilesOutliveTheFileSystemThatOpenedThem) {
+  std::vector<std::unique_ptr<RandomAccessFile>> files;
+  {
+    BoundedFileSystem bounded(&counting_, 2);
+    for (const std::string name : {"one", "two", "six"}) {
+      auto file = bounded.OpenForReading(directory_.Write(name, name));
+      ASSERT_TRUE(file.ok()) << file.status();
+      files.push_back(*std::move(file));
+    }
+  }
+  std::string text(3, '\0');
+  for (const size_t i : {2, 0, 1}) {
+    ASSERT_TRUE(files[i]->Read(0, text.data(), 3).ok());
+    EXPECT_EQ("/" + text, files[i]->path().substr(files[i]->path().size() - 4));
+  }
+  EXPECT_EQ(counting_.open, 2);
+  files.clear();
+  EXPECT_EQ(counting_.open, 0);
+}
+
+TEST(DescriptorShareTest, IsAQuarterWithinBounds) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  for (const auto& [limit, share] : std::vector<std::pair<rlim_t, size_t>>{
+           {3, 1}, {8, 2}, {403, 100}, {1024, 256}, {1100, 256}}) {
+    if (limit > before.rlim_max) continue;
+    rlimit changed = before;
+    changed.rlim_cur = limit;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &changed), 0);
+    const size_t got = DescriptorShare();
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_EQ(got, share) << limit;
+  }
 }
 
 TEST_F(BoundedFileSystemTest, ServesManyThreads) {

@@ -95,6 +95,39 @@ TEST_P(ByteSourceTest, RefusesWhatIsCutShortDamagedOrSomethingElse) {
   }
 }
 
+TEST_P(ByteSourceTest, AnErrorTellsItsPlaceInTheCompressedFile) {
+  const std::string cut = Compress(Text()).substr(0, 100000);
+  ASSERT_EQ(cut.size(), 100000u);
+  for (const size_t step : {size_t{1000}, cut.size()}) {
+    EXPECT_THAT(std::string(ReadAll(GetParam(), cut, step, 4096).status.message()),
+                HasSubstr("cut short (near byte 100000 of the compressed file)"))
+        << step;
+  }
+}
+
+// Gives a text and then an error.
+class FailingSource : public TextSource {
+ public:
+  using TextSource::TextSource;
+  absl::StatusOr<size_t> Read(void* to, size_t bytes) override {
+    if (at_end()) return absl::DataLossError("the disk has a bad block");
+    return TextSource::Read(to, bytes);
+  }
+};
+
+TEST_P(ByteSourceTest, HandsOnWhatReadingSays) {
+  const std::string text = Text();
+  FailingSource source(Compress(text).substr(0, 100000), 1000);
+  const auto stream = Decompress(GetParam(), &source, "f.gz");
+  std::string buffer(4096, '\0');
+  size_t done = 0;
+  absl::StatusOr<size_t> got = stream->Read(buffer.data(), buffer.size());
+  for (; got.ok() && *got > 0; got = stream->Read(buffer.data(), buffer.size())) done += *got;
+  EXPECT_EQ(got.status().code(), absl::StatusCode::kDataLoss) << got.status();
+  EXPECT_EQ(got.status().message(), "the disk has a bad block");
+  EXPECT_LT(done, text.size());
+}
+
 TEST(ZstdSourceTest, RefusesAWindowThatWouldTakeTooMuchMemory) {
   // A frame header that claims a window of 2 GiB: magic, no single segment, exponent 21 (10 + 21).
   const std::string frame("\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00", 9);

@@ -35,6 +35,7 @@ Read ReadAll(const std::string& text, size_t chunk_bytes, size_t bytes_max = kRe
       EXPECT_TRUE(json.is_object()) << record.json;
       read.records.push_back(json.dump());
     } else {
+      EXPECT_EQ(record.json, "") << "of the record before";
       read.records.push_back(reader.Place(record) + ": " + std::string(record.defect.message()));
     }
   }
@@ -138,6 +139,27 @@ TEST_P(CsvRecordsTest, SurplusFieldsAreOnlyCounted) {
                                         R"({"a":"1","b":"2"})"));
   EXPECT_THAT(ReadAll(std::string(65'536, ',') + "\n1,2\n", GetParam()).error,
               HasSubstr("f.csv: row 1: names 65537 columns; at most 65536 are read"));
+}
+
+TEST_P(CsvRecordsTest, TheGreatestNumberOfColumnsIsTaken) {
+  // All of them lack a name, which is looked at behind their number.
+  EXPECT_THAT(ReadAll(std::string(65'535, ',') + "\n1,2\n", GetParam()).error,
+              HasSubstr("f.csv: row 1: a column has no name"));
+}
+
+TEST_P(CsvRecordsTest, AFieldThatIsLeftOutLeavesNothingBehind) {
+  const Read read = ReadAll("messages,x,tools\n,1,\n,\"\",[]\n", GetParam());
+  EXPECT_EQ(read.error, "");
+  EXPECT_THAT(read.records, ElementsAre(R"({"x":"1"})", R"({"tools":[],"x":""})"));
+}
+
+TEST_P(CsvRecordsTest, InvalidTextIsNamedWithItsColumnAndPlace) {
+  const Read read = ReadAll("a,history\n1,\"[2, \xff]\"\n3,ab\xc3\xa9\n", GetParam());
+  EXPECT_EQ(read.error, "");
+  EXPECT_THAT(read.records,
+              ElementsAre(": row 2: column \"history\": invalid UTF-8 at byte 4 of the field; data "
+                          "files must be UTF-8",
+                          "{\"a\":\"3\",\"history\":\"ab\u00e9\"}"));
 }
 
 TEST_P(CsvRecordsTest, NothingIsReadFromEmptyFiles) {

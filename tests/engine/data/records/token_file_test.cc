@@ -155,6 +155,96 @@ TEST(TokenFileTest, NamesTheElementOutsideTheVocabulary) {
   EXPECT_FALSE((*file)->Read(500000, 2, 32000, out.data()).ok());
 }
 
+// From version 2 on the length of the header has four bytes.
+TEST(TokenFileTest, AHeaderMayBeLongerThanTheFirstVersionCouldSay) {
+  TestDirectory directory;
+  const auto npy2 = [](uint32_t header_bytes, const std::string& rest) {
+    return std::string("\x93NUMPY\x02\x00", 8) + Bytes(std::vector<uint32_t>{header_bytes}) + rest;
+  };
+  const std::string header = kU2 + std::string(70000, ' ') + "\n";
+  const std::string path =
+      directory.Write("a.npy", npy2(static_cast<uint32_t>(header.size()),
+                                    header + Bytes(std::vector<uint16_t>{1, 2, 60000, 4})));
+  const auto file = TokenFile::Open(Tokens(path));
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::vector<int32_t> ids(4);
+  ASSERT_TRUE((*file)->Read(0, 4, 60001, ids.data()).ok());
+  EXPECT_THAT(ids, ElementsAre(1, 2, 60000, 4));
+  for (const uint32_t claimed : {uint32_t{1} << 16, uint32_t{1} << 24}) {
+    EXPECT_THAT(OpenError(Tokens(directory.Write("b.npy", npy2(claimed, header.substr(0, 100))))),
+                HasSubstr("claims " + std::to_string(claimed) + " bytes of a file of 112"));
+  }
+}
+
+TEST(TokenFileTest, AnArrayMayBeEmpty) {
+  TestDirectory directory;
+  const std::string npy = directory.Write(
+      "a.npy", Npy("{'descr': '<u2', 'fortran_order': False, 'shape': (0,), }", ""));
+  for (const DataFile& data : {Tokens(npy), Tokens(directory.Write("b.bin", ""), "uint32")}) {
+    const auto file = TokenFile::Open(data);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ((*file)->tokens(), 0);
+    const auto scanned = (*file)->Scan(1, nullptr);
+    ASSERT_TRUE(scanned.ok()) << scanned.status();
+    EXPECT_EQ(scanned->largest_id, -1);
+    EXPECT_EQ(scanned->hash, HashText(ReadFileOrEmpty(data.path)));
+  }
+}
+
+TEST(TokenFileTest, AnIdIsNamedWithItsPlaceBehindTheHeader) {
+  TestDirectory directory;
+  const std::string content = Npy(kU2, Bytes(std::vector<uint16_t>{1, 2, 3, 400}));
+  const auto file = TokenFile::Open(Tokens(directory.Write("a.npy", content)));
+  ASSERT_TRUE(file.ok()) << file.status();
+  const std::string expected =
+      "a.npy: element 3 (from 0; at byte " + std::to_string(content.size() - 2) + ") is token 400,";
+  EXPECT_THAT(std::string((*file)->Scan(400, nullptr).status().message()), HasSubstr(expected));
+  std::vector<int32_t> ids(2);
+  EXPECT_THAT(std::string((*file)->Read(2, 2, 400, ids.data()).message()), HasSubstr(expected));
+  EXPECT_TRUE((*file)->Read(2, 2, 401, ids.data()).ok());
+}
+
+// As a signed number it would be below every vocabulary.
+TEST(TokenFileTest, TheGreatestNumberIsNoId) {
+  TestDirectory directory;
+  const std::string path = directory.Write("a.bin", Bytes(std::vector<uint32_t>{1, 4294967295}));
+  const auto file = TokenFile::Open(Tokens(path, "uint32"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  const absl::Status scanned = (*file)->Scan(32000, nullptr).status();
+  EXPECT_THAT(std::string(scanned.message()), HasSubstr("element 1 (from 0; at byte 4) is token "
+                                                        "4294967295"));
+  std::vector<int32_t> ids(2);
+  const absl::Status read = (*file)->Read(0, 2, 32000, ids.data());
+  EXPECT_EQ(read.code(), absl::StatusCode::kInvalidArgument) << read;
+}
+
+TEST(TokenFileTest, ScanningTellsItsProgressAndIsAbandonedWhenAsked) {
+  TestDirectory directory;
+  const std::string path = directory.Write("a.bin", Bytes(std::vector<uint16_t>(1500000, 1)));
+  const auto file = TokenFile::Open(Tokens(path, "uint16"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  int64_t done = 0;
+  ASSERT_TRUE((*file)
+                  ->Scan(2,
+                         [&](int64_t bytes) {
+                           done += bytes;
+                           return absl::OkStatus();
+                         })
+                  .ok());
+  EXPECT_EQ(done, 3000000);
+  const auto abandoned = (*file)->Scan(2, [](int64_t) { return absl::CancelledError("stop"); });
+  EXPECT_EQ(abandoned.status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST(TokenFileTest, AFileThatGrowsWhileItIsScannedIsRefused) {
+  TestDirectory directory;
+  const std::string path = directory.Write("a.bin", Bytes(std::vector<uint16_t>(1000, 1)));
+  const auto file = TokenFile::Open(Tokens(path, "uint16"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::filesystem::resize_file(path, 2002);
+  EXPECT_EQ((*file)->Scan(10, nullptr).status().code(), absl::StatusCode::kDataLoss);
+}
+
 TEST(TokenFileTest, AFileThatShrinksIsAnErrorNotASignal) {
   TestDirectory directory;
   const std::string path = directory.Write("a.bin", Bytes(std::vector<uint16_t>(1000, 1)));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/cache/reference_logps.h"
 #include "engine/data/order/permutation.h"
 #include "engine/data/sequences/packing.h"
 #include "tests/engine/data/sequences/data_test_support.h"
@@ -23,6 +24,7 @@ class NumberedDataset : public Dataset {
   explicit NumberedDataset(int64_t n, bool shuffle = false) : n_(n), shuffle_(shuffle) {}
   int64_t masked = -1;
   int64_t failing = -1;
+  bool pairs = false;
 
   int64_t train_sequences() const override { return n_; }
   std::vector<EvalSet> eval_sets() const override { return {}; }
@@ -32,6 +34,10 @@ class NumberedDataset : public Dataset {
     Sequence sequence = WholeSequence(std::vector<int32_t>(4, static_cast<int32_t>(index)));
     if (index == masked) sequence.labels.assign(4, kMaskedLabel);
     sequence.document_ids[3] = -1;
+    if (pairs) {
+      sequence.pairs = true;
+      sequence.document_ids = {0, 0, 1, 1};
+    }
     return sequence;
   }
   absl::StatusOr<Sequence> EvalSequence(int64_t) const override {
@@ -139,6 +145,31 @@ TEST(BatchLoaderTest, HandsOnWhatReadingSays) {
   BatchLoader loader(&dataset, Spec(5, 0, 1), 1, 0, 5, 1);
   EXPECT_TRUE(loader.Next().ok());
   EXPECT_THAT(std::string(loader.Next().status().message()), HasSubstr("x.bin: cannot be read"));
+}
+
+// By the number of the sequence, not by its place in the order.
+TEST(BatchLoaderTest, AnswersHaveWhatTheReferenceGivesThem) {
+  NumberedDataset dataset(5, /*shuffle=*/true);
+  dataset.pairs = true;
+  const TestDirectory directory;
+  ReferenceLogps reference(directory.path(), "key", 5, /*part_sequences=*/2, PosixFileSystem());
+  ASSERT_TRUE(reference.Make(0, {{-0.5, 10}, {-1.5, 11}}).ok());
+  ASSERT_TRUE(reference.Make(1, {{-2.5, 12}, {-3.5, 13}}).ok());
+  ASSERT_TRUE(reference.Make(2, {{-4.5, 14}}).ok());
+  BatchLoader loader(&dataset, Spec(3, 0, 4), 1, 0, 3, 2, &reference);
+  for (int step = 0; step < 3; ++step) {
+    const auto batch = loader.Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    std::vector<double> expected, got;
+    for (const int32_t number : Numbers(**batch)) {
+      expected.push_back(-0.5 - number);
+      expected.push_back(10 + number);
+    }
+    for (const std::vector<double>& logps : (*batch)->reference_logps) {
+      got.insert(got.end(), logps.begin(), logps.end());
+    }
+    EXPECT_EQ(got, expected);
+  }
 }
 
 TEST(BatchLoaderTest, EndsWhereverItIs) {

@@ -32,6 +32,8 @@ TEST(BatchTest, HoldsWhatTheDeviceTakes) {
   EXPECT_EQ(batch.sequence_length, 6);
   EXPECT_EQ(batch.predictions, 3 + 5 + 3);
   EXPECT_EQ(batch.input_tokens, 5 + 6 + 5);
+  EXPECT_EQ(batch.step_tokens, 3 * 6);
+  EXPECT_EQ(batch.step_micro_batches, 2);
   EXPECT_THAT(batch.ids, ElementsAre(7, 3, 5, 3, 9, 0, 4, 4, 2, 1, 8, 2, 7, 3, 5, 3, 9, 0));
   EXPECT_THAT(batch.positions, ElementsAre(0, 1, 0, 1, 2, 0, 0, 1, 2, 3, 4, 5, 0, 1, 0, 1, 2, 0));
   const int32_t m = kMaskedLabel;
@@ -59,6 +61,58 @@ TEST(BatchTest, NamesThePlaceOfATokenThatTheModelHasNot) {
   sequences[1].labels[1] = -1;
   EXPECT_THAT(std::string(CheckTokenIds(MakeBatch(1, sequences, 1), 10).message()),
               HasSubstr("token -1 at position 1 of sequence 1"));
+}
+
+template <typename T>
+void Append(const std::vector<T>& from, std::vector<T>& to) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+// What all have together, and the counts, by which each normalises.
+TEST(BatchTest, RanksHaveConsecutivePartsAndTheCountsOfTheWhole) {
+  std::vector<Sequence> sequences;
+  for (int32_t i = 0; i < 5; ++i) {
+    Sequence sequence = TwoDocuments();
+    sequence.pairs = true;
+    sequence.input_ids[1] = sequence.labels[1] = 20 - i;
+    sequence.reference_logps = {-1.0 - i, -2.0};
+    sequences.push_back(sequence);
+  }
+  const Batch whole = MakeBatch(7, sequences, /*sequences_per_micro_batch=*/2);
+  ASSERT_THAT(whole.micro_batch_tokens, ElementsAre(12, 12, 6));
+  EXPECT_THAT(PartOfBatch(whole, 0, 2).micro_batch_tokens, ElementsAre(12));
+  EXPECT_THAT(PartOfBatch(whole, 1, 2).micro_batch_tokens, ElementsAre(12, 6));
+  EXPECT_THAT(PartOfBatch(whole, 0, 4).micro_batch_tokens, ElementsAre());
+  EXPECT_THAT(PartOfBatch(whole, 3, 4).micro_batch_tokens, ElementsAre(6));
+  for (const int ranks : {1, 2, 3, 4}) {
+    Batch all;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Batch part = PartOfBatch(whole, rank, ranks);
+      EXPECT_EQ(part.step, 7);
+      EXPECT_EQ(part.sequence_length, 6);
+      EXPECT_EQ(part.predictions, whole.predictions);
+      EXPECT_EQ(part.input_tokens, whole.input_tokens);
+      EXPECT_EQ(part.pairs, 5);
+      EXPECT_EQ(part.step_tokens, 30);
+      EXPECT_EQ(part.step_micro_batches, 3);
+      Append(part.ids, all.ids);
+      Append(part.positions, all.positions);
+      Append(part.targets, all.targets);
+      Append(part.sorted_positions, all.sorted_positions);
+      Append(part.micro_batch_tokens, all.micro_batch_tokens);
+      Append(part.document_starts, all.document_starts);
+      Append(part.pair_bounds, all.pair_bounds);
+      Append(part.reference_logps, all.reference_logps);
+    }
+    EXPECT_EQ(all.ids, whole.ids) << ranks;
+    EXPECT_EQ(all.positions, whole.positions) << ranks;
+    EXPECT_EQ(all.targets, whole.targets) << ranks;
+    EXPECT_EQ(all.sorted_positions, whole.sorted_positions) << ranks;
+    EXPECT_EQ(all.micro_batch_tokens, whole.micro_batch_tokens) << ranks;
+    EXPECT_EQ(all.document_starts, whole.document_starts) << ranks;
+    EXPECT_EQ(all.pair_bounds, whole.pair_bounds) << ranks;
+    EXPECT_EQ(all.reference_logps, whole.reference_logps) << ranks;
+  }
 }
 
 TEST(BatchTest, HoldsThePairsOfEachMicroBatch) {

@@ -133,6 +133,26 @@ TEST(ChatDatasetTest, PairsOfAnswersAreNotTheConversationsOfTheSameFile) {
   EXPECT_EQ(TextOf(*(*pairs)->TrainSequence(0)), turns("b") + turns("c"));
 }
 
+TEST(ChatDatasetTest, ARecordThatFitsSeveralFormatsIsReadAsTheJobSays) {
+  TestDirectory directory;
+  const std::string path = directory.Write(
+      "a.jsonl", R"({"instruction": "q", "output": "a", "text": "t", "messages": [)"
+                 R"({"role": "user", "content": "r"}, {"role": "assistant", "content": "b"}]})"
+                 "\n");
+  const auto turns = [](const std::string& question, const std::string& answer) {
+    return "<|im_start|>user\n" + question + "<|im_end|>\n<|im_start|>assistant\n" + answer +
+           "<|im_end|>\n";
+  };
+  const auto read = [&](DataFormat format) {
+    const auto dataset = OpenWithBytes(SpecOf({{path, format, ""}}, 400), directory);
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return dataset.ok() ? TextOf(*(*dataset)->TrainSequence(0)) : std::string();
+  };
+  EXPECT_EQ(read(DataFormat::kAlpaca), turns("q", "a"));
+  EXPECT_EQ(read(DataFormat::kMessages), turns("r", "b"));
+  EXPECT_EQ(read(DataFormat::kText), "t$");
+}
+
 TEST(ChatDatasetTest, WhatATemplateRaisesNamesTheRecord) {
   TestDirectory directory;
   const std::string path = directory.Write("a.jsonl",

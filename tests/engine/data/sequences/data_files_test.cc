@@ -348,6 +348,37 @@ TEST(DataFilesTest, WhatLooksUnchangedIsReadAgainOnlyWhenAsked) {
   EXPECT_NE((*changed)->fingerprint(), (*first)->fingerprint());
 }
 
+// What is known of it then says nothing of its ids.
+TEST(DataFilesTest, AFileThatWasReadAsAnotherFormatIsScannedForIds) {
+  TestDirectory directory;
+  const std::string path = directory.Write("b.bin", "12345678");
+  OldFiles files;
+  const auto open = [&](DataFormat format, int64_t vocabulary) {
+    const std::string dtype = format == DataFormat::kTokens ? "uint16" : "";
+    return OpenDataset(SpecOf({{path, format, dtype}}, 4), MakeBytesTokenizer(), directory.path(),
+                       vocabulary, directory / "cache", nullptr, &files)
+        .status();
+  };
+  EXPECT_FALSE(open(DataFormat::kText, 60000).ok()) << "no records, but it was hashed";
+  EXPECT_THAT(std::string(open(DataFormat::kTokens, 10000).message()),
+              HasSubstr("is token 12849, which is not below the model's vocabulary of 10000"));
+  EXPECT_TRUE(open(DataFormat::kTokens, 60000).ok());
+}
+
+TEST(DataFilesTest, InvalidTextIsNamedWithItsPlaceInTheWholeFile) {
+  TestDirectory directory;
+  const auto error = [&](const std::string& content) {
+    return Read(SpecOf({{directory.Write("a.txt", content), DataFormat::kText, ""}}, 4), directory);
+  };
+  EXPECT_THAT(error("\xef\xbb\xbf"
+                    "ab\xff"),
+              HasSubstr("a.txt: invalid UTF-8 at byte 5;"));
+  EXPECT_THAT(error("\xef\xbb\xbf"), HasSubstr("a.txt: is empty"));
+  std::string text(3500000, 'a');  // several pieces
+  text[3000000] = '\xff';
+  EXPECT_THAT(error(text), HasSubstr("a.txt: invalid UTF-8 at byte 3000000;"));
+}
+
 TEST(DataFilesTest, LongPlainTextsAreMadeSideBySideAndToldOf) {
   TestDirectory directory;
   const int64_t bytes = int64_t{9} << 20;

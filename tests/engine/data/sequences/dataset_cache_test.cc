@@ -5,9 +5,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "engine/base/watched_file_system.h"
 #include "engine/data/cache/token_cache.h"
 #include "engine/data/sequences/dataset.h"
 #include "engine/data/sequences/file_words.h"
@@ -82,6 +86,55 @@ TEST(DatasetCacheTest, ADamagedCacheIsMadeAgain) {
     std::ofstream(path, std::ios::binary) << damaged;
     ASSERT_TRUE(OpenWithBytes(spec, directory, /*verify_data=*/true).ok());
     EXPECT_EQ(ReadFileOrEmpty(path), whole);
+  }
+}
+
+TEST(DatasetCacheTest, TheSameWordsArePackedInAnotherWay) {
+  TestDirectory directory;
+  JobSpec spec = SpecOf(
+      {{directory.Write("a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"d\"}"), DataFormat::kText, ""}},
+      8);
+  EXPECT_THAT(TrainTexts(**OpenWithBytes(spec, directory)), ElementsAre("abc$d$"));
+  spec.data.packing = false;
+  EXPECT_THAT(TrainTexts(**OpenWithBytes(spec, directory)), ElementsAre("abc$", "d$"));
+  spec.data.sequence_length = 3;
+  EXPECT_THAT(TrainTexts(**OpenWithBytes(spec, directory)), ElementsAre("abc", "$", "d$"));
+  EXPECT_EQ(CachedFiles(directory).size(), 4u) << "the words once";
+}
+
+// A file is written anew between its hash and its words.
+class ChangingFiles : public WatchedFileSystem {
+ public:
+  explicit ChangingFiles(std::string content)
+      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }),
+        content_(std::move(content)) {}
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
+      const std::string& path) override {
+    if (!path.ends_with(".cache") && ++opened_ == 2) {
+      std::ofstream(path, std::ios::binary) << content_;
+    }
+    return PosixFileSystem()->OpenForReading(path);
+  }
+
+ private:
+  const std::string content_;
+  int opened_ = 0;
+};
+
+TEST(DatasetCacheTest, WhatChangesWhileItIsReadIsNotKept) {
+  TestDirectory directory;
+  for (const auto& [name, before, after] :
+       {std::tuple{"a.txt", "some text", "some more"},
+        std::tuple{"b.jsonl", R"({"text": "x"})", R"({"text": "y"})"}}) {
+    JobSpec spec = SpecOf({{directory.Write(name, before), DataFormat::kText, ""}}, 4);
+    spec.data.on_bad_record = OnBadRecord::kSkip;  // it is no matter of a record
+    ChangingFiles files(after);
+    const auto dataset = OpenDataset(spec, MakeBytesTokenizer(), directory.path(), kBytesVocabulary,
+                                     directory / "cache", nullptr, &files);
+    EXPECT_EQ(dataset.status().code(), absl::StatusCode::kAborted) << dataset.status();
+    EXPECT_THAT(std::string(dataset.status().message()),
+                testing::HasSubstr(std::string(name) + ": changed while it was read"));
+    EXPECT_THAT(CachedFiles(directory), testing::IsEmpty());
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <numeric>
 #include <set>
@@ -301,6 +302,43 @@ TEST(DatasetTest, ATokenizerOfAnotherModelIsRefusedWithTheLine) {
       HasSubstr("a.jsonl: format text needs a tokenizer"));
 }
 
+TEST(DatasetTest, RefusesSettingsThatMakeNoSense) {
+  TestDirectory directory;
+  const std::string path = directory.Write("a.txt", "some text");
+  JobSpec spec = SpecOf({{path, DataFormat::kText, ""}}, 4);
+  for (const double fraction : {-0.1, 1.0, std::nan("")}) {
+    spec.data.eval_fraction = fraction;
+    EXPECT_THAT(OpenError(spec, directory), HasSubstr("data.eval_fraction: is ")) << fraction;
+  }
+  spec.data.eval_fraction = 0;
+  spec.data.eval = {
+      {directory.Write("b.bin", std::string(4, '\0')), DataFormat::kTokens, "uint16"}};
+  EXPECT_THAT(OpenError(spec, directory), HasSubstr("data.eval: makes no sequence: 2 tokens"));
+  spec.data.eval[0].name = "few";
+  EXPECT_THAT(OpenError(spec, directory), HasSubstr("data.eval, set few: makes no sequence"));
+  spec.data.eval.clear();
+  DataFile entry = spec.data.train[0];
+  entry.weight = 1;
+  spec.data.train.assign(1025, entry);
+  EXPECT_THAT(OpenError(spec, directory),
+              HasSubstr("1025 entries have weights; at most 1024 can be mixed"));
+}
+
+// The same bytes are other numbers.
+TEST(DatasetTest, TheFingerprintKnowsTheTypeOfTokens) {
+  TestDirectory directory;
+  JobSpec spec = SpecOf({{directory.Write("a.txt", "training"), DataFormat::kText, ""}}, 2);
+  spec.data.eval = {{directory.Write("t.bin", Bytes(std::vector<uint16_t>{5, 0, 6, 0})),
+                     DataFormat::kTokens, "uint16"}};
+  const auto narrow = OpenWithBytes(spec, directory);
+  spec.data.eval[0].dtype = "uint32";
+  const auto wide = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(narrow.ok() && wide.ok()) << narrow.status() << wide.status();
+  EXPECT_EQ((*narrow)->eval_sequences(), 2);
+  EXPECT_EQ((*wide)->eval_sequences(), 1);
+  EXPECT_NE((*narrow)->fingerprint(), (*wide)->fingerprint());
+}
+
 TEST(TotalStepsTest, AreThoseGivenOrTheEpochs) {
   JobSpec spec;
   spec.training.steps = 17;
@@ -319,6 +357,10 @@ TEST(TotalStepsTest, AreThoseGivenOrTheEpochs) {
   EXPECT_EQ(EpochPositions(spec, 5), 0);
   spec.training.steps = 0;
   spec.training.epochs = 1e300;
+  EXPECT_FALSE(TotalSteps(spec, 10).ok());
+  spec.training.epochs = 1;
+  EXPECT_FALSE(TotalSteps(spec, 0).ok());
+  spec.training.global_batch = 0;
   EXPECT_FALSE(TotalSteps(spec, 10).ok());
 }
 

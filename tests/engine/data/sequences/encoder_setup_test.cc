@@ -39,6 +39,8 @@ class PrepareEncoderTest : public ::testing::Test {
   absl::Status Prepare(const std::vector<DataFile>& train, const Tokenizer* tokenizer) {
     JobSpec::Data data;
     data.train = train;
+    data.eval = eval_;
+    data.chat_template = template_;
     encoder_ = DocumentEncoderOptions();
     encoder_.vocabulary = 100;
     chat_template_ = nullptr;
@@ -52,6 +54,8 @@ class PrepareEncoderTest : public ::testing::Test {
   }
 
   const std::vector<DataFile> text_ = {{"a.txt", DataFormat::kText, ""}};
+  std::vector<DataFile> eval_;
+  std::string template_ = "auto";
   const std::vector<DataFile> tokens_ = {{"t.npy", DataFormat::kTokens, ""}};
   const TestDirectory directory_;
   DocumentEncoderOptions encoder_;
@@ -102,6 +106,33 @@ TEST_F(PrepareEncoderTest, PreferenceDataMayLackTheEndOfATextAndATemplate) {
   EXPECT_EQ(encoder_.chat_template, nullptr);
   EXPECT_EQ(Prepare({{"c.jsonl", DataFormat::kMessages, ""}}, &tokenizer).code(),
             absl::StatusCode::kNotFound);
+  // A text beside it needs its end all the same.
+  EXPECT_THAT(Refusal({{"p.jsonl", DataFormat::kPreference, ""}, text_[0]}, &tokenizer),
+              HasSubstr("which token ends a text"));
+}
+
+TEST_F(PrepareEncoderTest, ATemplateThatIsNamedOrBrokenIsNotLackingInPreferenceData) {
+  SpecialIdsTokenizer tokenizer;
+  const std::vector<DataFile> preference = {{"p.jsonl", DataFormat::kPreference, ""}};
+  template_ = directory_ / "none.jinja";
+  EXPECT_EQ(Prepare(preference, &tokenizer).code(), absl::StatusCode::kNotFound);
+  template_ = "auto";
+  directory_.Write("chat_template.jinja", "{% if %}");
+  EXPECT_THAT(Refusal(preference, &tokenizer), HasSubstr("is not a chat template"));
+  directory_.Write("chat_template.jinja", "{{ messages[0].content }}");
+  const absl::Status good = Prepare(preference, &tokenizer);
+  EXPECT_TRUE(good.ok()) << good;
+  ASSERT_NE(chat_template_, nullptr);
+  EXPECT_EQ(encoder_.chat_template, chat_template_.get());
+}
+
+TEST_F(PrepareEncoderTest, DataForEvaluationCountsToo) {
+  SpecialIdsTokenizer tokenizer;
+  eval_ = text_;
+  EXPECT_THAT(Refusal(tokens_, nullptr), HasSubstr("a.txt: format text needs a tokenizer"));
+  tokenizer.eos = 3;
+  ASSERT_TRUE(Prepare(tokens_, &tokenizer).ok());
+  EXPECT_EQ(encoder_.eos_id, 3);
 }
 
 TEST_F(PrepareEncoderTest, IdsAroundATextAreTheModels) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace megatrain {
@@ -86,6 +87,10 @@ TEST(ExampleTest, NamesWhatIsMissingOrOfAnotherType) {
   EXPECT_THAT(Error(DataFormat::kMessages, R"({"conversations": []})"),
               HasSubstr("\"messages\" is missing, which format messages needs; the record has "
                         "\"conversations\"; it looks like format: sharegpt"));
+  EXPECT_THAT(Error(DataFormat::kMessages, R"({"instruction": "x", "text": "y"})"),
+              HasSubstr("; it looks like format: alpaca"));
+  EXPECT_THAT(Error(DataFormat::kShareGpt, R"({"text": "x"})"),
+              HasSubstr("; it looks like format: text"));
   EXPECT_THAT(Error(DataFormat::kMessages, R"({"messages": "x"})"),
               HasSubstr("\"messages\" is a string; a list of messages is needed"));
   EXPECT_THAT(Error(DataFormat::kMessages, R"({"messages": []})"),
@@ -130,6 +135,23 @@ TEST(ExampleTest, ParsesPairsOnlyWhereTheFormatHasThem) {
   EXPECT_EQ(example.pair->prompt, "p");
   EXPECT_EQ(example.pair->chosen, "a");
   EXPECT_EQ(example.pair->rejected, "b");
+  for (const auto& [format, json] :
+       {std::pair{DataFormat::kAlpaca, R"({"instruction": "p", "chosen": "a", "rejected": "b"})"},
+        std::pair{DataFormat::kMessages, R"({"messages": [{"role": "user", "content": "p"}],
+                      "chosen": {"role": "assistant", "content": "a"},
+                      "rejected": {"role": "assistant", "content": "b"}})"},
+        std::pair{DataFormat::kShareGpt, R"({"conversations": [{"from": "human", "value": "p"}],
+                      "chosen": {"from": "gpt", "value": "a"},
+                      "rejected": {"from": "gpt", "value": "b"}})"}}) {
+    const absl::Status status = parser.ParsePair(format, json, &example);
+    ASSERT_TRUE(status.ok()) << DataFormatName(format) << status;
+    EXPECT_TRUE(example.pair->is_chat);
+    const Conversation& chosen = example.pair->chosen_chat;
+    ASSERT_EQ(chosen.messages.size(), 2u) << DataFormatName(format);
+    EXPECT_EQ(chosen.messages[0].text, "p");
+    EXPECT_EQ(chosen.messages[1].text, "a");
+    EXPECT_EQ(example.pair->rejected_chat.messages.back().text, "b");
+  }
   const std::string text = R"({"text": "x", "prompt": "p", "chosen": "a", "rejected": "b"})";
   ASSERT_TRUE(parser.Parse(DataFormat::kText, text, &example).ok());
   EXPECT_FALSE(example.pair.has_value()) << "of the record before";
@@ -151,6 +173,8 @@ TEST(ExampleTest, GuessesTheFormat) {
   EXPECT_EQ(*parser.Guess(R"({"conversations": []})"), DataFormat::kShareGpt);
   EXPECT_EQ(*parser.Guess(R"({"messages": [], "chosen": {}, "rejected": {}})"),
             DataFormat::kPreference);
+  EXPECT_EQ(*parser.Guess(R"({"text": "x", "chosen": "y"})"), DataFormat::kText);
+  EXPECT_EQ(*parser.Guess(R"({"text": "x", "rejected": "y"})"), DataFormat::kText);
   EXPECT_FALSE(parser.Guess(R"({"question": "x"})").ok());
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/order/permutation.h"
 #include "engine/data/sequences/batch_loader.h"
 #include "tests/engine/data/records/token_bytes.h"
 #include "tests/engine/data/sequences/data_test_support.h"
@@ -114,6 +115,33 @@ TEST_F(MixedDataTest, ShufflingIsEachSourcesOwn) {
     moved += number != First(*ordered, position) ? 1 : 0;
   }
   EXPECT_GT(moved, 50);
+}
+
+// A run that a later version resumes goes on in the same order: this must never change.
+TEST_F(MixedDataTest, TheOrdersAreTheSameInEveryVersionAndThoseOfSourcesDiffer) {
+  spec_.data.shuffle = true;
+  spec_.training.seed = 9;
+  Weigh({0, 0, 0});
+  const auto whole = Open();
+  ASSERT_NE(whole, nullptr) << error_;
+  for (int64_t p = 0; p < 100; ++p) {
+    EXPECT_EQ(whole->TrainingOrder(p), PermutedIndex(9, static_cast<uint64_t>(p / 40), 40, p % 40));
+  }
+  spec_.data.train = {spec_.data.train[1], spec_.data.train[1]};
+  Weigh({1, 1});
+  const auto mixed = Open();
+  ASSERT_NE(mixed, nullptr) << error_;
+  constexpr uint64_t kSecondSeed = 9 + 0x9e3779b97f4a7c15u;
+  int alike = 0;
+  for (int64_t p = 0; p < 100; ++p) {
+    const auto epoch = static_cast<uint64_t>(p / 30);
+    const int64_t first = PermutedIndex(9, epoch, 30, p % 30);
+    const int64_t second = PermutedIndex(kSecondSeed, epoch, 30, p % 30);
+    EXPECT_EQ(mixed->TrainingOrder(2 * p), first);
+    EXPECT_EQ(mixed->TrainingOrder(2 * p + 1), 30 + second);
+    alike += first == second ? 1 : 0;
+  }
+  EXPECT_LT(alike, 20);
 }
 
 TEST_F(MixedDataTest, EvaluationTakesTheEndOfEverySource) {

@@ -233,6 +233,56 @@ TEST(PredictionTargetsTest, StayInsideDocuments) {
   EXPECT_THAT(PredictionTargets(WholeSequence({5, 6, 7})), ElementsAre(6, 7, -100));
 }
 
+// A document of `length` words of which the last is learnt.
+void AppendWhole(int length, std::vector<uint32_t>* words) {
+  for (int i = 0; i < length; ++i) {
+    words->push_back(static_cast<uint32_t>(i) | (i == 0 ? kDocumentBit | kWholeBit : 0) |
+                     (i + 1 == length ? kTargetBit : 0));
+  }
+}
+
+TEST(PackingTest, ErrorsOfTheCallbackAndHalfAPairAreTold) {
+  std::vector<uint32_t> words;
+  AppendWhole(3, &words);
+  const auto full = [](uint64_t) { return absl::ResourceExhaustedError("full"); };
+  SequencePacker at_the_end({4, true, false}, full);
+  EXPECT_TRUE(at_the_end.Append(words).ok()) << "the document may go on";
+  EXPECT_EQ(at_the_end.Finish().message(), "full");
+  SequencePacker at_the_next({4, true, false}, full);
+  EXPECT_TRUE(at_the_next.Append(words).ok());
+  EXPECT_EQ(at_the_next.Append(words).message(), "full");
+  SequencePacker half({8, true, true}, [](uint64_t) { return absl::OkStatus(); });
+  EXPECT_TRUE(half.Append(words).ok());
+  EXPECT_EQ(half.Finish().code(), absl::StatusCode::kInternal);
+}
+
+// An index of another stream must not be followed beyond the sequence.
+TEST(PackingTest, PlacesThatDoNotFitTheStreamAreRefused) {
+  std::vector<uint32_t> words;
+  for (const int length : {2, 2, 3, 3}) AppendWhole(length, &words);
+  const auto fill = [&words](const PackingOptions& options, int64_t begin, int64_t end) {
+    Sequence sequence;
+    return FillPackedSequence(
+        options,
+        [&](int64_t first, int64_t count, uint32_t* to) {
+          std::copy_n(words.begin() + first, count, to);
+          return absl::OkStatus();
+        },
+        begin, end, kPad, &sequence);
+  };
+  const PackingOptions chats = {4, true, false}, pairs = {8, true, true};
+  EXPECT_TRUE(fill(chats, 0, 4).ok());
+  EXPECT_EQ(fill(chats, 2, 7).code(), absl::StatusCode::kInternal) << "5 tokens";
+  EXPECT_TRUE(fill(pairs, 0, 4).ok());
+  EXPECT_EQ(fill(pairs, 0, 10).code(), absl::StatusCode::kInternal) << "10 tokens";
+  EXPECT_EQ(fill(pairs, 0, 2).code(), absl::StatusCode::kInternal) << "half a pair";
+  Sequence sequence;
+  const absl::Status unread = FillPackedSequence(
+      chats, [](int64_t, int64_t, uint32_t*) { return absl::DataLossError("damaged"); }, 0, 4, kPad,
+      &sequence);
+  EXPECT_EQ(unread.code(), absl::StatusCode::kDataLoss);
+}
+
 // Pairs of answers: each is cut to half a sequence, both stay together, and a pair of which one
 // answer has nothing to learn is left out.
 TEST(PackingTest, PairsStayTogether) {

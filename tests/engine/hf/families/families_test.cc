@@ -287,6 +287,17 @@ TEST(Families, GemmasDefaults) {
   ExpectRefused("gemma2", {{"final_logit_softcapping", -1}}, "final_logit_softcapping");
 }
 
+TEST(Families, Gemma3sPatternTellsWhichLayersSeeAll) {
+  EXPECT_EQ(
+      Windows(Describe("gemma3_text", {{"sliding_window", 9}, {"sliding_window_pattern", 3}})),
+      (std::vector<int64_t>{9, 9, 0, 9, 9, 0, 9, 9}));
+  EXPECT_EQ(Windows(Describe("gemma3_text", {{"sliding_window_pattern", 1}})),
+            std::vector<int64_t>(8, 0));
+  EXPECT_EQ(
+      Describe("gemma3_text", {{"query_pre_attn_scalar", 64}}).layers[0].attention.score_scale,
+      0.125);
+}
+
 TEST(Families, Glm4RotatesHalfOfAHeadInNeighbouringPairs) {
   const ModelDescription model = Describe("glm4");
   EXPECT_EQ(model.ropes[0].rotary_dim, 64);

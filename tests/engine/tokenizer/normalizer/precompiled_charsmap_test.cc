@@ -70,6 +70,68 @@ TEST(PrecompiledCharsmapTest, ClustersAreThoseOfUnicode) {
   }
 }
 
+// A table that makes "E" of "e" and "'" of U+0301, in the format of darts-clone, as far as its
+// first `units` units. The unit of a byte lies at the place that the unit before names, xor the
+// byte. Here the units of first bytes are around 256, those of second ones around 768, and the
+// places of the replacements at 512 and 513.
+std::string Table(size_t units) {
+  std::vector<uint32_t> trie(768 + 256);
+  const auto put = [&trie](uint32_t around, uint32_t byte, bool is_entry, uint32_t next) {
+    const uint32_t place = around ^ byte;
+    trie[place] = byte | (is_entry ? uint32_t{1} << 8 : 0) | (place ^ next) << 10;
+  };
+  trie[0] = uint32_t{256} << 10;
+  put(256, 'e', true, 512);
+  put(256, 0xcc, false, 768);
+  put(768, 0x81, true, 513);
+  trie[512] = 0;
+  trie[513] = 2;
+  const auto bytes = static_cast<uint32_t>(units * sizeof(uint32_t));
+  std::string blob(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
+  blob.append(reinterpret_cast<const char*>(trie.data()), bytes);
+  return blob + std::string("E\0'\0", 4);
+}
+
+std::string Applied(size_t units, std::string_view text, OffsetRuns* runs = nullptr) {
+  const auto charsmap = PrecompiledCharsmap::Parse(Table(units));
+  EXPECT_TRUE(charsmap.ok()) << charsmap.status();
+  std::string out;
+  RunWriter writer(&out, runs);
+  if (charsmap.ok()) charsmap->Apply(text, &writer);
+  return out;
+}
+
+// As in `tokenizers`: what stands for the first character then stands for the others, too.
+TEST(PrecompiledCharsmapTest, AClusterOfLessThanSixBytesIsReplacedAsAWhole) {
+  EXPECT_EQ(Applied(1024, "xey"), "xEy");
+  EXPECT_EQ(Applied(1024, "e\u0301y"), "Ey");
+  EXPECT_EQ(Applied(1024, "e\u0301\u0316"), "E") << "5 bytes";
+  EXPECT_EQ(Applied(1024, "e\u0301\u20d0"), "E'\u20d0") << "6 bytes";
+  EXPECT_EQ(Applied(1024, "a\u0301y"), "a'y") << "the cluster begins with no entry";
+  EXPECT_EQ(Applied(1024, ""), "");
+}
+
+TEST(PrecompiledCharsmapTest, AReplacementStandsForItsCharacterInTheText) {
+  OffsetRuns runs;
+  ASSERT_EQ(Applied(1024, "xe\u0301y", &runs), "xEy");
+  size_t hint = 0;
+  EXPECT_EQ(OriginalOffset(runs, 0, &hint), 0u);
+  EXPECT_EQ(OriginalOffset(runs, 1, &hint), 1u);
+  EXPECT_EQ(OriginalOffset(runs, 2, &hint), 4u);
+  // Of a longer cluster each character by itself.
+  ASSERT_EQ(Applied(1024, "e\u0301\u20d0", &runs), "E'\u20d0");
+  hint = 0;
+  EXPECT_EQ(OriginalOffset(runs, 1, &hint), 1u);
+  EXPECT_EQ(OriginalOffset(runs, 2, &hint), 3u);
+}
+
+TEST(PrecompiledCharsmapTest, ATableThatLeadsBeyondItsEndReplacesNothing) {
+  // Without the places of the replacements, without the units of first bytes, with the first alone.
+  for (const size_t units : {size_t{512}, size_t{256}, size_t{1}}) {
+    EXPECT_EQ(Applied(units, "xe\u0301 \u0301y"), "xe\u0301 \u0301y") << units;
+  }
+}
+
 TEST(PrecompiledCharsmapTest, ATableWhoseSizesDoNotFitIsRefused) {
   const auto error = [](const std::string& blob) {
     const auto parsed = PrecompiledCharsmap::Parse(blob);

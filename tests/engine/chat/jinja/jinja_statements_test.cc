@@ -1,0 +1,128 @@
+// Statements at their edges, and the white space around tags, as Jinja2 3.1.6 gives them with
+// trim_blocks and lstrip_blocks; what a program is said to read, and the depth of its values.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "engine/chat/jinja/jinja_program.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The text that a program renders, or its error.
+std::string Rendered(std::string_view text) {
+  const absl::StatusOr<JinjaProgram> program = JinjaProgram::Parse(text);
+  if (!program.ok()) return std::string(program.status().message());
+  const absl::StatusOr<JinjaRendered> rendered = program->Render({});
+  return rendered.ok() ? rendered->text : std::string(rendered.status().message());
+}
+
+TEST(JinjaStatementsTest, AJoinerGivesItsSeparatorFromTheSecondCallOn) {
+  EXPECT_EQ(Rendered("{% set j = joiner('|') %}a{{ j() }}b{{ j() }}c{{ j() }}"), "ab|c|");
+  EXPECT_EQ(Rendered("{% set j = joiner(sep='-') %}a{{ j() }}b{{ j() }}c"), "ab-c");
+  EXPECT_EQ(Rendered("{% set j = joiner() %}a{{ j() }}b{{ j() }}c"), "ab, c");
+}
+
+TEST(JinjaStatementsTest, AMacrosKeywordsAreWithoutItsCaller) {
+  EXPECT_EQ(Rendered("{% macro m() %}{{ kwargs }}{{ caller() }}{% endmacro %}"
+                     "{% call m(a=1) %}x{% endcall %}"),
+            "{'a': 1}x");
+  EXPECT_EQ(Rendered("{% macro f(x, y=x + 1) %}{{ x }},{{ y }};{% endmacro %}"
+                     "{{ f(1) }}{{ f(1, 5) }}{{ f(y=2, x=0) }}"),
+            "1,2;1,5;0,2;");
+}
+
+TEST(JinjaStatementsTest, TheElseOfALoopBelongsToTheLoopAroundIt) {
+  EXPECT_EQ(Rendered("{% for y in [1, 2] %}{% for x in [] %}{% else %}{% break %}{% endfor %}"
+                     "{{ y }}{% endfor %}end"),
+            "end");
+  EXPECT_EQ(Rendered("{% for y in [1, 2] %}{% for x in [3, 4] %}{{ x }}{% break %}{% endfor %}"
+                     "{{ y }}{% endfor %}"),
+            "3132");
+}
+
+TEST(JinjaStatementsTest, ALoopComparesAllThatItIsToldAndCountsBackwards) {
+  EXPECT_EQ(Rendered("{% for x in [1, 1, 2] %}{{ loop.changed(x, 1) }}"
+                     "{{ loop.cycle(*['a', 'b']) }} {% endfor %}"),
+            "Truea Falseb Truea ");
+  EXPECT_EQ(Rendered("{% for x in [1, 2, 3] %}{{ loop.revindex }}{{ loop.revindex0 }}"
+                     "{% if loop.index == 2 %}{% break %}{% endif %}{% endfor %}"),
+            "3221");
+  EXPECT_THAT(Rendered("{% for x in [1] recursive %}{{ loop() }}{% endfor %}"),
+              HasSubstr("takes one argument"));
+}
+
+TEST(JinjaStatementsTest, ANumberOfValuesThatDoesNotFitIsAnError) {
+  for (const char* const values : {"[1]", "[1, 2, 3]"}) {
+    EXPECT_THAT(Rendered(absl::StrCat("{% set a, b = ", values, " %}")),
+                HasSubstr("expected 2 values to unpack"));
+  }
+}
+
+TEST(JinjaStatementsTest, AutoescapeIsOffOrAnError) {
+  EXPECT_EQ(Rendered("{% autoescape false %}{{ '<' }}{% endautoescape %}"), "<");
+  EXPECT_THAT(Rendered("{% autoescape true %}{{ '<' }}{% endautoescape %}"),
+              HasSubstr("{% autoescape true %} is not supported"));
+}
+
+TEST(JinjaStatementsTest, SignsOfRawBlocksAndCommentsDropWhiteSpace) {
+  EXPECT_EQ(Rendered("  {%- raw -%} x {%- endraw %}\ny"), "xy");
+  EXPECT_EQ(Rendered("  {%+ raw %}x{% endraw +%}\ny"), "  x\ny");
+  EXPECT_EQ(Rendered("{% raw -%}\n a {%- endraw -%}\n b"), "ab");
+  EXPECT_EQ(Rendered("\t{#- c #}\n x"), " x");
+  EXPECT_EQ(Rendered("x  {# c -#}  y"), "x  y");
+  EXPECT_EQ(Rendered("a\n  {#+ c #}b"), "a\n  b");
+  EXPECT_EQ(Rendered("a\n  {# c +#}\nb"), "a\n\nb");
+}
+
+TEST(JinjaStatementsTest, SignsOfTagsKeepOrDropWhatStandsAroundThem) {
+  EXPECT_EQ(Rendered("x\n  {%+ set a = 1 %}y"), "x\n  y");
+  EXPECT_EQ(Rendered("{% if true +%}\n x{% endif %}"), "\n x");
+  EXPECT_EQ(Rendered("{% if 1 -%}\n\n  x\n  {%- endif +%}\ny"), "x\ny");
+  EXPECT_EQ(Rendered("a{{ 1 -}}\n x"), "a1x");
+  EXPECT_EQ(Rendered("a\n\u00a0{% set x = 1 %}b"), "a\nb") << "any white space of Python";
+  EXPECT_EQ(Rendered("{{ 1 }}  {# a #}\n{{ 2 }}"), "1  2") << "not at the beginning of a line";
+}
+
+// What a template leaves unread is refused in a record, so that these two must not say too much.
+TEST(JinjaStatementsTest, AKeyIsAnAttributeOrAWholeText) {
+  const absl::StatusOr<JinjaProgram> program = JinjaProgram::Parse(
+      "{% set ns = namespace() %}{% set ns.target = 1 %}{{ m.tools }}{{ f(documents=1) }}"
+      "{{ d['a' 'b'] }}{{ 'whole text' }}");
+  ASSERT_TRUE(program.ok()) << program.status();
+  for (const char* const name : {"target", "tools", "ab", "whole text"}) {
+    EXPECT_TRUE(program->reads_key(name)) << name;
+    EXPECT_TRUE(program->mentions(name)) << name;
+  }
+  for (const char* const name : {"m", "f", "documents"}) {
+    EXPECT_FALSE(program->reads_key(name)) << name;
+    EXPECT_TRUE(program->mentions(name)) << name;
+  }
+  for (const char* const name : {"a", "b", "whole", "text"}) {
+    EXPECT_FALSE(program->mentions(name)) << name;
+  }
+}
+
+TEST(JinjaStatementsTest, ValuesAreNestedAtMost200Deep) {
+  for (const char* const around : {"[ns.x]", "(ns.x,)", "{'a': ns.x}"}) {
+    const auto nested = [around](int times) {
+      return Rendered(absl::StrCat("{% set ns = namespace(x=[]) %}{% for i in range(", times,
+                                   ") %}{% set ns.x = ", around, " %}{% endfor %}made"));
+    };
+    EXPECT_EQ(nested(199), "made") << around << ", with the innermost list 200 levels";
+    EXPECT_THAT(nested(200), HasSubstr("nested in more than 200 levels")) << around;
+  }
+}
+
+TEST(JinjaStatementsTest, AClocksFormatMayEndWithAPercentSign) {
+  EXPECT_EQ(Rendered("{{ strftime_now('%Y 100%') }}"), "1970 100%");
+}
+
+}  // namespace
+}  // namespace megatrain
