@@ -31,6 +31,7 @@ JinjaValue ValueOf(const ChatMessage& message, bool takes_parts) {
   }
   if (reasoning != nullptr) entries.emplace_back("thinking", *reasoning);
   for (const auto& [key, value] : message.fields) {
+    if (reasoning != nullptr && key == "thinking" && value.is_empty()) continue;
     const bool joined = key == "content" && message.in_parts && !takes_parts;
     entries.emplace_back(key, joined ? JinjaValue::String(message.text) : value);
   }

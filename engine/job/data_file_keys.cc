@@ -72,10 +72,10 @@ std::optional<ValueError> CheckDataFile(const DataFile& file) {
     return ValueError{absl::StrCat("format tokens expects a .npy or .bin file, got ", file.path),
                       "path", ""};
   }
-  if (absl::EndsWith(file.path, ".bin") && file.dtype.empty()) {
+  if (absl::EndsWithIgnoreCase(file.path, ".bin") && file.dtype.empty()) {
     return ValueError{"is missing; a .bin file needs dtype: uint16 or dtype: uint32", "dtype", ""};
   }
-  if (absl::EndsWith(file.path, ".npy") && !file.dtype.empty()) {
+  if (absl::EndsWithIgnoreCase(file.path, ".npy") && !file.dtype.empty()) {
     return ValueError{"is for .bin files; a .npy file says its own", "dtype", ""};
   }
   return std::nullopt;

@@ -47,8 +47,8 @@ struct CallCredentials {
   // The values of the metadata `authorization`. More than one is refused, except on private Unix
   // sockets, where they are not looked at.
   std::vector<std::string> authorization;
-  // CN of the client certificate that TLS has verified; "" = there is no certificate, or it has no
-  // CN or several.
+  // CN of the client certificate that TLS has verified, the first if it has several; "" = there is
+  // no certificate, or it has no CN.
   std::string certificate_name;
 };
 

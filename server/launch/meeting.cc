@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -146,6 +147,8 @@ class Meeting::Table final : public v1::Meeting::Service {
 Meeting::Meeting(const MeetingPlace& place) : place_(place) {}
 
 absl::StatusOr<std::unique_ptr<Meeting>> Meeting::Open(const MeetingPlace& place) {
+  // What goes wrong is told by this program, and not by gRPC's log too.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   std::unique_ptr<Meeting> meeting(new Meeting(place));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);

@@ -122,7 +122,10 @@ void JobRemover::RunRound() {
 void JobRemover::Prune() {
   const int64_t keep = keep_ended_jobs_;
   if (keep == 0) return;
-  const int ended = ledger_->table().Counts().ended;
+  const auto count = [this] {
+    return ledger_->table().Counts().ended + static_cast<int64_t>(ledger_->Deleted().size());
+  };
+  const int64_t ended = count();
   if (ended == ended_ && keep == kept_) return;
   for (const JobPtr& job : JobsToPrune(ledger_->table().All(), keep)) {
     if (stopping_) return;
@@ -138,7 +141,7 @@ void JobRemover::Prune() {
                        ", is forgotten: keep_ended_jobs_per_user is ", keep));
     }
   }
-  ended_ = ledger_->table().Counts().ended;
+  ended_ = count();
   kept_ = keep;
 }
 

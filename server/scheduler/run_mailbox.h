@@ -32,8 +32,8 @@ class RunMailbox : public RunObserver {
     std::map<std::string, Progress> progress;  // the newest step of each job, by its id
   };
 
-  // Posts an event. RunMessage, TrainingActivity, BeforeCheckpoint and CheckpointFailed are
-  // dropped, because the scheduler needs none of them.
+  // Posts an event. RunMessage, SampledAnswer, TrainingActivity, BeforeCheckpoint and
+  // CheckpointFailed are dropped, because the scheduler needs none of them.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
   // Makes Wait return at once, because something else has changed. This applies to a Wait under way
   // and to later ones until the next Take.

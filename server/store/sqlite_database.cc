@@ -14,6 +14,18 @@ namespace {
 // Somebody looking at the file with another program may hold it for a moment.
 constexpr int kBusyMilliseconds = 5000;
 
+// SQLite keeps the system's error of a statement, but not that of a commit: the log has it then.
+int LastSystemError(sqlite3* handle) {
+  int error = sqlite3_system_errno(handle);
+  sqlite3_file* log = nullptr;
+  if (error == 0 && handle != nullptr &&
+      sqlite3_file_control(handle, nullptr, SQLITE_FCNTL_JOURNAL_POINTER, &log) == SQLITE_OK &&
+      log != nullptr && log->pMethods != nullptr) {
+    log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
+  }
+  return error;
+}
+
 }  // namespace
 
 SqliteStatement::SqliteStatement(SqliteStatement&& other) noexcept
@@ -133,7 +145,7 @@ int64_t SqliteDatabase::ChangedRows() const { return sqlite3_changes64(handle_);
 
 absl::Status SqliteDatabase::Error(int code) const {
   const std::string text = absl::StrCat(path_, ": ", sqlite3_errmsg(handle_));
-  const int system_error = sqlite3_system_errno(handle_);
+  const int system_error = LastSystemError(handle_);
   const int primary = code & 0xff;
   if (primary == SQLITE_FULL ||
       (primary == SQLITE_IOERR && (system_error == ENOSPC || system_error == EDQUOT))) {

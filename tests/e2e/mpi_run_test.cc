@@ -321,21 +321,7 @@ TEST_F(MpiRunTest, MoreRanksThanMicroBatchesAreRefusedOnce) {
       << run->Output();
 }
 
-// Ranks of a launcher that starts no MPI, on several machines.
-TEST_F(MpiRunTest, RanksWithoutMpiAreRefused) {
-  const RunDirectory directory = New("torchrun", kShards);
-  std::vector<std::string> command = {"/usr/bin/env",       "RANK=0",
-                                      "WORLD_SIZE=2",       "LOCAL_RANK=0",
-                                      "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1",
-                                      "MASTER_PORT=29500"};
-  Append(directory.RunCommand(), command);
-  ChildProcess run(command, directory.path() / "log");
-  EXPECT_EQ(run.Wait(), kUsage) << run.Output();
-  EXPECT_THAT(run.Output(), HasSubstr("use mpirun, or srun --mpi=pmix"));
-  EXPECT_THAT(directory.Checkpoints(), ::testing::IsEmpty());
-}
-
-// On one machine they are as many devices, whether the job names that number or all.
+// Torchrun's ranks on one machine are as many devices, whether the job names that number or all.
 TEST_F(MpiRunTest, RanksOfTorchrunOnOneMachineAreAllDevices) {
   std::string states[2];
   for (const std::string devices : {"all", "2"}) {

@@ -42,6 +42,8 @@ std::optional<std::string> WhyNoMpi() {
   return std::nullopt;
 }
 
+std::vector<std::string> PrivateNetworkCommand() { return {kPrivateNetwork}; }
+
 std::vector<std::string> MpirunCommand(int ranks) {
   return {kPrivateNetwork,
           kMpirun,

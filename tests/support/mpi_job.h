@@ -17,6 +17,9 @@ namespace megatrain {
 // it, and returns nullopt.
 std::optional<std::string> WhyNoMpi();
 
+// Returns the beginning of a command that runs the program behind it in a network of its own.
+std::vector<std::string> PrivateNetworkCommand();
+
 // Returns the beginning of a command that runs `ranks` processes of the program behind it by
 // mpirun. They have a network of their own, because MPI listens on all interfaces.
 std::vector<std::string> MpirunCommand(int ranks);

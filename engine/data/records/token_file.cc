@@ -129,6 +129,7 @@ absl::StatusOr<TokenFile::Scanned> TokenFile::Scan(int64_t vocabulary,
   HashingStream stream(reader_.get());
   std::vector<char> header(static_cast<size_t>(data_offset_));
   MT_RETURN_IF_ERROR(stream.Read(header.data(), header.size()).status());
+  if (progress && data_offset_ > 0) MT_RETURN_IF_ERROR(progress(data_offset_));
   std::vector<uint32_t> buffer(kScanChunkBytes / sizeof(uint32_t));
   int64_t element = 0;
   while (true) {

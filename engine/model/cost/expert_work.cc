@@ -108,7 +108,8 @@ LayerWork RouterBackwardWork(const WorkShape& shape, bool first) {
 LayerWork RouterWeightGradientWork(const WorkShape& shape) {
   const Sizes s(shape);
   const double matrices = s.router() + s.shared_unit();
-  return Products(s.tokens, matrices, 3 * s.chunks) + Sums(matrices, s.chunks, /*first=*/false);
+  return Products(s.tokens, matrices, (s.shared == 0 ? 1 : 3) * s.chunks) +
+         Sums(matrices, s.chunks, /*first=*/false);
 }
 
 LayerWork ExpertsForwardWork(const WorkShape& shape) {

@@ -67,7 +67,9 @@ struct Sizes {
   // Those of its per-layer input: from the stream, from the embedding, and back.
   double per_layer() const { return 3 * hidden * per_layer_width(); }
   double per_layer_width() const { return static_cast<double>(layer.per_layer_input.width); }
-  double per_layer_products() const { return per_layer() > 0 ? 3 : 0; }
+  // The number of all of the layer's products: two of a half, those from latents, and those of a
+  // per-layer input.
+  double products() const { return (dense() ? 4 : 2) + latents() + (per_layer() > 0 ? 3 : 0); }
   // The layer's norms of the residual stream, and of what is added to it.
   double norms() const {
     return !layer.attention_norms.norm.empty() +
@@ -240,7 +242,7 @@ LayerWork ToGateUp(const Sizes& s) {
 double Chunks(int64_t tokens, int64_t chunk_tokens) {
   return static_cast<double>((tokens + chunk_tokens - 1) / chunk_tokens);
 }
-// All but attention is launched once a chunk.
+// All counts as launched once a chunk, though attention and its gate are launched only once.
 LayerWork InChunks(const WorkShape& shape, LayerWork work) {
   work.launches *= Chunks(shape.tokens, shape.layer_chunk_tokens);
   return work;
@@ -315,10 +317,9 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
 LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   const Sizes s(shape);
   const double matrices = s.layer_matrices_but_down() + s.down() + s.per_layer();
-  // Each of the four matrices, and of those from latents and of a per-layer input, has a gradient
-  // by the input and one by the weight.
-  LayerWork work = 2 * Products(s, matrices, 4 + s.latents() + s.per_layer_products()) +
-                   GluBackward(s) + s.norms() * NormBackward(s) +
+  // Each matrix has a gradient by the input and one by the weight.
+  LayerWork work = 2 * Products(s, matrices, s.products()) +
+                   (s.dense() ? GluBackward(s) : LayerWork{}) + s.norms() * NormBackward(s) +
                    s.post_norms() * PostNormBackward(s) + MixBackward(s) +
                    PerLayerInputBackward(s) + OutputScale(s);
   // Without a norm before a half, its product adds to the residual stream's gradient.
@@ -337,7 +338,7 @@ LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
 LayerWork DecoderLayerWeightGradientWork(const WorkShape& shape) {
   const Sizes s(shape);
   const double matrices = s.layer_matrices_but_down() + s.down() + s.per_layer();
-  LayerWork work = InChunks(shape, Products(s, matrices, 4 + s.latents() + s.per_layer_products()));
+  LayerWork work = InChunks(shape, Products(s, matrices, s.products()));
   work.device_bytes += SumBytes(matrices, Chunks(shape.tokens, shape.layer_chunk_tokens), false);
   return work;
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,6 +55,16 @@ std::vector<EngineHostOptions> Divide(const std::vector<Place>& places) {
 }
 
 // As a launcher deals them out in turns, so that a rank's number is not its number on its machine.
+// Two machines with one identity would share out their GPUs as one. The kernel's file has no
+// length.
+TEST(JobProcessesTest, AMachinesIdentityIsThatOfItsBoot) {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  file >> boot;
+  ASSERT_EQ(boot.size(), 36u);
+  EXPECT_EQ(MachineId(), boot);
+}
+
 TEST(JobProcessesTest, ProcessesTakeTheGpusOfTheirMachineInTheOrderOfRanks) {
   const std::vector<EngineHostOptions> options =
       Divide({{"a", "0,1,"}, {"b", "0,1,"}, {"a", "0,1,"}, {"b", "0,1,"}, {"a", "0,1,"}});

@@ -54,6 +54,10 @@ int CheckReservedLock(sqlite3_file* file, int* result) {
   return Real(file)->pMethods->xCheckReservedLock(Real(file), result);
 }
 int FileControl(sqlite3_file* file, int operation, void* argument) {
+  if (operation == SQLITE_FCNTL_LAST_ERRNO && g_faulty->system_error() != 0) {
+    *static_cast<int*>(argument) = g_faulty->system_error();
+    return SQLITE_OK;
+  }
   return Real(file)->pMethods->xFileControl(Real(file), operation, argument);
 }
 int SectorSize(sqlite3_file* file) { return Real(file)->pMethods->xSectorSize(Real(file)); }
