@@ -16,7 +16,7 @@
 #include "client/watch/screen.h"
 #include "client/watch/watch_lines.h"
 #include "client/watch/watch_model.h"
-#include "client/watch/watch_records.h"
+#include "client/watch/watch_json.h"
 #include "client/watch/watch_streams.h"
 #include "client/watch/watch_view.h"
 

@@ -14,7 +14,7 @@ namespace megatrain::client {
 
 // Shows a live view on a terminal and plain lines elsewhere, then a closing line, also after an
 // error or a signal, unless the server has sent no job. With JSON or YAML output it prints records
-// (watch_records.h) and no closing line. With --quiet it prints nothing. `job` is "jobs/ID".
+// (watch_json.h) and no closing line. With --quiet it prints nothing. `job` is "jobs/ID".
 //
 // Returns the job as it ended. Returns Cancelled if SIGINT, SIGTERM or SIGHUP came, and the job
 // goes on. Returns a stream's error if the job's events, metrics or log cannot be read, and

@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<HostPool>> EngineHost::MakePool(
   options.touch_threads = threads();
   std::set<int> nodes;
   for (const std::shared_ptr<Device>& each : device_.gpus) nodes.insert(each->numa_node());
-  if (nodes.size() <= 2 && !nodes.contains(-1)) options.numa_nodes = {nodes.begin(), nodes.end()};
+  if (!nodes.contains(-1)) options.numa_nodes = {nodes.begin(), nodes.end()};
   if (progress) {
     options.progress = [&](int64_t touched, int64_t capacity) {
       progress(touched / parts, capacity);

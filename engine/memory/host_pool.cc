@@ -70,9 +70,14 @@ std::string Place(const HostPoolOptions& options, int64_t capacity, PageMapping&
                   absl::Status* placed) {
   const std::vector<int>& nodes = options.numa_nodes;
   if (nodes.empty()) return "";
-  const int64_t middle = nodes.size() == 1 ? capacity : RoundUp(capacity / 2, pages.page_bytes());
-  *placed = pages.PreferNode(nodes.front(), 0, middle);
-  if (middle < capacity) placed->Update(pages.PreferNode(nodes.back(), middle, capacity));
+  const auto count = static_cast<int64_t>(nodes.size());
+  int64_t begin = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t end =
+        i + 1 == count ? capacity : RoundUp(capacity / count * (i + 1), pages.page_bytes());
+    if (begin < end) placed->Update(pages.PreferNode(nodes[static_cast<size_t>(i)], begin, end));
+    begin = end;
+  }
   const std::string name =
       absl::StrCat(nodes.size() == 1 ? "NUMA node " : "NUMA nodes ", absl::StrJoin(nodes, " and "));
   if (placed->ok()) return absl::StrCat(" on ", name);
@@ -168,8 +173,10 @@ std::string HostPool::DescribePages() const {
 }
 
 int64_t HostPool::FindOffset(int64_t bytes, int node) const {
-  if (numa_nodes_.size() == 2) {
-    return node == numa_nodes_[1] ? HighestOffset(bytes) : LowestOffset(bytes, kPageBytes);
+  if (numa_nodes_.size() > 1) {
+    const auto upper = numa_nodes_.begin() + static_cast<int64_t>(numa_nodes_.size() + 1) / 2;
+    const bool is_upper = std::find(upper, numa_nodes_.end(), node) != numa_nodes_.end();
+    return is_upper ? HighestOffset(bytes) : LowestOffset(bytes, kPageBytes);
   }
   return bytes >= kLargeLeaseBytes ? LowestOffset(bytes, kHugePageBytes) : HighestOffset(bytes);
 }

@@ -9,10 +9,10 @@
 // most: the large ones stack up from the bottom without a gap, the small ones down from the top.
 // Freed blocks are joined with free neighbors.
 //
-// A pool on two NUMA nodes has the pages of one below those of the other. Its leases are near a
-// node as far as they can: they stack up from the bottom for the first one and down from the top
-// for the second, and what a node lacks comes from the other. They are aligned to pages alone, so
-// that they leave no gap either.
+// A pool on several NUMA nodes has an equal part of its pages on each, in their order. Its leases
+// are near a node as far as they can: they stack up from the bottom for the first half of the nodes
+// and down from the top for the second, which are the two sockets of most machines, and what a half
+// lacks comes from the other. They are aligned to pages alone, so that they leave no gap either.
 //
 // Thread safety: all methods may be called from any thread.
 //
@@ -77,9 +77,8 @@ struct HostPoolOptions {
   // Take the largest pages that are available: 1 GiB or 2 MiB pages that are set aside, else small
   // pages that the kernel may join to huge ones. If false, take small pages.
   bool huge_pages = true;
-  // At most two NUMA nodes. One: pages come from it as long as it has any. Two: the first half of
-  // the pages comes from the first one and the rest from the second, as far as they have any.
-  // Empty: from any node. A kernel that refuses is no error; DescribePages tells of it.
+  // The NUMA nodes from which pages come as long as these have any: an equal part from each, in this
+  // order, which should be by socket, as the kernel numbers them. Empty: from any node. A kernel that refuses is no error; DescribePages tells of it.
   std::vector<int> numa_nodes;
   // The number of threads that touch every page before Create returns. Then no step pays for page
   // faults, and a lack of memory is found at once. 0: pages are taken at their first use, and huge
@@ -121,8 +120,8 @@ class HostPool {
   // Returns a block of `bytes` bytes. Returns ResourceExhausted if no free block has room for it;
   // the message names the kind, the bytes requested, the free bytes, the largest free block and the
   // capacity. IsPoolBusy (pool_busy.h) is true for the error if the capacity has room: other leases
-  // are in the way. A lease of 0 bytes has no memory and takes nothing. In a pool on two NUMA nodes
-  // the block is near `node`, if that is one of them and has room. REQUIRES: bytes >= 0.
+  // are in the way. A lease of 0 bytes has no memory and takes nothing. In a pool on several NUMA
+  // nodes the block is in the half of `node`, if that is one of them and its half has room. REQUIRES: bytes >= 0.
   absl::StatusOr<HostLease> Lease(HostKind kind, int64_t bytes, int node = -1);
 
   // The start of the whole reservation of capacity() bytes, which a device can pin; null if that is

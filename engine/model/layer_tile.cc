@@ -1,10 +1,10 @@
-// The groups of tensors of a decoder layer's tiles (tile_groups.h).
+// The groups of tensors of a decoder layer's tiles (tensor_roles.h).
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/model/tile_groups.h"
+#include "engine/model/tensor_roles.h"
 
 namespace megatrain {
 namespace {

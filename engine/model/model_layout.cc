@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/model/tile_groups.h"
+#include "engine/model/tensor_roles.h"
 
 namespace megatrain {
 namespace {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "server/metrics/metric_page.h"
+#include "server/worker/job_failure.h"
 
 namespace megatrain {
 namespace {

@@ -9,6 +9,7 @@
 #include "engine/base/file.h"
 #include "engine/memory/pool_busy.h"
 #include "server/jobs/restart_rule.h"
+#include "server/worker/job_failure.h"
 
 namespace megatrain {
 namespace {

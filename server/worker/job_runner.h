@@ -44,17 +44,6 @@ struct RunRequest {
   std::vector<int> devices = {0};              // as TrainingOptions::devices, and not empty
 };
 
-// Returns the reason for which a run failed or paused by itself. `status` is the error of its
-// RunEnd or TrainingPause.
-// - kDiskFull: IsDiskFull.
-// - kInvalidInput: InvalidArgument, NotFound, FailedPrecondition, OutOfRange, Unimplemented,
-//   PermissionDenied.
-// - kDoesNotFit: ResourceExhausted.
-// - kNonFinite: Aborted.
-// - kCheckpointDamaged: DataLoss.
-// - kTrainingError: any other.
-JobReason FailureOf(const absl::Status& status);
-
 struct RunEnd {
   enum class Kind {
     kFinished,  // the last step is done, or `early` says why not; saved, the output written

@@ -332,8 +332,8 @@ TEST(EngineHostTest, APoolIsPlacedOnTheNodeOfItsGpus) {
               HasSubstr(", not placed on NUMA node 1001 ("));
   EXPECT_THAT(PoolOfGpus({1001, 1000, 1001}, /*devices=*/3, /*process=*/0),
               HasSubstr(", not placed on NUMA nodes 1000 and 1001 ("));
-  EXPECT_THAT(PoolOfGpus({1000, 1001, 1002}, /*devices=*/3, /*process=*/0),
-              Not(HasSubstr("placed")));
+  EXPECT_THAT(PoolOfGpus({1002, 1000, 1001}, /*devices=*/3, /*process=*/0),
+              HasSubstr(", not placed on NUMA nodes 1000 and 1001 and 1002 ("));
   EXPECT_THAT(PoolOfGpus({1000, -1}, /*devices=*/2, /*process=*/0), Not(HasSubstr("placed")));
   EXPECT_THAT(PoolOfGpus({-1}, /*devices=*/1, /*process=*/0), Not(HasSubstr("placed")));
 }

@@ -171,7 +171,8 @@ TEST(HostPoolTest, MoreThanTheAddressSpaceIsRefused) {
 TEST(HostPoolTest, AFreshPoolOfTheSumGrantsAllInAnyOrder) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 40; ++round) {
-    const bool two_nodes = round % 2 != 0;
+    const std::vector<int> nodes = {0, 1, 2, 3};
+    const int of_pool = round % 4;  // 0: any node
     std::vector<int64_t> sizes;
     int64_t sum = 0;
     for (int i = 0; i < 40; ++i) {
@@ -179,10 +180,10 @@ TEST(HostPoolTest, AFreshPoolOfTheSumGrantsAllInAnyOrder) {
       sum += HostPool::LeaseBytes(sizes.back());
     }
     std::shuffle(sizes.begin(), sizes.end(), random);
-    auto pool = MakePool(sum, 0, two_nodes ? std::vector<int>{0, 1} : std::vector<int>{});
+    auto pool = MakePool(sum, 0, {nodes.begin(), nodes.begin() + of_pool});
     std::vector<HostLease> leases;
     for (const int64_t size : sizes) {
-      auto lease = pool->Lease(HostKind::kOther, size, static_cast<int>(random() % 3) - 1);
+      auto lease = pool->Lease(HostKind::kOther, size, static_cast<int>(random() % 5) - 1);
       ASSERT_TRUE(lease.ok()) << lease.status();
       leases.push_back(std::move(lease).value());
     }
@@ -207,6 +208,23 @@ TEST(HostPoolTest, LeasesLieNearTheirNode) {
   EXPECT_EQ(place(of_no_node), 3 * kMiB);
   const HostLease beyond_its_half = *pool->Lease(HostKind::kTiles, kMiB + 4096, 5);
   EXPECT_EQ(place(beyond_its_half), 4 * kMiB - 4096);
+}
+
+// Nodes of two sockets: a lease lies in the half of its own.
+TEST(HostPoolTest, LeasesLieNearTheSocketOfTheirNode) {
+  auto pool = MakePool(8 * kMiB, 0, {0, 1, 2, 3});
+  std::vector<HostLease> leases;
+  const auto place = [&](int node) {
+    leases.push_back(*pool->Lease(HostKind::kTiles, kMiB, node));
+    return static_cast<char*>(leases.back().data()) - static_cast<char*>(pool->data());
+  };
+  for (const int64_t i : {0, 2}) {
+    EXPECT_EQ(place(0), i * kMiB);
+    EXPECT_EQ(place(1), (i + 1) * kMiB);
+    EXPECT_EQ(place(2), (7 - i) * kMiB);
+    EXPECT_EQ(place(3), (6 - i) * kMiB);
+  }
+  EXPECT_EQ(pool->free_bytes(), 0);
 }
 
 TEST(HostPoolTest, RandomLeasesNeverOverlapAndCoalesce) {

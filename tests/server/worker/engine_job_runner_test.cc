@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/memory/pool_busy.h"
+#include "server/worker/job_failure.h"
 #include "tests/server/worker/engine_job_fixture.h"
 
 namespace megatrain {

@@ -1,6 +1,6 @@
 // Makes the layouts of tiles (TileLayout in model_layout.h) from groups of tensors.
-#ifndef MEGATRAIN_ENGINE_MODEL_TILE_GROUPS_H_
-#define MEGATRAIN_ENGINE_MODEL_TILE_GROUPS_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_TENSOR_ROLES_H_
+#define MEGATRAIN_ENGINE_MODEL_TENSOR_ROLES_H_
 
 #include <cstdint>
 #include <string>
@@ -65,4 +65,4 @@ TileLayout LayerTileLayout(const ModelDescription& model, int layer, TileKind ki
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_TILE_GROUPS_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_TENSOR_ROLES_H_

@@ -1,4 +1,4 @@
-#include "server/worker/job_runner.h"
+#include "server/worker/job_failure.h"
 
 #include "engine/base/file.h"
 

@@ -1,6 +1,6 @@
 // Turns a job's events into JSON records for programs.
-#ifndef MEGATRAIN_CLIENT_WATCH_WATCH_RECORDS_H_
-#define MEGATRAIN_CLIENT_WATCH_WATCH_RECORDS_H_
+#ifndef MEGATRAIN_CLIENT_WATCH_WATCH_JSON_H_
+#define MEGATRAIN_CLIENT_WATCH_WATCH_JSON_H_
 
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -16,4 +16,4 @@ std::vector<nlohmann::ordered_json> WatchRecords(const WatchEvent& event);
 
 }  // namespace megatrain::client
 
-#endif  // MEGATRAIN_CLIENT_WATCH_WATCH_RECORDS_H_
+#endif  // MEGATRAIN_CLIENT_WATCH_WATCH_JSON_H_

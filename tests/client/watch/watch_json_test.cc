@@ -1,4 +1,4 @@
-#include "client/watch/watch_records.h"
+#include "client/watch/watch_json.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/model/tile_groups.h"
+#include "engine/model/tensor_roles.h"
 
 #include <algorithm>
 #include <utility>
