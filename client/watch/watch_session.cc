@@ -14,9 +14,9 @@
 #include "absl/time/clock.h"
 #include "client/watch/event_queue.h"
 #include "client/watch/screen.h"
+#include "client/watch/watch_json.h"
 #include "client/watch/watch_lines.h"
 #include "client/watch/watch_model.h"
-#include "client/watch/watch_json.h"
 #include "client/watch/watch_streams.h"
 #include "client/watch/watch_view.h"
 

@@ -77,8 +77,9 @@ struct HostPoolOptions {
   // Take the largest pages that are available: 1 GiB or 2 MiB pages that are set aside, else small
   // pages that the kernel may join to huge ones. If false, take small pages.
   bool huge_pages = true;
-  // The NUMA nodes from which pages come as long as these have any: an equal part from each, in this
-  // order, which should be by socket, as the kernel numbers them. Empty: from any node. A kernel that refuses is no error; DescribePages tells of it.
+  // The NUMA nodes from which pages come as long as these have any: an equal part from each, in
+  // this order, which should be by socket, as the kernel numbers them. Empty: from any node. A
+  // kernel that refuses is no error; DescribePages tells of it.
   std::vector<int> numa_nodes;
   // The number of threads that touch every page before Create returns. Then no step pays for page
   // faults, and a lack of memory is found at once. 0: pages are taken at their first use, and huge
@@ -121,7 +122,8 @@ class HostPool {
   // the message names the kind, the bytes requested, the free bytes, the largest free block and the
   // capacity. IsPoolBusy (pool_busy.h) is true for the error if the capacity has room: other leases
   // are in the way. A lease of 0 bytes has no memory and takes nothing. In a pool on several NUMA
-  // nodes the block is in the half of `node`, if that is one of them and its half has room. REQUIRES: bytes >= 0.
+  // nodes the block is in the half of `node`, if that is one of them and its half has room.
+  // REQUIRES: bytes >= 0.
   absl::StatusOr<HostLease> Lease(HostKind kind, int64_t bytes, int node = -1);
 
   // The start of the whole reservation of capacity() bytes, which a device can pin; null if that is

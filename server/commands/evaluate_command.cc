@@ -16,8 +16,8 @@
 #include "engine/inspect/inspect_sequences.h"
 #include "engine/job/data_format.h"
 #include "engine/job/job_parser.h"
-#include "server/commands/command.h"
 #include "server/base/temporary_directory.h"
+#include "server/commands/command.h"
 
 namespace megatrain {
 namespace {

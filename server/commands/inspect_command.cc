@@ -19,8 +19,8 @@
 #include "engine/inspect/job_data.h"
 #include "engine/job/data_format.h"
 #include "engine/job/job_parser.h"
-#include "server/commands/command.h"
 #include "server/base/temporary_directory.h"
+#include "server/commands/command.h"
 
 namespace megatrain {
 namespace {

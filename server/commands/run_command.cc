@@ -22,8 +22,8 @@
 #include "engine/trace/progress.h"
 #include "server/base/exit_code.h"
 #include "server/commands/command.h"
-#include "server/launch/job_processes.h"
 #include "server/commands/process_signals.h"
+#include "server/launch/job_processes.h"
 #include "server/worker/watchdog.h"
 
 namespace megatrain {
