@@ -60,11 +60,16 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                         : all_threads;
   if (threads_max > 0) settings.threads = std::min(settings.threads, threads_max);
   settings.update_threads = static_cast<int>(engine.update_threads);
-  if (settings.update_threads >= settings.threads) {
+  if (settings.update_threads >= settings.threads ||
+      settings.rank_update_threads() >= settings.rank_threads()) {
+    const std::string of_devices =
+        settings.devices > 1 ? absl::StrCat(" of ", settings.devices, " devices") : "";
+    const int most =
+        std::min(settings.threads, settings.rank_threads() * settings.devices) - settings.devices;
     return absl::InvalidArgumentError(
         absl::StrCat("engine.update_threads: ", settings.update_threads, " leaves none of the ",
-                     settings.threads, " threads for compute; use at most ", settings.threads - 1,
-                     ", or 0 to share them"));
+                     settings.threads, " threads", of_devices, " for compute; use at most ",
+                     std::max(0, most), ", or 0 to share them"));
   }
   settings.link_gigabytes_per_second = engine.link_gigabytes_per_second;
   return settings;

@@ -23,7 +23,8 @@ struct SessionSettings {
   std::string device = kCpuDeviceId;  // HostDevices::first
   int devices = 1;                    // that many GPUs, or parts of the cpu
   std::vector<int> on = {0};          // the numbers of the host's devices that it has, ascending
-  // All threads of all ranks, including update_threads. A rank has at least one, or two with
+  // All threads of all ranks, including update_threads. What does not divide evenly among the ranks
+  // is left out. A rank has at least one, or two with
   // update_threads, even if that makes more in all.
   int threads = 1;
   // The threads that each of the host's devices may have. Threads of a GPU keep to processors, and
@@ -64,8 +65,8 @@ struct Session {
 // of its devices has an equal part. With 0 only jobs on some of several devices are limited, to
 // their part of the processors. A job that asks for more threads gets the limit. Returns the errors
 // of ClaimDevices. Returns InvalidArgument for settings of the cpu device on another one, for more
-// than 64 cpu devices, or if engine.update_threads leaves no thread for compute. REQUIRES: `on` is
-// empty or has as many devices as the job claims.
+// than 64 cpu devices, or if engine.update_threads leaves a device no thread for compute. REQUIRES:
+// `on` is empty or has as many devices as the job claims.
 absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                               const HostDevices& host, int threads_max,
                                               const std::vector<int>& on = {});

@@ -29,8 +29,8 @@ std::pair<size_t, size_t> Strip(std::string_view text, bool left, bool right) {
   return {begin, end};
 }
 
-// If `pattern` is one character or class with a quantifier behind it or none, returns that
-// character or class. Returns "" otherwise.
+// If `pattern` is one character or class with a quantifier behind it or none, and does not match
+// the empty text, returns that character or class. Returns "" otherwise.
 std::string_view RepeatedAtom(std::string_view pattern) {
   if (pattern.empty()) return {};
   size_t length = Utf8Length(static_cast<unsigned char>(pattern[0]));
@@ -48,8 +48,9 @@ std::string_view RepeatedAtom(std::string_view pattern) {
     return {};
   }
   const std::string_view rest = pattern.substr(length);
-  const bool simple = rest.empty() || rest == "+" || rest == "*" || rest == "?";
-  const bool interval = rest.size() > 2 && rest[0] == '{' && rest.find('}') == rest.size() - 1;
+  const bool simple = rest.empty() || rest == "+";
+  const bool interval = rest.size() > 2 && rest[0] == '{' && rest[1] >= '1' && rest[1] <= '9' &&
+                        rest.find('}') == rest.size() - 1;
   return simple || interval ? pattern.substr(0, length) : std::string_view();
 }
 
@@ -259,9 +260,23 @@ bool Normalizer::StepCuts(const Step& step, const Neighbours& around, bool is_la
   }
 }
 
+Normalizer::Neighbours Normalizer::WithSpaces(const Neighbours& around) {
+  Neighbours with = around;
+  if (IsIdeograph(around.far_before)) with.far_before = ' ';
+  if (IsIdeograph(around.before)) {
+    with.far_before = around.before;
+    with.before = ' ';
+  }
+  if (IsIdeograph(around.far_after)) with.far_after = ' ';
+  if (IsIdeograph(around.after)) {
+    with.far_after = around.after;
+    with.after = ' ';
+  }
+  return with;
+}
+
 std::optional<char32_t> Normalizer::Single(const Step& step, char32_t c) const {
-  // Spaces that are put around an ideograph take part in nothing.
-  if (c == 0 || step.kind == Kind::kIdeographs || step.kind == Kind::kStrip) return c;
+  if (c == 0 || step.kind == Kind::kStrip) return c;
   std::string text, normalized;
   AppendUtf8(c, &text);
   RunWriter writer(&normalized, nullptr);
@@ -289,9 +304,14 @@ bool Normalizer::CutsAt(std::string_view text, size_t offset) const {
     const Step& step = steps_[i];
     const bool is_last = i + 1 == steps_.size();
     const bool looks_around = step.kind == Kind::kForm || step.kind == Kind::kPrecompiled ||
-                              step.kind == Kind::kStrip || step.kind == Kind::kReplaceRegex ||
+                              step.kind == Kind::kStrip || step.kind == Kind::kPrepend ||
+                              step.kind == Kind::kReplaceRegex ||
                               (step.kind == Kind::kReplace && step.from.size() > 1);
     if (looks_around && (!single || !StepCuts(step, around, is_last))) return false;
+    if (step.kind == Kind::kIdeographs) {
+      around = WithSpaces(around);
+      continue;
+    }
     for (char32_t* const c :
          {&around.far_before, &around.before, &around.after, &around.far_after}) {
       if (is_last || !single) break;

@@ -70,9 +70,9 @@ class Normalizer {
   absl::Status Normalize(std::string_view text, bool begins, bool with_runs,
                          NormalizedText* out) const;
 
-  // Returns true if the parts of `text` before and after `offset` can be normalized separately,
-  // whatever follows `text`. False does not mean that they cannot. REQUIRES: a character begins at
-  // `offset`.
+  // Returns true if the parts of `text` before and after `offset` can be normalized separately, the
+  // second one with `begins` false, whatever follows `text`. False does not mean that they cannot.
+  // REQUIRES: a character begins at `offset`.
   bool CutsAt(std::string_view text, size_t offset) const;
 
  private:
@@ -123,6 +123,10 @@ class Normalizer {
   struct Neighbours {
     char32_t far_before, before, after, far_after;
   };
+  // Returns the characters there once spaces are put around ideographs.
+  static Neighbours WithSpaces(const Neighbours& around);
+  // Returns true if the step makes the same of the text's two sides apart. A step that puts a text
+  // before another does if the first side is not empty.
   static bool StepCuts(const Step& step, const Neighbours& around, bool is_last);
   // Returns the one character that the step makes of `c`; nullopt if it makes none or several.
   std::optional<char32_t> Single(const Step& step, char32_t c) const;

@@ -27,6 +27,8 @@ void MapNmt(std::string_view text, RunWriter* out);
 void CleanText(std::string_view text, RunWriter* out);
 // BertNormalizer's handle_chinese_chars: puts spaces around ideographs.
 void SpaceIdeographs(std::string_view text, RunWriter* out);
+// Returns true for the characters around which SpaceIdeographs puts spaces.
+bool IsIdeograph(char32_t c);
 
 // The result of ScriptOf for the space and for characters without a script in Unicode 9.
 inline constexpr int kAnyScript = -1;

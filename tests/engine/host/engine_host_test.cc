@@ -139,6 +139,10 @@ TEST(EngineHostTest, RanksShareTheThreadsAndHaveOneForEachUseAtLeast) {
   engine.threads = engine.update_threads = 4;
   EXPECT_EQ(host->OpenSession(engine).status().code(), absl::StatusCode::kInvalidArgument)
       << "none is left for compute";
+  engine.threads = 5;  // two a device
+  EXPECT_THAT(std::string(host->OpenSession(engine).status().message()),
+              HasSubstr("none of the 5 threads of 2 devices for compute; use at most 2,"));
+  engine.threads = 4;
   engine.update_threads = 2;
   const auto apart = *host->OpenSession(engine);
   EXPECT_EQ(apart->ranks.at(1).compute_pool->threads(), 1);
