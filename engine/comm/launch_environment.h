@@ -15,7 +15,7 @@ enum class Launcher {
   kOpenMpi,   // mpirun: OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
   kTorchrun,  // RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE
   // A step of srun: SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_NODEID, and
-  // SLURM_STEP_TASKS_PER_NODE or else SLURM_TASKS_PER_NODE.
+  // SLURM_STEP_TASKS_PER_NODE or else SLURM_TASKS_PER_NODE. SLURMD_NODENAME names the node.
   kSlurm,
 };
 
@@ -47,10 +47,10 @@ using GetEnvironment = absl::FunctionRef<const char*(const char* name)>;
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_environment,
                                                         const std::string& host_name);
 
-// Returns the rank and the local rank that the launchers' variables tell, without checking them,
-// and 0 for a rank that no variable tells. After an error of ReadLaunchEnvironment these numbers
-// decide which process reports the error. The node is `host_name`, and the other fields are those
-// of a process alone.
+// Returns the rank and the local rank that the launchers' variables tell, without checking them:
+// each by the first launcher whose variable is a number, and 0 if there is none. After an error of
+// ReadLaunchEnvironment these numbers decide which process reports the error. The node is
+// `host_name`, and the other fields are those of a process alone.
 LaunchEnvironment ApparentEnvironment(GetEnvironment get_environment, const std::string& host_name);
 
 }  // namespace megatrain

@@ -1,12 +1,12 @@
 // Reads YAML and command-line overrides into the fields that a table's keys are bound to.
 //
-// Errors are InvalidArgument with the message "FILE:LINE: KEY: defect, and what is expected", for
-// example "job.yaml:3: training.steps: expects a whole number of 1 or more, got ten". In an error
-// of an override, "--set KEY=VALUE" takes the place of FILE:LINE; if ParseYaml refuses the value,
-// the line within it follows. LINE is left out if a key of the table is not given or the whole text
-// has the defect. KEY is left out if ParseYaml refuses the text or an override's value, if the text
-// is not a map, or if an override is not UTF-8 or not KEY=VALUE. An error about an unknown key
-// names the nearest known one.
+// Errors are InvalidArgument. Their messages begin with the place:
+// - "job.yaml:3: training.steps: expects ..." for a value of the text;
+// - "job.yaml: KEY: ..." for a key that must be given and is not;
+// - "job.yaml:3: ..." if ParseYaml refuses the text, and "job.yaml: ..." if it is no map;
+// - "--set KEY=VALUE: KEY: ..." for an override, "--set KEY=VALUE:1: ..." if ParseYaml refuses its
+//   value, and "--set KEY=VALUE: ..." if it is not UTF-8 or not KEY=VALUE.
+// An error about an unknown key names the nearest known one.
 #ifndef MEGATRAIN_ENGINE_CONFIG_CONFIG_READER_H_
 #define MEGATRAIN_ENGINE_CONFIG_CONFIG_READER_H_
 
@@ -30,6 +30,7 @@ using GivenKeys = std::map<std::string, std::string>;
 // errors. Each override is "a.b=value". The value is plain text, or YAML if it begins with [, {, or
 // a quote. An override addresses an existing entry of a list by its number: data.train.0.path=x.
 // Fields whose key is not given keep their value. After an error some fields may have been changed.
+// An empty text is a map without keys.
 absl::StatusOr<GivenKeys> ReadConfig(const ConfigTable& table, std::string_view text,
                                      const std::string& name,
                                      const std::vector<std::string>& overrides);

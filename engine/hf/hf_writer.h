@@ -14,13 +14,13 @@
 
 namespace megatrain {
 
-// The default limit on the size of a weights file, as in transformers.
+// The default limit on the size of a weights file, as in transformers 4.
 inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 
 // The greatest size of a strip of several rows (WriteHfWeights).
 inline constexpr int64_t kStripBytes = int64_t{8} << 20;
 
-// Takes the data of a tensor, or of a part of one, in order, in pieces of any size.
+// Takes the data of a tensor, or of a part of one, in order, in pieces of any size. It copies them.
 using TensorSink = absl::FunctionRef<absl::Status(const void* data, int64_t bytes)>;
 
 // Gives `sink` the elements `part` of what tile `tile` has of a tensor, in the order of
@@ -41,9 +41,10 @@ using EmitTensor = absl::FunctionRef<absl::Status(int tile, const TensorSpec& te
 // tensor is aligned to its element size. Data goes straight to its place, and a file is closed as
 // soon as it has all of its data.
 //
-// A matrix whose columns lie in several tiles is emitted after all tiles, because the columns of a
-// tile are scattered over its file. It is emitted in strips of rows, each strip from tile to tile.
-// One strip is in memory, of at most kStripBytes or one row.
+// A matrix with columns (TensorSpec::columns: several tiles have a part of each row) is emitted
+// after all tiles, because the columns of a tile are scattered over its file. It is emitted in
+// strips of rows, each strip from tile to tile. One strip is in memory, of at most kStripBytes or
+// one row.
 //
 // The tensors of `carried`, if there are any, go to one more file of any size, the last one.
 absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
@@ -51,7 +52,7 @@ absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
                             EmitTensor emit, const CarriedTensors& carried = {});
 
 // Replaces `directory` by a new one:
-//   1. calls `write`, once, to fill `directory`.tmp, and syncs that;
+//   1. calls `write`, once, to fill `directory`.tmp and to sync its files, and syncs the directory;
 //   2. renames `directory`, if it exists, to `directory`.previous;
 //   3. renames `directory`.tmp to `directory`;
 //   4. removes `directory`.previous.

@@ -180,16 +180,20 @@ class JobManager {
   // submitter, whoever asks. Errors:
   // - InvalidArgument (INVALID_FIELD): `directory` is not absolute, or its parent cannot hold it.
   // - PermissionDenied (NOT_PERMITTED): the submitter may not write there.
-  // - FailedPrecondition (OUTPUT_EXISTS): `directory` is there and is no empty directory.
+  // - FailedPrecondition (OUTPUT_EXISTS): `directory` is there and is no empty directory, or cannot
+  // be
+  //   listed.
   // - NotFound (CHECKPOINT_NOT_FOUND): there is no such checkpoint.
   // - ResourceExhausted (LIMIT_REACHED): too many exports of this caller wait or are being written.
-  //   An export is counted until the copies of `done` that this keeps are destroyed.
+  //   An export is counted until Options::write_export has destroyed the function that it was
+  //   given.
   // - The errors of ListCheckpoints and of Options::write_export.
   absl::StatusOr<JobCheckpoint> Export(const Caller& caller, const std::string& id, int64_t step,
                                        const std::string& directory,
                                        std::function<void(const absl::Status& status)> done);
 
-  // Returns a watch of the job and its events from `first_sequence` on (0 or 1: all). Returns
+  // Returns a watch of the job and its events from `first_sequence` on (0 or 1: all
+  // that are kept; JobWatch::Update tells which were missed). Returns
   // InvalidArgument (INVALID_FIELD) if `first_sequence` is negative or more than one past the last
   // event. `on_ready` is called, from any thread, when there is something to poll. Between two
   // polls it is called at most once for the job and once for events. It must return soon, and not

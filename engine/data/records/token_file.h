@@ -46,7 +46,7 @@ class TokenFile {
   // Sets ids[0, count) to elements [first, first + count). The file may have changed since Scan, so
   // ids are checked against `vocabulary` again. Returns InvalidArgument as Scan does, DataLoss if
   // the file ends before the range, and the errors of reading. REQUIRES: the range lies in [0,
-  // tokens()).
+  // tokens()). After an error `ids` is undefined.
   absl::Status Read(int64_t first, int64_t count, int64_t vocabulary, int32_t* ids) const;
 
  private:

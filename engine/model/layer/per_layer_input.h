@@ -33,11 +33,11 @@ absl::Status RecomputePerLayerInput(const BoundLayer& l, const Chunk& chunk);
 
 // Computes the backward pass of the chunk. The chunk's rows `dh` hold the gradient with respect to
 // y on entry and that with respect to x on return. The chunk's rows of scratch.dper_layer receive
-// the gradient with respect to the rows of the table. The last layer of the model writes the
-// gradients with respect to x_0 and to the shared weight in SharedRows, and the other layers add to
-// them. Without gradient.input the gradient with respect to x_0 is left out. Overwrites
-// PerLayerActivations. REQUIRES: RecomputePerLayerInput was called for this chunk, and since then
-// for no other, unless products were kept.
+// the gradient with respect to p, of which PerLayerTableBackward makes the table's. The last layer
+// of the model writes the gradients with respect to x_0 and to the shared weight in SharedRows, and
+// the other layers add to them. Without gradient.input the gradient with respect to x_0 is left
+// out. Overwrites PerLayerActivations. REQUIRES: RecomputePerLayerInput was called for this chunk,
+// and since then for no other, unless products were kept.
 absl::Status PerLayerInputBackward(const BoundLayer& l, const Chunk& chunk, void* dh,
                                    const LayerBackwardScratch& scratch,
                                    const TileGradient& gradient);

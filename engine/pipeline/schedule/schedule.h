@@ -136,7 +136,7 @@ struct PipelineShape {
   int weight_buffers = 2;
   // Slab i is tile i's, as clipping and several sweeps need it. Otherwise slabs take turns.
   bool slab_per_tile = true;
-  int gradient_slabs = 4;
+  int gradient_slabs = 4;  // how many take turns; not used with slab_per_tile
   bool clipping = true;
   bool stash_on_host = false;
   // The most micro-batches of a sweep. REQUIRES: a step has no more than sweeps_max sweeps.
@@ -295,6 +295,7 @@ struct PipelineShape {
     return {ResourceKind::kHostNorm, step_slot * tiles() + tile};
   }
   bool updates_on_device(int tile) const { return host_end(tile) < shard_end(tile); }
+  // Returns true if the device updates a part of some tile.
   bool updates_on_device() const {
     return device_update_parts > 0 || (clipping && first_tile_device_parts > 0);
   }
@@ -321,7 +322,8 @@ struct PipelineShape {
   bool is_tied_accumulator(int index) const {
     return tied && index >= 2 && index < first_level_accumulator();
   }
-  // Returns the accumulator of fold `fold` of a gradient. `main` is where the whole will be. With
+  // Returns the accumulator of fold `fold` of a gradient: `main`, where the whole will be, for fold
+  // 0, else that of a level of the tree, by how many folds before this one are not joined yet. With
   // four folds, 1 and 2 take the first level's in turn, and 3 the second's while 2 waits for it.
   int fold_accumulator(int main, int fold) const {
     if (is_tied_accumulator(main)) return main + fold;
@@ -348,7 +350,7 @@ struct PipelineState {
   int next_slab = 0;
   int next_accumulator = 0;
   int next_step_slot = 0;
-  // By tile: all ranks are known to have updated it (whole_loads). Tiles that are missing are not.
+  // By tile: all ranks are known to have updated it (whole_loads). A tile beyond the end is not.
   std::vector<bool> updates_awaited;
   // The previous step updates the rows of this step's batch ahead of others (embedding_from_host).
   // The caller sets it before it builds a step (StepRunner::OfferRows).

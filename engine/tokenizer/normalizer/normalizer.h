@@ -62,11 +62,11 @@ class Normalizer {
 
   bool empty() const { return steps_.empty(); }
 
-  // Normalizes `text` into `out`, whose view is valid as long as `text` and until `out` changes.
-  // `begins` is false for the rest of a text that was cut: nothing is then put before it or
-  // stripped from its beginning. Runs are made if `with_runs`. Returns InvalidArgument for a text
-  // that would grow to more than 64 times its bytes plus 1 MiB, or beyond 4 GiB. Returns the errors
-  // of ApplyForm and SplitRegex::ForEachMatch. REQUIRES: `text` is well-formed UTF-8.
+  // Normalizes `text` into `out`, whose view is valid as long as `text` and until `out` changes, is
+  // copied or moved. `begins` is false for the rest of a text that was cut: nothing is then put
+  // before it or stripped from its beginning. Runs are made if `with_runs`. Returns InvalidArgument
+  // for a text that would grow to more than 64 times its bytes plus 1 MiB, or beyond 4 GiB. Returns
+  // the errors of ApplyForm and SplitRegex::ForEachMatch. REQUIRES: `text` is well-formed UTF-8.
   absl::Status Normalize(std::string_view text, bool begins, bool with_runs,
                          NormalizedText* out) const;
 

@@ -47,9 +47,9 @@ std::string Describe(const Token& token);
 absl::Status SyntaxError(int line, std::string_view message);
 
 // Returns all tokens, with kEnd as the last. Newlines are made "\n", and one at the end of the
-// program is dropped. Comments, and the tags of {% raw %}, leave no token. A tag without an end is
-// followed by kEnd. Returns InvalidArgument with the line for text that is not in the language, and
-// for an integer beyond 64 bits. REQUIRES: `program` is well-formed UTF-8.
+// program is dropped. Comments, and the tags of {% raw %}, leave no token. After a tag without an
+// end comes kEnd, and the parser refuses it. Returns InvalidArgument with the line for text that is
+// not in the language, and for an integer above 2^63 - 1. REQUIRES: `program` is well-formed UTF-8.
 absl::StatusOr<std::vector<Token>> Tokenize(std::string_view program);
 
 // Returns the value of the string literal whose text between its quotes is `body`. Returns

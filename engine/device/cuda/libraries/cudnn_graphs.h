@@ -73,7 +73,10 @@ struct CudnnGraphKey {
   auto operator<=>(const CudnnGraphKey&) const = default;
 };
 
-// A graph that has been built. Only the CudnnGraphs that made it can run it.
+// A graph that has been built. Only the CudnnGraphs that made it can run it, and must outlive it. A
+// forward graph reads kQ, kK and kV and writes kOut and kStatistics. A backward graph reads these
+// five and kDOut, and writes kDQ, kDK and kDV. A graph of packed documents also reads the lengths,
+// and the offsets of each of these.
 class CudnnGraph {
  public:
   virtual ~CudnnGraph() = default;
@@ -108,11 +111,12 @@ class CudnnGraphs {
   virtual CudaLibrary Library() const = 0;
   // Builds a graph with the first engine (an implementation in cuDNN) that cuDNN's heuristics name
   // and that can be built. Engines are not timed. Returns Unimplemented, with cuDNN's message, if
-  // the graph cannot be built.
+  // the graph cannot be built. Takes about half a second.
   virtual absl::StatusOr<std::unique_ptr<CudnnGraph>> Make(const CudnnGraphKey& key) = 0;
   // Queues a graph that this object made on `stream`, a cudaStream_t. Returns 0 for success, else
   // kAttentionFailed or a greater number. After OpenFor it always returns kAttentionFailed.
-  // `workspace` is device memory of at least graph.workspace_bytes().
+  // `workspace` is device memory of at least graph.workspace_bytes(). `addresses` has all operands
+  // of the graph. The memory must stay valid until the stream has run the graph.
   virtual int Run(void* stream, const CudnnGraph& graph, CudnnAddresses addresses,
                   void* workspace) = 0;
 };
