@@ -29,7 +29,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kRanks[] = "tests/server/commands/hanging_ranks";
+constexpr char kRanks[] = "tests/server/launch/hanging_ranks";
 
 // Where a process is.
 struct Place {
