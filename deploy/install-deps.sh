@@ -120,7 +120,6 @@ install_cuda_headers() {
     "$packages/a3/22/0b4b932655d17a6da1b92fa92ab12844b053bb2ac2475e179ba6f043da1e/nvidia_cudnn_cu13-9.19.0.56-py3-none-manylinux_2_27_x86_64.whl" \
     nvidia/cudnn/include/:include
 }
-if $cuda; then install_cuda_headers; fi
 
 # Debian 12's C++ compiler and libraries suit them: manylinux_2_28 needs glibc 2.28 and the C++11 ABI.
 install_arrow() {
@@ -135,9 +134,15 @@ install_arrow() {
     pyarrow/libarrow.so.:lib pyarrow/libparquet.so.:lib \
     pyarrow-26.0.1.dist-info/licenses/:licences
 }
-if $parquet; then install_arrow; fi
+
+# Needs python3 and certificates.
+download() {
+  if $cuda; then install_cuda_headers; fi
+  if $parquet; then install_arrow; fi
+}
 
 packages=(
+  ca-certificates python3
   # The build.
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto g++
   # The libraries: third_party/system.BUILD gives each a target.
@@ -164,6 +169,7 @@ for package in "${packages[@]}"; do
 done
 if ((${#missing[@]} == 0)); then
   echo "install-deps: all ${#packages[@]} packages are installed"
+  download
   end_server
   exit 0
 fi
@@ -210,4 +216,5 @@ export DEBIAN_FRONTEND=noninteractive
 "${sudo[@]}" apt-get update -q
 "${sudo[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}"
 installed=true
+download
 end_server

@@ -97,6 +97,8 @@ std::string BashCompletion(const CompletionWords& words) {
       Names(words.options),
       "\"\n"
       "  for each in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
+      // bash takes the : and = within an address for words.
+      "    if [[ $each == [:=]* ]]; then value=1; continue; fi\n"
       "    if ((value)); then value=0; continue; fi\n"
       "    case \"$each\" in\n"
       "      ",

@@ -31,17 +31,18 @@ absl::StatusOr<std::string> Question(Connection* connection, const std::string& 
                       connection->Call(connection->jobs(), &v1::JobService::Stub::GetJob, get));
   MT_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> checkpoints,
                       ListCheckpoints(connection, name));
+  // The server knows no other directory of a job whose file it does not understand any more.
+  const bool own = !job.has_summary() || job.summary().own_checkpoint_directory();
   int64_t bytes = 0;
   for (const v1::Checkpoint& each : checkpoints) bytes += each.bytes();
   std::string what = "its events, metrics and log";
   if (!checkpoints.empty()) {
-    absl::StrAppend(
-        &what, job.summary().own_checkpoint_directory() ? ", and " : "; ", checkpoints.size(),
-        checkpoints.size() == 1 ? " checkpoint (" : " checkpoints (", SizeText(bytes), ")",
-        job.summary().own_checkpoint_directory()
-            ? ""
-            : absl::StrCat(" in ", job.summary().checkpoint_directory(),
-                           checkpoints.size() == 1 ? " stays" : " stay"));
+    absl::StrAppend(&what, own ? ", and " : "; ", checkpoints.size(),
+                    checkpoints.size() == 1 ? " checkpoint (" : " checkpoints (", SizeText(bytes),
+                    ")",
+                    own ? ""
+                        : absl::StrCat(" in ", job.summary().checkpoint_directory(),
+                                       checkpoints.size() == 1 ? " stays" : " stay"));
   }
   return absl::StrCat("Delete ", name, " (", Printable(job.display_name()), ", ",
                       v1::Job::State_Name(job.state()), "): ", what, "? [y/N] ");

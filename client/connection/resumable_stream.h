@@ -7,6 +7,7 @@
 #include <grpcpp/support/sync_stream.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -121,10 +122,12 @@ class ResumableStream {
   }
   // Returns false if Stop was called.
   bool Pause(absl::Duration pause) {
-    const absl::Time until = absl::Now() + pause;
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point until = Clock::now() + absl::ToChronoNanoseconds(pause);
     // A server that is there and does not want the stream is not asked again before its time.
     const bool refused = connection_->IsConnected();
-    for (absl::Duration left = pause; left > absl::ZeroDuration(); left = until - absl::Now()) {
+    for (absl::Duration left = pause; left > absl::ZeroDuration();
+         left = absl::FromChrono(until - Clock::now())) {
       if (!refused && connection_->Connect(std::min(left, kSlice))) break;
       MutexLock lock(&mutex_);
       if (!stopped_ && refused) changed_.WaitFor(&mutex_, absl::ToDoubleSeconds(left));

@@ -8,7 +8,12 @@ namespace megatrain::client {
 SignalWatch::SignalWatch(std::initializer_list<int> signals) {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : signals) sigaddset(&set, signal);
+  for (const int signal : signals) {
+    // A signal that is ignored, as nohup has it, would come once it is blocked.
+    struct sigaction now = {};
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) continue;
+    sigaddset(&set, signal);
+  }
   pthread_sigmask(SIG_BLOCK, &set, &before_);
   fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   // Without a descriptor the signals must not be lost.

@@ -1,5 +1,7 @@
 #include "client/context/job_file.h"
 
+#include <google/protobuf/stubs/common.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -8,6 +10,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "client/output/text.h"
 #include "engine/base/status.h"
 
 namespace megatrain::client {
@@ -39,6 +42,15 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   return text;
 }
 
+// The API's texts are UTF-8, and gRPC's own error names neither the text nor what is wrong.
+absl::Status CheckUtf8(const std::string& what, const std::string& text) {
+  if (google::protobuf::internal::IsStructurallyValidUTF8(text.data(),
+                                                          static_cast<int>(text.size()))) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(what, " is not UTF-8 text"));
+}
+
 absl::StatusOr<std::string> Absolute(const std::string& path) {
   std::error_code error;
   const fs::path absolute = fs::absolute(path, error);
@@ -54,15 +66,23 @@ absl::StatusOr<v1::JobFile> ReadJobFile(const std::string& path,
   v1::JobFile file;
   MT_ASSIGN_OR_RETURN(*file.mutable_yaml(), ReadText(path));
   file.set_file_name(path == "-" ? "standard input" : fs::path(path).filename().string());
-  for (const std::string& each : overrides) file.add_overrides(each);
+  MT_RETURN_IF_ERROR(CheckUtf8(Printable(path), file.yaml()));
+  MT_RETURN_IF_ERROR(CheckUtf8("the job file's name", file.file_name()));
+  for (const std::string& each : overrides) {
+    MT_RETURN_IF_ERROR(CheckUtf8(absl::StrCat("--set ", Printable(each)), each));
+    file.add_overrides(each);
+  }
   if (server.local()) {
     MT_ASSIGN_OR_RETURN(const std::string absolute, Absolute(path == "-" ? "./job" : path));
     file.set_base_directory(fs::path(absolute).parent_path().string());
+    MT_RETURN_IF_ERROR(CheckUtf8(absl::StrCat("the path ", Printable(file.base_directory())),
+                                 file.base_directory()));
   }
   return file;
 }
 
 absl::StatusOr<std::string> PathOnServer(const std::string& path, const ServerAddress& server) {
+  MT_RETURN_IF_ERROR(CheckUtf8(absl::StrCat("the path ", Printable(path)), path));
   if (server.local() || (!path.empty() && path.front() == '/')) return Absolute(path);
   return absl::InvalidArgumentError(absl::StrCat(
       "\"", path, "\": ", server.text, " is another machine; give an absolute path there"));

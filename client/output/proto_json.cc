@@ -125,7 +125,9 @@ void Emit(const Json& json, YAML::Emitter* out) {
   if (json.is_object()) {
     *out << YAML::BeginMap;
     for (const auto& [key, value] : json.items()) {
-      *out << YAML::Key << key << YAML::Value;
+      *out << YAML::Key;
+      if (!IsPlain(key)) *out << YAML::DoubleQuoted;
+      *out << key << YAML::Value;
       Emit(value, out);
     }
     *out << YAML::EndMap;
@@ -140,7 +142,14 @@ void Emit(const Json& json, YAML::Emitter* out) {
   } else if (json.is_null()) {
     *out << YAML::Null;
   } else {
-    *out << json.dump();  // numbers, true and false are written alike
+    std::string text = json.dump();  // numbers, true and false are written alike
+    // But for YAML 1.1 a number with an exponent has a point.
+    const size_t exponent = text.find('e');
+    if (json.is_number_float() && exponent != std::string::npos &&
+        text.find('.') == std::string::npos) {
+      text.insert(exponent, ".0");
+    }
+    *out << text;
   }
 }
 

@@ -42,6 +42,7 @@ class WatchSession {
   // Until the streams have ended or a signal came.
   absl::Status Run(EventQueue* queue) {
     while (true) {
+      if (absl::Now() < last_draw_) last_draw_ = absl::InfinitePast();  // the clock was set back
       pollfd ready[] = {{queue->fd(), POLLIN, 0}, {signals_->fd(), POLLIN, 0}};
       // Without a descriptor for the queue nothing wakes poll(2).
       poll(ready, 2, queue->fd() < 0 ? 100 : PollMilliseconds());

@@ -37,6 +37,10 @@ class TreeBuilder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& value) override {
     if (!CheckTag(mark, tag)) return;
+    if (value.find('\0') != std::string::npos) {  // as "\0" writes it
+      Fail(mark, "a text may not have a zero byte");
+      return;
+    }
     YamlNode node;
     node.kind = YamlNode::Kind::kScalar;
     node.quoted = tag == "!";

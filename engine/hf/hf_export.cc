@@ -35,6 +35,14 @@ bool SameTensors(const ModelLayout& a, const ModelLayout& b) {
   return signature(a) == signature(b);
 }
 
+// Follows a link to a directory on another disk: that disk is meant, and the link stays.
+std::string TargetOf(const std::string& directory, FileSystem* files) {
+  std::string target = WithoutTrailingSlash(directory);
+  if (!files->FileExists(target)) return target;
+  absl::StatusOr<std::string> real = files->RealPath(target);
+  return real.ok() ? *std::move(real) : target;
+}
+
 bool SameFile(FileSystem* files, const std::string& a, const std::string& b) {
   const absl::StatusOr<FileInfo> first = files->Examine(a);
   const absl::StatusOr<FileInfo> second = files->Examine(b);
@@ -93,25 +101,25 @@ absl::Status GiveTensor(const Tile& tile, const TensorSpec& tensor, ElementRange
 
 }  // namespace
 
-absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& layout,
-                               DType weight_dtype,
-                               absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
-                               const std::string& directory, int64_t shard_bytes, FileSystem* files,
-                               const GiveColumns& give_columns) {
-  std::string target = WithoutTrailingSlash(directory);
-  if (files->FileExists(target)) {
-    // A link to a directory on another disk: that disk is meant, and the link stays.
-    if (absl::StatusOr<std::string> real = files->RealPath(target); real.ok()) {
-      target = *std::move(real);
-    }
-  }
-  if (SameFile(files, source.directory, target)) {
+absl::Status CheckExportTarget(const std::string& source, const ModelLayout& layout,
+                               const std::string& directory, FileSystem* files) {
+  const std::string target = TargetOf(directory, files);
+  if (SameFile(files, source, target)) {
     return absl::FailedPreconditionError(
         absl::StrCat(target,
                      " is the directory that the model was read from; it is not "
                      "overwritten. Give another output directory"));
   }
-  MT_RETURN_IF_ERROR(CheckReplaceable(files, target, layout));
+  return CheckReplaceable(files, target, layout);
+}
+
+absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& layout,
+                               DType weight_dtype,
+                               absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
+                               const std::string& directory, int64_t shard_bytes, FileSystem* files,
+                               const GiveColumns& give_columns) {
+  MT_RETURN_IF_ERROR(CheckExportTarget(source.directory, layout, directory, files));
+  const std::string target = TargetOf(directory, files);
   MT_ASSIGN_OR_RETURN(
       const CarriedTensors carried,
       CarriedTensors::Open(files, source.directory, layout.model.wrapper, source.carried_digest));

@@ -42,6 +42,11 @@ using GiveColumns =
 // WriteHfWeights and ReplaceDirectory (hf_writer.h). If writing fails, for instance with
 // ResourceExhausted for a full disk, `directory` is unchanged. ReplaceDirectory describes crashes,
 // and errors that come after the new directory has its name.
+//
+// CheckExportTarget returns that FailedPrecondition before anything is written. `source` is the
+// directory of the model.
+absl::Status CheckExportTarget(const std::string& source, const ModelLayout& layout,
+                               const std::string& directory, FileSystem* files);
 absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,

@@ -52,11 +52,23 @@ std::string HfShardName(int64_t shard, int64_t shards) {
   return absl::StrFormat("model-%05d-of-%05d.safetensors", shard, shards);
 }
 
+// model-00001-of-00003.safetensors
+static bool IsShardName(absl::string_view name) {
+  const absl::string_view whole = name;
+  int64_t shard = 0, shards = 0;
+  if (!absl::ConsumePrefix(&name, "model-") || !absl::ConsumeSuffix(&name, ".safetensors")) {
+    return false;
+  }
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, "-of-");
+  return parts.size() == 2 && absl::SimpleAtoi(parts[0], &shard) &&
+         absl::SimpleAtoi(parts[1], &shards) && whole == HfShardName(shard, shards);
+}
+
 bool IsHfFileName(const std::string& name) {
   if (name == kConfigFileName || name == kHfIndexFileName || name == kHfPartsIndexFileName) {
     return true;
   }
-  if (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors")) return true;
+  if (name == kHfWeightsFileName || name == kCarriedFileName || IsShardName(name)) return true;
   const std::string templates = absl::StrCat(kHfTemplatesDirectory, "/");
   if (absl::StartsWith(name, templates)) return absl::EndsWith(name, kTemplateSuffix);
   return std::find(std::begin(kHfSideFileNames), std::end(kHfSideFileNames), name) !=

@@ -262,10 +262,18 @@ absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
 
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write) {
-  const std::string temporary = absl::StrCat(directory, ".tmp");
-  const std::string previous = absl::StrCat(directory, ".previous");
+  // Names that nobody chooses: what is there is removed.
+  const std::string temporary = absl::StrCat(directory, ".export-tmp");
+  const std::string previous = absl::StrCat(directory, ".export-previous");
+  const std::string lock_path = absl::StrCat(directory, ".export-lock");
   const std::string parent = ParentDirectory(directory);
   MT_RETURN_IF_ERROR(files->CreateDirectories(parent));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<FileLock> lock, files->TryLock(lock_path));
+  if (lock == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(directory, ": another process is writing it; wait for that one"));
+  }
+  const absl::Cleanup unlock = [&] { files->RemoveFile(lock_path).IgnoreError(); };
   MT_RETURN_IF_ERROR(CheckLeftover(files, temporary));
   MT_RETURN_IF_ERROR(CheckLeftover(files, previous));
   MT_RETURN_IF_ERROR(files->RemoveTree(temporary));

@@ -275,7 +275,12 @@ absl::StatusOr<std::string> GatherCheckpoint(const std::vector<std::string>& par
         path, " is there already; name another directory for the gathered checkpoint"));
   }
   int64_t needed = 0;
-  for (const Part& part : read) needed += part.manifest.total_bytes();
+  for (const Part& part : read) {
+    for (const ManifestFile& file : part.manifest.files) {
+      // Files that all parts have are copied once.
+      if (&part == &read[0] || absl::EndsWith(file.name, kPartSuffix)) needed += file.bytes;
+    }
+  }
   MT_ASSIGN_OR_RETURN(const int64_t free, files->FreeDiskBytes(directory));
   if (free < needed) {
     return DiskFullError(absl::StrCat("disk full: the checkpoint needs ", FormatBytes(needed),

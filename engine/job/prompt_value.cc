@@ -24,6 +24,9 @@ Json ToJson(const YamlNode& node) {
       return nullptr;
     case YamlNode::Kind::kScalar: {
       if (node.quoted) return node.scalar;
+      // YAML's own words, of which JSON has the first alone.
+      if (node.scalar == "True" || node.scalar == "TRUE") return true;
+      if (node.scalar == "False" || node.scalar == "FALSE") return false;
       const Json value = Json::parse(node.scalar, nullptr, /*allow_exceptions=*/false);
       return value.is_primitive() && !value.is_discarded() ? value : Json(node.scalar);
     }

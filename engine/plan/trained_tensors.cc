@@ -92,7 +92,7 @@ absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelDescription& config,
   for (size_t i = 0; i < freeze.size(); ++i) {
     MT_RETURN_IF_ERROR(CheckMatches(absl::StrCat("training.freeze[", i, "]"), freeze[i], plain));
   }
-  std::vector<bool> counts(groups.size());
+  std::vector<bool> counts(groups.size()), trains(groups.size());
   ModelLayout layout = BuildModelLayout(config, [&](const std::string& name) {
     const auto matches = [&](const std::string& pattern) { return Matches(pattern, name, config); };
     TensorTraits traits;
@@ -101,6 +101,7 @@ absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelDescription& config,
                                     [&](const auto& one) { return matches(one.match); });
     if (group != groups.end()) {
       counts[group - groups.begin()] = true;
+      if (!traits.frozen) trains[group - groups.begin()] = true;
       traits.rates = static_cast<int>(group - groups.begin()) + 1;
     }
     return traits;
@@ -108,7 +109,12 @@ absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelDescription& config,
   for (size_t i = 0; i < groups.size(); ++i) {
     const std::string key = absl::StrCat("optimizer.groups[", i, "].match");
     MT_RETURN_IF_ERROR(CheckMatches(key, groups[i].match, plain));
-    if (counts[i]) continue;
+    if (trains[i]) continue;
+    if (counts[i]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(key, ": training.freeze freezes every tensor that \"", groups[i].match,
+                       "\" gives a rate; leave the group or the pattern out"));
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         key, ": every tensor that \"", groups[i].match,
         "\" matches belongs to an earlier group, and the first one counts; put it before that"));

@@ -149,7 +149,9 @@ absl::Status ReadPrompts(const std::string& path, FileSystem* files, GenerateOpt
   const bool records = absl::EndsWith(path, ".jsonl");
   const size_t before = options->prompts.size();
   int64_t number = 0;
-  for (absl::string_view line : absl::StrSplit(content, '\n')) {
+  absl::string_view text = content;
+  absl::ConsumePrefix(&text, "\xef\xbb\xbf");  // a byte order mark
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
     absl::ConsumeSuffix(&line, "\r");
     if (absl::StripAsciiWhitespace(line).empty()) continue;

@@ -102,6 +102,7 @@ absl::Status PauseHandler::RetakeDevice() {
 }
 
 void PauseHandler::TellGoingOn() {
+  (void)run_.TakeOwnPause();  // of a pause that was withdrawn meanwhile
   // A pause that was withdrawn before it took effect ends in the same way.
   const bool noticed = run_.control().TakePauseNotice();
   if (!std::exchange(standing_, false) && !noticed) return;

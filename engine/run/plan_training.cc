@@ -102,7 +102,8 @@ std::string PredictionText(const MemoryPlan& plan, const std::string& source) {
 // The sizes of a device's kernels, whether or not the device is here.
 std::unique_ptr<KernelSizes> SizesOf(const SessionSettings& settings) {
   if (settings.device != kCpuDeviceId) return std::make_unique<CudaKernelSizes>();
-  return std::make_unique<CpuKernelSizes>(settings.threads - settings.update_threads);
+  return std::make_unique<CpuKernelSizes>(settings.rank_threads() -
+                                          settings.rank_update_threads());
 }
 
 // `source`: of the rates, for people.
@@ -176,6 +177,10 @@ absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string&
   MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
   MemoryBudget budget;
   budget.SetHost(offer);
+  if (spec.engine.host_memory > 0) {  // the memory of that other machine
+    budget.pool_bytes = -1;
+    budget.host_bytes = kUnlimitedBytes;
+  }
   budget.SetDevice(spec.engine.device_memory, kUnknownReserveBytes);
   MT_ASSIGN_OR_RETURN(PlanReport report, Plan(anywhere, settings, budget, HardwareRates(),
                                               PosixFileSystem(), "", nodes));

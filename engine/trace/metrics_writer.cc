@@ -30,7 +30,9 @@ absl::StatusOr<std::unique_ptr<MetricsWriter>> MetricsWriter::Open(const std::st
     std::string line;
     // A first line that was torn is no record either, but the only thing in the file.
     if (!std::getline(file, line)) return FileError(path, "cannot be read");
-    const bool torn_record = file.eof() && line.rfind("{\"step\":", 0) == 0;
+    constexpr std::string_view kBegin = "{\"step\":";
+    const bool torn_record =
+        file.eof() && line.compare(0, kBegin.size(), kBegin.substr(0, line.size())) == 0;
     if (!ParseStepRecord(line).ok() && !torn_record) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": exists and holds no step metrics; it is not overwritten"));

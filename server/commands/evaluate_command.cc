@@ -56,7 +56,12 @@ absl::StatusOr<JobSpec> JobOf(const EvaluateArguments& arguments) {
     nlohmann::json file = {{"path", std::filesystem::absolute(path).lexically_normal().string()}};
     DataFormat format = DataFormat::kText;
     if (arguments.format.empty()) {
-      MT_ASSIGN_OR_RETURN(const DataFile guessed, GuessDataFile(path));
+      // A directory and a glob are of the kind of their first file.
+      DataFile entry;
+      entry.path = file["path"];
+      MT_ASSIGN_OR_RETURN(const std::vector<DataFile> found,
+                          ExpandDataFile(entry, PosixFileSystem()));
+      MT_ASSIGN_OR_RETURN(const DataFile guessed, GuessDataFile(found.front().path));
       format = guessed.format;
     } else {
       MT_ASSIGN_OR_RETURN(format, ParseDataFormat(arguments.format));

@@ -97,7 +97,7 @@ absl::StatusOr<std::string> InspectData(const JobData& data, const InspectArgume
     }
   }
   json["fingerprint"] = dataset.fingerprint();
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 absl::StatusOr<std::string> InspectJob(const InspectArguments& arguments) {

@@ -24,12 +24,14 @@ constexpr int kReconnectMilliseconds = 500;
 constexpr std::chrono::seconds kLastReplies{2};
 // How often a call that waits looks whether its caller is still there.
 constexpr double kLookSeconds = 0.2;
+// Of a machine that is not taken yet.
+constexpr absl::Duration kAskAgain = absl::Milliseconds(500);
 // The reply with what is missing comes after the patience has ended.
 constexpr absl::Duration kReplyTime = absl::Seconds(5);
 
-std::string WithPort(const std::string& address, int port) {
-  return absl::StrContains(address, ':') ? absl::StrCat("[", address, "]:", port)
-                                         : absl::StrCat(address, ":", port);
+std::string WithPort(absl::string_view address, int port) {
+  const bool is_v6 = absl::StrContains(address, ':') && !absl::StartsWith(address, "[");
+  return is_v6 ? absl::StrCat("[", address, "]:", port) : absl::StrCat(address, ":", port);
 }
 
 grpc::Status Mismatch(const std::string& what) {
@@ -37,10 +39,11 @@ grpc::Status Mismatch(const std::string& what) {
 }
 
 std::string RanksOf(const v1::MachineData& machine) {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < machine.ranks(); ++rank) ranks.push_back(machine.first_rank() + rank);
-  return RankList(ranks);
+  const int64_t first = machine.first_rank(), last = first + machine.ranks() - 1;
+  return last > first ? absl::StrCat("ranks ", first, " to ", last) : absl::StrCat("rank ", first);
 }
+
+using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
@@ -51,29 +54,27 @@ class Meeting::Table final : public v1::Meeting::Service {
 
   grpc::Status Exchange(grpc::ServerContext* context, const v1::ExchangeRequest* request,
                         v1::ExchangeReply* reply) override {
-    const v1::MachineData& own = request->own();
     MutexLock lock(&mutex_);
+    if (const grpc::Status admitted = Admit(*request); !admitted.ok()) return admitted;
     if (!failed_.ok()) return failed_;
-    if (request->job() != place_.job) {
-      return Mismatch(absl::StrCat("the job that meets at port ", place_.port, " is ", place_.job,
-                                   ", and not ", request->job(),
-                                   "; give each job a MASTER_PORT of its own"));
-    }
-    if (const grpc::Status taken = Take(*request); !taken.ok()) return Fail(taken);
-    const absl::Time end = request->patience_seconds() > 0
-                               ? absl::Now() + absl::Seconds(request->patience_seconds())
-                               : absl::InfiniteFuture();
+    const v1::MachineData& own = request->own();
+    if (request->leaves()) return Fail(Ended(own));
     std::map<int, v1::MachineData>& round = rounds_[request->round()];
+    round[own.first_rank()] = own;
+    const Clock::time_point begin = Clock::now();
     while (failed_.ok() && RanksIn(round) < place_.ranks) {
-      if (context->IsCancelled()) {
-        return Fail(grpc::Status(
-            grpc::StatusCode::CANCELLED,
-            absl::StrCat("the launcher of ", RanksOf(own), " has ended; see what it says there")));
+      if (context->IsCancelled()) return Fail(Ended(own));
+      if (request->patience_seconds() > 0 &&
+          std::chrono::duration<double>(Clock::now() - begin).count() >=
+              request->patience_seconds()) {
+        return Fail(Unmet(round));
       }
-      if (absl::Now() >= end) return Fail(Unmet(round));
       changed_.WaitFor(&mutex_, kLookSeconds);
     }
     if (!failed_.ok()) return failed_;
+    if (request->round() == 0 && members_.empty()) {
+      for (const auto& [rank, machine] : round) members_[rank] = machine.ranks();
+    }
     changed_.NotifyAll();
     for (const auto& [rank, machine] : round) *reply->add_machines() = machine;
     if (++replies_[request->round()] == static_cast<int>(round.size())) {
@@ -84,25 +85,45 @@ class Meeting::Table final : public v1::Meeting::Service {
   }
 
  private:
-  // Adds what a machine gives.
-  grpc::Status Take(const v1::ExchangeRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Returns an error for a caller that may not take part. An error of one that should ends all.
+  grpc::Status Admit(const v1::ExchangeRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const v1::MachineData& own = request.own();
+    if (request.job() != place_.job) {
+      return Mismatch(absl::StrCat("the job that meets at port ", place_.port, " is \"", place_.job,
+                                   "\", and not \"", request.job(),
+                                   "\"; give each job a MASTER_PORT of its own"));
+    }
+    if (!members_.empty() || request.round() != 0) {
+      const auto member = members_.find(own.first_rank());
+      const bool goes_on =
+          member != members_.end() && member->second == own.ranks() && request.round() > 0;
+      // It may be of a later attempt than this one.
+      return goes_on ? grpc::Status::OK
+                     : grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                                    "the job that meets there has begun without this machine");
+    }
     const int64_t end = int64_t{own.first_rank()} + own.ranks();
     if (own.first_rank() < 0 || own.ranks() < 1 || end > place_.ranks ||
         request.ranks() != place_.ranks) {
-      return Mismatch(absl::StrCat("a machine has ", RanksOf(own), " of ", request.ranks(),
-                                   " and the first machine is of a job with ", place_.ranks,
-                                   " ranks; start torchrun with the same --nnodes everywhere"));
+      return Fail(
+          Mismatch(absl::StrCat("a machine has ", RanksOf(own), " of ", request.ranks(),
+                                " and the first machine is of a job with ", place_.ranks,
+                                " ranks; start torchrun with the same --nnodes everywhere")));
     }
-    std::map<int, v1::MachineData>& round = rounds_[request.round()];
-    for (const auto& [rank, machine] : round) {
+    for (const auto& [rank, machine] : rounds_[0]) {
       if (rank < end && own.first_rank() < rank + machine.ranks()) {
-        return Mismatch(absl::StrCat("two machines have the same ranks, ", RanksOf(machine),
-                                     " and ", RanksOf(own), "; give each another --node-rank"));
+        return Fail(
+            Mismatch(absl::StrCat("two machines have the same ranks, ", RanksOf(machine), " and ",
+                                  RanksOf(own), "; give each another --node-rank")));
       }
     }
-    round[own.first_rank()] = own;
     return grpc::Status::OK;
+  }
+
+  static grpc::Status Ended(const v1::MachineData& machine) {
+    return grpc::Status(
+        grpc::StatusCode::ABORTED,
+        absl::StrCat("the launcher of ", RanksOf(machine), " has ended; see what it says there"));
   }
 
   static int RanksIn(const std::map<int, v1::MachineData>& round) {
@@ -120,7 +141,7 @@ class Meeting::Table final : public v1::Meeting::Service {
     }
     for (; next < place_.ranks; ++next) missing.push_back(next);
     return grpc::Status(
-        grpc::StatusCode::ABORTED,
+        grpc::StatusCode::OUT_OF_RANGE,
         absl::StrCat("the launcher of ", RankList(missing), " has not come to ",
                      WithPort(place_.address, place_.port),
                      " in time (three times --rank-timeout); is torchrun started on all machines, "
@@ -141,6 +162,8 @@ class Meeting::Table final : public v1::Meeting::Service {
   // have their reply.
   std::map<int64_t, std::map<int, v1::MachineData>> rounds_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, int> replies_ ABSL_GUARDED_BY(mutex_);
+  // The machines of the job, once they have met: how many ranks, by their first ones.
+  std::map<int, int> members_ ABSL_GUARDED_BY(mutex_);
   grpc::Status failed_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -186,6 +209,23 @@ Meeting::~Meeting() {
   if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kLastReplies);
 }
 
+grpc::Status Meeting::Call(const v1::ExchangeRequest& request, absl::Duration deadline,
+                           v1::ExchangeReply* reply) {
+  grpc::ClientContext context;
+  const bool bounded = deadline < absl::InfiniteDuration();
+  context.set_wait_for_ready(bounded);  // the first machine may begin later
+  if (bounded) context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
+  {
+    MutexLock lock(&mutex_);
+    if (left_ && !request.leaves()) return grpc::Status::CANCELLED;
+    call_ = &context;
+  }
+  const grpc::Status status = stub_->Exchange(&context, request, reply);
+  MutexLock lock(&mutex_);
+  call_ = nullptr;
+  return left_ && !request.leaves() ? grpc::Status::CANCELLED : status;
+}
+
 absl::StatusOr<std::vector<std::string>> Meeting::Exchange(const std::string& data,
                                                            absl::Duration patience) {
   v1::ExchangeRequest request;
@@ -195,34 +235,42 @@ absl::StatusOr<std::vector<std::string>> Meeting::Exchange(const std::string& da
   request.mutable_own()->set_first_rank(place_.first_rank);
   request.mutable_own()->set_ranks(place_.local_ranks);
   request.mutable_own()->set_data(data);
-  const bool bounded = patience < absl::InfiniteDuration();
-  if (bounded) request.set_patience_seconds(absl::ToDoubleSeconds(patience));
-  grpc::ClientContext context;
-  context.set_wait_for_ready(bounded);  // the first machine may begin later
-  if (bounded) context.set_deadline(absl::ToChronoTime(absl::Now() + patience + kReplyTime));
-  {
-    MutexLock lock(&mutex_);
-    if (left_) return absl::CancelledError("this machine has left the meeting");
-    call_ = &context;
-  }
   v1::ExchangeReply reply;
-  const grpc::Status status = stub_->Exchange(&context, request, &reply);
-  {
-    MutexLock lock(&mutex_);
-    call_ = nullptr;
+  grpc::Status status;
+  const Clock::time_point end =
+      Clock::now() + (patience < absl::InfiniteDuration() ? absl::ToChronoSeconds(patience)
+                                                          : std::chrono::seconds(0));
+  while (true) {
+    const absl::Duration left = patience < absl::InfiniteDuration()
+                                    ? absl::FromChrono(end - Clock::now())
+                                    : absl::InfiniteDuration();
+    if (left < absl::InfiniteDuration()) {
+      request.set_patience_seconds(std::max(0.001, absl::ToDoubleSeconds(left)));
+    }
+    status = Call(request, left + kReplyTime, &reply);
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE || left <= kAskAgain ||
+        left == absl::InfiniteDuration()) {
+      break;
+    }
+    absl::SleepFor(kAskAgain);
   }
-  if (status.error_code() == grpc::StatusCode::ABORTED) {
-    return absl::DeadlineExceededError(status.error_message());
-  }
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
-      status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    return absl::UnavailableError(absl::StrCat(
-        "the launcher of rank 0 cannot be reached at ", WithPort(place_.address, place_.port), " (",
-        status.error_message(),
-        "); is torchrun started there, and does a firewall let this machine through?"));
-  }
-  if (!status.ok()) {
-    return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  const std::string& said = status.error_message();
+  switch (status.error_code()) {
+    case grpc::StatusCode::OK:
+      break;
+    case grpc::StatusCode::OUT_OF_RANGE:
+      return absl::DeadlineExceededError(said);
+    case grpc::StatusCode::ABORTED:
+      return absl::UnavailableError(said);
+    case grpc::StatusCode::FAILED_PRECONDITION:
+      return absl::FailedPreconditionError(said);
+    case grpc::StatusCode::CANCELLED:
+      return absl::CancelledError("told to end before the job's machines had met");
+    default:
+      return absl::UnavailableError(absl::StrCat(
+          "the launcher of rank 0 cannot be reached at ", WithPort(place_.address, place_.port),
+          " (", said,
+          "); is torchrun started there, and does a firewall let this machine through?"));
   }
   machine_ranks_.clear();
   std::vector<std::string> all;
@@ -238,6 +286,18 @@ void Meeting::Leave() {
   MutexLock lock(&mutex_);
   left_ = true;
   if (call_ != nullptr) call_->TryCancel();
+}
+
+void Meeting::LeaveFailed() {
+  Leave();
+  v1::ExchangeRequest request;
+  request.set_job(place_.job);
+  request.set_round(round_);
+  request.mutable_own()->set_first_rank(place_.first_rank);
+  request.mutable_own()->set_ranks(place_.local_ranks);
+  request.set_leaves(true);
+  v1::ExchangeReply reply;
+  (void)Call(request, absl::FromChrono(kLastReplies), &reply);
 }
 
 }  // namespace megatrain

@@ -43,14 +43,18 @@ class Meeting {
   // Returns what the machines have given to their calls with the same number, in the order of their
   // ranks. Waits until each has called it. Errors:
   // - DeadlineExceeded, with the ranks that are missing, after `patience`;
-  // - Unavailable, if the machine with rank 0 cannot be reached within `patience`, or has ended;
-  // - Cancelled, if another machine, or this one, has left;
+  // - Unavailable, if the machine with rank 0 cannot be reached within `patience`, or if one of the
+  //   machines has ended while it waited, or by LeaveFailed;
+  // - Cancelled, if this machine has left;
   // - FailedPrecondition, if another job meets there, or the machines' ranks do not go together.
-  // After an error all later calls of all machines fail.
+  // The machines that take part in the first exchange are the job's. An error of the first exchange
+  // or of one of these machines ends the exchanges of all.
   absl::StatusOr<std::vector<std::string>> Exchange(const std::string& data,
                                                     absl::Duration patience);
   // Ends a call of Exchange that is under way, and lets later ones fail.
   void Leave();
+  // Leaves, and tells the other machines that this one has failed, if they can be reached.
+  void LeaveFailed();
 
   // Returns the number of ranks of each machine, in their order. REQUIRES: an Exchange succeeded.
   const std::vector<int>& machine_ranks() const { return machine_ranks_; }
@@ -59,6 +63,10 @@ class Meeting {
 
  private:
   class Table;
+  // Calls the first machine once, and fills `reply`. Without a deadline it fails at once if that
+  // cannot be reached.
+  grpc::Status Call(const launch::v1::ExchangeRequest& request, absl::Duration deadline,
+                    launch::v1::ExchangeReply* reply);
   explicit Meeting(const MeetingPlace& place);
 
   const MeetingPlace place_;

@@ -9,19 +9,24 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -39,16 +44,21 @@ constexpr int kMeetingTimeouts = 3;
 constexpr absl::Duration kFarewell = absl::Seconds(10);
 constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
-// Blocks the signals that a launcher waits for, and restores those that were blocked before.
+// Blocks the signals that a launcher waits for, until the process ends.
 class LauncherSignals {
  public:
   LauncherSignals() {
+    std::signal(SIGCHLD, SIG_DFL);  // if it was ignored, no exit code would be kept
     sigemptyset(&awaited_);
     sigaddset(&awaited_, SIGCHLD);
-    for (const int signal : kPassedOn) sigaddset(&awaited_, signal);
+    for (const int signal : kPassedOn) {
+      // A signal that is ignored, as nohup has it, would come once it is blocked.
+      struct sigaction now = {};
+      if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) continue;
+      sigaddset(&awaited_, signal);
+    }
     pthread_sigmask(SIG_BLOCK, &awaited_, &before_);
   }
-  ~LauncherSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   LauncherSignals(const LauncherSignals&) = delete;
   LauncherSignals& operator=(const LauncherSignals&) = delete;
 
@@ -108,8 +118,17 @@ std::vector<std::string> OwnArguments() {
   return arguments;
 }
 
-// Starts this program anew with these arguments and variables.
-absl::StatusOr<pid_t> StartAgain(const std::vector<std::string>& arguments,
+// The path of this program, by whose name people find its processes.
+std::string OwnProgram() {
+  constexpr char kLink[] = "/proc/self/exe";
+  std::error_code error;
+  const std::string path = std::filesystem::read_symlink(kLink, error);
+  return !path.empty() && access(path.c_str(), X_OK) == 0 ? path : kLink;
+}
+
+// Starts `program` with these arguments and variables.
+absl::StatusOr<pid_t> StartAgain(const std::string& program,
+                                 const std::vector<std::string>& arguments,
                                  const std::vector<std::string>& variables,
                                  const sigset_t& signals) {
   const std::vector<char*> argv = Pointers(arguments), envp = Pointers(variables);
@@ -121,33 +140,38 @@ absl::StatusOr<pid_t> StartAgain(const std::vector<std::string>& arguments,
   }
   if (child > 0) return child;
   // Only async-signal-safe calls: the parent has threads. In a group of its own the process gets a
-  // terminal's Ctrl-C once, from the launcher.
+  // signal to the launcher's group, as of a terminal's Ctrl-C, once, from the launcher.
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kExitFailed);
   sigprocmask(SIG_SETMASK, &signals, nullptr);
-  execve("/proc/self/exe", argv.data(), envp.data());
+  execve(program.c_str(), argv.data(), envp.data());
   _exit(kExitFailed);
 }
 
 // Waits for the processes to end, and returns the exit code.
 int Await(std::vector<pid_t> processes, const LauncherSignals& signals, absl::Duration timeout) {
+  using Clock = std::chrono::steady_clock;
   int code = kExitDone;
-  absl::Time end = absl::InfiniteFuture();
+  std::set<int> passed_on;
+  Clock::time_point end = Clock::time_point::max();
   while (!processes.empty()) {
     const int signal = signals.Next();
+    if (signal != 0 && signal != SIGCHLD) passed_on.insert(signal);
     for (const pid_t process : processes) {
-      if (absl::Now() >= end) kill(process, SIGKILL);
+      if (Clock::now() >= end) kill(process, SIGKILL);
       if (signal != 0 && signal != SIGCHLD) kill(process, signal);
     }
     std::erase_if(processes, [&](pid_t process) {
       int status = 0;
-      if (waitpid(process, &status, WNOHANG) != process) return false;
-      const int own = WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+      if (waitpid(process, &status, WNOHANG) == 0) return false;
+      int own = WIFEXITED(status) ? WEXITSTATUS(status) : kExitFailed;
+      // Before it handles signals one ends it.
+      if (WIFSIGNALED(status) && passed_on.contains(WTERMSIG(status))) own = kExitInterrupted;
       const bool failed = own != kExitDone && own != kExitInterrupted;
-      if (end == absl::InfiniteFuture()) {
+      if (end == Clock::time_point::max()) {
         code = failed ? own : std::max(code, own);
-        if (failed) end = absl::Now() + timeout + kFarewell;
+        if (failed) end = Clock::now() + absl::ToChronoSeconds(timeout + kFarewell);
       }
       return true;
     });
@@ -159,31 +183,80 @@ int Await(std::vector<pid_t> processes, const LauncherSignals& signals, absl::Du
 absl::StatusOr<std::vector<std::string>> Meet(Meeting& meeting, const std::string& own,
                                               const LauncherSignals& signals,
                                               absl::Duration timeout) {
-  std::atomic<bool> met = false;
+  std::atomic<bool> met = false, told = false;
   std::thread watch([&] {
-    while (!met) {
+    while (!met && !told) {
       const int signal = signals.Next();
-      if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return meeting.Leave();
+      told = signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
     }
+    if (told) meeting.Leave();
   });
   absl::StatusOr<std::vector<std::string>> given =
       meeting.Exchange(own, kMeetingTimeouts * timeout);
   met = true;
   watch.join();
+  if (told && given.ok()) return absl::CancelledError("told to end as the job's machines had met");
   return given;
 }
 
-// Machines of one name, as containers may have, get others.
+// Names for PMIx. A number and a dash come first: so machines of one name, as containers may have,
+// are told apart, and PMIx 4 does not look for numbers within the name, for which it has 50 bytes.
 std::vector<PmixJob::Machine> MachinesOf(const std::vector<std::string>& names,
                                          const std::vector<int>& ranks) {
   std::vector<PmixJob::Machine> machines;
-  std::map<std::string, int> count;
   for (size_t i = 0; i < names.size(); ++i) {
-    const int number = count[names[i]]++;
-    machines.push_back({.name = number == 0 ? names[i] : absl::StrCat(names[i], "-", number + 1),
-                        .ranks = ranks[i]});
+    std::string name = names[i].substr(0, 40);
+    for (char& c : name) c = absl::ascii_isalnum(static_cast<unsigned char>(c)) ? c : '-';
+    machines.push_back({.name = absl::StrCat(i, "-", name), .ranks = ranks[i]});
   }
   return machines;
+}
+
+// Runs the processes of the machine once the job's machines have met.
+absl::StatusOr<int> RunProcesses(const LaunchEnvironment& launched, absl::Duration timeout,
+                                 const std::vector<std::string>& given,
+                                 const LauncherSignals& signals, Meeting& meeting) {
+  std::vector<std::string> names;
+  for (const std::string& each : given) names.push_back(each.substr(0, each.find(',')));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory,
+                      TemporaryDirectory::Create());
+  const PmixJob job = {.name = absl::StrCat("megatrain-", given[0].substr(names[0].size() + 1)),
+                       .directory = directory->path(),
+                       .machines = MachinesOf(names, meeting.machine_ranks()),
+                       .machine = meeting.machine()};
+  MT_ASSIGN_OR_RETURN(
+      const std::unique_ptr<PmixServer> pmix,
+      PmixServer::Start(job, [&](const std::string& data) -> absl::StatusOr<std::string> {
+        MT_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                            meeting.Exchange(data, absl::InfiniteDuration()));
+        return absl::StrJoin(all, "");
+      }));
+  const std::vector<std::string> arguments = OwnArguments();
+  const std::string program = OwnProgram();
+  std::vector<pid_t> processes;
+  const absl::Status started = [&]() -> absl::Status {
+    for (int number = 0; number < launched.local_ranks; ++number) {
+      MT_ASSIGN_OR_RETURN(const std::vector<std::string> of_pmix,
+                          pmix->EnvironmentOf(launched.rank + number));
+      MT_ASSIGN_OR_RETURN(
+          const pid_t process,
+          StartAgain(program, arguments, EnvironmentOf(launched, job.name, number, of_pmix),
+                     signals.before()));
+      processes.push_back(process);
+    }
+    return absl::OkStatus();
+  }();
+  if (!started.ok()) {
+    for (const pid_t process : processes) kill(process, SIGKILL);
+  }
+  const int code = Await(processes, signals, timeout);
+  if (started.ok() && (code == kExitDone || code == kExitInterrupted)) {
+    meeting.Leave();
+  } else {
+    meeting.LeaveFailed();
+  }
+  MT_RETURN_IF_ERROR(started);
+  return code;
 }
 
 }  // namespace
@@ -213,46 +286,12 @@ absl::StatusOr<int> RunTorchrunMachine(const LaunchEnvironment& launched, absl::
   std::signal(SIGPIPE, SIG_IGN);  // PMIx writes to processes that are gone
   const auto get = [](const char* name) { return std::getenv(name); };
   MT_ASSIGN_OR_RETURN(const MeetingPlace place, TorchrunMeetingPlace(launched, get));
-  const std::vector<std::string> arguments = OwnArguments();
-
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Meeting> meeting, Meeting::Open(place));
   // Each machine gives its name and a random number; the first one's makes the job's name unique.
   const std::string own = absl::StrCat(launched.node, ",", std::random_device()());
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> given, Meet(*meeting, own, signals, timeout));
-  std::vector<std::string> names;
-  for (const std::string& each : given) names.push_back(each.substr(0, each.find(',')));
-
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory,
-                      TemporaryDirectory::Create());
-  const PmixJob job = {.name = absl::StrCat("megatrain-", given[0].substr(names[0].size() + 1)),
-                       .directory = directory->path(),
-                       .machines = MachinesOf(names, meeting->machine_ranks()),
-                       .machine = meeting->machine()};
-  MT_ASSIGN_OR_RETURN(
-      const std::unique_ptr<PmixServer> pmix,
-      PmixServer::Start(job, [&](const std::string& data) -> absl::StatusOr<std::string> {
-        MT_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                            meeting->Exchange(data, absl::InfiniteDuration()));
-        return absl::StrJoin(all, "");
-      }));
-  std::vector<pid_t> processes;
-  const absl::Status started = [&]() -> absl::Status {
-    for (int number = 0; number < launched.local_ranks; ++number) {
-      MT_ASSIGN_OR_RETURN(const std::vector<std::string> of_pmix,
-                          pmix->EnvironmentOf(launched.rank + number));
-      MT_ASSIGN_OR_RETURN(const pid_t process,
-                          StartAgain(arguments, EnvironmentOf(launched, job.name, number, of_pmix),
-                                     signals.before()));
-      processes.push_back(process);
-    }
-    return absl::OkStatus();
-  }();
-  if (!started.ok()) {
-    for (const pid_t process : processes) kill(process, SIGKILL);
-  }
-  const int code = Await(processes, signals, timeout);
-  meeting->Leave();
-  MT_RETURN_IF_ERROR(started);
+  absl::StatusOr<int> code = RunProcesses(launched, timeout, given, signals, *meeting);
+  if (!code.ok()) meeting->LeaveFailed();
   return code;
 }
 

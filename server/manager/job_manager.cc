@@ -11,6 +11,7 @@
 #include "engine/checkpoint/checkpoint_directory.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "server/base/error_reason.h"
+#include "server/files/job_files.h"
 #include "server/manager/job_paths.h"
 #include "server/manager/request_checks.h"
 #include "server/manager/user_limit_check.h"
@@ -91,7 +92,8 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
   MT_RETURN_IF_ERROR(CheckPriority(caller, options.priority));
   if (!options.request_id.empty()) {
     if (JobPtr job = ledger_->table().FindRequest(caller.uid, options.request_id)) {
-      return SameRequest(std::move(job), options);
+      absl::StatusOr<JobPtr> same = SameRequest(std::move(job), options);
+      if (!same.ok() || !options.validate_only) return same;
     }
   }
   Job job;
@@ -326,9 +328,12 @@ absl::StatusOr<std::vector<JobCheckpoint>> JobManager::ListCheckpoints(
 absl::StatusOr<std::vector<JobCheckpoint>> JobManager::CheckpointsOf(const Job& job,
                                                                      FileSystem* files) const {
   std::vector<JobCheckpoint> checkpoints;
-  if (job.spec == nullptr) return checkpoints;
+  // Of a job whose file is not understood any more only its own directory is known.
+  const std::string directory = job.spec != nullptr
+                                    ? job.spec->checkpoint.directory
+                                    : OwnCheckpointDirectory(ledger_->state_directory(), job.id);
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> directories,
-                      megatrain::ListCheckpoints(job.spec->checkpoint.directory, files));
+                      megatrain::ListCheckpoints(directory, files));
   for (const std::string& directory : directories) {
     checkpoints.push_back(DescribeCheckpoint(directory, files));
   }

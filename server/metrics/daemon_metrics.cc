@@ -136,6 +136,8 @@ void DaemonMetrics::JobHasDevices(const MeasuredJob& job) {
                 [&](const auto& run) { return run.first != key && run.second.job.id == job.id; });
   Run& run = runs_[key];
   if (run.job.id != job.id) run = Run();
+  // A step before a pause is no measure of how long this one takes.
+  if (!run.has_devices) run.last_step_time.reset();
   run.key = key;
   run.job = job;
   run.has_devices = true;

@@ -40,7 +40,8 @@ def _mpi_configure_impl(ctx):
     ]
     for place, linkopts in places:
         if home != "none" and ctx.path(place + "/include/mpi.h").exists:
-            has_pmix = ctx.path(_PMIX + "/pmix_server.h").exists
+            # Only Open MPI (mpi-ext.h) is known to ask it. One of a place of its own may have another.
+            has_pmix = not home and ctx.path(place + "/include/mpi-ext.h").exists and ctx.path(_PMIX + "/pmix_server.h").exists
             ctx.file("enabled.bzl", "MPI_ENABLED = True\nPMIX_ENABLED = %s\n" % has_pmix)
             ctx.symlink(place + "/include", "include")
             if has_pmix:

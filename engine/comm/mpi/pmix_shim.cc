@@ -7,9 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -30,32 +28,6 @@ Job* job = nullptr;
 struct Ticket {
   pmix_modex_cbfunc_t done;
   void* data;
-};
-
-// Waits for PMIx to answer a call.
-class Answer {
- public:
-  static void Come(pmix_status_t status, void* answer) {
-    Answer* const self = static_cast<Answer*>(answer);
-    const std::lock_guard<std::mutex> lock(self->mutex_);
-    self->status_ = status;
-    self->came_ = true;
-    self->changed_.notify_all();
-  }
-  // `called` is what the call has returned.
-  pmix_status_t Await(pmix_status_t called) {
-    if (called == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;
-    if (called != PMIX_SUCCESS) return called;
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return came_; });
-    return status_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  pmix_status_t status_ = PMIX_SUCCESS;
-  bool came_ = false;
 };
 
 // Information of PMIx that grows.
@@ -115,11 +87,18 @@ pmix_status_t Aborted(const pmix_proc_t*, void*, int, const char*, pmix_proc_t*,
   return PMIX_OPERATION_SUCCEEDED;
 }
 
+// PMIx removes the files of processes, for which MPI asks it, where this function is given.
+pmix_status_t ControlJob(const pmix_proc_t*, const pmix_proc_t[], size_t, const pmix_info_t[],
+                         size_t, pmix_info_cbfunc_t, void*) {
+  return PMIX_ERR_NOT_SUPPORTED;
+}
+
 // A fence of all processes. MPI asks for no other while a job has one group of processes.
 pmix_status_t Fence(const pmix_proc_t* processes, size_t count, const pmix_info_t*, size_t,
                     char* data, size_t bytes, pmix_modex_cbfunc_t done, void* done_data) {
   if (count != 1 || processes->rank != PMIX_RANK_WILDCARD) return PMIX_ERR_NOT_SUPPORTED;
   job->exchange(job->context, data, bytes, new Ticket{done, done_data});
+  free(data);  // it is the host's
   return PMIX_SUCCESS;
 }
 
@@ -202,6 +181,7 @@ int Start(const MegatrainPmixJob* given) {
   functions.abort = Aborted;
   functions.fence_nb = Fence;
   functions.direct_modex = NothingMore;
+  functions.job_control = ControlJob;
   InfoList options;
   options.Add(PMIX_SERVER_TMPDIR, job->directory);
   pmix_status_t status = PMIx_server_init(&functions, options.data(), options.size());
@@ -215,15 +195,17 @@ int Start(const MegatrainPmixJob* given) {
   InfoList infos;
   status = Describe(first_rank, ranks, &infos);
   if (status != PMIX_SUCCESS) return status;
-  Answer registered;
-  status = registered.Await(PMIx_server_register_nspace(job->name.c_str(), ranks, infos.data(),
-                                                        infos.size(), Answer::Come, &registered));
+  // Without a callback these calls wait.
+  const auto checked = [](pmix_status_t called) {
+    return called == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : called;
+  };
+  status = checked(PMIx_server_register_nspace(job->name.c_str(), ranks, infos.data(), infos.size(),
+                                               nullptr, nullptr));
   for (int rank = first_rank; rank < first_rank + ranks && status == PMIX_SUCCESS; ++rank) {
     mkdir((job->directory + "/" + std::to_string(rank)).c_str(), 0700);
     const pmix_proc_t process = Process(rank);
-    Answer known;
-    status = known.Await(
-        PMIx_server_register_client(&process, getuid(), getgid(), nullptr, Answer::Come, &known));
+    status = checked(
+        PMIx_server_register_client(&process, getuid(), getgid(), nullptr, nullptr, nullptr));
   }
   return status;
 }
@@ -251,7 +233,11 @@ void Exchanged(void* given, const char* data, size_t bytes) {
   ticket->done(PMIX_SUCCESS, copy, bytes, ticket->data, free, copy);
 }
 
-void Stop() { PMIx_server_finalize(); }
+void Stop() {
+  // It also removes what processes that were killed have left.
+  PMIx_server_deregister_nspace(job->name.c_str(), nullptr, nullptr);
+  PMIx_server_finalize();
+}
 
 constexpr MegatrainPmix kFunctions = {
     MEGATRAIN_PMIX_VERSION, PMIx_Error_string, Start, Environment, Exchanged, Stop,

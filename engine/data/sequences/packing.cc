@@ -32,14 +32,34 @@ absl::Status SequencePacker::Append(absl::Span<const uint32_t> words) {
 
 absl::Status SequencePacker::Finish() {
   MT_RETURN_IF_ERROR(EndDocument());
+  Drop();
   if (chosen_.begin < 0) return absl::OkStatus();
   return absl::InternalError("a stream of pairs ends with half a pair");
 }
 
 absl::Status SequencePacker::Begin(int64_t word) {
+  Drop();
   filled_ = 0;
-  ++counts_.sequences;
-  return begin_(static_cast<uint64_t>(word));
+  begun_ = word;
+  return absl::OkStatus();
+}
+
+void SequencePacker::Drop() {
+  if (begun_ >= 0) ++counts_.examples_without_target;
+  begun_ = -1;
+  undecided_ = 0;
+}
+
+absl::Status SequencePacker::Take(int64_t tokens) {
+  filled_ += tokens;
+  undecided_ += tokens;
+  if (begun_ >= 0) {
+    if (tokens < 2) return absl::OkStatus();  // a document's first token is not predicted
+    ++counts_.sequences;
+    MT_RETURN_IF_ERROR(begin_(static_cast<uint64_t>(std::exchange(begun_, -1))));
+  }
+  counts_.tokens += std::exchange(undecided_, 0);
+  return absl::OkStatus();
 }
 
 absl::Status SequencePacker::EndWhole(int64_t begin, int64_t kept, bool truncated,
@@ -51,9 +71,7 @@ absl::Status SequencePacker::EndWhole(int64_t begin, int64_t kept, bool truncate
     return absl::OkStatus();
   }
   if (filled_ < 0 || filled_ + kept > options_.sequence_length) MT_RETURN_IF_ERROR(Begin(begin));
-  filled_ += kept;
-  counts_.tokens += kept;
-  return absl::OkStatus();
+  return Take(kept);
 }
 
 absl::Status SequencePacker::EndDocument() {
@@ -81,10 +99,9 @@ absl::Status SequencePacker::EndDocument() {
   for (int64_t done = 0; done < length;) {
     if (filled_ < 0 || filled_ == capacity) MT_RETURN_IF_ERROR(Begin(begin + done));
     const int64_t take = std::min(length - done, capacity - filled_);
-    filled_ += take;
+    MT_RETURN_IF_ERROR(Take(take));
     done += take;
   }
-  counts_.tokens += length;
   return absl::OkStatus();
 }
 

@@ -8,7 +8,7 @@
 // A text fills the open sequence and continues in further ones. A chat example is not split: if it
 // does not fit into the rest of the open sequence, it begins a new one. If it is longer than a
 // sequence, it keeps its first sequence_length tokens. If it has no prediction to learn from, it is
-// left out.
+// left out. So is a sequence of texts without a prediction: every document in it is one token.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
 
@@ -43,7 +43,8 @@ struct PackingCounts {
   int64_t sequences = 0;
   int64_t tokens = 0;                   // in sequences, without padding
   int64_t truncated_examples = 0;       // chat examples longer than a sequence, or pairs cut short
-  int64_t examples_without_target = 0;  // chat examples or pairs left out
+  // Chat examples or pairs left out, and single tokens of texts that would have been alone.
+  int64_t examples_without_target = 0;
 };
 
 // Finds the words at which sequences begin. Append takes the stream in order, in pieces of any
@@ -65,7 +66,12 @@ class SequencePacker {
  private:
   absl::Status EndDocument();
   absl::Status EndWhole(int64_t begin, int64_t kept, bool truncated, bool has_target);
+  // Opens a sequence. It is told of once it has a prediction.
   absl::Status Begin(int64_t word);
+  // Puts tokens of one document, or a pair, into the open sequence.
+  absl::Status Take(int64_t tokens);
+  // Leaves out the open sequence if it has no prediction.
+  void Drop();
 
   const PackingOptions options_;
   const BeginCallback begin_;
@@ -82,6 +88,9 @@ class SequencePacker {
   } chosen_;
   // Tokens in the open sequence; -1 before the first one.
   int64_t filled_ = -1;
+  // Of the open sequence as long as it has no prediction: the number of its first word, else -1,
+  // and its tokens, else 0.
+  int64_t begun_ = -1, undecided_ = 0;
 };
 
 // Reads words [first, first + count) of a stream into `words`.

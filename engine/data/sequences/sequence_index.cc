@@ -13,7 +13,7 @@ namespace megatrain {
 namespace {
 
 // Part of the key: a change of how documents are packed changes it.
-constexpr char kIndexVersion[] = "megatrain sequences 1";
+constexpr char kIndexVersion[] = "megatrain sequences 2";
 constexpr int64_t kScanWords = int64_t{1} << 18;  // 1 MiB
 
 std::string ToText(const PackingCounts& counts) {

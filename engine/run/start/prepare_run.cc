@@ -345,6 +345,14 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
     MT_RETURN_IF_ERROR(CheckSameWeights(run));
   }
   MT_RETURN_IF_ERROR(GoOnFromStart(run, *prepared));
+  // The output is written at the end, when days of work may lie behind.
+  if (const std::string& output = run.spec().output.directory; !output.empty() && run.leads()) {
+    const absl::Status writable =
+        CheckExportTarget(run.spec().model.path, prepared->layout, output, run.files());
+    if (!writable.ok()) {
+      return absl::Status(writable.code(), absl::StrCat("output.directory: ", writable.message()));
+    }
+  }
   return prepared;
 }
 

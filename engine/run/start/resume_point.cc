@@ -171,6 +171,12 @@ absl::Status KeepBest(RunContext& run, const DirectoryRanks& ranks, ResumePoint&
   MT_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
                       ListSteps(run.spec().checkpoint.directory, run.files()));
   bool there = absl::c_linear_search(steps, point.evaluations.kept_step);
+  if (there) {  // another run's step of this number is not meant
+    const absl::StatusOr<CheckpointState> kept = ReadCheckpointState(
+        JoinPath(run.spec().checkpoint.directory, StepDirectoryName(point.evaluations.kept_step)),
+        run.files());
+    there = kept.ok() && RunName(*kept) == point.run_name;
+  }
   if (ranks.parts > 1) {  // on all machines, or not at all
     MT_ASSIGN_OR_RETURN(const std::vector<double> all,
                         run.between()->GatherValues({there ? 1. : 0.}));
