@@ -117,6 +117,8 @@ class TreeRemoval {
   int64_t moved_ = 0;  // directories moved to the top, named by their numbers
 };
 
+constexpr int64_t kTreeBytesMax = int64_t{1} << 53;  // sums of many trees do not overflow
+
 void AddTree(DirectoryReader* reader, int level, std::string_view without, TreeSize* size) {
   while (const char* name = reader->Next()) {
     if (name == without) continue;
@@ -126,7 +128,8 @@ void AddTree(DirectoryReader* reader, int level, std::string_view without, TreeS
       continue;
     }
     if (S_ISREG(info.st_mode)) {
-      size->bytes += info.st_size;
+      // Files with holes may claim more than any disk has.
+      size->bytes += std::min<int64_t>(info.st_size, kTreeBytesMax - size->bytes);
     } else if (S_ISDIR(info.st_mode) && level + 1 == kTreeLevelsMax) {
       size->whole = false;
     } else if (S_ISDIR(info.st_mode)) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
@@ -126,11 +127,16 @@ ConfigValue Bytes(int64_t* field, const std::string& zero) {
   value.schema = {{"type", {"integer", "string"}},
                   {"minimum", 0},
                   {"pattern", "^[0-9]+(\\.[0-9]+)? *(KiB|MiB|GiB|TiB)$"}};
-  value.read = ReadPlain(field, [](const std::string& text, int64_t* read) {
+  const auto read = ReadPlain(field, [](const std::string& text, int64_t* read) {
     const absl::StatusOr<int64_t> bytes = ParseBytes(text);
     if (bytes.ok()) *read = *bytes;
     return bytes.ok();
   });
+  value.read = [read](YamlNode node) {
+    // JSON, which is YAML too, has a size with its unit in quotes.
+    if (absl::EndsWith(node.scalar, "B")) node.quoted = false;
+    return read(node);
+  };
   value.text = [field] { return absl::StrCat(*field); };
   return value;
 }

@@ -18,10 +18,6 @@
 
 namespace megatrain {
 
-// The file of these tensors in a checkpoint; the index names it. Programs that take all weights
-// files of a directory look for "model*.safetensors".
-inline constexpr char kCarriedFileName[] = "model-carried.safetensors";
-
 // The names and places of a directory's carried tensors. Holds no file open between calls, and one
 // at a time while it reads. Thread safety: const methods may be called from several threads.
 class CarriedTensors {

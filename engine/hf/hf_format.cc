@@ -9,8 +9,11 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "engine/base/json.h"
 #include "engine/base/status.h"
 #include "engine/hf/config/model_family.h"
@@ -29,6 +32,18 @@ void WithoutIgnoredTensors(nlohmann::ordered_json& config) {
   if (family == nullptr || family->ignored.count_key.empty()) return;
   const auto count = config.find(family->ignored.count_key);
   if (count != config.end()) *count = 0;
+}
+
+// model-00001-of-00003.safetensors
+bool IsShardName(absl::string_view name) {
+  const absl::string_view whole = name;
+  int64_t shard = 0, shards = 0;
+  if (!absl::ConsumePrefix(&name, "model-") || !absl::ConsumeSuffix(&name, ".safetensors")) {
+    return false;
+  }
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, "-of-");
+  return parts.size() == 2 && absl::SimpleAtoi(parts[0], &shard) &&
+         absl::SimpleAtoi(parts[1], &shards) && whole == HfShardName(shard, shards);
 }
 
 }  // namespace
@@ -50,18 +65,6 @@ absl::StatusOr<std::vector<std::string>> ListHfSideFiles(FileSystem* files,
 
 std::string HfShardName(int64_t shard, int64_t shards) {
   return absl::StrFormat("model-%05d-of-%05d.safetensors", shard, shards);
-}
-
-// model-00001-of-00003.safetensors
-static bool IsShardName(absl::string_view name) {
-  const absl::string_view whole = name;
-  int64_t shard = 0, shards = 0;
-  if (!absl::ConsumePrefix(&name, "model-") || !absl::ConsumeSuffix(&name, ".safetensors")) {
-    return false;
-  }
-  const std::vector<absl::string_view> parts = absl::StrSplit(name, "-of-");
-  return parts.size() == 2 && absl::SimpleAtoi(parts[0], &shard) &&
-         absl::SimpleAtoi(parts[1], &shards) && whole == HfShardName(shard, shards);
 }
 
 bool IsHfFileName(const std::string& name) {

@@ -52,14 +52,15 @@ absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
                             EmitTensor emit, const CarriedTensors& carried = {});
 
 // Replaces `directory` by a new one:
-//   1. calls `write`, once, to fill `directory`.export-tmp and to sync its files, and syncs the directory;
+//   1. calls `write`, once, to fill `directory`.export-tmp and to sync its files, and syncs the
+//   directory;
 //   2. renames `directory`, if it exists, to `directory`.export-previous;
 //   3. renames `directory`.export-tmp to `directory`;
 //   4. removes `directory`.export-previous.
 //
 // After an error before step 3 is done, `directory` is as it was. If undoing step 2 fails too, the
-// old directory is at `directory`.export-previous. A crash between steps 2 and 3 leaves it there too.
-// After a later error `directory` is the new one. Meanwhile `directory`.export-lock is locked.
+// old directory is at `directory`.export-previous. A crash between steps 2 and 3 leaves it there
+// too. After a later error `directory` is the new one. Meanwhile `directory`.export-lock is locked.
 // Returns FailedPrecondition if another caller writes the same directory.
 //
 // Removes what earlier calls left under the two other names if it holds only files of a model

@@ -102,8 +102,7 @@ std::string PredictionText(const MemoryPlan& plan, const std::string& source) {
 // The sizes of a device's kernels, whether or not the device is here.
 std::unique_ptr<KernelSizes> SizesOf(const SessionSettings& settings) {
   if (settings.device != kCpuDeviceId) return std::make_unique<CudaKernelSizes>();
-  return std::make_unique<CpuKernelSizes>(settings.rank_threads() -
-                                          settings.rank_update_threads());
+  return std::make_unique<CpuKernelSizes>(settings.rank_threads() - settings.rank_update_threads());
 }
 
 // `source`: of the rates, for people.

@@ -17,8 +17,10 @@
 namespace megatrain {
 namespace {
 
+// Returns true for the times that a google.protobuf.Timestamp may have: the years 1 to 9999.
 bool IsSet(absl::Time time) {
-  return time != absl::InfinitePast() && time != absl::InfiniteFuture();
+  return time >= absl::FromUnixSeconds(-62'135'596'800) &&
+         time < absl::FromUnixSeconds(253'402'300'800);
 }
 
 template <class Proto>

@@ -90,8 +90,11 @@ class RecordSource : public StreamSource<typename Series::Message> {
   absl::StatusOr<StreamNext> Next(Message* message) override {
     size_t records = 0;
     for (size_t bytes = 0; records < kBatchRecordsMax && bytes < kBatchBytesMax;) {
-      MT_ASSIGN_OR_RETURN(const StreamNext next, cursor_->Advance());
-      if (next != StreamNext::kMessage) return records > 0 ? StreamNext::kMessage : next;
+      const absl::StatusOr<StreamNext> next = cursor_->Advance();
+      // What is in the message comes before an error, which the next call meets again.
+      if (records > 0 && (!next.ok() || *next != StreamNext::kMessage)) break;
+      MT_RETURN_IF_ERROR(next.status());
+      if (*next != StreamNext::kMessage) return *next;
       const RecordCursor::Item& item = cursor_->front();
       if (item.missed_first == 0 && item.record.kind == LogRecord::Kind::kText) {
         MT_RETURN_IF_ERROR(Series::AddRecord(item.record, message));

@@ -10,11 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
+#include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "engine/device/cuda/open_cuda_device.h"
 #include "engine/engine.h"
 #include "engine/inspect/inspect_sequences.h"
 #include "engine/job/data_format.h"
+#include "engine/job/data_paths.h"
 #include "engine/job/job_parser.h"
 #include "server/base/temporary_directory.h"
 #include "server/commands/command.h"
@@ -77,8 +79,15 @@ absl::StatusOr<JobSpec> JobOf(const EvaluateArguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   overrides.insert(overrides.end(), arguments.short_overrides.begin(),
                    arguments.short_overrides.end());
+  std::string text;
+  try {
+    text = job.dump();
+  } catch (const nlohmann::json::exception&) {
+    return absl::InvalidArgumentError(
+        "the paths of the model and of the data must be UTF-8 text, and one of them is not");
+  }
   MT_ASSIGN_OR_RETURN(JobSpec spec,
-                      ParseJobText(job.dump(), "megatraind evaluate",
+                      ParseJobText(text, "megatraind evaluate",
                                    std::filesystem::current_path().string(), overrides));
   spec.data.train.clear();
   return spec;

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -73,6 +76,14 @@ absl::Status AddToken(const TokenArguments& arguments) {
         account.status().code(),
         absl::StrCat(account.status().message(),
                      "; a token stands for a local account, which its jobs run as"));
+  }
+  // As accounts of a domain may have.
+  if (absl::c_any_of(account->name, [](unsigned char c) {
+        return absl::ascii_isspace(c) || absl::ascii_iscntrl(c);
+      })) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the account's name \"", absl::CHexEscape(account->name),
+        "\" has white space, which a tokens file cannot hold; give its user a client certificate"));
   }
   const absl::Time now = absl::Now();
   MT_ASSIGN_OR_RETURN(const absl::Time expires, ExpiryTime(arguments.expires, now));

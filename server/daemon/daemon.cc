@@ -91,8 +91,14 @@ absl::Status Daemon::OpenStore() {
   };
   MT_ASSIGN_OR_RETURN(ledger_, JobLedger::Open(std::move(store), std::move(options)));
   disk_ = std::make_unique<JobDisk>(config_.state_directory, &limits_);
-  for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
+  MeasureDisk();
   return absl::OkStatus();
+}
+
+void Daemon::MeasureDisk() {
+  for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
+  // What is deleted counts until its files are gone, which closed directories prevent.
+  for (const JobPtr& job : ledger_->Deleted()) disk_->Measure(*job);
 }
 
 OpenFiles Daemon::FilesOfJobs() const {
@@ -299,11 +305,9 @@ absl::Status Daemon::Reload(const DaemonConfig& config) {
   monitoring_->service_manager().Reloading();
   const absl::Status status = access_->Reload(config);
   if (status.ok()) {
-    const bool measured = limits_.Get().disk_bytes > 0;
+    const bool changed = limits_.Get().disk_bytes != config.limits.disk_bytes;
     limits_.Set(config.limits);
-    if (!measured) {
-      for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
-    }
+    if (changed) MeasureDisk();
     mailbox_.Wake();  // the scheduler looks at the queue again
     remover_->SetKeepEndedJobs(config.keep_ended_jobs);
     // config_ stays what it was at start, so that the rest is named each time.

@@ -122,6 +122,8 @@ class Daemon {
   absl::Status OpenJobFiles();
   absl::Status OpenDevice();
   absl::Status AwaitDevice(const absl::Status& refused);
+  // Measures the files of all jobs, for limits.disk_per_user.
+  void MeasureDisk();
   OpenFiles FilesOfJobs() const;
   void MeasureRates();
   // Plans a job on an idle host, for the scheduler. Returns nullopt if its files cannot be read.

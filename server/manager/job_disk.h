@@ -21,7 +21,7 @@ namespace megatrain {
 class JobDisk {
  public:
   // Only disk_bytes of `limits`, called the limit below, matters here. While it is 0, nothing is
-  // measured. After it is changed from 0, the caller must measure all jobs. `limits` must outlive
+  // measured. After it is changed, the caller must measure all jobs. `limits` must outlive
   // this.
   JobDisk(std::string state_directory, const SharedUserLimits* limits);
 

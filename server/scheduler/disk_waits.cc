@@ -59,7 +59,8 @@ bool DiskWaits::MayGoOn(const Job& job, absl::Time now) {
   const auto found = waits_.find(job.id);
   if (found == waits_.end() || !found->second.waiting) return true;
   Wait& wait = found->second;
-  if (now < wait.look) return false;
+  // A look that is farther off than that was set before the clock was set back.
+  if (now < wait.look && wait.look - now <= wait.interval) return false;
   wait.look = now + wait.interval;
   for (const DiskNeed& need : wait.needs) {
     const absl::StatusOr<int64_t> free = free_bytes_(job, need.directory);

@@ -131,8 +131,15 @@ bool Scheduler::SettleOnce(const std::string& id, Run* run) {
   if (!job.ok() && ledger_->table().Find(id) == nullptr) return LetGoOfDeleted(id, run);
   if (!job.ok()) {
     Note(absl::StrCat("job ", id, ": its state cannot be stored"), job.status());
-    // Nobody waits for a daemon that ends: what the store does not say is as after its death.
-    if (stopping_ && run->facts.phase == RunFacts::Phase::kEnded) runs_.erase(id);
+    if (!stopping_) return false;
+    // Nobody waits for a daemon that ends: what the store does not say is as after its death. A run
+    // that goes on saves and ends all the same.
+    if (run->facts.phase == RunFacts::Phase::kEnded) {
+      runs_.erase(id);
+    } else if (!run->facts.stop_asked && !run->facts.cancel_asked) {
+      const absl::Status asked = runner_->Ask(id, RunWish::kStop);
+      if (asked.ok() || absl::IsNotFound(asked)) NoteAsked(RunWish::kStop, &run->facts);
+    }
     return false;
   }
   switch (action.kind) {

@@ -140,7 +140,9 @@ QueuedJob Scheduler::Describe(const Job& job) {
   }
   const auto wait = start_waits_.find(job.id);
   if (wait != start_waits_.end()) {
-    if (wait->second.until <= now || wait->second.runs_ended != runs_ended_) {
+    const absl::Time until = wait->second.until;
+    const bool clock_set_back = until != absl::InfiniteFuture() && until - now > kStartWait;
+    if (until <= now || clock_set_back || wait->second.runs_ended != runs_ended_) {
       start_waits_.erase(wait);
     } else {
       queued.hold = wait->second.reason;

@@ -1,14 +1,16 @@
 #include "server/scheduler/usage_meter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
 namespace megatrain {
 namespace {
 
-// 2^(duration / half-life). The exponent stays in double's range for 1000 half-lives either way.
+// 2^(duration / half-life), within what sums and products of two can have: a clock may have been
+// wrong by years.
 double Weight(absl::Duration duration) {
-  return std::exp2(absl::FDivDuration(duration, kUsageHalfLife));
+  return std::exp2(std::clamp(absl::FDivDuration(duration, kUsageHalfLife), -400.0, 400.0));
 }
 
 // The integral of the weight over [0, d] is kScale * (Weight(d) - 1).

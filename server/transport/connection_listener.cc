@@ -60,6 +60,18 @@ int64_t FilesMax() {
   return limit.rlim_cur == RLIM_INFINITY ? INT64_MAX : static_cast<int64_t>(limit.rlim_cur);
 }
 
+// Compares addresses, but not ports.
+bool SameHost(const sockaddr& a, const sockaddr& b) {
+  if (a.sa_family != b.sa_family) return false;
+  if (a.sa_family == AF_INET6) {
+    const auto& x = reinterpret_cast<const sockaddr_in6&>(a);
+    const auto& y = reinterpret_cast<const sockaddr_in6&>(b);
+    return IN6_ARE_ADDR_EQUAL(&x.sin6_addr, &y.sin6_addr) && x.sin6_scope_id == y.sin6_scope_id;
+  }
+  return reinterpret_cast<const sockaddr_in&>(a).sin_addr.s_addr ==
+         reinterpret_cast<const sockaddr_in&>(b).sin_addr.s_addr;
+}
+
 }  // namespace
 
 int64_t ConnectionListener::DescriptorsKeptForFiles(int64_t files_max) {
@@ -142,6 +154,11 @@ absl::Status ConnectionListener::ListenTcp(const std::string& host, const std::s
   const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
   int chosen = 0, passed_over = 0;
   for (addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    bool again = false;  // as where two lines of /etc/hosts have the name
+    for (addrinfo* before = found; before != each; before = before->ai_next) {
+      again |= SameHost(*before->ai_addr, *each->ai_addr);
+    }
+    if (again) continue;
     const int fd = socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
     if (fd < 0 && errno == EAFNOSUPPORT) continue;  // a machine without IPv6
     if (fd < 0) return CannotNow(errno);

@@ -46,10 +46,7 @@ class MpiCommunicator : public Communicator {
         ranks_(session_->ranks()),
         grid_({.rank = rank_, .ranks = ranks_, .group_ranks = group_ranks}) {}
 
-  ~MpiCommunicator() override {
-    // MPI may still write there while it ends. The process ends soon, too.
-    if (session_->gave_up_transfers()) (void)new std::vector<float>(std::move(scratch_));
-  }
+  ~MpiCommunicator() override { Keep(std::move(scratch_)); }
 
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
@@ -110,7 +107,11 @@ class MpiCommunicator : public Communicator {
               all.begin() + static_cast<std::ptrdiff_t>(values.size()) * rank_);
     std::vector<int64_t> cuts;
     for (int rank = 0; rank <= ranks_; ++rank) cuts.push_back(rank * bytes);
-    MT_RETURN_IF_ERROR(Gather(call, reinterpret_cast<char*>(all.data()), cuts));
+    if (absl::Status status = Gather(call, reinterpret_cast<char*>(all.data()), cuts);
+        !status.ok()) {
+      Keep(std::move(all));
+      return status;
+    }
     return all;
   }
 
@@ -193,7 +194,17 @@ class MpiCommunicator : public Communicator {
       if (peer == rank_) continue;
       status = CheckSameCall(rank_, *call, peer, calls[static_cast<size_t>(peer)]);
     }
-    return status.ok() ? status : Fail(*call, status, absl::MakeSpan(&transfers, 1));
+    if (status.ok()) return status;
+    status = Fail(*call, status, absl::MakeSpan(&transfers, 1));
+    Keep(std::move(calls));
+    return status;
+  }
+
+  // Keeps memory of an operation that has failed, if MPI may still write there. The process ends
+  // soon.
+  template <typename T>
+  void Keep(std::vector<T> memory) {
+    if (session_->gave_up_transfers()) (void)new std::vector<T>(std::move(memory));
   }
 
   // Sends this rank's part to all others, and receives theirs.

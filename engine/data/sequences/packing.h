@@ -41,8 +41,8 @@ struct PackingOptions {
 
 struct PackingCounts {
   int64_t sequences = 0;
-  int64_t tokens = 0;                   // in sequences, without padding
-  int64_t truncated_examples = 0;       // chat examples longer than a sequence, or pairs cut short
+  int64_t tokens = 0;              // in sequences, without padding
+  int64_t truncated_examples = 0;  // chat examples longer than a sequence, or pairs cut short
   // Chat examples or pairs left out, and single tokens of texts that would have been alone.
   int64_t examples_without_target = 0;
 };

@@ -19,6 +19,7 @@
 #include "engine/comm/exchange.h"
 #include "engine/hf/carried_tensors.h"
 #include "engine/hf/config_json.h"
+#include "engine/hf/hf_export.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/weight_files.h"
 #include "engine/host/measure_exchange.h"

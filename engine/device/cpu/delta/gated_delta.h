@@ -16,7 +16,8 @@ namespace megatrain {
 void RunGatedDelta(const GatedDeltaArgs& args, ThreadPool* pool, WorkspacePool* workspaces);
 
 // Computes GatedDeltaBackwardArgs and returns when the work is done. Returns InvalidArgument if
-// args.workspace_bytes is less than CpuGatedDeltaWorkspaceBytes.
+// args.workspace_bytes has no room for one key head. It has that if it is
+// CpuGatedDeltaWorkspaceBytes for this shape or for one with more tokens.
 absl::Status RunGatedDeltaBackward(const GatedDeltaBackwardArgs& args, ThreadPool* pool,
                                    WorkspacePool* workspaces);
 

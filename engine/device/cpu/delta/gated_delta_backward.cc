@@ -386,13 +386,16 @@ absl::Status RunGatedDeltaBackward(const GatedDeltaBackwardArgs& args, ThreadPoo
   const DeltaDocuments& documents = forward.documents;
   const GatedDeltaShape shape{documents.tokens, forward.key_heads, forward.value_heads,
                               forward.key_dim, forward.value_dim};
-  if (const int64_t bytes = CpuGatedDeltaWorkspaceBytes(shape); args.workspace_bytes < bytes) {
+  const int64_t group = forward.value_heads / forward.key_heads;
+  // A workspace for more tokens may be for fewer key heads at once, and then for fewer bytes.
+  const int64_t key_head_bytes =
+      std::max<int64_t>(1, KeptFor(shape).head_floats * group * int64_t{sizeof(float)});
+  if (args.workspace_bytes < key_head_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("a workspace of ", args.workspace_bytes,
                                                    " bytes, where the gated delta rule takes ",
-                                                   bytes));
+                                                   key_head_bytes));
   }
-  const int64_t group = forward.value_heads / forward.key_heads;
-  const int64_t at_once = KeyHeadsAtOnce(shape);
+  const int64_t at_once = std::min(KeyHeadsAtOnce(shape), args.workspace_bytes / key_head_bytes);
   const int64_t floats = static_cast<int64_t>(HWY_DYNAMIC_DISPATCH(BackwardFloats)(forward));
   std::vector<GateSums> sums(static_cast<size_t>(documents.documents * forward.value_heads));
   for (int64_t first = 0; first < forward.key_heads; first += at_once) {
