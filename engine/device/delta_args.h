@@ -119,8 +119,7 @@ struct GatedDeltaBackwardArgs {
   float* da_log = nullptr;     // [value_heads], FP32; may be null
   float* ddt_bias = nullptr;   // [value_heads], FP32; may be null
   bool add_parameters = true;  // true: adds to da_log and ddt_bias; false: overwrites them
-  // Of at least KernelSizes::GatedDeltaBackwardWorkspaceBytes for this many tokens or more.
-  void* workspace = nullptr;
+  void* workspace = nullptr;   // of at least KernelSizes::GatedDeltaBackwardWorkspaceBytes
   int64_t workspace_bytes = 0;
 };
 

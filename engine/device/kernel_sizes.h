@@ -50,8 +50,7 @@ class KernelSizes {
   // result depends on the shape alone. It is linear in tokens or, if a library may take the call
   // and uses more, at most 1 GiB.
   virtual int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const = 0;
-  // Returns the device bytes of the workspace that GatedDeltaBackward must be given for a shape,
-  // or for one with fewer tokens.
+  // Returns the device bytes of the workspace that GatedDeltaBackward must be given for a shape.
   // The result depends on the shape alone. A value head takes about tokens * value_dim * (1 +
   // key_dim / kDeltaChunk) floats on the cpu. On a GPU it takes twice as many, and each key head
   // 2 * tokens * key_dim more. The workspace holds the value heads of as many key heads as fit into

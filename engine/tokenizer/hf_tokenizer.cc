@@ -141,9 +141,16 @@ bool HfTokenizer::CutAt(const PreTokenizer::Word& word, size_t offset, Output* o
   if (at <= out->stretch || at >= out->section_end) return false;
   // Within what stands for one character there is no such place in the text.
   if (place > 0 && word.chain->Original(place - 1) == at) return false;
-  if (!word.CutsAt(offset) || !TokensStay(at, word.chain->BeforeLast(place), out)) return false;
-  const char32_t here = Utf8At(out->text, at);
-  if (!parts_.pre_tokenizer.MayBegin(IsWhiteSpace(here) ? U' ' : here)) return false;
+  const size_t normalized = word.chain->BeforeLast(place);
+  size_t hint = 0;
+  if (normalized > 0 &&
+      out->section + OriginalOffset(out->normalized.runs, normalized - 1, &hint) == at) {
+    return false;
+  }
+  if (!word.CutsAt(offset) || !TokensStay(at, normalized, out)) return false;
+  for (const char32_t here : {Utf8At(out->text, at), Utf8At(out->normalized.text, normalized)}) {
+    if (!parts_.pre_tokenizer.MayBegin(IsWhiteSpace(here) ? U' ' : here)) return false;
+  }
   const std::string_view section = out->text.substr(out->section, out->section_end - out->section);
   if (!parts_.normalizer.CutsAt(section, at - out->section)) return false;
   out->cut = {at, out->ids->size(), {}};
@@ -198,7 +205,7 @@ absl::Status HfTokenizer::EncodeWhole(std::string_view word, const WordState& st
 absl::Status HfTokenizer::EncodeWord(const PreTokenizer::Word& word, Output* out) const {
   WordState state = std::exchange(out->state.word, {});
   const std::vector<TokenAt>& tokens = out->buffers.tokens;
-  if (out->open) CutAt(word, 0, out);
+  if (out->open && word.may_begin) CutAt(word, 0, out);
   if (word.open) {
     if (word.text.empty()) return absl::OkStatus();
     const Cut before = out->cut;

@@ -97,6 +97,7 @@ Result SliceText(Runtime& runtime, const JinjaValue& object, std::optional<int64
     return runtime.MakeText(std::string(python::SubPoints(text, range.start, range.stop)),
                             IsMarkup(object));
   }
+  MT_RETURN_IF_ERROR(runtime.Charge(sizeof(size_t) * python::CountPoints(text)));
   std::vector<size_t> offsets;
   for (size_t at = 0; at < text.size(); at += Utf8Length(text[at])) offsets.push_back(at);
   std::string result;

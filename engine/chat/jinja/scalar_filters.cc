@@ -101,6 +101,11 @@ Result Indent(Call& call) {
   }
   const bool first = call.TrueOr(1, false), blank = call.TrueOr(2, false);
   const std::string text = std::string(call.self.as_string()) + "\n";
+  // Of the list of lines.
+  MT_RETURN_IF_ERROR(call.runtime.Charge(
+      static_cast<size_t>(std::count_if(text.begin(), text.end(),
+                                        [](char c) { return c >= '\n' && c <= '\x1e'; })) *
+      sizeof(std::string_view)));
   std::string result;
   bool is_first = true;
   for (const std::string_view line : python::SplitLines(text, false)) {
@@ -274,11 +279,11 @@ Result Round(Call& call) {
 }
 
 Result FileSizeFormat(Call& call) {
-  MT_ASSIGN_OR_RETURN(const JinjaValue value, [&]() -> Result {
-    if (NumberOf(call.self).has_value() || call.self.is_string()) return Float(call);
-    return Error("filesizeformat() takes a number");
-  }());
-  const double bytes = value.as_float();
+  if (call.self.is_undefined()) return UndefinedError(call.self);
+  std::optional<double> number = NumberOf(call.self);
+  if (call.self.is_string()) number = python::ParseFloat(call.self.as_string());
+  if (!number.has_value()) return Error("filesizeformat() takes a number");
+  const double bytes = *number;
   const bool binary = call.has(0) && IsTrue(call[0]);
   const double base = binary ? 1024 : 1000;
   if (bytes == 1) return call.runtime.MakeText("1 Byte");

@@ -117,6 +117,14 @@ constexpr Builtin kFilters[] = {
     {"selectattr", "*", Select<true, true>},
 };
 
+// A step takes more memory than its text.
+constexpr std::ptrdiff_t kStepsMax = 1000;
+
+absl::Status CheckSteps(std::string_view text, char separator) {
+  if (std::count(text.begin(), text.end(), separator) <= kStepsMax) return absl::OkStatus();
+  return Error(absl::StrCat("a path of more than ", kStepsMax, " attributes"));
+}
+
 }  // namespace
 
 absl::Span<const Builtin> SelectionFilters() { return kFilters; }
@@ -133,6 +141,7 @@ absl::StatusOr<AttributePath> AttributePath::Parse(const JinjaValue& attribute, 
   if (otherwise.has_value() && !otherwise->is_none()) path.otherwise_ = std::move(otherwise);
   if (attribute.is_string()) {
     constexpr std::string_view kDot = ".";
+    MT_RETURN_IF_ERROR(CheckSteps(attribute.as_string(), '.'));
     for (const std::string_view step : python::Split(attribute.as_string(), &kDot, -1, false)) {
       std::optional<int64_t> index;
       if (python::IsOfClass(step, python::TextClass::kDigit)) {
@@ -156,6 +165,7 @@ absl::StatusOr<std::vector<AttributePath>> AttributePath::ParseList(
     paths.push_back(std::move(path));
     return paths;
   }
+  MT_RETURN_IF_ERROR(CheckSteps(value.as_string(), ','));
   constexpr std::string_view kComma = ",";
   for (const std::string_view part : python::Split(value.as_string(), &kComma, -1, false)) {
     MT_ASSIGN_OR_RETURN(AttributePath path, Parse(JinjaValue::String(std::string(part)), fold));

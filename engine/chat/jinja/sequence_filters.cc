@@ -33,12 +33,13 @@ struct Keyed {
   JinjaValue item;
 };
 
-// Sorts stably by `keys`. Returns InvalidArgument if some have no order.
-absl::Status SortByKeys(Runtime& runtime, bool reverse, std::vector<Keyed>* items) {
+// Sorts stably by `keys`, which are compared as lists of keys or, if not `lists`, as one key each.
+// Returns InvalidArgument if some have no order. Equal ones need none in lists alone.
+absl::Status SortByKeys(Runtime& runtime, bool reverse, bool lists, std::vector<Keyed>* items) {
   absl::Status status;
   const auto less = [&](const Keyed& a, const Keyed& b) {
     for (size_t i = 0; i < a.keys.size() && status.ok(); ++i) {
-      if (Equal(runtime, a.keys[i], b.keys[i])) continue;
+      if (lists && Equal(runtime, a.keys[i], b.keys[i])) continue;
       const auto result = Compare(runtime, Operator::kLess, a.keys[i], b.keys[i]);
       status.Update(result.status());
       return result.ok() && *result;
@@ -71,7 +72,7 @@ Result Sort(Call& call) {
   MT_ASSIGN_OR_RETURN(const auto paths,
                       AttributePath::ParseList(call.arguments[2], !call.TrueOr(1, false)));
   MT_ASSIGN_OR_RETURN(std::vector<Keyed> keyed, WithKeys(call, call.self, paths));
-  MT_RETURN_IF_ERROR(SortByKeys(call.runtime, call.TrueOr(0, false), &keyed));
+  MT_RETURN_IF_ERROR(SortByKeys(call.runtime, call.TrueOr(0, false), /*lists=*/true, &keyed));
   Items items;
   for (Keyed& item : keyed) items.push_back(std::move(item.item));
   return call.runtime.MakeList(std::move(items));
@@ -100,7 +101,7 @@ Result DictSort(Call& call) {
                         FoldKey(call.runtime, SequenceOf(pair).items[value], !case_sensitive));
     keyed.push_back({{std::move(key)}, std::move(pair)});
   }
-  MT_RETURN_IF_ERROR(SortByKeys(call.runtime, call.TrueOr(2, false), &keyed));
+  MT_RETURN_IF_ERROR(SortByKeys(call.runtime, call.TrueOr(2, false), /*lists=*/false, &keyed));
   Items items;
   for (Keyed& item : keyed) items.push_back(std::move(item.item));
   return call.runtime.MakeList(std::move(items));
@@ -112,7 +113,7 @@ Result GroupBy(Call& call) {
   MT_ASSIGN_OR_RETURN(AttributePath path, AttributePath::Parse(call[0], fold, otherwise));
   MT_ASSIGN_OR_RETURN(const AttributePath plain, AttributePath::Parse(call[0], false, otherwise));
   MT_ASSIGN_OR_RETURN(std::vector<Keyed> keyed, WithKeys(call, call.self, {path}));
-  MT_RETURN_IF_ERROR(SortByKeys(call.runtime, false, &keyed));
+  MT_RETURN_IF_ERROR(SortByKeys(call.runtime, false, /*lists=*/false, &keyed));
   Items groups;
   for (size_t i = 0; i < keyed.size();) {
     Items members;

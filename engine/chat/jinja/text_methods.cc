@@ -41,12 +41,24 @@ Result Strip(Call& call) {
               python::Strip(SelfOf(call), chars.has_value() ? &*chars : nullptr, left, right));
 }
 
+// Counts the memory of a list of the parts of self, which is made before their own is counted.
+// `ends` is true for the characters with which one may end.
+template <typename Ends>
+absl::Status ChargeParts(Call& call, const Ends& ends) {
+  const std::string_view self = SelfOf(call);
+  const auto parts = static_cast<size_t>(std::count_if(self.begin(), self.end(), ends));
+  return call.runtime.Charge(parts * sizeof(std::string_view));
+}
+
 template <bool from_right>
 Result Split(Call& call) {
   MT_ASSIGN_OR_RETURN(const std::optional<std::string_view> separator, call.TextOr(0));
   if (separator.has_value() && separator->empty()) return Error("empty separator");
   MT_ASSIGN_OR_RETURN(const int64_t splits_max, call.IntOr(1, -1));
   call.runtime.StepBytes(SelfOf(call).size());
+  MT_RETURN_IF_ERROR(ChargeParts(call, [&](char c) {
+    return separator.has_value() ? c == separator->front() : c >= '\t' && c <= ' ';
+  }));
   return call.runtime.MakeTexts(
       python::Split(SelfOf(call), separator.has_value() ? &*separator : nullptr, splits_max,
                     from_right),
@@ -55,6 +67,7 @@ Result Split(Call& call) {
 
 Result SplitLines(Call& call) {
   call.runtime.StepBytes(SelfOf(call).size());
+  MT_RETURN_IF_ERROR(ChargeParts(call, [](char c) { return c >= '\n' && c <= '\x1e'; }));
   return call.runtime.MakeTexts(python::SplitLines(SelfOf(call), call.TrueOr(0, false)),
                                 IsMarkup(call.self));
 }

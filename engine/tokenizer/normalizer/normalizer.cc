@@ -172,8 +172,8 @@ absl::Status Normalizer::Apply(const Step& step, std::string_view text, bool beg
       for (size_t at = Find(text, step.from, 0); at != std::string_view::npos;
            at = Find(text, step.from, done)) {
         out->Keep(text, done, at);
-        out->Put(step.to, at);
         done = at + step.from.size();
+        out->Put(step.to, Utf8Before(text, done));
       }
       *changed = done > 0;
       if (*changed) out->Keep(text, done, text.size());
@@ -184,7 +184,7 @@ absl::Status Normalizer::Apply(const Step& step, std::string_view text, bool beg
       bool found = false;
       MT_RETURN_IF_ERROR(step.regex->ForEachMatch(text, [&](size_t begin, size_t end) {
         out->Keep(text, done, begin);
-        out->Put(step.to, begin);
+        out->Put(step.to, begin < end ? Utf8Before(text, end) : begin);
         done = end;
         found = true;
       }));

@@ -292,7 +292,26 @@ absl::Status PreTokenizer::RewritePiece(size_t step_index, TextPiece piece, bool
   const bool prepend =
       may_prepend && !marked &&
       (step.scheme == MarkScheme::kAlways || (step.scheme == MarkScheme::kFirst && first));
-  if (step.mark.empty() && !prepend) return From(step_index + 1, piece, open, walk);
+  // The rest of a text is taken for the beginning of a piece. So within this one it may only begin
+  // where nothing is put before it.
+  const size_t piece_begin = walk.chain->Original(piece.first);
+  bool given = false;  // a word of the piece
+  const auto give_inner = [&](const Word& word) {
+    Word inner = word;
+    const std::string_view rest = word.text.substr(word.put);
+    const bool begins =
+        !std::exchange(given, true) && word.chain->Original(word.begin) <= piece_begin;
+    inner.may_begin = word.may_begin && (begins || rest.starts_with(mark) || rest.starts_with(' '));
+    if (prepend && begins) inner.put = std::min(word.text.size(), word.put + mark.size());
+    return walk.give(inner);
+  };
+  const bool marks_rest = step_index > 0 && step.scheme == MarkScheme::kAlways;
+  const absl::FunctionRef<absl::Status(const Word&)> give =
+      marks_rest ? absl::FunctionRef<absl::Status(const Word&)>(give_inner) : walk.give;
+  if (step.mark.empty() && !prepend) {
+    return From(step_index + 1, piece, open,
+                {walk.text, walk.chain, walk.begins, walk.in_word, walk.matches, give});
+  }
   // The places of open matches are those of the text that is rewritten.
   if (walk.matches != nullptr) return absl::OkStatus();
   std::string text;
@@ -312,7 +331,7 @@ absl::Status PreTokenizer::RewritePiece(size_t step_index, TextPiece piece, bool
   OffsetChain outer = *walk.chain;
   outer.base += piece.first;
   OffsetChain chain = {0, &runs, &outer, 0};
-  const Walk inner = {text, &chain, walk.begins, walk.in_word, nullptr, walk.give};
+  const Walk inner = {text, &chain, walk.begins, walk.in_word, nullptr, give};
   size_t begin = 0;
   while (step.split) {  // MergedWithNext: a piece begins at every mark
     const size_t end = text.find(mark, begin + 1);
