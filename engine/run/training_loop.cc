@@ -127,6 +127,17 @@ absl::Status TrainingLoop::SkipNext() {
   if (p_.saver.Due(p_.progress.done) && p_.progress.done != p_.prepared.total_steps) {
     MT_RETURN_IF_ERROR(p_.saver.Begin(p_.progress.done));
   }
+  // The run before, which failed in a step that is left out now, did not know its last update.
+  const int64_t last = LastUpdate(), every = p_.run.spec().training.eval_every;
+  if (p_.progress.done == p_.prepared.total_steps && last <= p_.prepared.start.step &&
+      (every == 0 || last % every != 0) && p_.prepared.dataset->eval_sequences() > 0) {
+    StepRecord record;  // of no update: it is not told
+    record.step = p_.progress.done;
+    MT_RETURN_IF_ERROR(Evaluate(record));
+    if (record.eval_loss.has_value()) {
+      p_.run.Say(absl::StrCat("after step ", record.step, ": eval_loss ", *record.eval_loss));
+    }
+  }
   return p_.saver.AfterStep();
 }
 
@@ -160,24 +171,21 @@ absl::Status TrainingLoop::CollectOne() {
   p_.progress.total_tokens += record.input_tokens;
   record.total_tokens = p_.progress.total_tokens;
   if (EvaluationDue(record.step)) MT_RETURN_IF_ERROR(Evaluate(record));
-  if (record.eval_loss.has_value()) {
-    Evaluations& evaluations = p_.progress.evaluations;
-    evaluations.Add(record.step, *record.eval_loss);
-    MT_RETURN_IF_ERROR(p_.saver.SaveBest(record.step));
-    p_.progress.stopped_early =
-        record.step < p_.prepared.total_steps && StopsEarly(p_.run.spec(), evaluations);
-  }
   record.time = absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone());
   p_.run.Tell(record);
   return p_.saver.AfterStep();
 }
 
+int64_t TrainingLoop::LastUpdate() const {
+  int64_t last = p_.prepared.total_steps;
+  while (last > 0 && Skips(last)) --last;
+  return last;
+}
+
 bool TrainingLoop::EvaluationDue(int64_t step) const {
   if (p_.prepared.dataset->eval_sequences() == 0) return false;
   const int64_t every = p_.run.spec().training.eval_every;
-  int64_t last = p_.prepared.total_steps;  // that updates anything
-  while (last > 0 && Skips(last)) --last;
-  return step == last || (every > 0 && step % every == 0);
+  return step == LastUpdate() || (every > 0 && step % every == 0);
 }
 
 absl::Status TrainingLoop::Evaluate(StepRecord& record) {
@@ -194,7 +202,13 @@ absl::Status TrainingLoop::Evaluate(StepRecord& record) {
   for (const EvaluatedSet& set : report->sets) record.eval_losses[set.name] = set.loss();
   record.eval_loss = report->all.loss();
   if (rewards.pairs > 0) record.eval_rewards = RewardsOf(rewards);
-  return AnswerSamplePrompts(record.step);
+  MT_RETURN_IF_ERROR(AnswerSamplePrompts(record.step));
+  Evaluations& evaluations = p_.progress.evaluations;
+  evaluations.Add(record.step, *record.eval_loss);
+  MT_RETURN_IF_ERROR(p_.saver.SaveBest(record.step));
+  p_.progress.stopped_early =
+      record.step < p_.prepared.total_steps && StopsEarly(p_.run.spec(), evaluations);
+  return absl::OkStatus();
 }
 
 absl::Status TrainingLoop::AnswerSamplePrompts(int64_t step) {

@@ -68,9 +68,11 @@ class TrainingLoop {
   // Gives up steps that have hardly begun, so that a request need not wait for them. They are made
   // again later.
   void WithdrawSteps();
+  // Returns the last step of the job that updates anything; 0 if none does.
+  int64_t LastUpdate() const;
   bool EvaluationDue(int64_t step) const;
-  // Measures the loss over all evaluation data and that of each named set, and adds them to
-  // `record`.
+  // Measures the loss over all evaluation data and that of each named set. Adds them to
+  // `record` and to the run's evaluations, and saves the best one.
   absl::Status Evaluate(StepRecord& record);
   // Answers training.sample_prompts and tells the answers.
   absl::Status AnswerSamplePrompts(int64_t step);

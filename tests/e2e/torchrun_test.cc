@@ -37,11 +37,10 @@ constexpr char kShards[] = "global_batch: 4, micro_batch: 1, gradient_shards: 4"
 class Machines {
  public:
   // `count` of two machines are there.
-  Machines(const RunDirectory& directory, int count, const std::vector<std::string>& more = {})
+  Machines(const RunDirectory& directory, int count, const std::string& rank_timeout = "3")
       : directory_(directory) {
-    std::vector<std::string> arguments = {"--rank-timeout", "3"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const std::string run = absl::StrJoin(directory.RunCommand(arguments), "' '");
+    const std::string run =
+        absl::StrJoin(directory.RunCommand({"--rank-timeout", rank_timeout}), "' '");
     std::string script;
     for (int machine = 0; machine < count; ++machine) {
       fs::remove(CodeOf(machine));
@@ -197,11 +196,11 @@ TEST_F(TorchrunTest, AMachineThatDoesNotComeIsNamed) {
 
 TEST_F(TorchrunTest, ASignalEndsTheWaitForTheOthers) {
   const RunDirectory directory = New("told");
-  Machines machines(directory, 1, {"--rank-timeout", "3600"});
+  Machines machines(directory, 1, "3600");
   ASSERT_TRUE(WaitUntil([&] { return machines.Launcher(0) > 0; }));
-  kill(machines.Launcher(0), SIGINT);
+  kill(machines.Launcher(0), SIGTERM);
   machines.Wait();
-  EXPECT_THAT(machines.Code(0), ::testing::AnyOf(kInterrupted, 128 + SIGINT));
+  EXPECT_THAT(machines.Code(0), ::testing::AnyOf(kInterrupted, 128 + SIGTERM));
 }
 
 TEST_F(TorchrunTest, ABadJobFileIsSaidOnce) {
