@@ -402,6 +402,7 @@ TEST_F(ProgramTest, BashCompletesWhatThereIs) {
   };
   EXPECT_EQ(complete("megatrain wa"), "watch\nwait\n");
   EXPECT_EQ(complete("megatrain --server unix:/x pa"), "pause\n");
+  EXPECT_EQ(complete("megatrain --server node7 : 9463 pa"), "pause\n") << "as bash splits it";
   EXPECT_EQ(complete("megatrain show jobs/a"), "jobs/a1\n");
   EXPECT_EQ(complete("megatrain pause --re"), "--release-host\n");
   EXPECT_EQ(complete("megatrain ls -o j"), "json\n");

@@ -107,7 +107,9 @@ def pack(documents, length, packing):
             room = length - len(sequences[-1].input_ids)
             sequences[-1].add(ids[:room], target[:room])
             ids, target = ids[room:], target[room:]
-    return {"sequences": [s.finish(length) for s in sequences], "truncated": truncated,
+    predicting = [s for s in sequences if any(s.position_ids)]  # else every document is one token
+    without_target += len(sequences) - len(predicting)
+    return {"sequences": [s.finish(length) for s in predicting], "truncated": truncated,
             "without_target": without_target, "dropped": 0}
 
 

@@ -31,6 +31,20 @@ TEST(SignalWatchTest, DeliversSignalsInPlaceOfTheirHandlers) {
   EXPECT_FALSE(IsBlocked(SIGUSR1));
 }
 
+TEST(SignalWatchTest, SignalsThatAreIgnoredStaySo) {
+  // As nohup has it.
+  const auto before = ::signal(SIGUSR2, SIG_IGN);
+  {
+    SignalWatch watch({SIGUSR2, SIGUSR1});
+    EXPECT_FALSE(IsBlocked(SIGUSR2));
+    raise(SIGUSR2);
+    EXPECT_EQ(watch.Take(), std::nullopt);
+    raise(SIGUSR1);
+    EXPECT_EQ(watch.Take(), SIGUSR1);
+  }
+  ::signal(SIGUSR2, before);
+}
+
 TEST(SignalWatchTest, WithoutADescriptorSignalsAreNotSwallowed) {
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -65,6 +65,26 @@ TEST_F(JobFileTest, WhatCannotBeReadIsNamed) {
   EXPECT_TRUE(ReadJobFile(Write(std::string(1 << 20, '#')), {}, kLocal).ok());
 }
 
+// gRPC's own error names nothing.
+TEST_F(JobFileTest, WhatIsNotUtf8IsNamed) {
+  const std::string path = Write("name: x\n");
+  const auto refused = [](const absl::Status& status, const std::string& what) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(status.message(), HasSubstr(what));
+    EXPECT_THAT(status.message(), HasSubstr(" is not UTF-8 text"));
+  };
+  refused(ReadJobFile(path, {"training.steps=5", "name=\xff"}, kRemote).status(), "--set name=");
+  refused(PathOnServer("/out\xff", kRemote).status(), "the path /out");
+  const fs::path odd = directory_ / "odd\xff";
+  fs::create_directory(odd);
+  fs::copy_file(path, odd / "job.yaml");
+  refused(ReadJobFile(odd / "job.yaml", {}, kLocal).status(), "the path ");
+  EXPECT_TRUE(ReadJobFile(odd / "job.yaml", {}, kRemote).ok()) << "which is not told of it";
+  fs::copy_file(path, directory_ / "job\xff.yaml");
+  refused(ReadJobFile(directory_ / "job\xff.yaml", {}, kRemote).status(), "the job file's name");
+  refused(ReadJobFile(Write("name: \xff\n"), {}, kRemote).status(), "job.yaml is not");
+}
+
 TEST_F(JobFileTest, PathsOnTheServer) {
   EXPECT_EQ(*PathOnServer("/a/../b", kRemote), "/b");
   EXPECT_EQ(*PathOnServer("out", kLocal), (fs::current_path() / "out").string());

@@ -97,6 +97,25 @@ TEST(ProtoJsonTest, WordsThatYamlTakesForOtherValuesAreQuotedInAnyCase) {
   }
 }
 
+TEST(ProtoJsonTest, KeysThatYamlTakesForOtherValuesAreQuoted) {
+  v1::StepMetrics metrics = Metrics();
+  for (const char* const name : {"on", "12", "code"}) (*metrics.mutable_eval_losses())[name] = 1.5;
+  const std::string text = YamlText(ToJson(metrics));
+  EXPECT_NE(text.find(" \"on\": 1.5\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(" \"12\": 1.5\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(" code: 1.5\n"), std::string::npos) << text;
+}
+
+// Without one YAML 1.1 takes them for texts.
+TEST(ProtoJsonTest, NumbersWithAnExponentHaveAPoint) {
+  v1::StepMetrics metrics = Metrics();
+  metrics.set_learning_rate(1e-05);
+  metrics.set_loss(2.5e-07);
+  const std::string text = YamlText(ToJson(metrics));
+  EXPECT_NE(text.find("\nlearning_rate: 1.0e-05\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nloss: 2.5e-07\n"), std::string::npos) << text;
+}
+
 TEST(ProtoJsonTest, AListOfNothing) {
   EXPECT_EQ(YamlText(nlohmann::ordered_json::array()), "[]\n");
   EXPECT_EQ(JsonText(nlohmann::ordered_json::array()), "[]");

@@ -336,6 +336,9 @@ TEST(RenderChat, ReasoningIsFilledFromItsOtherNames) {
                 {"role": "assistant", "reasoning_content": "", "thinking": "r"}]})"),
             "r|r|;")
       << "an empty name gives way to a full one";
+  EXPECT_EQ(TextWith(program, R"({"messages": [
+                {"role": "assistant", "reasoning_content": "r", "thinking": ""}]})"),
+            "r|r|;");
 }
 
 TEST(RenderChat, AProgramThatReadsOneNameOfReasoningReadsAll) {

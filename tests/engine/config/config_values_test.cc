@@ -82,6 +82,20 @@ TEST(ConfigValuesTest, WhatIsRefusedDoesNotChangeANumber) {
   EXPECT_TRUE(flag);
 }
 
+// JSON, which is YAML too, has a size with its unit in quotes, and a number without.
+TEST(ConfigValuesTest, ASizeWithItsUnitMayBeQuotedAndAPlainNumberMayNot) {
+  int64_t bytes = 5;
+  const ConfigValue value = Bytes(&bytes, "all");
+  EXPECT_FALSE(Read(value, "\"24GiB\"").has_value());
+  EXPECT_EQ(bytes, int64_t{24} << 30);
+  EXPECT_FALSE(Read(value, "'1.5 KiB'").has_value());
+  EXPECT_EQ(bytes, 1536);
+  for (const char* const text : {"\"1024\"", "'0'", "\"5GB\"", "\"B\"", "\"\""}) {
+    EXPECT_TRUE(Read(value, text).has_value()) << text;
+    EXPECT_EQ(bytes, 1536) << text;
+  }
+}
+
 TEST(ConfigValuesTest, AListTakesThePlaceOfTheFormerOne) {
   std::vector<std::string> texts = {"old"};
   std::vector<int64_t> numbers = {7};

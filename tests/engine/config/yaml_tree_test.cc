@@ -76,6 +76,11 @@ TEST(YamlTreeTest, WhatIsRefused) {
   EXPECT_THAT(Refusal("\ta: 1\n"), HasSubstr("f.yaml"));
   EXPECT_EQ(Refusal("a: \xff\xfe\n"), "f.yaml: not UTF-8 text");
   EXPECT_EQ(Refusal(std::string("a: \0b\n", 6)), "f.yaml: not UTF-8 text");
+  for (const char* const text : {R"("x\0y")", R"(["\x00"])", R"({"b\u0000": 1})"}) {
+    EXPECT_EQ(Refusal(std::string("c: 1\na: ") + text + "\n"),
+              "f.yaml:2: a text may not have a zero byte")
+        << text;
+  }
 }
 
 TEST(YamlTreeTest, Limits) {

@@ -80,6 +80,36 @@ TEST_P(KernelsSuite, GatedDeltaDoesNotDependOnPacking) {
   }
 }
 
+// A workspace for more tokens may have fewer bytes: it is for fewer key heads at once.
+TEST_P(KernelsSuite, GatedDeltaBackwardTakesAWorkspaceForOneKeyHead) {
+  const DeltaCase shape{3, 6, 12, 20, {0, 5, 75}, -4};
+  const int64_t group = shape.value_heads / shape.key_heads;
+  Operands operands(8);
+  const DocumentOperands documents(&operands, shape.starts);
+  const DeltaOperands delta(shape, dtype(), true, &operands);
+  const auto run = [&](bool one_head) {
+    return RunOn(
+        device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+          GatedDeltaBackwardArgs args = delta.Backward(kernels, p, documents);
+          if (one_head) {
+            // The cuda kernels keep two sums of each token and value head besides.
+            const int64_t bytes = kernels.GatedDeltaBackwardWorkspaceBytes(
+                                      {shape.tokens(), 1, group, shape.key_dim, shape.value_dim}) +
+                                  (shape.value_heads - group) * 2 * shape.tokens() *
+                                      int64_t{sizeof(float)};
+            EXPECT_LT(bytes, args.workspace_bytes);
+            args.workspace_bytes = bytes;
+          }
+          MT_RETURN_IF_ERROR(kernels.GatedDelta(stream, args.forward));
+          return kernels.GatedDeltaBackward(stream, args);
+        });
+  };
+  const auto at_once = run(false), in_turn = run(true);
+  for (const size_t operand : {delta.dq, delta.dk, delta.dv, delta.da, delta.db}) {
+    ExpectSame(in_turn[operand], at_once[operand], NameOf(operands, operand));
+  }
+}
+
 // Sequences that go on from states: rows in any order, a document without one, and the states
 // written over those that are read. Two calls give what one gives for the whole.
 TEST_P(KernelsSuite, GatedDeltaWithStates) {

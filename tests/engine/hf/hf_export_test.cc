@@ -76,7 +76,7 @@ class NoLastRenaming : public WatchedFileSystem {
  public:
   NoLastRenaming() : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }) {}
   absl::Status Rename(const std::string& from, const std::string& to) override {
-    if (from == to + ".tmp") return FileError("rename", from, EIO);
+    if (from == to + ".export-tmp") return FileError("rename", from, EIO);
     return WatchedFileSystem::Rename(from, to);
   }
 };
@@ -267,19 +267,19 @@ TEST(HfExportTest, RemovesItsOwnLeftoversOnly) {
   FileSystem* const files = PosixFileSystem();
   const Model model = SmallModel(DType::kF32);
   const std::string out = Target();
-  ASSERT_TRUE(files->CreateDirectories(out + ".tmp").ok());
-  ASSERT_TRUE(WriteFileSynced(files, out + ".tmp/model.safetensors", "half").ok());
+  ASSERT_TRUE(files->CreateDirectories(out + ".export-tmp").ok());
+  ASSERT_TRUE(WriteFileSynced(files, out + ".export-tmp/model.safetensors", "half").ok());
   ASSERT_TRUE(Export(model, DType::kF32, out).ok());
   // A crash between the two renamings leaves the old one and nothing at `out`.
-  ASSERT_TRUE(files->Rename(out, out + ".previous").ok());
+  ASSERT_TRUE(files->Rename(out, out + ".export-previous").ok());
   ASSERT_TRUE(Export(model, DType::kF32, out).ok());
   EXPECT_THAT(List(ParentDirectory(out)), ElementsAre("out"));
-  ASSERT_TRUE(files->CreateDirectories(out + ".previous/mine").ok());
+  ASSERT_TRUE(files->CreateDirectories(out + ".export-previous/mine").ok());
   EXPECT_EQ(Export(model, DType::kF32, out).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(files->FileExists(out + ".previous/mine"));
-  ASSERT_TRUE(files->RemoveTree(out + ".previous").ok());
+  EXPECT_TRUE(files->FileExists(out + ".export-previous/mine"));
+  ASSERT_TRUE(files->RemoveTree(out + ".export-previous").ok());
   // The same beside it, as a file and as a directory.
-  const std::string temporary = out + ".tmp";
+  const std::string temporary = out + ".export-tmp";
   ASSERT_TRUE(WriteFileSynced(files, temporary, "x").ok());
   absl::Status status = Export(model, DType::kF32, out);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);

@@ -88,12 +88,16 @@ TEST(HfFormatTest, AConfigurationThatIsTooLongIsRefused) {
 TEST(HfFormatTest, FilesOfAnExportAreKnownByTheirNames) {
   for (const char* const name :
        {"config.json", "model.safetensors", "model-00001-of-00002.safetensors",
+        "model-123456-of-123456.safetensors",
         "model-carried.safetensors", "model.safetensors.index.json", "model.parts.index.json",
         "tokenizer.json", "vocab.json", "additional_chat_templates/rag.jinja"}) {
     EXPECT_TRUE(IsHfFileName(name)) << name;
   }
   for (const char* const name :
        {"", "manifest.json", "my-model.safetensors", "model.safetensors.bak", "model.gguf",
+        // A user's own, which look like an export's.
+        "model-backup.safetensors", "model_ema.safetensors", "model-1-of-2.safetensors",
+        "model-00001-of-00002-of-00003.safetensors", "model-00001-of-00002.safetensors.safetensors",
         "README.md", "rag.jinja", "additional_chat_templates", "additional_chat_templates/notes",
         "additional_chat_templates/tokenizer.json", "optimizer-00001-of-00002.safetensors"}) {
     EXPECT_FALSE(IsHfFileName(name)) << name;

@@ -1,4 +1,5 @@
 // WriteHfWeights: a matrix whose columns lie in several tiles, and tensors that are not whole.
+// ReplaceDirectory: what stays beside the directory, and others that write it.
 #include "engine/hf/hf_writer.h"
 
 #include <gmock/gmock.h>
@@ -124,6 +125,58 @@ TEST(HfWriterTest, ATensorThatIsNotGivenWholeIsAnError) {
                 testing::AllOf(testing::HasSubstr("model-00021-of-00021.safetensors: "),
                                testing::HasSubstr("bytes were not written")));
     EXPECT_EQ(std::string(status.message()).find(": 4 bytes") != std::string::npos, withheld == 1);
+  }
+}
+
+absl::Status Replace(const std::string& directory, const std::string& content) {
+  return ReplaceDirectory(PosixFileSystem(), directory, [&](const std::string& temporary) {
+    return WriteFileSynced(PosixFileSystem(), JoinPath(temporary, kConfigFileName), content);
+  });
+}
+
+std::string ContentOf(const std::string& directory) {
+  return ReadWholeFile(PosixFileSystem(), JoinPath(directory, kConfigFileName), 1 << 20)
+      .value_or("none");
+}
+
+// Both would write the files of one temporary directory.
+TEST(ReplaceDirectoryTest, OneWritesADirectoryAtATime) {
+  const std::string parent = FreshDirectory("parent"), out = parent + "/out";
+  const absl::Status status =
+      ReplaceDirectory(PosixFileSystem(), out, [&](const std::string& temporary) {
+        // Refused again and again: a refusal does not take the lock away.
+        for (int again = 0; again < 2; ++again) {
+          const absl::Status second = Replace(out, "second");
+          EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition) << second;
+          EXPECT_THAT(std::string(second.message()), testing::HasSubstr("another process"));
+        }
+        const absl::Status beside = Replace(parent + "/other", "beside");
+        EXPECT_TRUE(beside.ok()) << beside;
+        return WriteFileSynced(PosixFileSystem(), JoinPath(temporary, kConfigFileName), "first");
+      });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(ContentOf(out), "first");
+  EXPECT_EQ(ContentOf(parent + "/other"), "beside");
+  // After an error too.
+  EXPECT_EQ(ReplaceDirectory(PosixFileSystem(), out,
+                             [](const std::string&) { return absl::DataLossError("damaged"); }),
+            absl::DataLossError("damaged"));
+  ASSERT_TRUE(Replace(out, "third").ok());
+  EXPECT_EQ(ContentOf(out), "third");
+  EXPECT_THAT(*PosixFileSystem()->ListDirectory(parent), testing::ElementsAre("other", "out"));
+}
+
+// Names that users give to copies of a model.
+TEST(ReplaceDirectoryTest, ModelsOfUsersBesideTheDirectoryStay) {
+  const std::string out = FreshDirectory("parent") + "/out";
+  ASSERT_TRUE(Replace(out + ".previous", "my previous one").ok());
+  ASSERT_TRUE(Replace(out + ".tmp", "my own").ok());
+  for (int again = 0; again < 2; ++again) {
+    const absl::Status status = Replace(out, "new");
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(ContentOf(out), "new");
+    EXPECT_EQ(ContentOf(out + ".previous"), "my previous one");
+    EXPECT_EQ(ContentOf(out + ".tmp"), "my own");
   }
 }
 

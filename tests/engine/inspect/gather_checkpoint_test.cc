@@ -213,6 +213,11 @@ class GatherRefusalTest : public GatherCheckpointTest {
     EXPECT_FALSE(files_->FileExists(PartOf("whole")));
     EXPECT_FALSE(files_->FileExists(PartOf("whole") + kUnfinishedSuffix));
   }
+  void WriteTemplate(const std::string& content) {
+    const std::string templates = JoinPath(config_, kHfTemplatesDirectory);
+    ASSERT_TRUE(files_->CreateDirectories(templates).ok());
+    ASSERT_TRUE(WriteFileSynced(files_, JoinPath(templates, "rag.jinja"), content).ok());
+  }
 };
 
 TEST_P(GatherRefusalTest, PartsThatDoNotMakeACheckpointAreNamed) {
@@ -387,9 +392,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GatherRefusalTest,
                                             ::testing::Values(DType::kBF16)));
 
 TEST_P(GatherRefusalTest, WhatWasGatheredOutlivesAPowerCut) {
-  const std::string templates = JoinPath(config_, kHfTemplatesDirectory);
-  ASSERT_TRUE(files_->CreateDirectories(templates).ok());
-  ASSERT_TRUE(WriteFileSynced(files_, JoinPath(templates, "rag.jinja"), "rag").ok());
+  WriteTemplate("rag");
   SaveWell({"a", "b"}, 1, Even(2));
   FaultInjectionFileSystem disk;
   for (const std::string machine : {"a", "b"}) {
@@ -408,6 +411,9 @@ TEST_P(GatherRefusalTest, WhatWasGatheredOutlivesAPowerCut) {
 }
 
 TEST_P(GatherRefusalTest, AFullDiskIsSeenBeforeAnythingIsGathered) {
+  // All parts have this one, and it is copied once.
+  constexpr int64_t kCommonBytes = int64_t{1} << 20;
+  WriteTemplate(std::string(kCommonBytes, 'r'));
   SaveWell({"a", "b"}, 1, Even(2));
   FaultInjectionFileSystem disk;
   int64_t needed = 0;
@@ -415,7 +421,9 @@ TEST_P(GatherRefusalTest, AFullDiskIsSeenBeforeAnythingIsGathered) {
     for (const auto& [name, content] : Content(PartOf(machine))) {
       disk.WriteFile("/" + machine + "/step-00000001/" + name, content);
     }
-    for (const ManifestFile& file : FilesOf(PartOf(machine))) needed += file.bytes;
+    for (const ManifestFile& file : FilesOf(PartOf(machine))) {
+      if (machine == "a" || file.name.ends_with(kPartSuffix)) needed += file.bytes;
+    }
   }
   disk.WriteFile("/whole/.keep", "");
   disk.set_capacity_bytes(0);
@@ -428,7 +436,7 @@ TEST_P(GatherRefusalTest, AFullDiskIsSeenBeforeAnythingIsGathered) {
   EXPECT_TRUE(IsDiskFull(full)) << full;
   EXPECT_THAT(std::string(full.message()), HasSubstr("the checkpoint needs"));
   EXPECT_FALSE(disk.FileExists("/whole/step-00000001.tmp"));
-  const absl::Status gathered = gather(needed);
+  const absl::Status gathered = gather(needed + kCommonBytes / 2);  // with room for the manifest
   EXPECT_TRUE(gathered.ok()) << gathered;
 }
 

@@ -61,6 +61,10 @@ TEST(JobParserDataTest, DataEntries) {
               HasSubstr("data.eval: weight is for data.train"));
   EXPECT_THAT(DataRefusal("{path: a.npy, format: tokens, dtype: uint16}"),
               HasSubstr("is for .bin files"));
+  EXPECT_THAT(DataRefusal("{path: A.BIN, format: tokens}"), HasSubstr("dtype: is missing"));
+  EXPECT_EQ(DataRefusal("{path: A.BIN, format: tokens, dtype: uint16}"), "");
+  EXPECT_THAT(DataRefusal("{path: A.NPY, format: tokens, dtype: uint16}"),
+              HasSubstr("is for .bin files"));
   EXPECT_THAT(DataRefusal("{path: a.txt, format: tokens}"), HasSubstr(".npy or .bin"));
   EXPECT_THAT(DataRefusal("{path: a.jsonl.gz, format: tokens}"), HasSubstr(".npy or .bin"));
   // Of a directory or a pattern the files tell.

@@ -44,6 +44,18 @@ TEST(PromptValueTest, TheValuesOfAConversationKeepTheirTypes) {
             R"("chat_template_kwargs":{"thinking":false,"said":"false","none":null}})");
 }
 
+// JSON has only the first of YAML's three words for each.
+TEST(PromptValueTest, ABooleanIsOneInAllOfItsSpellings) {
+  JobSpec spec;
+  const auto error = Read(spec,
+                          "- messages: []\n"
+                          "  tools: [True, TRUE, False, FALSE, \"True\", 'FALSE', tRUE]\n");
+  ASSERT_FALSE(error.has_value()) << error->message;
+  ASSERT_EQ(spec.training.sample_prompts.size(), 1u);
+  EXPECT_EQ(spec.training.sample_prompts[0].record,
+            R"({"messages":[],"tools":[true,true,false,false,"True","FALSE","tRUE"]})");
+}
+
 TEST(PromptValueTest, TextsAndConversationsMayBeMixedAndHaveOneCanonicalText) {
   JobSpec spec;
   std::vector<Prompt>& prompts = spec.training.sample_prompts;

@@ -116,6 +116,21 @@ TEST(TrainingLayoutTest, TheFirstGroupThatMatchesCounts) {
   EXPECT_THAT(refusal("model.layers.0.mlp.*"), HasSubstr("belongs to an earlier group"));
 }
 
+TEST(TrainingLayoutTest, AGroupWhoseTensorsAreAllFrozenIsRefused) {
+  JobSpec spec = Freezing({"model.layers.0.*"});
+  spec.optimizer.groups = {{"*.o_proj.*", {}, 0.0}, {"model.layers.0.mlp.*", 1e-5, {}}};
+  const absl::Status frozen = BuildTrainingLayout(Config(false), spec).status();
+  EXPECT_EQ(frozen.code(), absl::StatusCode::kInvalidArgument) << frozen;
+  EXPECT_THAT(std::string(frozen.message()),
+              HasSubstr("optimizer.groups[1].match: training.freeze freezes every tensor that "
+                        "\"model.layers.0.mlp.*\" gives a rate"));
+  // One that is trained suffices, as the first group has.
+  spec.optimizer.groups[1].match = "*.mlp.*";
+  const auto layout = BuildTrainingLayout(Config(false), spec);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(Find(*layout, "model.layers.1.mlp.up_proj.weight").rates, 2);
+}
+
 TEST(TrainingLayoutTest, RefusesWhatWouldDoNothing) {
   const absl::Status nothing =
       BuildTrainingLayout(Config(false), Freezing({"*.bias", "model.embed_token.*"})).status();

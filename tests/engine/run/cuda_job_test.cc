@@ -98,6 +98,15 @@ TEST(CudaJobTest, AGpuThatIsElsewhereIsPlannedForByItsMemory) {
   EXPECT_EQ(plan->choice.predicted.step_seconds, 0);
   spec.engine.device_memory = 1 * kMiB;
   EXPECT_FALSE(PlanTraining(spec)->fits);
+  // The host is elsewhere too, and may have more memory than this one.
+  spec.engine.device_memory = 80 * kGiB;
+  spec.engine.host_memory = int64_t{1} << 50;
+  const auto large = PlanTraining(spec);
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_EQ(large->host_limit_bytes.value_or(0), spec.engine.host_memory);
+  spec.engine.host_memory = 1 * kMiB;
+  EXPECT_FALSE(PlanTraining(spec)->fits);
+  spec.engine.host_memory = 0;
   // On a host with such a card the same bytes are planned.
   EmulatedGpu gpu({.memory_bytes = 80 * kGiB});
   const auto host = Host(gpu);

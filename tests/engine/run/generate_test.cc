@@ -261,6 +261,15 @@ TEST_F(GenerateTest, PromptsAreReadFromFiles) {
   ASSERT_TRUE(read("a.jsonl", "{\"prompt\": \"a\"}\n").ok());
   EXPECT_EQ(options_.prompts[0].record, "{\"prompt\": \"a\"}");
   EXPECT_THAT(std::string(read("empty.txt", "\n \n").message()), HasSubstr("holds no prompt"));
+  // A byte order mark is no text, but within a file.
+  const std::string mark = "\xef\xbb\xbf";
+  ASSERT_TRUE(read("mark.txt", mark + "one\n" + mark + "two\n").ok());
+  ASSERT_EQ(options_.prompts.size(), 2u);
+  EXPECT_EQ(options_.prompts[0].text, "one");
+  EXPECT_EQ(options_.prompts[1].text, mark + "two");
+  ASSERT_TRUE(read("mark.jsonl", mark + "{\"prompt\": \"a\"}\n").ok());
+  EXPECT_EQ(options_.prompts[0].record, "{\"prompt\": \"a\"}");
+  EXPECT_THAT(std::string(read("only_mark.txt", mark).message()), HasSubstr("holds no prompt"));
   // Prompts of another file do not count.
   ASSERT_TRUE(read("b.txt", "one").ok());
   const absl::Status none =

@@ -115,6 +115,26 @@ TEST(PlanDevicesTest, AJobHasItsDevicesPartOfTheMemoryBesideThePool) {
   }
 }
 
+// Parts of the cpu share its threads. What a thread takes in a device's kernels is thus counted once
+// for each, however many devices there are.
+TEST(PlanDevicesTest, ThreadsOfTheCpuAreCountedOnceOnAnyNumberOfDevices) {
+  EngineBudget host;
+  host.threads = 8;
+  host.memory.SetPool(kGiB, 16 * kGiB);
+  const auto process_bytes = [&](int64_t devices, int64_t threads) {
+    JobSpec spec = JobOn("cpu", devices);
+    spec.engine.threads = threads;
+    for (const PlanReport::Item& item : PlanFor(spec, host).host) {
+      if (item.name == "process") return item.bytes;
+    }
+    ADD_FAILURE() << "no item process";
+    return int64_t{0};
+  };
+  const int64_t of_six_threads = process_bytes(1, 8) - process_bytes(1, 2);
+  EXPECT_GT(of_six_threads, 0);
+  EXPECT_EQ(process_bytes(2, 8) - process_bytes(2, 2), of_six_threads);
+}
+
 TEST(PlanDevicesTest, WhatFitsNowhereIsPlannedForTheLargest) {
   const PlanReport plan = PlanFor(JobOn("cuda"), HostOf({kSmall, kSmall / 2}));
   EXPECT_FALSE(plan.fits);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <latch>
 #include <set>
 #include <string>
@@ -135,6 +136,30 @@ TEST_F(BestTest, WhereTheBestIsGoneTheCountBeginsAnew) {
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_EQ(state->evaluations.best_step, 4);
   EXPECT_EQ(state->evaluations.since_best, 2);
+}
+
+TEST_F(BestTest, AnotherRunsCheckpointOfTheSameStepIsNotTheBest) {
+  JobSpec spec = StandingStill("mine", 3);
+  spec.training.keep_best = true;
+  spec.checkpoint.every_steps = 0;
+  HookedRun run;
+  ASSERT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+  ASSERT_THAT(Steps(spec), ElementsAre(3, 1));
+  const JobSpec other = StandingStill("other", 1);
+  HookedRun other_run;
+  ASSERT_TRUE(other_run.Train(*host_, other).ok()) << other_run.run.status;
+  ASSERT_THAT(Steps(other), ElementsAre(1));
+  const std::string best = JoinPath(spec.checkpoint.directory, StepDirectoryName(1));
+  std::filesystem::remove_all(best);
+  std::filesystem::copy(JoinPath(other.checkpoint.directory, StepDirectoryName(1)), best,
+                        std::filesystem::copy_options::recursive);
+  spec.training.steps = 5;
+  HookedRun resumed;
+  ASSERT_TRUE(resumed.Train(*host_, spec).ok()) << resumed.run.status;
+  EXPECT_THAT(resumed.run.messages, Contains(HasSubstr("is gone")));
+  const auto state = ReadCheckpointState(JoinPath(spec.checkpoint.directory, StepDirectoryName(5)));
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->evaluations.best_step, 4);
 }
 
 TEST_F(BestTest, ABestThatCouldNotBeSavedDoesNotTakeThePlaceOfTheOneBefore) {

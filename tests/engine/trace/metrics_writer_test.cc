@@ -109,6 +109,24 @@ TEST(MetricsWriterTest, ATornLineIsCutOff) {
   EXPECT_EQ(ReadAll(path), "");
 }
 
+TEST(MetricsWriterTest, AFirstRecordThatWasTornAnywhereIsCutOff) {
+  const std::string path = PathFor("torn_first.jsonl");
+  const std::string line = Lines({1});
+  for (size_t torn = 1; torn <= 12; ++torn) {
+    std::ofstream(path, std::ios::trunc) << line.substr(0, torn);
+    auto writer = MetricsWriter::Open(path);
+    ASSERT_TRUE(writer.ok()) << torn << " bytes: " << writer.status();
+    ASSERT_TRUE((*writer)->TruncateTo(9).ok());
+    EXPECT_EQ(ReadAll(path), "") << torn << " bytes";
+  }
+  // A line that has ended is not torn.
+  for (const char* const other : {"{\n", "{\"step\n", "{\"state\":"}) {
+    std::ofstream(path, std::ios::trunc) << other;
+    EXPECT_FALSE(MetricsWriter::Open(path).ok()) << other;
+    EXPECT_EQ(ReadAll(path), other);
+  }
+}
+
 TEST(MetricsWriterTest, OtherFilesAreNotOverwritten) {
   const std::string path = PathFor("train.jsonl");
   for (const char* text : {"{\"text\": \"precious\"}\n", "precious", "{\"step\": 1}\n"}) {

@@ -321,15 +321,18 @@ TEST(ConversionTest, AnEventIsWhatTheLogHas) {
   EXPECT_EQ(first.from_state(), v1::Job::STATE_UNSPECIFIED) << "the job was created";
 }
 
+// Also one that is beyond what a timestamp may say, the year 9999.
 TEST(ConversionTest, AStartThatIsNotForeseenStaysUnset) {
+  const absl::Time end = absl::FromCivil(absl::CivilYear(10000), absl::UTCTimeZone());
   for (const std::optional<absl::Time> start :
-       {std::optional<absl::Time>(), std::optional<absl::Time>(absl::InfiniteFuture())}) {
+       {std::optional<absl::Time>(), std::optional<absl::Time>(absl::InfiniteFuture()),
+        std::optional<absl::Time>(end), std::optional<absl::Time>(end - absl::Nanoseconds(1))}) {
     Job job;
     job.queue.predicted_start = start;
     v1::Job proto;
     ToProto(job, v1::JOB_VIEW_BASIC, &proto);
     EXPECT_TRUE(proto.has_queue());
-    EXPECT_FALSE(proto.queue().has_predicted_start_time());
+    EXPECT_EQ(proto.queue().has_predicted_start_time(), start.has_value() && *start < end);
   }
 }
 

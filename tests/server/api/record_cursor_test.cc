@@ -181,6 +181,22 @@ TEST_F(RecordCursorTest, ARecordThatIsNotUnderstoodEndsItsStream) {
   EXPECT_TRUE(absl::IsDataLoss(NewStepMetricsSource(Open(1, false))->Next(&step).status()));
 }
 
+TEST_F(RecordCursorTest, RecordsComeBeforeTheErrorThatEndsTheirStream) {
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(log_->Append(0, R"({"text":"x"})").ok());
+  RecordsRequest request;
+  request.follow = true;
+  request.ended = []() -> absl::StatusOr<bool> { return JobNotFound("a1"); };
+  request.wake = [] {};
+  const auto source = NewLogSource(RecordCursor::Open(std::move(request), log_.get()).value());
+  v1::StreamLogsResponse message;
+  const absl::StatusOr<StreamNext> next = source->Next(&message);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(*next, StreamNext::kMessage);
+  EXPECT_EQ(message.batch().lines_size(), 2);
+  EXPECT_EQ(source->next_sequence(), 3);
+  EXPECT_TRUE(absl::IsNotFound(source->Next(&message).status()));
+}
+
 TEST_F(RecordCursorTest, ACursorWhoseJobIsDeletedSaysSo) {
   Append(1);
   for (const bool follow : {false, true}) {

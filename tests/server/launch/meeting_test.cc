@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,7 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kShort = absl::Milliseconds(300);
+constexpr absl::Duration kShort = absl::Seconds(1);
 constexpr absl::Duration kLong = absl::Minutes(2);
 
 // A port of the loopback interface that nobody has.
@@ -108,14 +109,14 @@ TEST_F(MeetingTest, ThoseThatAreMissingAreNamed) {
   const auto first = Open(Place(0, 2, 8)), third = Open(Place(4, 2, 8));
   Given of_third;
   std::thread thread([&] { of_third = third->Exchange("c", kLong); });
-  const Given of_first = first->Exchange("a", kShort);
+  const Given of_first = first->Exchange("a", 3 * kShort);
   thread.join();
   EXPECT_EQ(of_first.status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(of_first.status().message(), HasSubstr("ranks 2, 3, 6, 7"));
   EXPECT_THAT(of_first.status().message(), HasSubstr(absl::StrCat("127.0.0.1:", port_)));
   // The one that waited hears it too, and nobody can meet there any more.
   EXPECT_EQ(of_third.status(), of_first.status());
-  EXPECT_EQ(third->Exchange("c", kLong).status(), of_first.status());
+  EXPECT_EQ(Open(Place(2, 2, 8))->Exchange("b", kLong).status(), of_first.status());
 }
 
 TEST_F(MeetingTest, AFirstMachineThatIsNotThereIsNamed) {
@@ -130,9 +131,11 @@ TEST_F(MeetingTest, AnotherJobIsRefusedAndDisturbsNobody) {
   const auto first = Open(Place(0, 1, 2)), second = Open(Place(1, 1, 2));
   MeetingPlace other = Place(1, 1, 2);
   other.job = "another";
-  const Given refused = Open(other)->Exchange("x", kLong);
+  const auto stranger = Open(other);
+  const Given refused = stranger->Exchange("x", kLong);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(refused.status().message(), HasSubstr("is job, and not another"));
+  EXPECT_THAT(refused.status().message(), HasSubstr(R"(is "job", and not "another";)"));
+  stranger->LeaveFailed();
   Given of_second;
   std::thread thread([&] { of_second = second->Exchange("b", kLong); });
   EXPECT_TRUE(first->Exchange("a", kLong).ok());
@@ -146,8 +149,8 @@ struct Misfit {
 };
 
 TEST_F(MeetingTest, RanksThatDoNotGoTogetherAreRefused) {
-  for (const Misfit& c : {Misfit{2, 2, 5, "ranks 2, 3 of 5"},
-                          {3, 2, 4, "ranks 3, 4 of 4"},
+  for (const Misfit& c : {Misfit{2, 2, 5, "ranks 2 to 3 of 5"},
+                          {3, 2, 4, "ranks 3 to 4 of 4"},
                           {1, 2, 4, "two machines have the same ranks"},
                           {1, 1, 4, "two machines have the same ranks"}}) {
     SCOPED_TRACE(c.said);
@@ -174,8 +177,70 @@ TEST_F(MeetingTest, AMachineThatLeavesEndsItsWaitAndThatOfTheOthers) {
   two.join();
   EXPECT_EQ(of_second.status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(second->Exchange("b", kLong).status().code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(of_first.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(of_first.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(of_first.status().message(), HasSubstr("the launcher of rank 1 has ended"));
+}
+
+TEST_F(MeetingTest, AMachineThatHasFailedEndsTheExchangesOfTheOthers) {
+  const auto first = Open(Place(0, 1, 3)), second = Open(Place(1, 2, 3));
+  Given met;
+  std::thread thread([&] { met = second->Exchange("b", kLong); });
+  ASSERT_TRUE(first->Exchange("a", kLong).ok());
+  thread.join();
+  ASSERT_TRUE(met.ok()) << met.status();
+  Given of_first;
+  std::thread next([&] { of_first = first->Exchange("a", kLong); });
+  second->LeaveFailed();
+  next.join();
+  EXPECT_EQ(of_first.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(of_first.status().message(), HasSubstr("the launcher of ranks 1 to 2 has ended"));
+  EXPECT_EQ(second->Exchange("b", kLong).status().code(), absl::StatusCode::kCancelled);
+}
+
+// Its launcher was started anew sooner than that of rank 0.
+TEST_F(MeetingTest, AMachineOfALaterAttemptIsNotTakenAndDisturbsNobody) {
+  const auto first = Open(Place(0, 1, 2)), second = Open(Place(1, 1, 2));
+  Given of_second;
+  std::thread thread([&] { of_second = second->Exchange("b", kLong); });
+  ASSERT_TRUE(first->Exchange("a", kLong).ok());
+  thread.join();
+  ASSERT_TRUE(of_second.ok()) << of_second.status();
+  const Given late = Open(Place(1, 1, 2))->Exchange("c", kShort);
+  EXPECT_EQ(late.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(late.status().message(), HasSubstr("has begun without this machine"));
+  std::thread again([&] { of_second = second->Exchange("d", kLong); });
+  const Given of_first = first->Exchange("e", kLong);
+  again.join();
+  ASSERT_TRUE(of_first.ok() && of_second.ok()) << of_first.status() << of_second.status();
+  EXPECT_THAT(*of_first, ElementsAre("e", "d"));
+}
+
+// Refuses twice, as the first machine of the attempt before does until it has ended.
+class LateTable final : public launch::v1::Meeting::Service {
+ public:
+  grpc::Status Exchange(grpc::ServerContext*, const launch::v1::ExchangeRequest* request,
+                        launch::v1::ExchangeReply* reply) override {
+    if (++calls_ < 3) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "not yet");
+    *reply->add_machines() = request->own();
+    return grpc::Status::OK;
+  }
+  int calls() const { return calls_; }
+
+ private:
+  std::atomic<int> calls_ = 0;
+};
+
+TEST_F(MeetingTest, AMachineThatIsNotTakenYetAsksAgain) {
+  LateTable table;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port_), grpc::InsecureServerCredentials());
+  builder.RegisterService(&table);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  const Given given = Open(Place(1, 1, 2))->Exchange("b", kLong);
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_THAT(*given, ElementsAre("b"));
+  EXPECT_EQ(table.calls(), 3);
 }
 
 TEST_F(MeetingTest, AFirstMachineThatEndsIsMissed) {

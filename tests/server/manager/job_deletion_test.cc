@@ -265,6 +265,20 @@ TEST_F(JobDeletionTest, ASmallerNumberCountsAtOnce) {
   EXPECT_TRUE(IsThere(third->id));
 }
 
+TEST_F(JobDeletionTest, AJobThatEndsAsAnotherIsDeletedCounts) {
+  OpenRemover(/*keep_ended_jobs=*/2);
+  const JobPtr anna = Ended(kAnna);
+  std::vector<std::string> bert;
+  for (int i = 0; i < 2; ++i) bert.push_back(Ended(kBert)->id);
+  remover_->RunRound();
+  ASSERT_TRUE(IsThere(bert[0]));
+  ASSERT_TRUE(manager_->Delete(kAnna, anna->id).ok());
+  bert.push_back(Ended(kBert)->id);
+  remover_->RunRound();
+  EXPECT_FALSE(IsThere(bert[0]));
+  EXPECT_TRUE(IsThere(bert[1]) && IsThere(bert[2]));
+}
+
 TEST_F(JobDeletionTest, CheckpointsAreNeverForgotten) {
   OpenRemover(/*keep_ended_jobs=*/1);
   // The daemon died before it knew of this one.

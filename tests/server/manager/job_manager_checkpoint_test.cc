@@ -94,6 +94,26 @@ TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
             "UNAVAILABLE STARTING");
 }
 
+TEST_F(JobManagerTest, CheckpointsOfAJobWhoseFileIsNotUnderstoodAnyMoreAreListed) {
+  Job job;
+  job.id = ledger_->NewId();
+  job.uid = kAnna.uid;
+  JobFile file = TestFile();
+  file.yaml += "future_key: 1\n";
+  job.file = std::make_shared<const JobFile>(file);
+  const JobPtr added = *ledger_->Add(job, "");
+  ASSERT_EQ(added->spec, nullptr);
+  const std::string step =
+      directory_ / ("state/jobs/" + added->id + "/checkpoints/step-00000020");
+  fs::create_directories(step);
+  std::ofstream(step + "/manifest.json") << "{...}";
+  const auto listed = manager_->ListCheckpoints(kAnna, added->id);
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  ASSERT_EQ(listed->size(), 1u);
+  EXPECT_EQ((*listed)[0].step, 20);
+  EXPECT_EQ((*listed)[0].directory, step);
+}
+
 TEST_F(JobManagerTest, TheNewestCheckpointSaysWhichIsTheBest) {
   const JobPtr job = Submit(kAnna);
   const auto save = [&](int64_t step, const Evaluations& evaluations) {

@@ -108,6 +108,18 @@ TEST_F(JobManagerTest, ValidateOnlyChecksAndKeepsNothing) {
             "INVALID_ARGUMENT INVALID_JOB_FILE");
 }
 
+TEST_F(JobManagerTest, ValidateOnlyChecksAnewWhatWasSubmittedBefore) {
+  Submit(kAnna, "one");
+  CreateJobOptions options = Options("one");
+  options.validate_only = true;
+  const auto again = manager_->Create(kAnna, options);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ((*again)->id, "") << "it is no job";
+  plan_ = TestPlan(false, 1, "host 9 TiB of 1 TiB");
+  EXPECT_EQ(Refusal(manager_->Create(kAnna, options).status()), "FAILED_PRECONDITION DOES_NOT_FIT");
+  EXPECT_EQ(ledger_->table().Counts().queued, 1);
+}
+
 TEST_F(JobManagerTest, WhatCanNeverFitIsRefusedWithThePlan) {
   plan_ = TestPlan(false, 1, "host 9 TiB of 1 TiB");
   const absl::Status status = manager_->Create(kAnna, Options()).status();

@@ -208,9 +208,16 @@ TEST(DaemonMetricsTest, StepsOfAnEndedJobStayUntilAnotherJobHasTheDevice) {
   EXPECT_EQ(PageSamples(page).at("megatrain_step"), "2");
   EXPECT_EQ(PageSamples(page).count("megatrain_device_bytes{kind=\"arena\"}"), 0u);
 
-  // The same job goes on: its measures are still its own.
+  // The same job goes on: its measures are still its own, but it has done no step of late.
+  EXPECT_EQ(PageSamples(page).count("megatrain_last_step_timestamp_seconds"), 1u);
   metrics.Tell(TestRun("id2"), StepsBegin{1, 10});
-  EXPECT_EQ(PageSamples(metrics.Page(TestNode())).at("megatrain_step"), "2");
+  page = metrics.Page(TestNode());
+  EXPECT_EQ(PageSamples(page).at("megatrain_step"), "2");
+  EXPECT_EQ(PageSamples(page).count("megatrain_last_step_timestamp_seconds"), 0u);
+  metrics.Tell(TestRun("id2"), TestStep(3));
+  metrics.Tell(TestRun("id2"), StepsBegin{4, 10});  // it had no pause
+  EXPECT_EQ(PageSamples(metrics.Page(TestNode())).count("megatrain_last_step_timestamp_seconds"),
+            1u);
 
   metrics.Tell(TestRun("id9"), StepsBegin{1, 10});
   page = metrics.Page(TestNode());
@@ -222,7 +229,7 @@ TEST(DaemonMetricsTest, StepsOfAnEndedJobStayUntilAnotherJobHasTheDevice) {
     EXPECT_EQ(PageSamples(page).count(gone), 0u) << gone;
   }
   // Counters go on.
-  EXPECT_EQ(PageSamples(page).at("megatrain_tokens_total"), "2000");
+  EXPECT_EQ(PageSamples(page).at("megatrain_tokens_total"), "3000");
 }
 
 TEST(DaemonMetricsTest, JobsSideBySideAreToldApartByTheirFirstDevice) {

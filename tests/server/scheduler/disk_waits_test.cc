@@ -95,6 +95,18 @@ TEST(DiskWaitsTest, TheNextLookIsThatOfTheJobWhoseTimeComesFirst) {
   EXPECT_EQ(waits.NextLook(), TestTime(20));
 }
 
+TEST(DiskWaitsTest, AClockThatIsSetBackDoesNotPutOffTheNextLook) {
+  int64_t free = 0;
+  DiskWaits waits([&](const Job&, const std::string&) -> absl::StatusOr<int64_t> { return free; });
+  const Job job = TestJob(1);
+  waits.Add(job, {{"/a", 10}}, TestTime(1000));
+  EXPECT_FALSE(waits.MayGoOn(job, TestTime(0)));
+  EXPECT_EQ(waits.NextLook(), TestTime(10));
+  free = 10;
+  EXPECT_FALSE(waits.MayGoOn(job, TestTime(9)));
+  EXPECT_TRUE(waits.MayGoOn(job, TestTime(10)));
+}
+
 TEST(DiskWaitsTest, ADirectoryThatCannotBeAskedIsTried) {
   DiskWaits waits([](const Job&, const std::string&) -> absl::StatusOr<int64_t> {
     return absl::NotFoundError("gone");

@@ -379,5 +379,23 @@ TEST_F(SchedulerTest, AStoreThatCannotBeWrittenDoesNotHoldUpTheEnd) {
   EXPECT_EQ(State(id), S::kQueued);
 }
 
+TEST_F(SchedulerTest, ADaemonThatStopsAsksItsRunsToStopThoughTheStoreCannotBeWritten) {
+  FaultyVfs* const vfs = FaultyVfs::Install();
+  Restart();
+  const std::string id = Submit();
+  Round();
+  runner_->Running(id, 1, 100);
+  vfs->FailAfter(0, SQLITE_FULL);
+  Round();
+  ASSERT_EQ(State(id), S::kPreparing) << "that it runs cannot be stored";
+  runner_->Asked();
+  scheduler_->BeginShutdown();
+  Round();
+  EXPECT_THAT(runner_->Asked(), ElementsAre("stop " + id));
+  Round();
+  EXPECT_THAT(runner_->Asked(), IsEmpty()) << "once is enough";
+  vfs->Heal();
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace megatrain {
 namespace {
 
@@ -49,6 +51,17 @@ TEST(UsageMeterTest, AClockSetBackCountsNothing) {
   UsageMeter meter;
   meter.Add(1, 1, kStart, kStart - absl::Hours(1));
   EXPECT_TRUE(meter.Seconds(kStart).empty());
+}
+
+TEST(UsageMeterTest, AClockThatWasWrongByDecadesLeavesNumbers) {
+  UsageMeter meter;
+  const absl::Time wrong = kStart + 30000 * kUsageHalfLife;
+  meter.Add(1, 1, wrong, wrong + absl::Seconds(100));
+  meter.Add(2, 1, kStart, kStart + absl::Seconds(100));
+  for (const auto& [uid, seconds] : meter.Seconds(kStart + absl::Seconds(100))) {
+    EXPECT_TRUE(std::isfinite(seconds)) << uid << ": " << seconds;
+    EXPECT_GE(seconds, 0) << uid;
+  }
 }
 
 TEST(UsageMeterTest, EventsTellWhenAJobHadTheDevice) {

@@ -95,6 +95,7 @@ TEST(JinjaEdgesTest, Numbers) {
       {"1023|filesizeformat(true)", "1023 Bytes"},
       {"1024|filesizeformat(true)", "1.0 KiB"},
       {"'1000'|filesizeformat", "1.0 kB"},
+      {"'1e3'|filesizeformat ~ true|filesizeformat(none)", "1.0 kB1 Byte"},
   });
 }
 
@@ -220,6 +221,7 @@ TEST(JinjaEdgesTest, Containers) {
       {"[1, 2, 3]|select('>=', 2)|list ~ [1, 2, 3]|select('!=', 2)|list", "[2, 3][1, 3]"},
       {"{'x': 'B', 'y': 'a'}|dictsort(by='value')", "[('y', 'a'), ('x', 'B')]"},
       {"{'x': 'B', 'y': 'a'}|dictsort(true, 'value')", "[('x', 'B'), ('y', 'a')]"},
+      {"{'x': none}|dictsort(by='value') ~ [none, none]|sort", "[('x', None)][None, None]"},
       // Of equal ones the first.
       {"[1, 1.0, true]|max ~ [1.0, 1]|min ~ ['b', 'B']|min", "11.0b"},
       {"[1, 2]|map('string')|reverse", "['2', '1']"},
@@ -263,6 +265,11 @@ TEST(JinjaEdgesTest, WhatHasNoValueIsAnError) {
            "'%5'|format(1)",
            "'a'|replace('a', 'b', old='c')",
            "'abc'|truncate(5, leeway=-1)",
+           "'x'|filesizeformat",
+           "'x'|filesizeformat(true)",
+           "none|filesizeformat(true)",
+           "{'x': none, 'y': none}|dictsort(by='value')",
+           "[{'a': none}, {'a': none}]|groupby('a')",
            "[1]|tojson(separators=(1, 2))",
            "[1]|tojson(separators=(',', ':', ''))",
            "['a']|sum(start='')",

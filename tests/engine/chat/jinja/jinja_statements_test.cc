@@ -1,5 +1,6 @@
 // Statements at their edges, and the white space around tags, as Jinja2 3.1.6 gives them with
-// trim_blocks and lstrip_blocks; what a program is said to read, and the depth of its values.
+// trim_blocks and lstrip_blocks; what a program is said to read, and the depth and the memory of its
+// values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,6 +118,49 @@ TEST(JinjaStatementsTest, ValuesAreNestedAtMost200Deep) {
     };
     EXPECT_EQ(nested(199), "made") << around << ", with the innermost list 200 levels";
     EXPECT_THAT(nested(200), HasSubstr("nested in more than 200 levels")) << around;
+  }
+}
+
+TEST(JinjaStatementsTest, APathHasAtMostAThousandSteps) {
+  const auto path = [](int steps, const std::string& separator) {
+    std::string text = "a";
+    for (int i = 1; i < steps; ++i) text += separator + "a";
+    return text;
+  };
+  EXPECT_EQ(Rendered(absl::StrCat("{{ [1]|map(attribute='", path(1000, "."),
+                                  "', default='z')|first }}")),
+            "z");
+  EXPECT_EQ(Rendered(absl::StrCat("{{ [{'a': 1}]|sort(attribute='", path(1000, ","), "') }}")),
+            "[{'a': 1}]");
+  for (const std::string separator : {".", ","}) {
+    EXPECT_THAT(Rendered(absl::StrCat("{{ [{'a': 1}]|sort(attribute='", path(1100, separator),
+                                      "') }}")),
+                HasSubstr("a path of more than 1000"))
+        << separator;
+  }
+}
+
+// Lists that exist only while a value is made take memory too, 8 or 16 bytes a part.
+TEST(JinjaStatementsTest, TheMemoryOfSplitsAndSlicesIsCounted) {
+  const auto code = [](std::string_view text, int64_t bytes_max) {
+    const absl::StatusOr<JinjaProgram> program = JinjaProgram::Parse(text);
+    EXPECT_TRUE(program.ok()) << program.status();
+    JinjaOptions options;
+    options.limits.bytes_max = bytes_max;
+    return program.ok() ? program->Render({}, options).status().code() : program.status().code();
+  };
+  constexpr auto kOk = absl::StatusCode::kOk, kBeyond = absl::StatusCode::kResourceExhausted;
+  struct Case {
+    const char* text;
+    int64_t beyond, enough;
+  };
+  // Of the first two, each part is a text of its own besides, of 65 bytes in all.
+  for (const Case& c : {Case{"{{ ('a,' * 1000).split(',')|length }}", 75'000, 150'000},
+                        Case{"{{ ('a\n' * 1000).splitlines()|length }}", 75'000, 150'000},
+                        Case{"{{ ('ab' * 2000)[::2]|length }}", 20'000, 80'000},
+                        Case{"{{ ('\n' * 1000)|indent(0)|length }}", 8'000, 40'000}}) {
+    EXPECT_EQ(code(c.text, c.beyond), kBeyond) << c.text;
+    EXPECT_EQ(code(c.text, c.enough), kOk) << c.text;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -234,6 +235,21 @@ TEST(TokenFileTest, ScanningTellsItsProgressAndIsAbandonedWhenAsked) {
   EXPECT_EQ(done, 3000000);
   const auto abandoned = (*file)->Scan(2, [](int64_t) { return absl::CancelledError("stop"); });
   EXPECT_EQ(abandoned.status().code(), absl::StatusCode::kCancelled);
+}
+
+// Else the progress of a job whose data are such files does not come to its end.
+TEST(TokenFileTest, TheProgressOfAnArrayCountsItsHeader) {
+  TestDirectory directory;
+  const std::string content = Npy(kU2, Bytes(std::vector<uint16_t>{1, 2, 3, 4}));
+  const auto file = TokenFile::Open(Tokens(directory.Write("a.npy", content)));
+  ASSERT_TRUE(file.ok()) << file.status();
+  int64_t done = 0;
+  const auto scanned = (*file)->Scan(5, [&](int64_t bytes) {
+    done += bytes;
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(scanned.ok()) << scanned.status();
+  EXPECT_EQ(done, std::ssize(content));
 }
 
 TEST(TokenFileTest, AFileThatGrowsWhileItIsScannedIsRefused) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -124,6 +125,12 @@ Packed PackPlainly(const std::vector<Document>& documents, int64_t length, bool 
     }
   }
   for (Open& from : open) {
+    if (std::count(from.positions.begin(), from.positions.end(), 0) == std::ssize(from.positions)) {
+      // Every document in it is one token, which nothing predicts.
+      ++packed.counts.examples_without_target;
+      packed.counts.tokens -= std::ssize(from.ids);
+      continue;
+    }
     Sequence sequence;
     int32_t padding = 0;
     while (from.ids.size() < capacity) {
@@ -134,12 +141,13 @@ Packed PackPlainly(const std::vector<Document>& documents, int64_t length, bool 
     }
     packed.sequences.push_back({from.ids, from.labels, from.positions, from.document, false, {}});
   }
-  packed.counts.sequences = static_cast<int64_t>(open.size());
+  packed.counts.sequences = std::ssize(packed.sequences);
   return packed;
 }
 
 void ExpectEqual(const Packed& a, const Packed& b) {
   ASSERT_EQ(a.sequences.size(), b.sequences.size());
+  EXPECT_EQ(a.counts.sequences, b.counts.sequences);
   for (size_t i = 0; i < a.sequences.size(); ++i) {
     EXPECT_EQ(a.sequences[i].input_ids, b.sequences[i].input_ids) << i;
     EXPECT_EQ(a.sequences[i].labels, b.sequences[i].labels) << i;
@@ -196,12 +204,78 @@ TEST(PackingTest, LongChatsAreCutAndChatsWithoutTargetPassedOver) {
 }
 
 TEST(PackingTest, WithoutPackingADocumentASequence) {
-  const Packed packed = Pack({Text(10, 2), Text(20, 5), Chat(30, 2, 1)}, 4, false, 100);
+  const Packed packed = Pack({Text(10, 2), Text(20, 6), Chat(30, 2, 1)}, 4, false, 100);
   ASSERT_EQ(packed.sequences.size(), 4u);
   EXPECT_THAT(packed.sequences[0].input_ids, ElementsAre(10, 11, kPad, kPad));
   EXPECT_THAT(packed.sequences[1].input_ids, ElementsAre(20, 21, 22, 23));
-  EXPECT_THAT(packed.sequences[2].input_ids, ElementsAre(24, kPad, kPad, kPad));
+  EXPECT_THAT(packed.sequences[2].input_ids, ElementsAre(24, 25, kPad, kPad));
   EXPECT_THAT(packed.sequences[3].input_ids, ElementsAre(30, 31, kPad, kPad));
+}
+
+// A step whose sequences have nothing to predict has no loss to divide.
+TEST(PackingTest, TextsWithoutAPredictionAreLeftOut) {
+  for (const size_t piece : {1, 100}) {
+    const Packed rest = Pack({Text(10, 5)}, 4, true, piece);
+    ASSERT_EQ(rest.sequences.size(), 1u);
+    EXPECT_THAT(rest.sequences[0].input_ids, ElementsAre(10, 11, 12, 13));
+    EXPECT_EQ(rest.counts.tokens, 4);
+    EXPECT_EQ(rest.counts.examples_without_target, 1);
+    const Packed followed = Pack({Text(10, 5), Text(20, 2)}, 4, true, piece);
+    ASSERT_EQ(followed.sequences.size(), 2u);
+    EXPECT_THAT(followed.sequences[1].input_ids, ElementsAre(14, 20, 21, kPad));
+    EXPECT_EQ(followed.counts.tokens, 7);
+    EXPECT_EQ(followed.counts.examples_without_target, 0);
+    // An empty text is the end of a text alone.
+    const Packed apart = Pack({Text(10, 1), Text(20, 3), Text(30, 1)}, 4, false, piece);
+    ASSERT_EQ(apart.sequences.size(), 1u);
+    EXPECT_THAT(apart.sequences[0].input_ids, ElementsAre(20, 21, 22, kPad));
+    EXPECT_EQ(apart.counts.tokens, 3);
+    EXPECT_EQ(apart.counts.examples_without_target, 2);
+  }
+}
+
+TEST(PackingTest, TextsOfOneTokenNeedALongerNeighbour) {
+  for (const size_t piece : {1, 100}) {
+    const Packed alone = Pack({Text(10, 1), Text(20, 1)}, 4, true, piece);
+    EXPECT_EQ(alone.sequences.size(), 0u);
+    EXPECT_EQ(alone.counts.tokens, 0);
+    EXPECT_GT(alone.counts.examples_without_target, 0);
+    const Packed too_long = Pack({Text(10, 1), Text(20, 1), Chat(30, 4, 2)}, 4, true, piece);
+    ASSERT_EQ(too_long.sequences.size(), 1u);
+    EXPECT_THAT(too_long.sequences[0].input_ids, ElementsAre(30, 31, 32, 33));
+    EXPECT_EQ(too_long.counts.tokens, 4);
+    EXPECT_GT(too_long.counts.examples_without_target, 0);
+    const Packed fits = Pack({Text(10, 1), Text(20, 1), Chat(30, 2, 1)}, 4, true, piece);
+    ASSERT_EQ(fits.sequences.size(), 1u);
+    EXPECT_THAT(fits.sequences[0].input_ids, ElementsAre(10, 20, 30, 31));
+    EXPECT_EQ(fits.counts.tokens, 4);
+    EXPECT_EQ(fits.counts.examples_without_target, 0);
+  }
+}
+
+TEST(PackingTest, EverySequenceHasAPrediction) {
+  std::mt19937 random(20261128);
+  int64_t left_out = 0;
+  for (int round = 0; round < 400; ++round) {
+    std::vector<Document> documents;
+    for (int i = 0; i < 12; ++i) {
+      // Mostly of one token.
+      const int size = random() % 3 == 0 ? 1 + static_cast<int>(random() % 9) : 1;
+      documents.push_back(random() % 5 == 0 ? Chat(100 * i, size + 1, 1) : Text(100 * i, size));
+    }
+    const int64_t length = 2 + static_cast<int64_t>(random() % 5);
+    const Packed packed = Pack(documents, length, /*packing=*/round % 2 == 0, 1 + random() % 7);
+    int64_t tokens = 0;
+    for (const Sequence& sequence : packed.sequences) {
+      const std::vector<int32_t> targets = PredictionTargets(sequence);
+      EXPECT_NE(std::count(targets.begin(), targets.end(), kMaskedLabel), std::ssize(targets));
+      tokens += std::ssize(sequence.document_ids) -
+                std::count(sequence.document_ids.begin(), sequence.document_ids.end(), -1);
+    }
+    EXPECT_EQ(packed.counts.tokens, tokens);
+    left_out += packed.counts.examples_without_target;
+  }
+  EXPECT_GT(left_out, 0);
 }
 
 TEST(PackingTest, IsTheSameAsDoneWithPlainLists) {
