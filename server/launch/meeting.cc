@@ -238,8 +238,8 @@ absl::StatusOr<std::vector<std::string>> Meeting::Exchange(const std::string& da
   v1::ExchangeReply reply;
   grpc::Status status;
   const Clock::time_point end =
-      Clock::now() + (patience < absl::InfiniteDuration() ? absl::ToChronoSeconds(patience)
-                                                          : std::chrono::seconds(0));
+      Clock::now() + (patience < absl::InfiniteDuration() ? absl::ToChronoNanoseconds(patience)
+                                                          : std::chrono::nanoseconds(0));
   while (true) {
     const absl::Duration left = patience < absl::InfiniteDuration()
                                     ? absl::FromChrono(end - Clock::now())

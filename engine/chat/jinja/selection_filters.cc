@@ -121,7 +121,7 @@ constexpr Builtin kFilters[] = {
 constexpr std::ptrdiff_t kStepsMax = 1000;
 
 absl::Status CheckSteps(std::string_view text, char separator) {
-  if (std::count(text.begin(), text.end(), separator) <= kStepsMax) return absl::OkStatus();
+  if (std::count(text.begin(), text.end(), separator) < kStepsMax) return absl::OkStatus();
   return Error(absl::StrCat("a path of more than ", kStepsMax, " attributes"));
 }
 

@@ -68,6 +68,30 @@ TEST_F(DeleteCommandTest, DirectoriesOfTheUserStay) {
   EXPECT_THAT(asked, HasSubstr("; 1 checkpoint (2 B) in " + mine + " stays"));
 }
 
+// The daemon knows of no other directory than its own, and tells no summary.
+TEST_F(DeleteCommandTest, CheckpointsOfAJobWhoseFileIsNotUnderstoodAnyMoreAreLost) {
+  Job job;
+  job.id = ledger_->NewId();
+  job.uid = 1000;
+  job.user = "anna";
+  megatrain::JobFile file;
+  file.yaml = "future_key: 1\n";
+  job.file = std::make_shared<const megatrain::JobFile>(file);
+  ASSERT_TRUE(ledger_->Add(job, "").ok());
+  Move(job.id, JobState::kCancelled);
+  const std::string step =
+      directory_.path() + "/state/jobs/" + job.id + "/checkpoints/step-00000010";
+  std::filesystem::create_directories(step);
+  std::ofstream(step + "/manifest.json") << "{}";
+  std::string asked;
+  ask_ = [&](const std::string& question) {
+    asked = question;
+    return "y";
+  };
+  EXPECT_EQ(Run({"delete", job.id}).code, kExitDone);
+  EXPECT_THAT(asked, HasSubstr("log, and 1 checkpoint (2 B)? "));
+}
+
 TEST_F(DeleteCommandTest, WithoutATerminalItWantsToBeTold) {
   const std::string id = Cancelled();
   const Result refused = Run({"delete", id});

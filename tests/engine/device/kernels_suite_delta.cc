@@ -88,21 +88,21 @@ TEST_P(KernelsSuite, GatedDeltaBackwardTakesAWorkspaceForOneKeyHead) {
   const DocumentOperands documents(&operands, shape.starts);
   const DeltaOperands delta(shape, dtype(), true, &operands);
   const auto run = [&](bool one_head) {
-    return RunOn(
-        device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
-          GatedDeltaBackwardArgs args = delta.Backward(kernels, p, documents);
-          if (one_head) {
-            // The cuda kernels keep two sums of each token and value head besides.
-            const int64_t bytes = kernels.GatedDeltaBackwardWorkspaceBytes(
-                                      {shape.tokens(), 1, group, shape.key_dim, shape.value_dim}) +
-                                  (shape.value_heads - group) * 2 * shape.tokens() *
-                                      int64_t{sizeof(float)};
-            EXPECT_LT(bytes, args.workspace_bytes);
-            args.workspace_bytes = bytes;
-          }
-          MT_RETURN_IF_ERROR(kernels.GatedDelta(stream, args.forward));
-          return kernels.GatedDeltaBackward(stream, args);
-        });
+    return RunOn(device(), operands,
+                 [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                   GatedDeltaBackwardArgs args = delta.Backward(kernels, p, documents);
+                   if (one_head) {
+                     // The cuda kernels keep two sums of each token and value head besides.
+                     const int64_t bytes =
+                         kernels.GatedDeltaBackwardWorkspaceBytes(
+                             {shape.tokens(), 1, group, shape.key_dim, shape.value_dim}) +
+                         (shape.value_heads - group) * 2 * shape.tokens() * int64_t{sizeof(float)};
+                     EXPECT_LT(bytes, args.workspace_bytes);
+                     args.workspace_bytes = bytes;
+                   }
+                   MT_RETURN_IF_ERROR(kernels.GatedDelta(stream, args.forward));
+                   return kernels.GatedDeltaBackward(stream, args);
+                 });
   };
   const auto at_once = run(false), in_turn = run(true);
   for (const size_t operand : {delta.dq, delta.dk, delta.dv, delta.da, delta.db}) {

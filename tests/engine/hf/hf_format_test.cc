@@ -88,9 +88,9 @@ TEST(HfFormatTest, AConfigurationThatIsTooLongIsRefused) {
 TEST(HfFormatTest, FilesOfAnExportAreKnownByTheirNames) {
   for (const char* const name :
        {"config.json", "model.safetensors", "model-00001-of-00002.safetensors",
-        "model-123456-of-123456.safetensors",
-        "model-carried.safetensors", "model.safetensors.index.json", "model.parts.index.json",
-        "tokenizer.json", "vocab.json", "additional_chat_templates/rag.jinja"}) {
+        "model-123456-of-123456.safetensors", "model-carried.safetensors",
+        "model.safetensors.index.json", "model.parts.index.json", "tokenizer.json", "vocab.json",
+        "additional_chat_templates/rag.jinja"}) {
     EXPECT_TRUE(IsHfFileName(name)) << name;
   }
   for (const char* const name :

@@ -213,11 +213,6 @@ class GatherRefusalTest : public GatherCheckpointTest {
     EXPECT_FALSE(files_->FileExists(PartOf("whole")));
     EXPECT_FALSE(files_->FileExists(PartOf("whole") + kUnfinishedSuffix));
   }
-  void WriteTemplate(const std::string& content) {
-    const std::string templates = JoinPath(config_, kHfTemplatesDirectory);
-    ASSERT_TRUE(files_->CreateDirectories(templates).ok());
-    ASSERT_TRUE(WriteFileSynced(files_, JoinPath(templates, "rag.jinja"), content).ok());
-  }
 };
 
 TEST_P(GatherRefusalTest, PartsThatDoNotMakeACheckpointAreNamed) {
@@ -392,7 +387,9 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GatherRefusalTest,
                                             ::testing::Values(DType::kBF16)));
 
 TEST_P(GatherRefusalTest, WhatWasGatheredOutlivesAPowerCut) {
-  WriteTemplate("rag");
+  const std::string templates = JoinPath(config_, kHfTemplatesDirectory);
+  ASSERT_TRUE(files_->CreateDirectories(templates).ok());
+  ASSERT_TRUE(WriteFileSynced(files_, JoinPath(templates, "rag.jinja"), "rag").ok());
   SaveWell({"a", "b"}, 1, Even(2));
   FaultInjectionFileSystem disk;
   for (const std::string machine : {"a", "b"}) {
@@ -411,9 +408,9 @@ TEST_P(GatherRefusalTest, WhatWasGatheredOutlivesAPowerCut) {
 }
 
 TEST_P(GatherRefusalTest, AFullDiskIsSeenBeforeAnythingIsGathered) {
-  // All parts have this one, and it is copied once.
-  constexpr int64_t kCommonBytes = int64_t{1} << 20;
-  WriteTemplate(std::string(kCommonBytes, 'r'));
+  constexpr int64_t kCommon = int64_t{1} << 20;  // bytes of a file that all parts have
+  const std::string common = JoinPath(config_, "tokenizer.json");
+  ASSERT_TRUE(WriteFileSynced(files_, common, std::string(kCommon, ' ')).ok());
   SaveWell({"a", "b"}, 1, Even(2));
   FaultInjectionFileSystem disk;
   int64_t needed = 0;
@@ -436,8 +433,7 @@ TEST_P(GatherRefusalTest, AFullDiskIsSeenBeforeAnythingIsGathered) {
   EXPECT_TRUE(IsDiskFull(full)) << full;
   EXPECT_THAT(std::string(full.message()), HasSubstr("the checkpoint needs"));
   EXPECT_FALSE(disk.FileExists("/whole/step-00000001.tmp"));
-  const absl::Status gathered = gather(needed + kCommonBytes / 2);  // with room for the manifest
-  EXPECT_TRUE(gathered.ok()) << gathered;
+  EXPECT_EQ(gather(needed + kCommon / 2), absl::OkStatus()) << "with room for the manifest";
 }
 
 }  // namespace

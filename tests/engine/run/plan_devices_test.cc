@@ -115,8 +115,8 @@ TEST(PlanDevicesTest, AJobHasItsDevicesPartOfTheMemoryBesideThePool) {
   }
 }
 
-// Parts of the cpu share its threads. What a thread takes in a device's kernels is thus counted once
-// for each, however many devices there are.
+// Parts of the cpu share its threads. What a thread takes in a device's kernels is thus counted
+// once for each, however many devices there are.
 TEST(PlanDevicesTest, ThreadsOfTheCpuAreCountedOnceOnAnyNumberOfDevices) {
   EngineBudget host;
   host.threads = 8;
@@ -124,7 +124,8 @@ TEST(PlanDevicesTest, ThreadsOfTheCpuAreCountedOnceOnAnyNumberOfDevices) {
   const auto process_bytes = [&](int64_t devices, int64_t threads) {
     JobSpec spec = JobOn("cpu", devices);
     spec.engine.threads = threads;
-    for (const PlanReport::Item& item : PlanFor(spec, host).host) {
+    const PlanReport plan = PlanFor(spec, host);
+    for (const PlanReport::Item& item : plan.host) {
       if (item.name == "process") return item.bytes;
     }
     ADD_FAILURE() << "no item process";

@@ -1,4 +1,5 @@
-// Runs that are cancelled, that follow each other on a warm pool, and that have nothing left to do.
+// Runs that are cancelled, that follow each other on a warm pool, that have nothing left to do, and
+// whose output could not be written.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -15,8 +17,10 @@
 namespace megatrain {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // Steps of a minute, over a slow link: the first is not waited for.
 TEST(TrainingCancelTest, AmidAStep) {
@@ -207,6 +211,31 @@ TEST(FinishedRunTest, TellsSoAndEnds) {
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(*outcome, TrainingOutcome::kFinished);
   EXPECT_THAT(second.events, ElementsAre("started 5"));
+}
+
+// Days of work may lie before the last step.
+TEST(OutputOfARunTest, ADirectoryThatIsNotReplacedIsRefusedBeforeTheFirstStep) {
+  const auto host = HostWithPool();
+  JobSpec spec = HookedJob("not_replaced");
+  const std::string output = FreshDirectory("output"), foreign = output + "/thesis.tex";
+  ASSERT_TRUE(WriteFileSynced(PosixFileSystem(), foreign, "x").ok());
+  for (const auto& [directory, why] :
+       {std::pair(output, "thesis.tex"), std::pair(spec.model.path, "the model was read from")}) {
+    spec.output.directory = directory;
+    HookedRun refused;
+    const absl::Status status = refused.Train(*host, spec).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("output.directory: "), HasSubstr(why)));
+    EXPECT_THAT(refused.events, IsEmpty());
+    EXPECT_FALSE(HasCheckpoint(spec));
+    ExpectPoolWhole(*host);
+  }
+  ASSERT_TRUE(PosixFileSystem()->RemoveFile(foreign).ok());
+  spec.output.directory = output;
+  HookedRun allowed;
+  ASSERT_TRUE(allowed.Train(*host, spec).ok()) << allowed.run.status;
+  EXPECT_TRUE(PosixFileSystem()->FileExists(output + "/config.json"));
 }
 
 }  // namespace

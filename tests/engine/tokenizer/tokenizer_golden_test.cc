@@ -1,6 +1,11 @@
 // Ids, decoded text and pieces, equal to what the `tokenizers` library makes
 // (tests/golden/make_tokenizer_references.py).
 #include <algorithm>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "engine/tokenizer/bytes_tokenizer.h"
 #include "engine/tokenizer/hf_tokenizer.h"
@@ -185,6 +190,76 @@ TEST(CharacterBpe, TheRestOfACutTextHasNothingBeforeIt) {
     const std::string left = (first + rest).substr(*size);
     ASSERT_TRUE(tokenizer->EncodePiece(left, true, &state, &pieces).ok());
     EXPECT_EQ(pieces, whole) << name;
+  }
+}
+
+// Encodes `text`, of which `step` more bytes are known each time.
+std::vector<int32_t> EncodeAsItComes(const Tokenizer& tokenizer, std::string_view text,
+                                     size_t step) {
+  std::vector<int32_t> ids;
+  PieceState state;
+  for (size_t done = 0, known = 0; known < text.size();) {
+    known = std::min(text.size(), known + step);
+    const auto size =
+        tokenizer.EncodePiece(text.substr(done, known - done), known == text.size(), &state, &ids);
+    EXPECT_TRUE(size.ok()) << size.status();
+    done += size.value_or(0);
+  }
+  return ids;
+}
+
+// Spaces that are put before a piece, and characters that a normalizer changes into others.
+TEST(MadeTokenizer, PiecesBeginWhereTheWholeTextHasThem) {
+  const std::vector<std::string> parts = {
+      "a",      "b",      " ",  "'",      "²",  "ー", "\u1100", "\u00a0", "\u0e33", "\u200d",
+      "\u1e9b", "\u0323", "カ", "\u00ad", "가", "\n", "中",     "1",      "."};
+  std::mt19937 random(5);
+  Json json = Json::parse(BytesTokenizerJson());
+  for (const auto& [normalizer, split] :
+       {std::pair{"null", R"({"type": "CharDelimiterSplit", "delimiter": "a"})"},
+        std::pair{R"({"type": "NFKD"})", R"({"type": "UnicodeScripts"})"},
+        std::pair{R"({"type": "Nmt"})", R"({"type": "UnicodeScripts"})"}}) {
+    json["normalizer"] = Json::parse(normalizer);
+    json["pre_tokenizer"] =
+        Json::parse(std::string(R"({"type": "Sequence", "pretokenizers": [)") + split +
+                    R"(, {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false,
+                         "use_regex": true}]})");
+    const auto tokenizer = MakeHfTokenizer({.tokenizer_json = json.dump()});
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    for (int i = 0; i < 20; ++i) {
+      std::string text;
+      for (int k = 0; k < 60; ++k) text += parts[random() % parts.size()];
+      std::vector<int32_t> whole;
+      ASSERT_TRUE((*tokenizer)->Encode(text, &whole).ok());
+      for (const size_t step : {1, 7, 40}) {
+        EXPECT_EQ(EncodeAsItComes(**tokenizer, text, step), whole) << normalizer << step << text;
+      }
+    }
+  }
+}
+
+// Of a text that is replaced the last character counts, as in the library, so that nothing of what
+// replaces two is first.
+TEST(MadeTokenizer, APairThatIsReplacedIsNotWhereATextBegins) {
+  const auto tokenizer = MakeHfTokenizer({.tokenizer_json = R"({"added_tokens": [],
+    "normalizer": {"type": "Replace", "pattern": {"String": "``"}, "content": "\""},
+    "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first",
+                      "split": true},
+    "post_processor": null, "decoder": null, "model": {"type": "Unigram", "unk_id": 0, "vocab": [
+      ["<unk>", 0.0], ["▁", -2.0], ["a", -2.0], ["\"", -2.0], ["`", -2.0], ["▁a", -2.0]]}})"});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  struct Case {
+    const char* text;
+    std::vector<int32_t> ids;
+    std::vector<size_t> offsets;
+  };
+  for (const Case& c : {Case{"``a", {3, 2}, {1, 2}}, Case{"`a", {1, 4, 2}, {0, 0, 1}},
+                        Case{"a``", {5, 3}, {0, 2}}, Case{"a ``", {5, 1, 3}, {0, 1, 3}}}) {
+    std::vector<int32_t> ids;
+    std::vector<size_t> offsets;
+    ASSERT_TRUE((*tokenizer)->EncodeWithOffsets(c.text, &ids, &offsets).ok()) << c.text;
+    EXPECT_EQ(ids, c.ids) << c.text;
+    EXPECT_EQ(offsets, c.offsets) << c.text;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -158,6 +159,44 @@ TEST_F(DaemonDevicesTest, AJobThatHangsAgainAndAgainFails) {
   EXPECT_EQ(job.state, JobState::kFailed) << job.reason_text;
   EXPECT_EQ(job.reason, JobReason::kRepeatedDeaths);
   EXPECT_THAT(job.reason_text, HasSubstr("5 times in a row without the job getting further"));
+}
+
+// A job with directories that are too deep to be measured counts as all of the limit.
+TEST_F(DaemonDevicesTest, AnotherDiskLimitMeasuresTheFilesAgain) {
+  config_.limits.disk_bytes = int64_t{1} << 40;
+  StepObserver observer;
+  const auto daemon = Start(&observer);
+  ASSERT_NE(daemon, nullptr);
+  const std::string id = Submit(1);
+  const auto jobs = v1::JobService::NewStub(
+      grpc::CreateChannel(config_.listen[0], grpc::InsecureChannelCredentials()));
+  v1::Job job;
+  v1::CancelJobRequest cancel;
+  cancel.set_name("jobs/" + id);
+  grpc::ClientContext cancels;
+  ASSERT_TRUE(jobs->CancelJob(&cancels, cancel, &job).ok());
+  v1::GetJobRequest get;
+  get.set_name("jobs/" + id);
+  ASSERT_TRUE(WaitUntil([&] {
+    grpc::ClientContext context;
+    return jobs->GetJob(&context, get, &job).ok() && job.state() == v1::Job::CANCELLED;
+  }));
+  std::string deep = config_.state_directory + "/jobs/" + id;
+  for (int level = 0; level < 40; ++level) deep += "/d";
+  ASSERT_TRUE(std::filesystem::create_directories(deep));
+
+  DaemonConfig larger = config_;
+  larger.limits.disk_bytes = int64_t{1} << 41;
+  const absl::Status reloaded = daemon->Reload(larger);
+  ASSERT_TRUE(reloaded.ok()) << reloaded;
+  JobShape shape;
+  shape.sequence_length = 16;
+  shape.global_batch = shape.micro_batch = 1;
+  grpc::ClientContext creates;
+  const grpc::Status refused = jobs->CreateJob(&creates, place_->Request(shape, ""), &job);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << refused.error_message();
+  EXPECT_THAT(refused.error_message(), HasSubstr(id));
+  daemon->Stop();
 }
 
 // Systemd starts it again.

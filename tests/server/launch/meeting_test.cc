@@ -171,7 +171,7 @@ TEST_F(MeetingTest, AMachineThatLeavesEndsItsWaitAndThatOfTheOthers) {
   Given of_first, of_second;
   std::thread one([&] { of_first = first->Exchange("a", absl::InfiniteDuration()); });
   std::thread two([&] { of_second = second->Exchange("b", kLong); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // most often both wait
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // most often both wait
   second->Leave();
   one.join();
   two.join();

@@ -103,8 +103,7 @@ TEST_F(JobManagerTest, CheckpointsOfAJobWhoseFileIsNotUnderstoodAnyMoreAreListed
   job.file = std::make_shared<const JobFile>(file);
   const JobPtr added = *ledger_->Add(job, "");
   ASSERT_EQ(added->spec, nullptr);
-  const std::string step =
-      directory_ / ("state/jobs/" + added->id + "/checkpoints/step-00000020");
+  const std::string step = directory_ / ("state/jobs/" + added->id + "/checkpoints/step-00000020");
   fs::create_directories(step);
   std::ofstream(step + "/manifest.json") << "{...}";
   const auto listed = manager_->ListCheckpoints(kAnna, added->id);

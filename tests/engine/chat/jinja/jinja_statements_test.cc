@@ -1,6 +1,6 @@
 // Statements at their edges, and the white space around tags, as Jinja2 3.1.6 gives them with
-// trim_blocks and lstrip_blocks; what a program is said to read, and the depth and the memory of its
-// values.
+// trim_blocks and lstrip_blocks; what a program is said to read, and the depth and the memory of
+// its values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -127,15 +127,15 @@ TEST(JinjaStatementsTest, APathHasAtMostAThousandSteps) {
     for (int i = 1; i < steps; ++i) text += separator + "a";
     return text;
   };
-  EXPECT_EQ(Rendered(absl::StrCat("{{ [1]|map(attribute='", path(1000, "."),
-                                  "', default='z')|first }}")),
-            "z");
+  EXPECT_EQ(
+      Rendered(absl::StrCat("{{ [1]|map(attribute='", path(1000, "."), "', default='z')|first }}")),
+      "z");
   EXPECT_EQ(Rendered(absl::StrCat("{{ [{'a': 1}]|sort(attribute='", path(1000, ","), "') }}")),
             "[{'a': 1}]");
   for (const std::string separator : {".", ","}) {
-    EXPECT_THAT(Rendered(absl::StrCat("{{ [{'a': 1}]|sort(attribute='", path(1100, separator),
-                                      "') }}")),
-                HasSubstr("a path of more than 1000"))
+    EXPECT_THAT(
+        Rendered(absl::StrCat("{{ [{'a': 1}]|sort(attribute='", path(1100, separator), "') }}")),
+        HasSubstr("a path of more than 1000"))
         << separator;
   }
 }
@@ -156,9 +156,9 @@ TEST(JinjaStatementsTest, TheMemoryOfSplitsAndSlicesIsCounted) {
   };
   // Of the first two, each part is a text of its own besides, of 65 bytes in all.
   for (const Case& c : {Case{"{{ ('a,' * 1000).split(',')|length }}", 75'000, 150'000},
-                        Case{"{{ ('a\n' * 1000).splitlines()|length }}", 75'000, 150'000},
+                        Case{"{{ ('a\\n' * 1000).splitlines()|length }}", 75'000, 150'000},
                         Case{"{{ ('ab' * 2000)[::2]|length }}", 20'000, 80'000},
-                        Case{"{{ ('\n' * 1000)|indent(0)|length }}", 8'000, 40'000}}) {
+                        Case{"{{ ('\\n' * 1000)|indent(0)|length }}", 8'000, 40'000}}) {
     EXPECT_EQ(code(c.text, c.beyond), kBeyond) << c.text;
     EXPECT_EQ(code(c.text, c.enough), kOk) << c.text;
   }
