@@ -220,7 +220,8 @@ absl::StatusOr<int> RunProcesses(const LaunchEnvironment& launched, absl::Durati
   for (const std::string& each : given) names.push_back(each.substr(0, each.find(',')));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory,
                       TemporaryDirectory::Create());
-  const PmixJob job = {.name = absl::StrCat("megatrain-", given[0].substr(names[0].size() + 1)),
+  const std::string& first = given.front();
+  const PmixJob job = {.name = absl::StrCat("megatrain-", first.substr(first.find(',') + 1)),
                        .directory = directory->path(),
                        .machines = MachinesOf(names, meeting.machine_ranks()),
                        .machine = meeting.machine()};
