@@ -379,8 +379,8 @@ int GatedDeltaBackward(const Queue& queue, const GatedDeltaBackwardArgs& with_st
   const int64_t sums_bytes = 2 * shape.tokens * shape.value_heads * int64_t{sizeof(float)};
   const int64_t key_head_bytes = DeltaFloatsOfKeyHead(shape) * int64_t{sizeof(float)};
   if (args.workspace_bytes < sums_bytes + key_head_bytes) return kInvalidValue;
-  const int64_t at_once = std::min(DeltaKeyHeadsAtOnce(shape),
-                                   (args.workspace_bytes - sums_bytes) / key_head_bytes);
+  const int64_t at_once =
+      std::min(DeltaKeyHeadsAtOnce(shape), (args.workspace_bytes - sums_bytes) / key_head_bytes);
   const int64_t values = at_once * (shape.value_heads / shape.key_heads);
   const int64_t states = values * (shape.tokens / kDeltaChunk) * shape.key_dim * shape.value_dim;
   const int64_t rows = values * shape.tokens * shape.value_dim;
