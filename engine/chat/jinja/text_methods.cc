@@ -42,12 +42,12 @@ Result Strip(Call& call) {
 }
 
 // Counts the memory of a list of the parts of self, which is made before their own is counted.
-// `ends` is true for the characters with which one may end.
+// `ends` is true for the characters with which the `bytes` between two parts begin.
 template <typename Ends>
-absl::Status ChargeParts(Call& call, const Ends& ends) {
+absl::Status ChargeParts(Call& call, size_t bytes, const Ends& ends) {
   const std::string_view self = SelfOf(call);
-  const auto parts = static_cast<size_t>(std::count_if(self.begin(), self.end(), ends));
-  return call.runtime.Charge(parts * sizeof(std::string_view));
+  const auto ended = static_cast<size_t>(std::count_if(self.begin(), self.end(), ends));
+  return call.runtime.Charge(std::min(ended, self.size() / bytes) * sizeof(std::string_view));
 }
 
 template <bool from_right>
@@ -56,7 +56,8 @@ Result Split(Call& call) {
   if (separator.has_value() && separator->empty()) return Error("empty separator");
   MT_ASSIGN_OR_RETURN(const int64_t splits_max, call.IntOr(1, -1));
   call.runtime.StepBytes(SelfOf(call).size());
-  MT_RETURN_IF_ERROR(ChargeParts(call, [&](char c) {
+  const size_t bytes = separator.has_value() ? separator->size() : 1;
+  MT_RETURN_IF_ERROR(ChargeParts(call, bytes, [&](char c) {
     return separator.has_value() ? c == separator->front() : c >= '\t' && c <= ' ';
   }));
   return call.runtime.MakeTexts(
@@ -67,7 +68,7 @@ Result Split(Call& call) {
 
 Result SplitLines(Call& call) {
   call.runtime.StepBytes(SelfOf(call).size());
-  MT_RETURN_IF_ERROR(ChargeParts(call, [](char c) { return c >= '\n' && c <= '\x1e'; }));
+  MT_RETURN_IF_ERROR(ChargeParts(call, 1, [](char c) { return c >= '\n' && c <= '\x1e'; }));
   return call.runtime.MakeTexts(python::SplitLines(SelfOf(call), call.TrueOr(0, false)),
                                 IsMarkup(call.self));
 }
