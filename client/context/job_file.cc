@@ -1,6 +1,6 @@
 #include "client/context/job_file.h"
 
-#include <google/protobuf/stubs/common.h>
+#include <simdjson.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -44,10 +44,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
 
 // The API's texts are UTF-8, and gRPC's own error names neither the text nor what is wrong.
 absl::Status CheckUtf8(const std::string& what, const std::string& text) {
-  if (google::protobuf::internal::IsStructurallyValidUTF8(text.data(),
-                                                          static_cast<int>(text.size()))) {
-    return absl::OkStatus();
-  }
+  if (simdjson::validate_utf8(text.data(), text.size())) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(what, " is not UTF-8 text"));
 }
 

@@ -22,6 +22,12 @@ namespace megatrain {
 using GiveColumns =
     std::function<absl::Status(const TensorSpec& tensor, ElementRange part, TensorSink sink)>;
 
+// Returns the FailedPrecondition that ExportHfDirectory would return for `directory`, before
+// anything is written. `source` is the directory of the model. Returns the errors of listing
+// `directory`.
+absl::Status CheckExportTarget(const std::string& source, const ModelLayout& layout,
+                               const std::string& directory, FileSystem* files);
+
 // Writes a Hugging Face directory: config.json as RewriteConfigDType changes it, the tokenizer and
 // generation files of `source`, and the weights as model.safetensors or as shards with an index, as
 // WriteHfWeights cuts them at `shard_bytes`. The tensors that a wrapper carries are copied from the
@@ -42,11 +48,6 @@ using GiveColumns =
 // WriteHfWeights and ReplaceDirectory (hf_writer.h). If writing fails, for instance with
 // ResourceExhausted for a full disk, `directory` is unchanged. ReplaceDirectory describes crashes,
 // and errors that come after the new directory has its name.
-//
-// CheckExportTarget returns that FailedPrecondition before anything is written. `source` is the
-// directory of the model.
-absl::Status CheckExportTarget(const std::string& source, const ModelLayout& layout,
-                               const std::string& directory, FileSystem* files);
 absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,

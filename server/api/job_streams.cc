@@ -91,7 +91,7 @@ class RecordSource : public StreamSource<typename Series::Message> {
     size_t records = 0;
     for (size_t bytes = 0; records < kBatchRecordsMax && bytes < kBatchBytesMax;) {
       const absl::StatusOr<StreamNext> next = cursor_->Advance();
-      // What is in the message comes before an error, which the next call meets again.
+      // The records in the message come before an error, which the next call meets again.
       if (records > 0 && (!next.ok() || *next != StreamNext::kMessage)) break;
       MT_RETURN_IF_ERROR(next.status());
       if (*next != StreamNext::kMessage) return *next;

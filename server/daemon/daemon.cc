@@ -97,7 +97,7 @@ absl::Status Daemon::OpenStore() {
 
 void Daemon::MeasureDisk() {
   for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
-  // What is deleted counts until its files are gone, which closed directories prevent.
+  // A deleted job counts until its files are gone, which closed directories prevent.
   for (const JobPtr& job : ledger_->Deleted()) disk_->Measure(*job);
 }
 

@@ -17,14 +17,14 @@ namespace {
 
 namespace v1 = launch::v1;
 
-// What MPI's processes tell of themselves is a few hundred bytes each.
+// A process tells of itself in a few hundred bytes.
 constexpr int kMessageBytesMax = 64 << 20;
 constexpr int kReconnectMilliseconds = 500;
 // A machine that has lost its network is noticed by the processes of the job themselves.
 constexpr std::chrono::seconds kLastReplies{2};
 // How often a call that waits looks whether its caller is still there.
 constexpr double kLookSeconds = 0.2;
-// Of a machine that is not taken yet.
+// A machine that is not taken yet asks again after this.
 constexpr absl::Duration kAskAgain = absl::Milliseconds(500);
 // The reply with what is missing comes after the patience has ended.
 constexpr absl::Duration kReplyTime = absl::Seconds(5);
@@ -158,8 +158,8 @@ class Meeting::Table final : public v1::Meeting::Service {
   const MeetingPlace place_;
   Mutex mutex_;
   CondVar changed_;
-  // Of the rounds that have not ended: what the machines gave, by their first ranks, and how many
-  // have their reply.
+  // The rounds that have not ended: what the machines gave, by their first ranks, and how many have
+  // their reply.
   std::map<int64_t, std::map<int, v1::MachineData>> rounds_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, int> replies_ ABSL_GUARDED_BY(mutex_);
   // The machines of the job, once they have met: how many ranks, by their first ones.

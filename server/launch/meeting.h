@@ -23,7 +23,7 @@ namespace megatrain {
 
 struct MeetingPlace {
   std::string job;      // the same text on all machines of a job, and another for another job
-  std::string address;  // of the machine with rank 0: a name or an address, without brackets
+  std::string address;  // of the machine with rank 0: a name or an address
   int port = 0;
   int ranks = 1;        // of the job
   int first_rank = 0;   // of this machine

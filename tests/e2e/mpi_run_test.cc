@@ -18,10 +18,10 @@
 #include "absl/strings/str_cat.h"
 #include "engine/comm/launch_environment.h"
 #include "tests/e2e/run_directory.h"
+#include "tests/e2e/shared_job_fixture.h"
 #include "tests/support/child_process.h"
 #include "tests/support/mpi_job.h"
 #include "tests/support/read_file.h"
-#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -30,48 +30,18 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Ne;
 
-constexpr int kSteps = 24;
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
-constexpr int kInterrupted = 7;
 // A job that goes on for longer after a rank is lost has hung. tests/bench/processes_bench.py
 // measures how long it takes.
 constexpr auto kEndsWithin = std::chrono::minutes(2);
 // Of mpirun: a rank that is lost ends no other, so that they must find out by themselves.
 const std::vector<std::string> kLeftToTheRanks = {"--enable-recovery", "--mca",
                                                   "orte_abort_on_non_zero_status", "0"};
-// The same bits for 1, 2 and 4 ranks.
-constexpr char kShards[] = "global_batch: 4, micro_batch: 1, gradient_shards: 4";
-
 void Append(const std::vector<std::string>& more, std::vector<std::string>& command) {
   command.insert(command.end(), more.begin(), more.end());
 }
 
-class MpiRunTest : public ::testing::Test {
+class MpiRunTest : public SharedJobTest {
  protected:
-  static void SetUpTestSuite() {
-    if (WhyNoMpi().has_value()) return;
-    own_ = new TestDirectory();
-    MakeModel("llama-tiny", Model());
-    const RunDirectory one = New("undisturbed", kShards);
-    ChildProcess run(one.RunCommand(), one.path() / "log");
-    ASSERT_EQ(run.Wait(), 0) << run.Output();
-    undisturbed_ = new std::string(one.FinalState());
-    ASSERT_THAT(*undisturbed_, Ne(""));
-  }
-  static void TearDownTestSuite() {
-    delete undisturbed_;
-    delete own_;
-  }
-  void SetUp() override {
-    if (const auto why_not = WhyNoMpi(); why_not.has_value()) GTEST_SKIP() << *why_not;
-    ASSERT_NE(undisturbed_, nullptr);
-  }
-
-  static fs::path Model() { return own_->path() + "/model"; }
-  static RunDirectory New(const std::string& name, const std::string& training) {
-    return RunDirectory(fs::path(own_->path()) / name, Model(), kSteps, training);
-  }
   // `more` arguments are of megatraind, and `of_mpirun` of mpirun.
   static std::unique_ptr<ChildProcess> Start(const RunDirectory& directory, int ranks,
                                              const std::vector<std::string>& more = {},
@@ -85,8 +55,7 @@ class MpiRunTest : public ::testing::Test {
   static void RunToTheEnd(const RunDirectory& directory, int ranks) {
     const auto run = Start(directory, ranks);
     EXPECT_EQ(run->Wait(), 0) << run->Output();
-    EXPECT_TRUE(directory.FinalState() == *undisturbed_) << "other bits at the end";
-    directory.ExpectMetrics(kSteps);
+    ExpectUndisturbed(directory);
   }
   // How often a text comes in another.
   static int Count(const std::string& text, const std::string& part) {
@@ -94,13 +63,7 @@ class MpiRunTest : public ::testing::Test {
     for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
     return count;
   }
-
-  static TestDirectory* own_;
-  static std::string* undisturbed_;
 };
-
-TestDirectory* MpiRunTest::own_ = nullptr;
-std::string* MpiRunTest::undisturbed_ = nullptr;
 
 TEST_F(MpiRunTest, RanksHaveTheBitsOfAsManyDevices) {
   for (const std::string precision : {"fp32", "bf16"}) {

@@ -13,10 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/e2e/run_directory.h"
+#include "tests/e2e/shared_job_fixture.h"
 #include "tests/support/child_process.h"
 #include "tests/support/mpi_job.h"
 #include "tests/support/read_file.h"
-#include "tests/support/test_directory.h"
 #include "tests/support/wait_until.h"
 
 namespace megatrain {
@@ -24,14 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-using ::testing::Ne;
-
-constexpr int kSteps = 24;
-constexpr int kFailed = 1;
-constexpr int kUsage = 2;
-constexpr int kInterrupted = 7;
-// The same bits for 1, 2 and 4 ranks.
-constexpr char kShards[] = "global_batch: 4, micro_batch: 1, gradient_shards: 4";
 
 // The first processes of each machine of a job of two ranks a machine.
 class Machines {
@@ -93,49 +85,19 @@ class Machines {
   std::unique_ptr<ChildProcess> job_;
 };
 
-class TorchrunTest : public ::testing::Test {
+class TorchrunTest : public SharedJobTest {
  protected:
-  static void SetUpTestSuite() {
-    if (WhyNoMpi().has_value()) return;
-    own_ = new TestDirectory();
-    MakeModel("llama-tiny", Model());
-    const RunDirectory one = New("undisturbed");
-    ChildProcess run(one.RunCommand(), one.path() / "log");
-    ASSERT_EQ(run.Wait(), 0) << run.Output();
-    undisturbed_ = new std::string(one.FinalState());
-    ASSERT_THAT(*undisturbed_, Ne(""));
-  }
-  static void TearDownTestSuite() {
-    delete undisturbed_;
-    delete own_;
-  }
-  void SetUp() override {
-    if (const auto why_not = WhyNoMpi(); why_not.has_value()) GTEST_SKIP() << *why_not;
-    ASSERT_NE(undisturbed_, nullptr);
-  }
-
-  static fs::path Model() { return own_->path() + "/model"; }
-  static RunDirectory New(const std::string& name, const std::string& training = kShards) {
-    return RunDirectory(fs::path(own_->path()) / name, Model(), kSteps, training);
-  }
   static void RunToTheEnd(const RunDirectory& directory) {
     Machines machines(directory, 2);
     machines.Wait();
     for (const int machine : {0, 1})
       EXPECT_EQ(machines.Code(machine), 0) << machines.Output(machine);
-    EXPECT_TRUE(directory.FinalState() == *undisturbed_) << "other bits at the end";
-    directory.ExpectMetrics(kSteps);
+    ExpectUndisturbed(directory);
     // One terminal shows the run.
     EXPECT_THAT(machines.Output(0), HasSubstr("step 24/24"));
     EXPECT_EQ(machines.Output(1), "");
   }
-
-  static TestDirectory* own_;
-  static std::string* undisturbed_;
 };
-
-TestDirectory* TorchrunTest::own_ = nullptr;
-std::string* TorchrunTest::undisturbed_ = nullptr;
 
 TEST_F(TorchrunTest, TheRanksOfTwoMachinesHaveTheBitsOfOne) { RunToTheEnd(New("whole")); }
 

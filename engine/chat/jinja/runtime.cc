@@ -73,6 +73,14 @@ Result Runtime::MakeSequence(SequenceKind kind, std::vector<JinjaValue> items) {
   return JinjaValue(JinjaValue::Data(std::shared_ptr<const Sequence>(std::move(sequence))));
 }
 
+absl::Status Runtime::ChargeLines(std::string_view text) {
+  // The line ends of Python are in ASCII, or begin with one of two bytes (U+0085, U+2028, U+2029).
+  const auto ends = std::count_if(text.begin(), text.end(), [](char c) {
+    return (c >= '\n' && c <= '\x1e') || c == '\xc2' || c == '\xe2';
+  });
+  return Charge(static_cast<size_t>(ends) * sizeof(std::string_view));
+}
+
 Result Runtime::MakeTexts(const std::vector<std::string_view>& texts, bool is_markup) {
   std::vector<JinjaValue> items;
   items.reserve(texts.size());

@@ -46,6 +46,8 @@ class Runtime {
   bool StepBytes(size_t bytes) { return Step(1 + static_cast<int64_t>(bytes / 64)); }
   // Counts memory. Returns ResourceExhausted beyond bytes_max.
   absl::Status Charge(size_t bytes);
+  // Counts the memory of a list of the text's lines, or of somewhat more parts.
+  absl::Status ChargeLines(std::string_view text);
   // The bytes that may still be charged.
   size_t bytes_left() const { return options_.limits.bytes_max - bytes_; }
   // Returns ResourceExhausted beyond steps_max.

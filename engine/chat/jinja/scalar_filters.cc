@@ -101,11 +101,7 @@ Result Indent(Call& call) {
   }
   const bool first = call.TrueOr(1, false), blank = call.TrueOr(2, false);
   const std::string text = std::string(call.self.as_string()) + "\n";
-  // Of the list of lines.
-  MT_RETURN_IF_ERROR(call.runtime.Charge(
-      static_cast<size_t>(std::count_if(text.begin(), text.end(),
-                                        [](char c) { return c >= '\n' && c <= '\x1e'; })) *
-      sizeof(std::string_view)));
+  MT_RETURN_IF_ERROR(call.runtime.ChargeLines(text));
   std::string result;
   bool is_first = true;
   for (const std::string_view line : python::SplitLines(text, false)) {

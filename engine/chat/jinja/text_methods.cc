@@ -42,12 +42,15 @@ Result Strip(Call& call) {
 }
 
 // Counts the memory of a list of the parts of self, which is made before their own is counted.
-// `ends` is true for the characters with which the `bytes` between two parts begin.
-template <typename Ends>
-absl::Status ChargeParts(Call& call, size_t bytes, const Ends& ends) {
+absl::Status ChargeParts(Call& call, std::optional<std::string_view> separator) {
   const std::string_view self = SelfOf(call);
-  const auto ended = static_cast<size_t>(std::count_if(self.begin(), self.end(), ends));
-  return call.runtime.Charge(std::min(ended, self.size() / bytes) * sizeof(std::string_view));
+  // White space is in ASCII, or begins with one of four bytes (U+0085 to U+3000).
+  const auto ends = std::count_if(self.begin(), self.end(), [&](char c) {
+    if (separator.has_value()) return c == separator->front();
+    return (c >= '\t' && c <= ' ') || c == '\xc2' || (c >= '\xe1' && c <= '\xe3');
+  });
+  const size_t most = self.size() / (separator.has_value() ? separator->size() : 1);
+  return call.runtime.Charge(std::min(static_cast<size_t>(ends), most) * sizeof(std::string_view));
 }
 
 template <bool from_right>
@@ -56,10 +59,7 @@ Result Split(Call& call) {
   if (separator.has_value() && separator->empty()) return Error("empty separator");
   MT_ASSIGN_OR_RETURN(const int64_t splits_max, call.IntOr(1, -1));
   call.runtime.StepBytes(SelfOf(call).size());
-  const size_t bytes = separator.has_value() ? separator->size() : 1;
-  MT_RETURN_IF_ERROR(ChargeParts(call, bytes, [&](char c) {
-    return separator.has_value() ? c == separator->front() : c >= '\t' && c <= ' ';
-  }));
+  MT_RETURN_IF_ERROR(ChargeParts(call, separator));
   return call.runtime.MakeTexts(
       python::Split(SelfOf(call), separator.has_value() ? &*separator : nullptr, splits_max,
                     from_right),
@@ -68,7 +68,7 @@ Result Split(Call& call) {
 
 Result SplitLines(Call& call) {
   call.runtime.StepBytes(SelfOf(call).size());
-  MT_RETURN_IF_ERROR(ChargeParts(call, 1, [](char c) { return c >= '\n' && c <= '\x1e'; }));
+  MT_RETURN_IF_ERROR(call.runtime.ChargeLines(SelfOf(call)));
   return call.runtime.MakeTexts(python::SplitLines(SelfOf(call), call.TrueOr(0, false)),
                                 IsMarkup(call.self));
 }

@@ -114,7 +114,7 @@ std::string Joined(const std::vector<std::string>& parts, const char* separator)
   return text;
 }
 
-// What every process may ask of the job.
+// Fills `infos` with the facts of the job that every process may ask for.
 pmix_status_t Describe(int first_rank, int ranks, InfoList* infos) {
   std::vector<std::string> ranks_of_machines;
   std::string local_ranks;

@@ -43,7 +43,7 @@ struct PackingCounts {
   int64_t sequences = 0;
   int64_t tokens = 0;              // in sequences, without padding
   int64_t truncated_examples = 0;  // chat examples longer than a sequence, or pairs cut short
-  // Chat examples or pairs left out, and single tokens of texts that would have been alone.
+  // Chat examples, pairs and sequences of texts that were left out, for they have no prediction.
   int64_t examples_without_target = 0;
 };
 
@@ -88,8 +88,8 @@ class SequencePacker {
   } chosen_;
   // Tokens in the open sequence; -1 before the first one.
   int64_t filled_ = -1;
-  // Of the open sequence as long as it has no prediction: the number of its first word, else -1,
-  // and its tokens, else 0.
+  // The number of the open sequence's first word, or -1, and its tokens, or 0, as long as it has no
+  // prediction.
   int64_t begun_ = -1, undecided_ = 0;
 };
 

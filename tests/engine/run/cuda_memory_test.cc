@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -123,34 +125,49 @@ TEST(CudaMemoryTest, MemoryThatIsGoneAfterAPauseIsWaitedFor) {
   EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
 }
 
+// A job that is evaluated after each step, and saved at its end alone.
+JobSpec EvaluatedJob(const std::string& directory) {
+  JobSpec spec = Job(directory);
+  spec.checkpoint.every_steps = 0;
+  spec.data.eval_fraction = 0.3;
+  spec.training.eval_every = 1;
+  return spec;
+}
+
+// Pauses the run in the midst of the evaluation of step 2. Then calls `lose`, which takes the
+// device from it, and stops or releases it.
+void EndInTheSecondEvaluation(HookedRun& hooked, bool release, std::function<void()> lose) {
+  struct State {
+    bool running = false, paused = false;
+  };
+  const auto state = std::make_shared<State>();
+  hooked.activity = [state](const TrainingActivity& now) {
+    state->running = now.phase == TrainingPhase::kRunning;
+  };
+  hooked.alive = [state, &hooked, training_thread = std::this_thread::get_id()] {
+    if (std::this_thread::get_id() != training_thread || !state->running || state->paused) return;
+    if (hooked.run.records.size() == 1) hooked.control.Pause();
+  };
+  hooked.paused = [state, &hooked, release, lose = std::move(lose)](const TrainingPause&) {
+    state->paused = true;
+    lose();
+    if (release) {
+      hooked.control.Release();
+    } else {
+      hooked.control.Stop();
+    }
+  };
+}
+
 // Stopped and released in the midst of the evaluation of step 2.
 TEST(CudaMemoryTest, ARunThatEndsWhileOthersHaveTheMemoryIsSaved) {
   for (const bool release : {false, true}) {
     EmulatedGpu gpu;
     const auto host = Host(gpu);
-    JobSpec spec = Job("ends");
-    spec.checkpoint.every_steps = 0;
-    spec.data.eval_fraction = 0.3;
-    spec.training.eval_every = 1;
+    const JobSpec spec = EvaluatedJob("ends");
     HookedRun hooked;
-    bool running = false, paused = false;
-    hooked.activity = [&](const TrainingActivity& now) {
-      running = now.phase == TrainingPhase::kRunning;
-    };
-    const std::thread::id training_thread = std::this_thread::get_id();
-    hooked.alive = [&] {
-      if (std::this_thread::get_id() != training_thread || !running || paused) return;
-      if (hooked.run.records.size() == 1) hooked.control.Pause();
-    };
-    hooked.paused = [&](const TrainingPause&) {
-      paused = true;
-      gpu.edge().Fail("Malloc", kCudaMemoryAllocation);
-      if (release) {
-        hooked.control.Release();
-      } else {
-        hooked.control.Stop();
-      }
-    };
+    EndInTheSecondEvaluation(hooked, release,
+                             [&] { gpu.edge().Fail("Malloc", kCudaMemoryAllocation); });
     const auto outcome = hooked.Train(*host, spec);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_EQ(*outcome, release ? TrainingOutcome::kReleased : TrainingOutcome::kInterrupted);
@@ -169,29 +186,10 @@ TEST(CudaMemoryTest, ADeviceLostWhileTheRunEndsInAnEvaluationFailsTheRun) {
   for (const bool release : {false, true}) {
     EmulatedGpu gpu;
     const auto host = Host(gpu);
-    JobSpec spec = Job("lost_at_the_end");
-    spec.checkpoint.every_steps = 0;
-    spec.data.eval_fraction = 0.3;
-    spec.training.eval_every = 1;
+    const JobSpec spec = EvaluatedJob("lost_at_the_end");
     HookedRun hooked;
-    bool running = false, paused = false;
-    hooked.activity = [&](const TrainingActivity& now) {
-      running = now.phase == TrainingPhase::kRunning;
-    };
-    const std::thread::id training_thread = std::this_thread::get_id();
-    hooked.alive = [&] {
-      if (std::this_thread::get_id() != training_thread || !running || paused) return;
-      if (hooked.run.records.size() == 1) hooked.control.Pause();
-    };
-    hooked.paused = [&](const TrainingPause&) {
-      paused = true;
-      gpu.edge().Fail("Malloc", kIllegalAddress, 0, /*sticky=*/true);
-      if (release) {
-        hooked.control.Release();
-      } else {
-        hooked.control.Stop();
-      }
-    };
+    EndInTheSecondEvaluation(
+        hooked, release, [&] { gpu.edge().Fail("Malloc", kIllegalAddress, 0, /*sticky=*/true); });
     const absl::Status status = hooked.Train(*host, spec).status();
     EXPECT_TRUE(IsDeviceLost(status)) << status;
     EXPECT_THAT(hooked.events, ElementsAre("started 1", "step 1", "paused"));

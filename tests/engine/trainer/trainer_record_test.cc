@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <random>
 #include <thread>
@@ -149,15 +150,9 @@ void ExpectPreferences(const Preferences& told, double beta) {
   EXPECT_NEAR(told.record.loss, told.loss_sum / kSmallBatch, 1e-6 * told.record.loss);
 }
 
-TEST(TrainerRecordTest, RanksAndProcessesTellThePreferencesOfOneDevice) {
-  JobSpec spec = SmallJob();
-  spec.training.objective = Objective::kDpo;
-  const auto one = StartSmall(spec);
-  const Preferences expected = Compare(*one);
-  ExpectPreferences(expected, spec.training.dpo.beta);
-  JobSpec two = spec;
-  two.engine.devices = 2;
-  std::vector<Preferences> told = {Compare(*StartSmall(two)), {}, {}};
+// Calls `train` on the trainer of each of two processes of one job, all at once.
+void InTwoProcesses(const JobSpec& spec,
+                    const std::function<void(int number, SmallTrainer& small)>& train) {
   std::vector<CommunicatorSet> sets = Communicators(2);
   std::vector<std::thread> processes;
   for (const int number : {0, 1}) {
@@ -170,10 +165,24 @@ TEST(TrainerRecordTest, RanksAndProcessesTellThePreferencesOfOneDevice) {
       const absl::Status created = small.Create(spec, std::move(own), control.get());
       EXPECT_TRUE(created.ok()) << created;
       small.FillTiles(/*seed=*/1);
-      told[static_cast<size_t>(1 + number)] = Compare(small);
+      train(number, small);
     });
   }
   for (std::thread& process : processes) process.join();
+}
+
+TEST(TrainerRecordTest, RanksAndProcessesTellThePreferencesOfOneDevice) {
+  JobSpec spec = SmallJob();
+  spec.training.objective = Objective::kDpo;
+  const auto one = StartSmall(spec);
+  const Preferences expected = Compare(*one);
+  ExpectPreferences(expected, spec.training.dpo.beta);
+  JobSpec two = spec;
+  two.engine.devices = 2;
+  std::vector<Preferences> told = {Compare(*StartSmall(two)), {}, {}};
+  InTwoProcesses(spec, [&](int number, SmallTrainer& small) {
+    told[static_cast<size_t>(1 + number)] = Compare(small);
+  });
   for (const Preferences& of : told) {
     ExpectPreferences(of, spec.training.dpo.beta);
     ASSERT_EQ(of.logps.size(), expected.logps.size());
@@ -191,22 +200,9 @@ TEST(TrainerRecordTest, ProcessesHaveTheSameRecord) {
   const auto ranks = StartSmall(devices);
   const StepRecord expected = ranks->Step(1);
   std::vector<StepRecord> records(2);
-  std::vector<CommunicatorSet> sets = Communicators(2);
-  std::vector<std::thread> processes;
-  for (const int number : {0, 1}) {
-    processes.emplace_back([&, number] {
-      std::vector<CommunicatorSet> own;
-      own.push_back(std::move(sets[static_cast<size_t>(number)]));
-      const std::unique_ptr<Communicator> control = std::move(own[0].control);
-      SmallTrainer small;
-      small.Plan(spec, {.count = 2, .number = number});
-      const absl::Status created = small.Create(spec, std::move(own), control.get());
-      EXPECT_TRUE(created.ok()) << created;
-      small.FillTiles(/*seed=*/1);
-      records[static_cast<size_t>(number)] = small.Step(1);
-    });
-  }
-  for (std::thread& process : processes) process.join();
+  InTwoProcesses(spec, [&](int number, SmallTrainer& small) {
+    records[static_cast<size_t>(number)] = small.Step(1);
+  });
   const StepRecord &a = records[0], &b = records[1];
   for (const StepRecord* const record : {&a, &b}) {
     EXPECT_EQ(record->loss, expected.loss);
