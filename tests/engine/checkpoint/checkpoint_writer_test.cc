@@ -68,6 +68,16 @@ TEST_F(WriterTest, ADiscardedCheckpointThatIsNotThereIsNoError) {
   EXPECT_THAT(*files_->ListDirectory(directory_), ElementsAre("step-00000005"));
 }
 
+// A resumed run may save a step again that it was told to discard.
+TEST_F(WriterTest, ADiscardedCheckpointOfTheSameStepIsReplaced) {
+  ASSERT_NE(SaveBy(files_, 5), nullptr);
+  ASSERT_NE(SaveBy(files_, 7), nullptr);
+  Retention retention;
+  retention.discard = {5, 7};
+  ASSERT_NE(SaveBy(files_, 5, retention), nullptr);
+  EXPECT_THAT(*files_->ListDirectory(directory_), ElementsAre("step-00000005"));
+}
+
 // Removes nothing that was moved aside.
 class KeepingFileSystem : public WatchedFileSystem {
  public:

@@ -98,5 +98,31 @@ TEST(WordPieceModelTest, AWordIsCutWholeOrNotAtAll) {
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("the text has \"\u00e9a\""));
 }
 
+// A long text is encoded in pieces, and must have the tokens that it has as a whole.
+TEST(WordPieceModelTest, AnOpenWordIsUnknownOnlyFromOneCharacterTooMany) {
+  const TextMap<int32_t> vocabulary = {{"[UNK]", 0}, {"\u00e9", 1}, {"##\u00e9", 2}};
+  const WordPieceModel model(vocabulary, 0, "##", /*characters_max=*/4);
+  const auto anywhere = [](size_t) { return true; };
+  for (const std::string word : {"\u00e9\u00e9\u00e9", "\u00e9\u00e9\u00e9\u00e9"}) {
+    WordState state;
+    ModelBuffers buffers;
+    const auto taken = model.EncodeOpen(word, anywhere, &state, &buffers);
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    EXPECT_EQ(*taken, 0u) << word << " may end here";
+    EXPECT_FALSE(state.begun);
+  }
+  WordState state;
+  ModelBuffers buffers;
+  const std::string word = "\u00e9\u00e9\u00e9\u00e9\u00e9";
+  const auto taken = model.EncodeOpen(word, anywhere, &state, &buffers);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(*taken, word.size() - 2) << "no more than all but the last character";
+  EXPECT_TRUE(state.begun);
+  ASSERT_EQ(buffers.tokens.size(), 1u);
+  EXPECT_EQ(buffers.tokens[0].id, 0);
+  ASSERT_TRUE(model.Encode("\u00e9", state, &buffers).ok());
+  EXPECT_TRUE(buffers.tokens.empty()) << "the rest of the same word";
+}
+
 }  // namespace
 }  // namespace megatrain
