@@ -76,6 +76,14 @@ absl::Status CheckMatches(const std::string& key, const std::string& pattern,
     return Matches(pattern, name, layout.model);
   });
   if (found) return absl::OkStatus();
+  bool never_trained = false;
+  ForEachTensor(layout, [&](int, const TensorSpec& tensor) {
+    never_trained |= tensor.is_never_trained() && Matches(pattern, tensor.name, layout.model);
+  });
+  if (never_trained) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        key, ": \"", pattern, "\" matches only tensors that no job trains; leave it out"));
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       key, ": \"", pattern, "\" matches no tensor of the model; near it are ",
       NearNames(pattern, std::move(names)), " (* stands for any text, dots included)"));

@@ -46,8 +46,17 @@ void AddJobs(const MeasuredNode& node, MetricPage* page) {
   for (const JobState state : AllJobStates()) {
     jobs.Add({{"state", JobStateName(state)}}, counts[state]);
   }
+  // A counter that appears with its first count shows no increase by it: all appear at the start.
+  auto endings = node.endings;
+  endings.try_emplace({JobState::kSucceeded, JobReason::kNone});
+  endings.try_emplace({JobState::kCancelled, JobReason::kUserRequest});
+  for (const JobReason reason :
+       {JobReason::kRepeatedDeaths, JobReason::kTrainingError, JobReason::kInvalidInput,
+        JobReason::kDoesNotFit, JobReason::kNonFinite, JobReason::kCheckpointDamaged}) {
+    endings.try_emplace({JobState::kFailed, reason});
+  }
   auto ended = page->Counter("megatrain_jobs_ended_total", "Jobs that have ended.");
-  for (const auto& [how, count] : node.endings) {
+  for (const auto& [how, count] : endings) {
     ended.Add({{"state", JobStateName(how.first)}, {"reason", JobReasonName(how.second)}},
               static_cast<double>(count));
   }

@@ -174,7 +174,8 @@ TEST(TrainingLayoutTest, APatternFreezesAllPartsOfStackedExperts) {
 
 TEST(TrainingLayoutTest, PatternsDoNotMatchBuffersAndNearNamesAreNamedOnce) {
   const auto buffer = BuildTrainingLayout(Sparse(), Freezing({"*.e_score_correction_bias"}));
-  EXPECT_THAT(std::string(buffer.status().message()), HasSubstr("matches no tensor of the model"));
+  EXPECT_THAT(std::string(buffer.status().message()),
+              HasSubstr("matches only tensors that no job trains"));
   const auto typo = BuildTrainingLayout(Sparse(), Freezing({"*.0.mlp.experts.down_porj"}));
   const std::string message(typo.status().message());
   const std::string near = "layers.0.mlp.experts.down_proj";

@@ -130,6 +130,8 @@ TEST(DaemonMetricsTest, ValuesAreThoseThatWereTold) {
       {"megatrain_jobs{state=\"PAUSED\"}", "0"},
       {"megatrain_queue_wait_seconds", "90"},
       {"megatrain_jobs_ended_total{state=\"FAILED\",reason=\"NON_FINITE\"}", "2"},
+      {"megatrain_jobs_ended_total{state=\"FAILED\",reason=\"REPEATED_DEATHS\"}", "0"},
+      {"megatrain_jobs_ended_total{state=\"SUCCEEDED\",reason=\"NONE\"}", "0"},
       {"megatrain_store_errors_total", "3"},
       {"megatrain_device_busy{device=\"cpu\"}", "1"},
       {"megatrain_device_memory_bytes{device=\"cpu\"}", "7000"},
