@@ -104,18 +104,21 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
 // fit, and return the errors of ReadModelDescription, BuildTrainingLayout, PlanMemory,
 // DescribeIgnoredTensors and ChooseSession. The first two read files by PosixFileSystem.
 
-// Plans `spec` on this machine as it is now. Measures the machine's rates, which takes some seconds
-// and, for several GPUs, as long as NCCL takes to start (EngineHost::MeasureRates). If they cannot
-// be measured, the plan is made without times. If the machine does not have the GPU, the plan is
-// made for one with engine.device_memory, without times. Returns FailedPrecondition if the job does
-// not set that. If it has fewer GPUs than the job wants, one of them stands for the others. A null
-// `open_gpu` means that the program has no GPU support. `load_nccl` may be null. `given_rates`
-// replace measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns InvalidArgument
-// for a rate that SetRate refuses, and for rates of a GPU that is not here. Also returns the errors
-// of opening the device and of reading the free memory. The job is planned for `nodes` such
-// machines with engine.devices devices each; the report gives the memory of one machine. The rate
-// `network` holds between machines. Without it the rate `collective` holds there too; for several
-// nodes it is then not measured. REQUIRES: nodes >= 1.
+// Plans `spec` on this machine as it is now, or on `nodes` such machines with engine.devices
+// devices each; the report gives the memory of one machine. If the machine does not have the GPU,
+// the plan is made for one with engine.device_memory, without times. If it has fewer GPUs than the
+// job wants, one of them stands for the others. A null `open_gpu` means that the program has no GPU
+// support. `load_nccl` may be null.
+//
+// Measures the machine's rates, which takes some seconds and, for several GPUs, as long as NCCL
+// takes to start (EngineHost::MeasureRates). If they cannot be measured, the plan is made without
+// times. `given_rates` replace measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). The
+// rate `network` holds between machines. Without it the rate `collective` holds there too; for
+// several nodes `collective` is then not measured.
+//
+// Returns FailedPrecondition if the GPU is not here and the job does not set engine.device_memory,
+// InvalidArgument for a rate that SetRate refuses and for rates of a GPU that is not here, and the
+// errors of opening the device and of reading the free memory. REQUIRES: nodes >= 1.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr,
                                         const std::vector<std::string>& given_rates = {},
                                         int nodes = 1, const NcclLoader& load_nccl = nullptr);
@@ -170,7 +173,7 @@ struct GeneratedText {
   bool stopped = false;  // the answer was ended by a stop, not by its length
 };
 
-// In both functions `prompt` is a place in GenerateOptions::prompts.
+// In both functions `prompt` is an index into GenerateOptions::prompts.
 struct GenerateSink {
   // Receives each new piece of an answer, in whole UTF-8 characters. May be empty.
   std::function<void(size_t prompt, const std::string& text)> piece;
@@ -215,8 +218,8 @@ struct EvaluatedSet {
 
 struct EvaluationReport {
   EvaluatedSet all;
-  std::vector<EvaluatedSet> sets;  // those with a name
-  int64_t documents = 0, tokens = 0, sequences = 0;
+  std::vector<EvaluatedSet> sets;                    // those with a name
+  int64_t documents = 0, tokens = 0, sequences = 0;  // of all files together
 };
 // Measures the loss over the files of data.eval with the model in spec.model.path, a Hugging Face
 // directory or a checkpoint. It uses one device of the host, whatever engine.devices says. The
@@ -224,10 +227,11 @@ struct EvaluationReport {
 // precision is BF16 if that holds the stored weights exactly, else FP32. Paths must be absolute;
 // host.files() opens them. data.train should be empty, because its files are prepared too.
 // Tokenized data goes to data.cache_directory, or to `cache_directory` if that is empty. `say`
-// receives lines for people; it may be empty. Returns ResourceExhausted, with the bytes, if the
-// evaluation does not fit, InvalidArgument if training.objective is not causal or if the files, or
-// those of one name, hold no prediction, and the errors of reading the model and the files, of the
-// host's pool and of the device.
+// receives lines for people; it may be empty. Returns
+//   ResourceExhausted  if the evaluation does not fit; with the bytes
+//   InvalidArgument    if training.objective is not causal, or if the files, or those of one name,
+//                      hold no prediction
+// and the errors of reading the model and the files, of the host's pool and of the device.
 absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& spec,
                                           const std::string& cache_directory,
                                           const std::function<void(const std::string&)>& say);

@@ -27,15 +27,15 @@ struct PredictedStep {
 // The decisions of a plan. The results of training do not depend on them.
 struct PlanChoice {
   int micro_batches_per_sweep = 0;  // that a layer computes before the next layer is loaded
-  bool stash_on_host = false;  // where hidden states wait for the backward pass; else the device
-  int weight_buffers = 0;      // tiles of weights (engine/model/tile.h) on the device at a time
+  bool stash_on_host = false;       // hidden states wait there for backward; else on the device
+  int weight_buffers = 0;  // tiles of weights (engine/model/tile.h) on the device at a time
   // The parts of AdamW's work that run on the device, from 0 to 1. The first number is for all
   // tiles but the embedding's, which is always updated on the host. The second is for the first
   // layer and may differ if gradients are clipped.
   double device_update_share = 0, first_layer_device_update_share = 0;
-  // Numbers of pairs (dense layer or attention half of a layer with experts, micro-batch of a
-  // sweep) whose activations are kept for the backward pass: all activations, or all but the cheap
-  // ones. The other pairs are recomputed.
+  // A pair is a micro-batch of a sweep in a dense layer, or in the attention half of a layer with
+  // experts. These numbers of pairs keep their activations for the backward pass: all activations,
+  // or all but the cheap ones. The other pairs are recomputed.
   int activations_kept_whole = 0, activations_kept_partly = 0;
   // Each of several devices loads "shards" of tiles and gathers the rest, or "whole" tiles. Empty
   // for one device.

@@ -1,6 +1,7 @@
-// TrainingControl carries requests from outside to a run. The run honors them between steps. It
-// also honors pauses between the batches of an evaluation and between waves of answers to sample
-// prompts, and Cancel within a step.
+// TrainingControl carries requests from outside to one run, also from before it begins. The run
+// honors them between steps. It also honors pauses between the batches of an evaluation and between
+// the groups of sample prompts that are answered together, and Cancel within a step. Stop and
+// Cancel cannot be withdrawn.
 //
 // A request waits for the step under way, with these exceptions:
 // - Cancel waits for running operations only.

@@ -1,7 +1,7 @@
 // Makes shell completion scripts from the declared command line. They complete the commands and
 // their options. Of a command with subcommands, such as `context`, they complete the names of the
-// subcommands, but not the options of these. Which values an option accepts is written into the
-// scripts and not taken from the command line.
+// subcommands, but not the options of these. The values of options, such as `json` of --output, are
+// fixed in the scripts and not taken from the command line.
 #ifndef MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 #define MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 

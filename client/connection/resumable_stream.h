@@ -35,8 +35,8 @@ class ResumableStream {
   // may call Stop.
   struct Callbacks {
     std::function<void(Response message)> message;
-    // The stream broke off with `status`. Run opens it again after `pause`, or sooner if the
-    // connection was lost and is back.
+    // The stream broke off with `status`, or could not be opened again. Run opens it again after
+    // `pause`, or sooner if the connection was lost and is back.
     std::function<void(const absl::Status& status, absl::Duration pause)> lost;
     // The first message since `lost` has come. It is passed to `message` next. Not called if the
     // stream ends before another message comes.

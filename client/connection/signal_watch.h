@@ -13,7 +13,8 @@ namespace megatrain::client {
 // While a watch lives, its signals are blocked in the thread that made it and in threads started
 // later by that thread. Other threads still receive them, so make the watch before any other thread
 // of the process starts. Destroy it in the thread that made it. The destructor drops signals that
-// were not taken.
+// were not taken. A signal that the process ignores, as under nohup, stays ignored and is not
+// watched.
 //
 // Thread safety: Take from one thread at a time.
 class SignalWatch {

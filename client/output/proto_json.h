@@ -19,8 +19,8 @@ namespace megatrain::client {
 // maps are strings.
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 
-// Returns an object with the keys of the daemon's metrics files except compute_seconds, which the
-// API does not have, then `sequence` and `superseded`.
+// Returns an object with the keys of the daemon's metrics files, except compute_seconds and
+// router.dropped, which the API does not have, then `sequence` and `superseded`.
 nlohmann::ordered_json ToJson(const v1::StepMetricsRecord& record);
 
 // Return JSON text, JsonLine in one line and JsonText indented, without a final line end. Invalid

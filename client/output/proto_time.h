@@ -8,7 +8,7 @@
 
 namespace megatrain::client {
 
-// Returns the time of a message's timestamp.
+// Returns the time of a message's timestamp; the begin of 1970 (UTC) if that is unset.
 inline absl::Time ToTime(const google::protobuf::Timestamp& timestamp) {
   return absl::FromUnixSeconds(timestamp.seconds()) + absl::Nanoseconds(timestamp.nanos());
 }

@@ -21,8 +21,8 @@ class Screen {
   // number of times. A call that would change nothing does nothing.
   void Enter();
   void Leave();
-  // Shows `lines` in place of the lines before. Does nothing after Leave. REQUIRES: the lines are
-  // printable (text.h) and fit the terminal.
+  // Shows `lines` in place of the lines before. Does nothing after Leave. REQUIRES: there is a
+  // line; the lines are printable (text.h) and fit the terminal.
   void Draw(const std::vector<std::string>& lines);
 
  private:

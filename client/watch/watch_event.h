@@ -16,7 +16,7 @@ enum class WatchStream { kJob, kMetrics, kLogs, kNode };
 
 // The stream broke off: its connection is lost, or the server is starting, stopping or overloaded.
 // The stream is opened again at `retry_at`. After a lost connection it is opened sooner if the
-// server is back.
+// server is back. If that fails, another StreamLost comes.
 struct StreamLost {
   WatchStream stream;
   std::string why;  // for people; not made printable (text.h)

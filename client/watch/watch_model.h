@@ -27,7 +27,7 @@ struct LossPoint {
 
 // Texts are as the server sent them: not made printable (text.h).
 struct WatchState {
-  std::optional<v1::Job> job;
+  std::optional<v1::Job> job;  // as it was sent last, and with its file if that was ever sent
   // The metrics of the newest step, and the losses by ascending step. When the job falls back to a
   // checkpoint, what belongs to later steps is removed from all three.
   std::optional<v1::StepMetrics> metrics;

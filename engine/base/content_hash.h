@@ -1,4 +1,5 @@
-// Computes the XXH3-128 of bytes that come in pieces.
+// Computes the XXH3-128 of bytes that come in pieces. It is a fast hash that finds damage; it does
+// not protect against forgery.
 #ifndef MEGATRAIN_ENGINE_BASE_CONTENT_HASH_H_
 #define MEGATRAIN_ENGINE_BASE_CONTENT_HASH_H_
 

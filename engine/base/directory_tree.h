@@ -72,7 +72,7 @@ absl::Status EmptyDirectory(Descriptor directory, const std::string& path,
                             const std::function<bool()>& cancelled = {});
 
 struct TreeSize {
-  int64_t bytes = 0;  // the lengths of all regular files
+  int64_t bytes = 0;  // the lengths of all regular files, at most 2^53 in all
   // False if directories were left out: those kTreeLevelsMax levels down, and those that this
   // process may not read or search.
   bool whole = true;

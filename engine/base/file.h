@@ -6,7 +6,7 @@
 // operation or loses what was not synced.
 //
 // Errors of system calls name the operation, the path and the system's reason; others the path and
-// what is wrong. A function, or an implementation, names any code that it returns beside these:
+// what is wrong. The codes are these, and those that a function or an implementation documents:
 // - NotFound: there is no such file or directory, or a file is where a directory must be;
 // - PermissionDenied: access is refused, or the file system is read-only;
 // - InvalidArgument: the path is no valid name, or a file to read is no regular file;
@@ -80,7 +80,7 @@ class RandomAccessFile {
   // Reads exactly `bytes` bytes at `offset`; returns DataLoss if the file ends before that.
   absl::Status Read(int64_t offset, void* out, int64_t bytes) const;
   // Reads up to `bytes` bytes at `offset` and returns how many were read. That is less than `bytes`
-  // only at the end of the file, which may have moved since the file was opened.
+  // only at an end of the file: the one that it has now, or size().
   virtual absl::StatusOr<int64_t> ReadUpTo(int64_t offset, void* out, int64_t bytes) const = 0;
   // The size in bytes when the file was opened.
   virtual int64_t size() const = 0;

@@ -6,7 +6,7 @@
 // lanes (engine/pipeline/schedule/lane.h). Calls are served one at a time, so a pool of T threads
 // keeps at most T processors busy.
 //
-// Invariant: on x86-64, denormals are flushed to zero while a loop runs, on every thread.
+// Invariant: on x86-64, denormals are flushed to zero on every thread that runs a block.
 #ifndef MEGATRAIN_ENGINE_BASE_THREAD_POOL_H_
 #define MEGATRAIN_ENGINE_BASE_THREAD_POOL_H_
 
@@ -37,11 +37,11 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  // Runs fn(block) for every block in [0, blocks) and returns when all are done; without blocks, at
-  // once. Threads claim blocks dynamically, in ascending order. The results of `fn` must not depend
-  // on the thread that runs it. `fn` must not throw, and must not start another loop on the same
-  // pool, which would never end. With `threads_max` above 0 at most that many threads work, the
-  // caller among them.
+  // Waits for the loops of other callers, runs fn(block) for every block in [0, blocks), and
+  // returns when all are done. Threads claim blocks dynamically, in ascending order. The results of
+  // `fn` must not depend on the thread that runs it. `fn` must not throw, and must not start
+  // another loop on the same pool, which would never end. With `threads_max` above 0 at most that
+  // many threads work, the caller among them.
   void ParallelFor(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn, int threads_max = 0);
 
   // Does as ParallelFor, but a thread claims the blocks of its own NUMA node first and those of

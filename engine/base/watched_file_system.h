@@ -1,7 +1,7 @@
-// A file system that calls a function before it reads, writes or syncs a file or opens one for
-// writing, so that a caller can report progress and abandon long transfers at any point. All other
-// operations, TryLock among them, go straight to the underlying file system, so that a caller that
-// stopped can still remove what it began.
+// A file system that calls a function, `go_on`, before it reads, writes or syncs a file or opens
+// one for writing, so that a caller can report progress and abandon long transfers at any point.
+// All other operations, TryLock among them, go straight to the underlying file system, so that a
+// caller that stopped can still remove what it began.
 #ifndef MEGATRAIN_ENGINE_BASE_WATCHED_FILE_SYSTEM_H_
 #define MEGATRAIN_ENGINE_BASE_WATCHED_FILE_SYSTEM_H_
 

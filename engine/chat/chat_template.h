@@ -2,10 +2,10 @@
 // is computed on. The format is a Jinja program, which is run as apply_chat_template of
 // transformers runs it (jinja/jinja_program.h).
 //
-// `data.chat_template` names the program: "auto" is the model directory's own (template_files.h), a
-// name is a built-in one (built_in_programs.h), and a path that ends in .jinja is that file. If a
-// directory has several, "tool_use" renders records with tools, even an empty list, and "default"
-// all others. Records without tools are refused if there is no "default".
+// The job's key `data.chat_template` names the program: "auto" is the model directory's own
+// (template_files.h), a name is a built-in one (built_in_programs.h), and a path that ends in
+// .jinja is that file. If a directory has several, "tool_use" renders records with tools, even an
+// empty list, and "default" all others. Records without tools are refused if there is no "default".
 //
 // The program sees the variables messages, tools, documents, add_generation_prompt, the special
 // tokens by name (bos_token and so on), the record's chat_template_kwargs, and an alpaca record's
@@ -28,8 +28,9 @@
 // The loss is on the assistant's turns, which are the messages of role `assistant`, or on what
 // `data.train_on` names (TrainOn).
 // - If the program has {% generation %}, a turn is what its blocks wrote.
-// - Otherwise turn_finder.h finds it, from the end of the generation prompt to the end-of-turn
-//   mark. A turn whose place is uncertain is left out, and counted.
+// - Otherwise TurnFinder finds it: from the end of the generation prompt, which the program writes
+//   to ask for an answer, to its end-of-turn mark. A turn whose place is uncertain is left out, and
+//   counted.
 #ifndef MEGATRAIN_ENGINE_CHAT_CHAT_TEMPLATE_H_
 #define MEGATRAIN_ENGINE_CHAT_CHAT_TEMPLATE_H_
 
@@ -51,7 +52,7 @@
 namespace megatrain {
 
 struct ChatTemplateOptions {
-  std::string name = "auto";    // data.chat_template
+  std::string name = "auto";    // data.chat_template of the job
   std::string model_directory;  // may be "" if `name` is not "auto"
   absl::CivilDay day;           // the day that strftime_now tells
   TrainOn train_on = TrainOn::kAssistant;
@@ -70,9 +71,9 @@ class ChatTemplate {
                                                               const Tokenizer& tokenizer);
 
   // Renders the whole conversation, without a generation prompt. Returns InvalidArgument if it has
-  // no messages, holds what is refused (see above), or the program refuses it (raise_exception),
-  // fails or takes too long. A conversation without a turn that the loss is on has no target and is
-  // not an error.
+  // no messages or holds what is refused (see above). Returns it also if the program refuses it
+  // (raise_exception), fails or takes too long. A conversation without a turn that the loss is on
+  // is no error: its `target` is empty.
   absl::StatusOr<RenderedChat> RenderText(const Conversation& conversation) const;
 
   // Renders the whole conversation with a generation prompt. Returns the errors of RenderText.

@@ -15,7 +15,7 @@ namespace megatrain {
 // A prompt with its chosen and its rejected answer.
 struct PreferencePair {
   bool is_chat = false;
-  // Texts, without a chat template; set unless is_chat.
+  // Texts, without a chat template; set unless is_chat. The prompt may be empty.
   std::string prompt, chosen, rejected;
   // The prompt followed by each answer; set if is_chat. The loss is on the answers' messages, so
   // the assistant's messages of the prompt are marked as not trained.
@@ -24,12 +24,13 @@ struct PreferencePair {
 
 // The form in which a record has the prompt. The answers are always in `chosen` and `rejected`.
 enum class PreferenceForm {
-  // {"prompt": ..., "chosen": ..., "rejected": ...}, all texts or all lists of messages, as TRL
-  // takes them. A single message may stand for a list, and a list whose first message has `from` is
-  // one of turns of sharegpt. If there is no prompt (null is none), or it is a text and the answers
-  // are lists, the answers are whole: what both begin with is the prompt, as in extract_prompt of
-  // TRL. A record without a prompt is read in one of the forms below if it has that form's key, and
-  // `chosen` is a text (kAlpaca), or a message or a list that begins with the assistant's.
+  // {"prompt": ..., "chosen": ..., "rejected": ...}, all texts or all lists of messages, as Hugging
+  // Face's TRL takes them. A single message may stand for a list. A list whose first message has
+  // `from` is one of sharegpt's turns.
+  // - Without a prompt (null is none), the answers are whole: what both begin with is the prompt,
+  //   as in TRL's extract_prompt. So they are if the prompt is a text and the answers are lists.
+  // - A record without a prompt is read in a form below instead if it has that form's key and
+  //   `chosen` fits: a text (kAlpaca), or a message or a list that begins with the assistant's.
   kPrompt,
   kMessages,  // {"messages": [...]}; the answers are messages or lists of them
   kShareGpt,  // {"conversations": [...]}, as kMessages, with turns of sharegpt

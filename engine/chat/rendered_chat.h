@@ -32,11 +32,12 @@ struct RenderedChat {
   int64_t turns_without_loss = 0;
 };
 
-// Renders the conversation. `day` is what the program takes for today. A program without {%
-// generation %} renders up to 7n + 5 times, where the last wanted turn is the assistant's n-th.
-// Roles that the program does not name cost a rendering each. The work of all renderings together
-// is bounded. Returns the errors of ChatTemplate::RenderText. The arguments are used during the
-// call only.
+// Renders the conversation. `day` is what the program takes for today. Returns the errors of
+// ChatTemplate::RenderText. The arguments are used during the call only.
+//
+// A program without {% generation %} is run up to 7n + 5 times if the last turn that the loss is on
+// is the assistant's n-th. Each role that the program does not name costs a run more. The work of
+// all runs together is bounded.
 absl::StatusOr<RenderedChat> RenderChat(const JinjaProgram& program,
                                         const JinjaVariables& special_tokens, absl::CivilDay day,
                                         TrainOn train_on, const Conversation& conversation);

@@ -2,15 +2,14 @@
 // {% generation %}.
 //
 // A turn is the text that its message adds to the rendering. Three renderings show it:
-//   P   the messages before the turn, with the generation prompt
+//   P   the messages before the turn, with the generation prompt, which asks for an answer
 //   T   the messages up to the turn and with it, without the generation prompt
 //   F   the whole conversation
 // If T begins with P, and F begins with T, the turn is what T has behind P.
 //
-// Here the message's text is what stands behind its last </think>, without white space at its ends,
-// because programs rewrite reasoning. White space is ' ', \t, \r and \n.
-//
-// The turn is also found in these cases:
+// The turn is also found in the cases below. There, the message's text is what stands behind its
+// last </think>, without white space at its ends, because programs rewrite reasoning. White space
+// is ' ', \t, \r and \n.
 // - T lacks one piece of P. The turn is then what follows the rest of P in T. Mistral's programs
 //   write the system message only before a question that has no answer yet:
 //     P "[INST] Be brief. Hi[/INST]"   T "[INST] Hi[/INST] Hello</s>"   the turn is " Hello</s>"
@@ -33,14 +32,14 @@
 //   all that T has up to the end of the message's text, the turn ends there:
 //     T "<A>Hello<E>"   F "<A>Hello<U>..."   the turn is "Hello"
 //
-// A turn ends with its end-of-turn mark, and white space behind the mark is not part of it. If only
-// white space follows the message's text, this is the mark.
+// A turn ends with its end-of-turn mark, such as <E> above. White space behind the mark is not part
+// of it. If only white space follows the message's text, the white space is the mark.
 //
 // In all other cases the place is uncertain, and Find does not find the turn. It does not find a
 // turn with a missing piece either if an earlier turn was not found, because the same text may
 // stand in that one. FindMarked then places the turn by two renderings more, with a marker for the
-// message's content: what surrounds the marker surrounds the content. Some of Mistral's programs
-// need this, which move the system message whenever a question is asked again.
+// message's content: what surrounds the marker surrounds the content. Mistral's programs that move
+// the system message whenever a question is asked again need this.
 #ifndef MEGATRAIN_ENGINE_CHAT_TURN_FINDER_H_
 #define MEGATRAIN_ENGINE_CHAT_TURN_FINDER_H_
 

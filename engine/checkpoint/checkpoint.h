@@ -1,14 +1,15 @@
 // The layout of a checkpoint on disk. This header has no declarations: it documents the format and
 // includes the headers that read and write it.
 //
-// A checkpoint is one directory for each saved step, `step-00000100/`. For each tile i (from 1) of
-// N it holds
+// A checkpoint is one directory for each saved step, `step-00000100/`. The model is cut into N
+// tiles (a layer, say; engine/model/tile.h). For each tile i, from 1, the directory holds
 //   model-0000i-of-0000N.safetensors       the weights under their Hugging Face names
 //   optimizer-0000i-of-0000N.safetensors   NAME.exp_avg and NAME.exp_avg_sq (F32), and with BF16
 //                                          weights NAME.remainder (I16); of tensors that are
 //                                          not frozen
 // and once
-//   model-carried.safetensors              for a wrapper: the tensors that are not the text model's
+//   model-carried.safetensors              for a wrapper (a model of images and text): the tensors
+//                                          that are not the text model's
 //   model.safetensors.index.json, config.json, tokenizer files
 //   manifest.json                          the CheckpointState, the size and XXH3-128 of every
 //                                          other file, and the XXH3-128 of each block of the
@@ -18,7 +19,7 @@
 //
 // The weights, the index and config.json make the directory a valid Hugging Face model, unless a
 // tensor lies in several tiles (stacked experts, tables of per-layer inputs). The parts of such a
-// tensor have names of their own (HfPartName, HfColumnsName). The index is then
+// tensor have names of their own (HfPartName and HfColumnsName in hf_format.h). The index is then
 // model.parts.index.json, so that other programs refuse the directory.
 //
 // Tensors are little-endian, unpadded and in Hugging Face shapes. The bits of the FP32 master of a

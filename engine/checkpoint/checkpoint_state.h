@@ -63,8 +63,8 @@ struct CheckpointState {
   Evaluations evaluations;                     // up to and with that of this step
   // A hash of the weights that the reference of a preference objective has; empty without one.
   std::string reference;
-  // CarriedTensors::digest of what a wrapper (WrapperDescription) carries. Empty without a wrapper,
-  // and in checkpoints of versions that did not have it.
+  // CarriedTensors::digest of the tensors beside the text model of a wrapper (a model of images and
+  // text). Empty without a wrapper, and in checkpoints of versions that did not have it.
   std::string carried_digest;
 };
 

@@ -33,9 +33,8 @@
 
 namespace megatrain {
 
-// Thread safety: one thread at a time may call methods, and it may be a different one each time.
-// The training thread calls Begin, and the `io` lane WriteTile and Finish. If no lane works for the
-// save (any more), the training thread calls these too.
+// Writes one checkpoint: Begin, WriteTile for every tile, Finish. Thread safety: one thread at a
+// time may call methods, and it may be a different one each time.
 //
 // After an error of WriteTile, this process's later calls of WriteTile return the same error.
 // Finish then returns it too or, of several processes, the error of the lowest rank that has one.
@@ -76,8 +75,8 @@ class CheckpointWriter {
   // checkpoint's own step may be made after Begin. REQUIRES: Finish was not called.
   virtual void SetEvaluations(const Evaluations& evaluations) = 0;
 
-  // Waits until the tiles are on stable storage, writes the other files, the manifest last,
-  // verifies all by reading them back from the disk, and gives the checkpoint its name. Then
+  // Waits until the tiles are on stable storage, and writes the other files, the manifest last.
+  // Verifies all by reading them back from the disk, and gives the checkpoint its name. Then
   // removes older checkpoints of the same run as `retention` says. Returns the path of the
   // checkpoint.
   //

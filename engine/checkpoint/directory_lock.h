@@ -13,9 +13,10 @@ namespace megatrain {
 
 // Creates `directory` if it is missing and locks the file ".lock" in it, which stays there. The
 // lock is held until the result is destroyed or the process ends. Does not wait. Returns
-// FailedPrecondition if the lock is held already, or if the directory cannot be created or the file
-// not be locked, whatever the cause; only a full disk is ResourceExhausted (IsDiskFull). On a file
-// system without locks it succeeds and locks nothing. `files` must outlive the result.
+// FailedPrecondition if the lock is held already, also by this process. Returns it also if the
+// directory cannot be created or the file not be locked, whatever the cause; only a full disk is
+// ResourceExhausted (IsDiskFull). On a file system without locks it succeeds and locks nothing.
+// `files` must outlive the result.
 absl::StatusOr<std::unique_ptr<FileLock>> LockDirectory(const std::string& directory,
                                                         FileSystem* files = PosixFileSystem());
 

@@ -79,8 +79,9 @@ struct CheckpointPart {
   std::string save;  // 32 hex digits, the same in all parts of one save and in no other
 };
 
+// The content of a manifest.
 struct Manifest {
-  int tiles = 0;
+  int tiles = 0;  // of the model
   CheckpointState state;
   std::optional<CheckpointPart> part;  // nullopt: it has all of the tiles
   std::vector<ManifestFile> files;     // all files but the manifest itself

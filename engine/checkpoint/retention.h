@@ -49,8 +49,8 @@ std::vector<int64_t> StepsToRemove(std::vector<int64_t> steps, int64_t verified,
 // Removes the checkpoints of the run in `directory` that StepsToRemove selects, after the one with
 // the state `verified` was written. Checkpoints of other runs and directories without a manifest
 // are left alone. So are checkpoints with a manifest that cannot be read, with foreign files, or
-// that cannot be removed; a line for each of these before `verified` is added to `*notes`. If
-// `directory` cannot be listed, removes nothing and adds a line.
+// that cannot be removed; a line is added to `*notes` for each of these whose step is lower than
+// that of `verified`. If `directory` cannot be listed, removes nothing and adds a line.
 void PruneCheckpoints(const std::string& directory, const CheckpointState& verified,
                       const Retention& retention, std::vector<std::string>* notes,
                       FileSystem* files = PosixFileSystem());

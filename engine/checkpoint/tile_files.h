@@ -26,8 +26,8 @@ namespace megatrain {
 
 enum class TileSection { kWeights, kRemainder, kExpAvg, kExpAvgSq };
 
-// One section of a tensor, as it lies in a file. A tile may have the tensor's rows in another
-// order, which `runs` describe.
+// A piece is one section of a tensor, as it lies in a file. A tile may have the tensor's rows in
+// another order. `runs` tell where the elements of the file are in the tile.
 struct TilePiece {
   SafetensorsDeclaration declaration;
   const TensorSpec* tensor = nullptr;
@@ -43,16 +43,16 @@ std::vector<TilePiece> OptimizerPieces(const TileLayout& layout, DType weight_dt
 // Returns the declarations of `pieces`, in the same order.
 std::vector<SafetensorsDeclaration> Declarations(const std::vector<TilePiece>& pieces);
 
-// Elements of a piece that lie together in its file.
+// Elements of a piece that lie together, both in its file and in the tile.
 struct PieceRun {
   const TilePiece* piece = nullptr;
-  ElementRange elements;  // in the tile's order, from the tensor's offset on (TensorRun::place)
-  int64_t offset = 0;     // in the file
+  ElementRange elements;  // in the tile, counted from TensorSpec::offset (as TensorRun::place)
+  int64_t offset = 0;     // of the first one in the file, in bytes
 
   int64_t bytes() const { return elements.elements() * piece->element_bytes; }
 };
-// Appends the runs of `piece` that a tile of `weight_dtype` with the elements `held` has. `piece`
-// begins at byte `offset` of the file. The runs point to `piece`.
+// Appends the runs of `piece` that a tile of `weight_dtype` with the elements `held` has, in the
+// order of the file. `piece` begins at byte `offset` of the file. The runs point to `piece`.
 void AppendRuns(const TilePiece& piece, const TileLayout& layout, DType weight_dtype,
                 const HeldElements& held, int64_t offset, std::vector<PieceRun>& runs);
 
@@ -88,8 +88,8 @@ class PartOfFile {
   const std::vector<FileRange>& ranges() const { return ranges_; }
   // Returns the length of the part's file.
   int64_t bytes() const { return begins_.back(); }
-  // Replaces the offsets of `runs`, which are those of the whole file, by those in the part's.
-  // Returns false if the part lacks bytes of a run; the offsets are undefined then.
+  // Replaces the offsets of `runs` in the whole file by those in the part's file. Returns false if
+  // the part lacks bytes of a run; the offsets are undefined then.
   bool Move(std::vector<PieceRun>& runs) const;
 
  private:

@@ -44,7 +44,7 @@ absl::Status CheckSameCall(int rank, const CollectiveCall& call, int other_rank,
 // Returns "rank 3" or "ranks 1, 3".
 std::string RankList(const std::vector<int>& ranks);
 
-// These four functions make errors with which a communicator itself ends operations.
+// The four functions below make the errors with which a communicator itself ends operations.
 //
 // DeadlineExceeded: rank `rank` waited for `missing` in `call` until the deadline.
 absl::Status MissingRanksError(int rank, const CollectiveCall& call,

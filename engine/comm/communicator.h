@@ -3,7 +3,8 @@
 // process, for processes (MPI) and for GPUs (NCCL).
 //
 // Order: each rank calls the same operations with the same sizes in the same order on its
-// communicator. A job's lanes therefore have a communicator each (CommunicatorSet).
+// communicator. A job's lanes (engine/pipeline/schedule/lane.h) work beside each other, and
+// therefore have a communicator each (CommunicatorSet).
 //
 // Reductions add in a fixed order, a tree over the ranks (SumRanks): the result depends on the
 // number of ranks alone, and is the same to the bit for every implementation.
@@ -110,14 +111,14 @@ class Communicator {
   virtual Traffic traffic() const = 0;
 };
 
-// The communicators of a rank: operations on different ones may run at once. They may be null where
-// a rank is alone.
+// The communicators of a rank, one for each thread or lane that exchanges data. Operations on
+// different ones may run at once. They may be null where a rank is alone.
 struct CommunicatorSet {
   std::unique_ptr<Communicator> tiles;    // for the lane that gathers weights and reduces gradients
   std::unique_ptr<Communicator> values;   // for the lane that updates on the host
   std::unique_ptr<Communicator> control;  // for the thread that runs the loop
   std::unique_ptr<Communicator> saves;    // for the lane that writes checkpoints
-  int group_ranks = 1;                    // GroupRanks of `machines`; 1 without machines
+  int group_ranks = 1;  // GroupRanks of `machines` (rank_grid.h); 1 without machines
   std::vector<std::string> machines = {};  // the machine of each rank, by name; empty but for MPI
 };
 

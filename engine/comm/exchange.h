@@ -34,10 +34,10 @@ absl::Status Agree(Communicator* communicator, const absl::Status& own);
 // AbortAll leaves such an error as it is.
 absl::Status FoundByAll(absl::Status error);
 
-// Ends the operations of all ranks with `own`, an error of this rank. Adds the rank's number and
-// the machine's name to its message, unless FoundByAll has marked the error. Returns the first
-// error that ended them. A rank alone gets `own` back. Any thread of any rank may call this.
-// REQUIRES: !own.ok().
+// Ends the operations of all ranks with `own`, an error of this rank. Unless FoundByAll has marked
+// the error, its message gets the rank's number and the machine's name, and marks such as those of
+// IsDiskFull and IsDeviceLost are lost. Returns the first error that ended the operations. A rank
+// alone gets `own` back. Any thread of any rank may call this. REQUIRES: !own.ok().
 absl::Status AbortAll(Communicator* communicator, const absl::Status& own);
 
 }  // namespace megatrain

@@ -27,7 +27,7 @@ namespace megatrain {
 // How long a rank waits for the others before they count as gone.
 struct NcclPatience {
   absl::Duration meeting;  // in making a communicator, and in ending it
-  // In queueing an operation, and again from when the GPU is seen to have reached it to its end.
+  // In queueing an operation, and once more in its run on the GPU, from when its turn has come.
   absl::Duration operation;
 };
 

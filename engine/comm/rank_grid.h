@@ -1,14 +1,15 @@
-// RankGrid arranges the ranks of a job as a grid of equal groups, so that data is exchanged in two
-// levels. A group is of consecutive ranks that share a machine, and a rank's place is its number
-// within its group. The first level is within a group. The second is among the ranks that have the
-// same place in all groups. In two levels a machine's network port carries the data once. If every
-// rank sent to every other directly, the port would carry it once for each rank of the machine.
+// RankGrid arranges the ranks of a job as a grid of equal groups, so that ranks on several machines
+// exchange data in two levels. A group is of consecutive ranks that share a machine, and a rank's
+// place is its number within its group. The first level is within a group. The second is among the
+// ranks that have the same place in all groups: of four ranks in groups of two, 0 with 2 and 1 with
+// 3. A machine's network port then carries the data once. If every rank sent to every other
+// directly, the port would carry it once for each rank of the machine.
 //
-// The data of an operation has a part for each rank. A reduction sums first within groups. Each
-// rank sums there, over its group, the parts of all ranks that have its own place. The second level
-// adds these sums of all groups, and each rank gets its own part. A gather goes the other way. A
-// rank first receives the parts of the ranks with its place in the other groups. It then passes
-// them on within its group.
+// The data of an operation has a part for each rank. A reduction sums first within groups: each
+// rank sums, over its group, the parts of all ranks that have its own place (rank 1 the parts 1 and
+// 3). The second level adds these sums of all groups, and each rank gets its own part. A gather
+// goes the other way. A rank first receives the parts of the ranks with its place in the other
+// groups. It then passes them on within its group.
 //
 // The size of a group is a power of two, or there is only one group. SumRanks' tree over all ranks
 // is then a tree over the groups, in which each group is a tree over its ranks. Two levels

@@ -1,5 +1,7 @@
-// Communicators of ranks that are threads of one process, each with a cpu device. A rank reads the
-// buffers of the others directly and sums its own part, so that an operation takes no memory.
+// Communicators of ranks that are threads of one process. Buffers lie in host memory: ranks with a
+// cpu device call all operations, and those with a GPU only the ones on host memory
+// (nccl_communicator.h). A rank reads the buffers of the others directly and sums its own part, so
+// that an operation takes no memory.
 //
 // Errors: as in communicator.h, and
 // - FailedPrecondition, if the ranks do not call the same operation with the same sizes;
@@ -18,8 +20,8 @@
 namespace megatrain {
 
 // Returns the communicators of each rank, by its number. An abort of one ends the operations of
-// all. An operation that a rank has not begun `deadline` after another one ends with
-// DeadlineExceeded; absl::InfiniteDuration() means no limit. REQUIRES: ranks > 0.
+// all. An operation ends with DeadlineExceeded if a rank has not begun it `deadline` after another
+// rank did; absl::InfiniteDuration() means no limit. REQUIRES: ranks > 0.
 std::vector<CommunicatorSet> CreateThreadCommunicators(int ranks, absl::Duration deadline);
 
 }  // namespace megatrain

@@ -45,7 +45,7 @@ struct ConfigKey {
   // The default as JSON text, if it is not what the field of a fresh struct holds. For a key
   // without a default, an example.
   std::string shown = "";
-  bool has_default = true;
+  bool has_default = true;  // false: what is shown is an example
   // If set, the key must be given, and a list must not be empty. The text ends the error message
   // for a missing key: "; list the training files".
   std::optional<std::string> missing = std::nullopt;

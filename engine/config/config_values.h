@@ -1,6 +1,6 @@
 // The types of configuration values. Each function returns the type that its comment describes,
-// bound to `field`, which must outlive the result. A number, boolean or size that is written in
-// quotes is refused, because quotes make it a text. Arguments named `expects` complete the message
+// bound to `field`, which must outlive the result. A number or boolean that is written in quotes is
+// refused, because quotes make it a text. Arguments named `expects` complete the message
 // "expects ...".
 #ifndef MEGATRAIN_ENGINE_CONFIG_CONFIG_VALUES_H_
 #define MEGATRAIN_ENGINE_CONFIG_CONFIG_VALUES_H_
@@ -43,8 +43,8 @@ ConfigValue Number(double* field, const NumberRange& range, const std::string& z
 // The word true or false.
 ConfigValue Boolean(bool* field);
 
-// A size as ParseBytes (engine/base/bytes.h) takes it ("24GiB"). `zero`, if not empty, says what 0
-// means.
+// A size as ParseBytes (engine/base/bytes.h) takes it (24GiB). It may be in quotes if it has a
+// unit. `zero`, if not empty, says what 0 means.
 ConfigValue Bytes(int64_t* field, const std::string& zero);
 
 // A text that `good` accepts; any text if `good` is null. `pattern` is the same rule as a regular

@@ -7,8 +7,8 @@
 // unless said otherwise. Errors of queued work come from later calls. If IsDeviceLost
 // (device_lost.h) is true for an error, this process can no longer use the device.
 //
-// Thread safety: any thread may call the methods of Device, but only one thread at a time may use a
-// Stream.
+// Thread safety: any thread may call the methods of Device, also for the same Event, but only one
+// thread at a time may use a Stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 
@@ -154,8 +154,8 @@ class Device {
   // Returns the device's kernels, which live as long as it.
   virtual Kernels& kernels() = 0;
 
-  // Gives the work that the calling thread queues until the matching EndRange the name `name`, for
-  // an attached profiler. `name` must stay valid until then.
+  // Names the work that the calling thread queues until the matching EndRange, for an attached
+  // profiler. `name` must stay valid until then.
   virtual void BeginRange(const char* name) { (void)name; }
   virtual void EndRange() {}
 };

@@ -1,12 +1,13 @@
 // The arguments of the kernels (kernels.h). They are plain structs because the device's compiler
 // reads them too.
 //
-// Every matrix is row-major. `*_stride` is the distance between rows in elements. Activations and
-// weights have one dtype (BF16 or FP32), written "T" below. Statistics, losses and weight gradients
-// are FP32. `void*` points to elements of type T. All pointers are to device memory unless said
-// otherwise, and that memory must stay valid until the work on the stream is done. Results must not
-// overlap operands unless a comment allows it. "The gradient by x" is the gradient of the loss with
-// respect to x, and dx holds it. "Rounded once" means that only the result is rounded to its type.
+// Every matrix is row-major. `*_stride` is the distance between rows in elements; an array without
+// one is contiguous. Activations and weights have one dtype (BF16 or FP32), written "T" below.
+// Statistics, losses and weight gradients are FP32. `void*` points to elements of type T. All
+// pointers are to device memory unless said otherwise, and that memory must stay valid until the
+// work on the stream is done. Results must not overlap operands unless a comment allows it. "The
+// gradient by x" is the gradient of the loss with respect to x, and dx holds it. "Rounded once"
+// means that only the result is rounded to its type.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNEL_ARGS_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNEL_ARGS_H_
 

@@ -29,8 +29,8 @@ struct GatedDeltaShape {
   int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
 };
 
-// The limits of a chunk of the LM head, which are tokens whose logits are computed at once: its
-// tokens, and the bytes of their FP32 logits. A chunk has at least 64 tokens, or all of a smaller
+// The most tokens of a chunk of the LM head, and the most bytes of their FP32 logits. A chunk is
+// the tokens whose logits are computed at once. It has at least 64 tokens, or all of a smaller
 // micro-batch, even if their logits exceed the second limit.
 struct HeadChunkMax {
   int64_t tokens = 0;
@@ -51,10 +51,9 @@ class KernelSizes {
   // and uses more, at most 1 GiB.
   virtual int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const = 0;
   // Returns the device bytes of the workspace that GatedDeltaBackward must be given for a shape.
-  // The result depends on the shape alone. A value head takes about tokens * value_dim * (1 +
-  // key_dim / kDeltaChunk) floats on the cpu. On a GPU it takes twice as many, and each key head
-  // 2 * tokens * key_dim more. The workspace holds the value heads of as many key heads as fit into
-  // 256 MiB (cpu) or 512 MiB (GPU), and of at least one.
+  // The result depends on the shape alone. It is at most about 256 MiB (cpu) or 512 MiB (GPU),
+  // unless one key head with its value heads takes more: a value head takes about
+  // tokens * value_dim * (1 + key_dim / kDeltaChunk) floats on the cpu, and twice as many on a GPU.
   virtual int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const = 0;
   // Returns the largest useful chunk of the LM head. Each chunk reads and writes the gradient of
   // the whole head. Beyond this size that takes little of the time, so that larger chunks hardly

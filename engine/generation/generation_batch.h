@@ -17,12 +17,11 @@
 namespace megatrain {
 
 // The number of tokens of a micro-batch of single tokens. Prompts are filled up to a multiple of
-// it, so that few shapes of products occur. oneDNN multiplies rows in blocks of 6 (AVX2) or 8
-// (AVX-512) and sums the rows of a last block that is not whole in another order. A multiple of
-// both has none, so that a token's place changes no bit. A smaller number would have a device read
-// the weights more often for a large batch, a larger one would compute more for a small batch: 24
-// rows of a product take 48 operations for each weight, which take less time than moving the
-// weight.
+// it, so that few shapes of products occur. It is a multiple of 6 and 8, so that a token's place
+// changes no bit: oneDNN multiplies rows in blocks of 6 (AVX2) or 8 (AVX-512), and sums the rows of
+// a last block that is not whole in another order. With a smaller number a device would read the
+// weights more often for a large batch, with a larger one compute more for a small batch. 24 rows
+// of a product take 48 operations for each weight, which take less time than moving the weight.
 inline constexpr int64_t kGenerationTokens = 24;
 
 // A longer prompt goes through a layer in chunks of this many tokens.

@@ -35,7 +35,7 @@ absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view json,
 //
 // If weights files of the directory are missing, the names are read from the first directory of
 // `same_names` that has all of its files. So a run can go on from a checkpoint when the weights
-// that it began with are gone.
+// that it began with are gone, unless they are a wrapper's, whose carried tensors it still needs.
 //
 // Returns NotFound if there is no such directory or file, OutOfRange if the file is longer than
 // kConfigBytesMax, the errors of reading, and those of ParseModelDescription, ReadWrapperNames,

@@ -28,10 +28,10 @@ using GiveColumns =
 absl::Status CheckExportTarget(const std::string& source, const ModelLayout& layout,
                                const std::string& directory, FileSystem* files);
 
-// Writes a Hugging Face directory: config.json as RewriteConfigDType changes it, the tokenizer and
-// generation files of `source`, and the weights as model.safetensors or as shards with an index, as
-// WriteHfWeights cuts them at `shard_bytes`. The tensors that a wrapper carries are copied from the
-// directory of `source`, with the errors of CarriedTensors.
+// Writes a Hugging Face directory: config.json and the side files of `source`, as CopyHfSideFiles
+// does, and the weights as model.safetensors or as shards with an index, as WriteHfWeights cuts
+// them at `shard_bytes`. The tensors that a wrapper carries are copied from the directory of
+// `source`, with the errors of CarriedTensors.
 //
 // `get_tile(i)` is called on the calling thread, for the tiles in forward order; its errors are
 // returned. The tile must be whole and stay valid until the next call. Its weights may have another

@@ -27,7 +27,7 @@ inline constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
 inline constexpr char kHfWeightsFileName[] = "model.safetensors";
 inline constexpr char kHfIndexFileName[] = "model.safetensors.index.json";
 // The file of a wrapper's carried tensors (carried_tensors.h) in a checkpoint; the index names it.
-// Programs that take all weights files of a directory look for "model*.safetensors".
+// Its name is such that programs which take all "model*.safetensors" of a directory find it.
 inline constexpr char kCarriedFileName[] = "model-carried.safetensors";
 // The name of the index of a directory whose tensors lie in parts (HfPartName). Other programs
 // would pass over the parts and put random weights in their place. Without the usual index they

@@ -52,8 +52,7 @@ absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
                             EmitTensor emit, const CarriedTensors& carried = {});
 
 // Replaces `directory` by a new one:
-//   1. calls `write`, once, to fill `directory`.export-tmp and to sync its files, and syncs the
-//   directory;
+//   1. calls `write`, once, to fill `directory`.export-tmp and to sync its files, and syncs it;
 //   2. renames `directory`, if it exists, to `directory`.export-previous;
 //   3. renames `directory`.export-tmp to `directory`;
 //   4. removes `directory`.export-previous.

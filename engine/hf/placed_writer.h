@@ -16,12 +16,12 @@
 
 namespace megatrain {
 
-// Holds a block of the file in memory from its first piece until all of it is there, and keeps such
-// memory for further blocks until the end. Pieces that come one after another need one block. The
+// A writer holds each block of the file in memory from its first piece until all of it is there.
+// Pieces that come one after another need memory for one block; it is freed with the writer. The
 // destructor does not complete the file and does not remove it. Not thread-safe.
 class PlacedWriter {
  public:
-  // Large enough that a disk's time for a request is spent on moving bytes.
+  // The size of a block: large enough that a disk's time for a request is spent on moving bytes.
   static constexpr int64_t kBlockBytes = int64_t{4} << 20;
 
   // Creates or empties the file with FileSystem::NewBlockFile and returns its errors. `bytes` is

@@ -154,13 +154,14 @@ class EngineHost {
   absl::StatusOr<HostPool*> Pool(int64_t bytes, const ReserveProgress& progress,
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
-  // Returns the memory that a job on the devices `on` may plan with now: the free bytes of the
-  // pool, these devices' part of the memory besides it, and the least of their DeviceBytes. The
-  // part is all of that memory after Pool() has reserved the pool. The free memory of the machine
-  // is first divided by EngineHostOptions::sharers. If `without_others` is true, the result is as
-  // if no other job had any of the pool or, on a host of several devices, of these devices' part.
-  // Without a pool, returns the memory that a pool could have. Returns the errors of reading the
-  // machine's and the devices' free memory. REQUIRES: there are devices of these numbers.
+  // Returns the memory that a job on the devices `on` may plan with now:
+  // - the free bytes of the pool, and these devices' part of the memory beside it, or all of that
+  //   memory if Pool() reserved the pool; without a pool, the memory that one could have;
+  // - the least of their DeviceBytes.
+  // The free memory of the machine is first divided by EngineHostOptions::sharers. If
+  // `without_others` is true, the result is as if no other job had any of the pool or, on a host of
+  // several devices, of these devices' part. Returns the errors of reading the machine's and the
+  // devices' free memory. REQUIRES: there are devices of these numbers.
   absl::StatusOr<MemoryBudget> BudgetNow(const std::vector<int>& on,
                                          bool without_others = false) const;
   // Returns the bytes of device memory that a job may plan with now, for each of the devices `on`:

@@ -57,8 +57,8 @@ struct HardwareRates {
 };
 
 // Replaces each measured rate of `*rates` by that of `other` if that is faster: two measurements of
-// one machine. The rates between devices and machines stay. REQUIRES: `other` has launch_seconds if
-// `*rates` has.
+// one machine. The rates between devices and machines stay, and so do `threads` and device_is_host.
+// REQUIRES: `other` has launch_seconds if `*rates` has.
 void KeepFaster(const HardwareRates& other, HardwareRates* rates);
 
 // The optimizer's rate as a share of the rate at which a plain kernel moves the same bytes through

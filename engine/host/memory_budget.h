@@ -17,9 +17,10 @@ struct MemoryBudget {
   // batches must fit into it, and everything else into the rest. -1 if host_bytes is not divided.
   int64_t pool_bytes = -1;
   // Free device memory. For the cpu device, which uses host memory, 0 lets the plan choose:
-  // - A training plan takes what engine.recompute `none` needs (`all` if the job has that), but at
-  //   most half of what is free besides the host state. Several devices have equal parts of that.
-  //   If even the smallest plan needs more, it takes what that needs, at most all that is free.
+  // - A training plan takes what recomputing nothing needs or, with engine.recompute `all`, what
+  //   recomputing everything needs, but at most half of the memory that the host state leaves free.
+  //   Several devices have equal parts of that. If even the smallest plan needs more, it takes what
+  //   that needs, at most all that is free.
   // - A plan of forward passes has no limit.
   int64_t device_bytes = 0;
   // Device memory left free besides device_bytes, for what kernels and libraries load later. 0 if

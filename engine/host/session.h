@@ -24,8 +24,8 @@ struct SessionSettings {
   int devices = 1;                    // that many GPUs, or parts of the cpu
   std::vector<int> on = {0};          // the numbers of the host's devices that it has, ascending
   // All threads of all ranks, including update_threads. What does not divide evenly among the ranks
-  // is left out. A rank has at least one, or two with
-  // update_threads, even if that makes more in all.
+  // is left out. A rank has at least one, or two with update_threads, even if that makes more in
+  // all.
   int threads = 1;
   // The threads that each of the host's devices may have. Threads of a GPU keep to processors, and
   // device number n begins n * device_threads processors after device number 0.

@@ -21,8 +21,8 @@ namespace megatrain {
 // one save, each once, or if one lies in `directory`. Returns FailedPrecondition if `directory` has
 // a checkpoint of this step, is locked or cannot be created (LockDirectory). Returns
 // ResourceExhausted if the disk has no room, DataLoss for a part that is damaged, and the errors of
-// ReadManifest and of `files`. After an error no checkpoint is there, unless only its name could
-// not be made durable.
+// ReadManifest and of `files`. After an error there is no new checkpoint, unless only its name
+// could not be made durable.
 absl::StatusOr<std::string> GatherCheckpoint(const std::vector<std::string>& parts,
                                              const std::string& directory,
                                              FileSystem* files = PosixFileSystem());

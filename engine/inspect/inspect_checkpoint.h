@@ -12,8 +12,9 @@ namespace megatrain {
 // Returns InspectModel's report of the step directory `checkpoint`, which is also a Hugging Face
 // directory, with the state from its manifest. In the JSON, kind is "checkpoint" and the state is
 // under the key `checkpoint`. The report of a checkpoint that has a part of the tiles
-// (CheckpointPart) is the state alone. The files' checksums are not verified, but for the
-// manifest's own. Returns the errors of ReadManifest and InspectModel.
+// (CheckpointPart) is the state and the part's number, from 1. The files' checksums are not
+// verified, but for the manifest's own. Reads by PosixFileSystem. Returns the errors of
+// ReadManifest and InspectModel.
 absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint);
 
 }  // namespace megatrain

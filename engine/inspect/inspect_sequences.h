@@ -33,15 +33,16 @@ absl::StatusOr<std::string> SequencesText(const Dataset& dataset, const Tokenize
 absl::StatusOr<std::string> DescribeDataset(const Dataset& dataset, const Tokenizer* tokenizer,
                                             int64_t samples);
 
-// Returns a line for each kind of data that was cut off or left out, one for each bad record that
-// `report` names, and one for the number of the other bad records, for people. Returns "" if there
-// is none.
+// Returns a line for each kind of data that was cut off, left out or has no loss, one for each bad
+// record that `report` names, and one for the number of the other bad records, for people. Returns
+// "" if there is none.
 std::string DatasetWarnings(const DatasetReport& report);
 
 // Guesses the format of a data file that no job file describes. A .npy file is tokens, the keys of
-// the first record decide for files of records, and any other file is text. Returns InvalidArgument
-// for .bin, whose element type cannot be guessed, for an empty file of records, and for records of
-// no known format. Returns the errors of CheckReadable and of reading.
+// the first record decide for files of records, and any other file is text. Only files of records
+// are opened. Returns InvalidArgument for .bin, whose element type cannot be guessed, for an empty
+// file of records, and for records of no known format. Returns the errors of CheckReadable and of
+// reading.
 absl::StatusOr<DataFile> GuessDataFile(const std::string& path);
 
 }  // namespace megatrain

@@ -23,7 +23,7 @@ inline constexpr int64_t kDataPathsMax = 2000000;
 //                 format (FileNamesOf)
 //   a glob        what matches: `*`, `?` and `[...]` within a name, and `**` for any number of
 //                 directories. A directory that matches stands for the files in it. The path of an
-//                 existing file is taken literally, whatever its characters
+//                 existing file or directory is taken literally, whatever its characters
 // Files are sorted by path, byte by byte, each once. Names that begin with a dot are passed over,
 // except where a glob's own part begins with one. Symbolic links are followed.
 //

@@ -52,7 +52,7 @@ struct JobSpec {
     int64_t sequence_length = 1024;
     bool packing = true;
     bool shuffle = true;
-    std::string cache_directory;
+    std::string cache_directory;         // empty = data/ in checkpoint.directory
     std::string train_on = "assistant";  // assistant | last | all
     bool train_on_prompt = false;        // true if and only if train_on is "all"
     std::string chat_template = "auto";  // auto, the name of a built-in one, or an absolute path

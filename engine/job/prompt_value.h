@@ -9,10 +9,11 @@
 
 namespace megatrain {
 
-// Returns the value for a list of texts and of maps with the key `messages`, bound to `prompts`,
-// which must outlive the result. A map may also have `system`, `tools`, `documents` and
-// `chat_template_kwargs`. Maps are kept as JSON. A scalar in them becomes a number, a boolean or
-// null if it reads as that in JSON and is neither in quotes nor a block, else a text.
+// Returns the value for a list of texts and of maps with the key `messages`, which is read into
+// `prompts`. `prompts` must outlive the result. A map may also have `system`, `tools`, `documents`
+// and `chat_template_kwargs`. Maps are kept as JSON. A scalar in them that is in quotes or a block
+// is a text. Any other becomes the number or boolean that it reads as in JSON, a boolean also from
+// YAML's True, TRUE, False and FALSE, and else a text; `null`, `~` and no value become null.
 ConfigValue Prompts(std::vector<Prompt>* prompts);
 
 }  // namespace megatrain

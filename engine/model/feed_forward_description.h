@@ -1,8 +1,8 @@
 // Describes what a layer does with each token by itself: a dense unit, or experts.
 //
-// Names on disk are those within the layer. The names of matrices below are without the end
-// ".weight" that they have on disk, except stacked and transposed experts, which have no such end,
-// and RouterDescription::input_scale and expert_scales, which are whole names.
+// Names on disk are those within the layer, and the names of matrices below are without the end
+// ".weight": "mlp.gate" for "model.layers.0.mlp.gate.weight". Stacked and transposed experts have
+// no such end, and RouterDescription::input_scale and expert_scales are whole names.
 #ifndef MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
 #define MEGATRAIN_ENGINE_MODEL_FEED_FORWARD_DESCRIPTION_H_
 
@@ -72,7 +72,8 @@ struct ExpertsDescription {
   // The unit's result is multiplied by sigmoid(w x), with w [1, H] on disk as shared_name +
   // "_gate".
   bool shared_gate = false;
-  // The experts whose weights are streamed as one tile (model_layout.h). No result depends on it.
+  // The number of experts whose weights are streamed as one tile (model_layout.h); the last tile
+  // may have fewer. No result depends on it.
   int64_t experts_per_tile = 0;
   // The coefficient of the loss that spreads tokens evenly over experts, if the job does not give
   // one; 0: no such loss.

@@ -14,8 +14,9 @@
 
 namespace megatrain {
 
-// A part between two norms, either of which may be missing (its name on disk is then empty):
+// A part between two norms, either of which may be missing (its name is then empty):
 //   x += residual_scale * post_norm(part(norm(x)))
+// Names are those on disk, within the layer and without the end ".weight": "input_layernorm".
 struct NormNames {
   std::string norm;
   std::string post_norm;
@@ -105,7 +106,8 @@ struct LayerDescription {
 
 // A larger model, of images and text, that the text model is a part of, and how the directory of
 // the whole names the tensors. The text model is trained; the tensors of the other parts are
-// carried through unchanged (engine/hf/carried_tensors.h).
+// carried through unchanged (engine/hf/carried_tensors.h). A text model that was taken out of a
+// wrapper has no `family`, but may have kept the wrapper's model_prefix.
 struct WrapperDescription {
   std::string family;                              // config.json's model_type; "" if there is none
   std::string model_prefix = "model.";             // on disk, in place of a text model's "model."
@@ -115,7 +117,8 @@ struct WrapperDescription {
 
   bool is_there() const { return !family.empty(); }
   // Returns the name on disk of the text model's tensor `name`. In Gemma 4's wrapper it is
-  // "model.language_model.norm.weight" for "model.norm.weight". Without a wrapper it is `name`.
+  // "model.language_model.norm.weight" for "model.norm.weight". With the default prefixes it is
+  // `name`.
   std::string OnDisk(const std::string& name) const;
   // Returns true if the name is of a tensor that is carried through.
   bool Carries(const std::string& name_on_disk) const;

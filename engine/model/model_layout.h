@@ -40,8 +40,8 @@ inline constexpr int64_t kTensorAlignmentElements = 128;
 
 // The order of a tensor's rows on disk, if it differs from that in the tile. On disk there are
 // `groups` groups, each with part_rows[0] rows of the first part, then part_rows[1] of the second,
-// and so on. In the tile the first parts of all groups come first, then the second parts of all
-// groups, and so on.
+// and so on. In the tile the first parts of all groups come first, then the second parts, and so
+// on. With 2 groups and part_rows {1, 2} the rows "q k K Q l L" on disk are "q Q k K l L" there.
 struct RowGroups {
   int64_t groups = 1;
   std::vector<int64_t> part_rows;  // empty: the same order
@@ -58,7 +58,7 @@ enum class Initial {
 // A tensor, or the part of it that lies in one tile.
 struct TensorSpec {
   std::string name;            // as in transformers: "model.layers.0.self_attn.q_proj.weight"
-  std::string wrapped_name;    // on disk, if it is a part of a wrapper; else empty
+  std::string wrapped_name;    // on disk, if it differs (WrapperDescription::OnDisk); else empty
   std::vector<int64_t> shape;  // of the whole tensor, as in transformers: [out, in], say
   int64_t source_begin = 0;    // the part's first element in the whole tensor
   int64_t offset = 0;          // in elements from the start of the tile's section
@@ -233,7 +233,7 @@ struct ModelLayout {
   int head_tile = 0;                   // 0 if tied, else the last
   int64_t parameters = 0;              // a tied matrix counted once
   int64_t trained_parameters = 0;      // those of tensors that are not frozen
-  int64_t tile_elements_max = 0;
+  int64_t tile_elements_max = 0;       // the largest TileLayout::elements
 
   int tile_count() const { return static_cast<int>(tiles.size()); }
 };

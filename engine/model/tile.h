@@ -115,8 +115,8 @@ std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor);
 // - A frozen tensor has weights alone; its other sections are null.
 // - The weight_dtype of a buffer is FP32.
 // - The layout stays that of `tile`. weight_bytes() is that of the part.
-// - The remainder and the moments are null if those of `tile` are. REQUIRES: the weights of `tile`
-//   are not null, or those of the part are not used.
+// - The remainder and the moments are null if those of `tile` are.
+// REQUIRES: the weights of `tile` are not null, or those of the part are not used.
 Tile PlaceOf(const Tile& tile, const TensorSpec& tensor);
 
 // Sets to zero the elements that belong to no tensor, in every section that is not null. In the

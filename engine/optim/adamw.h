@@ -39,7 +39,7 @@ struct AdamWTuning {
 struct AdamWRun {
   ElementRange elements;
   bool decays = false;
-  int rates = 0;  // TensorSpec::rates
+  int rates = 0;  // which rates they have (TensorSpec::rates)
 };
 // Returns the parts of `range`, elements of the whole tile, that are neither padding nor frozen, in
 // order. Neighbours of the same traits are one part.
@@ -58,14 +58,14 @@ AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dty
                       int64_t elements);
 
 // Updates `ranges` of the tile in place, except frozen tensors. They must ascend and not overlap.
-// `gradient` is the address of the gradient of the tile's element 0, in the tile's element order.
-// Only the gradients of elements in `ranges` are read; the others need not exist. Padding is
-// neither read nor written. An element's bits do not depend on the ranges. Returns when the update
-// is done.
+// `gradient` is the address of the gradient of the tile's element 0, in the tile's element order,
+// as FP32 or BF16. Only the gradients of elements in `ranges` are read; the others need not exist.
+// Padding is neither read nor written. An element's bits do not depend on the ranges. Returns when
+// the update is done.
 //
-// Returns false if an updated master is not finite or (with split masters) would round to infinity
-// in BF16, or if a second moment is not finite. All ranges are updated in that case too, but the
-// tile must not be used any more.
+// Returns false if an updated master is not finite or, in a BF16 tile (split_master.h), would round
+// to infinity in BF16, or if a second moment is not finite. All ranges are updated in that case
+// too, but the tile must not be used any more.
 //
 // `nodes` gives the NUMA nodes of the tile's memory, so that threads can take near blocks first. It
 // affects the time only, and so does `tuning`. Denormals count as zero, as in every loop of a

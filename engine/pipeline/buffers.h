@@ -74,9 +74,9 @@ struct PipelineDimensions {
     if (!shape.tied || !shape.embedding_trained) return 0;
     return (micro_batches - 1) / shape.sweep_micro_batches * shape.sweep_micro_batches;
   }
-  // Returns a bound on the elements of one update operation on the device; 0 if there are no such
-  // updates. It is the same for every share of the updates, so that the share can be chosen when
-  // the memory is known.
+  // Returns a bound on the elements of one update operation on the device; 0 without
+  // device_updates. It is the same for every share of the updates, so that the share can be chosen
+  // when the memory is known.
   int64_t update_piece_elements() const {
     if (!device_updates) return 0;
     int64_t elements = 0;
@@ -92,7 +92,8 @@ struct PipelineDimensions {
   }
 };
 
-// One step's batch in one block, written by StepRunner::PrepareBatch. Each array is
+// One step's batch in one block, written by StepRunner::PrepareBatch. Batch (batch.h) says what the
+// arrays hold, and WriteDocumentBounds what document_bounds does. Each array is
 // [micro_batches][micro_batch_tokens], document_bounds [micro_batches][micro_batch_tokens][2]. The
 // last two are for pairs of answers and have [micro_batches][pairs_max()] rows.
 struct BatchArrays {
@@ -196,14 +197,13 @@ struct HostBuffers {
 // Returns, by HostKind, the bytes of the pool that one LeaseTiles and the LeaseHostBuffers of all
 // ranks of a process take. They are the same in all processes.
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d);
-// Lease host memory from `pool`, which must outlive the result. LeaseTiles leases the blocks of a
-// process's tiles: by tile, that of each part in turn. nodes[i] is the NUMA node of the device
-// whose part is i, for tile_parts() parts. LeaseHostBuffers leases the other buffers of one rank,
-// whose device's node is `node`. A node is -1 if it is not known. The content is undefined. Both
-// return the error of HostPool::Lease (ResourceExhausted) if there is no room; nothing is leased
-// then.
+// Leases the blocks of a process's tiles: by tile, that of each part in turn. nodes[i] is the NUMA
+// node of the device whose part is i, for tile_parts() parts. Here and below: a node is -1 if it is
+// not known, `pool` must outlive the result, and the content is undefined. Returns the error of
+// HostPool::Lease (ResourceExhausted) if there is no room; nothing is leased then.
 absl::StatusOr<std::vector<HostLease>> LeaseTiles(const PipelineDimensions& d,
                                                   absl::Span<const int> nodes, HostPool& pool);
+// Leases the other buffers of one rank, whose device's node is `node`. Errors are as above.
 absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, int node, HostPool& pool);
 
 }  // namespace megatrain

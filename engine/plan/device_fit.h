@@ -18,13 +18,14 @@ namespace megatrain {
 // Returns INT64_MAX if they are more than that.
 int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes);
 
-// Sets in `d` the sweep size of `sweep` micro-batches, the place of the stash (the host if
-// `on_host`, else the device) and the gradient slabs that these need. Also sets the kept
-// activations: those that engine.recompute fixes, or as many as fit into `limit` bytes of device
-// memory besides the rest. As many pairs of layer and micro-batch as possible keep all activations
-// but those that are cheap to recompute. Then as many of these pairs as possible keep all. With
-// `profile` the other order is tried too, and the one that saves more seconds of recomputation is
-// taken. Returns true if everything fits into `limit`; `d` is set in both cases. REQUIRES, here and
+// Fits sweeps of `sweep` micro-batches into `limit` bytes of device memory, with the stash on the
+// host if `on_host`, else on the device. Sets these two in `d`, the gradient slabs that they need,
+// and the activations that are kept for the backward pass: those that engine.recompute fixes, or as
+// many as fit besides the rest. Returns true if everything fits; `d` is set in both cases.
+//
+// As many pairs of layer and micro-batch as possible keep all activations but those that are cheap
+// to recompute. Then as many of these pairs as possible keep all. With `profile` the other order is
+// tried too, and the one that saves more seconds of recomputation is taken. REQUIRES, here and
 // below: the other fields of `d` are set. Here: `sweep` is allowed (PipelineShape::sweeps_max).
 bool FitDevice(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep,
                bool on_host, PipelineDimensions& d, const HardwareProfile* profile = nullptr);

@@ -72,8 +72,8 @@ struct MemoryPlan {
   // the other plans have kUnlimitedBytes.
   int64_t device_limit = 0;
   bool fits = true;
-  // The memory that does not suffice, with bytes: of host memory the first lack, and device memory.
-  // Empty if `fits`.
+  // Names the memory that does not suffice, with bytes: of the host's the first kind that lacks,
+  // and the device's. Empty if `fits`.
   std::string misfit;
 
   // Decisions and the predicted time of a step with them.
@@ -95,7 +95,7 @@ struct MemoryPlan {
   std::string Table() const;
 };
 
-// One of the processes of a job, each of which has spec.engine.devices devices.
+// One of the processes of a job, each of which has spec.engine.devices devices (0 counts as 1).
 struct ProcessOfJob {
   int count = 1;   // of the job's processes
   int number = 0;  // of this one, from 0
@@ -128,7 +128,8 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
 
 // Plans an evaluation of `spec` with weights alone. Lifetimes and `fits` are as for PlanMemory.
 // Returns the errors of CheckHeadSizes, and those of PlanMemory about sequence length,
-// micro-batches, sweeps and devices. No time is predicted, here and below.
+// micro-batches, sweeps and gradient_shards. No time is predicted, here and below. REQUIRES:
+// engine.devices is 0 or 1.
 absl::StatusOr<MemoryPlan> PlanEvaluation(const JobSpec& spec, const ModelLayout& layout,
                                           const KernelSizes& sizes, const MemoryBudget& budget);
 
@@ -137,13 +138,12 @@ struct GenerationNeed {
   std::vector<int64_t> prompt_tokens;  // of each prompt, in their order
   int64_t answer_tokens = 0;           // of each answer at most
 };
-// Plans the answers to prompts (engine/generation/generation_batch.h) with weights in `dtype`. A
-// wave is a number of consecutive prompts that are answered together. The plan has the largest
-// waves that a bisection finds to fit, of dimensions.micro_batches prompts each but for the last,
-// or waves of one prompt if none fit. It has as many weight buffers as fit then. On a device that
-// shares the host's memory it has kWeightBuffersMin (plan_choice.h) buffers unless
-// engine.device_memory is given. Lifetimes and `fits` are as for PlanMemory. REQUIRES: there are
-// prompts, and CheckHeadSizes returned OK.
+// Plans the answers to prompts (engine/generation/generation_batch.h) with weights in `dtype`. They
+// are made in waves, each for dimensions.micro_batches consecutive prompts together, the last one
+// for the rest. Waves are the largest that a bisection finds to fit, or of one prompt if none fit.
+// The plan has as many weight buffers as fit then. On a device that shares the host's memory it has
+// kWeightBuffersMin (plan_choice.h) buffers unless engine.device_memory is given. Lifetimes and
+// `fits` are as for PlanMemory. REQUIRES: there are prompts, and CheckHeadSizes returned OK.
 MemoryPlan PlanGeneration(const JobSpec::Engine& engine, const ModelLayout& layout, DType dtype,
                           const GenerationNeed& need, const KernelSizes& sizes,
                           const MemoryBudget& budget);

@@ -32,14 +32,15 @@ struct StepPrediction {
   Lane bound_by = Lane::kCompute;
 };
 
-// The machine's rates and the part of the machine that the job uses.
+// The machine's rates and the part of the machine that each rank of the job uses.
 struct MachineSpeed {
   HardwareRates rates;
   StepResources resources;
 };
 
 // Returns the rates of the lanes for a job of this precision and number of ranks. Where the rate
-// between machines is known, each process stands for a machine. REQUIRES: machine.rates.known().
+// between machines is known, each process stands for a machine. The disk's rate is a placeholder,
+// because steps write nothing there. REQUIRES: machine.rates.known().
 HardwareProfile ProfileOf(const PipelineDimensions& dimensions, const MachineSpeed& machine);
 
 // Predicts a training step of the plan's decisions. This takes milliseconds for models of any size,

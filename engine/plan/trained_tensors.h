@@ -16,8 +16,8 @@
 namespace megatrain {
 
 // Returns the layout. Returns InvalidArgument, naming the key, for a pattern that matches no tensor
-// that may be trained, for a group all of whose tensors belong to earlier groups, and if every
-// tensor is frozen. REQUIRES: CheckModel (model_check.h) accepts `config`.
+// that may be trained, for a group all of whose tensors are frozen or belong to earlier groups, and
+// if every tensor is frozen. REQUIRES: CheckModel (model_check.h) accepts `config`.
 absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelDescription& config,
                                                 const JobSpec& spec);
 

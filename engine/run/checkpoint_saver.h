@@ -47,7 +47,8 @@ class CheckpointSaver {
 
   // Saves beside the steps.
 
-  // Returns true if the job wants a checkpoint after `step`.
+  // Returns true if the job wants a checkpoint after `step`, as always after the last one, which
+  // SaveNow saves.
   bool Due(int64_t step) const;
   // Returns true if `step` is due but must not be submitted yet, because the save in flight is not
   // committed and so cannot end.
@@ -69,13 +70,14 @@ class CheckpointSaver {
   // save of the last collected step, and ends a committed save that is written, without waiting.
   // Returns the error of a training step. A failure of a save is reported.
   absl::Status AfterStep();
-  // Waits for the save in flight and ends it, if it is committed. Reports its failure.
+  // Waits for the save in flight and ends it, if it is committed. Reports its failure. REQUIRES: no
+  // step is in flight.
   void EndCommitted();
 
   // Saves while no step is in flight.
 
-  // Ensures that there is a checkpoint of the last collected step, if the run has made any step.
-  // Returns the error if it cannot be written. REQUIRES: no step is in flight.
+  // Ensures that there is a checkpoint of the step RunProgress::done, unless that is 0. Returns the
+  // error if it cannot be written. REQUIRES: no step is in flight.
   absl::Status SaveNow();
   // Answers TrainingControl::Checkpoint: saves as TrySave does, or reports the checkpoint that is
   // there already. Reports CheckpointFailed if no step was made yet. REQUIRES: no step is in
@@ -94,7 +96,7 @@ class CheckpointSaver {
 
   // Saves what can be saved after a step has failed: finishes a save of an earlier step that is
   // under way and, if the step has changed nothing, saves the state before it. Reports failures.
-  // Returns a sentence for people about where the run can go on from. REQUIRES: no step is
+  // Returns a clause for people, such as "the run can go on from DIRECTORY". REQUIRES: no step is
   // submitted any more.
   std::string SaveAfterFailedStep();
   // Reports where the checkpoint of the lowest evaluation loss is, if the job keeps it and it is

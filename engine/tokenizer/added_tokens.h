@@ -12,7 +12,8 @@
 
 namespace megatrain {
 
-// An entry of tokenizer.json's added_tokens.
+// A token that a tokenizer's files add to the model's, such as an entry of added_tokens in
+// tokenizer.json.
 struct AddedToken {
   int32_t id = 0;
   std::string content;
@@ -52,9 +53,11 @@ class AddedTokenMatcher {
   // match, with the white space that it takes, `token` is the token, valid as long as the matcher
   // and until Add. For the text between tokens, which is never empty, `token` is null. A match that
   // its single_word rules out is text, and no token is looked for within it. For example, "a<s> b"
-  // with the token "<s>" of rstrip gives [0, 1) text, [1, 5) the token, [5, 6) text. A token of
-  // white space may lie in the white space that a token before it took by rstrip. Its piece and the
-  // text behind it may then overlap that token's piece, and with lstrip its piece may be empty.
+  // with the token "<s>" of rstrip gives [0, 1) text, [1, 5) the token, [5, 6) text.
+  //
+  // Pieces may overlap in one case: a token of white space lies in white space that the token
+  // before it took by rstrip. Its piece and the text behind it may then overlap that token's piece,
+  // and with lstrip its piece may be empty.
   void Cut(std::string_view text,
            absl::FunctionRef<void(size_t begin, size_t end, const AddedToken* token)> piece) const;
 

@@ -20,8 +20,8 @@ inline constexpr char kBytesBosText[] = "<|bos|>";
 inline constexpr char kBytesEosText[] = "<|eos|>";
 inline constexpr char kBytesPadText[] = "<|pad|>";
 
-// Returns the bytes tokenizer. It recognises the special tokens in text. `tokenizers` (Hugging
-// Face's library) does the same with BytesTokenizerJson, so both give the same ids for any text.
+// Returns the bytes tokenizer. It recognises the special tokens in text. For any text it gives the
+// ids that `tokenizers` (Hugging Face's library) gives with BytesTokenizerJson.
 std::shared_ptr<const Tokenizer> MakeBytesTokenizer();
 
 // Return the tokenizer.json and tokenizer_config.json of a Hugging Face directory that uses this

@@ -32,10 +32,10 @@ class Decoder {
   // Strip: removes up to `start` times `content` from each token's beginning, and up to `stop`
   // times from its end. REQUIRES: `content` is not empty.
   void AddStrip(std::string_view content, size_t start, size_t stop);
-  // Replace: replaces the matches of `from` in each token, from left to right. Leaves the rest of a
-  // token as it is if matching gives up. Leaves it also once the result up to the end of the last
-  // replacement, and another `to`, are together longer than 1 MiB and than the token. REQUIRES:
-  // `from` is not null. A token that is not well-formed UTF-8 stays as it is.
+  // Replace: replaces the matches of `from` in each token, from left to right. A token that is not
+  // well-formed UTF-8 stays as it is. The rest of a token stays as it is if matching gives up, or
+  // once the result so far with another `to` would be longer than both 1 MiB and the token.
+  // REQUIRES: `from` is not null.
   void AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to);
   // Metaspace: replaces each `mark` by a space. With `prepends` it removes the marks of the first
   // token instead.

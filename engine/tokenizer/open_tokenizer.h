@@ -12,8 +12,8 @@
 namespace megatrain {
 
 // Opens the tokenizer that `choice`, the job file's `data.tokenizer`, names: "bytes" is the bytes
-// tokenizer, "auto" the directory's tokenizer.json, or its tokenizer.model if there is no
-// tokenizer.json. `files` is used during the call only.
+// tokenizer, which reads no file; "auto" is the directory's tokenizer.json, or its tokenizer.model
+// if there is no tokenizer.json. `files` is used during the call only.
 //
 // Special tokens come from tokenizer_config.json and special_tokens_map.json (tokenizer_config.h
 // says which takes precedence). With tokenizer.model, a token that they do not name is the default

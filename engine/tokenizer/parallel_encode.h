@@ -22,11 +22,11 @@ inline constexpr size_t kParallelPieceBytesMin = size_t{64} << 10;
 // of `pool`. REQUIRES: piece_bytes_min > 0.
 //
 // The text is cut into equal pieces, one for each thread, or fewer if they would be shorter than
-// `piece_bytes_min`. Where a piece may really begin is guessed: the 4 KiB before its even place are
-// encoded as a text that goes on, and the guess is where EncodePiece stops. If it stops nowhere,
-// the piece is joined to the one before. The pieces are then encoded at once. If encoding the piece
-// before ends at the guess with the same state, the guess was right. Else the piece is encoded
-// again from where the one before it ended, on the calling thread.
+// `piece_bytes_min`. A piece must begin between two tokens. Such a place is guessed: the 4 KiB
+// before the cut are encoded as a text that goes on, and the guess is where EncodePiece stops. If
+// it stops nowhere, the piece is joined to the one before. All pieces are then encoded at once. A
+// guess was wrong if the piece before does not end there with the same state. The piece is then
+// encoded again from where the one before it ended, on the calling thread.
 absl::StatusOr<size_t> EncodePieceInParallel(const Tokenizer& tokenizer, ThreadPool& pool,
                                              std::string_view text, bool last, PieceState* state,
                                              std::vector<int32_t>* ids,

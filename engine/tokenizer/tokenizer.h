@@ -53,11 +53,12 @@ class Tokenizer {
   virtual absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
                                              std::vector<int32_t>* ids) const = 0;
   // Does as Encode, and appends to `offsets` for each id the offset in `text` of its first byte. An
-  // id's text ends where the next one's begins. If a normalizer joined characters, the offset is
-  // that of the first of them, and of the last if it replaced a text by another (Replace). Tokens
-  // of byte fallback ("<0x0A>") have the offset of their character, or with Unigram that of its run
-  // of unknown characters. A space put before the text has the offset of the text. Returns
-  // Unimplemented if the tokenizer gives no offsets.
+  // id's text ends where the next one's begins. Returns Unimplemented if the tokenizer gives no
+  // offsets. An id whose bytes are not in the text itself has this offset:
+  // - of characters that a normalizer joined: the first of them
+  // - of a text that a normalizer replaced by another (Replace): its last character
+  // - of byte fallback ("<0x0A>"): its character, or with Unigram its run of unknown characters
+  // - of a space or mark that was put before a text: where that text begins
   virtual absl::Status EncodeWithOffsets(std::string_view text, std::vector<int32_t>* ids,
                                          std::vector<size_t>* offsets) const {
     return absl::UnimplementedError("this tokenizer gives no offsets");

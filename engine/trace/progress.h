@@ -31,7 +31,7 @@ ProgressOptions ProgressOptionsFor(FILE* file);
 // Thread safety: one thread at a time may call methods.
 class Progress {
  public:
-  // `file` must outlive this.
+  // `file` must stay open as long as this object lives.
   Progress(FILE* file, ProgressOptions options);
   // Leaves the cursor on a new line.
   ~Progress();

@@ -14,8 +14,10 @@
 
 namespace megatrain {
 
-// A value of each lane. `device_update` is AdamW on the device with the copies of its state, both
-// lanes together. `collective` is the exchange with other devices.
+// A value for each lane. A lane is a queue of a step's work of one kind: copies to the device (h2d)
+// and from it (d2h), computing, the optimizer on the host (update), and the disk (io).
+// `device_update` is the optimizer on the device with the copies of its state, two lanes together.
+// `collective` is the exchange with other devices.
 template <class T>
 struct ByLane {
   T h2d{}, compute{}, d2h{}, update{}, io{}, device_update{}, collective{};
@@ -40,7 +42,7 @@ inline constexpr NamedLane<T> kNamedLanes[] = {{"h2d", &ByLane<T>::h2d},
                                                {"device_update", &ByLane<T>::device_update},
                                                {"collective", &ByLane<T>::collective}};
 
-// RankSpread tells how evenly the ranks of a job were busy in a step.
+// RankSpread tells how evenly the ranks (devices) of a job were busy in a step.
 struct RankSpread {
   int64_t ranks = 0;  // two at least
   LaneRanks slowest;  // for each lane the rank that was busy longest; of equal ones the first

@@ -30,10 +30,9 @@ class RankPipeline {
  public:
   // Takes the memory of rank `rank` (counted over all processes) from `pool` and the device.
   // `plan`, its layout, `tiles` (Trainer::tiles), `pool` and what `parts` points to must outlive
-  // this. `failed` is the one of Executor::Create. Returns
-  // ResourceExhausted if the memory is not there, and other errors of the device. Before it returns
-  // an error it calls parts.Abort, because the communicators of ranks wait for each other when they
-  // are destroyed.
+  // this. `failed` is the one of Executor::Create. Returns ResourceExhausted if the memory is not
+  // there, and other errors of the device. Before it returns an error it calls parts.Abort, because
+  // the communicators of ranks wait for each other when they are destroyed.
   static absl::StatusOr<std::unique_ptr<RankPipeline>> Create(
       const JobSpec& spec, const MemoryPlan& plan, int rank, RankParts parts, HostPool* pool,
       const std::vector<ProcessTile>* tiles, std::function<void(const absl::Status&)> failed);

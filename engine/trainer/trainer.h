@@ -50,7 +50,8 @@ double RouterAuxiliaryLoss(const JobSpec& spec, const ModelDescription& model);
 
 class Trainer {
  public:
-  // Takes the memory of the plan from `pool` and the ranks' devices; the tiles are not filled.
+  // Takes the memory of the plan from `pool` and the ranks' devices; the tiles are not filled, and
+  // the device is held (holds_device).
   // `spec`, which has the optimizer's settings, and `plan` are copied. The plan's layout, `pool`
   // and what `ranks` points to must outlive the trainer. Returns ResourceExhausted if the memory is
   // not there (IsPoolBusy tells whether other leases hold it), and other errors of the devices.
@@ -117,8 +118,9 @@ class Trainer {
   // After an error the step counts as collected. REQUIRES: in_flight() > 0.
   absl::StatusOr<StepRecord> Collect();
 
-  // Forward passes. EvaluateLossSum, AnswerLogps and Logits REQUIRE: in_flight() == 0, and the
-  // device is held. They return when the pass is done, with the errors of Submit and of the pass.
+  // Forward passes. EvaluateLossSum, AnswerLogps and Logits REQUIRE: in_flight() == 0, the device
+  // is held, and the batch is no larger than the plan's. They return when the pass is done, with
+  // the errors of Submit and of the pass.
 
   // Returns the sum of the losses of the batch's predictions or pairs. Sets `*rewards`, if it is
   // given; all 0 if the batch is not one of pairs.
@@ -132,7 +134,7 @@ class Trainer {
   // Returns the logits of the tokens tokens[i] of each micro-batch i, [tokens of all ranges,
   // vocabulary]. Micro-batches beyond the list give none. If the batch has rows of the key-value
   // cache (Batch::first_rows), keys and values are kept there until ReleaseDevice. REQUIRES also:
-  // the rows are among the plan's cache_rows.
+  // the micro-batches are no more than the plan has for a rank, and the rows are among cache_rows.
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch,
                                             const std::vector<TokenRange>& tokens);
   // For tests. Returns a tile's gradient of the last step, before clipping: the elements of the
@@ -159,7 +161,7 @@ class Trainer {
   // The devices' memory, which a run that is paused gives back.
 
   // Gives the device's memory back and keeps the state, which may still be saved. REQUIRES:
-  // in_flight() == 0, and the device is held.
+  // in_flight() == 0, steps taken back are settled (SettleWithdrawn), and the device is held.
   void ReleaseDevice();
   // Takes the device's memory again. Returns ResourceExhausted if it is not free any more, and
   // other errors of the devices (IsDeviceLost). After any error the device is not held. REQUIRES:

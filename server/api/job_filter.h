@@ -1,7 +1,9 @@
-// Parses the filter of ListJobs: comparisons joined by AND and OR, of which OR binds tighter. A
-// comparison is FIELD = VALUE or FIELD != VALUE. FIELD is state, reason, user or display_name. A
-// VALUE with ASCII characters other than letters, digits, '_', '-', '.' and '@' stands in single or
-// double quotes, in which a backslash takes the next character as it is. There are no parentheses.
+// Parses the filter of ListJobs, which chooses jobs by comparisons joined by AND and OR:
+//   state = RUNNING OR state = PAUSED AND user != anna   (those of the two states, without anna's)
+// OR binds tighter than AND, and there are no parentheses. A comparison is FIELD = VALUE or FIELD
+// != VALUE. FIELD is state, reason, user or display_name. A VALUE that is empty, or has ASCII
+// characters other than letters, digits, '_', '-', '.' and '@', stands in single or double quotes,
+// in which a backslash takes the next character as it is.
 #ifndef MEGATRAIN_SERVER_API_JOB_FILTER_H_
 #define MEGATRAIN_SERVER_API_JOB_FILTER_H_
 

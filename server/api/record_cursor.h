@@ -1,6 +1,6 @@
-// RecordCursor is a place in a job's series of records, from which a stream reads on. A gap in the
-// sequence numbers means that records are missing. The cursor gives a gap as an item of its own, in
-// its place.
+// RecordCursor reads a job's step metrics or log lines (RecordLog) in order, for a stream. Where
+// sequence numbers are left out, records are missing. The cursor gives such a gap as an item of its
+// own, in its place.
 #ifndef MEGATRAIN_SERVER_API_RECORD_CURSOR_H_
 #define MEGATRAIN_SERVER_API_RECORD_CURSOR_H_
 

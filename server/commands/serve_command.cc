@@ -33,7 +33,6 @@ absl::Status MayPass(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kUnavailable:
       return absl::UnavailableError(
           absl::StrCat(status.message(),

@@ -27,7 +27,8 @@ struct DaemonConfig {
   std::string device = "auto";  // as EngineHostOptions::device
   // GPUs from `device` on, or equal parts of the cpu; 0 = all GPUs from there, or one cpu.
   int64_t devices = 1;
-  // True if the daemon may start on a device of another kind than before. It is a flag, not a key.
+  // True if the daemon may start on a device of another kind than before. The command line sets it
+  // (--accept-device-change); it is no key of the file.
   bool accept_device_change = false;
   // The threads of a job that asks for none, and the most that a job may ask for. 0 = the
   // processors that this process may use, and no limit. EngineHostOptions::threads says more.

@@ -94,10 +94,11 @@ class Daemon {
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  // Measures the machine's rates, reserves the host pool, and begins to run jobs. Until it returns
-  // OK, jobs are listed and wait, and calls that need the engine (create, plan, checkpoint, export)
-  // fail as Unavailable (STARTING). To be called once, after Open. `cancelled` may be null, is used
-  // during the call only, and may be called from several threads at once.
+  // Measures the machine's rates, reserves the host pool (minutes for a terabyte), and begins to
+  // run jobs. Until it returns OK, jobs are listed and wait, and calls that need the engine
+  // (create, plan, checkpoint, export) fail as Unavailable (STARTING). To be called once, after
+  // Open. `cancelled` may be null, is used during the call only, and may be called from several
+  // threads at once.
   //
   // Returns Cancelled if `cancelled` returned true, ResourceExhausted if there is not enough
   // memory, and the errors of EngineHost::DefaultPoolBytes and ReservePool. After an error no job

@@ -1,4 +1,5 @@
-// Monitoring serves the metrics page, and reports to the service manager (ServiceManager).
+// Monitoring shows what the daemon does: it serves the metrics page for Prometheus (MetricsServer),
+// and reports to systemd (ServiceManager).
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_DAEMON_MONITORING_H_
@@ -37,7 +38,7 @@ class Monitoring {
  public:
   // Serves the metrics page, if the configuration wants one, and begins to send to the service
   // manager. `files` opens the files of jobs, and is called from any thread. `tls` may be null. All
-  // pointers must outlive this object. `log` is copied and called from any thread. Returns
+  // pointers' targets must outlive this object. `log` is copied and called from any thread. Returns
   // Unavailable if metrics_listen is set and cannot be listened on. If the default address cannot
   // be listened on, that is logged, and there is no page.
   static absl::StatusOr<std::unique_ptr<Monitoring>> Start(

@@ -10,8 +10,8 @@
 //
 // With EXTEND_TIMEOUT_USEC= starting and stopping may take any time; the manager ends the process
 // only if it falls silent. While starting and stopping, every message asks for at least
-// extension_seconds. While stopping it asks for at least twice the time of the longest of the jobs'
-// last checkpoints that this process saved.
+// extension_seconds. While stopping it asks also for at least twice as long as the last checkpoint
+// of any job took, among jobs that have not ended and checkpoints that this process saved.
 //
 // Thread safety: all methods may be called from any thread. None waits for the manager; the
 // destructor does, until the last message is sent.

@@ -42,10 +42,10 @@ class JobFiles {
 
   // Returns the file system that OpenFiles describes; it may outlive this object. It does not reach
   // the job's own directory if that is missing now. Looks up the account anew, unless it is the
-  // daemon's own. Returns PermissionDenied if the daemon may not act for the account, NotFound if
-  // there is none, Unavailable if the account database cannot be read, and the other errors of
-  // RootDirectory::Open for the job's own directory. REQUIRES: `job_id` is empty or one path
-  // component.
+  // daemon's own, and may wait for that (LookUpIdentity). Returns PermissionDenied if the daemon
+  // may not act for the account, NotFound if there is none, Unavailable if the account database
+  // cannot be read, and the other errors of RootDirectory::Open for the job's own directory.
+  // REQUIRES: `job_id` is empty or one path component.
   absl::StatusOr<std::shared_ptr<FileSystem>> Of(int64_t uid, const std::string& job_id) const;
   // Does as Of, but first makes the job's own directory if it is missing, gives it to the account,
   // and lets the account pass through STATE, STATE/jobs and STATE/jobs/ID. It changes only

@@ -19,8 +19,9 @@ namespace megatrain {
 
 // Returns the size, as MeasureTree counts it, of what a job has in the state directory: its own
 // directory, and what the daemon keeps of the job. It is not whole if the daemon may not act for
-// the own directory's owner, or he may not read all of it. Levels are counted from STATE/jobs/ID;
-// in an own directory of another account than the daemon's, from that directory.
+// the own directory's owner, if he may not read all of it, or if a tree is too deep
+// (kTreeLevelsMax). Levels are counted from the own directory if it is another account's than the
+// daemon's, else from STATE/jobs/ID. The size is 0 and whole if STATE/jobs/ID cannot be opened.
 TreeSize MeasureJobDirectory(const std::string& state_directory, const std::string& job_id);
 
 // Returns true if a name in the job's own directory begins with `prefix`, and false if none does or
@@ -34,7 +35,8 @@ absl::StatusOr<bool> OwnDirectoryHas(const std::string& state_directory, const s
 // Files that the owner cannot remove (another account's, or in a directory closed to its owner)
 // stay, and RemoveOwnDirectory returns PermissionDenied or another code of FileError. Returns
 // PermissionDenied too if the daemon may not act for the owner. Returns Cancelled once `cancelled`
-// returns true, because the owner may fill the directory without end. `cancelled` may be null.
+// returns true, as it then must each time: the owner may fill the directory without end. It is
+// called on this thread, with the owner's rights, and may be null.
 absl::Status RemoveOwnDirectory(const std::string& state_directory, const std::string& job_id,
                                 const std::function<bool()>& cancelled = {});
 

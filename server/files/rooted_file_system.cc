@@ -49,10 +49,12 @@ absl::StatusOr<RootedFileSystem::Place> RootedFileSystem::Find(const std::string
   Place place;
   for (const auto& root : roots_) {
     std::optional<std::string> relative = root->Beneath(path);
-    // The innermost: the one that leaves least.
-    if (relative.has_value() &&
-        (place.root == nullptr || relative->size() < place.relative.size())) {
+    if (!relative.has_value()) continue;
+    // The innermost: the one that leaves least, and nothing if it is the root itself.
+    const bool is_root = *relative == ".";
+    if (place.root == nullptr || is_root || relative->size() < place.relative.size()) {
       place = {root.get(), *std::move(relative)};
+      if (is_root) return place;
     }
   }
   if (place.root != nullptr) return place;

@@ -1,8 +1,10 @@
-// LocalTokens makes and verifies tokens that prove a uid, for kLifetime, to the object that made
-// them. A token is "mtl_UID.EXPIRY.NUMBER.MAC". EXPIRY is a time in seconds of Clock, and NUMBER
-// counts the tokens. MAC is the HMAC-SHA256, in hexadecimal, of the text before the last dot. Its
-// key is drawn at start and never leaves the process. No token is stored. A token that another
-// process made, or this daemon before a restart, is invalid.
+// LocalTokens makes and verifies the tokens by which callers on a shared Unix socket prove their
+// uid (peer_credential_server.h). A token is good for kLifetime, and only to the object that made
+// it: none outlives a restart of the daemon. No token is stored.
+//
+// A token is "mtl_UID.EXPIRY.NUMBER.MAC". EXPIRY is a time in seconds of Clock, and NUMBER counts
+// the tokens. MAC is the HMAC-SHA256, in hexadecimal, of the text before the last dot. Its key is
+// drawn by Create and never leaves the process.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_IDENTITY_LOCAL_TOKENS_H_

@@ -1,6 +1,6 @@
 // Reads and writes the file of bearer tokens. An administrator writes it with `megatraind token`,
 // and the daemon reads it. It is text. Empty lines and lines that begin with # are ignored. Each
-// other line has the fields of one token, separated by spaces:
+// other line has the fields of one token, separated by spaces or tabs:
 //   ID SHA256 USER CREATED EXPIRES
 //   3f9a01bc22d4e6f7 2c26b4...  anna 2025-01-31T12:00:00Z never
 // A token is "mt_ID_SECRET". ID has 16 lower-case hexadecimal digits, and SECRET 64. A plain

@@ -90,7 +90,7 @@ struct Job {
 
   // These fields are as submitted. All but allow_change never change.
   std::string display_name;  // the spec's name
-  std::string user;          // the submitter's account name; may be empty
+  std::string user;          // the submitter's account name, as Caller::user
   int64_t uid = -1;
   std::string request_id;  // "" = none was given
   std::shared_ptr<const JobFile> file;

@@ -12,6 +12,7 @@ std::string GoesOnFrom(const Job& job) {
 
 void LoseHostMemory(Job* job) {
   job->host_retained = false;
+  job->release_host = false;
   job->step = job->checkpoint_step;
 }
 

@@ -1,10 +1,12 @@
 // Limits on what one user may have of the daemon at a time. A limit of 0 means that there is none.
 //
-// A new job is refused in three cases. It alone needs more than a limit. Its user has queued_jobs
-// jobs in the queue already. Or its checkpoints would exceed disk_bytes, together with what the
-// user's other jobs hold and will still take beneath the state directory. A job that would exceed
-// another limit now waits in the queue. A running job whose next checkpoint would exceed disk_bytes
-// is paused.
+// A new job is refused if
+// - it alone needs more than a limit;
+// - its user has queued_jobs jobs in the queue already;
+// - its checkpoints would exceed disk_bytes, together with what the user's other jobs hold and will
+//   still take beneath the state directory.
+// A job that would exceed another limit now waits in the queue. A running job whose next checkpoint
+// would exceed disk_bytes is paused.
 //
 // The limits hold for administrators too, because they bound what the daemon must keep. A job
 // counts for the user who submitted it, whoever else controls it.

@@ -7,6 +7,10 @@
 // several machines, the first of each machine starts those of MPI (torchrun_machine.h). The others
 // end at once.
 //
+// A process calls Read, and ends at once if stands_by(), or with Launch if launches(). Otherwise it
+// calls Join, CheckSameProgram, TakeDevices and ShareMachine, and trains with communicators(). Then
+// it calls End if there was an error, and at last Leave.
+//
 // Thread safety: one thread at a time. EndHanging may be called from any thread until Leave.
 #ifndef MEGATRAIN_SERVER_LAUNCH_JOB_PROCESSES_H_
 #define MEGATRAIN_SERVER_LAUNCH_JOB_PROCESSES_H_
@@ -26,12 +30,12 @@
 
 namespace megatrain {
 
-// Divides each machine among the processes of the job that are on it. Sets `sharers`, `process`
-// (this process's number on its machine, which selects its GPU), `threads` and `first_processor` of
-// `options`. `machine` is a text that is the same for all processes on a machine. `processors` is a
-// text that is the same for those of them that may use the same set of processors. These divide the
-// set equally, and get at least one thread each. All processes must call it. Returns the errors of
-// ExchangeBytes, and then leaves `options` alone. REQUIRES: neither text has a zero byte.
+// Divides each machine among the processes of the job that are on it. All processes must call it.
+// `machine` names this process's machine (MachineId), and `processors` names the set of processors
+// that it may use. Processes that give the same two texts divide the set equally, and get at least
+// one thread each. Sets `sharers`, `process` (this process's number on its machine, which selects
+// its GPU), `threads` and `first_processor` of `options`. Returns the errors of ExchangeBytes, and
+// then leaves `options` alone. REQUIRES: neither text has a zero byte.
 absl::Status DivideMachine(Communicator& control, const std::string& machine,
                            const std::string& processors, EngineHostOptions& options);
 
@@ -77,7 +81,7 @@ class JobProcesses {
   // Returns the communicators, which are valid until Leave, or null for a process alone. REQUIRES:
   // Join succeeded.
   CommunicatorSet* communicators() { return set_.has_value() ? &*set_ : nullptr; }
-  // Returns WatchdogOptions::share for these processes. It must not be called after Leave. It is
+  // Returns the function for WatchdogOptions::share, which must not be called after Leave. It is
   // empty for a process alone. REQUIRES: Join succeeded.
   std::function<double(double seconds)> Share();
 

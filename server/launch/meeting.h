@@ -1,6 +1,6 @@
-// Meeting connects the launchers of a job's machines, before there is MPI. The machine with rank 0
-// listens, and the others connect to it. Neither side proves who it is, and nothing is encrypted,
-// as with MPI itself: the network must be one that is trusted.
+// Meeting lets the launchers of a job's machines (torchrun_machine.h) exchange data before there is
+// MPI. The machine with rank 0 listens, and the others connect to it. Neither side proves who it
+// is, and nothing is encrypted, as with MPI itself: the network must be one that is trusted.
 //
 // Thread safety: one thread at a time calls Exchange. Any thread may call Leave.
 #ifndef MEGATRAIN_SERVER_LAUNCH_MEETING_H_
@@ -40,11 +40,13 @@ class Meeting {
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
-  // Returns what the machines have given to their calls with the same number, in the order of their
-  // ranks. Waits until each has called it. Errors:
+  // Gives `data` to the other machines, and returns what each machine gave, in the order of their
+  // ranks. The first calls of all machines belong together, then the second ones, and so on. Waits
+  // until each machine has made its call. Errors:
   // - DeadlineExceeded, with the ranks that are missing, after `patience`;
-  // - Unavailable, if the machine with rank 0 cannot be reached within `patience`, or if one of the
-  //   machines has ended while it waited, or by LeaveFailed;
+  // - Unavailable, if the machine with rank 0 cannot be reached within `patience` (at once, if that
+  //   is infinite), if the job has begun without this machine, or if one of the machines has ended
+  //   while it waited, or by LeaveFailed;
   // - Cancelled, if this machine has left;
   // - FailedPrecondition, if another job meets there, or the machines' ranks do not go together.
   // The machines that take part in the first exchange are the job's. An error of the first exchange
@@ -56,9 +58,10 @@ class Meeting {
   // Leaves, and tells the other machines that this one has failed, if they can be reached.
   void LeaveFailed();
 
-  // Returns the number of ranks of each machine, in their order. REQUIRES: an Exchange succeeded.
+  // Returns the number of ranks of each machine, in their order; valid until the next Exchange.
+  // REQUIRES: an Exchange succeeded.
   const std::vector<int>& machine_ranks() const { return machine_ranks_; }
-  // Returns which of them this machine is.
+  // Returns the index of this machine in machine_ranks().
   int machine() const { return machine_; }
 
  private:

@@ -22,13 +22,16 @@ absl::StatusOr<MeetingPlace> TorchrunMeetingPlace(const LaunchEnvironment& launc
 
 // Runs this program, with this process's arguments, for each rank of this machine, and returns the
 // exit code of the first that failed (kExitFailed if a signal ended it), else kExitInterrupted if
-// one was interrupted, else kExitDone. Passes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 on to
-// them. Once a process has failed, those that have not ended within `timeout` and ten seconds are
-// killed; all are killed if this process is. Waits for three times `timeout` for the other
-// machines. A signal to end that comes before they have met ends the wait. Errors: those of
-// TorchrunMeetingPlace, Meeting and PmixServer, and Unavailable if a process cannot be started. It
-// must be called before this process has started a thread. REQUIRES: launched.launcher ==
-// Launcher::kTorchrun, launched.local_rank == 0.
+// one was interrupted, else kExitDone.
+//
+// First waits for the other machines, for three times `timeout` at most. SIGINT, SIGTERM or SIGHUP
+// ends this wait with Cancelled. Later these, SIGUSR1 and SIGUSR2 are passed on to the processes,
+// unless this one ignores them. They stay blocked when this returns. Once a process has failed,
+// those that have not ended within `timeout` and ten seconds are killed; all are killed if this
+// process is. Errors: those of TorchrunMeetingPlace, Meeting and PmixServer, and Unavailable if a
+// process cannot be started or a temporary directory made. It must be called before this process
+// has started a thread. REQUIRES: launched.launcher == Launcher::kTorchrun, launched.local_rank ==
+// 0.
 absl::StatusOr<int> RunTorchrunMachine(const LaunchEnvironment& launched, absl::Duration timeout);
 
 }  // namespace megatrain

@@ -21,14 +21,14 @@ namespace megatrain {
 class JobDisk {
  public:
   // Only disk_bytes of `limits`, called the limit below, matters here. While it is 0, nothing is
-  // measured. After it is changed, the caller must measure all jobs. `limits` must outlive
-  // this.
+  // measured. After it is changed, the caller must measure all jobs. `limits` must outlive this.
   JobDisk(std::string state_directory, const SharedUserLimits* limits);
 
-  // Measures the job's files as MeasureJobDirectory (own_directory.h) does: those that are less
-  // than kTreeLevelsMax levels down (directory_tree.h). What cannot be read counts as empty. A job
-  // that has deeper directories counts as at least the limit, so that files in them do not escape
-  // it. Does nothing if the limit is 0.
+  // Measures the job's files as MeasureJobDirectory (own_directory.h) does. That leaves out
+  // directories that are kTreeLevelsMax levels down (directory_tree.h) or that it has no right to
+  // read. A job that has such directories counts as at least the limit, so that files in them do
+  // not escape it. What cannot be read for another reason counts as empty. Does nothing if the
+  // limit is 0.
   void Measure(const Job& job);
   // Forgets a job whose files are removed. Does nothing if it was never measured.
   void Forget(const std::string& job_id);
@@ -42,7 +42,7 @@ class JobDisk {
   // UserBytes and UserReservedBytes together.
   int64_t UserReservedBytes(int64_t uid, const JobTable& table) const;
   // Returns "; job ID holds directories ..." about one job of the user that has directories that
-  // are too deep, and "" if there is none. It is for messages that tell UserBytes.
+  // Measure left out, and "" if there is none. It is for messages that tell UserBytes.
   std::string WhyTooDeep(int64_t uid) const;
   // Returns why, for people, the job's next checkpoint would take its user over the limit. Returns
   // "" if it would not, if there is no limit, or if the job writes its checkpoints elsewhere.

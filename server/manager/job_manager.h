@@ -122,8 +122,8 @@ class JobManager {
   // priority returns the job of the first call, whatever became of it, until that job is deleted. A
   // second call with another file or priority, or with a section of allow_change that the first job
   // may not change, returns AlreadyExists (REQUEST_ID_REUSED). With validate_only everything is
-  // checked and nothing is added. The job is then returned as it would be, without an id, a number
-  // or times; but a repeated request_id is answered as above. Returns FailedPrecondition
+  // checked, also for a request that was made before, and nothing is added. The job is then
+  // returned as it would be, without an id, a number or times. Returns FailedPrecondition
   // (DOES_NOT_FIT) if the job does not fit on this machine, even alone, PermissionDenied
   // (NOT_PERMITTED) if the daemon may not act for the caller or the account is gone, and the errors
   // of CheckRequestId, CheckPriority, WithSections, ParseJob, CheckPaths, PlanError,
@@ -167,22 +167,21 @@ class JobManager {
   // (ILLEGAL_TRANSITION) if the job has not ended.
   absl::Status Delete(const Caller& caller, const std::string& id);
 
-  // Returns the job's checkpoints, the newest first; none if Job::spec is null. Their directories
-  // are read with the rights of the job's submitter. Returns PermissionDenied (NOT_PERMITTED) if
-  // the daemon may not act for the submitter or the account is gone, and the errors of
-  // FileSystem::ListDirectory except NotFound.
+  // Returns the job's checkpoints, the newest first; if Job::spec is null, only those in the
+  // directory that the daemon made for the job. Their directories are read with the rights of the
+  // job's submitter. Returns PermissionDenied (NOT_PERMITTED) if the daemon may not act for the
+  // submitter or the account is gone, and the errors of FileSystem::ListDirectory except NotFound.
   absl::StatusOr<std::vector<JobCheckpoint>> ListCheckpoints(const Caller& caller,
                                                              const std::string& id) const;
   // Begins to write a Hugging Face directory from the job's checkpoint of `step` (0: the newest),
-  // and returns that checkpoint. `done` is called once, with OK when the directory is written or
-  // with the error. It is called from another thread or, while the daemon stops, from this one. It
-  // is not called if Export returns an error. The directory is written with the rights of the job's
-  // submitter, whoever asks. Errors:
+  // and returns that checkpoint. `done`, which must not be empty, is called once, with OK when the
+  // directory is written or with the error. It is called from another thread or, while the daemon
+  // stops, from this one. It is not called if Export returns an error. The directory is written
+  // with the rights of the job's submitter, whoever asks. Errors:
   // - InvalidArgument (INVALID_FIELD): `directory` is not absolute, or its parent cannot hold it.
   // - PermissionDenied (NOT_PERMITTED): the submitter may not write there.
   // - FailedPrecondition (OUTPUT_EXISTS): `directory` is there and is no empty directory, or cannot
-  // be
-  //   listed.
+  //   be listed.
   // - NotFound (CHECKPOINT_NOT_FOUND): there is no such checkpoint.
   // - ResourceExhausted (LIMIT_REACHED): too many exports of this caller wait or are being written.
   //   An export is counted until Options::write_export has destroyed the function that it was
@@ -192,12 +191,12 @@ class JobManager {
                                        const std::string& directory,
                                        std::function<void(const absl::Status& status)> done);
 
-  // Returns a watch of the job and its events from `first_sequence` on (0 or 1: all
-  // that are kept; JobWatch::Update tells which were missed). Returns
-  // InvalidArgument (INVALID_FIELD) if `first_sequence` is negative or more than one past the last
-  // event. `on_ready` is called, from any thread, when there is something to poll. Between two
-  // polls it is called at most once for the job and once for events. It must return soon, and not
-  // use the watch. The ledger must outlive the watch.
+  // Returns a watch of the job and its events from `first_sequence` on (0 or 1: all that are kept;
+  // JobWatch::Update tells which were missed). Returns InvalidArgument (INVALID_FIELD) if
+  // `first_sequence` is negative or more than one past the last event. `on_ready` is called, from
+  // any thread and with the ledger's lock held, when there is something to poll. Between two polls
+  // it is called at most once for the job and once for events. It must return soon, and use neither
+  // the watch nor the manager. The ledger must outlive the watch.
   absl::StatusOr<std::unique_ptr<JobWatch>> Watch(const Caller& caller, const std::string& id,
                                                   int64_t first_sequence,
                                                   std::function<void()> on_ready);

@@ -24,9 +24,9 @@ absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_d
 // Returns true if the job's checkpoint.directory lies beneath `own_directory`, its JobDirectory.
 bool WritesInOwnDirectory(const JobSpec& spec, const std::string& own_directory);
 
-// Checks, as the job's submitter, with whose rights `files` acts: that model.path is a directory,
-// that CheckDataFiles (data_paths.h) accepts data.train and data.eval, and that the job may write
-// where it writes. A checkpoint.directory beneath `own_directory`, the job's JobDirectory, is not
+// Checks that model.path is a directory, that CheckDataFiles (data_paths.h) accepts data.train and
+// data.eval, and that the job may write where it writes. `files` must act with the rights of the
+// job's submitter. A checkpoint.directory beneath `own_directory`, the job's JobDirectory, is not
 // checked, because it is made when the job begins. Returns PermissionDenied (NOT_PERMITTED) if
 // access is refused or a path is outside the daemon's roots, and InvalidArgument (INVALID_JOB_FILE)
 // for everything else. The message names the key, the path and what is wrong with it.

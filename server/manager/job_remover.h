@@ -1,7 +1,9 @@
-// JobRemover removes the files of deleted jobs, and deletes ended jobs that JobsToPrune names. It
-// does not delete a job whose own directory cannot be read, or has a name that begins with "step-":
-// a checkpoint, perhaps unfinished, that the ledger does not know of. It removes STATE/jobs/ID of a
-// deleted job. Directories that the job's file names (checkpoints, output, cache) stay.
+// JobRemover removes STATE/jobs/ID of deleted jobs, where STATE is the state directory, and deletes
+// old jobs by itself. Directories that a job's file names (checkpoints, output, cache) stay.
+//
+// It deletes the ended jobs that JobsToPrune names. It spares a job whose own directory,
+// STATE/jobs/ID/checkpoints, cannot be read, or has a name that begins with "step-": a checkpoint,
+// perhaps unfinished, that the ledger does not know of.
 //
 // Once the ledger has deleted a job, readers no longer find it. Removing its files may take long.
 // If the process dies before all files are removed, the next process goes on, because the store
@@ -30,19 +32,19 @@
 
 namespace megatrain {
 
-// Removes the job's directory, STATE/jobs/ID, and makes that durable. The submitter's part of it is
-// removed with the submitter's rights (own_directory.h), the rest through `files`. Does nothing if
-// the directory is not there. On an error something is left, which another call may remove. Returns
-// Cancelled if `cancelled`, which may be empty, returned true while the submitter's part was being
-// removed. Otherwise returns the errors of RemoveOwnDirectory, FileSystem::Examine, RemoveTree and
-// SyncDirectory.
+// Removes the job's directory, STATE/jobs/ID, and makes that durable, also if the directory is not
+// there any more. The job's own directory in it is removed with the submitter's rights
+// (own_directory.h), the rest through `files`. On an error something may be left, which another
+// call may remove. Returns Cancelled if `cancelled`, which may be empty, returned true while the
+// own directory was being removed. Otherwise returns the errors of RemoveOwnDirectory,
+// FileSystem::Examine, RemoveTree and SyncDirectory.
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
                             FileSystem* files, const std::function<bool()>& cancelled = {});
 
-// Decides which ended jobs the daemon deletes by itself. Has no side effects. Returns of each
-// user's ended jobs those without a checkpoint in the job's own directory, except the `keep` that
-// ended last, in the order in which they ended. A `keep` of 0 keeps none. Checkpoints in a job's
-// own directory are its user's work, and only the user deletes them. REQUIRES: keep >= 0.
+// Returns the jobs that the daemon deletes by itself, in the order in which they ended. These are,
+// for each user, the ended jobs without a checkpoint in the job's own directory, except the `keep`
+// that ended last; a `keep` of 0 keeps none. Checkpoints in a job's own directory are its user's
+// work, and only the user deletes them. REQUIRES: keep >= 0.
 std::vector<JobPtr> JobsToPrune(const std::vector<JobPtr>& jobs, int64_t keep);
 
 class JobRemover {
@@ -68,7 +70,7 @@ class JobRemover {
   JobRemover& operator=(const JobRemover&) = delete;
 
   // Starts a thread that does a round whenever the ledger or keep_ended_jobs has changed. A removal
-  // that has failed is tried again in each round, and there is one a minute later at the latest.
+  // that has failed is tried again in each round, and the next round then follows within a minute.
   // Must be called once at most.
   void Start();
 

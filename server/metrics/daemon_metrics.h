@@ -3,11 +3,11 @@
 //
 // The page names no user, no path and no job's name, so that people who may not see the jobs may
 // read it. A job is shown by its opaque id, its model family, and the names of its evaluation sets.
-// A job's measures belong to the first of its devices. The page has for each device those of the
+// A job's measures belong to the first of its devices. For each device the page has those of the
 // last such job only, so its size does not depend on how many jobs there were. They stay after the
-// job's end until the steps of another such job begin, or its own with another first device, so
-// that those of a short job are not lost between two readings. Only megatrain_job_info and
-// megatrain_device_bytes go when the job pauses or ends.
+// job's end, so that those of a short job are not lost between two readings. They go when the steps
+// of another job with this first device begin, or the job's own with another first device. Only
+// megatrain_job_info and megatrain_device_bytes go when the job pauses or ends.
 //
 // Where there are several devices, the measures of one job and the durations of steps have the
 // label `device`, which names the job's first device. Measures of a device's own state have that
@@ -93,8 +93,8 @@ class DaemonMetrics : public RunObserver {
   // the number of gRPC's status code. Methods of other services (health, reflection) are counted
   // together. REQUIRES: the method is one that is served, so that the page stays small.
   void RequestDone(std::string_view method, int code);
-  // Counts a call that was refused because its caller is not known, by `reason`. REQUIRES, as
-  // ConnectionRefused does: there are few different reasons, so that the page stays small.
+  // Counts a call that was refused because its caller is not known, by `reason`. REQUIRES: there
+  // are few different reasons, here and in ConnectionRefused, so that the page stays small.
   void CallerRefused(const std::string& reason);
   // Counts a connection that was closed before anything was read from it, by `reason`.
   void ConnectionRefused(const std::string& reason);

@@ -1,12 +1,9 @@
 // DiskWaits remembers which jobs wait for room on a disk, and when to look again.
 //
-// A job that meets a full disk again before it has finished another step is looked at half as often
-// as before, because a quota may keep it from using what is free, and each try costs a save.
-//
-// When a disk is full during training, the run pauses itself (pause_handler.h), FailureOf
-// (job_runner.h) gives the reason, and DecideRun (run_rule.h) makes the job PAUSED. A job whose
-// preparation meets a full disk goes back to the queue. In both cases the job then waits here for
-// room.
+// Two kinds of jobs wait here: PAUSED ones that met a full disk while they trained, and QUEUED ones
+// that met it while they prepared. A job that meets a full disk again before it has finished
+// another step is looked at half as often as before, because a quota may keep it from using what is
+// free, and each try costs a save.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_DISK_WAITS_H_
 #define MEGATRAIN_SERVER_SCHEDULER_DISK_WAITS_H_
 
@@ -24,7 +21,8 @@
 
 namespace megatrain {
 
-// The time until the first look in a job's first wait, and the longest time between two looks.
+// The time until the first look in a job's first wait, or its first since it finished another step,
+// and the longest time between two looks.
 inline constexpr absl::Duration kDiskWaitMin = absl::Seconds(10);
 inline constexpr absl::Duration kDiskWaitMax = absl::Minutes(10);
 // Bytes that must be free beside what is about to be written: for logs, metrics, and the store.

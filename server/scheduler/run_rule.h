@@ -1,7 +1,7 @@
-// Decides what is to be done next about a job that the runner has. The decision follows from the
-// job's state and from what the runner told, and has no side effects. Applied repeatedly until
-// there is nothing to do, it makes the job and its run agree, whatever happened in between. So only
-// the job and its RunFacts need to be remembered.
+// Decides what the scheduler does next about a job that the runner (JobRunner) has. The decision
+// follows from the job's state and from what the runner told, and has no side effects. Applied
+// repeatedly until there is nothing to do, it makes the job and its run agree, whatever happened in
+// between. So only the job and its RunFacts need to be remembered.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_RULE_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_RULE_H_
 

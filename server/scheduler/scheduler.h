@@ -58,8 +58,8 @@ class Scheduler {
     // Read in each round. After changing the limits, wake the mailbox. Null: there are no limits.
     // Must outlive the scheduler.
     const SharedUserLimits* limits = nullptr;
-    // Measured as jobs write, and asked whether they exceed disk_bytes. Null: disk_bytes is not
-    // checked. Must outlive the scheduler.
+    // Is made to measure jobs as they write, and asked whether they exceed disk_bytes. Null:
+    // disk_bytes is not checked. Must outlive the scheduler.
     JobDisk* disk = nullptr;
     DiskWaits::FreeBytes free_disk_bytes;  // must be set; called on the scheduler's thread
     // Plans a job on `devices`, as if nothing else ran there. Returns nullopt if the job's files

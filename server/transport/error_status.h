@@ -21,7 +21,8 @@ inline constexpr char kErrorDomain[] = "megatrain";
 std::string ReasonName(const absl::Status& status);
 
 // Returns OK for OK, else the code, the message, ReasonName and the reason's metadata. A message of
-// more than 3,000 bytes is cut to that or a little less, and " ..." is added.
+// more than 3,000 bytes is cut to that or a little less, and " ..." is added. A '%' and each byte
+// that is not printable ASCII count as 3 bytes, because gRPC sends them as "%XX".
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // Returns `text` if it is valid UTF-8, else `text` with '?' in place of every byte beyond ASCII.

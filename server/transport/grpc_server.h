@@ -56,7 +56,8 @@ struct GrpcService {
   std::string name;  // its full name, "megatrain.v1.JobService", by which its health is asked for
   std::unique_ptr<grpc::Service> service;
 };
-// Makes the services. They must copy `services`; only the targets of its pointers outlive them.
+// Makes the services. `services` lives only until the function returns, so they must copy it. The
+// targets of its pointers outlive them.
 using MakeGrpcServices = std::function<std::vector<GrpcService>(const ServiceContext& services)>;
 
 // Thread safety: all methods may be called from any thread.

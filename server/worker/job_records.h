@@ -68,7 +68,7 @@ class JobRecords {
 
   const std::string& directory() const { return directory_; }
 
-  // The logs, to be read. They live as long as this.
+  // The logs, to be read. They live as long as this. A subscriber of them must not call this.
   const RecordLog& metrics() const { return *metrics_; }
   const RecordLog& log() const { return *log_; }
 

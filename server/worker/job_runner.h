@@ -56,7 +56,8 @@ struct RunEnd {
     kLost,
     kCancelled,  // RunWish::kCancel: nothing was saved; older checkpoints are untouched
     // It could not begin, because of `status`, which is not the job's own: the account database
-    // cannot be read, or JobRunner::Start has refused. It is to be started again soon.
+    // cannot be read, or JobRunner::Start has refused (its caller then makes this RunEnd). It is to
+    // be started again soon.
     kNotStarted,
     kFailed,  // by the error in `status`
   };

@@ -62,6 +62,15 @@ TEST_F(ServeStartTest, WrongConfigurationsAndTooMuchMemoryAreRefused) {
   EXPECT_THAT(output_, HasSubstr("0700"));
   fs::permissions(options_.directory, fs::perms::owner_all);
 
+  const std::string large = own_ / "large.pem";
+  std::ofstream(large).put('\n');
+  fs::resize_file(large, 2 << 20);
+  EXPECT_EQ(ExitCodeWith({"listen=[\"127.0.0.1:0\"]", "tls.certificate=" + large,
+                          "tls.key=" + large, "tokens_file=" + large}),
+            2)
+      << output_;
+  EXPECT_THAT(output_, HasSubstr("large.pem has 2097152 bytes"));
+
   EXPECT_EQ(ExitCodeWith({"host_memory=1000TiB"}), 3) << output_;
 }
 

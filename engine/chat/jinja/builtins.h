@@ -28,9 +28,9 @@ struct Call {
   // Returns the argument, or the default if it is absent; TrueOr returns its truth.
   JinjaValue Or(size_t i, JinjaValue otherwise) const { return arguments[i].value_or(otherwise); }
   bool TrueOr(size_t i, bool otherwise) const;
-  // Return the argument as an int or a text, or InvalidArgument if it is of another type. IntOr and
-  // TextOr treat None as absent; IntOr then returns `otherwise`, and TextOr nullopt. The texts are
-  // valid as long as this object. TextAt REQUIRES has(i).
+  // Return the argument as an int or a text, or InvalidArgument if it is of another type. If it is
+  // absent or None, IntOr returns `otherwise`, and TextOr nullopt. The texts are valid as long as
+  // this object. TextAt REQUIRES has(i).
   absl::StatusOr<int64_t> IntOr(size_t i, int64_t otherwise) const;
   absl::StatusOr<std::string_view> TextAt(size_t i) const;
   absl::StatusOr<std::optional<std::string_view>> TextOr(size_t i) const;
@@ -92,11 +92,12 @@ class AttributePath {
  public:
   // Parses a path. None is the empty path, which leads to the item itself. With `fold`, Get returns
   // text in lower case. If `otherwise` is given and not None, it takes the place of an undefined
-  // step. Returns OutOfRange for an index beyond 64 bits.
+  // step. Returns InvalidArgument for more than 1000 steps, and OutOfRange for an index beyond 64
+  // bits.
   static absl::StatusOr<AttributePath> Parse(const JinjaValue& attribute, bool fold,
                                              std::optional<JinjaValue> otherwise = std::nullopt);
-  // Parses a text of paths separated by commas. Anything else is one path. Returns the errors of
-  // Parse.
+  // Parses a text of paths separated by commas. Anything else is one path. Returns InvalidArgument
+  // for more than 1000 paths, and the errors of Parse.
   static absl::StatusOr<std::vector<AttributePath>> ParseList(
       const std::optional<JinjaValue>& attribute, bool fold);
 

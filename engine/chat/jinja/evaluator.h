@@ -45,12 +45,12 @@ class Evaluator {
   // Renders the program, with the errors of JinjaProgram::Render. Call it once.
   absl::StatusOr<JinjaRendered> Render();
 
-  // Run the body of a macro or a recursive loop. Macros and loops are values that a program can
-  // call, and these values call CallMacro and CallLoop. `closure` is the scope around the macro or
-  // loop. `depth` is the number of calls of the loop around this one. The result is the text that
-  // the body writes, or its first error, without a line (Render adds it). CallMacro also returns
-  // InvalidArgument for arguments that the macro does not take, and CallLoop for an `iterable` that
-  // is not iterable. REQUIRES, here and below: Render runs.
+  // Run the body of a macro or a recursive loop, for the values by which a program calls these.
+  // `closure` is the scope around the macro or loop. `depth` is the number of calls of the loop
+  // around this one. Return the text that the body writes, or its first error, without a line
+  // (Render adds it). CallMacro also returns InvalidArgument for arguments that the macro does not
+  // take, and CallLoop for an `iterable` that is not iterable. REQUIRES, here and below: Render
+  // runs.
   Result CallMacro(const MacroDefinition& macro, const std::shared_ptr<Scope>& closure,
                    CallValues values);
   Result CallLoop(const Statement& loop, const std::shared_ptr<Scope>& closure,

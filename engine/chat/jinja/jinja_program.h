@@ -48,7 +48,7 @@ struct JinjaLimits {
   // The total size of the strings and containers that the program makes, counted when they are made
   // and never given back. It bounds the memory of a rendering.
   int64_t bytes_max = 256 << 20;
-  int64_t output_bytes_max = 64 << 20;
+  int64_t output_bytes_max = 64 << 20;  // of the output, and of what a macro or block writes
   // Nested evaluations: expressions, statements, macros and recursive loops within one another. It
   // bounds the stack: a level takes up to about 1 KiB.
   int depth_max = 800;

@@ -1,7 +1,10 @@
-// Computes Python's operators on values: truth, comparison, arithmetic, lookup. Functions that take
-// a Runtime and return a status also return ResourceExhausted beyond one of its limits, and the
-// errors of an Object (containers.h) that they ask. If only the steps ran out, some of them return
-// a value; Runtime::budget() is an error then.
+// Computes Python's operators on values: truth, comparison, arithmetic, lookup. Attributes are
+// looked up in Jinja's sandbox, which refuses methods that change a list or dict, and names like
+// __x__.
+//
+// Functions that take a Runtime and return a status also return ResourceExhausted beyond one of its
+// limits, and the errors of an Object (containers.h) that they ask. If only the steps ran out, some
+// of them return a value; Runtime::budget() is an error then.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_OPERATORS_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_OPERATORS_H_
 

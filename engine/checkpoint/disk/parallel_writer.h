@@ -29,13 +29,15 @@ class ParallelWriter {
  public:
   struct NewFile {
     std::string path;
-    std::vector<FilePiece> pieces;  // in the order of the file, and all of it unless it is shared
-    // True if several processes write the file, which has `bytes` bytes
-    // (FileSystem::OpenBlockFile). This process writes `ranges`, which its pieces cover, and whose
-    // ends are multiples of kDirectAlignment or the file's end. Without ranges it hashes the pieces
-    // and does not open the file.
+    // In the order of the file, each with a place in memory. All of the file unless it is shared.
+    std::vector<FilePiece> pieces;
+    // True if several processes write the file (FileSystem::OpenBlockFile). Only then the next two
+    // are used.
     bool shared = false;
-    int64_t bytes = 0;
+    int64_t bytes = 0;  // of the whole file
+    // The ranges that this process writes, and that its pieces cover. They begin and end at
+    // multiples of kDirectAlignment or at the file's end. Without ranges this process only hashes
+    // the pieces, and does not open the file.
     std::vector<FileRange> ranges = {};
   };
 

@@ -8,8 +8,8 @@
 
 namespace megatrain {
 
-// Returns the library's path: $MEGATRAIN_MPI if that is set, else where the library lies in
-// ../lib/megatrain, seen from the program's directory, else in the program's directory itself.
+// Returns the library's path: $MEGATRAIN_MPI if that is set; else that in ../lib/megatrain, seen
+// from the program's directory, if it lies there; else that in the program's directory itself.
 std::string MpiLibraryPath();
 
 // Returns the address of the C function `name` of the library `path`, or null if the library has no

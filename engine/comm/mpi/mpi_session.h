@@ -44,7 +44,7 @@ struct MpiTransfer {
 class MpiSession {
  public:
   // Loads the library `path` and initializes MPI. All processes of the job must call it, and it
-  // waits for them without a limit. `deadline` is the one above. Errors:
+  // waits for them without a limit. `deadline` is for the time after that, as above. Errors:
   // - Unimplemented: there is no such file, because the build had no MPI.
   // - Unavailable: it cannot be loaded, because MPI is not installed here, or the processes did not
   //   meet (MEGATRAIN_MPI_NOT_MET).

@@ -23,11 +23,11 @@ namespace megatrain {
 
 struct PmixJob {
   struct Machine {
-    std::string name;  // without comma; each machine has another
+    std::string name;  // without comma, under 50 bytes; no two machines have the same
     int ranks = 0;     // the first machine has the first ranks
   };
   std::string name;       // unique to the job, the same on all machines, at most 255 bytes
-  std::string directory;  // only this job's, for files of MPI; it must outlive the server
+  std::string directory;  // exists, only this job's, for files of MPI; must outlive the server
   std::vector<Machine> machines;
   int machine = 0;  // this one
 };

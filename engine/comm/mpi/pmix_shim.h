@@ -26,8 +26,9 @@ struct MegatrainPmixJob {
   const int* machine_ranks; /* how many ranks a machine has; the first ones are machine 0's */
   int machine;              /* the one of this process */
   /* Is called when all processes of this machine have given their data, on a thread of PMIx. It
-     must not wait. The data are valid until it returns. It must see that `exchanged` is called with
-     `ticket`, once, from any thread. The next call comes after that. */
+     must not wait. The data are valid until it returns, and null if there are none. It must see
+     that `exchanged` is called with `ticket`, once, from any thread. The next call comes after
+     that. */
   void (*exchange)(void* context, const char* data, size_t bytes, void* ticket);
   void* context;
 };
@@ -44,7 +45,7 @@ struct MegatrainPmix {
   /* Ends an exchange with the data of all machines, in their order, or as failed if `data` is null.
      Copies the data. */
   void (*exchanged)(void* ticket, const char* data, size_t bytes);
-  /* Ends the service. No exchange may be under way. */
+  /* Ends the service, also after an error of `start`. No exchange may be under way. */
   void (*stop)(void);
 };
 

@@ -26,7 +26,8 @@ namespace megatrain {
 class ReferenceLogps {
  public:
   // The part files lie in `directory`. `key` must differ if anything that affects the values does.
-  // Opens nothing. `files` must outlive this object. REQUIRES: part_sequences >= 1.
+  // Each part has `part_sequences` of the `sequences`; the last may have fewer. Opens nothing.
+  // `files` must outlive this object. REQUIRES: part_sequences >= 1.
   ReferenceLogps(std::string directory, std::string key, int64_t sequences, int64_t part_sequences,
                  FileSystem* files);
 

@@ -11,15 +11,15 @@
 
 namespace megatrain {
 
-// The most positions of a period, except with many tiny weights (SourceMix). With N > 128 sources
-// they are 2^27 / N, to bound the work.
+// A mix repeats after a period. The most positions of a period, except with many tiny weights
+// (SourceMix). With N > 128 sources they are 2^27 / N, to bound the work.
 inline constexpr int64_t kMixPeriodMax = int64_t{1} << 20;
 // The most sources of a mix.
 inline constexpr size_t kMixSourcesMax = 1024;
 
-// An endless list of sources that has a period: position p takes the sequence number At(p).number,
-// from 0, of source At(p).source. A source with share w of the weights has more than n * w - 1 and
-// less than n * w + 1 of the first n positions, for every n. The order within the period is that of
+// An endless order of sources that has a period. Position p takes sequence At(p).number, from 0, of
+// source At(p).source. A source with share w of the weights has more than n * w - 1 and less than
+// n * w + 1 of the first n positions, for every n. The order within the period is that of
 // R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980).
 //
 // Weights become whole numbers of positions in a period. Whole numbers and decimals of up to six
@@ -36,7 +36,7 @@ class SourceMix {
   explicit SourceMix(absl::Span<const double> weights);
 
   struct Place {
-    size_t source = 0;
+    size_t source = 0;   // its place in `weights`
     int64_t number = 0;  // how many earlier positions have the same source
   };
   // Returns the source at `position` and the number of its sequence. Takes constant time. REQUIRES:

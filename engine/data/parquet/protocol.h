@@ -31,7 +31,7 @@ static_assert(sizeof(ParquetHeader) == 24);
 // The memory that the decoder may take at a time: pages, dictionaries and the rows in work.
 inline constexpr int64_t kParquetBytesMax = int64_t{1} << 30;
 inline constexpr int64_t kParquetReadBytesMax = int64_t{4} << 20;
-inline constexpr int64_t kParquetReasonBytesMax = int64_t{1} << 16;  // kDefect and kFailure
+inline constexpr int64_t kParquetReasonBytesMax = int64_t{1} << 16;  // of kDefect or kFailure
 
 }  // namespace megatrain
 

@@ -29,11 +29,11 @@ inline constexpr size_t kCsvColumnsMax = 65536;
 // defect (Record::defect) if it has another number of fields than the first row, a field that is
 // not UTF-8, or a field of the first kind that is not JSON.
 //
-// Next returns InvalidArgument, naming the row, for misplaced quotes, a row that is too long, more
-// than kCsvColumnsMax columns, and names of columns that are missing, not UTF-8 or there twice. A
-// row of more than `record_bytes_max` is too long, but one that exceeds it by less than two chunks
-// may be accepted. Next returns ResourceExhausted if memory for a row is missing, and the errors of
-// reading.
+// Next returns InvalidArgument, naming the row, for quotes that are misplaced or not closed, a row
+// that is too long, more than kCsvColumnsMax columns, and names of columns that are missing, not
+// UTF-8 or there twice. A row of more than `record_bytes_max` is too long, but one that exceeds it
+// by less than two chunks may be accepted. Next returns ResourceExhausted if memory for a row is
+// missing, and the errors of reading.
 class CsvRecordReader : public RecordReader {
  public:
   // `text` must outlive the reader. `path` is used in messages. The reader asks `text` for

@@ -26,7 +26,8 @@ struct Record {
   std::string_view json;  // valid until the next call of Next
   int64_t line = 0;       // the line it begins on, from 1; 0 in CSV and Parquet
   int64_t element = 0;    // its number in a JSON array, from 1, or its row; 0 in JSON Lines
-  int64_t offset = 0;     // in bytes, of `json` in the file's text; 0 if `json` was made from it
+  // In bytes, of `json` in the file's decompressed text; 0 in CSV and Parquet.
+  int64_t offset = 0;
   // Not OK if this record cannot be used and the reader can go on. `json` is then empty. The
   // message does not name the record.
   absl::Status defect;

@@ -40,11 +40,10 @@ struct Batch {
   std::vector<int32_t> state_rows;
   // Generation only: the tokens attend to the cache, and not to their documents.
   bool continues = false;
-  // Pairs only, for each micro-batch. Bounds are [pairs, 4], numbers of tokens within the
-  // micro-batch: the first of the document of the chosen answer and the one behind its last, then
-  // those of the rejected one. The others are [pairs, 2], as Sequence::reference_logps. Both are
-  // empty without pairs.
+  // For each micro-batch [pairs, 4], numbers of tokens within it: the first of the document of the
+  // chosen answer and the one behind its last, then those of the rejected one. Empty without pairs.
   std::vector<std::vector<int32_t>> pair_bounds;
+  // For each micro-batch [pairs, 2], as Sequence::reference_logps. Empty without pairs.
   std::vector<std::vector<double>> reference_logps;
 
   // Returns the number of terms of the loss, by which it is normalised.

@@ -102,9 +102,10 @@ using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t byte
 //
 // Returns InvalidArgument, naming the file and the place in it, for malformed data that
 // data.on_bad_record does not skip, and for an id that is not below `model_vocabulary`. Returns
-// InvalidArgument also for impossible settings of the data, if the data or an entry of a mix makes
-// no sequence, and if data.eval_fraction leaves none to train on. Returns the errors of
-// ExpandDataFile, PrepareEncoder, FileSystem::Examine, DataSide::Open and `progress`.
+// InvalidArgument also for impossible settings of the data, if the training data, an entry of a mix
+// or an EvalSet makes no sequence, and if data.eval_fraction leaves none (in a mix, none of an
+// entry) to train on. Returns the errors of ExpandDataFile, PrepareEncoder, FileSystem::Examine,
+// DataSide::Open and `progress`.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
     const JobSpec& spec, std::shared_ptr<const Tokenizer> tokenizer,
     const std::string& model_directory, int64_t model_vocabulary,

@@ -1,5 +1,5 @@
-// Finds the bounds of the documents in a micro-batch, within which attention stays. MakeBatch calls
-// AppendDocumentStarts, and StepRunner::PrepareBatch makes the bounds from the starts.
+// Finds the bounds of the documents in a micro-batch, within which attention stays. A Batch keeps
+// the starts of its documents; attention takes the bounds that are made from them.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_BOUNDS_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_BOUNDS_H_
 

@@ -26,7 +26,8 @@
 namespace megatrain {
 
 // Returns true if the file holds records, each of which is a document. All formats but `text` do,
-// and `text` does in files of JSON, CSV and Parquet. Any other text file is one document.
+// and `text` does in files of JSON, CSV and Parquet. Any other text file is one document. REQUIRES:
+// the format is not `tokens`.
 bool HoldsRecords(const DataFile& file);
 
 // Describes a file's words. Kept beside them in the cache as JSON.

@@ -10,10 +10,10 @@ namespace megatrain {
 // The label of a token that the loss is not on.
 inline constexpr int32_t kMaskedLabel = -100;
 
-// All vectors but reference_logps have one element for each token: in training
-// data.sequence_length, padding included. As in transformers with labels=input_ids, labels[t] is
+// All vectors but reference_logps have one element for each token, padding included. In training
+// these are data.sequence_length elements. As in transformers with labels=input_ids, labels[t] is
 // the token at t or kMaskedLabel. The prediction for labels[t + 1] is made at t, and only if both
-// are in one document. What a text continues with in the next sequence is a document of its own
+// are in one document. If a text goes on in the next sequence, its rest is a document of its own
 // there.
 struct Sequence {
   std::vector<int32_t> input_ids;

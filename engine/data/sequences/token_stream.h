@@ -23,7 +23,7 @@ namespace megatrain {
 struct TokenStreamOptions {
   FileWordsOptions words;
   std::string cache_directory;
-  // Remembers the files' contents; not owned. If null, every file is hashed.
+  // Remembers the hashes of the files; not owned. If null, every file is hashed.
   FileHashes* hashes = nullptr;
   bool verify = false;                    // check the cache files whole, not as they are read
   FileSystem* files = PosixFileSystem();  // must outlive the stream
@@ -34,14 +34,12 @@ struct TokenStreamOptions {
 // Thread safety: const methods may be called from several threads.
 class TokenStream {
  public:
-  // Finds each file's words in the cache or makes them. Small files (below 8 MiB) that follow each
-  // other are made side by side, each by one thread, other ones one by one, each by all threads. If
-  // there are at least as many large plain texts as threads, they count as small ones here. Words
-  // that were made stay in the cache if a later file fails. `progress` may be null. It is called on
-  // the calling thread with the bytes of the files that were finished since the last call, or with
-  // 0. The tokenizer, the chat template and `hashes` of `options` are used during the call only;
-  // the file system must outlive the result. REQUIRES: no file has format `tokens`, and threads >=
-  // 1.
+  // Finds each file's words in the cache or makes them. Works on several small files or plain texts
+  // at a time. Words that were made stay in the cache if a later file fails. `progress` may be
+  // null. It is called on the calling thread with the bytes of the files that were finished since
+  // the last call, or with 0. The tokenizer, the chat template and `hashes` of `options` are used
+  // during the call only; the file system must outlive the result. REQUIRES: no file has format
+  // `tokens`, and threads >= 1.
   //
   // Returns the errors of FileWordMaker for the first bad file, but InvalidArgument in place of
   // OutOfRange for an id that is not below the vocabulary. Returns Aborted if a file changed while

@@ -41,8 +41,8 @@ float SinkOf(const AttentionShaping& shaping, DType dtype, int64_t head);
 // head_dim] and delta = rowsum(dO * O) [heads, tokens].
 int64_t AttentionWorkspaceBytes(int64_t tokens, int64_t heads, int64_t head_dim);
 
-// Returns the most host bytes of one task's buffers, which are those of one thread, for heads of up
-// to kCpuHeadDimMax.
+// Returns the most host bytes that the buffers of one task take, with heads of up to
+// kCpuHeadDimMax. A thread runs one task at a time.
 int64_t AttentionScratchBytesMax();
 
 }  // namespace megatrain

@@ -13,10 +13,11 @@
 
 namespace megatrain::attention {
 
-// A block of scores is kBlock x kChunk in FP32. These 256 KiB fit into any second-level cache.
-// Blocks begin at multiples of kBlock tokens, counted from token 0 or, in backward, from the start
-// of a segment (adjacent documents that are one task for each head of keys and values). So few
-// shapes of product occur, which matters because making the code for a new shape takes longer than
+// A block of scores has up to kBlock rows and kChunk columns. They are queries and keys in the
+// forward pass, and keys and queries in backward. Its 256 KiB of FP32 fit into any second-level
+// cache. Rows and columns begin at multiples of kBlock tokens, counted from token 0 or, in
+// backward, from the start of a segment (adjacent documents that are one task for each head of keys
+// and values). So few shapes of product occur. Making the code for a new shape takes longer than
 // running it.
 inline constexpr int64_t kBlock = 128;
 inline constexpr int64_t kChunk = 512;
@@ -61,6 +62,7 @@ struct BlockMath {
   HeadRows Operand(const void* base, int64_t stride, int64_t dim, int64_t head, int64_t row,
                    int64_t rows, int slot, Workspace& workspace) const;
   // Computes out[m, n] = a[m, a.dim] * b[n, a.dim]^T, with rows of `out` kChunk elements apart.
+  // REQUIRES: n <= kChunk.
   absl::Status Scores(int64_t m, int64_t n, HeadRows a, HeadRows b, float* out,
                       Workspace& workspace) const;
   // Returns the stride, in elements of type `compute`, of probabilities. Each row of them

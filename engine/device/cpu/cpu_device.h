@@ -12,8 +12,8 @@
 namespace megatrain {
 
 struct CpuDeviceOptions {
-  // The speed of each direction of the simulated link, in GB (1e9 bytes) per second. 0 means as
-  // fast as memcpy.
+  // The speed of each copy over the simulated link, in GB (1e9 bytes) per second. Copies at the
+  // same time do not slow each other down. 0 means as fast as memcpy.
   double link_gigabytes_per_second = 0;
 };
 

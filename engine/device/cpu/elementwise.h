@@ -40,9 +40,10 @@ void WidenBlock(const bf16_t* x, int64_t x_stride, int64_t rows, int64_t columns
 void TransposeBlock(const float* x, int64_t x_stride, int64_t rows, int64_t columns, DType dtype,
                     void* out, int64_t out_stride);
 
-// Adds to columns [column_begin, column_end) of args.dtable the gradient of some ids. These are the
-// ids whose first place in sorted_positions is in [begin, end). args.add is not read, so the caller
-// must zero dtable first if it is false. Several threads may compute different ranges at once.
+// Adds the gradients of some ids to columns [column_begin, column_end) of args.dtable. These are
+// the ids whose first place in sorted_positions is in [begin, end); all of their tokens are added.
+// args.add is not read, so the caller must zero dtable first if it is false. Several threads may
+// compute different ranges at once.
 void EmbeddingBackwardIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end,
                           int64_t column_begin, int64_t column_end);
 

@@ -7,11 +7,11 @@
 
 namespace megatrain {
 
-// The smallest reserve. It is also that of a GPU that uses the host's memory, and of any GPU if
-// CudaApi::loads_lazily is false. If loading the libraries and the first calls of kernels (WarmUp)
-// took more memory, the reserve is that much, because what is loaded later, such as cuDNN's graphs,
-// is assumed to take no more. Both this size and that assumption are estimates, not measured on a
-// GPU.
+// The smallest reserve. Loading the libraries and calling every kernel once (WarmUp) takes some
+// device memory. If that is more than this size, the reserve is as much again, because what is
+// loaded later, such as cuDNN's graphs, is assumed to take no more. This size is the whole reserve
+// of a GPU that uses the host's memory, and of any GPU if CudaApi::loads_lazily is false. Both this
+// size and that assumption are estimates, not measured on a GPU.
 inline constexpr int64_t kDeviceReserveBytesMin = int64_t{512} << 20;
 
 // The reserve if it is not known how much WarmUp takes, because the GPU is not there or because

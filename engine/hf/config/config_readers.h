@@ -54,8 +54,9 @@ struct ModelDefaults {
   const char* activation = "silu";
 };
 
-// Returns a model whose layers are all alike, as Llama's are, without RoPE. Reads the shape, the
-// norms' epsilon, the activation, tie_word_embeddings and pad_token_id.
+// Returns a model whose layers are all alike, as Llama's are. Reads the shape, the norms' epsilon,
+// the activation, tie_word_embeddings and pad_token_id, but not RoPE's settings: model.ropes has
+// the default ones, which the caller replaces (ReadRope).
 ModelDescription ReadUniformModel(JsonFields& fields, const ModelDefaults& defaults);
 
 // The values that ReadRope takes for absent keys, and the keys that the family may have.

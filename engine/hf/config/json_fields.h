@@ -18,9 +18,9 @@ namespace megatrain {
 
 // Reads one JSON object. Each accessor (Integer to String) returns the value of `key`, or `absent`
 // if the key is missing or null. A wrong type, or a value outside [least, most], is an error; the
-// accessor then returns `absent` too. status() keeps the first error. The errors found here are
-// InvalidArgument and name the key. So a caller may read all fields and look at status() once, at
-// the end. Not thread-safe.
+// accessor then returns `absent` too. status() keeps the first error, so that a caller may read all
+// fields and look at it once, at the end. The errors found here are InvalidArgument and name the
+// key. Not thread-safe.
 class JsonFields {
  public:
   // `path` begins messages, and `prefix` is put before a key's name in them. REQUIRES: `object` is

@@ -9,12 +9,12 @@
 
 namespace megatrain {
 
-// Each function returns the work of one micro-batch in layer shape.layer. `backward` means the
-// routing that the backward pass does again, without the shared unit. REQUIRES: the layer has
+// Each function returns the work of one micro-batch in layer shape.layer. REQUIRES: the layer has
 // experts and, for the Join functions, a dense unit beside them.
-//
-// RouteWork of the forward pass includes FinishExperts if the layer has no dense unit. RouterSums
-// is left out.
+
+// Returns the work of RouteTokens without its RoutingTotals and, if the layer has no dense unit, of
+// FinishExperts. With `backward`, returns that of RouteTokens in the backward pass, without the
+// shared unit and its gate.
 LayerWork RouteWork(const WorkShape& shape, bool backward);
 LayerWork RouterBackwardWork(const WorkShape& shape, bool first);
 LayerWork RouterWeightGradientWork(const WorkShape& shape);

@@ -9,8 +9,9 @@
 //
 // The backward pass routes again from the same x with the same bits, so that nothing is kept. Each
 // function queues work on the context's stream and returns the errors of its kernels. Memory must
-// stay valid until that work is done. `weights` and context.tile are those of the router's tile in
-// RouteTokens and RouterBackward, and of one of the experts' in ExpertsForward and ExpertsBackward.
+// stay valid until that work is done. x, y, dy and dh are [tokens, hidden] of context.dtype.
+// `weights` and context.tile are those of the router's tile in RouteTokens and RouterBackward, and
+// of one of the experts' in ExpertsForward and ExpertsBackward.
 #ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_HALF_H_
 #define MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_HALF_H_
 
@@ -29,9 +30,9 @@ enum class RoutingTotals {
   kEntropyAndProbability,  // r.probability too
 };
 
-// Routes the tokens of x [tokens, hidden]. Writes all device memory of `r` except dweights, dsum,
-// dprobabilities, shared.dweights and what `totals` leaves out. r.sum becomes the result of the
-// shared unit, or 0 in a `backward` pass or without such a unit.
+// Routes the tokens of x. Writes all device memory of `r` except dweights, dsum, dprobabilities,
+// shared.dweights and what `totals` leaves out. r.sum becomes the result of the shared unit, or 0
+// in a `backward` pass or without such a unit.
 //
 // ExpertsForward and ExpertsBackward read r.offsets. Before it calls them, the caller waits for the
 // work queued here, copies r.device_offsets to the host and sets r.offsets to the copy.
@@ -44,25 +45,25 @@ absl::Status ExpertsForward(const LayerContext& context, const void* weights,
                             const MicroBatchView& batch, const ExpertScratch& scratch,
                             const RoutedTokens& r);
 
-// Computes y = x + r.sum. x and y are [tokens, hidden] of context.dtype; y may be x. REQUIRES:
-// ExpertsForward of all tiles, and the layer does not join.
+// Computes y = x + r.sum. y may be x. REQUIRES: ExpertsForward of all tiles, and the layer does not
+// join.
 absl::Status FinishExperts(const LayerContext& context, const MicroBatchView& batch, const void* x,
                            const RoutedTokens& r, void* y);
 
-// Computes the backward pass of the tile's experts. `dy` [tokens, hidden] is the gradient with
-// respect to y, or r.dsum with a JoinDescription. Adds the gradient with respect to r.normed to
-// r.sum and writes r.dweights of the tile's experts. Weight gradients are added to `gradient`
-// (FP32, in the tile's layout; null if all of the tile is frozen). With `first` they replace its
-// content, and those of experts without rows become 0. Padding and frozen tensors are not written.
+// Computes the backward pass of the tile's experts. `dy` is the gradient with respect to y, or
+// r.dsum with a JoinDescription. Adds the gradient with respect to r.normed to r.sum and writes
+// r.dweights of the tile's experts. Weight gradients are added to `gradient` (FP32, in the tile's
+// layout; null if all of the tile is frozen). With `first` they replace its content, and those of
+// experts without rows become 0. Padding and frozen tensors are not written.
 absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
                              const MicroBatchView& batch, const ExpertScratch& scratch,
                              const RoutedTokens& r, const void* dy, float* gradient, bool first);
 
-// Computes the backward pass of the router, the shared unit and the norm. `dh` [tokens, hidden] has
-// the gradient with respect to y, or the result of JoinBackward, on entry and that with respect to
-// x on return. `gradient`, `first` and `input_gradient` are as in DecoderLayerBackward.
-// `dprobabilities` is that of RouteBackwardArgs, on the device, or null. Overwrites r.normed and
-// r.sum. REQUIRES: ExpertsBackward of all tiles.
+// Computes the backward pass of the router, the shared unit and the norm. `dh` has the gradient
+// with respect to y, or the result of JoinBackward, on entry and that with respect to x on return.
+// `gradient`, `first` and `input_gradient` are as in DecoderLayerBackward. `dprobabilities` is that
+// of RouteBackwardArgs, on the device, or null. Overwrites r.normed and r.sum. REQUIRES:
+// ExpertsBackward of all tiles.
 absl::Status RouterBackward(const LayerContext& context, const void* weights,
                             const MicroBatchView& batch, const void* x,
                             const ExpertScratch& scratch, const RoutedTokens& r, void* dh,

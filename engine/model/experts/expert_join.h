@@ -27,10 +27,10 @@ absl::Status JoinForward(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
                          const RoutedTokens& r, void* y);
 
-// Computes the backward pass. `dh` [tokens, hidden] has the gradient with respect to y on entry. On
-// return it has the gradient with respect to x, without the part that comes through the experts.
-// Writes r.dsum, and sets r.sum to 0 for ExpertsBackward. `gradient`, `first` and `input_gradient`
-// are as in DecoderLayerBackward.
+// Computes the backward pass. `dh`, of the shape and type of y, has the gradient with respect to y
+// on entry. On return it has that with respect to x, without the part that comes through the
+// experts. Writes r.dsum, and sets r.sum to 0 for ExpertsBackward. `gradient`, `first` and
+// `input_gradient` are as in DecoderLayerBackward.
 absl::Status JoinBackward(const LayerContext& context, const void* weights,
                           const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
                           const RoutedTokens& r, void* dh, float* gradient, bool first,

@@ -53,12 +53,13 @@ absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView
 // In the functions below `weights` is the head's tile on the device, and x, T [tokens, hidden], is
 // the last layer's output of the whole micro-batch.
 
-// Computes the loss of each prediction, `losses` (FP32 [tokens] on the device), and the gradients
-// of the sum of scale * loss_weights[i] * losses[i]. `loss_weights` is FP32 [tokens] on the device;
-// null: all are 1. The gradient with respect to x is written to dh, T [tokens, hidden], which may
-// be x itself; without `input_gradient` dh is undefined on return. The gradient with respect to the
-// weights is added to `gradient` (FP32, in the layout of the head's tile; null if all of the tile
-// is frozen), or with `first` replaces its content. Frozen tensors are not written.
+// Computes the loss of each prediction, `losses` (FP32 [tokens] on the device; 0 where masked), and
+// the gradients of the sum of scale * loss_weights[i] * losses[i]. `loss_weights` is FP32 [tokens]
+// on the device; null: all are 1. The gradient with respect to x is written to dh, T [tokens,
+// hidden], which may be x itself; without `input_gradient` dh is undefined on return. The gradient
+// with respect to the weights is added to `gradient` (FP32, in the layout of the head's tile; null
+// if all of the tile is frozen), or with `first` replaces its content. Frozen tensors are not
+// written.
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x, float scale,
                                  const HeadScratch& scratch, float* losses, void* dh,
@@ -69,11 +70,11 @@ absl::Status HeadForwardBackward(const LayerContext& context, const void* weight
 absl::Status HeadLoss(const LayerContext& context, const void* weights, const MicroBatchView& batch,
                       const void* x, const HeadScratch& scratch, float* losses);
 
-// Computes the losses as HeadLoss does, and from them the results [pairs], on the device, of the
-// batch's pairs of answers. `loss_weights` [tokens], unless null, receives the weights with which
-// HeadForwardBackward, at a scale of 1, gives the gradient of the sum of the pairs' losses times
-// `scale`. The weights of a pair depend on all of its tokens, so HeadForwardBackward then computes
-// the logits again.
+// Computes the losses as HeadLoss does, and from them `results` [pairs], on the device, of the
+// batch's pairs of answers. Unless `loss_weights` [tokens] is null, its elements of the pairs'
+// tokens receive the weights with which HeadForwardBackward, at a scale of 1, gives the gradient of
+// `scale` times the sum of the pairs' losses. HeadForwardBackward then computes the logits again,
+// because the weights of a pair depend on all of its tokens.
 absl::Status HeadPreference(const LayerContext& context, const void* weights,
                             const MicroBatchView& batch, const void* x,
                             const PreferenceObjective& objective, double scale,

@@ -4,12 +4,6 @@
 //
 // Everything in a layer except attention runs in chunks of tokens. A large tensor that attention
 // does not use is therefore held for one chunk only, unless it is kept.
-//
-// There are three levels. kNothing keeps the layer's input only. kCheapRecomputed keeps the results
-// of matrix products, attention and the delta rule; it recomputes the outputs of norms, gates and
-// convolutions, (with a QkNorm) the rotated queries and keys, and the tensors expanded from
-// latents. kEverything keeps all tensors that the backward pass reads, except for the output of the
-// gated unit, which its backward kernel recomputes.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_
 
@@ -20,6 +14,11 @@
 
 namespace megatrain {
 
+// kNothing keeps the layer's input only. kCheapRecomputed keeps the results of matrix products,
+// attention and the delta rule; it recomputes the outputs of norms, gates and convolutions, (with a
+// QkNorm) the rotated queries and keys, and the tensors expanded from latents. kEverything keeps
+// all tensors that the backward pass reads, except for the output of the gated unit, which its
+// backward kernel recomputes.
 enum class KeepLevel { kNothing, kCheapRecomputed, kEverything };
 
 // Cuts a block of device memory into tensors. If `base` is null it only counts bytes.
@@ -152,12 +151,11 @@ struct LayerBackwardScratch {
 // 16,384, else parts that are as even as steps of 512 allow. The result depends on `tokens` alone,
 // so that the bits do not depend on what is kept or on free memory.
 //
-// Each chunk reads and writes the FP32 sums of every weight gradient. That is 8 bytes an element
-// for 2 * 16,384 operations, or 4,096 operations a byte. In the time that a byte takes, an H200
-// does about 175 operations (700 TFLOP/s over 4 TB/s) and an H100 255 (over 2.75 TB/s). So in full
-// chunks the sums add about 4% and 6% to the products that compute weight gradients, which are a
-// third of a layer's products. A chunk takes (3 intermediate + 2 hidden) elements a token: 2.1 GB
-// for Qwen2.5-7B in BF16.
+// Each chunk reads and writes the FP32 sums of every weight gradient: 8 bytes an element for 2 *
+// 16,384 operations, or 4,096 operations a byte. An H200 does about 175 in the time of a byte (700
+// TFLOP/s over 4 TB/s), an H100 255. So in full chunks the sums add about 4% and 6% to the products
+// that compute weight gradients, a third of a layer's products. A chunk takes (3 intermediate + 2
+// hidden) elements a token: 2.1 GB for Qwen2.5-7B in BF16.
 constexpr int64_t LayerChunkTokens(int64_t tokens) {
   constexpr int64_t kMax = 16384, kStep = 512;
   if (tokens <= kMax) return tokens;

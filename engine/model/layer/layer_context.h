@@ -26,7 +26,7 @@ struct LayerCache {
 };
 // The size of the caches of all layers.
 struct CacheSize {
-  int64_t rows = 0;       // of tokens, of all sequences together
+  int64_t rows = 0;       // the tokens of all sequences together
   int64_t sequences = 0;  // at most
 };
 

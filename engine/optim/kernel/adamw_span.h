@@ -43,7 +43,7 @@ struct AdamWConstants {
 // for `remainder` only.
 struct AdamWSpan {
   const void* gradient = nullptr;  // FP32 or BF16
-  void* weights = nullptr;         // FP32 masters, or the BF16 halves of split masters
+  void* weights = nullptr;         // FP32 masters, or the BF16 halves (split_master.h)
   int16_t* remainder = nullptr;    // the other halves; null with FP32 masters
   float* exp_avg = nullptr;
   float* exp_avg_sq = nullptr;

@@ -21,7 +21,7 @@ inline constexpr int kDeviceUpdateLanes = 2;
 // kIo, work on host threads.
 constexpr bool IsDeviceLane(Lane lane) { return lane <= Lane::kCollective; }
 
-// REQUIRES: `index` is in [0, kDeviceUpdateLanes).
+// Returns kDeviceUpdate0 or kDeviceUpdate1. REQUIRES: `index` is in [0, kDeviceUpdateLanes).
 constexpr Lane DeviceUpdateLane(int index) {
   return static_cast<Lane>(static_cast<int>(Lane::kDeviceUpdate0) + index);
 }

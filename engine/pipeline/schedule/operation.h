@@ -23,13 +23,13 @@ namespace megatrain {
 // what Resource::index means if it is not the index of the resource's own kind. It is 0 for a kind
 // of which there is one. A step slot is one of the kStepSlots in flight (schedule.h).
 enum class ResourceKind {
-  // Host. Index `tile` stands for the tile's elements that the host updates, and index
-  // PipelineShape::device_part(tile) for those that the device updates. Of the weights of tile 1,
-  // index host_part(1, i) stands for those that the host updates in part i.
+  // A tile's state on the host. Index `tile` stands for the elements that the host updates, and
+  // index PipelineShape::device_part(tile) for those that the device updates. Of the weights of
+  // tile 1, index host_part(1, i) stands for those that the host updates in part i.
   kTileWeights,  // the section that is streamed
   kTileMoments,  // remainder and moments
-  // Stands for the weights of all ranks' shards of a tile, from the end of their updates to the
-  // reduction that the next updates follow (whole_loads); index: tile.
+  // Host, with whole_loads: the weights of all ranks' shards of a tile. A load may read them from
+  // the end of their updates to the reduction that the next updates follow. Index: tile.
   kTileOfRanks,
 
   kEmbeddingRows,   // host, rows of tile 0's weights that the next step's batch looks up
@@ -119,7 +119,7 @@ struct ExpertsForwardOp {  // routed tokens -> routed tokens; the last one: inpu
                            // tokens -> output_slot
   static constexpr char kName[] = "experts forward";
   int stage, tile, micro_batch, sweep_index, weight_buffer, input_slot, output_slot;
-  bool last;      // of the half; none is where a join follows
+  bool last;      // ends the half; never true where a join follows
   bool backward;  // for the backward pass
 };
 struct ExpertsBackwardOp {  // routed tokens, hidden gradient -> routed tokens, accumulator
@@ -254,7 +254,8 @@ struct UpdateRowsOp {
   static constexpr char kName[] = "update rows";
   int slab;
 };
-struct UpdateTileOp {  // AdamW for the other elements [begin, end) of a tile
+// AdamW for elements [begin, end) of a tile, of tile 0 without the rows that UpdateRowsOp updates.
+struct UpdateTileOp {
   static constexpr char kName[] = "update tile";
   int tile, slab;
   int64_t begin, end;

@@ -74,10 +74,11 @@ inline constexpr int64_t kUpdateAlignment = 128;
 // A stage's part of StepWork. In a gradient's first micro-batch the device moves `first_bytes`
 // (`experts_first_bytes`, ...) more than in the others; they are negative if it moves fewer.
 struct StageStepWork {
-  LayerWork forward;                   // for experts, of RouteOp
-  LayerWork backward;                  // with everything kept; for experts, of RouterBackwardOp
-  LayerWork weights;                   // the part of backward that computes weight gradients
-  std::array<LayerWork, 3> recompute;  // the work before backward, by KeepLevel
+  LayerWork forward;   // for experts, of RouteOp
+  LayerWork backward;  // with everything kept; for experts, of RouterBackwardOp
+  LayerWork weights;   // the part of backward that computes weight gradients
+  // The work before backward, by KeepLevel; for experts, that of kNothing is RouteOp's.
+  std::array<LayerWork, 3> recompute;
   double first_bytes = 0;
   // One tile of experts.
   LayerWork experts_forward, experts_backward, experts_weights;
@@ -136,7 +137,7 @@ struct PipelineShape {
   int weight_buffers = 2;
   // Slab i is tile i's, as clipping and several sweeps need it. Otherwise slabs take turns.
   bool slab_per_tile = true;
-  int gradient_slabs = 4;  // how many take turns; not used with slab_per_tile
+  int gradient_slabs = 4;  // how many there are; tiles() with slab_per_tile
   bool clipping = true;
   bool stash_on_host = false;
   // The most micro-batches of a sweep. REQUIRES: a step has no more than sweeps_max sweeps.

@@ -33,9 +33,9 @@ class UpdateBuilder {
       : shape_(shape), slot_(step_slot), schedule_(*schedule) {}
 
   // Appends clipping and the updates of all tiles. `first_accumulator` has the gradient of tile 1;
-  // it is not used unless the device updates a part of that tile.
-  // `first_buffer` is the weight buffer that may keep tile 1's weights (first_tile_in_buffer).
-  // REQUIRES: clipping; the stores of all gradients are appended.
+  // it is not used unless the device updates a part of that tile. `first_buffer` is the weight
+  // buffer that may keep tile 1's weights (first_tile_in_buffer). REQUIRES: clipping; the stores of
+  // all gradients are appended.
   void ClipAndUpdate(int first_accumulator, int first_buffer);
   // Appends the update of a tile. `slab` has the gradient for the host's part, and `accumulator`
   // for the device's part. REQUIRES: no clipping; the tile has a gradient, whose store is appended.

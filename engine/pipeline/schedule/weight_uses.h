@@ -1,5 +1,6 @@
-// Assigns tiles to weight buffers for the uses of a step. A new tile replaces the one whose next
-// use is farthest away (Belady 1966).
+// Assigns the tiles of a step to weight buffers. A use is one stretch of the step in which a tile's
+// weights must be on the device. A new tile replaces the one whose next use is farthest away
+// (Belady 1966).
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_WEIGHT_USES_H_
 #define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_WEIGHT_USES_H_
 

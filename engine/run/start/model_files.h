@@ -16,8 +16,9 @@ namespace megatrain {
 inline constexpr int64_t kSampleBytes = 4096;
 
 // Compares model.path's config.json and the side files (ListHfSideFiles), whole. Returns
-// FailedPrecondition, naming the ranks and the file, if they differ, and the errors of reading and
-// of the communicator. All processes must call it. Does nothing for a process alone.
+// FailedPrecondition, naming the ranks and the file, if they differ or one is missing, and the
+// errors of reading and of the communicator. All processes must call it. Does nothing for a process
+// alone.
 absl::Status CheckSameSideFiles(RunContext& run);
 
 // Compares the files of model.path's weights: the names, types, shapes and offsets of all tensors,

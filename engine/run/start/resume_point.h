@@ -30,7 +30,7 @@ struct ResumePoint {
   std::optional<std::string> checkpoint;  // a step directory; nullopt if the run begins anew
   int64_t step = 0;                       // the checkpoint's step; 0 if the run begins anew
   int64_t data_position = 0;              // in the training order, of the next sequence
-  int64_t steps_total = 0;                // as planned when it was written; 0 without one
+  int64_t steps_total = 0;                // as planned at the checkpoint; 0 if the run begins anew
   int64_t input_tokens = 0;               // tokens trained on up to that step
   std::string reference;                  // CheckpointState::reference
   std::string run_name;                   // RunName of the checkpoint; new for a new run

@@ -14,7 +14,7 @@ class TokenTrie {
  public:
   TokenTrie() = default;
   // `tokens` are (text, id). The last of equal texts counts. Empty texts are never found. The texts
-  // are used during the call only. Takes O(total bytes · log(tokens)). REQUIRES: no id is negative.
+  // are used during the call only. Takes O(total bytes * log(tokens)). REQUIRES: no id is negative.
   explicit TokenTrie(std::vector<std::pair<std::string_view, int32_t>> tokens);
 
   // Calls found(id, bytes) for the tokens that `text` begins with, from the shortest to the

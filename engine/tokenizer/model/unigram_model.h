@@ -29,9 +29,8 @@ class UnigramModel : public TokenModel {
       const std::vector<std::pair<std::string, double>>& pieces, std::optional<int32_t> unknown_id,
       bool byte_fallback);
 
-  // Takes O(bytes of the word · bytes of the longest token). Beside the tokens, memory grows with
-  // the longest stretch of the word in which it stays open which tokens are best, not with the
-  // word.
+  // Takes O(bytes of the word * bytes of the longest token). Beside the tokens, memory does not
+  // grow with the word, but with its longest stretch whose best tokens depend on what follows.
   absl::Status Encode(std::string_view word, const WordState& state,
                       ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,

@@ -14,7 +14,8 @@
 
 namespace megatrain {
 
-// Thread safety: const methods may be called from several threads.
+// Parse makes one; one that is made without it must not be used. Thread safety: const methods may
+// be called from several threads.
 class PrecompiledCharsmap {
  public:
   // `blob` is a 32-bit little-endian size, a double-array trie of that many bytes, and the

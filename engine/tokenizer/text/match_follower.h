@@ -1,4 +1,5 @@
-// MatchFollower tells where a match that reaches the end of a text may be cut, if the text goes on.
+// MatchFollower tells where a match that reaches the end of a text may be cut, if the text goes on:
+// at a place from which the rest of the text matches up to the same end.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_MATCH_FOLLOWER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_MATCH_FOLLOWER_H_
 

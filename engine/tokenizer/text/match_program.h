@@ -18,12 +18,15 @@
 
 namespace megatrain {
 
-// A backtracking matcher tries ways through the pattern in their order, and the first that succeeds
-// is the match. A program follows all of them at once, character by character, as an ordered list
-// of places in the pattern (Pike's algorithm; Cox, "Regular Expression Matching: the Virtual
-// Machine Approach"). Few such lists occur for a pattern. Each is a state, and the step from one to
-// the next by a character is worked out once. The end of a match depends only on the state, on
-// where the best way so far ended, and on what follows.
+// EndAt(text.size(), Follow(text, place)) is the end of the match that begins at `place` of a whole
+// text, unless Follow gives up. It is that of a backtracking matcher, which tries ways through the
+// pattern in their order: the first that succeeds is the match.
+//
+// A program follows all ways at once, character by character, as an ordered list of places in the
+// pattern (Pike's algorithm; Cox, "Regular Expression Matching: the Virtual Machine Approach"). Few
+// such lists occur for a pattern. Each is a state, and the step from one to the next by a character
+// is worked out once. The end of a match depends only on the state, on where the best way so far
+// ended, and on what follows.
 //
 // Thread safety: const methods may be called from several threads.
 class MatchProgram {
@@ -36,7 +39,7 @@ class MatchProgram {
 
   using State = uint16_t;
   static constexpr State kDone = 0;    // no way is left: nothing that follows changes the match
-  static constexpr State kGaveUp = 1;  // the pattern has too many states, or memory is short
+  static constexpr State kGaveUp = 1;  // too many states or kinds of characters, or no memory
   static constexpr size_t kNoMatch = std::string_view::npos;
 
   // The progress of an attempt to match.

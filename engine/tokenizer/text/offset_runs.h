@@ -79,9 +79,9 @@ struct OffsetChain {
     if (runs != nullptr) offset = OriginalOffset(*runs, offset, &hint);
     return next != nullptr ? next->Original(offset) : offset;
   }
-  // Returns the offset of byte `offset` of this text in the text that the last link but one maps.
-  // In a tokenizer's chains that is the normalized text. If this is the only link, returns the
-  // offset plus `base`.
+  // Does as Original, but stops one text before the original: returns the offset in the whole text
+  // that the last link but one maps. In a tokenizer's chains that is the normalized text. If this
+  // is the only link, returns the offset plus `base`.
   size_t BeforeLast(size_t offset) {
     offset += base;
     if (next == nullptr || next->next == nullptr) return offset;

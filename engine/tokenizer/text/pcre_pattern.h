@@ -17,9 +17,9 @@ namespace megatrain {
 // methods may be called from several threads.
 class PcrePattern {
  public:
-  // `pattern` is in PCRE2's syntax. Errors show `source`, the pattern as the user wrote it. Returns
-  // InvalidArgument if PCRE2 does not compile `pattern`, and ResourceExhausted if there is no
-  // memory to begin.
+  // `pattern` is in PCRE2's syntax, with its options UTF, UCP and MULTILINE and LF as the only
+  // newline. Errors show `source`, the pattern as the user wrote it. Returns InvalidArgument if
+  // PCRE2 does not compile `pattern`, and ResourceExhausted if there is no memory to begin.
   static absl::StatusOr<std::unique_ptr<PcrePattern>> Compile(std::string_view pattern,
                                                               std::string_view source);
   ~PcrePattern();

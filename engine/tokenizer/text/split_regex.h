@@ -17,12 +17,11 @@ namespace megatrain {
 class MatchProgram;  // match_program.h
 class PcrePattern;   // pcre_pattern.h
 
-// Translates a pattern of Oniguruma's syntax to a PCRE2 pattern that matches the same with PCRE2's
-// options UTF, UCP and MULTILINE and LF as the only newline. Returns Unimplemented, naming the
-// construct, if Oniguruma and PCRE2 read it differently and there is no translation here, or if a
-// group, class or interval is not closed. Returns Unimplemented also for a pattern that is longer
-// than 16 KiB, has a zero byte or has groups nested more than 64 deep. Returns InvalidArgument for
-// invalid UTF-8.
+// Translates a pattern of Oniguruma's syntax to one that matches the same in PcrePattern. Returns
+// Unimplemented, naming the construct, if Oniguruma and PCRE2 read it differently and there is no
+// translation here, or if a group, class or interval is not closed. Returns it also for a pattern
+// that is longer than 16 KiB, has a zero byte or has groups nested more than 64 deep. Returns
+// InvalidArgument for invalid UTF-8.
 absl::StatusOr<std::string> TranslateRegex(std::string_view pattern);
 
 // Returns `text` with its ASCII punctuation escaped, so that as a pattern it matches itself.
@@ -43,8 +42,8 @@ class SplitRegex {
 
   // Calls match(begin, end), with offsets in bytes, for the matches, which do not overlap, from
   // left to right. An empty match directly after another match is skipped. Returns
-  // ResourceExhausted if PCRE2 runs out of memory or gives up, or if the program looks at the text
-  // too often; `match` may have been called before. REQUIRES: `text` is well-formed UTF-8.
+  // ResourceExhausted if PCRE2 runs out of memory or gives up, or if matching looks at the text too
+  // often; `match` may have been called before. REQUIRES: `text` is well-formed UTF-8.
   absl::Status ForEachMatch(std::string_view text,
                             absl::FunctionRef<void(size_t begin, size_t end)> match) const;
 

@@ -153,6 +153,18 @@ TEST_F(RootedFileSystemTest, OfRootsWithinEachOtherTheInnermostCounts) {
   }
 }
 
+// Its name has one letter, as "." has, by which a root is named from itself.
+TEST_F(RootedFileSystemTest, ARootWithinAnotherIsNotRemoved) {
+  fs::create_directory(root_ + "/a");
+  const auto outer = RootDirectory::Open(root_), inner = RootDirectory::Open(root_ + "/a");
+  ASSERT_TRUE(outer.ok() && inner.ok());
+  for (const auto& roots : {RootedFileSystem::Roots{*outer, *inner}, {*inner, *outer}}) {
+    files_ = std::make_unique<RootedFileSystem>(roots, std::nullopt);
+    EXPECT_EQ(files_->RemoveTree(root_ + "/a").code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(fs::is_directory(root_ + "/a"));
+  }
+}
+
 TEST_F(RootedFileSystemTest, GivesModesWhateverTheUmask) {
   const mode_t before = ::umask(0);
   for (const mode_t mask : {0, 022, 077}) {

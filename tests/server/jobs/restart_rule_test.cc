@@ -98,12 +98,12 @@ TEST(RestartRuleTest, PausingAndCancellingAreDone) {
 
 TEST(RestartRuleTest, HostMemoryIsLost) {
   Job job = TestJob(1);
-  job.host_retained = true;
+  job.host_retained = job.release_host = true;
   job.reason = JobReason::kUserRequest;
   for (const JobState state : {JobState::kPaused, JobState::kQueued}) {
     const Job after = Die(job, state, 12, 10);
     EXPECT_EQ(after.state, state);
-    EXPECT_FALSE(after.host_retained);
+    EXPECT_FALSE(after.host_retained || after.release_host);
     EXPECT_THAT(after.reason_text, HasSubstr("with it the job's host memory"));
     EXPECT_EQ(after.step, 10);
   }

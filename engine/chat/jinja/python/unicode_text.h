@@ -41,7 +41,7 @@ enum class TextClass {
 };
 bool IsOfClass(std::string_view text, TextClass text_class);
 
-// Return `text` in another case, with Unicode's special cases ("ß" becomes "SS").
+// Return `text` in another case, with Unicode's special cases (U+00DF, a sharp s, becomes "SS").
 std::string Upper(std::string_view text);
 std::string Lower(std::string_view text);
 std::string Casefold(std::string_view text);

@@ -1,5 +1,5 @@
-// Cuts the text of a Jinja program into tokens, with trim_blocks and lstrip_blocks as transformers
-// sets them.
+// Cuts the text of a Jinja program into tokens. Jinja's trim_blocks and lstrip_blocks are on, as in
+// transformers.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_SYNTAX_LEXER_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_SYNTAX_LEXER_H_
 
@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<Token>> Tokenize(std::string_view program);
 
 // Returns the value of the string literal whose text between its quotes is `body`. Returns
 // InvalidArgument, without a line, for an escape sequence that Python refuses, and for one of a
-// lone surrogate.
+// lone surrogate. REQUIRES: `body` is well-formed UTF-8.
 absl::StatusOr<std::string> Unescape(std::string_view body);
 
 }  // namespace megatrain::jinja

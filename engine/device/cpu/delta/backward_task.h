@@ -1,8 +1,8 @@
-// The range and the memory of one task of the gated delta rule's gradient on the cpu, as
-// RunGatedDeltaBackward (gated_delta.h) makes it. A task sweeps over the chunks of a document
-// twice. The first sweep goes forwards, computes u and the states again, and keeps them. The second
-// sweep goes backwards, reads them and computes the gradients. u are the corrected values that
-// the tokens add to the state (formula in GatedDeltaArgs).
+// A task of the gated delta rule's gradient on the cpu: its range and its memory.
+// RunGatedDeltaBackward (gated_delta.h) makes the tasks. A task sweeps over the chunks of a
+// document twice. The first sweep goes forwards and keeps the states and u, the corrected values
+// that the tokens add to the state (formula in GatedDeltaArgs). The second sweep goes backwards,
+// reads them and computes the gradients.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
 

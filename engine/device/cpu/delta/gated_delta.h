@@ -16,12 +16,13 @@ namespace megatrain {
 void RunGatedDelta(const GatedDeltaArgs& args, ThreadPool* pool, WorkspacePool* workspaces);
 
 // Computes GatedDeltaBackwardArgs and returns when the work is done. Returns InvalidArgument if
-// args.workspace_bytes has no room for one key head. It has that if it is
-// CpuGatedDeltaWorkspaceBytes for this shape or for one with more tokens.
+// args.workspace_bytes is too small for one key head. CpuGatedDeltaWorkspaceBytes for this shape,
+// or for one with more tokens, is always enough.
 absl::Status RunGatedDeltaBackward(const GatedDeltaBackwardArgs& args, ThreadPool* pool,
                                    WorkspacePool* workspaces);
 
-// Returns the bytes of GatedDeltaBackwardArgs::workspace that RunGatedDeltaBackward needs.
+// Returns the bytes of GatedDeltaBackwardArgs::workspace that RunGatedDeltaBackward can use. With
+// fewer it works on fewer key heads at once.
 int64_t CpuGatedDeltaWorkspaceBytes(const GatedDeltaShape& shape);
 
 }  // namespace megatrain

@@ -141,8 +141,8 @@ struct AttentionPart {
 int AddAttentionPart(void* stream, const AttentionPart& part);
 
 // Computes to[c, r] = from[r, c] for `from` [rows, columns] and `to` [columns, rows]. Strides are
-// distances between rows. This converts statistics between the layouts [heads, tokens] and [tokens,
-// heads].
+// distances between rows in elements. This converts statistics between the layouts [heads, tokens]
+// and [tokens, heads].
 int TransposeStatistics(void* stream, const float* from, int64_t rows, int64_t columns,
                         int64_t from_stride, float* to, int64_t to_stride);
 

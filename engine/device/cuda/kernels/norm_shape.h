@@ -1,10 +1,10 @@
 // The parts that both directions of RMSNorm share: how rows are divided among threads, and the
 // weights.
 //
-// A team of threads (primitives.h) computes an item, which is a group of a row (RmsNormArgs),
-// called a row below. The speed of the kernels is limited by memory. So a thread loads several
-// packs of 16 bytes before it uses the first one, and holds them from the sum over the row to the
-// result. A row of usual length is then read only once.
+// A team of threads (primitives.h) computes a group of a row of RmsNormArgs, called a row below.
+// The speed of the kernels is limited by memory. So a thread loads several packs of 16 bytes before
+// it uses the first one, and holds them from the sum over the row to the result. A row of usual
+// length is then read only once.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_NORM_SHAPE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_NORM_SHAPE_H_
 

@@ -15,9 +15,9 @@ namespace megatrain::cuda {
 // of partial sums does not fit into kScratchBytes. REQUIRES: n > 0.
 int64_t PartialSumBlocks(const Queue& queue, int64_t items, int64_t n);
 
-// Queues the kernel that adds the rows of `partial` [blocks, n] to `sums` [n] or, if `add` is
-// false, overwrites `sums` with their sum. With 0 blocks that sum is 0. Returns a cudaError_t.
-// REQUIRES: n > 0.
+// Queues the kernel that adds up the rows of `partial` [blocks, n], in device memory. It adds the
+// result to `sums` [n] or, if `add` is false, overwrites `sums` with it. With 0 blocks the result
+// is 0. Returns a cudaError_t. REQUIRES: n > 0.
 int AddPartialSums(const Queue& queue, const float* partial, int64_t blocks, int64_t n, bool add,
                    float* sums);
 

@@ -1,8 +1,8 @@
 // Helpers for both directions of BF16 attention on tensor cores (tensor_core.h). Four warps compute
 // 64 rows (tokens) of one head, 16 for each warp. They iterate over tiles of other rows, which are
-// copied to shared memory while the warps compute. A block is four warps, or for dK and dV also
-// eight, whose halves share the tiles of the same 64 rows. The stride of rows in shared memory is
-// 16 bytes longer than a row, which avoids bank conflicts.
+// copied to shared memory while the warps compute. A block has four warps. For dK and dV it may
+// have eight: each half goes over every other tile for the same 64 rows, and their sums are added.
+// The stride of rows in shared memory is 16 bytes longer than a row, which avoids bank conflicts.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_
 

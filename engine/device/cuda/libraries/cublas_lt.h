@@ -12,14 +12,14 @@
 
 namespace megatrain {
 
-// Returns the product for which the algorithm of `product` is searched. It is `product` with its
-// number of tokens rounded up to one of eight numbers between two powers of two. The number of
-// tokens is n if b is not transposed, and k if only b is transposed. If both are transposed,
-// nothing is rounded. All other sizes are those of weights. REQUIRES: n and k are positive.
+// Returns the product for which the algorithm of `product` is searched: `product` with its number
+// of tokens rounded up. So products with about as many tokens share an algorithm. A search takes a
+// tenth of a millisecond, and an expert may get any number of tokens.
 //
-// A search takes a tenth of a millisecond, and an expert may get any number of tokens. With
-// rounding there are few searches. The workspace of an algorithm for more tokens suffices for
-// fewer.
+// There are eight rounded numbers between two powers of two: 1000 -> 1024, 1030 -> 1152. The number
+// of tokens is n if b is not transposed, and k if only b is transposed. If both are transposed,
+// nothing is rounded. All other sizes are those of weights. The workspace of an algorithm for more
+// tokens suffices for fewer. REQUIRES: n and k are positive.
 constexpr CudaProduct SearchedProduct(CudaProduct product) {
   const auto round_up = [](int64_t count) {
     const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count)));

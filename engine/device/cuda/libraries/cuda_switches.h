@@ -1,7 +1,7 @@
 // Environment variables that switch off fast paths, to find the one that gives wrong results:
 //   MEGATRAIN_CUDNN=off                    attention by cuDNN
-//   MEGATRAIN_TENSOR_CORE_ATTENTION=off    our own attention on tensor cores
-//   MEGATRAIN_VECTOR_LOADS=off             moves of 16 bytes at once, but for the two above
+//   MEGATRAIN_TENSOR_CORE_ATTENTION=off    the device's own attention on tensor cores
+//   MEGATRAIN_VECTOR_LOADS=off             moves of 16 bytes at once, except in the two above
 //   MEGATRAIN_SPLIT_SUMS=off               sums that are cut into parts, those of products included
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDA_SWITCHES_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDA_SWITCHES_H_

@@ -11,10 +11,10 @@
 //
 // The gradient's workspace grows with the square of the length (cuDNN 9.19 on Hopper: 2 bytes for
 // each head, query and key). So only as many heads and packed documents are computed at once as fit
-// the workspace. Documents that are passed as they are are computed one at a time. If a document
-// does not fit even with one head of keys and values, it is computed by blocks of queries and keys,
-// whose parts are added up (cudnn_blocks.h). Blocks are packed documents too. If blocks would be
-// too short (BlockLengthOf in cudnn_choice.h), the call is not taken.
+// the workspace. Documents that are not packed are computed one at a time. If a document does not
+// fit even with one head of keys and values, it is computed by blocks of queries and keys, whose
+// parts are added up (cudnn_blocks.h). Blocks are packed documents too. If blocks would be too
+// short (BlockLengthOf in cudnn_choice.h), the call is not taken.
 //
 // Windows are passed as bounds of the diagonal band. If any document is longer than the window,
 // none is computed by blocks. Calls with softcaps or sinks are not taken, nor those with values

@@ -39,14 +39,15 @@ inline std::span<const int32_t> StartsOf(const AttentionArgs& args) {
 CudnnGraphKey UniformKeyOf(const AttentionArgs& args);
 // Returns the graph of the gradient for one document and as many heads as fit the workspace, where
 // their number divides that of all heads. Returns nullopt if documents are not uniform or not even
-// one head of keys and values fits. The documents are then passed as packed documents.
+// one head of keys and values fits. The documents are then passed as packed documents. REQUIRES:
+// args.forward.documents > 0.
 std::optional<CudnnGraphKey> UniformKeyOf(const AttentionBackwardArgs& args);
 
-// Both cut packed documents into runs (document_runs.h). They return an empty list if the documents
-// cannot be cut so that cuDNN takes them, and if `takes_packed` is false. `takes_packed` says
-// whether packed documents may be used on this device. In the gradient, a document that is too long
-// for one call becomes a run in blocks of BlockLengthOf (cudnn_blocks.h). `workspace_bytes` is the
-// size of the forward pass's workspace. REQUIRES: CudnnTakes(args).
+// Both cut packed documents into runs (document_runs.h). They return an empty list if a document is
+// empty, if the documents cannot be cut so that cuDNN takes them, and if `takes_packed` is false.
+// `takes_packed` says whether packed documents may be used on this device. In the gradient, a
+// document that is too long for one call becomes a run in blocks of BlockLengthOf (cudnn_blocks.h).
+// `workspace_bytes` is the size of the forward pass's workspace. REQUIRES: CudnnTakes(args).
 std::vector<DocumentRun> RunsOf(const AttentionArgs& args, int64_t workspace_bytes,
                                 bool takes_packed);
 std::vector<DocumentRun> RunsOf(const AttentionBackwardArgs& args, bool takes_packed);

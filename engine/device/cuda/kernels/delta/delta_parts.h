@@ -12,8 +12,8 @@ namespace megatrain::cuda {
 
 inline constexpr int kDeltaChunkTokens = static_cast<int>(kDeltaChunk);
 
-// The tokens at which a launch's blocks begin. The list is an argument of the kernel, because the
-// documents' starts are in host memory. More than kMax tokens take several launches.
+// The tokens at which the thread blocks of a launch begin. The list is an argument of the kernel,
+// because the documents' starts are in host memory. More than kMax tokens take several launches.
 struct TokenList {
   static constexpr int kMax = 512;
   int32_t count = 0;
@@ -22,9 +22,9 @@ struct TokenList {
 static_assert(sizeof(TokenList) + sizeof(GatedDeltaBackwardArgs) + 256 <= 4096,
               "a kernel's arguments");
 
-// Calls launch(list) for lists that together have the first token of every document. If step > 0,
-// they have every step-th token of every document, from its first on. Empty documents have none.
-// Stops at the first result of `launch` that is not 0 and returns it. Returns 0 otherwise.
+// Calls launch(list) for lists that together have the first token of every document or, if step >
+// 0, every step-th token of every document from its first on. Empty documents have none. Stops at
+// the first result of `launch` that is not 0 and returns it. Returns 0 otherwise.
 template <typename F>
 int ForTokenLists(const DeltaDocuments& documents, int64_t step, const F& launch) {
   TokenList list;
