@@ -38,8 +38,8 @@ absl::StatusOr<ExitCode> Checkpoints(const Invocation& invocation, const std::st
   const Environment& environment = invocation.environment();
   Table table({{.heading = "STEP", .right = true},
                {.heading = "SIZE", .right = true},
-               {.heading = "WRITTEN", .dispensable = 1},
-               {.heading = "BEST", .dispensable = 2},
+               {.heading = "WRITTEN", .drop_order = 1},
+               {.heading = "BEST", .drop_order = 2},
                {.heading = "DIRECTORY", .width_min = 20}});
   for (const v1::Checkpoint& each : checkpoints) {
     table.AddRow(

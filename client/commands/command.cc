@@ -41,7 +41,7 @@ void AddAllowChangeOption(CLI::App* command, std::vector<std::string>* sections)
       ->allow_extra_args(false);
 }
 
-ExitCode ExitCodeOf(const v1::Job& job) {
+ExitCode ExitCodeOfJob(const v1::Job& job) {
   return job.state() == v1::Job::SUCCEEDED ? kExitDone : kExitFailed;
 }
 

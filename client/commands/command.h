@@ -63,7 +63,7 @@ void AddJobFileArguments(CLI::App* command, std::string* path, std::vector<std::
 void AddAllowChangeOption(CLI::App* command, std::vector<std::string>* sections);
 
 // Returns kExitDone if the job succeeded, else kExitFailed. REQUIRES: the job has ended.
-ExitCode ExitCodeOf(const v1::Job& job);
+ExitCode ExitCodeOfJob(const v1::Job& job);
 
 }  // namespace megatrain::client
 

@@ -114,12 +114,12 @@ absl::StatusOr<ExitCode> List(const Invocation& invocation, const ListArguments&
   Table table({{.heading = "JOB"},
                {.heading = "NAME", .width_min = 8},
                {.heading = "STATE"},
-               {.heading = "STEP", .right = true, .dispensable = 1},
-               {.heading = "LOSS", .right = true, .dispensable = 5},
-               {.heading = "ETA", .right = true, .dispensable = 2},
-               {.heading = "AGE", .right = true, .dispensable = 4},
-               {.heading = "USER", .width_min = 6, .dispensable = 6},
-               {.heading = "WHY", .width_min = 12, .dispensable = 3}});
+               {.heading = "STEP", .right = true, .drop_order = 1},
+               {.heading = "LOSS", .right = true, .drop_order = 5},
+               {.heading = "ETA", .right = true, .drop_order = 2},
+               {.heading = "AGE", .right = true, .drop_order = 4},
+               {.heading = "USER", .width_min = 6, .drop_order = 6},
+               {.heading = "WHY", .width_min = 12, .drop_order = 3}});
   for (const v1::Job& job : jobs) {
     table.AddRow({job.name(), job.display_name(), v1::Job::State_Name(job.state()), StepText(job),
                   LossText(job), TimeText(job, now), DurationText(now - ToTime(job.create_time())),

@@ -87,7 +87,7 @@ absl::StatusOr<ExitCode> Submit(const Invocation& invocation, const SubmitArgume
   if (!arguments.watch) return kExitDone;
   MT_ASSIGN_OR_RETURN(const v1::Job ended,
                       WatchJob(invocation, connection.get(), job->name(), signals.get()));
-  return ExitCodeOf(ended);
+  return ExitCodeOfJob(ended);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ absl::StatusOr<ExitCode> Wait(const Invocation& invocation, const std::string& a
   } else {
     invocation.Print(ClosingLine(job) + "\n");
   }
-  return ExitCodeOf(job);
+  return ExitCodeOfJob(job);
 }
 
 }  // namespace

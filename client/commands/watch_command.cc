@@ -20,7 +20,7 @@ absl::StatusOr<ExitCode> Watch(const Invocation& invocation, const std::string& 
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
   MT_ASSIGN_OR_RETURN(const v1::Job job, WatchJob(invocation, connection.get(), name, &signals));
   if (invocation.quiet) invocation.Print(name + "\n");
-  return ExitCodeOf(job);
+  return ExitCodeOfJob(job);
 }
 
 }  // namespace

@@ -38,9 +38,9 @@ std::string Table::Render(int width, Charset charset) const {
   };
   while (width > 0 && total(/*smallest=*/true) > width) {
     const auto least = std::max_element(shown.begin(), shown.end(), [this](size_t a, size_t b) {
-      return columns_[a].dispensable < columns_[b].dispensable;
+      return columns_[a].drop_order < columns_[b].drop_order;
     });
-    if (least == shown.end() || columns_[*least].dispensable == 0) break;
+    if (least == shown.end() || columns_[*least].drop_order == 0) break;
     shown.erase(least);
   }
   while (width > 0 && total(/*smallest=*/false) > width) {

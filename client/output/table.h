@@ -18,7 +18,7 @@ struct TableColumn {
   // whole line is.
   int width_min = 0;
   // If there is no room, the column with the highest number is left out first. 0 means never.
-  int dispensable = 0;
+  int drop_order = 0;
 };
 
 class Table {

@@ -63,11 +63,11 @@ void WatchModel::Handle(const v1::WatchNodeResponse& message) {
 
 void WatchModel::Handle(const StreamLost& event) {
   // The job's stream speaks for all: they share the connection.
-  if (event.stream == WatchStream::kJob) state_.lost = event;
+  if (event.stream == WatchStream::kJob) state_.job_stream_lost = event;
 }
 
 void WatchModel::Handle(const StreamRestored& event) {
-  if (event.stream == WatchStream::kJob) state_.lost.reset();
+  if (event.stream == WatchStream::kJob) state_.job_stream_lost.reset();
 }
 
 void WatchModel::Handle(const StreamRestarted& event) {
@@ -79,7 +79,7 @@ void WatchModel::Handle(const StreamRestarted& event) {
 }
 
 void WatchModel::Handle(const StreamEnded& event) {
-  if (event.stream == WatchStream::kJob) state_.lost.reset();
+  if (event.stream == WatchStream::kJob) state_.job_stream_lost.reset();
 }
 
 int64_t StepOf(const WatchState& state) {

@@ -38,7 +38,7 @@ struct WatchState {
   // The number of records of step metrics that the server no longer had when they were asked for.
   int64_t missed_records = 0;
   // Set from a StreamLost of the job's stream until the stream is restored or has ended.
-  std::optional<StreamLost> lost;
+  std::optional<StreamLost> job_stream_lost;
 };
 
 // Returns true for SUCCEEDED, FAILED and CANCELLED.

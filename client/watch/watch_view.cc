@@ -84,10 +84,11 @@ class Drawing {
                                       v1::Job::State_Name(job.state())};
     if (job.attempt_count() > 1) words.push_back(absl::StrCat("attempt ", job.attempt_count()));
     std::vector<std::string> lines = Flow(words, 2);
-    if (state_.lost.has_value()) {
-      const absl::Duration left = std::max(state_.lost->retry_at - now_, absl::ZeroDuration());
+    if (state_.job_stream_lost.has_value()) {
+      const absl::Duration left =
+          std::max(state_.job_stream_lost->retry_at - now_, absl::ZeroDuration());
       lines.push_back(Fit(absl::StrCat("the server is away, trying again in ", DurationText(left),
-                                       ": ", Printable(state_.lost->why))));
+                                       ": ", Printable(state_.job_stream_lost->why))));
     } else if (const std::string text = SituationText(job, now_); !text.empty()) {
       lines.push_back(Fit(Printable(text)));
     }

@@ -45,9 +45,9 @@ absl::Status ReadAlpacaPrompt(dom::object record, Conversation* conversation) {
   bool has_history = false;
   for (dom::key_value_pair field : record) {
     if (field.key == "instruction") {
-      MT_RETURN_IF_ERROR(SetJsonString("instruction", field.value, &instruction));
+      MT_RETURN_IF_ERROR(SetJsonString(field.value, "instruction", &instruction));
     } else if (field.key == "input" && !field.value.is_null()) {
-      MT_RETURN_IF_ERROR(SetJsonString("input", field.value, &input));
+      MT_RETURN_IF_ERROR(SetJsonString(field.value, "input", &input));
     } else if (field.key == "history") {
       if (std::exchange(has_history, true)) return Bad("history", "is there twice");
       MT_RETURN_IF_ERROR(ReadHistory(field.value, &conversation->messages));
@@ -67,7 +67,7 @@ absl::Status ReadAlpacaPrompt(dom::object record, Conversation* conversation) {
 absl::Status ReadAlpaca(dom::object record, Conversation* conversation) {
   std::optional<std::string> output;
   for (dom::key_value_pair field : record) {
-    if (field.key == "output") MT_RETURN_IF_ERROR(SetJsonString("output", field.value, &output));
+    if (field.key == "output") MT_RETURN_IF_ERROR(SetJsonString(field.value, "output", &output));
   }
   MT_RETURN_IF_ERROR(ReadAlpacaPrompt(record, conversation));
   conversation->messages.push_back(ChatMessage::Of("assistant", *std::move(output)));

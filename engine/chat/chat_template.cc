@@ -108,7 +108,7 @@ absl::Status ChatTemplate::AddSpecialTokens(const Tokenizer& tokenizer) {
   for (const auto& [name, id] :
        {std::pair{"bos_token", tokenizer.bos_id()}, std::pair{"eos_token", tokenizer.eos_id()},
         std::pair{"pad_token", tokenizer.pad_id()}}) {
-    if (id >= 0) tokens[name] = tokenizer.Decode({id}, /*skip_special=*/false);
+    if (id >= 0) tokens[name] = tokenizer.TokenText(id);
   }
   for (const auto& [name, text] : tokens) {
     const bool read =
@@ -168,7 +168,7 @@ absl::Status ChatTemplate::Render(const Conversation& conversation, const Tokeni
   const size_t first = ids->size();
   std::vector<size_t> offsets;
   MT_RETURN_IF_ERROR(tokenizer.EncodeWithOffsets(rendered.text, ids, &offsets));
-  AppendTargets(offsets, rendered.text.size(), rendered.target, target);
+  AppendTargets(offsets, rendered.text.size(), rendered.target_ranges, target);
   if (ids->size() - first != offsets.size()) {
     return absl::InternalError("the tokenizer gave another number of offsets than ids");
   }

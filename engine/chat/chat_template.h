@@ -73,7 +73,7 @@ class ChatTemplate {
   // Renders the whole conversation, without a generation prompt. Returns InvalidArgument if it has
   // no messages or holds what is refused (see above). Returns it also if the program refuses it
   // (raise_exception), fails or takes too long. A conversation without a turn that the loss is on
-  // is no error: its `target` is empty.
+  // is no error: its target_ranges are empty.
   absl::StatusOr<RenderedChat> RenderText(const Conversation& conversation) const;
 
   // Renders the whole conversation with a generation prompt. Returns the errors of RenderText.

@@ -145,7 +145,7 @@ absl::Status ReadBeside(dom::object record, MessageForm form, Conversation* conv
       MT_RETURN_IF_ERROR(once(&kwargs, key));
       MT_RETURN_IF_ERROR(SetKwargs(field.value, &conversation->kwargs));
     } else if (key == "system" && !field.value.is_null()) {
-      MT_RETURN_IF_ERROR(SetJsonString(key, field.value, &system));
+      MT_RETURN_IF_ERROR(SetJsonString(field.value, key, &system));
     } else if (IsRefused(key) && !IsJsonEmpty(field.value)) {
       return Bad(key,
                  "is not supported: it bears on what a chat template renders (tools are given "
@@ -189,9 +189,9 @@ absl::Status ReadParts(dom::element value, const std::string& name, std::string*
           if (field.value.is_null()) continue;  // of other types of parts
           const std::string field_name = absl::StrCat(part_name, ".", key);
           if (key == "type") {
-            MT_RETURN_IF_ERROR(SetJsonString(field_name, field.value, &type));
+            MT_RETURN_IF_ERROR(SetJsonString(field.value, field_name, &type));
           } else if (key == "text") {
-            MT_RETURN_IF_ERROR(SetJsonString(field_name, field.value, &content));
+            MT_RETURN_IF_ERROR(SetJsonString(field.value, field_name, &content));
           } else if (type.value_or("text") == "text") {
             return Bad(field_name,
                        "is not a key of a text; {\"type\": \"text\", \"text\": "
@@ -305,9 +305,9 @@ absl::Status ReadTurn(dom::object object, const std::string& name, ChatMessage* 
   const std::string value_name = absl::StrCat(name, ".value");
   for (dom::key_value_pair field : object) {
     if (field.key == "from") {
-      MT_RETURN_IF_ERROR(SetJsonString(from_name, field.value, &from));
+      MT_RETURN_IF_ERROR(SetJsonString(field.value, from_name, &from));
     } else if (field.key == "value") {
-      MT_RETURN_IF_ERROR(SetJsonString(value_name, field.value, &value));
+      MT_RETURN_IF_ERROR(SetJsonString(field.value, value_name, &value));
     } else if (field.value.is_null()) {
       continue;
     } else if (field.key == "weight") {

@@ -102,7 +102,7 @@ absl::StatusOr<std::string> JsonString(dom::element value, const std::string& na
   return std::string(text);
 }
 
-absl::Status SetJsonString(const std::string& name, dom::element value,
+absl::Status SetJsonString(dom::element value, const std::string& name,
                            std::optional<std::string>* target) {
   if (target->has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" is there twice"));

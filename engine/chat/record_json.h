@@ -31,7 +31,7 @@ absl::StatusOr<std::string> JsonString(simdjson::dom::element value, const std::
 // Sets `*target` to the string. Returns InvalidArgument if the value is not a string. Returns it
 // also if `*target` is set already, because readers differ in which of two fields of the same name
 // counts.
-absl::Status SetJsonString(const std::string& name, simdjson::dom::element value,
+absl::Status SetJsonString(simdjson::dom::element value, const std::string& name,
                            std::optional<std::string>* target);
 
 // Returns a copy of the value as a Jinja program sees it. If two fields have the same name, the

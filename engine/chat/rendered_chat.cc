@@ -249,8 +249,8 @@ absl::Status Renderer::MarkGenerated(const std::vector<size_t>& wanted) {
   std::sort(ranges.begin(), ranges.end());
   for (auto [begin, end] : ranges) {
     end = std::min(end, out_.text.size());
-    if (!out_.target.empty()) begin = std::max(begin, out_.target.back().second);
-    if (begin < end) out_.target.emplace_back(begin, end);
+    if (!out_.target_ranges.empty()) begin = std::max(begin, out_.target_ranges.back().second);
+    if (begin < end) out_.target_ranges.emplace_back(begin, end);
   }
   return absl::OkStatus();
 }
@@ -258,7 +258,7 @@ absl::Status Renderer::MarkGenerated(const std::vector<size_t>& wanted) {
 // Marks the wanted turns if each of them is found by itself. Otherwise returns false.
 absl::StatusOr<bool> Renderer::MarkExact(const std::vector<size_t>& wanted) {
   LimitSearch(wanted.size());
-  std::vector<TextRange> target;
+  std::vector<TextRange> target_ranges;
   for (const size_t index : wanted) {
     MT_ASSIGN_OR_RETURN(const std::optional<std::string> turn, Turn(index));
     if (!turn.has_value()) return false;
@@ -267,9 +267,9 @@ absl::StatusOr<bool> Renderer::MarkExact(const std::vector<size_t>& wanted) {
     const std::optional<TextRange> range =
         TurnFinder::FindExact(out_.text, *prompt, *turn, messages_[index].text);
     if (!range.has_value()) return false;
-    if (range->first < range->second) target.push_back(*range);
+    if (range->first < range->second) target_ranges.push_back(*range);
   }
-  out_.target = std::move(target);
+  out_.target_ranges = std::move(target_ranges);
   return true;
 }
 
@@ -302,7 +302,7 @@ absl::Status Renderer::MarkFound(const std::vector<size_t>& wanted) {
     if (range.has_value()) found_end = range->second;
     if (!std::binary_search(wanted.begin(), wanted.end(), index)) continue;
     if (range.has_value()) {
-      out_.target.push_back(*range);
+      out_.target_ranges.push_back(*range);
     } else {
       ++out_.turns_without_loss;
     }
@@ -339,7 +339,7 @@ absl::StatusOr<RenderedChat> Renderer::Render(TrainOn train_on) {
     }
   }
   if (train_on == TrainOn::kAll) {
-    if (!out_.text.empty()) out_.target = {{0, out_.text.size()}};
+    if (!out_.text.empty()) out_.target_ranges = {{0, out_.text.size()}};
   } else if (!wanted.empty()) {
     MT_RETURN_IF_ERROR(program_.has_generation() ? MarkGenerated(wanted) : MarkFound(wanted));
   }

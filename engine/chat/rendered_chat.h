@@ -26,7 +26,7 @@ enum class TrainOn {
 struct RenderedChat {
   std::string text;
   // The byte ranges of `text` that the loss is computed on, in ascending order, without overlap.
-  std::vector<TextRange> target;
+  std::vector<TextRange> target_ranges;
   // The number of the turns asked for (TrainOn) that no loss is on, because their place is
   // uncertain or no {% generation %} block wrote them.
   int64_t turns_without_loss = 0;

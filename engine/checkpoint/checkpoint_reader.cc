@@ -161,7 +161,7 @@ absl::Status LoadFromPart(const std::string& checkpoint, const Manifest& manifes
   const std::string path = JoinPath(checkpoint, name);
   const PartOfFile part(file.header_bytes(), entry->ranges);
   std::vector<PieceRun> runs = RunsOf(file, *tile.layout, tile.weight_dtype, tile.held);
-  if (!part.Move(runs)) {
+  if (!part.ToPartOffsets(runs)) {
     return absl::FailedPreconditionError(absl::StrCat(
         checkpoint, " is part ", manifest.part->number + 1, " of ", manifest.part->parts,
         ": it has what the processes of one machine held (checkpoint.shared: false). Join all "
@@ -216,7 +216,7 @@ absl::Status VerifyCheckpoint(const std::string& checkpoint, FileSystem* files) 
       [&](int i) { return VerifyFile(JoinPath(checkpoint, by_size[i].name), by_size[i], files); });
 }
 
-absl::Status VerifyBeforeLoading(const std::string& checkpoint, FileSystem* files) {
+absl::Status VerifyAllButTileContents(const std::string& checkpoint, FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, files));
   std::set<std::string> of_tiles;
   for (int tile = 0; tile < manifest.tiles; ++tile) {

@@ -32,8 +32,8 @@ absl::Status VerifyCheckpoint(const std::string& checkpoint, FileSystem* files =
 // Does as VerifyCheckpoint, with the same errors, but reads one file after the other, and of the
 // tiles' files compares the sizes alone. Their hashes are left to LoadCheckpointTile, so that a
 // checkpoint to resume from is read once.
-absl::Status VerifyBeforeLoading(const std::string& checkpoint,
-                                 FileSystem* files = PosixFileSystem());
+absl::Status VerifyAllButTileContents(const std::string& checkpoint,
+                                      FileSystem* files = PosixFileSystem());
 
 // Returns true if `status`, an error of a function of this header, means that the checkpoint on the
 // disk is incomplete or damaged (DataLoss, NotFound). After other errors it may still be good.

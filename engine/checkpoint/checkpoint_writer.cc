@@ -69,7 +69,7 @@ class Writer : public CheckpointWriter {
 
   absl::Status Start(const HfSideFiles& side_files) {
     if (ranks_.parts > 1) {
-      MT_ASSIGN_OR_RETURN(const std::string save, OfFirst(communicator_, NewRunName()));
+      MT_ASSIGN_OR_RETURN(const std::string save, FromFirstRank(communicator_, NewRunName()));
       manifest_.part = {ranks_.part, ranks_.parts, save};
     }
     MT_RETURN_IF_ERROR(
@@ -230,7 +230,7 @@ class Writer : public CheckpointWriter {
     MT_RETURN_IF_ERROR(files_->SyncDirectory(path_));
     // Before it gets its name, so that a directory with that name was once good. The tiles' files
     // were read back before.
-    return VerifyBeforeLoading(path_, files_);
+    return VerifyAllButTileContents(path_, files_);
   }
 
   struct Move {

@@ -24,7 +24,7 @@ struct DamagedCheckpoint {
   std::string what;  // a text that names the file and the defect
 };
 
-// Returns the path of the newest checkpoint in `directory` that passes VerifyBeforeLoading, or
+// Returns the path of the newest checkpoint in `directory` that passes VerifyAllButTileContents, or
 // nullopt if there is none. The steps in `*damaged` are passed over. Newer checkpoints that are
 // found to be damaged are added to it, newest first. A caller whose LoadCheckpointTile finds damage
 // adds that step too and calls again. A caller that gets nullopt and damaged checkpoints should not

@@ -139,9 +139,9 @@ absl::Status CheckIsShared(const std::string& directory, const DirectoryRanks& r
   Communicator* const communicator = ranks.communicator;
   if (communicator == nullptr) return absl::OkStatus();
   const int rank = ranks.rank();
-  MT_ASSIGN_OR_RETURN(const std::string directory_of_first, OfFirst(communicator, directory));
+  MT_ASSIGN_OR_RETURN(const std::string directory_of_first, FromFirstRank(communicator, directory));
   MT_ASSIGN_OR_RETURN(const std::string name,
-                      OfFirst(communicator, absl::StrCat(kPrefix, NewRunName())));
+                      FromFirstRank(communicator, absl::StrCat(kPrefix, NewRunName())));
   const auto token = [&](int of) { return JoinPath(directory, absl::StrCat(name, "-", of)); };
   absl::Status written;
   const absl::Cleanup remove = [&] { files->RemoveFile(token(rank)).IgnoreError(); };

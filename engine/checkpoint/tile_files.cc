@@ -139,7 +139,7 @@ PartOfFile::PartOfFile(const TileFile& file, const TileLayout& layout, DType wei
         return ranges;
       }()) {}
 
-bool PartOfFile::Move(std::vector<PieceRun>& runs) const {
+bool PartOfFile::ToPartOffsets(std::vector<PieceRun>& runs) const {
   for (PieceRun& run : runs) {
     const auto range = std::partition_point(
         ranges_.begin(), ranges_.end(), [&](const FileRange& r) { return r.end <= run.offset; });
@@ -156,7 +156,7 @@ std::vector<FilePiece> PlacesOf(const std::vector<PieceRun>& runs, const Tile& t
   std::vector<FilePiece> places;
   for (const PieceRun& run : runs) {
     if (SectionAt(tile, run.piece->section, tile.held.state.begin) == nullptr) continue;
-    const Tile place = PlaceOf(tile, *run.piece->tensor);
+    const Tile place = TensorTile(tile, *run.piece->tensor);
     void* const data = SectionAt(place, run.piece->section, run.elements.begin);
     places.push_back({run.offset, static_cast<char*>(data), run.bytes()});
   }

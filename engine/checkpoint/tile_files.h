@@ -90,7 +90,7 @@ class PartOfFile {
   int64_t bytes() const { return begins_.back(); }
   // Replaces the offsets of `runs` in the whole file by those in the part's file. Returns false if
   // the part lacks bytes of a run; the offsets are undefined then.
-  bool Move(std::vector<PieceRun>& runs) const;
+  bool ToPartOffsets(std::vector<PieceRun>& runs) const;
 
  private:
   std::vector<FileRange> ranges_;

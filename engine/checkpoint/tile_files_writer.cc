@@ -55,7 +55,7 @@ absl::StatusOr<TileFilesWriter::OwnFile> TileFilesWriter::FileAt(int number) con
 absl::StatusOr<std::vector<PieceRun>> TileFilesWriter::RunsIn(const OwnFile& file, int tile,
                                                               const HeldElements& held) const {
   std::vector<PieceRun> runs = RunsOf(file.laid, layout_.tiles[tile], weight_dtype_, held);
-  if (file.part.has_value() && !file.part->Move(runs)) {
+  if (file.part.has_value() && !file.part->ToPartOffsets(runs)) {
     return absl::InternalError(
         absl::StrCat("tile ", tile, " has elements that are not in this directory's part"));
   }
@@ -70,11 +70,11 @@ absl::Status TileFilesWriter::WriteTile(int index, absl::Span<const Tile> parts)
   }
   Part& part = parts_[rank()][index];
   std::vector<OwnFile> own(2);
-  std::vector<ParallelWriter::NewFile> new_files(2);
+  std::vector<ParallelWriter::FileToWrite> new_files(2);
   for (int i = 0; i < 2; ++i) {
     const int number = 2 * index + i;
     MT_ASSIGN_OR_RETURN(own[i], FileAt(number));
-    ParallelWriter::NewFile& file = new_files[i];
+    ParallelWriter::FileToWrite& file = new_files[i];
     file.path = own[i].path;
     if (writes_header(index, rank())) {
       file.pieces.push_back({0, own[i].laid.header.data(), own[i].laid.header_bytes()});
@@ -89,7 +89,7 @@ absl::Status TileFilesWriter::WriteTile(int index, absl::Span<const Tile> parts)
     if (communicator_ == nullptr) continue;
     file.shared = true;
     file.bytes = own[i].bytes;
-    file.ranges = pages_.Take(number, file.bytes, file.pieces);
+    file.ranges = pages_.AddFile(number, file.bytes, file.pieces);
   }
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> hashes, writer_.Write(std::move(new_files)));
   for (int i = 0; i < 2; ++i) hashes[i].copy(part.hashes[i], kHashDigits);
@@ -154,7 +154,7 @@ absl::Status TileFilesWriter::CheckParts() const {
 absl::Status TileFilesWriter::WriteSharedPages() {
   MT_RETURN_IF_ERROR(pages_.Exchange(communicator_, ranks_.begin, ranks_.end));
   for (int number = 0; number < std::ssize(entries_); ++number) {
-    ParallelWriter::NewFile file;
+    ParallelWriter::FileToWrite file;
     file.pieces = pages_.PagesOf(number);
     if (file.pieces.empty()) continue;
     MT_ASSIGN_OR_RETURN(const OwnFile own, FileAt(number));
@@ -164,7 +164,7 @@ absl::Status TileFilesWriter::WriteSharedPages() {
     for (const FilePiece& page : file.pieces) {
       file.ranges.push_back({page.offset, page.offset + page.bytes});
     }
-    std::vector<ParallelWriter::NewFile> new_files;
+    std::vector<ParallelWriter::FileToWrite> new_files;
     new_files.push_back(std::move(file));
     MT_RETURN_IF_ERROR(writer_.Write(std::move(new_files)).status());
   }

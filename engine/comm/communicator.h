@@ -98,7 +98,7 @@ class Communicator {
   virtual double ShareAllowance(double seconds) { return seconds; }
   // Describes the waits of this rank's operations that take longer than a second, for example "rank
   // 1 in Barrier (operation 7)" if this rank waits for rank 1. Returns "" if there are none.
-  virtual std::string Waits() { return ""; }
+  virtual std::string DescribeWaits() { return ""; }
   // Calls `tell` on one rank after an error, so that people are told of the cause once. All ranks
   // should call this. The rank that tells is the lowest of those that have neither left nor fallen
   // silent. The others return when it has told. They wait a few seconds for a lower rank that does

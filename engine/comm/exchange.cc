@@ -35,7 +35,7 @@ absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> OfFirst(Communicator* communicator, absl::string_view own) {
+absl::StatusOr<std::string> FromFirstRank(Communicator* communicator, absl::string_view own) {
   std::string first;
   MT_RETURN_IF_ERROR(ExchangeBytes(communicator, own, [&](int rank, absl::string_view bytes) {
     if (rank == 0) first = std::string(bytes);

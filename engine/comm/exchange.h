@@ -22,7 +22,7 @@ absl::Status ExchangeBytes(Communicator* communicator, absl::string_view own,
                            absl::FunctionRef<void(int rank, absl::string_view bytes)> visit);
 
 // Returns the `own` of rank 0 on every rank, or the errors of the communicator.
-absl::StatusOr<std::string> OfFirst(Communicator* communicator, absl::string_view own);
+absl::StatusOr<std::string> FromFirstRank(Communicator* communicator, absl::string_view own);
 
 // Returns the same on every rank: OK if all ranks gave OK, else the error of the lowest rank that
 // has one, with the rank's number and its machine's name ("rank 2 on host7: ..."), marked by

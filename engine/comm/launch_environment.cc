@@ -41,7 +41,7 @@ constexpr char kSlurmNode[] = "SLURM_NODEID";
 
 class Reader {
  public:
-  explicit Reader(GetEnvironment get) : get_(get) {}
+  explicit Reader(EnvironmentLookup get) : get_(get) {}
 
   bool Has(const char* name) const { return get_(name) != nullptr; }
   std::string Text(const char* name) const { return Has(name) ? get_(name) : ""; }
@@ -61,7 +61,7 @@ class Reader {
   }
 
  private:
-  const GetEnvironment get_;
+  const EnvironmentLookup get_;
 };
 
 constexpr int kRanksMax = 1 << 20;
@@ -131,7 +131,7 @@ std::string HostName() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-LaunchEnvironment ApparentEnvironment(GetEnvironment get_environment,
+LaunchEnvironment ApparentEnvironment(EnvironmentLookup get_environment,
                                       const std::string& host_name) {
   const auto number = [&](const char* Variables::*name) {
     int number = 0;
@@ -149,7 +149,7 @@ LaunchEnvironment ApparentEnvironment(GetEnvironment get_environment,
   return environment;
 }
 
-absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_environment,
+absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(EnvironmentLookup get_environment,
                                                         const std::string& host_name) {
   const Reader reader(get_environment);
   LaunchEnvironment environment;

@@ -35,7 +35,7 @@ struct LaunchEnvironment {
 std::string HostName();
 
 // A function that returns a variable's value, or null if it is not set, as getenv does.
-using GetEnvironment = absl::FunctionRef<const char*(const char* name)>;
+using EnvironmentLookup = absl::FunctionRef<const char*(const char* name)>;
 
 // Reads the variables of the first launcher, in the order of Launcher, that has set its own. Slurm
 // counts only within a step of srun (SLURM_STEP_ID). mpirun and torchrun come before Slurm because
@@ -44,14 +44,15 @@ using GetEnvironment = absl::FunctionRef<const char*(const char* name)>;
 // InvalidArgument, with the variable's name, for values that are missing, not numbers or out of
 // range. Returns it also if PMIX_RANK names another rank than mpirun's or srun's variable, or RANK
 // another than mpirun's.
-absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(GetEnvironment get_environment,
+absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(EnvironmentLookup get_environment,
                                                         const std::string& host_name);
 
 // Returns the rank and the local rank that the launchers' variables tell, without checking them:
 // each by the first launcher whose variable is a number, and 0 if there is none. After an error of
 // ReadLaunchEnvironment these numbers decide which process reports the error. The node is
 // `host_name`, and the other fields are those of a process alone.
-LaunchEnvironment ApparentEnvironment(GetEnvironment get_environment, const std::string& host_name);
+LaunchEnvironment ApparentEnvironment(EnvironmentLookup get_environment,
+                                      const std::string& host_name);
 
 }  // namespace megatrain
 

@@ -31,7 +31,8 @@ struct ConfigValue {
   // nullopt.
   std::function<std::optional<ValueError>(const YamlNode& node)> read;
   // Returns the field's present value as canonical text: equal texts mean equal values. The text of
-  // a default must be JSON, unless schema["type"] is "string" or ConfigKey::shown is set.
+  // a default must be JSON, unless schema["type"] is "string" or ConfigKey::default_or_example
+  // is set.
   std::function<std::string()> text;
 };
 
@@ -44,11 +45,11 @@ struct ConfigKey {
   bool may_change = false;
   // The default as JSON text, if it is not what the field of a fresh struct holds. For a key
   // without a default, an example.
-  std::string shown = "";
-  bool has_default = true;  // false: what is shown is an example
+  std::string default_or_example = "";
+  bool has_default = true;  // false: default_or_example is an example
   // If set, the key must be given, and a list must not be empty. The text ends the error message
   // for a missing key: "; list the training files".
-  std::optional<std::string> missing = std::nullopt;
+  std::optional<std::string> required_hint = std::nullopt;
 };
 
 // The keys of one kind of file. They are bound to the fields of one struct, which must outlive

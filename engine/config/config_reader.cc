@@ -170,11 +170,11 @@ std::optional<ValueError> ReadAll(const YamlNode& map, const std::vector<ConfigK
                                   GivenKeys* given) {
   if (auto error = ReadMap(map, "", keys, given)) return error;
   for (const ConfigKey& key : keys) {
-    if (!key.missing.has_value()) continue;
+    if (!key.required_hint.has_value()) continue;
     const auto found = given->find(key.path);
-    if (found == given->end()) return ValueError{"is missing" + *key.missing, key.path, ""};
+    if (found == given->end()) return ValueError{"is missing" + *key.required_hint, key.path, ""};
     if (key.value.text() == "[]") {
-      return ValueError{"is missing or empty" + *key.missing, key.path, found->second};
+      return ValueError{"is missing or empty" + *key.required_hint, key.path, found->second};
     }
   }
   return std::nullopt;
@@ -192,7 +192,7 @@ absl::Status KeyError(const std::string& where, const std::string& key,
 std::string EntryShape(const std::vector<ConfigKey>& keys) {
   std::string shape;
   for (const ConfigKey& key : keys) {
-    if (!key.missing.has_value()) continue;
+    if (!key.required_hint.has_value()) continue;
     absl::StrAppend(&shape, shape.empty() ? "{" : ", ", key.path, ": ...");
   }
   return shape + "}";

@@ -45,7 +45,7 @@ absl::StatusOr<std::string> ReadConfigText(const std::string& path);
 std::optional<ValueError> ReadEntry(const YamlNode& node, const std::vector<ConfigKey>& keys);
 
 // Describes an entry by the keys that it must have: "{path: ..., format: ...}". REQUIRES: at least
-// one of `keys` must be given (ConfigKey::missing).
+// one of `keys` must be given (ConfigKey::required_hint).
 std::string EntryShape(const std::vector<ConfigKey>& keys);
 
 // Makes the InvalidArgument status "WHERE: KEY: MESSAGE". Checks that span several keys use it too.

@@ -24,8 +24,9 @@ std::pair<std::string, std::string> SplitPath(const std::string& path) {
 
 // The default, or the example.
 Json ShownValue(const ConfigKey& key) {
-  const std::string text = key.shown.empty() ? key.value.text() : key.shown;
-  const bool is_text = key.shown.empty() && key.value.schema["type"] == "string";
+  const std::string text =
+      key.default_or_example.empty() ? key.value.text() : key.default_or_example;
+  const bool is_text = key.default_or_example.empty() && key.value.schema["type"] == "string";
   return is_text ? Json(text) : Json::parse(text);
 }
 
@@ -76,14 +77,14 @@ Json MapSchema(const std::vector<ConfigKey>& keys, const std::string& change_mar
     const auto [section, name] = SplitPath(key.path);
     Json* map = &schema;
     if (!section.empty()) {
-      if (key.missing.has_value()) require(section, map);
+      if (key.required_hint.has_value()) require(section, map);
       Json& properties = schema["properties"];
       if (!properties.contains(section)) properties[section] = empty_section;
       map = &properties[section];
     }
-    if (key.missing.has_value()) require(name, map);
+    if (key.required_hint.has_value()) require(name, map);
     Json entry = key.value.schema;
-    if (key.missing.has_value() && entry.contains("items")) entry["minItems"] = 1;
+    if (key.required_hint.has_value() && entry.contains("items")) entry["minItems"] = 1;
     entry["description"] = HelpText(key, change_mark);
     if (key.has_default) {
       entry["default"] = ShownValue(key);
@@ -110,7 +111,7 @@ std::string ConfigListing(const ConfigTable& table) {
     const auto [section, name] = SplitPath(key.path);
     if (section != section_before && !section.empty()) absl::StrAppend(&listing, section, ":\n");
     section_before = section;
-    const bool commented = !key.has_default && !key.missing.has_value();
+    const bool commented = !key.has_default && !key.required_hint.has_value();
     std::string line = absl::StrCat(section.empty() ? "" : "  ", commented ? "# " : "", name, ": ",
                                     YamlText(ShownValue(key)));
     line.resize(std::max(line.size() + 1, kHelpColumn), ' ');

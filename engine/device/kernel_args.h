@@ -343,8 +343,8 @@ struct PreferenceResult {
 
 // Computes the loss of pairs of answers to the same prompt (preference_term.h) from the losses of
 // their tokens. Also computes the weights with which CrossEntropy gives the gradient of that loss.
-// Sums are FP64, in an order that depends on the lengths of the answers alone. REQUIRES: as TermOf
-// (preference_term.h); with ipo each answer thus has a token with a label.
+// Sums are FP64, in an order that depends on the lengths of the answers alone. REQUIRES: as
+// PreferenceTermOf (preference_term.h); with ipo each answer thus has a token with a label.
 struct PreferenceLossArgs {
   PreferenceObjective objective;
   int64_t pairs = 0;

@@ -32,7 +32,7 @@ struct GatedDeltaShape {
 // The most tokens of a chunk of the LM head, and the most bytes of their FP32 logits. A chunk is
 // the tokens whose logits are computed at once. It has at least 64 tokens, or all of a smaller
 // micro-batch, even if their logits exceed the second limit.
-struct HeadChunkMax {
+struct LmHeadChunkMax {
   int64_t tokens = 0;
   int64_t logits_bytes = 0;
 };
@@ -58,7 +58,7 @@ class KernelSizes {
   // Returns the largest useful chunk of the LM head. Each chunk reads and writes the gradient of
   // the whole head. Beyond this size that takes little of the time, so that larger chunks hardly
   // help.
-  virtual HeadChunkMax HeadChunk() const = 0;
+  virtual LmHeadChunkMax LmHeadChunk() const = 0;
   // Returns the device bytes, besides the arena (engine/memory/device_arena.h), that a stream for
   // StreamUse::kCompute (device.h) takes.
   virtual int64_t StreamWorkspaceBytes() const { return 0; }

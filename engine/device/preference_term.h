@@ -42,9 +42,10 @@ MT_HOST_DEVICE inline double Sigmoid(double x) {
 // Returns the loss of a pair and its derivatives. `chosen` and `rejected` are c and r. The numbers
 // of the answers' tokens are used for ipo alone. REQUIRES: label_smoothing is not 0.5 for robust,
 // and both numbers of tokens and beta are above 0 for ipo.
-MT_HOST_DEVICE inline PreferenceTerm TermOf(const PreferenceObjective& objective, double chosen,
-                                            double rejected, double chosen_tokens,
-                                            double rejected_tokens) {
+MT_HOST_DEVICE inline PreferenceTerm PreferenceTermOf(const PreferenceObjective& objective,
+                                                      double chosen, double rejected,
+                                                      double chosen_tokens,
+                                                      double rejected_tokens) {
   const double beta = objective.beta, s = objective.label_smoothing;
   if (objective.loss == PreferenceLossKind::kIpo) {
     const double error = chosen / chosen_tokens - rejected / rejected_tokens - 1 / (2 * beta);

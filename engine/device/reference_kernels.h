@@ -58,7 +58,7 @@ class ReferenceKernels : public Kernels {
   int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape&) const override { return 0; }
   int64_t HeadDimMax() const override { return std::numeric_limits<int64_t>::max(); }
   int64_t DeltaKeyDimMax() const override { return std::numeric_limits<int64_t>::max(); }
-  HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
+  LmHeadChunkMax LmHeadChunk() const override { return {1024, int64_t{256} << 20}; }
   int64_t ScratchBytesMax() const override { return 0; }
   double MatMulSeconds() const override { return 0; }
 };

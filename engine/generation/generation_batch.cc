@@ -54,7 +54,7 @@ Batch PromptBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batc
 Batch LastTokensBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batch_tokens_max) {
   const int64_t tokens = std::min(kGenerationTokens, micro_batch_tokens_max);
   Batch batch;
-  batch.continues = true;
+  batch.attends_to_cache = true;
   for (size_t i = 0; i < sequences.size(); ++i) {
     if (static_cast<int64_t>(i) % tokens == 0) {
       if (i > 0) FillUp(tokens, batch);

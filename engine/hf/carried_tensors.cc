@@ -107,8 +107,8 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> CarriedTensors::Write(
   return writer;
 }
 
-absl::Status ReadWrapperNames(FileSystem* files, const std::string& directory,
-                              ModelDescription& model) {
+absl::Status CompleteWrapper(FileSystem* files, const std::string& directory,
+                             ModelDescription& model) {
   const WrapperFamily* const family = FindWrapperFamily(model.wrapper.family);
   if (absl::IsNotFound(CheckHfWeightFilesExist(files, directory))) {
     // config.json alone, or with an index without its files, is enough for a plan.

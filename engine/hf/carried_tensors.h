@@ -63,8 +63,8 @@ class CarriedTensors {
 // Returns InvalidArgument, naming two tensors, if they are named in different ways, and the errors
 // of StoredTensors::Open and of reading. REQUIRES: model.wrapper.is_there(), and it is as
 // ParseModelDescription has made it.
-absl::Status ReadWrapperNames(FileSystem* files, const std::string& directory,
-                              ModelDescription& model);
+absl::Status CompleteWrapper(FileSystem* files, const std::string& directory,
+                             ModelDescription& model);
 
 }  // namespace megatrain
 

@@ -303,7 +303,7 @@ absl::StatusOr<ModelDescription> ReadModelDescription(const std::string& directo
   MT_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, path, kConfigBytesMax));
   MT_ASSIGN_OR_RETURN(ModelDescription model, ParseModelDescription(text, path));
   const std::string named = DirectoryOfNames(files, directory, same_names);
-  if (model.wrapper.is_there()) MT_RETURN_IF_ERROR(ReadWrapperNames(files, named, model));
+  if (model.wrapper.is_there()) MT_RETURN_IF_ERROR(CompleteWrapper(files, named, model));
   const std::string prefix = model.wrapper.is_there() ? "" : PrefixOutOfWrapper(model.family);
   if (MostExperts(model) == 0 && prefix.empty()) return model;
   const absl::StatusOr<std::set<std::string>> names = ReadHfTensorNames(files, named);

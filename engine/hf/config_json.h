@@ -29,7 +29,7 @@ absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view json,
 
 // Reads `directory`/config.json. If weights are there too, their tensors' names complete the
 // description:
-// - a wrapper's prefixes and carried tensors (ReadWrapperNames);
+// - a wrapper's prefixes and carried tensors (CompleteWrapper);
 // - the prefix of a text model that was taken out of a wrapper (PrefixOutOfWrapper);
 // - whether experts lie apart or stacked (SettleExpertNames).
 //
@@ -38,7 +38,7 @@ absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view json,
 // that it began with are gone, unless they are a wrapper's, whose carried tensors it still needs.
 //
 // Returns NotFound if there is no such directory or file, OutOfRange if the file is longer than
-// kConfigBytesMax, the errors of reading, and those of ParseModelDescription, ReadWrapperNames,
+// kConfigBytesMax, the errors of reading, and those of ParseModelDescription, CompleteWrapper,
 // FindHfWeightFiles and SafetensorsReader::Open. Missing weights are no error.
 absl::StatusOr<ModelDescription> ReadModelDescription(
     const std::string& directory, FileSystem* files = PosixFileSystem(),

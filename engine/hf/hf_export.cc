@@ -78,7 +78,7 @@ absl::Status CheckReplaceable(FileSystem* files, const std::string& directory,
 
 absl::Status GiveTensor(const Tile& tile, const TensorSpec& tensor, ElementRange part, DType dtype,
                         TensorSink sink) {
-  const Tile place = PlaceOf(tile, tensor);
+  const Tile place = TensorTile(tile, tensor);
   dtype = WeightDType(tensor, dtype);
   const int64_t size = DTypeBytes(dtype);
   std::vector<char> chunk;

@@ -66,7 +66,7 @@ class Weights : public HfWeights {
   absl::Status LoadTensor(const TensorSpec& tensor, const Tile& tile,
                           std::vector<char>& chunk) const {
     const WeightSource& source = files_->SourceOf(tensor.name);
-    const Tile place = PlaceOf(tile, tensor);
+    const Tile place = TensorTile(tile, tensor);
     if (source.parts.empty()) return LoadMxfp4(tensor, source, place);
     if (layout_.model.tied_embeddings && tensor.name == kEmbeddingTensorName) {
       MT_RETURN_IF_ERROR(CompareTiedHead(source.parts.front(), place.held.state));

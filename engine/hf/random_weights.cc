@@ -122,7 +122,7 @@ void InitializeTile(const ModelDescription& config, uint64_t seed, const Tile& t
   ZeroPaddingAndMoments(tile);
   std::vector<float> values;
   for (const TensorSpec& tensor : tile.layout->tensors) {
-    const Tile place = PlaceOf(tile, tensor);
+    const Tile place = TensorTile(tile, tensor);
     for (const TensorRun& run : HeldRunsOf(tile, tensor)) {
       if (place.weight_dtype == DType::kF32) {
         FillRandomWeights(config, seed, tensor, run.source, run.elements,

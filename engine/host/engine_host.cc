@@ -119,7 +119,7 @@ absl::Status EngineHost::ReservePool(int64_t bytes, const ReserveProgress& progr
   MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, MakePool(bytes, progress, cancelled));
   absl::Cleanup unpin = [&] { Unpin(*pool); };
   MT_ASSIGN_OR_RETURN(const int64_t beside, AvailableMemoryBytes());
-  MT_ASSIGN_OR_RETURN(std::vector<int64_t> device_bytes, DeviceBytes(AllDevices()));
+  MT_ASSIGN_OR_RETURN(std::vector<int64_t> device_bytes, PlannableDeviceBytes(AllDevices()));
   std::move(unpin).Cancel();
   MutexLock lock(&mutex_);
   pool_ = std::move(pool);
@@ -188,7 +188,7 @@ absl::StatusOr<MemoryBudget> EngineHost::BudgetNow(const std::vector<int>& on,
   MT_ASSIGN_OR_RETURN(HostOffer offer, ReadHostOffer());
   offer.free_bytes /= options_.sharers;
   offer.set_aside_bytes /= options_.sharers;
-  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> device_bytes, DeviceBytes(on));
+  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> device_bytes, PlannableDeviceBytes(on));
   MemoryBudget budget;
   budget.SetDevice(LeastOf(device_bytes));
   if (has_pool()) {
@@ -221,7 +221,8 @@ std::string EngineHost::DescribePool() const {
                       !device_.gpus.empty() ? ", pinned" : "");
 }
 
-absl::StatusOr<std::vector<int64_t>> EngineHost::DeviceBytes(const std::vector<int>& on) const {
+absl::StatusOr<std::vector<int64_t>> EngineHost::PlannableDeviceBytes(
+    const std::vector<int>& on) const {
   std::vector<int64_t> bytes;
   if (device_.gpus.empty()) return bytes;
   for (const int number : on) {
@@ -234,7 +235,7 @@ absl::StatusOr<std::vector<int64_t>> EngineHost::DeviceBytes(const std::vector<i
 }
 
 absl::StatusOr<std::string> EngineHost::DescribeUnequalMemory(const std::vector<int>& on) const {
-  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, DeviceBytes(on));
+  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> bytes, PlannableDeviceBytes(on));
   if (bytes.empty() || !IsUnequal(bytes)) return "";
   const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
   const auto text = [&](std::vector<int64_t>::const_iterator of) {
@@ -282,8 +283,9 @@ absl::StatusOr<std::shared_ptr<const Session>> EngineHost::OpenSession(
   return session;
 }
 
-absl::StatusOr<HostPool*> EngineHost::Pool(int64_t bytes, const ReserveProgress& progress,
-                                           const std::function<bool()>& cancelled) {
+absl::StatusOr<HostPool*> EngineHost::GetOrReservePool(int64_t bytes,
+                                                       const ReserveProgress& progress,
+                                                       const std::function<bool()>& cancelled) {
   MutexLock reserve_lock(&reserve_mutex_);
   {
     MutexLock lock(&mutex_);

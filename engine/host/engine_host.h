@@ -104,7 +104,8 @@ class EngineHost {
   // Returns FailedPrecondition if there is a pool already, ResourceExhausted if there is not enough
   // free memory, the errors of Device::PinHost if it cannot all be pinned, and those of reading the
   // free memory of the machine and of the devices. After an error the host has no new pool. A host
-  // without a pool reserves as much as its first job plans (see Pool). REQUIRES: bytes >= 0.
+  // without a pool reserves as much as its first job plans (see GetOrReservePool). REQUIRES:
+  // bytes >= 0.
   absl::Status ReservePool(int64_t bytes, const ReserveProgress& progress,
                            const std::function<bool()>& cancelled);
 
@@ -122,7 +123,7 @@ class EngineHost {
   // Returns zeros while there is no pool.
   PoolUsage pool_usage() const;
   // Returns the budget, with memory as it was when ReservePool reserved the pool. REQUIRES:
-  // ReservePool succeeded; a pool that Pool() reserved is not in the budget.
+  // ReservePool succeeded; a pool that GetOrReservePool() reserved is not in the budget.
   EngineBudget budget() const;
   int threads() const;  // the threads of a job on all devices that asks for no number
   // Returns the devices without their memory (HostDevices::bytes), which budget() tells.
@@ -151,13 +152,14 @@ class EngineHost {
   // there is none, first reserves one of `bytes` bytes as ReservePool does, with the same errors
   // but FailedPrecondition and those of reading the devices' free memory. It does not change
   // budget().
-  absl::StatusOr<HostPool*> Pool(int64_t bytes, const ReserveProgress& progress,
-                                 const std::function<bool()>& cancelled);
+  absl::StatusOr<HostPool*> GetOrReservePool(int64_t bytes, const ReserveProgress& progress,
+                                             const std::function<bool()>& cancelled);
   bool has_pool() const;
   // Returns the memory that a job on the devices `on` may plan with now:
   // - the free bytes of the pool, and these devices' part of the memory beside it, or all of that
-  //   memory if Pool() reserved the pool; without a pool, the memory that one could have;
-  // - the least of their DeviceBytes.
+  //   memory if GetOrReservePool() reserved the pool; without a pool, the memory that one could
+  //   have;
+  // - the least of their PlannableDeviceBytes.
   // The free memory of the machine is first divided by EngineHostOptions::sharers. If
   // `without_others` is true, the result is as if no other job had any of the pool or, on a host of
   // several devices, of these devices' part. Returns the errors of reading the machine's and the
@@ -167,10 +169,10 @@ class EngineHost {
   // Returns the bytes of device memory that a job may plan with now, for each of the devices `on`:
   // the free bytes less Device::ReserveBytes. The result is empty if devices use host memory.
   // Returns the errors of Device::FreeBytes. REQUIRES: there are devices of these numbers.
-  absl::StatusOr<std::vector<int64_t>> DeviceBytes(const std::vector<int>& on) const;
+  absl::StatusOr<std::vector<int64_t>> PlannableDeviceBytes(const std::vector<int>& on) const;
   // Returns a sentence for people if the devices `on` have unequal memory free (IsUnequal), because
   // a plan uses the least on all. Returns "" if not, or if they use host memory. Returns the errors
-  // of DeviceBytes. REQUIRES: there are devices of these numbers.
+  // of PlannableDeviceBytes. REQUIRES: there are devices of these numbers.
   absl::StatusOr<std::string> DescribeUnequalMemory(const std::vector<int>& on) const;
   // Loads NCCL. Returns FailedPrecondition if this program or machine has no NCCL that can be used.
   absl::StatusOr<std::unique_ptr<NcclApi>> LoadNccl() const;

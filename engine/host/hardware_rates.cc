@@ -51,7 +51,7 @@ absl::Status Refuse(const std::string& assignment, const std::string& why) {
 
 }  // namespace
 
-void KeepFaster(const HardwareRates& other, HardwareRates* rates) {
+void MergeFaster(const HardwareRates& other, HardwareRates* rates) {
   const auto keep = [](auto& rate, auto another) { rate = std::max(rate, another); };
   for (double HardwareRates::*rate : kLink) keep(rates->*rate, other.*rate);
   keep(rates->host_memory_bytes_per_second, other.host_memory_bytes_per_second);

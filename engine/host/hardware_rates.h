@@ -59,7 +59,7 @@ struct HardwareRates {
 // Replaces each measured rate of `*rates` by that of `other` if that is faster: two measurements of
 // one machine. The rates between devices and machines stay, and so do `threads` and device_is_host.
 // REQUIRES: `other` has launch_seconds if `*rates` has.
-void KeepFaster(const HardwareRates& other, HardwareRates* rates);
+void MergeFaster(const HardwareRates& other, HardwareRates* rates);
 
 // The optimizer's rate as a share of the rate at which a plain kernel moves the same bytes through
 // host memory. For each parameter the optimizer reads and writes 24 bytes of state and reads the

@@ -426,7 +426,7 @@ absl::StatusOr<HardwareRates> MeasureHardware(const Session& session,
   HardwareRates rates;
   for (int round = 0; round < sizes.rounds; ++round) {
     MT_ASSIGN_OR_RETURN(const HardwareRates once, MeasureOnce(*bench));
-    KeepFaster(once, &rates);
+    MergeFaster(once, &rates);
   }
   rates.threads = session.settings.threads;
   rates.device_is_host = session.settings.device == kCpuDeviceId;

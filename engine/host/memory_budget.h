@@ -43,7 +43,7 @@ struct MemoryBudget {
   }
   // Divides the host memory besides the pool evenly among `of` devices, and leaves the share of
   // `part` of them. REQUIRES: 0 <= part <= of, and of > 0.
-  void TakePart(int part, int of) {
+  void KeepPart(int part, int of) {
     const int64_t beside = host_bytes - std::max<int64_t>(0, pool_bytes);
     host_bytes -= beside - beside / of * part;
   }

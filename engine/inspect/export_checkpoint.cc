@@ -30,7 +30,7 @@ absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& 
   const DType dtype = manifest.state.weight_dtype;
   MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(checkpoint, files));
   // This verifies the files that are copied as they are. Tiles are verified while they are read.
-  MT_RETURN_IF_ERROR(VerifyBeforeLoading(checkpoint, files));
+  MT_RETURN_IF_ERROR(VerifyAllButTileContents(checkpoint, files));
   const ModelLayout layout = BuildModelLayout(config);
   const size_t bytes = static_cast<size_t>(layout.tile_elements_max * DTypeBytes(dtype));
   const std::unique_ptr<void, decltype(&std::free)> weights(std::malloc(bytes), &std::free);

@@ -15,7 +15,7 @@ namespace megatrain {
 // while it reads. Takes memory for the weights of the largest tile (engine/model/tile.h) and, for a
 // matrix whose columns lie in several tiles, for strips of its rows (WriteHfWeights). Returns
 // ResourceExhausted without that memory, FailedPrecondition for a checkpoint that has a part of the
-// tiles alone, and the errors of ReadManifest, ReadModelDescription, VerifyBeforeLoading,
+// tiles alone, and the errors of ReadManifest, ReadModelDescription, VerifyAllButTileContents,
 // LoadCheckpointTile, StoredTensors::Open and ExportHfDirectory.
 absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
                               FileSystem* files = PosixFileSystem());

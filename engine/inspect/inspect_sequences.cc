@@ -26,7 +26,7 @@ absl::Status CheckRange(const Dataset& dataset, int64_t begin, int64_t end) {
   if (begin < 0 || end < begin) {
     return absl::InvalidArgumentError(absl::StrCat(
         "sequences ", begin, ":", end,
-        ": give A:B with 0 <= A <= B; the first epoch is 0:", dataset.train_sequences()));
+        ": give A:B with 0 <= A <= B; the first epoch is 0:", dataset.epoch_sequences()));
   }
   return absl::OkStatus();
 }

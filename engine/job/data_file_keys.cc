@@ -18,9 +18,9 @@ std::vector<ConfigKey> DataFileKeys(DataFile* file) {
        .value = Path(&file->path, "the path of a file, a directory or a glob"),
        .help = "a file, a directory of such files, or a glob (*, ?, [...], **); a relative path is "
                "taken from the job file's directory",
-       .shown = "\"train.jsonl\"",
+       .default_or_example = "\"train.jsonl\"",
        .has_default = false,
-       .missing = ""},
+       .required_hint = ""},
       {.path = "format",
        .value = Choice<DataFormat>(&file->format, {{"text", DataFormat::kText},
                                                    {"tokens", DataFormat::kTokens},
@@ -29,19 +29,19 @@ std::vector<ConfigKey> DataFileKeys(DataFile* file) {
                                                    {"messages", DataFormat::kMessages},
                                                    {"preference", DataFormat::kPreference}}),
        .help = "what the file holds",
-       .shown = "\"alpaca\"",
+       .default_or_example = "\"alpaca\"",
        .has_default = false,
-       .missing = absl::StrCat("; there are ", kDataFormatNames)},
+       .required_hint = absl::StrCat("; there are ", kDataFormatNames)},
       {.path = "dtype",
        .value = Choice(&file->dtype, {"uint16", "uint32"}),
        .help = "type of the tokens in a .bin file; for format tokens only",
-       .shown = "\"uint16\"",
+       .default_or_example = "\"uint16\"",
        .has_default = false},
       {.path = "weight",
        .value = Number(&file->weight, {0, 1e9, false, true}),
        .help = "share of the training sequences that are taken from this entry, beside the others' "
                "weights; on all entries of data.train or on none",
-       .shown = "0.7",
+       .default_or_example = "0.7",
        .has_default = false},
   };
 }
@@ -55,7 +55,7 @@ std::vector<ConfigKey> EvalFileKeys(DataFile* file) {
                   .value = Text(&file->name, "1 to 64 letters, digits, '-', '_' or '.'",
                                 "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$", IsSetName),
                   .help = "evaluation set with a loss of its own; files of one name are one set",
-                  .shown = "\"chat\"",
+                  .default_or_example = "\"chat\"",
                   .has_default = false});
   return keys;
 }

@@ -38,7 +38,12 @@ std::string CheckRope(const ModelDescription& model, int rope, int64_t head) {
 
 // The layer that makes a set of keys and values must come before those that use it.
 std::string CheckSharedKeys(const ModelDescription& model, const AttentionDescription& a) {
-  if (a.projects_keys) return "";
+  if (a.projects_keys) {
+    // The gradients by the keys are summed over the layers that use them, the last one first.
+    const bool alone =
+        a.key_set >= 0 && LastUserOfKeys(model, a.key_set) == MakerOfKeys(model, a.key_set);
+    return alone ? "shared keys that no other layer uses" : "";
+  }
   if (a.key_set < 0) return "neither keys of its own nor shared ones";
   const AttentionDescription& maker =
       model.layers[static_cast<size_t>(MakerOfKeys(model, a.key_set))].attention;
@@ -100,6 +105,9 @@ std::string CheckExperts(const ModelDescription& model, const LayerDescription& 
        {model.one_plus_norms && !e.router.input_scale.empty(),
         "a router's input_scale and one_plus_norms"},
        {e.shared_gate && e.shared_intermediate == 0, "a shared_gate without a shared expert"},
+       // Gate and up are interleaved in transposed experts, and not in a shared one.
+       {e.shared_intermediate > 0 && e.transposed(), "a shared expert beside transposed experts"},
+       {e.bias && e.tensors == ExpertTensors::kApart, "biases of experts with tensors apart"},
        {layer.per_layer_input.width > 0, "a per-layer input beside experts"},
        {layer.residual_scale != 1.0, "a residual_scale beside experts"},
        {!joins && layer.output_scale, "an output_scale behind experts without a join"},

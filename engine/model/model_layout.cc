@@ -77,7 +77,7 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
     layout.parameters += tile.parameters;
     for (TensorSpec& tensor : tile.tensors) {
       if (std::string name = model.wrapper.OnDisk(tensor.name); name != tensor.name) {
-        tensor.wrapped_name = std::move(name);
+        tensor.other_name_on_disk = std::move(name);
       }
       if (!tensor.frozen) layout.trained_parameters += tensor.elements;
     }

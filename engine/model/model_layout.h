@@ -57,11 +57,11 @@ enum class Initial {
 
 // A tensor, or the part of it that lies in one tile.
 struct TensorSpec {
-  std::string name;            // as in transformers: "model.layers.0.self_attn.q_proj.weight"
-  std::string wrapped_name;    // on disk, if it differs (WrapperDescription::OnDisk); else empty
-  std::vector<int64_t> shape;  // of the whole tensor, as in transformers: [out, in], say
-  int64_t source_begin = 0;    // the part's first element in the whole tensor
-  int64_t offset = 0;          // in elements from the start of the tile's section
+  std::string name;                // as in transformers: "model.layers.0.self_attn.q_proj.weight"
+  std::string other_name_on_disk;  // if it differs (WrapperDescription::OnDisk); else empty
+  std::vector<int64_t> shape;      // of the whole tensor, as in transformers: [out, in], say
+  int64_t source_begin = 0;        // the part's first element in the whole tensor
+  int64_t offset = 0;              // in elements from the start of the tile's section
   int64_t elements = 0;
   RowGroups rows;
   // > 0: the part is this many columns of a matrix, from column source_begin on, and each of its
@@ -77,10 +77,12 @@ struct TensorSpec {
   // `elements` elements of a BF16 tile. As many are reserved in an FP32 tile, where the second half
   // is padding.
   bool is_buffer = false;
-  int rates = 0;  // > 0: its rates are AdamWStep::groups[rates - 1]; 0: those of the step
+  int rate_group = 0;  // > 0: its rates are AdamWStep::groups[rate_group - 1]; 0: those of the step
 
   bool is_never_trained() const { return is_buffer || is_constant; }
-  const std::string& name_on_disk() const { return wrapped_name.empty() ? name : wrapped_name; }
+  const std::string& name_on_disk() const {
+    return other_name_on_disk.empty() ? name : other_name_on_disk;
+  }
   // Returns the elements of the tile that it takes.
   int64_t tile_elements() const { return is_buffer ? 2 * elements : elements; }
   int64_t whole_elements() const {
@@ -241,7 +243,7 @@ struct ModelLayout {
 // The part of a tensor's specification that a job chooses.
 struct TensorTraits {
   bool frozen = false;
-  int rates = 0;
+  int rate_group = 0;
 };
 
 // Returns the layout of a model whose tensors are all trained alike. The same description gives the

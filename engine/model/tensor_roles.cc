@@ -73,7 +73,7 @@ void Append(const TensorGroup& group, TraitsOf traits, bool one_plus_norms, Tile
     const bool never = IsNeverTrained(group.role);
     const TensorTraits chosen = never ? TensorTraits() : traits(part.name);
     tensor.frozen = chosen.frozen || never;
-    tensor.rates = chosen.rates;
+    tensor.rate_group = chosen.rate_group;
     tile.elements += tensor.tile_elements();
     if (!never) tile.parameters += tensor.elements;
     tile.tensors.push_back(std::move(tensor));

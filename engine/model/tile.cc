@@ -61,7 +61,7 @@ std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor) {
   return runs;
 }
 
-Tile PlaceOf(const Tile& tile, const TensorSpec& tensor) {
+Tile TensorTile(const Tile& tile, const TensorSpec& tensor) {
   Tile place = tile;
   const ElementRange held = HeldOf(*tile.layout, tile.weight_dtype, tile.held, tensor);
   place.held = {held, {}};

@@ -117,7 +117,7 @@ std::vector<TensorRun> HeldRunsOf(const Tile& tile, const TensorSpec& tensor);
 // - The layout stays that of `tile`. weight_bytes() is that of the part.
 // - The remainder and the moments are null if those of `tile` are.
 // REQUIRES: the weights of `tile` are not null, or those of the part are not used.
-Tile PlaceOf(const Tile& tile, const TensorSpec& tensor);
+Tile TensorTile(const Tile& tile, const TensorSpec& tensor);
 
 // Sets to zero the elements that belong to no tensor, in every section that is not null. In the
 // remainder and the moments the elements of frozen tensors become zero too.

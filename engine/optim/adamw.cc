@@ -14,33 +14,33 @@ constexpr int64_t kBlocksOfThread = 4;
 
 }  // namespace
 
-std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range) {
-  std::vector<AdamWRun> runs;
+std::vector<AdamWRange> AdamWRanges(const TileLayout& layout, ElementRange range) {
+  std::vector<AdamWRange> runs;
   for (const TensorSpec& tensor : layout.tensors) {
     const ElementRange part{std::max(range.begin, tensor.offset),
                             std::min(range.end, tensor.offset + tensor.elements)};
     if (tensor.frozen || part.begin >= part.end) continue;
     if (!runs.empty() && runs.back().elements.end == part.begin &&
-        runs.back().decays == tensor.decays && runs.back().rates == tensor.rates) {
+        runs.back().decays == tensor.decays && runs.back().rate_group == tensor.rate_group) {
       runs.back().elements.end = part.end;
     } else {
-      runs.push_back({part, tensor.decays, tensor.rates});
+      runs.push_back({part, tensor.decays, tensor.rate_group});
     }
   }
   return runs;
 }
 
-std::vector<AdamWRun> AdamWBlocks(absl::Span<const AdamWRun> runs, int64_t block_elements,
-                                  int threads) {
+std::vector<AdamWRange> AdamWBlocks(absl::Span<const AdamWRange> runs, int64_t block_elements,
+                                    int threads) {
   int64_t left = 0;
-  for (const AdamWRun& run : runs) left += run.elements.end - run.elements.begin;
-  std::vector<AdamWRun> blocks;
-  for (const auto& [elements, decays, rates] : runs) {
+  for (const AdamWRange& run : runs) left += run.elements.end - run.elements.begin;
+  std::vector<AdamWRange> blocks;
+  for (const auto& [elements, decays, rate_group] : runs) {
     for (int64_t begin = elements.begin; begin < elements.end;) {
       const int64_t share = left / (kBlocksOfThread * threads) / kBlockUnit * kBlockUnit;
       const int64_t taken =
           std::min({block_elements, std::max(share, kBlockUnit), elements.end - begin});
-      blocks.push_back({{begin, begin + taken}, decays, rates});
+      blocks.push_back({{begin, begin + taken}, decays, rate_group});
       begin += taken;
       left -= taken;
     }
@@ -63,25 +63,25 @@ AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dty
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, absl::Span<const ElementRange> ranges,
                  const MemoryNodes& nodes, const AdamWTuning& tuning) {
-  std::vector<AdamWConstants> constants;  // by AdamWRun::rates
-  for (size_t rates = 0; rates <= step.groups.size(); ++rates) {
-    constants.push_back(AdamWConstants::Make(step, static_cast<int>(rates)));
+  std::vector<AdamWConstants> constants;  // by AdamWRange::rate_group
+  for (size_t group = 0; group <= step.groups.size(); ++group) {
+    constants.push_back(AdamWConstants::Make(step, static_cast<int>(group)));
   }
-  std::vector<AdamWRun> runs;
+  std::vector<AdamWRange> runs;
   for (const ElementRange& range : ranges) {
-    const std::vector<AdamWRun> of_range = AdamWRuns(*tile.layout, range);
+    const std::vector<AdamWRange> of_range = AdamWRanges(*tile.layout, range);
     runs.insert(runs.end(), of_range.begin(), of_range.end());
   }
   const int threads =
       tuning.threads > 0 ? std::min(tuning.threads, pool.threads()) : pool.threads();
-  const std::vector<AdamWRun> blocks = AdamWBlocks(runs, tuning.block_elements, threads);
+  const std::vector<AdamWRange> blocks = AdamWBlocks(runs, tuning.block_elements, threads);
   std::atomic<bool> trusted{true};
   const auto update = [&](int64_t index) {
-    const auto& [elements, decays, rates] = blocks[index];
+    const auto& [elements, decays, rate_group] = blocks[index];
     const AdamWSpan span =
         AdamWSpanAt(tile, gradient, gradient_dtype, elements.begin, elements.elements());
-    if (!AdamWUpdateSpan(constants[rates], decays ? constants[rates].decay : 1.0f, gradient_dtype,
-                         span, tuning.prefetch_elements)) {
+    if (!AdamWUpdateSpan(constants[rate_group], decays ? constants[rate_group].decay : 1.0f,
+                         gradient_dtype, span, tuning.prefetch_elements)) {
       trusted.store(false, std::memory_order_relaxed);
     }
   };
@@ -110,7 +110,7 @@ bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gra
   for (const TensorSpec& tensor : tile.layout->tensors) {
     const ElementRange held = HeldOf(*tile.layout, tile.weight_dtype, tile.held, tensor);
     if (tensor.frozen || held.elements() == 0) continue;
-    const AdamWConstants constants = AdamWConstants::Make(step, tensor.rates);
+    const AdamWConstants constants = AdamWConstants::Make(step, tensor.rate_group);
     const bool of_tensor = AdamWUpdateSpanReference(
         constants, tensor.decays ? constants.decay : 1.0f, gradient_dtype,
         AdamWSpanAt(tile, gradient, gradient_dtype, tensor.offset + held.begin, held.elements()));

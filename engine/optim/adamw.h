@@ -4,7 +4,7 @@
 //   m += (1 - beta1) (g - m)              with g = gradient_scale * gradient
 //   v  = beta2 v + (1 - beta2) g^2
 //   p -= (lr / (1 - beta1^step)) m / (sqrt(v) / sqrt(1 - beta2^step) + epsilon)
-// where lr and weight_decay are those of the tensor (TensorSpec::rates).
+// where lr and weight_decay are those of the tensor (TensorSpec::rate_group).
 // An update is one pass over memory, element by element, so results depend neither on the threads
 // nor on the tuning.
 #ifndef MEGATRAIN_ENGINE_OPTIM_ADAMW_H_
@@ -36,20 +36,20 @@ struct AdamWTuning {
 };
 
 // A range of elements that all have the same rates, and weight decay or none.
-struct AdamWRun {
+struct AdamWRange {
   ElementRange elements;
   bool decays = false;
-  int rates = 0;  // which rates they have (TensorSpec::rates)
+  int rate_group = 0;  // which rates they have (TensorSpec::rate_group)
 };
 // Returns the parts of `range`, elements of the whole tile, that are neither padding nor frozen, in
 // order. Neighbours of the same traits are one part.
-std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range);
+std::vector<AdamWRange> AdamWRanges(const TileLayout& layout, ElementRange range);
 
 // Cuts runs into blocks that threads take one after another. Blocks have block_elements at most and
 // become smaller towards the end, so that all threads end together (Polychronopoulos and Kuck,
 // Guided self-scheduling, 1987). REQUIRES: block_elements > 0, threads > 0.
-std::vector<AdamWRun> AdamWBlocks(absl::Span<const AdamWRun> runs, int64_t block_elements,
-                                  int threads);
+std::vector<AdamWRange> AdamWBlocks(absl::Span<const AdamWRange> runs, int64_t block_elements,
+                                    int threads);
 
 // Returns the operands for elements [begin, begin + elements) of the tile. They point into the
 // tile's sections and into the gradient. `gradient` is the address of the gradient of element 0, as
@@ -70,8 +70,8 @@ AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dty
 // `nodes` gives the NUMA nodes of the tile's memory, so that threads can take near blocks first. It
 // affects the time only, and so does `tuning`. Denormals count as zero, as in every loop of a
 // ThreadPool. REQUIRES: the tile holds `ranges`; step.step >= 1, betas in [0, 1), epsilon >= 0;
-// step.groups has at least as many entries as the largest TensorSpec::rates of the tile (none if
-// all are 0); the tile's sections and the gradient do not overlap.
+// step.groups has at least as many entries as the largest TensorSpec::rate_group of the tile (none
+// if all are 0); the tile's sections and the gradient do not overlap.
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, absl::Span<const ElementRange> ranges,
                  const MemoryNodes& nodes = {}, const AdamWTuning& tuning = {});

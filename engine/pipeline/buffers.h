@@ -36,6 +36,7 @@ struct PipelineDimensions {
   int64_t sequence_length = 0;
   int64_t micro_batch_tokens = 0;  // the most tokens of a micro-batch
   int micro_batches = 0;           // the most micro-batches of a rank in a step
+  int64_t step_tokens = 0;         // of all ranks, padding included; no buffer depends on it
   int64_t head_chunk_tokens = 0;   // HeadChunkTokens
   int64_t layer_chunk_tokens = 0;  // LayerChunkTokens; in generation kPromptChunkTokens at most
   bool training = true;            // false: forward only (generate, evaluate)

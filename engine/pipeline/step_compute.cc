@@ -97,7 +97,7 @@ absl::Status StepRunner::Do(const ExpertsForwardOp& experts, const Op& op, Strea
   LayerContext context = StageContext(stream, experts.stage);
   context.tile = experts.tile;
   const MicroBatchView view = View(op.step_slot, experts.micro_batch);
-  if (states_[op.step_slot].continues && view.tokens <= kWholeRowsMax) {
+  if (states_[op.step_slot].attends_to_cache && view.tokens <= kWholeRowsMax) {
     context.whole_rows = view.tokens;
   }
   const RoutedTokens routed = Routed(experts.sweep_index);

@@ -46,7 +46,7 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   state.step_micro_batches = batch.step_micro_batches;
   state.document_starts = batch.document_starts;
   state.caches = !batch.first_rows.empty();
-  state.continues = batch.continues;
+  state.attends_to_cache = batch.attends_to_cache;
   if (d.training) {
     state.router = RouterTotals(*d.layout, batch.micro_batch_tokens, batch.step_tokens);
   }
@@ -68,7 +68,7 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   }
   if (d.shape.pairs) PreparePairs(slot, batch);
   if (d.training && d.shape.embedding_from_host && d.shape.embedding_trained) FindRows(slot);
-  if (batch.continues) return absl::OkStatus();
+  if (batch.attends_to_cache) return absl::OkStatus();
   for (int i = 0; i < static_cast<int>(state.micro_batch_tokens.size()); ++i) {
     for (const Stage& stage : d.layout->stages) {
       if (stage.kind == StageKind::kExperts ||

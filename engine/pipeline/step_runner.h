@@ -80,7 +80,7 @@ struct StepState {
   std::vector<int64_t> pairs;                         // by micro-batch, of a batch of pairs
   std::vector<std::vector<int32_t>> document_starts;  // by micro-batch
   bool caches = false;                                // tokens have rows of the key-value cache
-  bool continues = false;  // and attend to what is there (Batch::continues)
+  bool attends_to_cache = false;  // and attend to what is there (Batch::attends_to_cache)
   AdamWStep adamw;
   double max_gradient_norm = 0;
   // HeadLogitsOp fills it. Null: this rank gives no logits. Must outlive the step.
@@ -140,7 +140,7 @@ class StepRunner : public OpRunner {
   // Asks the previous step to update the rows that this slot's batch looks up ahead of others.
   // Returns false, with no effect, if that step's UpdateRowsOp has begun. REQUIRES: the slot is
   // prepared for training.
-  bool OfferRows(int slot);
+  bool RequestRowsFirst(int slot);
 
   // Sets the functions that SaveTileOp and FinishCheckpointOp call. REQUIRES: no save is in flight.
   void set_save_calls(SaveCalls calls) { save_calls_ = std::move(calls); }
@@ -269,9 +269,9 @@ class StepRunner : public OpRunner {
   std::atomic<int64_t> failed_unchanged_step_{0};
 
   Mutex rows_mutex_;
-  // The rows that the batch after offered_step_ looks up.
-  std::vector<ElementRange> offered_rows_ ABSL_GUARDED_BY(rows_mutex_);
-  int64_t offered_step_ ABSL_GUARDED_BY(rows_mutex_) = -1;
+  // The rows that the batch after requested_step_ looks up.
+  std::vector<ElementRange> requested_rows_ ABSL_GUARDED_BY(rows_mutex_);
+  int64_t requested_step_ ABSL_GUARDED_BY(rows_mutex_) = -1;
   int64_t updating_step_ ABSL_GUARDED_BY(rows_mutex_) = -1;  // the last one to take rows
 };
 

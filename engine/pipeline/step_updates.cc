@@ -46,12 +46,12 @@ void StepRunner::FindRows(int slot) {
   }
 }
 
-bool StepRunner::OfferRows(int slot) {
+bool StepRunner::RequestRowsFirst(int slot) {
   const StepState& state = states_[slot];
   MutexLock lock(&rows_mutex_);
   if (updating_step_ >= state.step - 1) return false;
-  offered_step_ = state.step - 1;
-  offered_rows_ = state.rows;
+  requested_step_ = state.step - 1;
+  requested_rows_ = state.rows;
   return true;
 }
 
@@ -62,7 +62,7 @@ absl::Status StepRunner::Do(const UpdateRowsOp& update, const Op& op, Stream*) {
   {
     MutexLock lock(&rows_mutex_);
     updating_step_ = state.step;
-    if (offered_step_ == state.step) state.updated_rows = std::move(offered_rows_);
+    if (requested_step_ == state.step) state.updated_rows = std::move(requested_rows_);
   }
   return UpdateOnHost(op.step_slot, 0, update.slab, state.updated_rows);
 }
@@ -149,8 +149,8 @@ absl::Status StepRunner::Do(const DeviceUpdateOp& piece, const Op& op, Stream* s
   AdamWArgs args;
   args.gradient_dtype = gradient_dtype;
   args.untrusted = b.update_flags + piece.tile;
-  for (const AdamWRun& run : AdamWRuns(*host.layout, {piece.begin, piece.end})) {
-    args.constants = AdamWConstants::Make(states_[op.step_slot].adamw, run.rates);
+  for (const AdamWRange& run : AdamWRanges(*host.layout, {piece.begin, piece.end})) {
+    args.constants = AdamWConstants::Make(states_[op.step_slot].adamw, run.rate_group);
     args.decays = run.decays;
     args.span = AdamWSpanAt(device, gradient, gradient_dtype, run.elements.begin - piece.begin,
                             run.elements.end - run.elements.begin);

@@ -48,15 +48,15 @@ KeptPairs EverythingFirst(int64_t pairs, int64_t left, int64_t cheap, int64_t ev
 
 // Returns the seconds of recomputation that `keep` saves.
 double SavedSeconds(const KeptPairs& keep, const PipelineShape& shape,
-                    const HardwareProfile& profile) {
+                    const LaneRates& lane_rates) {
   double sum = 0;
   const int64_t sweep = shape.sweep_micro_batches;
   for (int stage = shape.stage_count() - 1; stage >= shape.lowest_stage(); --stage) {
     if (shape.stages[static_cast<size_t>(stage)].has_experts()) continue;
     const StageStepWork& work = shape.work.stage(stage);
     const auto saved = [&](KeepLevel level) {
-      return WorkSeconds(work.recompute[static_cast<size_t>(KeepLevel::kNothing)], profile) -
-             WorkSeconds(work.recompute[static_cast<size_t>(level)], profile);
+      return WorkSeconds(work.recompute[static_cast<size_t>(KeepLevel::kNothing)], lane_rates) -
+             WorkSeconds(work.recompute[static_cast<size_t>(level)], lane_rates);
     };
     const int64_t before = shape.keeping_stages(stage + 1) * sweep;  // pairs of later stages
     const int64_t everything = std::clamp<int64_t>(keep.everything - before, 0, sweep);
@@ -67,8 +67,8 @@ double SavedSeconds(const KeptPairs& keep, const PipelineShape& shape,
   return sum;
 }
 
-void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
-          const HardwareProfile* profile, PipelineDimensions& d) {
+void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, const LaneRates* lane_rates,
+          PipelineDimensions& d) {
   PipelineShape& shape = d.shape;
   const int pairs = shape.keeping_stages(shape.lowest_stage()) * shape.sweep_micro_batches;
   shape.kept = shape.kept_everything = 0;
@@ -91,9 +91,9 @@ void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
   // Two levels and one budget: the best is one of the two orders, by which saves more seconds a
   // byte. As a rule a kept product saves more than a kept norm.
   KeptPairs keep = CheapFirst(pairs, left, cheap, everything);
-  if (profile != nullptr) {
+  if (lane_rates != nullptr) {
     const KeptPairs other = EverythingFirst(pairs, left, cheap, everything);
-    if (SavedSeconds(other, shape, *profile) > SavedSeconds(keep, shape, *profile)) {
+    if (SavedSeconds(other, shape, *lane_rates) > SavedSeconds(keep, shape, *lane_rates)) {
       keep = other;
     }
   }
@@ -111,11 +111,11 @@ int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes) {
 }
 
 bool FitDevice(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep,
-               bool on_host, PipelineDimensions& d, const HardwareProfile* profile) {
+               bool on_host, PipelineDimensions& d, const LaneRates* lane_rates) {
   d.shape.sweep_micro_batches = sweep;
   d.shape.stash_on_host = on_host;
   SetSlabs(spec, d);
-  Keep(spec, sizes, limit, profile, d);
+  Keep(spec, sizes, limit, lane_rates, d);
   return DeviceBytes(d, sizes) <= limit;
 }
 

@@ -24,11 +24,11 @@ int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes);
 // many as fit besides the rest. Returns true if everything fits; `d` is set in both cases.
 //
 // As many pairs of layer and micro-batch as possible keep all activations but those that are cheap
-// to recompute. Then as many of these pairs as possible keep all. With `profile` the other order is
-// tried too, and the one that saves more seconds of recomputation is taken. REQUIRES, here and
+// to recompute. Then as many of these pairs as possible keep all. With `lane_rates` the other order
+// is tried too, and the one that saves more seconds of recomputation is taken. REQUIRES, here and
 // below: the other fields of `d` are set. Here: `sweep` is allowed (PipelineShape::sweeps_max).
 bool FitDevice(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep,
-               bool on_host, PipelineDimensions& d, const HardwareProfile* profile = nullptr);
+               bool on_host, PipelineDimensions& d, const LaneRates* lane_rates = nullptr);
 
 // Chooses the largest sweep that fits, and for that sweep the stash on the device if it fits there,
 // otherwise on the host. Sets in `d` what FitDevice sets for this choice. What `spec` fixes is not

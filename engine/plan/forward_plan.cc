@@ -96,7 +96,7 @@ MemoryPlan PlanGeneration(const JobSpec::Engine& engine, const ModelLayout& layo
     d.micro_batches = d.shape.sweep_micro_batches = static_cast<int>(prompts);
     d.cache_rows = WaveRows(need, prompts);
     d.cache_sequences = prompts;
-    d.head_chunk_tokens = HeadChunkTokens(layout.model, kGenerationTokens, sizes.HeadChunk());
+    d.head_chunk_tokens = HeadChunkTokens(layout.model, kGenerationTokens, sizes.LmHeadChunk());
     // The cuts of a prompt must not depend on other prompts.
     d.layer_chunk_tokens = std::min(d.micro_batch_tokens, kPromptChunkTokens);
     d.shape.weight_buffers = static_cast<int>(weight_buffers);

@@ -208,6 +208,15 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   MemoryPlan chosen = machine.rates.known()
                           ? ChooseByTime(spec, sizes, machine, plan.device_limit, d, finish)
                           : finish(d);
+  const PipelineShape& shape = chosen.dimensions.shape;
+  if (chosen.fits && shape.slab_per_tile && spec.engine.gradient_slabs > 0 &&
+      spec.engine.gradient_slabs != shape.tiles()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine.gradient_slabs: ", spec.engine.gradient_slabs,
+        " cannot hold the gradients that several sweeps add up: it takes one a tile, ",
+        shape.tiles(), " here. Use 0, or a step of one sweep (engine.micro_batches_per_sweep: ",
+        d.micro_batches, ")"));
+  }
   // Not before, so that all processes choose alike.
   chosen.dimensions.shape.rank = processes.number * d.local_ranks();
   return chosen;

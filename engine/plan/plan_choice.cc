@@ -45,10 +45,10 @@ std::set<int> SweepSizes(const JobSpec& spec, int sweeps_max, int micro_batches,
 }
 
 // Seconds of the compute lane: no step is shorter.
-double ComputeSeconds(const PipelineDimensions& d, const HardwareProfile& profile) {
+double ComputeSeconds(const PipelineDimensions& d, const LaneRates& lane_rates) {
   const PipelineShape& shape = d.shape;
   const StepWork& work = shape.work;
-  const auto seconds = [&](const LayerWork& of) { return WorkSeconds(of, profile); };
+  const auto seconds = [&](const LayerWork& of) { return WorkSeconds(of, lane_rates); };
   // With frozen tensors some weight gradients are not computed: the least is none.
   const bool frozen = d.layout->trained_parameters < d.layout->parameters;
   const auto least = [&](const LayerWork& whole, const LayerWork& weights) {
@@ -94,13 +94,13 @@ double ComputeSeconds(const PipelineDimensions& d, const HardwareProfile& profil
 
 // Returns how many of kUpdateParts the device updates in as much time as the host updates the
 // others, if the job leaves it open. The state of the device's parts crosses the link both ways.
-int BalancedParts(const PipelineDimensions& d, const HardwareProfile& profile) {
+int BalancedParts(const PipelineDimensions& d, const LaneRates& lane_rates) {
   const double gradient = static_cast<double>(d.shape.gradient_element_bytes);
   const double state = kStateElementBytes;
   const double down = d.shape.clipping ? state + gradient : state;
   const double device =
-      std::min(profile.h2d_bytes_per_second / down, profile.d2h_bytes_per_second / state);
-  const double host = profile.update_bytes_per_second / (2 * state + gradient);
+      std::min(lane_rates.h2d_bytes_per_second / down, lane_rates.d2h_bytes_per_second / state);
+  const double host = lane_rates.update_bytes_per_second / (2 * state + gradient);
   return static_cast<int>(kUpdateParts * device / (device + host));
 }
 
@@ -118,7 +118,7 @@ bool LoadsAreOpen(const JobSpec& spec, const HardwareRates& rates, const Pipelin
 
 // Returns the candidates that fit the device, by seconds_min.
 std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
-                                  const HardwareProfile& profile, int64_t device_limit,
+                                  const LaneRates& lane_rates, int64_t device_limit,
                                   const PipelineDimensions& rule, bool loads_are_open) {
   std::vector<int> buffers = {rule.shape.weight_buffers};
   if (spec.engine.weight_buffers == 0) buffers = {kWeightBuffersMin, 3, 4};
@@ -133,8 +133,8 @@ std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
         PipelineDimensions& d = candidate.dimensions;
         d.shape.weight_buffers = weight_buffers;
         // A larger sweep takes more.
-        if (!FitDevice(spec, sizes, device_limit, sweep, on_host, d, &profile)) break;
-        candidate.seconds_min = ComputeSeconds(d, profile);
+        if (!FitDevice(spec, sizes, device_limit, sweep, on_host, d, &lane_rates)) break;
+        candidate.seconds_min = ComputeSeconds(d, lane_rates);
         candidates.push_back(candidate);
         if (!loads_are_open) continue;
         d.shape.whole_loads = !d.shape.whole_loads;  // which takes the same memory
@@ -213,7 +213,7 @@ MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const Mac
                         absl::FunctionRef<MemoryPlan(const PipelineDimensions&)> finish) {
   MemoryPlan rule = finish(by_rule);
   if (rule.fits) rule.predicted = PredictStep(by_rule, machine);
-  const HardwareProfile profile = ProfileOf(by_rule, machine);
+  const LaneRates lane_rates = LaneRatesOf(by_rule, machine);
   // The cpu device has no link that would be faster than its memory.
   const bool updates_are_open =
       spec.engine.update_device == UpdateDevice::kAuto && !machine.rates.device_is_host;
@@ -224,7 +224,7 @@ MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const Mac
   // or not at all.
   constexpr size_t kBest = 3;
   std::vector<MemoryPlan> best;
-  for (const Candidate& candidate : Candidates(spec, sizes, profile, device_limit, by_rule,
+  for (const Candidate& candidate : Candidates(spec, sizes, lane_rates, device_limit, by_rule,
                                                LoadsAreOpen(spec, machine.rates, by_rule))) {
     if (SameChoice(candidate.dimensions.shape, by_rule.shape) && !updates_are_open) continue;
     // The rest are longer still.
@@ -233,7 +233,7 @@ MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const Mac
     if (!plan.fits) continue;
     plan.predicted = PredictStep(plan.dimensions, machine);
     if (updates_are_open) {
-      const int parts = BalancedParts(plan.dimensions, profile);
+      const int parts = BalancedParts(plan.dimensions, lane_rates);
       TryParts({parts, parts}, machine, plan);
     }
     const auto behind = std::find_if(best.begin(), best.end(), [&](const MemoryPlan& other) {

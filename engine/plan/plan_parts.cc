@@ -135,12 +135,13 @@ void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes&
               PipelineDimensions& d, int processes) {
   d.sequence_length = spec.data.sequence_length;
   d.micro_batch_tokens = spec.training.micro_batch * d.sequence_length;
+  d.step_tokens = spec.training.global_batch * d.sequence_length;
   d.processes = processes;
   d.shape.ranks = processes * static_cast<int>(std::max<int64_t>(1, spec.engine.devices));
   d.shape.folds =
       static_cast<int>(std::max<int64_t>(1, spec.training.gradient_shards / d.shape.ranks));
   d.micro_batches = static_cast<int>((MicroBatches(spec) + d.shape.ranks - 1) / d.shape.ranks);
-  d.head_chunk_tokens = HeadChunkTokens(layout.model, d.micro_batch_tokens, sizes.HeadChunk());
+  d.head_chunk_tokens = HeadChunkTokens(layout.model, d.micro_batch_tokens, sizes.LmHeadChunk());
   d.layer_chunk_tokens = LayerChunkTokens(d.micro_batch_tokens);
 }
 

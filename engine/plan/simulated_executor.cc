@@ -6,52 +6,52 @@
 
 namespace megatrain {
 
-double WorkSeconds(const LayerWork& work, const HardwareProfile& profile) {
+double WorkSeconds(const LayerWork& work, const LaneRates& lane_rates) {
   const double running =
-      work.product_flops / profile.product_flops_per_second +
-      work.attention_forward_flops / profile.attention_forward_flops_per_second +
-      work.attention_backward_flops / profile.attention_backward_flops_per_second +
-      work.device_bytes / profile.device_bytes_per_second;
-  return std::max(running, work.launches * profile.launch_seconds);
+      work.product_flops / lane_rates.product_flops_per_second +
+      work.attention_forward_flops / lane_rates.attention_forward_flops_per_second +
+      work.attention_backward_flops / lane_rates.attention_backward_flops_per_second +
+      work.device_bytes / lane_rates.device_bytes_per_second;
+  return std::max(running, work.launches * lane_rates.launch_seconds);
 }
 
-double OpSeconds(const Op& op, const HardwareProfile& profile) {
-  const double link = static_cast<double>(op.h2d_bytes) / profile.h2d_bytes_per_second +
-                      static_cast<double>(op.d2h_bytes) / profile.d2h_bytes_per_second;
+double OpSeconds(const Op& op, const LaneRates& lane_rates) {
+  const double link = static_cast<double>(op.h2d_bytes) / lane_rates.h2d_bytes_per_second +
+                      static_cast<double>(op.d2h_bytes) / lane_rates.d2h_bytes_per_second;
   const double bytes = static_cast<double>(op.bytes);
   switch (op.lane) {
     case Lane::kH2D:
-      return bytes / profile.h2d_bytes_per_second;
+      return bytes / lane_rates.h2d_bytes_per_second;
     case Lane::kCompute:
-      return link + WorkSeconds(op.work, profile);
+      return link + WorkSeconds(op.work, lane_rates);
     case Lane::kD2H:
-      return bytes / profile.d2h_bytes_per_second;
+      return bytes / lane_rates.d2h_bytes_per_second;
     case Lane::kDeviceUpdate0:
     case Lane::kDeviceUpdate1:
-      return link + bytes / profile.device_bytes_per_second;
+      return link + bytes / lane_rates.device_bytes_per_second;
     case Lane::kCollective:
-      return bytes / (op.is<ReduceGradientOp>() ? profile.reduce_bytes_per_second
-                                                : profile.gather_bytes_per_second);
+      return bytes / (op.is<ReduceGradientOp>() ? lane_rates.reduce_bytes_per_second
+                                                : lane_rates.gather_bytes_per_second);
     case Lane::kUpdate:
-      return bytes / profile.update_bytes_per_second;
+      return bytes / lane_rates.update_bytes_per_second;
     case Lane::kIo:
-      return bytes / profile.disk_bytes_per_second;
+      return bytes / lane_rates.disk_bytes_per_second;
   }
   return 0;
 }
 
 std::array<double, SimulatedExecutor::kParts> SimulatedExecutor::PartsOf(const Op& op) const {
-  const double seconds = OpSeconds(op, profile_);
+  const double seconds = OpSeconds(op, lane_rates_);
   if (op.lane == Lane::kH2D) return {seconds, 0, 0};
   if (op.lane == Lane::kD2H) return {0, 0, seconds};
-  const double down = static_cast<double>(op.h2d_bytes) / profile_.h2d_bytes_per_second;
-  const double up = static_cast<double>(op.d2h_bytes) / profile_.d2h_bytes_per_second;
+  const double down = static_cast<double>(op.h2d_bytes) / lane_rates_.h2d_bytes_per_second;
+  const double up = static_cast<double>(op.d2h_bytes) / lane_rates_.d2h_bytes_per_second;
   return {down, seconds - down - up, up};
 }
 
 // Runs items from time 0 on, each queue in its order. Events are ends of parts.
 struct SimulatedExecutor::Clock {
-  Clock(const HardwareProfile& hardware, std::vector<Item>* items) : profile(hardware) {
+  Clock(const LaneRates& hardware, std::vector<Item>* items) : lane_rates(hardware) {
     for (Item& item : *items) queues[item.queue].push_back(&item);
     end.fill(kNever);
   }
@@ -118,19 +118,19 @@ struct SimulatedExecutor::Clock {
 
   // The bytes of host memory that the queue moves in a second of a part that nothing slows.
   double HostMemoryRate(int queue) const {
-    if (part[queue] == kDown) return profile.h2d_bytes_per_second;
-    if (part[queue] == kUp) return profile.d2h_bytes_per_second;
-    return running[queue]->updates_host ? profile.update_bytes_per_second : 0;
+    if (part[queue] == kDown) return lane_rates.h2d_bytes_per_second;
+    if (part[queue] == kUp) return lane_rates.d2h_bytes_per_second;
+    return running[queue]->updates_host ? lane_rates.update_bytes_per_second : 0;
   }
 
   // Slows what is under way to what the host's memory gives.
   void ShareHostMemory() {
-    if (profile.host_memory_bytes_per_second == 0) return;
+    if (lane_rates.host_memory_bytes_per_second == 0) return;
     double asked = 0;
     for (int queue = 0; queue < kLanes; ++queue) {
       if (end[queue] != kNever) asked += HostMemoryRate(queue);
     }
-    const double slower = std::max(1.0, asked / profile.host_memory_bytes_per_second);
+    const double slower = std::max(1.0, asked / lane_rates.host_memory_bytes_per_second);
     for (int queue = 0; queue < kLanes; ++queue) {
       if (end[queue] == kNever || slowed[queue] == slower || HostMemoryRate(queue) == 0) continue;
       end[queue] = now + (end[queue] - now) * slower / slowed[queue];
@@ -148,7 +148,7 @@ struct SimulatedExecutor::Clock {
   }
 
   static constexpr double kNever = std::numeric_limits<double>::infinity();
-  const HardwareProfile& profile;
+  const LaneRates& lane_rates;
   std::array<std::vector<Item*>, kLanes> queues;
   std::array<size_t, kLanes> next = {};
   std::array<Item*, kLanes> running = {};
@@ -166,17 +166,17 @@ SimulatedExecutor::Run SimulatedExecutor::Submit(const Schedule& schedule) {
   for (const Op& op : schedule.ops) {
     Item item;
     item.lane = item.queue = static_cast<int>(op.lane);
-    if (profile_.update_shares_compute && op.lane == Lane::kUpdate) {
+    if (lane_rates_.update_shares_compute && op.lane == Lane::kUpdate) {
       item.queue = static_cast<int>(Lane::kCompute);
     }
     item.waits = tracker_.Add(op);
     item.seconds = PartsOf(op);
     item.updates_host = op.lane == Lane::kUpdate;
-    run.busy_seconds[item.lane] += OpSeconds(op, profile_);
+    run.busy_seconds[item.lane] += OpSeconds(op, lane_rates_);
     items_.push_back(item);
   }
   std::vector<Item> items = items_;
-  Clock(profile_, &items).Run();
+  Clock(lane_rates_, &items).Run();
   run.spans.reserve(schedule.ops.size());
   for (size_t i = 0; i < schedule.ops.size(); ++i) {
     const Item& item = items[first + i];

@@ -23,7 +23,7 @@ namespace megatrain {
 // direction of the link makes one copy at a time, in the order in which lanes request them, as on a
 // GPU with a copy engine for each direction. Copies and AdamW on the host share the host's memory.
 // If they ask for more than its rate, all of them are slowed by the same factor.
-struct HardwareProfile {
+struct LaneRates {
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
   double product_flops_per_second = 0;
@@ -42,9 +42,9 @@ struct HardwareProfile {
 
 // Returns the duration of an operation, in seconds, if it waits for no copy of another operation
 // and host memory slows nothing.
-double OpSeconds(const Op& op, const HardwareProfile& profile);
+double OpSeconds(const Op& op, const LaneRates& lane_rates);
 // Returns the duration of work on the compute lane, in seconds.
-double WorkSeconds(const LayerWork& work, const HardwareProfile& profile);
+double WorkSeconds(const LayerWork& work, const LaneRates& lane_rates);
 
 // Thread safety: one thread at a time may call methods.
 class SimulatedExecutor {
@@ -59,7 +59,7 @@ class SimulatedExecutor {
     double end_seconds = 0;                        // when the last operation ends
   };
 
-  explicit SimulatedExecutor(const HardwareProfile& profile) : profile_(profile) {}
+  explicit SimulatedExecutor(const LaneRates& lane_rates) : lane_rates_(lane_rates) {}
 
   // Adds `schedule` to those submitted before, simulates all of them again from time 0, and returns
   // the times of `schedule`. Dependencies continue across schedules. All of them count as submitted
@@ -84,7 +84,7 @@ class SimulatedExecutor {
 
   std::array<double, kParts> PartsOf(const Op& op) const;
 
-  const HardwareProfile profile_;
+  const LaneRates lane_rates_;
   DependencyTracker tracker_;
   std::vector<Item> items_;  // of all schedules
 };

@@ -66,7 +66,7 @@ struct Timed {
 
 // A step in the steady state.
 Timed RunSteps(const PipelineShape& shape, const std::vector<int64_t>& tokens,
-               const HardwareProfile& profile) {
+               const LaneRates& lane_rates) {
   PipelineState state;
   Schedule steps;
   std::array<size_t, kSteps> ends;  // of the steps' operations
@@ -75,7 +75,7 @@ Timed RunSteps(const PipelineShape& shape, const std::vector<int64_t>& tokens,
     std::move(step.ops.begin(), step.ops.end(), std::back_inserter(steps.ops));
     end = steps.ops.size();
   }
-  const SimulatedExecutor::Run run = SimulatedExecutor(profile).Submit(steps);
+  const SimulatedExecutor::Run run = SimulatedExecutor(lane_rates).Submit(steps);
   // The time from one end of backward to the next. Updates after the last one delay nothing.
   const auto compute_end = [&](int step) {
     size_t i = ends[step] - 1;
@@ -88,12 +88,12 @@ Timed RunSteps(const PipelineShape& shape, const std::vector<int64_t>& tokens,
   for (size_t i = before; i < end; ++i) {
     const Op& op = steps.ops[i];
     const auto busy = [&step](Lane lane) -> double& { return step.busy[static_cast<int>(lane)]; };
-    busy(Lane::kH2D) += static_cast<double>(op.h2d_bytes) / profile.h2d_bytes_per_second;
-    busy(Lane::kD2H) += static_cast<double>(op.d2h_bytes) / profile.d2h_bytes_per_second;
+    busy(Lane::kH2D) += static_cast<double>(op.h2d_bytes) / lane_rates.h2d_bytes_per_second;
+    busy(Lane::kD2H) += static_cast<double>(op.d2h_bytes) / lane_rates.d2h_bytes_per_second;
     if (op.lane == Lane::kCompute) {
-      busy(op.lane) += WorkSeconds(op.work, profile);
+      busy(op.lane) += WorkSeconds(op.work, lane_rates);
     } else {
-      busy(op.lane) += OpSeconds(op, profile);
+      busy(op.lane) += OpSeconds(op, lane_rates);
     }
   }
   return step;
@@ -110,10 +110,9 @@ Threads ThreadsOf(const StepResources& r) {
 
 // Sets the rates at which a rank receives what an operation on the lane collective brings it: a
 // part from each other rank.
-void SetExchange(const PipelineDimensions& d, const HardwareRates& rates,
-                 HardwareProfile& profile) {
+void SetExchange(const PipelineDimensions& d, const HardwareRates& rates, LaneRates& lane_rates) {
   const double within = rates.collective_bytes_per_second > 0 ? rates.collective_bytes_per_second
-                                                              : profile.h2d_bytes_per_second;
+                                                              : lane_rates.h2d_bytes_per_second;
   const double parts = std::max(1, d.shape.ranks - 1);
   double direct_seconds = 1 / within, ring_seconds = 1 / within;  // a byte that a rank receives
   if (rates.network_bytes_per_second > 0 && d.processes > 1) {
@@ -127,14 +126,15 @@ void SetExchange(const PipelineDimensions& d, const HardwareRates& rates,
     // NCCL gathers in a ring, which enters a machine once with all parts but one.
     ring_seconds = std::max(1 / within, 1 / rates.network_bytes_per_second);
   }
-  profile.gather_bytes_per_second = 1 / (rates.device_is_host ? direct_seconds : ring_seconds);
+  lane_rates.gather_bytes_per_second = 1 / (rates.device_is_host ? direct_seconds : ring_seconds);
   // Sums follow the transfers. They read what came and this rank's own, and write it.
-  profile.reduce_bytes_per_second = 1 / (direct_seconds + 3 / profile.device_bytes_per_second);
+  lane_rates.reduce_bytes_per_second =
+      1 / (direct_seconds + 3 / lane_rates.device_bytes_per_second);
 }
 
 }  // namespace
 
-HardwareProfile ProfileOf(const PipelineDimensions& dimensions, const MachineSpeed& machine) {
+LaneRates LaneRatesOf(const PipelineDimensions& dimensions, const MachineSpeed& machine) {
   const DType dtype = dimensions.dtype;
   const HardwareRates& rates = machine.rates;
   const StepResources& resources = machine.resources;
@@ -147,41 +147,42 @@ HardwareProfile ProfileOf(const PipelineDimensions& dimensions, const MachineSpe
   const Threads threads = ThreadsOf(resources);
   const double compute_part = rates.device_is_host ? part(threads.compute) : 1;
 
-  HardwareProfile profile;
+  LaneRates lane_rates;
   // Both directions are in use for most of a step; where that slows them is not followed through
   // it.
   const auto link = [](double beside, double alone) { return beside > 0 ? beside : alone; };
-  profile.h2d_bytes_per_second =
+  lane_rates.h2d_bytes_per_second =
       link(rates.h2d_beside_d2h_bytes_per_second, rates.h2d_bytes_per_second);
-  profile.d2h_bytes_per_second =
+  lane_rates.d2h_bytes_per_second =
       link(rates.d2h_beside_h2d_bytes_per_second, rates.d2h_bytes_per_second);
   if (resources.link_bytes_per_second_max > 0) {
-    for (double* rate : {&profile.h2d_bytes_per_second, &profile.d2h_bytes_per_second}) {
+    for (double* rate : {&lane_rates.h2d_bytes_per_second, &lane_rates.d2h_bytes_per_second}) {
       *rate = std::min(*rate, resources.link_bytes_per_second_max);
     }
   }
-  profile.product_flops_per_second = precision.matmul_flops_per_second * compute_part;
-  profile.attention_forward_flops_per_second = precision.attention_flops_per_second * compute_part;
-  profile.attention_backward_flops_per_second =
+  lane_rates.product_flops_per_second = precision.matmul_flops_per_second * compute_part;
+  lane_rates.attention_forward_flops_per_second =
+      precision.attention_flops_per_second * compute_part;
+  lane_rates.attention_backward_flops_per_second =
       precision.attention_backward_flops_per_second * compute_part;
-  profile.device_bytes_per_second = precision.element_bytes_per_second * compute_part;
-  profile.launch_seconds = rates.launch_seconds;
-  profile.update_bytes_per_second = precision.update_bytes_per_second * part(threads.update);
+  lane_rates.device_bytes_per_second = precision.element_bytes_per_second * compute_part;
+  lane_rates.launch_seconds = rates.launch_seconds;
+  lane_rates.update_bytes_per_second = precision.update_bytes_per_second * part(threads.update);
   // A machine's ranks share its memory. On the cpu device products do too, beyond what is measured.
   if (!rates.device_is_host) {
-    profile.host_memory_bytes_per_second =
+    lane_rates.host_memory_bytes_per_second =
         rates.host_memory_bytes_per_second / dimensions.local_ranks();
   }
-  SetExchange(dimensions, rates, profile);
-  profile.disk_bytes_per_second = 1;  // a step writes nothing to disk
-  profile.update_shares_compute = rates.device_is_host && resources.update_threads == 0;
-  return profile;
+  SetExchange(dimensions, rates, lane_rates);
+  lane_rates.disk_bytes_per_second = 1;  // a step writes nothing to disk
+  lane_rates.update_shares_compute = rates.device_is_host && resources.update_threads == 0;
+  return lane_rates;
 }
 
 StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& machine) {
   const HardwareRates& rates = machine.rates;
   const StepResources& resources = machine.resources;
-  const HardwareProfile profile = ProfileOf(d, machine);
+  const LaneRates lane_rates = LaneRatesOf(d, machine);
   PipelineShape shape = d.shape;
   int64_t elements = 0;
   for (int tile = 0; tile < shape.tiles(); ++tile) elements += shape.state_elements(tile);
@@ -196,14 +197,14 @@ StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& mach
       SweepTokens(d.micro_batches, d.micro_batch_tokens, parts, &shape);
   Timed step;
   if (sweeps <= kSweepsMax) {
-    step = RunSteps(shape, tokens, profile);
+    step = RunSteps(shape, tokens, lane_rates);
   } else {
     // Whole sweeps alone; the last one's missing micro-batches count as a part of a sweep.
     const auto first = [&](int n) {
       return std::vector<int64_t>(tokens.begin(), tokens.begin() + n * shape.sweep_micro_batches);
     };
-    step = RunSteps(shape, first(kSweepsMax), profile);
-    const Timed fewer = RunSteps(shape, first(kSweepsMax - 1), profile);
+    step = RunSteps(shape, first(kSweepsMax), lane_rates);
+    const Timed fewer = RunSteps(shape, first(kSweepsMax - 1), lane_rates);
     const double more = sweeps_exactly - kSweepsMax;
     step.seconds += more * (step.seconds - fewer.seconds);
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -218,15 +219,13 @@ StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& mach
   if (rates.device_is_host) {
     // Copies are made by processors that compute and the optimizer then lack; what throttles them
     // beyond that is waiting.
-    const double copies = busy.h2d * profile.h2d_bytes_per_second / rates.h2d_bytes_per_second +
-                          busy.d2h * profile.d2h_bytes_per_second / rates.d2h_bytes_per_second;
+    const double copies = busy.h2d * lane_rates.h2d_bytes_per_second / rates.h2d_bytes_per_second +
+                          busy.d2h * lane_rates.d2h_bytes_per_second / rates.d2h_bytes_per_second;
     const Threads threads = ThreadsOf(resources);
     const double work = busy.compute * threads.compute + busy.update * threads.update + copies;
     prediction.step_seconds = std::max(prediction.step_seconds, work / resources.threads);
   }
-  const double step_tokens = static_cast<double>(shape.ranks * d.micro_batches) *
-                             static_cast<double>(d.micro_batch_tokens);
-  prediction.tokens_per_second = step_tokens / prediction.step_seconds;
+  prediction.tokens_per_second = static_cast<double>(d.step_tokens) / prediction.step_seconds;
   prediction.bound_by = Lane::kCompute;
   for (const Lane lane : {Lane::kH2D, Lane::kD2H, Lane::kUpdate, Lane::kCollective}) {
     if (step.busy[static_cast<int>(lane)] > step.busy[static_cast<int>(prediction.bound_by)]) {

@@ -41,7 +41,7 @@ struct MachineSpeed {
 // Returns the rates of the lanes for a job of this precision and number of ranks. Where the rate
 // between machines is known, each process stands for a machine. The disk's rate is a placeholder,
 // because steps write nothing there. REQUIRES: machine.rates.known().
-HardwareProfile ProfileOf(const PipelineDimensions& dimensions, const MachineSpeed& machine);
+LaneRates LaneRatesOf(const PipelineDimensions& dimensions, const MachineSpeed& machine);
 
 // Predicts a training step of the plan's decisions. This takes milliseconds for models of any size,
 // because large schedules are simplified. The same arguments give the same prediction. REQUIRES:

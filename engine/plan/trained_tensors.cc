@@ -110,7 +110,7 @@ absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelDescription& config,
     if (group != groups.end()) {
       counts[group - groups.begin()] = true;
       if (!traits.frozen) trains[group - groups.begin()] = true;
-      traits.rates = static_cast<int>(group - groups.begin()) + 1;
+      traits.rate_group = static_cast<int>(group - groups.begin()) + 1;
     }
     return traits;
   });

@@ -73,7 +73,9 @@ bool CheckpointSaver::MustWait(int64_t step) const {
   return Due(step) && save_ != nullptr && !save_->committed;
 }
 
-bool CheckpointSaver::Saves(int64_t step) const { return save_ != nullptr && save_->step == step; }
+bool CheckpointSaver::IsSaving(int64_t step) const {
+  return save_ != nullptr && save_->step == step;
+}
 
 absl::Status CheckpointSaver::Begin(int64_t step) {
   const absl::Status status = Start(step);
@@ -84,8 +86,8 @@ absl::Status CheckpointSaver::Begin(int64_t step) {
 }
 
 absl::Status CheckpointSaver::SaveBest(int64_t step) {
-  if (Saves(step) || !IsBetterThanKept(step)) return absl::OkStatus();
-  // The last step's is SaveNow's.
+  if (IsSaving(step) || !IsBetterThanKept(step)) return absl::OkStatus();
+  // The last step's is EnsureSaved's.
   if (step == prepared_.total_steps) return absl::OkStatus();
   run_.Say(absl::StrFormat("eval_loss %.6g is lower than any checkpoint's: step %d is saved for it",
                            progress_.evaluations.last_loss, step));
@@ -236,7 +238,7 @@ void CheckpointSaver::EndCommitted() {
   if (!status.ok()) ReportFailure(step, status);
 }
 
-absl::Status CheckpointSaver::SaveNow() {
+absl::Status CheckpointSaver::EnsureSaved() {
   if (save_ != nullptr) {
     const int64_t step = save_->step;
     const absl::Status status = End();
@@ -250,7 +252,7 @@ absl::Status CheckpointSaver::SaveNow() {
 }
 
 void CheckpointSaver::TrySave() {
-  const absl::Status status = SaveNow();
+  const absl::Status status = EnsureSaved();
   if (!status.ok()) ReportFailure(progress_.done, status);
 }
 

@@ -48,13 +48,13 @@ class CheckpointSaver {
   // Saves beside the steps.
 
   // Returns true if the job wants a checkpoint after `step`, as always after the last one, which
-  // SaveNow saves.
+  // EnsureSaved saves.
   bool Due(int64_t step) const;
   // Returns true if `step` is due but must not be submitted yet, because the save in flight is not
   // committed and so cannot end.
   bool MustWait(int64_t step) const;
   // Returns true if the save in flight reads the state after `step`.
-  bool Saves(int64_t step) const;
+  bool IsSaving(int64_t step) const;
 
   // Begins to save the state after `step`. Waits for the save before, so a slow disk stalls
   // training here. Returns the error of a training step. A failure of a save is reported, and the
@@ -78,12 +78,12 @@ class CheckpointSaver {
 
   // Ensures that there is a checkpoint of the step RunProgress::done, unless that is 0. Returns the
   // error if it cannot be written. REQUIRES: no step is in flight.
-  absl::Status SaveNow();
+  absl::Status EnsureSaved();
   // Answers TrainingControl::Checkpoint: saves as TrySave does, or reports the checkpoint that is
   // there already. Reports CheckpointFailed if no step was made yet. REQUIRES: no step is in
   // flight.
   void AnswerRequest();
-  // Calls SaveNow and reports its failure. REQUIRES: no step is in flight.
+  // Calls EnsureSaved and reports its failure. REQUIRES: no step is in flight.
   void TrySave();
   // Returns true if a save has met a full disk since the last call and must be tried again.
   bool TakeRetry() { return std::exchange(retry_, false); }
@@ -105,8 +105,8 @@ class CheckpointSaver {
   // Writes the model to output.directory, from the tiles or, if several ranks share these, from the
   // newest checkpoint. Of several processes the first one does it. All must call this, and all
   // return the first one's error. Returns the errors of ExportHfDirectory, ExportCheckpoint and the
-  // communicator. REQUIRES: no step is in flight, SaveNow has succeeded, and output.directory is
-  // given.
+  // communicator. REQUIRES: no step is in flight, EnsureSaved has succeeded, and output.directory
+  // is given.
   absl::Status Export();
 
   // Returns a pause because of `status`, with the bytes that a checkpoint takes.

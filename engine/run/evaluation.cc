@@ -124,7 +124,8 @@ absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& given
     return absl::ResourceExhaustedError(
         absl::StrCat("the evaluation does not fit\n", plan.Table()));
   }
-  MT_ASSIGN_OR_RETURN(HostPool* const pool, host.Pool(plan.pool_bytes, nullptr, nullptr));
+  MT_ASSIGN_OR_RETURN(HostPool* const pool,
+                      host.GetOrReservePool(plan.pool_bytes, nullptr, nullptr));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                       Trainer::Create(spec, plan, session->first().device.get(),
                                       session->first().updater.get(), pool));

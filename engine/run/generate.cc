@@ -119,7 +119,8 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
     sink.say(absl::StrCat("answers ", together, " of ", prompts.size(),
                           " prompts at a time, whose keys and values the device has room for"));
   }
-  MT_ASSIGN_OR_RETURN(HostPool* const pool, host.Pool(plan.pool_bytes, nullptr, nullptr));
+  MT_ASSIGN_OR_RETURN(HostPool* const pool,
+                      host.GetOrReservePool(plan.pool_bytes, nullptr, nullptr));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
                       Trainer::Create(spec, plan, session->first().device.get(),
                                       session->first().updater.get(), pool));

@@ -14,11 +14,11 @@ absl::StatusOr<Ending> PauseHandler::HonourRequests(bool for_steps) {
   while (true) {
     if (control.cancel_requested()) return Ending(TrainingOutcome::kCancelled);
     if (control.stop_requested()) {
-      MT_RETURN_IF_ERROR(saver_.SaveNow());
+      MT_RETURN_IF_ERROR(saver_.EnsureSaved());
       return Ending(TrainingOutcome::kInterrupted);
     }
     if (control.release_requested()) {
-      const absl::Status status = saver_.SaveNow();
+      const absl::Status status = saver_.EnsureSaved();
       if (status.ok()) return Ending(TrainingOutcome::kReleased);
       // The memory is all that holds the state: it is kept.
       control.TakeRelease();

@@ -262,7 +262,7 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
                     options.threads));
   const std::vector<int> on = all_here ? settings.on : std::vector<int>{0};
   MT_ASSIGN_OR_RETURN(const MemoryBudget budget, (*host)->BudgetNow(on));
-  MT_ASSIGN_OR_RETURN(devices.bytes, (*host)->DeviceBytes(on));
+  MT_ASSIGN_OR_RETURN(devices.bytes, (*host)->PlannableDeviceBytes(on));
   // A machine that has no memory left for it has none for the job either, and the plan says so.
   (void)(*host)->MeasureRates();
   HardwareRates rates = (*host)->rates();
@@ -317,7 +317,7 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget&
   const std::vector<std::vector<int>> groups =
       named ? std::vector<std::vector<int>>{settings.on} : devices.ByMemory();
   MemoryBudget memory = budget.memory;
-  memory.TakePart(static_cast<int>(settings.on.size()), devices.count);
+  memory.KeepPart(static_cast<int>(settings.on.size()), devices.count);
   const auto plan_on = [&](size_t group) {
     if (!devices.bytes.empty()) {
       int64_t least = devices.bytes[static_cast<size_t>(groups[group].front())];

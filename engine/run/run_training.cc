@@ -32,7 +32,7 @@ absl::StatusOr<Ending> SaveAndExport(RunContext& run, const PreparedRun& prepare
   MT_ASSIGN_OR_RETURN(
       const Ending ending,
       pause.WriteOrWait(CheckpointWriter::EstimateBytes(prepared.layout, dtype),
-                        spec.checkpoint.directory, [&saver] { return saver.SaveNow(); }));
+                        spec.checkpoint.directory, [&saver] { return saver.EnsureSaved(); }));
   if (ending.has_value() || spec.output.directory.empty()) return ending;
   return pause.WriteOrWait(prepared.plan.parameters * DTypeBytes(dtype), spec.output.directory,
                            [&saver] { return saver.Export(); });
@@ -87,7 +87,7 @@ absl::StatusOr<TrainingOutcome> PrepareAndTrain(RunContext& run) {
   run.EndPreparing();
   absl::StatusOr<TrainingOutcome> outcome = Train(run, *prepared, *trainer);
   // Before the trainer ends, which waits for operations under way: other processes may not come.
-  if (!outcome.ok()) AbortAll(run.between(), outcome.status()).IgnoreError();
+  if (!outcome.ok()) AbortAll(run.process_communicator(), outcome.status()).IgnoreError();
   return outcome;
 }
 
@@ -120,7 +120,7 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& giv
   RunContext run(host, spec, options, *control, observed);
   absl::StatusOr<TrainingOutcome> outcome = PrepareAndTrain(run);
   if (run.processes() != nullptr && !outcome.ok()) {
-    const absl::Status first = AbortAll(run.between(), outcome.status());
+    const absl::Status first = AbortAll(run.process_communicator(), outcome.status());
     // A process that was told to end while it prepared.
     if (absl::IsCancelled(first)) return TrainingOutcome::kInterrupted;
     return first;

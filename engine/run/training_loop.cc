@@ -104,7 +104,7 @@ absl::Status TrainingLoop::SubmitNext() {
   MT_RETURN_IF_ERROR(p_.trainer.Submit(*batch, rate(spec.optimizer.learning_rate), group_rates));
   p_.progress.submitted_tokens += batch->input_tokens;
   submitted_.push_back(std::move(batch));
-  // The last step's is SaveNow's.
+  // The last step's is EnsureSaved's.
   if (p_.saver.Due(step) && step != p_.prepared.total_steps)
     MT_RETURN_IF_ERROR(p_.saver.Begin(step));
   ++p_.progress.next_step;
@@ -123,7 +123,7 @@ absl::Status TrainingLoop::SkipNext() {
   p_.progress.done = p_.progress.next_step++;
   p_.run.Say(absl::StrCat("step ", p_.progress.done,
                           ": no update, its batch is left out (training.skip_steps)"));
-  // The last step's is SaveNow's.
+  // The last step's is EnsureSaved's.
   if (p_.saver.Due(p_.progress.done) && p_.progress.done != p_.prepared.total_steps) {
     MT_RETURN_IF_ERROR(p_.saver.Begin(p_.progress.done));
   }
@@ -145,7 +145,7 @@ void TrainingLoop::WithdrawSteps() {
   const TrainingControl& control = p_.run.control();
   while (p_.trainer.in_flight() > 0) {
     const int64_t step = p_.progress.next_step - 1;  // the last one
-    if (p_.saver.Saves(step)) return;
+    if (p_.saver.IsSaving(step)) return;
     // A step behind another one has hardly begun. What the first one loses is a forward pass at
     // most, a third of a step: less than the request would wait for. A checkpoint may wait, a run
     // that is told to stop in its first step has something to save, and one that is paused again

@@ -73,6 +73,7 @@ class BytesTokenizer : public Tokenizer {
     if (token.size() == 1) return static_cast<uint8_t>(token[0]);
     return std::nullopt;
   }
+  std::string TokenText(int32_t id) const override { return Decode({id}, false); }
 
   int64_t vocabulary() const override { return kBytesVocabulary; }
   int32_t eos_id() const override { return kBytesEosId; }

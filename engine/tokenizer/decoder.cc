@@ -93,7 +93,7 @@ void CleanUp(std::string* token) {
 }  // namespace
 
 Decoder::Step* Decoder::Add(Kind kind) {
-  chain_ = true;
+  joins_without_spaces_ = true;
   steps_.emplace_back();
   steps_.back().kind = kind;
   return &steps_.back();
@@ -161,7 +161,7 @@ void Decoder::Apply(const Step& step, std::vector<std::string>* tokens) {
 
 std::string Decoder::Decode(std::vector<std::string> tokens) const {
   for (const Step& step : steps_) Apply(step, &tokens);
-  return absl::StrJoin(tokens, chain_ ? "" : " ");
+  return absl::StrJoin(tokens, joins_without_spaces_ ? "" : " ");
 }
 
 }  // namespace megatrain

@@ -12,14 +12,14 @@
 namespace megatrain {
 
 // A chain of steps, each of which rewrites a list of tokens. At the end the tokens are joined,
-// without spaces if there is a step or SetChain was called, else by spaces. Bytes that are not
-// UTF-8 stay as they are; `tokenizers` replaces them by U+FFFD. Thread safety: const methods may be
-// called from several threads.
+// without spaces if there is a step or JoinWithoutSpaces was called, else by spaces. Bytes that are
+// not UTF-8 stay as they are; `tokenizers` replaces them by U+FFFD. Thread safety: const methods
+// may be called from several threads.
 class Decoder {
  public:
   // Makes Decode join tokens without spaces even if there is no step. A Sequence of `tokenizers`
   // that holds no decoder does so too.
-  void SetChain() { chain_ = true; }
+  void JoinWithoutSpaces() { joins_without_spaces_ = true; }
   // Each of these adds a step.
   //
   // ByteLevel: turns characters back into bytes (byte_unicode.h) and joins all tokens. A token with
@@ -72,7 +72,7 @@ class Decoder {
   static void Apply(const Step& step, std::vector<std::string>* tokens);
 
   std::vector<Step> steps_;
-  bool chain_ = false;  // tokens are joined without spaces
+  bool joins_without_spaces_ = false;  // tokens are joined without spaces
 };
 
 }  // namespace megatrain

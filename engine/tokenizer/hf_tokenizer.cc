@@ -39,6 +39,12 @@ class HfTokenizer : public Tokenizer {
   std::optional<int32_t> TokenId(std::string_view token) const override {
     return table_.TokenId(token);
   }
+  std::string TokenText(int32_t id) const override {
+    const auto added = table_.added().find(id);
+    if (added != table_.added().end()) return added->second.content;
+    const TokenTable::Decoded* const token = table_.Find(id);
+    return token == nullptr ? "" : token->text;
+  }
 
   int64_t vocabulary() const override { return table_.vocabulary(); }
   int32_t eos_id() const override { return table_.eos_id(); }
@@ -141,7 +147,7 @@ bool HfTokenizer::CutAt(const PreTokenizer::Word& word, size_t offset, Output* o
   if (at <= out->stretch || at >= out->section_end) return false;
   // Within what stands for one character there is no such place in the text.
   if (place > 0 && word.chain->Original(place - 1) == at) return false;
-  const size_t normalized = word.chain->BeforeLast(place);
+  const size_t normalized = word.chain->InNormalized(place);
   size_t hint = 0;
   if (normalized > 0 &&
       out->section + OriginalOffset(out->normalized.runs, normalized - 1, &hint) == at) {

@@ -69,6 +69,10 @@ class Tokenizer {
   // Returns the id of the token that the vocabulary writes as `token` ("<|im_end|>"), or nullopt if
   // there is none.
   virtual std::optional<int32_t> TokenId(std::string_view token) const = 0;
+  // Returns the token as the vocabulary writes it: the inverse of TokenId. It may differ from what
+  // Decode gives: a byte-level vocabulary writes a space as U+0120. It is UTF-8, but for a token
+  // that is a single byte. Returns "" if no token has the id.
+  virtual std::string TokenText(int32_t id) const = 0;
   // Returns a number that is greater than every id.
   virtual int64_t vocabulary() const = 0;
   // Returns the end-of-text token that ends a document, or -1 if there is none.

@@ -136,7 +136,7 @@ absl::Status ReadPostProcessorItem(const Json& item, SpecialIds* out) {
 
 absl::Status ReadDecoder(const Json& root, TokenizerJson* out) {
   const Json& decoder = Get(root, kDecoder);
-  if (!decoder.is_null()) out->decoder.SetChain();
+  if (!decoder.is_null()) out->decoder.JoinWithoutSpaces();
   return ForEachComponent(decoder, kDecoder, "decoders",
                           [&](const Json& item) { return ReadDecoderItem(item, &out->decoder); });
 }

@@ -119,8 +119,8 @@ absl::StatusOr<SplitBehavior> ReadBehavior(const Json& split, std::string_view o
 // \w of Rust's `regex`: Alphabetic, M, Nd, Pc, Join_Control.
 std::string WordClass() {
   return absl::StrCat("[", R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d})",
-                      CharactersSinceUnicode14("L"), CharactersSinceUnicode14("M"),
-                      CharactersSinceUnicode14("Nd"), "]");
+                      CharactersAfterUnicode14("L"), CharactersAfterUnicode14("M"),
+                      CharactersAfterUnicode14("Nd"), "]");
 }
 
 // Whitespace: runs of \w and of what is neither \w nor white space.

@@ -19,7 +19,7 @@ class TransferRate {
   // all bytes are done, otherwise nullopt. The text goes by the rate of the last minute: ": 12.3
   // MB/s, 5 minutes left". It is "" in the first three seconds, and if no byte was done in the last
   // minute.
-  std::optional<std::string> Pace(absl::Time now, int64_t done, int64_t total);
+  std::optional<std::string> TextIfDue(absl::Time now, int64_t done, int64_t total);
 
  private:
   struct Moment {

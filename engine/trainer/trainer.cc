@@ -229,7 +229,7 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate,
       state.adamw.groups.push_back({group_rates[i], spec_.optimizer.groups[i].weight_decay.value_or(
                                                         spec_.optimizer.weight_decay)});
     }
-    rank.state().rows_first = rank.runner().OfferRows(pending.slot);
+    rank.state().rows_first = rank.runner().RequestRowsFirst(pending.slot);
     Schedule schedule = BuildTrainingStep(rank.dimensions().shape, state.micro_batch_tokens,
                                           rank.state(), state.step_micro_batches);
     CountLinkBytes(schedule, pending.record);
@@ -338,7 +338,7 @@ absl::StatusOr<int> Trainer::RunForward(const Batch& batch, LogitsRequest* logit
   // Every rank computes all logits: they are few, and a cache stays with those who made it.
   MT_ASSIGN_OR_RETURN(const int slot, PrepareBatch(batch, /*whole=*/logits != nullptr));
   const CacheUse cache = batch.first_rows.empty() ? CacheUse::kNone
-                         : batch.continues        ? CacheUse::kAttend
+                         : batch.attends_to_cache ? CacheUse::kAttend
                                                   : CacheUse::kFill;
   const Tickets tickets = SubmitEach([&](RankPipeline& rank) {
     StepState& state = rank.runner().state(slot);

@@ -129,7 +129,7 @@ void ToProto(const std::string& job_id, const JobCheckpoint& checkpoint, v1::Che
   proto->set_step(checkpoint.step);
   proto->set_directory(ValidUtf8(checkpoint.directory));
   proto->set_bytes(checkpoint.bytes);
-  if (IsSet(checkpoint.created)) *proto->mutable_create_time() = ToTimestamp(checkpoint.created);
+  if (IsSet(checkpoint.changed)) *proto->mutable_create_time() = ToTimestamp(checkpoint.changed);
   if (checkpoint.best_eval_loss.has_value()) proto->set_best_eval_loss(*checkpoint.best_eval_loss);
 }
 

@@ -149,7 +149,7 @@ int JoinAndTrain(const RunArguments& arguments, JobProcesses& processes,
     return done ? kExitDone : kExitInterrupted;
   }
   // Errors before RunTraining are this process's own.
-  const int code = processes.End(outcome.status());
+  const int code = processes.AbortAndReport(outcome.status());
   // The job was sound if it reached its first step: then it has failed.
   return started ? kExitFailed : code;
 }

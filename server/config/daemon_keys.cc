@@ -71,7 +71,7 @@ ConfigTable DaemonKeys(DaemonConfig* config) {
       {.path = "metrics_listen",
        .value = Optional(&config->metrics_listen, MetricsListen),
        .help = "address of the page for Prometheus",
-       .shown = absl::StrCat("\"", kDefaultMetricsAddress, "\"")},
+       .default_or_example = absl::StrCat("\"", kDefaultMetricsAddress, "\"")},
       {"state_directory", Text(&config->state_directory, "an absolute path", "^/", IsAbsolute),
        "store, logs, and checkpoints of jobs that name no directory"},
       {"host_memory",
@@ -88,7 +88,7 @@ ConfigTable DaemonKeys(DaemonConfig* config) {
        .value = Optional(&config->roots, Roots),
        .help =
            "directories that jobs may name paths beneath; left out, a private daemon has no bounds",
-       .shown = R"(["/srv/megatrain"])"},
+       .default_or_example = R"(["/srv/megatrain"])"},
       {"administrators", Texts(&config->administrators, "a list of user names, as in [anna]"),
        "accounts that see and control everybody's jobs", kMayChange},
       {"keep_ended_jobs_per_user", Whole(&config->keep_ended_jobs, 0, kJobsMax, "all"),

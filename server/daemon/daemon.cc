@@ -52,12 +52,12 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
                                                        .disk = daemon->disk_.get(),
                                                        .log = hooks.log});
   daemon->remover_->Start();
-  daemon->monitor_ = std::make_unique<NodeMonitor>(
+  daemon->node_reporter_ = std::make_unique<NodeReporter>(
       daemon->host_.get(), &std::as_const(*daemon->ledger_).table(), config.state_directory);
-  MT_ASSIGN_OR_RETURN(
-      daemon->monitoring_,
-      Monitoring::Start(config, daemon->host_.get(), daemon->ledger_.get(), daemon->monitor_.get(),
-                        daemon->FilesOfJobs(), daemon->access_->tls(), hooks.log));
+  MT_ASSIGN_OR_RETURN(daemon->monitoring_,
+                      Monitoring::Start(config, daemon->host_.get(), daemon->ledger_.get(),
+                                        daemon->node_reporter_.get(), daemon->FilesOfJobs(),
+                                        daemon->access_->tls(), hooks.log));
   if (daemon->device_changed_) daemon->monitoring_->NoteDeviceChanged();
   GrpcServerOptions server;
   server.listen = config.listen;
@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   StartInBackground([&] {
     started = ServeApi(server, &daemon->access_->authenticator(), daemon->manager_.get(),
                        daemon->records_.get(),
-                       [monitor = daemon->monitor_.get()] { return monitor->Read(); });
+                       [reporter = daemon->node_reporter_.get()] { return reporter->Read(); });
   });
   MT_ASSIGN_OR_RETURN(daemon->server_, std::move(started));
   MT_RETURN_IF_ERROR(daemon->access_->ShareSockets());
@@ -102,7 +102,7 @@ void Daemon::MeasureDisk() {
 }
 
 OpenFiles Daemon::FilesOfJobs() const {
-  return [this](int64_t uid, const std::string& id) { return job_files_->Of(uid, id); };
+  return [this](int64_t uid, const std::string& id) { return job_files_->OpenFor(uid, id); };
 }
 
 absl::Status Daemon::OpenJobFiles() {
@@ -152,7 +152,7 @@ absl::Status Daemon::AwaitDevice(const absl::Status& refused) {
 
 absl::Status Daemon::CheckStarted() const {
   if (started_) return absl::OkStatus();
-  if (monitor_->state() == v1::Node::STOPPING) return DaemonStopping();
+  if (node_reporter_->state() == v1::Node::STOPPING) return DaemonStopping();
   return WithReason(
       absl::UnavailableError("the daemon is starting: its host memory is being reserved"),
       v1::STARTING);
@@ -216,7 +216,7 @@ void Daemon::SaveOthersAndRestart() {
 }
 
 std::optional<JobForecast> Daemon::Forecast(const Job& job) const {
-  const absl::StatusOr<std::shared_ptr<FileSystem>> files = job_files_->Of(job.uid, job.id);
+  const absl::StatusOr<std::shared_ptr<FileSystem>> files = job_files_->OpenFor(job.uid, job.id);
   if (!files.ok()) return std::nullopt;
   const absl::StatusOr<PlanReport> plan = PlanTraining(*job.spec, host_->budget(), files->get());
   if (!plan.ok()) return std::nullopt;
@@ -244,8 +244,8 @@ absl::Status Daemon::BeginJobs(const std::function<bool()>& cancelled) {
   MT_RETURN_IF_ERROR(host_->ReservePool(
       bytes,
       [this](int64_t done, int64_t capacity) {
-        monitor_->SetPinning(done, capacity);
-        monitoring_->service_manager().Starting(absl::StrCat(
+        node_reporter_->SetPinning(done, capacity);
+        monitoring_->service_notifier().Starting(absl::StrCat(
             "reserving host memory: ", FormatBytes(done), " of ", FormatBytes(capacity)));
       },
       cancelled));
@@ -253,7 +253,9 @@ absl::Status Daemon::BeginJobs(const std::function<bool()>& cancelled) {
 
   EngineJobRunnerOptions runner;
   runner.watchdog = hooks_.watchdog;
-  runner.files = [this](int64_t uid, const std::string& id) { return job_files_->ForRun(uid, id); };
+  runner.files = [this](int64_t uid, const std::string& id) {
+    return job_files_->PrepareForRun(uid, id);
+  };
   runner.stalled = [this](const std::string& job, const std::string& why) {
     hooks_.warn(absl::StrCat("job ", job, " hangs: ", why, "; ending the process"));
     if (host_->devices().count > 1) {
@@ -264,7 +266,7 @@ absl::Status Daemon::BeginJobs(const std::function<bool()>& cancelled) {
       return mailbox_.Tell(
           run, RunEnd{RunEnd::Kind::kLost, absl::InternalError(absl::StrCat("it hung: ", why))});
     }
-    monitoring_->service_manager().Hangs();
+    monitoring_->service_notifier().Hangs();
     hooks_.end_process();
   };
   runner.device_lost = [this](const std::string& job, const std::string& why) {
@@ -285,7 +287,8 @@ absl::Status Daemon::BeginJobs(const std::function<bool()>& cancelled) {
   // With the submitter's rights, as everything that is read for a job.
   scheduler.free_disk_bytes = [this](const Job& job,
                                      const std::string& directory) -> absl::StatusOr<int64_t> {
-    MT_ASSIGN_OR_RETURN(const std::shared_ptr<FileSystem> files, job_files_->Of(job.uid, job.id));
+    MT_ASSIGN_OR_RETURN(const std::shared_ptr<FileSystem> files,
+                        job_files_->OpenFor(job.uid, job.id));
     return files->FreeDiskBytes(directory);
   };
   scheduler.forecast = [this](const Job& job) { return Forecast(job); };
@@ -294,15 +297,15 @@ absl::Status Daemon::BeginJobs(const std::function<bool()>& cancelled) {
                                            std::move(scheduler));
   scheduler_->Start();
   started_ = true;
-  monitor_->SetState(v1::Node::READY);
+  node_reporter_->SetState(v1::Node::READY);
   server_->SetReady(true);
-  monitoring_->service_manager().Ready();
+  monitoring_->service_notifier().Ready();
   hooks_.log("ready");
   return absl::OkStatus();
 }
 
 absl::Status Daemon::Reload(const DaemonConfig& config) {
-  monitoring_->service_manager().Reloading();
+  monitoring_->service_notifier().Reloading();
   const absl::Status status = access_->Reload(config);
   if (status.ok()) {
     const bool changed = limits_.Get().disk_bytes != config.limits.disk_bytes;
@@ -320,7 +323,7 @@ absl::Status Daemon::Reload(const DaemonConfig& config) {
       hooks_.log("the configuration was read again");
     }
   }
-  monitoring_->service_manager().Ready();
+  monitoring_->service_notifier().Ready();
   return status;
 }
 
@@ -328,8 +331,8 @@ void Daemon::Stop() {
   if (stopped_) return;
   stopped_ = true;
   if (server_ != nullptr) {
-    monitor_->SetState(v1::Node::STOPPING);
-    monitoring_->service_manager().Stopping();
+    node_reporter_->SetState(v1::Node::STOPPING);
+    monitoring_->service_notifier().Stopping();
     server_->SetReady(false);
   }
   // Callers still see what happens while jobs are saved.

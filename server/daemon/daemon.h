@@ -21,7 +21,7 @@
 #include "server/config/daemon_config.h"
 #include "server/daemon/access.h"
 #include "server/daemon/monitoring.h"
-#include "server/daemon/node_monitor.h"
+#include "server/daemon/node_reporter.h"
 #include "server/files/job_files.h"
 #include "server/files/open_files.h"
 #include "server/jobs/user_limits.h"
@@ -153,7 +153,7 @@ class Daemon {
   std::unique_ptr<EngineHost> host_;
   std::unique_ptr<JobManager> manager_;
   std::unique_ptr<JobRemover> remover_;
-  std::unique_ptr<NodeMonitor> monitor_;
+  std::unique_ptr<NodeReporter> node_reporter_;
   std::unique_ptr<Monitoring> monitoring_;
   ExportQueue exports_;
   RunMailbox mailbox_;

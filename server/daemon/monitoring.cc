@@ -42,7 +42,7 @@ std::unique_ptr<MetricsServer> ServeDeviceMissing(
   return nullptr;
 }
 
-Monitoring::Monitoring(const EngineHost* host, const JobLedger* ledger, const NodeMonitor* node,
+Monitoring::Monitoring(const EngineHost* host, const JobLedger* ledger, const NodeReporter* node,
                        OpenFiles files, TlsFileWatch* tls,
                        const std::function<void(const std::string& line)>& log)
     : host_(host),
@@ -56,7 +56,7 @@ Monitoring::Monitoring(const EngineHost* host, const JobLedger* ledger, const No
 
 absl::StatusOr<std::unique_ptr<Monitoring>> Monitoring::Start(
     const DaemonConfig& config, const EngineHost* host, const JobLedger* ledger,
-    const NodeMonitor* node, OpenFiles files, TlsFileWatch* tls,
+    const NodeReporter* node, OpenFiles files, TlsFileWatch* tls,
     const std::function<void(const std::string& line)>& log) {
   std::unique_ptr<Monitoring> monitoring(
       new Monitoring(host, ledger, node, std::move(files), tls, log));

@@ -1,5 +1,5 @@
 // Monitoring shows what the daemon does: it serves the metrics page for Prometheus (MetricsServer),
-// and reports to systemd (ServiceManager).
+// and reports to systemd (ServiceNotifier).
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_DAEMON_MONITORING_H_
@@ -14,9 +14,9 @@
 #include "absl/time/clock.h"
 #include "engine/engine.h"
 #include "server/config/daemon_config.h"
-#include "server/daemon/node_monitor.h"
+#include "server/daemon/node_reporter.h"
 #include "server/daemon/refusal_monitor.h"
-#include "server/daemon/service_manager.h"
+#include "server/daemon/service_notifier.h"
 #include "server/files/open_files.h"
 #include "server/identity/tls_file_watch.h"
 #include "server/manager/job_ledger.h"
@@ -43,20 +43,20 @@ class Monitoring {
   // be listened on, that is logged, and there is no page.
   static absl::StatusOr<std::unique_ptr<Monitoring>> Start(
       const DaemonConfig& config, const EngineHost* host, const JobLedger* ledger,
-      const NodeMonitor* node, OpenFiles files, TlsFileWatch* tls,
+      const NodeReporter* node, OpenFiles files, TlsFileWatch* tls,
       const std::function<void(const std::string& line)>& log);
 
   // Return observers that feed the metrics, the log of refusals and the service manager. They must
   // not be called after this object is destroyed.
   RequestObserver request_observer();
   RefusalObserver refusal_observer();
-  std::vector<RunObserver*> run_observers() { return {&metrics_, &service_manager_}; }
+  std::vector<RunObserver*> run_observers() { return {&metrics_, &service_notifier_}; }
   // Records that the device is of another kind than when the daemon ran before.
   void NoteDeviceChanged() { metrics_.NoteDeviceChanged(absl::Now()); }
-  ServiceManager& service_manager() { return service_manager_; }
+  ServiceNotifier& service_notifier() { return service_notifier_; }
 
  private:
-  Monitoring(const EngineHost* host, const JobLedger* ledger, const NodeMonitor* node,
+  Monitoring(const EngineHost* host, const JobLedger* ledger, const NodeReporter* node,
              OpenFiles files, TlsFileWatch* tls,
              const std::function<void(const std::string& line)>& log);
   absl::Status Serve(const DaemonConfig& config,
@@ -67,12 +67,12 @@ class Monitoring {
 
   const EngineHost* const host_;
   const JobLedger* const ledger_;
-  const NodeMonitor* const node_;
+  const NodeReporter* const node_;
   const OpenFiles files_;
   TlsFileWatch* const tls_;
   DaemonMetrics metrics_;
   RefusalMonitor refusals_;
-  ServiceManager service_manager_;
+  ServiceNotifier service_notifier_;
   std::unique_ptr<MetricsServer> server_;  // last: uses the rest
 };
 

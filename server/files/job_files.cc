@@ -112,14 +112,14 @@ absl::StatusOr<std::shared_ptr<FileSystem>> JobFiles::Join(
   return std::make_shared<RootedFileSystem>(std::move(roots), std::move(identity));
 }
 
-absl::StatusOr<std::shared_ptr<FileSystem>> JobFiles::Of(int64_t uid,
-                                                         const std::string& job_id) const {
+absl::StatusOr<std::shared_ptr<FileSystem>> JobFiles::OpenFor(int64_t uid,
+                                                              const std::string& job_id) const {
   MT_ASSIGN_OR_RETURN(std::optional<FileIdentity> identity, IdentityOf(uid));
   return Join(job_id, std::move(identity));
 }
 
-absl::StatusOr<std::shared_ptr<FileSystem>> JobFiles::ForRun(int64_t uid,
-                                                             const std::string& job_id) const {
+absl::StatusOr<std::shared_ptr<FileSystem>> JobFiles::PrepareForRun(
+    int64_t uid, const std::string& job_id) const {
   MT_ASSIGN_OR_RETURN(std::optional<FileIdentity> identity, IdentityOf(uid));
   MT_RETURN_IF_ERROR(MakeOwnDirectory(job_id, identity));
   return Join(job_id, std::move(identity));

@@ -46,12 +46,13 @@ class JobFiles {
   // may not act for the account, NotFound if there is none, Unavailable if the account database
   // cannot be read, and the other errors of RootDirectory::Open for the job's own directory.
   // REQUIRES: `job_id` is empty or one path component.
-  absl::StatusOr<std::shared_ptr<FileSystem>> Of(int64_t uid, const std::string& job_id) const;
-  // Does as Of, but first makes the job's own directory if it is missing, gives it to the account,
-  // and lets the account pass through STATE, STATE/jobs and STATE/jobs/ID. It changes only
-  // directories that the daemon owns. Returns the errors of Of, and the codes of FileError if
+  absl::StatusOr<std::shared_ptr<FileSystem>> OpenFor(int64_t uid, const std::string& job_id) const;
+  // Does as OpenFor, but first makes the job's own directory if it is missing, gives it to the
+  // account, and lets the account pass through STATE, STATE/jobs and STATE/jobs/ID. It changes only
+  // directories that the daemon owns. Returns the errors of OpenFor, and the codes of FileError if
   // making the directory fails. REQUIRES: `job_id` is one path component.
-  absl::StatusOr<std::shared_ptr<FileSystem>> ForRun(int64_t uid, const std::string& job_id) const;
+  absl::StatusOr<std::shared_ptr<FileSystem>> PrepareForRun(int64_t uid,
+                                                            const std::string& job_id) const;
 
  private:
   JobFiles(std::string state_directory, RootedFileSystem::Roots roots)

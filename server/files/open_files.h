@@ -15,7 +15,7 @@ namespace megatrain {
 
 // Returns a file system that reaches the files that the account `uid` may name in a job, and the
 // own directory of its job `job_id` ("" = none). Called from any thread, by several at once; may
-// look up accounts. Returns the errors of JobFiles::Of or JobFiles::ForRun.
+// look up accounts. Returns the errors of JobFiles::OpenFor or JobFiles::PrepareForRun.
 using OpenFiles = std::function<absl::StatusOr<std::shared_ptr<FileSystem>>(
     int64_t uid, const std::string& job_id)>;
 

@@ -62,7 +62,7 @@ std::optional<absl::StatusOr<Account>> AccountCache::FindInMemory(const AccountK
   if (known == known_.end()) return std::nullopt;
   const absl::Duration age = now - known->second.found;
   // Negative: the clock was set back.
-  if (age < absl::ZeroDuration() || age >= kBelieved) return std::nullopt;
+  if (age < absl::ZeroDuration() || age >= kAnswerLifetime) return std::nullopt;
   return known->second.account;
 }
 

@@ -49,13 +49,13 @@ class AccountCache {
   };
 
   // How long an answer, also NotFound, is used. Unavailable is not remembered.
-  static constexpr absl::Duration kBelieved = absl::Seconds(10);
+  static constexpr absl::Duration kAnswerLifetime = absl::Seconds(10);
 
   AccountCache() : AccountCache(Options()) {}
   explicit AccountCache(Options options) : options_(std::move(options)) {}
 
-  // Returns what FindAccount returns, or an answer in memory that is younger than kBelieved. All
-  // answers are dropped when there are many.
+  // Returns what FindAccount returns, or an answer in memory that is younger than kAnswerLifetime.
+  // All answers are dropped when there are many.
   absl::StatusOr<Account> Find(const AccountKey& key) const;
 
   // Returns what Find would return from memory; nullopt if Find would read the database.

@@ -229,7 +229,7 @@ std::function<double(double seconds)> JobProcesses::Share() {
       [control = set_->control.get()](double seconds) { return control->ShareAllowance(seconds); };
 }
 
-int JobProcesses::End(const absl::Status& error) {
+int JobProcesses::AbortAndReport(const absl::Status& error) {
   if (!set_.has_value()) {
     TellUnmet(error, leads(), /*later=*/of_machine_ && launched_.local_rank == 0);
     return ExitCodeOf(error);
@@ -250,13 +250,13 @@ void JobProcesses::EndHanging(const std::string& why) {
       Report(absl::DeadlineExceededError(why));
       _exit(kExitFailed);
     });
-    if (const std::string waits = set_->control->Waits(); !waits.empty()) {
+    if (const std::string waits = set_->control->DescribeWaits(); !waits.empty()) {
       error = absl::DeadlineExceededError(absl::StrCat(why, "; it waits for ", waits));
       // A process that hangs by itself says so first: all find out within two periods of the signs
       // of life.
       absl::SleepFor(std::min(timeout_ / 3, absl::Seconds(10)) + kFirstSpeaks);
     }
-    End(error);
+    AbortAndReport(error);
     const absl::Time end = absl::Now() + kFarewell;
     while (absl::Now() < end) {
       (void)set_->control->status();  // lets MPI move what was said

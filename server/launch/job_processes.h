@@ -9,7 +9,7 @@
 //
 // A process calls Read, and ends at once if stands_by(), or with Launch if launches(). Otherwise it
 // calls Join, CheckSameProgram, TakeDevices and ShareMachine, and trains with communicators(). Then
-// it calls End if there was an error, and at last Leave.
+// it calls AbortAndReport if there was an error, and at last Leave.
 //
 // Thread safety: one thread at a time. EndHanging may be called from any thread until Leave.
 #ifndef MEGATRAIN_SERVER_LAUNCH_JOB_PROCESSES_H_
@@ -91,7 +91,7 @@ class JobProcesses {
   //   this process with kExitFailed if MPI keeps it for three times the timeout of Join.
   // - For a process alone, or if Join has failed, rank 0 reports. If the error may concern one
   //   machine alone, the first process of each other machine reports too, two seconds later.
-  int End(const absl::Status& error);
+  int AbortAndReport(const absl::Status& error);
   // Ends the job because this process hangs, and this process with kExitFailed within half a
   // minute, whatever hangs. Reports `why`, or the error that ended the processes before. A process
   // that waits for others lets them report first.

@@ -8,6 +8,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -76,7 +77,7 @@ class Meeting {
   std::unique_ptr<Table> table_;          // on the machine with rank 0
   std::unique_ptr<grpc::Server> server_;  // of table_
   std::unique_ptr<launch::v1::Meeting::Stub> stub_;
-  int64_t round_ = 0;
+  std::atomic<int64_t> round_ = 0;  // Exchange counts it, and LeaveFailed reads it beside
   std::vector<int> machine_ranks_;
   int machine_ = 0;
 

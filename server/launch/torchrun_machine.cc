@@ -263,7 +263,7 @@ absl::StatusOr<int> RunProcesses(const LaunchEnvironment& launched, absl::Durati
 }  // namespace
 
 absl::StatusOr<MeetingPlace> TorchrunMeetingPlace(const LaunchEnvironment& launched,
-                                                  GetEnvironment get_environment) {
+                                                  EnvironmentLookup get_environment) {
   const auto text = [&](const char* name) {
     const char* const value = get_environment(name);
     return std::string(value == nullptr ? "" : value);

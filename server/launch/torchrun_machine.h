@@ -18,7 +18,7 @@ namespace megatrain {
 // torchrun's agent listens at MASTER_PORT itself (TORCHELASTIC_USE_AGENT_STORE=True). The job's
 // name is TORCHELASTIC_RUN_ID. Returns InvalidArgument if there is no port above MASTER_PORT.
 absl::StatusOr<MeetingPlace> TorchrunMeetingPlace(const LaunchEnvironment& launched,
-                                                  GetEnvironment get_environment);
+                                                  EnvironmentLookup get_environment);
 
 // Runs this program, with this process's arguments, for each rank of this machine, and returns the
 // exit code of the first that failed (kExitFailed if a signal ended it), else kExitInterrupted if

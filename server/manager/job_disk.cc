@@ -66,7 +66,7 @@ int64_t JobDisk::UserReservedBytes(int64_t uid, const JobTable& table) const {
   return bytes;
 }
 
-std::string JobDisk::WhyTooDeep(int64_t uid) const {
+std::string JobDisk::NoteOnUnmeasured(int64_t uid) const {
   MutexLock lock(&mutex_);
   for (const auto& [id, held] : jobs_) {
     if (held.uid != uid || !held.too_deep) continue;
@@ -87,7 +87,7 @@ std::string JobDisk::WhyOverLimit(const Job& job) const {
   const int64_t held = UserBytes(job.uid);
   if (held + job.checkpoint_bytes <= limit) return "";
   return absl::StrCat("its user's jobs hold ", FormatBytesShort(held),
-                      " beneath the state directory", WhyTooDeep(job.uid),
+                      " beneath the state directory", NoteOnUnmeasured(job.uid),
                       ", and its next checkpoint takes ", FormatBytesShort(job.checkpoint_bytes),
                       "; a user may have ", FormatBytesShort(limit), " (", kDiskLimit,
                       "). It goes on when ended jobs are deleted: megatrain delete JOB");

@@ -43,7 +43,7 @@ class JobDisk {
   int64_t UserReservedBytes(int64_t uid, const JobTable& table) const;
   // Returns "; job ID holds directories ..." about one job of the user that has directories that
   // Measure left out, and "" if there is none. It is for messages that tell UserBytes.
-  std::string WhyTooDeep(int64_t uid) const;
+  std::string NoteOnUnmeasured(int64_t uid) const;
   // Returns why, for people, the job's next checkpoint would take its user over the limit. Returns
   // "" if it would not, if there is no limit, or if the job writes its checkpoints elsewhere.
   std::string WhyOverLimit(const Job& job) const;

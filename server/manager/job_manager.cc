@@ -73,7 +73,7 @@ JobCheckpoint DescribeCheckpoint(const std::string& directory, FileSystem* files
     }
   }
   const absl::StatusOr<FileInfo> info = files->Examine(directory);
-  if (info.ok()) checkpoint.created = info->modified;
+  if (info.ok()) checkpoint.changed = info->modified;
   return checkpoint;
 }
 

@@ -77,7 +77,7 @@ struct JobCheckpoint {
   int64_t step = 0;
   std::string directory;
   int64_t bytes = 0;   // of the files in it, without those in directories beneath it
-  absl::Time created;  // when its directory was last changed
+  absl::Time changed;  // when its directory was last changed
   // The loss on the evaluation data, if it is the lowest of the job's checkpoints so far.
   std::optional<double> best_eval_loss;
 };

@@ -55,11 +55,11 @@ absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_d
   return spec;
 }
 
-bool WritesInOwnDirectory(const JobSpec& spec, const std::string& own_directory) {
-  return absl::StartsWith(spec.checkpoint.directory, own_directory + "/");
+bool WritesInOwnDirectory(const JobSpec& spec, const std::string& job_directory) {
+  return absl::StartsWith(spec.checkpoint.directory, job_directory + "/");
 }
 
-absl::Status CheckPaths(const JobSpec& spec, const std::string& own_directory, FileSystem* files) {
+absl::Status CheckPaths(const JobSpec& spec, const std::string& job_directory, FileSystem* files) {
   MT_RETURN_IF_ERROR(AtKey("model.path", CheckModel(spec.model.path, files)));
   MT_RETURN_IF_ERROR(AtKey("data.train", CheckDataFiles(spec.data.train, files)));
   MT_RETURN_IF_ERROR(AtKey("data.eval", CheckDataFiles(spec.data.eval, files)));
@@ -68,7 +68,7 @@ absl::Status CheckPaths(const JobSpec& spec, const std::string& own_directory, F
         AtKey("data.cache_directory", files->CheckWritable(spec.data.cache_directory)));
   }
   // The job's own is made when it begins.
-  if (!WritesInOwnDirectory(spec, own_directory)) {
+  if (!WritesInOwnDirectory(spec, job_directory)) {
     MT_RETURN_IF_ERROR(
         AtKey("checkpoint.directory", files->CheckWritable(spec.checkpoint.directory)));
   }

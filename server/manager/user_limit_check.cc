@@ -81,7 +81,8 @@ absl::Status CheckDisk(const UserLimits& limits, const Job& job, const JobTable&
   return LimitReached(
       kDiskLimit, limits.disk_bytes,
       absl::StrCat(need, "; your other jobs hold ", FormatBytesShort(held), " there and will take ",
-                   FormatBytesShort(reserved), " more", disk->WhyTooDeep(job.uid), "; ", may_have,
+                   FormatBytesShort(reserved), " more", disk->NoteOnUnmeasured(job.uid), "; ",
+                   may_have,
                    ". Delete jobs that have ended (megatrain delete JOB), or name a "
                    "checkpoint.directory of your own"));
 }

@@ -50,12 +50,12 @@ bool DiskWaits::Waits(const std::string& id) const {
   return found != waits_.end() && found->second.waiting;
 }
 
-void DiskWaits::Remove(const std::string& id) {
+void DiskWaits::EndWait(const std::string& id) {
   const auto found = waits_.find(id);
   if (found != waits_.end()) found->second.waiting = false;
 }
 
-bool DiskWaits::MayGoOn(const Job& job, absl::Time now) {
+bool DiskWaits::LookForRoom(const Job& job, absl::Time now) {
   const auto found = waits_.find(job.id);
   if (found == waits_.end() || !found->second.waiting) return true;
   Wait& wait = found->second;

@@ -46,7 +46,7 @@ class DiskWaits {
   using FreeBytes =
       std::function<absl::StatusOr<int64_t>(const Job& job, const std::string& directory)>;
 
-  // `free_bytes` must not be empty. MayGoOn calls it.
+  // `free_bytes` must not be empty. LookForRoom calls it.
   explicit DiskWaits(FreeBytes free_bytes) : free_bytes_(std::move(free_bytes)) {}
 
   // Notes that the job waits until there is room for `needs`. Does nothing if it waits already.
@@ -54,16 +54,16 @@ class DiskWaits {
   bool Waits(const std::string& id) const;
   // Ends the job's wait, because it goes on or is no longer paused for its disk. The time between
   // its looks is remembered for the next wait.
-  void Remove(const std::string& id);
+  void EndWait(const std::string& id);
   // Forgets a job that has ended.
   void Forget(const std::string& id) { waits_.erase(id); }
 
   // Returns true if the job does not wait, or if a look at its disks finds room. Returns false
   // without a look if the time of the job's next look has not come. A look sets the time of the
-  // next one and does not end the wait. After true, call Remove if the job goes on: until then, a
+  // next one and does not end the wait. After true, call EndWait if the job goes on: until then, a
   // call before the next look returns false. A disk whose free bytes cannot be read counts as one
   // with room.
-  bool MayGoOn(const Job& job, absl::Time now);
+  bool LookForRoom(const Job& job, absl::Time now);
   // Returns for people what the job needs, as the last look that found no room has seen it; before
   // such a look, the first of the needs given to Add, or "a disk is full" if there were none.
   // Returns "" if the job has not waited since it was last forgotten.

@@ -60,8 +60,8 @@ RunAction DecideFinished(const Job& job, const RunEnd& end) {
       return Become(JobState::kCancelled, job.reason,
                     "its last step was done when it was cancelled; what it wrote is whole");
     default:
-      return Become(JobState::kSucceeded, JobReason::kNone, end.early, [end](Job* edited) {
-        if (end.early.empty()) edited->step = std::max(edited->step, edited->total_steps);
+      return Become(JobState::kSucceeded, JobReason::kNone, end.early_reason, [end](Job* edited) {
+        if (end.early_reason.empty()) edited->step = std::max(edited->step, edited->total_steps);
         ForgetHostMemory(edited);
       });
   }

@@ -12,16 +12,16 @@ void Scheduler::SettleDiskWaits() {
       // Queued ones are asked when the queue is looked at, unless a user has put them there; the
       // others do not wait any more.
       const bool queued = job->state == JobState::kQueued && job->reason == JobReason::kDiskFull;
-      if (!queued) disk_waits_.Remove(job->id);
+      if (!queued) disk_waits_.EndWait(job->id);
       continue;
     }
     // Paused before the process was started.
     if (!disk_waits_.Waits(job->id)) disk_waits_.Add(*job, DiskNeedsOf(*job), now);
-    if (stopping_ || !disk_waits_.MayGoOn(*job, now)) continue;
+    if (stopping_ || !disk_waits_.LookForRoom(*job, now)) continue;
     const absl::StatusOr<JobPtr> resumed =
         Change(job->id, JobState::kPaused,
                {JobState::kQueued, JobReason::kDiskFull, "there is room on the disk again", {}});
-    if (resumed.ok()) disk_waits_.Remove(job->id);
+    if (resumed.ok()) disk_waits_.EndWait(job->id);
   }
 }
 

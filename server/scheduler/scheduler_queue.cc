@@ -127,8 +127,8 @@ QueuedJob Scheduler::Describe(const Job& job) {
   if (!queued.hold_text.empty()) queued.hold = WaitingReason::kBehindOthers;
   const absl::Time now = ledger_->Now();
   if (disk_waits_.Waits(job.id)) {
-    if (disk_waits_.MayGoOn(job, now)) {
-      disk_waits_.Remove(job.id);
+    if (disk_waits_.LookForRoom(job, now)) {
+      disk_waits_.EndWait(job.id);
     } else {
       queued.hold = WaitingReason::kDiskFull;
       queued.hold_text = disk_waits_.Text(job.id);

@@ -116,7 +116,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     services_.gate->Observe(method_, told);
     const size_t bytes = response_->ByteSizeLong();
     const bool held_twice = bytes <= kHeldTwiceBytesMax;
-    share_.Set(held_twice ? 2 * bytes : bytes);
+    share_.SetBytes(held_twice ? 2 * bytes : bytes);
     // The call may be gone when these return.
     held_twice ? Finish(told) : StartSendInitialMetadata();
   }

@@ -201,7 +201,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   // Room that is still awaited is given back with the stream.
   void GiveBackRoom() {
     if (room_ != Room::kTaken) return;
-    share_.Set(0);
+    share_.SetBytes(0);
     room_ = Room::kNone;
   }
 
@@ -226,7 +226,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
     last_write_ = now;
     drained_ = false;
     writing_ = true;
-    share_.Set(message_.ByteSizeLong());
+    share_.SetBytes(message_.ByteSizeLong());
     this->StartWrite(&message_);
     message_ = Message();  // gRPC has its bytes: of a call that is bound they are made at once
     return TurnScheduler::kNever;

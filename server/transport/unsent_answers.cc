@@ -96,7 +96,7 @@ absl::StatusOr<bool> AnswerShare::Take(size_t request_bytes, std::function<void(
   return taken;
 }
 
-void AnswerShare::Set(size_t bytes) {
+void AnswerShare::SetBytes(size_t bytes) {
   if (bytes == bytes_) return;
   const size_t before = std::exchange(bytes_, bytes);
   answers_->Change(uid_, connection_, before, bytes);

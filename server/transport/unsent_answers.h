@@ -85,7 +85,7 @@ class AnswerShare {
  public:
   // `answers` must outlive this.
   explicit AnswerShare(UnsentAnswers* answers) : answers_(answers) {}
-  ~AnswerShare() { Set(0); }
+  ~AnswerShare() { SetBytes(0); }
   AnswerShare(const AnswerShare&) = delete;
   AnswerShare& operator=(const AnswerShare&) = delete;
 
@@ -101,13 +101,13 @@ class AnswerShare {
   // bytes are counted and the call may be answered. That may be before Take returns.
   // `request_bytes` is what the call holds while it waits. Returns ResourceExhausted
   // (ANSWERS_UNREAD) if too many calls or bytes wait; `go_on` is then not called. REQUIRES: nothing
-  // is counted. After false, the share must live, and Set must not be called, until `go_on` is
+  // is counted. After false, the share must live, and SetBytes must not be called, until `go_on` is
   // called.
   absl::StatusOr<bool> Take(size_t request_bytes, std::function<void()> go_on);
 
   // Counts `bytes` in place of those counted before. If `bytes` is less, the `go_on` of other calls
   // may be called on this thread.
-  void Set(size_t bytes);
+  void SetBytes(size_t bytes);
 
  private:
   friend class UnsentAnswers;

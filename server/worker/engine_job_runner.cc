@@ -231,7 +231,7 @@ RunEnd EngineJobRunner::Train(Run& run) {
   if (outcome.ok()) {
     end.kind = KindOf(*outcome);
     if (*outcome == TrainingOutcome::kStoppedEarly) {
-      end.early = absl::StrCat(
+      end.early_reason = absl::StrCat(
           "stopped by training.stop_after_worse: ", run.request.spec.training.stop_after_worse,
           " evaluations in a row without a lower eval_loss");
     }

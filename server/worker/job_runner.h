@@ -46,7 +46,7 @@ struct RunRequest {
 
 struct RunEnd {
   enum class Kind {
-    kFinished,  // the last step is done, or `early` says why not; saved, the output written
+    kFinished,  // the last step is done, or `early_reason` says why not; saved, the output written
     kReleased,  // RunWish::kRelease: saved (if a step was made), all memory given back
     // RunWish::kStop: the job is to be started again. It is saved if a step was made. If `status`
     // is an error the job is not saved, and goes on from the checkpoint before.
@@ -64,7 +64,7 @@ struct RunEnd {
   Kind kind = Kind::kFailed;
   // Why kFailed, kNotStarted or kLost, or kStopped without being saved; else OK.
   absl::Status status;
-  std::string early = "";  // kFinished: why training ended before its last step; else ""
+  std::string early_reason = "";  // kFinished: why training ended before its last step; else ""
 };
 
 // JobRunEvent has the alternatives of the engine's RunEvent, and RunEnd.

@@ -49,7 +49,7 @@ void Watchdog::Alive() {
   Advance();
 }
 
-void Watchdog::Step(int64_t step, double step_seconds) {
+void Watchdog::StepDone(int64_t step, double step_seconds) {
   MutexLock lock(&mutex_);
   step_ = step;
   step_seconds_[static_cast<size_t>(steps_++ % kStepsRemembered)] = step_seconds;
@@ -64,7 +64,7 @@ void Watchdog::Follow(const RunEvent& event) {
                    step_ = begin.first_step - 1;
                    Advance();
                  },
-                 [this](const StepRecord& record) { Step(record.step, record.step_seconds); },
+                 [this](const StepRecord& record) { StepDone(record.step, record.step_seconds); },
                  [](const auto&) {}},
       event);
 }

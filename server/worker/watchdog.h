@@ -70,9 +70,9 @@ class Watchdog {
   // Says that something went on in the phase.
   void Alive();
   // Says that step `step` is done and took `step_seconds`.
-  void Step(int64_t step, double step_seconds);
-  // Calls Enter for a TrainingActivity, Step for a StepRecord, and notes progress at StepsBegin.
-  // Does nothing for other events.
+  void StepDone(int64_t step, double step_seconds);
+  // Calls Enter for a TrainingActivity, StepDone for a StepRecord, and notes progress at
+  // StepsBegin. Does nothing for other events.
   void Follow(const RunEvent& event);
 
   // While a Rest lives any silence is allowed, as in kPaused. At its end the silence is counted

@@ -26,19 +26,19 @@ const Builtin* Find(const Table& table, std::string_view name) {
   return at == table.end() ? nullptr : at->second;
 }
 
-// One parameter of a signature.
+// One parameter of Builtin::parameters.
 struct Parameter {
   std::string_view name;
   bool optional = false;
   bool by_name = true;
 };
 
-// Takes the first parameter off a signature.
-Parameter TakeParameter(std::string_view* signature) {
+// Takes the first parameter off a list of them.
+Parameter TakeParameter(std::string_view* parameters) {
   Parameter parameter;
-  const size_t end = std::min(signature->find(' '), signature->size());
-  parameter.name = signature->substr(0, end);
-  signature->remove_prefix(std::min(end + 1, signature->size()));
+  const size_t end = std::min(parameters->find(' '), parameters->size());
+  parameter.name = parameters->substr(0, end);
+  parameters->remove_prefix(std::min(end + 1, parameters->size()));
   if (parameter.name.front() == '_') {
     parameter.by_name = false;
     parameter.name.remove_prefix(1);
@@ -55,14 +55,14 @@ absl::Status Bind(const Builtin& builtin, CallValues values, Call* call) {
     return Error(absl::StrCat(builtin.name, "(): ", ToAbsl(problem)));
   };
   size_t positional = 0;
-  std::string_view signature = builtin.signature;
-  while (!signature.empty()) {
-    if (signature == "*") {
+  std::string_view parameters = builtin.parameters;
+  while (!parameters.empty()) {
+    if (parameters == "*") {
       values.positional.erase(values.positional.begin(), values.positional.begin() + positional);
       call->rest = std::move(values);
       return absl::OkStatus();
     }
-    const Parameter parameter = TakeParameter(&signature);
+    const Parameter parameter = TakeParameter(&parameters);
     std::optional<JinjaValue> argument;
     if (positional < values.positional.size()) {
       argument = std::move(values.positional[positional++]);
@@ -136,7 +136,7 @@ Result CallBuiltin(Runtime& runtime, const Builtin& builtin, const JinjaValue& s
   Call call{.runtime = runtime, .self = self, .arguments = {}, .rest = {}};
   MT_RETURN_IF_ERROR(Bind(builtin, std::move(values), &call));
   MT_ASSIGN_OR_RETURN(JinjaValue result, builtin.function(call));
-  MT_RETURN_IF_ERROR(runtime.budget());
+  MT_RETURN_IF_ERROR(runtime.CheckBudget());
   return result;
 }
 

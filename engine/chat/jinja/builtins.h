@@ -42,12 +42,12 @@ struct Builtin {
   // The names of the parameters after self, separated by spaces. "?" behind a name marks an
   // optional parameter; "_" before it, one that cannot be given by name. A "*" at the end takes all
   // further arguments. Examples: "old new count?", "_key _default?", "*".
-  const char* signature;
+  const char* parameters;
   Result (*function)(Call& call);
 };
 
 // Calls a builtin. Returns InvalidArgument for arguments that do not fit the signature, the errors
-// of the function, which may be any of Object's (containers.h), or that of runtime.budget().
+// of the function, which may be any of Object's (containers.h), or that of runtime.CheckBudget().
 Result CallBuiltin(Runtime& runtime, const Builtin& builtin, const JinjaValue& self,
                    CallValues values);
 

@@ -163,7 +163,7 @@ absl::StatusOr<bool> Compare(Runtime& runtime, Operator op, const JinjaValue& a,
   }
   if (op == Operator::kEqual || op == Operator::kNotEqual) {
     const bool equal = Equal(runtime, a, b);
-    MT_RETURN_IF_ERROR(runtime.budget());
+    MT_RETURN_IF_ERROR(runtime.CheckBudget());
     return equal == (op == Operator::kEqual);
   }
   if (a.is_undefined()) return UndefinedError(a);
@@ -185,7 +185,7 @@ absl::StatusOr<bool> Compare(Runtime& runtime, Operator op, const JinjaValue& a,
   const auto& right = SequenceOf(b).items;
   for (size_t i = 0; i < left.size() && i < right.size(); ++i) {
     if (!Equal(runtime, left[i], right[i])) {
-      MT_RETURN_IF_ERROR(runtime.budget());
+      MT_RETURN_IF_ERROR(runtime.CheckBudget());
       return Compare(runtime, op, left[i], right[i]);
     }
   }
@@ -212,7 +212,7 @@ absl::StatusOr<bool> Contains(Runtime& runtime, const JinjaValue& container,
     MT_ASSIGN_OR_RETURN(const bool more, cursor.Next(runtime, &other));
     if (!more) return false;
     if (Equal(runtime, other, item)) return true;
-    MT_RETURN_IF_ERROR(runtime.budget());
+    MT_RETURN_IF_ERROR(runtime.CheckBudget());
   }
 }
 

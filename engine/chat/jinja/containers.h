@@ -40,6 +40,10 @@ struct Text {
 enum class SequenceKind { kList, kTuple, kRange, kKeys, kValues, kItems };
 
 // A list, a tuple, a range or a view of a dict.
+struct Range {
+  int64_t start = 0, stop = 0, step = 1;
+};
+
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   int depth = 1;  // levels of containers, with this one
@@ -47,7 +51,7 @@ struct Sequence {
   // stored, because a walk through tuples that share items may take exponential time.
   bool hashable = true;
   std::vector<JinjaValue> items;
-  std::string range_text;  // what a range prints as: "range(0, 3)"
+  Range range;  // of which a range has the items
   // True for a tuple of the filter groupby, whose items have the names grouper and list.
   bool is_group = false;
 };

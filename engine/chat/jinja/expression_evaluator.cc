@@ -11,7 +11,7 @@ namespace megatrain::jinja {
 using Kind = Expression::Kind;
 
 Result Evaluator::Evaluate(const Expression& expression) {
-  if (!runtime_.Step()) return runtime_.budget();
+  if (!runtime_.Step()) return runtime_.CheckBudget();
   if (depth_ >= runtime_.options().limits.depth_max) {
     return absl::ResourceExhaustedError(
         absl::StrCat("more than ", depth_, " evaluations within one another"));
@@ -90,7 +90,7 @@ Result Evaluator::EvaluateName(int name) {
     }
   }
   if (!context_[name].is_undefined()) return context_[name];
-  return runtime_.MakeMissing(absl::StrCat("'", program_.syntax.names[name], "' is undefined"));
+  return runtime_.MakeUndefined(absl::StrCat("'", program_.syntax.names[name], "' is undefined"));
 }
 
 absl::StatusOr<std::vector<JinjaValue>> Evaluator::EvaluateAll(
@@ -144,8 +144,9 @@ Result Evaluator::EvaluateConditional(const Expression& expression) {
   MT_ASSIGN_OR_RETURN(const JinjaValue condition, Evaluate(*expression.parts[0]));
   if (IsTrue(condition)) return Evaluate(*expression.parts[1]);
   if (expression.parts[2] != nullptr) return Evaluate(*expression.parts[2]);
-  return runtime_.MakeMissing(absl::StrCat("the inline if-expression on line ", expression.line,
-                                           " evaluated to false and no else section was defined."));
+  return runtime_.MakeUndefined(
+      absl::StrCat("the inline if-expression on line ", expression.line,
+                   " evaluated to false and no else section was defined."));
 }
 
 Result Evaluator::EvaluateItem(const Expression& expression) {
@@ -181,7 +182,7 @@ absl::StatusOr<CallValues> Evaluator::EvaluateArguments(const CallArguments& arg
     for (const auto& [key, value] : DictOf(more).entries) {
       if (!key.is_string()) return Error("keywords must be strings");
       for (const auto& [name, other] : values.named) {
-        if (!runtime_.Step()) return runtime_.budget();
+        if (!runtime_.Step()) return runtime_.CheckBudget();
         if (name == key.as_string()) {
           return Error(absl::StrCat("got multiple values for keyword argument '", name, "'"));
         }

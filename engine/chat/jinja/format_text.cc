@@ -380,7 +380,7 @@ class BraceFormatter {
 Result FormatPrintf(Runtime& runtime, const JinjaValue& format, const JinjaValue& values) {
   std::string_view text = format.as_string();
   const bool markup = IsMarkup(format);
-  if (!runtime.StepBytes(text.size())) return runtime.budget();
+  if (!runtime.StepBytes(text.size())) return runtime.CheckBudget();
   PrintfArguments arguments(values);
   std::string out;
   while (!text.empty()) {
@@ -389,7 +389,7 @@ Result FormatPrintf(Runtime& runtime, const JinjaValue& format, const JinjaValue
     text.remove_prefix(plain);
     if (text.empty()) break;
     text.remove_prefix(1);
-    if (!runtime.Step()) return runtime.budget();
+    if (!runtime.Step()) return runtime.CheckBudget();
     MT_RETURN_IF_ERROR(TakeConversion(runtime, &text, markup, &arguments, &out));
   }
   MT_RETURN_IF_ERROR(arguments.CheckAllUsed());
@@ -397,7 +397,7 @@ Result FormatPrintf(Runtime& runtime, const JinjaValue& format, const JinjaValue
 }
 
 Result FormatBraces(Runtime& runtime, const JinjaValue& format, const CallValues& values) {
-  if (!runtime.StepBytes(format.as_string().size())) return runtime.budget();
+  if (!runtime.StepBytes(format.as_string().size())) return runtime.CheckBudget();
   BraceFormatter formatter(runtime, values, IsMarkup(format));
   MT_ASSIGN_OR_RETURN(std::string text, formatter.Expand(format.as_string(), 2));
   return runtime.MakeText(std::move(text), IsMarkup(format));

@@ -248,6 +248,7 @@ Result ListIndex(Call& call) {
   for (int64_t i = start; i < std::min(stop, size); ++i) {
     if (Equal(call.runtime, items[i], call[0])) return JinjaValue::Int(i);
   }
+  MT_RETURN_IF_ERROR(call.runtime.CheckBudget());
   return Error("the value is not in the list");
 }
 
@@ -308,8 +309,7 @@ Result MakeRange(Runtime& runtime, int64_t start, int64_t stop, int64_t step) {
   MT_ASSIGN_OR_RETURN(const JinjaValue list,
                       runtime.MakeSequence(SequenceKind::kRange, std::move(items)));
   auto range = std::make_shared<Sequence>(SequenceOf(list));
-  range->range_text = absl::StrCat("range(", start, ", ", stop,
-                                   step == 1 ? std::string() : absl::StrCat(", ", step), ")");
+  range->range = {start, stop, step};
   return JinjaValue(JinjaValue::Data(std::shared_ptr<const Sequence>(std::move(range))));
 }
 

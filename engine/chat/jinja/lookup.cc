@@ -18,12 +18,12 @@ using Kind = JinjaValue::Kind;
 Result MissingOf(Runtime& runtime, const JinjaValue& object, const JinjaValue& key) {
   const std::string type = object.is_none() ? "None" : TypeName(object) + " object";
   if (key.is_string()) {
-    return runtime.MakeMissing(
+    return runtime.MakeUndefined(
         absl::StrCat("'", type, "' has no attribute ",
                      python::Quote(python::SubPoints(key.as_string(), 0, 100))));
   }
   const std::optional<int64_t> index = IntegerOf(key);
-  return runtime.MakeMissing(absl::StrCat(
+  return runtime.MakeUndefined(absl::StrCat(
       type, " has no element ", index.has_value() ? absl::StrCat(*index) : TypeName(key)));
 }
 
@@ -43,7 +43,7 @@ absl::StatusOr<std::optional<JinjaValue>> ItemAt(Runtime& runtime, const JinjaVa
   std::optional<JinjaValue> item;
   if (object.is_string()) {
     const std::string_view text = object.as_string();
-    if (!runtime.StepBytes(text.size())) return runtime.budget();
+    if (!runtime.StepBytes(text.size())) return runtime.CheckBudget();
     const auto points = static_cast<int64_t>(python::CountPoints(text));
     if (index < 0) index += points;
     if (index < 0 || index >= points) return item;
@@ -89,7 +89,7 @@ SliceRange RangeOf(std::optional<int64_t> start, std::optional<int64_t> stop, in
 Result SliceText(Runtime& runtime, const JinjaValue& object, std::optional<int64_t> start,
                  std::optional<int64_t> stop, int64_t step) {
   const std::string_view text = object.as_string();
-  if (!runtime.StepBytes(text.size())) return runtime.budget();
+  if (!runtime.StepBytes(text.size())) return runtime.CheckBudget();
   const SliceRange range =
       RangeOf(start, stop, step, static_cast<int64_t>(python::CountPoints(text)));
   if (range.count == 0) return runtime.MakeText("", IsMarkup(object));
@@ -127,7 +127,7 @@ absl::StatusOr<std::optional<JinjaValue>> FindAttribute(Runtime& runtime, const 
   const bool is_private =
       name.size() > 4 && name.substr(0, 2) == "__" && name.substr(name.size() - 2) == "__";
   if (is_private || IsHidden(object, name)) {
-    MT_ASSIGN_OR_RETURN(found, runtime.MakeMissing(absl::StrCat(
+    MT_ASSIGN_OR_RETURN(found, runtime.MakeUndefined(absl::StrCat(
                                    "access to attribute '", ToAbsl(name.substr(0, 100)), "' of '",
                                    TypeName(object), "' object is unsafe.")));
     return found;
@@ -189,17 +189,24 @@ Result GetSlice(Runtime& runtime, const JinjaValue& object, const JinjaValue& st
   const Sequence& sequence = SequenceOf(object);
   const SliceRange range =
       RangeOf(IntegerOf(start), IntegerOf(stop), by, static_cast<int64_t>(sequence.items.size()));
+  if (sequence.kind == SequenceKind::kRange) {
+    // As Python does: the slice's bounds are places, and those of the result the values there.
+    Range result;
+    const auto value_at = [&](int64_t place, int64_t* value) {
+      return !__builtin_mul_overflow(place, sequence.range.step, value) &&
+             !__builtin_add_overflow(sequence.range.start, *value, value);
+    };
+    if (!value_at(range.start, &result.start) || !value_at(range.stop, &result.stop) ||
+        __builtin_mul_overflow(by, sequence.range.step, &result.step)) {
+      return Error("an integer does not fit in 64 bits");
+    }
+    return MakeRange(runtime, result.start, result.stop, result.step);
+  }
   std::vector<JinjaValue> items;
   for (int64_t i = 0, at = range.start; i < range.count; ++i, at += i < range.count ? by : 0) {
     items.push_back(sequence.items[at]);
   }
-  if (sequence.kind != SequenceKind::kRange) {
-    return runtime.MakeSequence(sequence.kind, std::move(items));
-  }
-  if (items.empty()) return MakeRange(runtime, 0, 0, 1);
-  const int64_t first = items[0].as_int();
-  const int64_t between = items.size() > 1 ? items[1].as_int() - first : by;
-  return MakeRange(runtime, first, items.back().as_int() + between, between);
+  return runtime.MakeSequence(sequence.kind, std::move(items));
 }
 
 absl::StatusOr<int64_t> LengthOf(Runtime& runtime, const JinjaValue& value) {
@@ -207,7 +214,7 @@ absl::StatusOr<int64_t> LengthOf(Runtime& runtime, const JinjaValue& value) {
     case Kind::kUndefined:
       return 0;
     case Kind::kString:
-      if (!runtime.StepBytes(value.as_string().size())) return runtime.budget();
+      if (!runtime.StepBytes(value.as_string().size())) return runtime.CheckBudget();
       return static_cast<int64_t>(python::CountPoints(value.as_string()));
     case Kind::kSequence:
       return static_cast<int64_t>(SequenceOf(value).items.size());

@@ -181,12 +181,12 @@ absl::StatusOr<std::optional<JinjaValue>> Loop::Attribute(Runtime& runtime, std:
     MT_ASSIGN_OR_RETURN(Found next, Peek(runtime));
     if (name == "last") return Found(JinjaValue::Bool(!next.has_value()));
     if (next.has_value()) return next;
-    MT_ASSIGN_OR_RETURN(next, runtime.MakeMissing("there is no next item"));
+    MT_ASSIGN_OR_RETURN(next, runtime.MakeUndefined("there is no next item"));
     return next;
   }
   if (name == "previtem") {
     if (index0_ > 0) return Found(before_);
-    MT_ASSIGN_OR_RETURN(Found missing, runtime.MakeMissing("there is no previous item"));
+    MT_ASSIGN_OR_RETURN(Found missing, runtime.MakeUndefined("there is no previous item"));
     return missing;
   }
   if (name == "length" || name == "revindex" || name == "revindex0") {
@@ -239,7 +239,7 @@ absl::Status Evaluator::BindParameters(const MacroDefinition& macro, CallValues 
   }
   if (macro.uses_caller && !found_caller) {
     if (!values.TakeNamed("caller", &value) || value.is_none()) {
-      MT_ASSIGN_OR_RETURN(value, runtime_.MakeMissing("No caller defined"));
+      MT_ASSIGN_OR_RETURN(value, runtime_.MakeUndefined("No caller defined"));
     }
     scope_->Set(program_.caller_name, value);
   }
@@ -273,8 +273,8 @@ absl::Status Evaluator::BindParameters(const MacroDefinition& macro, CallValues 
       MT_ASSIGN_OR_RETURN(arguments[i], Evaluate(*macro.defaults[i - required]));
     } else if (!arguments[i].has_value()) {
       MT_ASSIGN_OR_RETURN(arguments[i],
-                          runtime_.MakeMissing(absl::StrCat("parameter '", macro.parameters[i],
-                                                            "' was not provided")));
+                          runtime_.MakeUndefined(absl::StrCat("parameter '", macro.parameters[i],
+                                                              "' was not provided")));
     }
     scope_->Set(macro.parameter_names[i], *std::move(arguments[i]));
   }

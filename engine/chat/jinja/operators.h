@@ -4,7 +4,7 @@
 //
 // Functions that take a Runtime and return a status also return ResourceExhausted beyond one of its
 // limits, and the errors of an Object (containers.h) that they ask. If only the steps ran out, some
-// of them return a value; Runtime::budget() is an error then.
+// of them return a value; Runtime::CheckBudget() is an error then.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_OPERATORS_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_OPERATORS_H_
 
@@ -24,8 +24,8 @@ bool IsTrue(const JinjaValue& value);
 // Returns true if hash(value) is possible.
 bool IsHashable(const JinjaValue& value);
 
-// Returns a == b. If the steps run out, equal values may give false; runtime.budget() is then an
-// error.
+// Returns a == b. If the steps run out, equal values may give false; runtime.CheckBudget() is then
+// an error.
 bool Equal(Runtime& runtime, const JinjaValue& a, const JinjaValue& b);
 // Returns a op b, where `op` is a comparison, `in` or `not in`. For <, <=, > and >= returns
 // InvalidArgument for an undefined value and for values that have no order. For `in` and `not in`

@@ -45,7 +45,7 @@ absl::Status Runtime::Charge(size_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status Runtime::budget() const {
+absl::Status Runtime::CheckBudget() const {
   if (steps_ <= options_.limits.steps_max) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("the program took more than ", options_.limits.steps_max, " steps"));
@@ -53,7 +53,7 @@ absl::Status Runtime::budget() const {
 
 Result Runtime::MakeText(std::string text, bool is_markup) {
   StepBytes(text.size());
-  MT_RETURN_IF_ERROR(budget());
+  MT_RETURN_IF_ERROR(CheckBudget());
   MT_RETURN_IF_ERROR(Charge(sizeof(Text) + text.size()));
   return JinjaValue(
       JinjaValue::Data(std::make_shared<const Text>(Text{std::move(text), is_markup})));
@@ -105,7 +105,7 @@ Result Runtime::MakeObject(std::shared_ptr<Object> object) {
   return JinjaValue(JinjaValue::Data(std::move(object)));
 }
 
-Result Runtime::MakeMissing(std::string message) {
+Result Runtime::MakeUndefined(std::string message) {
   MT_RETURN_IF_ERROR(Charge(sizeof(Missing) + message.size()));
   return JinjaValue(JinjaValue::Data(std::make_shared<const Missing>(Missing{std::move(message)})));
 }
@@ -117,7 +117,7 @@ absl::StatusOr<const JinjaValue*> Runtime::FindEntry(const Dict& dict, const Jin
   }
   if (!IsHashable(key)) return Error(absl::StrCat("unhashable type: '", TypeName(key), "'"));
   for (const auto& [other, value] : dict.entries) {
-    if (!Step()) return budget();
+    if (!Step()) return CheckBudget();
     if (!other.is_string() && Equal(*this, other, key)) return &value;
   }
   return nullptr;
@@ -127,7 +127,7 @@ absl::Status Runtime::SetEntry(Dict* dict, JinjaValue key, JinjaValue value) {
   if (key.is_string()) {
     StepBytes(key.as_string().size());
     dict->Set(std::move(key), std::move(value));
-    return budget();
+    return CheckBudget();
   }
   MT_ASSIGN_OR_RETURN(const JinjaValue* const found, FindEntry(*dict, key));
   if (found == nullptr) {
@@ -136,7 +136,7 @@ absl::Status Runtime::SetEntry(Dict* dict, JinjaValue key, JinjaValue value) {
     dict->depth = std::max(dict->depth, DepthOf(value) + 1);
     *const_cast<JinjaValue*>(found) = std::move(value);
   }
-  return budget();
+  return CheckBudget();
 }
 
 absl::StatusOr<Cursor> Cursor::Over(JinjaValue value) {
@@ -156,7 +156,7 @@ absl::StatusOr<Cursor> Cursor::Over(JinjaValue value) {
 }
 
 absl::StatusOr<bool> Cursor::Next(Runtime& runtime, JinjaValue* item) {
-  if (!runtime.Step()) return runtime.budget();
+  if (!runtime.Step()) return runtime.CheckBudget();
   switch (value_.kind()) {
     case Kind::kString: {
       const std::string_view text = value_.as_string();

@@ -36,8 +36,8 @@ class Runtime {
 
   const JinjaOptions& options() const { return options_; }
 
-  // Counts work. Returns false beyond steps_max; then budget() is an error and the rendering must
-  // end. Work that cannot return an error may go on if it is small.
+  // Counts work. Returns false beyond steps_max; then CheckBudget() is an error and the rendering
+  // must end. Work that cannot return an error may go on if it is small.
   bool Step(int64_t steps = 1) {
     steps_ += steps;
     return steps_ <= options_.limits.steps_max;
@@ -51,14 +51,14 @@ class Runtime {
   // The bytes that may still be charged.
   size_t bytes_left() const { return options_.limits.bytes_max - bytes_; }
   // Returns ResourceExhausted beyond steps_max.
-  absl::Status budget() const;
+  absl::Status CheckBudget() const;
   // The number of values within one another that are printed now. Namespaces may hold one another
   // to any depth, so printing them must end somewhere.
   int printed_depth = 0;
 
   // Makers of values. They return ResourceExhausted beyond bytes_max, and InvalidArgument for
   // containers nested deeper than JinjaValue::kDepthMax. Those of texts, sequences and dicts count
-  // steps, but only MakeText and MakeTexts return the error of budget().
+  // steps, but only MakeText and MakeTexts return the error of CheckBudget().
   Result MakeText(std::string text, bool is_markup = false);
   Result MakeSequence(SequenceKind kind, std::vector<JinjaValue> items);
   Result MakeList(std::vector<JinjaValue> items) {
@@ -69,15 +69,15 @@ class Runtime {
   Result MakeDict(Dict dict);
   Result MakeObject(std::shared_ptr<Object> object);
   // Makes an undefined value.
-  Result MakeMissing(std::string message);
+  Result MakeUndefined(std::string message);
 
   // Adds or replaces an entry. Returns InvalidArgument for a key that Python cannot hash, and
   // ResourceExhausted beyond steps_max, after which the entry may be there. MakeDict charges the
   // memory.
   absl::Status SetEntry(Dict* dict, JinjaValue key, JinjaValue value);
   // Returns the value of `key`, valid until an entry is added, or nullptr. Returns InvalidArgument
-  // for a key that Python cannot hash, and the error of budget(). Never fails for a key that is
-  // text: its steps are counted, and the caller looks at budget().
+  // for a key that Python cannot hash, and the error of CheckBudget(). Never fails for a key that
+  // is text: its steps are counted, and the caller looks at CheckBudget().
   absl::StatusOr<const JinjaValue*> FindEntry(const Dict& dict, const JinjaValue& key);
 
   // Calls `release` when this is destroyed. A value that may refer to itself, such as a namespace,

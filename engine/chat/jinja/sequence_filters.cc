@@ -50,7 +50,7 @@ absl::Status SortByKeys(Runtime& runtime, bool reverse, bool lists, std::vector<
   if (reverse) std::reverse(items->begin(), items->end());
   std::stable_sort(items->begin(), items->end(), less);
   if (reverse) std::reverse(items->begin(), items->end());
-  MT_RETURN_IF_ERROR(runtime.budget());
+  MT_RETURN_IF_ERROR(runtime.CheckBudget());
   return status;
 }
 
@@ -121,7 +121,7 @@ Result GroupBy(Call& call) {
     while (end < keyed.size() && Equal(call.runtime, keyed[i].keys[0], keyed[end].keys[0])) {
       members.push_back(keyed[end++].item);
     }
-    MT_RETURN_IF_ERROR(call.runtime.budget());
+    MT_RETURN_IF_ERROR(call.runtime.CheckBudget());
     end = std::max(end, i + 1);  // nan does not equal itself
     if (members.empty()) members.push_back(keyed[i].item);
     MT_ASSIGN_OR_RETURN(JinjaValue key, plain.Get(call.runtime, keyed[i].item));
@@ -142,7 +142,7 @@ Result Extreme(Call& call) {
                       AttributePath::Parse(call.Or(1, JinjaValue::None()), !call.TrueOr(0, false)));
   MT_ASSIGN_OR_RETURN(const std::vector<Keyed> keyed, WithKeys(call, call.self, {path}));
   if (keyed.empty()) {
-    return call.runtime.MakeMissing("No aggregated item, sequence was empty.");
+    return call.runtime.MakeUndefined("No aggregated item, sequence was empty.");
   }
   size_t best = 0;
   for (size_t i = 1; i < keyed.size(); ++i) {
@@ -208,7 +208,7 @@ Result First(Call& call) {
   JinjaValue item;
   MT_ASSIGN_OR_RETURN(const bool any, cursor.Next(call.runtime, &item));
   if (any) return item;
-  return call.runtime.MakeMissing("No first item, sequence was empty.");
+  return call.runtime.MakeUndefined("No first item, sequence was empty.");
 }
 
 absl::Status CheckReversible(const JinjaValue& value) {
@@ -221,11 +221,11 @@ Result Last(Call& call) {
   if (call.self.is_string()) {
     MT_ASSIGN_OR_RETURN(JinjaValue last, GetItem(call.runtime, call.self, JinjaValue::Int(-1)));
     if (!last.is_undefined()) return last;
-    return call.runtime.MakeMissing("No last item, sequence was empty.");
+    return call.runtime.MakeUndefined("No last item, sequence was empty.");
   }
   MT_ASSIGN_OR_RETURN(const Items items, ToItems(call.runtime, call.self));
   if (!items.empty()) return items.back();
-  return call.runtime.MakeMissing("No last item, sequence was empty.");
+  return call.runtime.MakeUndefined("No last item, sequence was empty.");
 }
 
 Result Reverse(Call& call) {
@@ -304,9 +304,9 @@ Result Attr(Call& call) {
   MT_ASSIGN_OR_RETURN(std::optional<JinjaValue> found,
                       FindAttribute(call.runtime, call.self, name));
   if (found.has_value()) return *std::move(found);
-  return call.runtime.MakeMissing(absl::StrCat("'", TypeName(call.self),
-                                               " object' has no attribute '",
-                                               std::string(name.substr(0, 100)), "'"));
+  return call.runtime.MakeUndefined(absl::StrCat("'", TypeName(call.self),
+                                                 " object' has no attribute '",
+                                                 std::string(name.substr(0, 100)), "'"));
 }
 
 constexpr Builtin kFilters[] = {

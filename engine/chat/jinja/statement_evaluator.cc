@@ -48,7 +48,7 @@ absl::StatusOr<JinjaRendered> Evaluator::Render() {
 
 absl::Status Evaluator::Run(const Body& body) {
   for (const auto& statement : body) {
-    if (!runtime_.Step()) return runtime_.budget();
+    if (!runtime_.Step()) return runtime_.CheckBudget();
     if (depth_ >= runtime_.options().limits.depth_max) {
       return absl::ResourceExhaustedError(
           absl::StrCat("more than ", depth_, " evaluations within one another"));

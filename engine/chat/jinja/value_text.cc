@@ -24,7 +24,7 @@ static_assert(kPrintedDepthMax > JinjaValue::kDepthMax);
 // Stops a text that grows beyond what may be made of values.
 absl::Status CheckSize(Runtime& runtime, const std::string& text) {
   if (text.size() > runtime.bytes_left()) return runtime.Charge(text.size());
-  return runtime.budget();
+  return runtime.CheckBudget();
 }
 
 absl::Status AppendRepr(Runtime& runtime, const JinjaValue& value, std::string* out);
@@ -40,7 +40,9 @@ absl::Status AppendItems(Runtime& runtime, const std::vector<JinjaValue>& items,
 absl::Status AppendSequence(Runtime& runtime, const Sequence& sequence, std::string* out) {
   switch (sequence.kind) {
     case SequenceKind::kRange:
-      *out += sequence.range_text;
+      absl::StrAppend(out, "range(", sequence.range.start, ", ", sequence.range.stop);
+      if (sequence.range.step != 1) absl::StrAppend(out, ", ", sequence.range.step);
+      *out += ')';
       return absl::OkStatus();
     case SequenceKind::kTuple:
       *out += '(';

@@ -51,9 +51,9 @@ void ParallelWriter::EndThreads() {
   stop_ = false;
 }
 
-absl::StatusOr<std::vector<std::string>> ParallelWriter::Write(std::vector<NewFile> new_files) {
+absl::StatusOr<std::vector<std::string>> ParallelWriter::Write(std::vector<FileToWrite> new_files) {
   std::vector<std::shared_ptr<File>> files;
-  for (NewFile& one : new_files) {
+  for (FileToWrite& one : new_files) {
     auto file = std::make_shared<File>();
     file->pieces = std::move(one.pieces);
     if (!one.shared) {

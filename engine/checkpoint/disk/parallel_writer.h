@@ -27,7 +27,7 @@ namespace megatrain {
 
 class ParallelWriter {
  public:
-  struct NewFile {
+  struct FileToWrite {
     std::string path;
     // In the order of the file, each with a place in memory. All of the file unless it is shared.
     std::vector<FilePiece> pieces;
@@ -52,7 +52,7 @@ class ParallelWriter {
   // Creates the files and begins to write them. Returns once the memory of the pieces is not needed
   // any more, with the XXH3-128 of each file's pieces as 32 hex digits. Returns the errors of
   // `files`. Errors of writing may come later, from Write or Finish.
-  absl::StatusOr<std::vector<std::string>> Write(std::vector<NewFile> new_files);
+  absl::StatusOr<std::vector<std::string>> Write(std::vector<FileToWrite> new_files);
 
   // Waits until all files are on stable storage or there is an error, and frees the blocks, so that
   // the files can be read again in the same memory. Returns the first error. More files may follow

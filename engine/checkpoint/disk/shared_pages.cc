@@ -34,8 +34,8 @@ std::vector<FileRange> Joined(const std::vector<FilePiece>& pieces) {
 
 }  // namespace
 
-std::vector<FileRange> SharedPages::Take(int file, int64_t file_bytes,
-                                         const std::vector<FilePiece>& pieces) {
+std::vector<FileRange> SharedPages::AddFile(int file, int64_t file_bytes,
+                                            const std::vector<FilePiece>& pieces) {
   std::vector<FileRange> own;
   for (const FileRange& range : Joined(pieces)) {
     // The file's last page is whole at the file's end.

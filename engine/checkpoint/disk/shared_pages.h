@@ -27,8 +27,9 @@ class SharedPages {
   // `pieces` are the rank's bytes of file number `file`, which has `file_bytes` in all, in the
   // order of the file. Returns the ranges that the rank writes by itself, which are the pages of
   // which it has all bytes. Keeps copies of the rest. REQUIRES: every piece has a place in memory,
-  // and Exchange was not called, nor Take for this file.
-  std::vector<FileRange> Take(int file, int64_t file_bytes, const std::vector<FilePiece>& pieces);
+  // and Exchange was not called, nor AddFile for this file.
+  std::vector<FileRange> AddFile(int file, int64_t file_bytes,
+                                 const std::vector<FilePiece>& pieces);
 
   // Exchanges the kept bytes, which makes the pages of PagesOf whole. The ranks [begin, end) write
   // the files of this rank; the other ranks write other files. Returns the communicator's error, or

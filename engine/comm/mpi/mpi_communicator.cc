@@ -124,7 +124,7 @@ class MpiCommunicator : public Communicator {
   }
 
   double ShareAllowance(double seconds) override { return session_->ShareAllowance(seconds); }
-  std::string Waits() override { return session_->Waits(); }
+  std::string DescribeWaits() override { return session_->DescribeWaits(); }
   void TellOnce(absl::FunctionRef<void()> tell) override { session_->TellOnce(tell); }
 
   absl::Status Barrier() override {

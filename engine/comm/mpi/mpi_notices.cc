@@ -69,7 +69,7 @@ void MpiSession::ForgetWait(const std::vector<MpiTransfer>* transfers) {
   waits_.erase(transfers);
 }
 
-std::string MpiSession::Waits() {
+std::string MpiSession::DescribeWaits() {
   MutexLock lock(&mutex_);
   return absl::StrJoin(
       waits_, ", ", [](std::string* out, const auto& wait) { absl::StrAppend(out, wait.second); });

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 // A rank that has left may have sent what a transfer waits for on another path of the network than
 // the notice came on.
 constexpr auto kLastMessages = 1s;
-// Waits tells of waits that are longer.
+// DescribeWaits tells of waits that are longer.
 constexpr auto kMoment = 1s;
 // How long an aborted rank lets MPI move what was under way.
 constexpr auto kAbortPatience = 1s;

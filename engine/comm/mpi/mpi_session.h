@@ -91,7 +91,7 @@ class MpiSession {
 
   // As in communicator.h.
   double ShareAllowance(double seconds);
-  std::string Waits();
+  std::string DescribeWaits();
   void TellOnce(absl::FunctionRef<void()> tell);
 
  private:
@@ -135,7 +135,7 @@ class MpiSession {
   void Allow(int rank, double until);
   // Why the transfers cannot be waited for any longer, or OK.
   absl::Status GiveUp(const CollectiveCall& call, const std::vector<MpiTransfer>& transfers);
-  // Notes, for Waits, what the transfers wait for.
+  // Notes, for DescribeWaits, what the transfers wait for.
   void NoteWait(const CollectiveCall& call, const std::vector<MpiTransfer>* transfers);
   void ForgetWait(const std::vector<MpiTransfer>* transfers);
   void End(std::vector<MpiTransfer>* transfers);

@@ -15,7 +15,7 @@ namespace megatrain {
 namespace {
 
 // The file: this line, a line for each known file, and the XXH3-128 of all that.
-constexpr char kFirstLine[] = "megatrain hashes 1";
+constexpr char kFirstLine[] = "megatrain hashes 2";
 constexpr int64_t kBytesMax = int64_t{1} << 30;
 constexpr absl::Duration kSaveInterval = absl::Seconds(10);
 
@@ -47,11 +47,12 @@ FileHashes::Table FileHashes::Read() const {
     const std::vector<std::string> words = absl::StrSplit(lines[i], ' ');
     std::pair<uint64_t, uint64_t> file;
     Known known;
-    if (words.size() != 7 || !absl::SimpleAtoi(words[0], &file.first) ||
+    if (words.size() != 8 || !absl::SimpleAtoi(words[0], &file.first) ||
         !absl::SimpleAtoi(words[1], &file.second) || !absl::SimpleAtoi(words[2], &known.bytes) ||
         !absl::SimpleAtoi(words[3], &known.modified) ||
         !absl::SimpleAtoi(words[4], &known.changed) || words[5].size() != 32 ||
-        !absl::SimpleAtoi(words[6], &known.hash.largest_id)) {
+        !absl::SimpleAtoi(words[6], &known.hash.id_bytes) ||
+        !absl::SimpleAtoi(words[7], &known.hash.largest_id)) {
       return {};
     }
     known.hash.hash = words[5];
@@ -80,11 +81,18 @@ void FileHashes::Remember(const FileInfo& info, const FileHash& hash, absl::Time
   learnt_[{info.device, info.inode}] = known;
 }
 
-absl::Status FileHashes::Save(bool seldom) {
+absl::Status FileHashes::Save() {
   MutexLock lock(&mutex_);
-  if (learnt_.empty() || (seldom && absl::Now() - saved_ < kSaveInterval)) {
-    return absl::OkStatus();
-  }
+  return Write();
+}
+
+absl::Status FileHashes::SaveIfDue() {
+  MutexLock lock(&mutex_);
+  return absl::Now() - saved_ < kSaveInterval ? absl::OkStatus() : Write();
+}
+
+absl::Status FileHashes::Write() {
+  if (learnt_.empty()) return absl::OkStatus();
   saved_ = absl::Now();
   MT_RETURN_IF_ERROR(files_->CreateDirectories(directory_));
   // The name that AtomicWriteFile writes to: two at a time would write into one file, and each
@@ -97,7 +105,8 @@ absl::Status FileHashes::Save(bool seldom) {
   std::string text = absl::StrCat(kFirstLine, "\n");
   for (const auto& [file, known] : all) {
     absl::StrAppend(&text, file.first, " ", file.second, " ", known.bytes, " ", known.modified, " ",
-                    known.changed, " ", known.hash.hash, " ", known.hash.largest_id, "\n");
+                    known.changed, " ", known.hash.hash, " ", known.hash.id_bytes, " ",
+                    known.hash.largest_id, "\n");
   }
   absl::StrAppend(&text, HashBytes(text), "\n");
   MT_RETURN_IF_ERROR(AtomicWriteFile(files_, HashesPath(directory_), text));

@@ -25,8 +25,11 @@ namespace megatrain {
 
 // The facts about a file's content that are remembered.
 struct FileHash {
-  std::string hash;         // XXH3-128 as 32 hex digits
-  int64_t largest_id = -1;  // in a file of ids; else -1
+  std::string hash;  // XXH3-128 as 32 hex digits
+  // Of a file of ids: the bytes of an id with which it was read, as a .bin file does not say them,
+  // and the largest id.
+  int64_t id_bytes = 0;
+  int64_t largest_id = -1;
 };
 
 class FileHashes {
@@ -42,11 +45,12 @@ class FileHashes {
   // Remembers the hash of a file that was examined before it was read. `now` is the time at which
   // reading began. Does nothing for a file that was changed shortly before `now`.
   void Remember(const FileInfo& info, const FileHash& hash, absl::Time now);
-  // Writes the file if anything new was learnt, and creates the directory. If `seldom`, does
-  // nothing within ten seconds of the last time, or of the construction. Hashes that another
+  // Writes the file if anything new was learnt, and creates the directory. Hashes that another
   // process has remembered meanwhile are kept. If another process is writing the file, leaves the
   // hashes for a later call. Returns the errors of writing.
-  absl::Status Save(bool seldom);
+  absl::Status Save();
+  // Does as Save, but nothing within ten seconds of the last time, or of the construction.
+  absl::Status SaveIfDue();
 
  private:
   struct Known {
@@ -58,6 +62,7 @@ class FileHashes {
   using Table = std::map<std::pair<uint64_t, uint64_t>, Known>;  // by device and inode
 
   Table Read() const;
+  absl::Status Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string directory_;
   FileSystem* const files_;

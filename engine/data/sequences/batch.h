@@ -39,7 +39,7 @@ struct Batch {
   // [tokens]: the row of the cache for the states of the token's sequence, or -1.
   std::vector<int32_t> state_rows;
   // Generation only: the tokens attend to the cache, and not to their documents.
-  bool continues = false;
+  bool attends_to_cache = false;
   // For each micro-batch [pairs, 4], numbers of tokens within it: the first of the document of the
   // chosen answer and the one behind its last, then those of the rejected one. Empty without pairs.
   std::vector<std::vector<int32_t>> pair_bounds;

@@ -92,15 +92,16 @@ absl::StatusOr<std::string> DataSide::ScanOnce(const TokenFile& file,
   MT_ASSIGN_OR_RETURN(const FileInfo info, options_.stream.files->Examine(file.path()));
   if (hashes != nullptr) {
     const std::optional<FileHash> known = hashes->Find(info);
-    if (known.has_value() && known->largest_id >= 0 && known->largest_id < vocabulary) {
+    if (known.has_value() && known->id_bytes == file.element_bytes() && known->largest_id >= 0 &&
+        known->largest_id < vocabulary) {
       if (progress) MT_RETURN_IF_ERROR(progress(info.bytes));
       return known->hash;
     }
   }
   MT_ASSIGN_OR_RETURN(const TokenFile::Scanned scanned, file.Scan(vocabulary, progress));
   if (hashes != nullptr) {
-    hashes->Remember(info, {scanned.hash, scanned.largest_id}, now);
-    hashes->Save(/*seldom=*/true).IgnoreError();
+    hashes->Remember(info, {scanned.hash, file.element_bytes(), scanned.largest_id}, now);
+    hashes->SaveIfDue().IgnoreError();
   }
   return scanned.hash;
 }

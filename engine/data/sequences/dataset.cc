@@ -366,7 +366,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
   absl::Status opened = OpenTraining(data, paths, options, counted, *dataset);
   if (opened.ok()) opened = OpenEvalSets(paths.eval, data, options, counted, *dataset);
   // A hash that is not remembered costs another reading of its file, and nothing else.
-  dataset->hashes->Save(/*seldom=*/false).IgnoreError();
+  dataset->hashes->Save().IgnoreError();
   MT_RETURN_IF_ERROR(opened);
   MixSources(data, *dataset);
   dataset->fingerprint_value = Fingerprint(spec, *dataset);

@@ -90,7 +90,7 @@ absl::Status Missing(DataFormat format, const std::string& name, dom::object rec
 absl::Status ParseText(dom::object record, Example* example) {
   std::optional<std::string> text;
   for (dom::key_value_pair field : record) {
-    if (field.key == "text") MT_RETURN_IF_ERROR(SetJsonString("text", field.value, &text));
+    if (field.key == "text") MT_RETURN_IF_ERROR(SetJsonString(field.value, "text", &text));
   }
   if (!text.has_value()) return Missing(DataFormat::kText, "text", record);
   example->is_chat = false;

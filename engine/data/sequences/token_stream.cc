@@ -156,7 +156,7 @@ class Preparer {
                         DataFileReader::Open(path, options_.files));
     MT_ASSIGN_OR_RETURN(const std::string hash,
                         HashDataFile(*reader, [this](int64_t) { return progress_(0); }));
-    if (options_.hashes != nullptr) options_.hashes->Remember(info, {hash, -1}, now);
+    if (options_.hashes != nullptr) options_.hashes->Remember(info, {.hash = hash}, now);
     return hash;
   }
 
@@ -195,7 +195,7 @@ class Preparer {
     }
     MT_RETURN_IF_ERROR(writer->Finish(meta->ToText()));
     // A hash that is not remembered costs another reading of its file, and nothing else.
-    if (options_.hashes != nullptr) options_.hashes->Save(/*seldom=*/true).IgnoreError();
+    if (options_.hashes != nullptr) options_.hashes->SaveIfDue().IgnoreError();
     return absl::OkStatus();
   }
 

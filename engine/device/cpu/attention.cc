@@ -70,7 +70,7 @@ absl::Status ForwardBlock(const AttentionArgs& args, const SightBounds& bounds,
     MT_RETURN_IF_ERROR(math.Scores(rows, keys, q, k, scores, workspace));
     step.columns = keys;
     SoftmaxStep(step);
-    MT_RETURN_IF_ERROR(math.Add(rows, keys, scores, false, v, sums, workspace));
+    MT_RETURN_IF_ERROR(math.AddProduct(rows, keys, scores, false, v, sums, workspace));
   }
   const int64_t out_stride = args.heads * args.value_dim;
   SoftmaxFinish(step, args.dtype,

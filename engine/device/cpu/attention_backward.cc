@@ -79,7 +79,7 @@ class BackwardSegment {
       MT_RETURN_IF_ERROR(KeyBlock(key, std::min(kBlock, end_ - key)));
     }
     for (int64_t head = kv_head_ * group_; head < (kv_head_ + 1) * group_; ++head) {
-      math_.Narrow(DqSums(head, begin_), tokens, args_.dq, args_.dq_stride, dim_, head, begin_);
+      math_.StoreRows(DqSums(head, begin_), tokens, args_.dq, args_.dq_stride, dim_, head, begin_);
     }
     return absl::OkStatus();
   }
@@ -109,8 +109,8 @@ class BackwardSegment {
             Block(key, keys, query, std::min(kChunk, query_end - query), head, k, v, dk, dv));
       }
     }
-    math_.Narrow(dk, keys, args_.dk, args_.dk_stride, dim_, kv_head_, key);
-    math_.Narrow(dv, keys, args_.dv, args_.dv_stride, value_dim_, kv_head_, key);
+    math_.StoreRows(dk, keys, args_.dk, args_.dk_stride, dim_, kv_head_, key);
+    math_.StoreRows(dv, keys, args_.dv, args_.dv_stride, value_dim_, kv_head_, key);
     return absl::OkStatus();
   }
 
@@ -144,9 +144,9 @@ class BackwardSegment {
                           .last = last,
                           .lse = forward_.lse + head * forward_.tokens + query,
                           .delta = Delta(head, query)});
-    MT_RETURN_IF_ERROR(math_.Add(keys, queries, scores, false, dout, dv, workspace_));
-    MT_RETURN_IF_ERROR(math_.Add(keys, queries, slopes, false, q, dk, workspace_));
-    return math_.Add(queries, keys, slopes, true, k, DqSums(head, query), workspace_);
+    MT_RETURN_IF_ERROR(math_.AddProduct(keys, queries, scores, false, dout, dv, workspace_));
+    MT_RETURN_IF_ERROR(math_.AddProduct(keys, queries, slopes, false, q, dk, workspace_));
+    return math_.AddProduct(queries, keys, slopes, true, k, DqSums(head, query), workspace_);
   }
 
   const AttentionBackwardArgs& args_;

@@ -72,8 +72,8 @@ absl::Status BlockMath::Scores(int64_t m, int64_t n, HeadRows a, HeadRows b, flo
   return workspace.Multiply(shape, a.data, b.data, out);
 }
 
-absl::Status BlockMath::Add(int64_t m, int64_t k, const void* p, bool transposed, HeadRows b,
-                            float* out, Workspace& workspace) const {
+absl::Status BlockMath::AddProduct(int64_t m, int64_t k, const void* p, bool transposed, HeadRows b,
+                                   float* out, Workspace& workspace) const {
   const ProductShape shape{.m = m,
                            .n = b.dim,
                            .k = k,
@@ -86,8 +86,8 @@ absl::Status BlockMath::Add(int64_t m, int64_t k, const void* p, bool transposed
   return workspace.Multiply(shape, p, b.data, out);
 }
 
-void BlockMath::Narrow(const float* x, int64_t rows, void* base, int64_t stride, int64_t dim,
-                       int64_t head, int64_t row) const {
+void BlockMath::StoreRows(const float* x, int64_t rows, void* base, int64_t stride, int64_t dim,
+                          int64_t head, int64_t row) const {
   char* out = static_cast<char*>(base) + (row * stride + head * dim) * DTypeBytes(storage);
   if (storage == DType::kBF16) {
     NarrowBlock(x, dim, rows, dim, reinterpret_cast<bf16_t*>(out), stride);

@@ -52,7 +52,8 @@ struct HeadRows {
 };
 
 // Computes blocks in the type of the arguments, or widened to FP32 if that type is BF16 and the
-// processor has no native BF16 products. Scores and Add return the errors of Workspace::Multiply.
+// processor has no native BF16 products. Scores and AddProduct return the errors of
+// Workspace::Multiply.
 struct BlockMath {
   BlockMath(const AttentionArgs& args, bool native_bf16);
 
@@ -70,12 +71,12 @@ struct BlockMath {
   int64_t p_stride() const { return kChunk * 4 / DTypeBytes(compute); }
   // Computes out[m, b.dim] += op(p) * b[k, b.dim]. `p` is [m, k], or [k, m] if `transposed`, with
   // p_stride(). `out` is contiguous.
-  absl::Status Add(int64_t m, int64_t k, const void* p, bool transposed, HeadRows b, float* out,
-                   Workspace& workspace) const;
+  absl::Status AddProduct(int64_t m, int64_t k, const void* p, bool transposed, HeadRows b,
+                          float* out, Workspace& workspace) const;
   // Writes x[rows, dim], rounded to type `storage`, to the rows of a head from `row` on. `base` is
   // as in Operand.
-  void Narrow(const float* x, int64_t rows, void* base, int64_t stride, int64_t dim, int64_t head,
-              int64_t row) const;
+  void StoreRows(const float* x, int64_t rows, void* base, int64_t stride, int64_t dim,
+                 int64_t head, int64_t row) const;
 
   DType storage = DType::kF32;  // of q, k, v and the outputs
   DType compute = DType::kF32;  // of the products' operands

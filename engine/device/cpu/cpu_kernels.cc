@@ -40,8 +40,8 @@ void PreferenceLossOfPair(const PreferenceLossArgs& args, int64_t pair) {
     }
   }
   const double* const reference = args.reference + 2 * pair;
-  const PreferenceTerm term = TermOf(args.objective, logps[0] - reference[0],
-                                     logps[1] - reference[1], tokens[0], tokens[1]);
+  const PreferenceTerm term = PreferenceTermOf(args.objective, logps[0] - reference[0],
+                                               logps[1] - reference[1], tokens[0], tokens[1]);
   args.results[pair] = {logps[0], logps[1], term.loss};
   if (args.weights == nullptr) return;
   // A token's loss is minus its log-probability.

@@ -33,7 +33,7 @@ class CpuKernelSizes : public KernelSizes {
   int64_t HeadDimMax() const override { return kCpuHeadDimMax; }
   int64_t DeltaKeyDimMax() const override { return std::numeric_limits<int64_t>::max(); }
   // A processor's products are slow compared with its memory, so chunks of few tokens suffice.
-  HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
+  LmHeadChunkMax LmHeadChunk() const override { return {1024, int64_t{256} << 20}; }
   int64_t ScratchBytesMax() const override;
 
  private:
@@ -94,7 +94,7 @@ class CpuKernels : public Kernels {
   }
   int64_t HeadDimMax() const override { return sizes_.HeadDimMax(); }
   int64_t DeltaKeyDimMax() const override { return sizes_.DeltaKeyDimMax(); }
-  HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }
+  LmHeadChunkMax LmHeadChunk() const override { return sizes_.LmHeadChunk(); }
   int64_t ScratchBytesMax() const override { return sizes_.ScratchBytesMax(); }
   double MatMulSeconds() const override;
 

@@ -289,9 +289,9 @@ void ScaleElements(DType dtype, const void* x, int64_t n, float scale, void* out
   HWY_DYNAMIC_DISPATCH(Scale)(dtype, x, n, scale, out);
 }
 
-void EmbeddingBackwardIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end,
+void EmbeddingBackwardIds(const EmbeddingBackwardArgs& args, int64_t place_begin, int64_t place_end,
                           int64_t column_begin, int64_t column_end) {
-  HWY_DYNAMIC_DISPATCH(AddIdsOf)(args, begin, end, column_begin, column_end);
+  HWY_DYNAMIC_DISPATCH(AddIdsOf)(args, place_begin, place_end, column_begin, column_end);
 }
 
 }  // namespace megatrain

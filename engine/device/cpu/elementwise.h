@@ -41,10 +41,10 @@ void TransposeBlock(const float* x, int64_t x_stride, int64_t rows, int64_t colu
                     void* out, int64_t out_stride);
 
 // Adds the gradients of some ids to columns [column_begin, column_end) of args.dtable. These are
-// the ids whose first place in sorted_positions is in [begin, end); all of their tokens are added.
-// args.add is not read, so the caller must zero dtable first if it is false. Several threads may
-// compute different ranges at once.
-void EmbeddingBackwardIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end,
+// the ids whose first place in sorted_positions is in [place_begin, place_end); all of their tokens
+// are added. args.add is not read, so the caller must zero dtable first if it is false. Several
+// threads may compute different ranges at once.
+void EmbeddingBackwardIds(const EmbeddingBackwardArgs& args, int64_t place_begin, int64_t place_end,
                           int64_t column_begin, int64_t column_end);
 
 }  // namespace megatrain

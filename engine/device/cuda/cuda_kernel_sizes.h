@@ -45,7 +45,7 @@ class CudaKernelSizes : public KernelSizes {
   // memory. For each element of the LM head's gradient, a chunk moves 8 bytes and does 2 operations
   // per token. So from about 800 tokens on the operations take longer than the moves. 1280 MiB hold
   // the logits of 2048 tokens with a vocabulary of up to 163,840.
-  HeadChunkMax HeadChunk() const override { return {2048, int64_t{1280} << 20}; }
+  LmHeadChunkMax LmHeadChunk() const override { return {2048, int64_t{1280} << 20}; }
   // Returns 48 MiB: 32 for products, and 16 of scratch for kernels, such as partial sums.
   int64_t StreamWorkspaceBytes() const override {
     return kProductWorkspaceBytes + cuda::kScratchBytes;

@@ -109,7 +109,7 @@ class CudaKernels : public Kernels {
   bool ExchangeByNccl() const override { return sizes_.ExchangeByNccl(); }
   int64_t HeadDimMax() const override { return sizes_.HeadDimMax(); }
   int64_t DeltaKeyDimMax() const override { return sizes_.DeltaKeyDimMax(); }
-  HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }
+  LmHeadChunkMax LmHeadChunk() const override { return sizes_.LmHeadChunk(); }
   int64_t ScratchBytesMax() const override { return sizes_.ScratchBytesMax(); }
   // Returns 0, because products are queued with everything else and their time is not measured.
   double MatMulSeconds() const override { return 0; }

@@ -85,7 +85,7 @@ HeadScratch Place(const ModelDescription& config, DType dtype, int64_t chunk_tok
 }  // namespace
 
 int64_t HeadChunkTokens(const ModelDescription& config, int64_t micro_batch_tokens,
-                        const HeadChunkMax& max) {
+                        const LmHeadChunkMax& max) {
   const uint64_t fitting = std::max<int64_t>(1, max.logits_bytes / (4 * config.vocabulary));
   const int64_t power = static_cast<int64_t>(std::bit_floor(fitting));
   return std::min(micro_batch_tokens, std::clamp(power, kChunkTokensMin, max.tokens));

@@ -15,12 +15,12 @@
 
 namespace megatrain {
 
-// Returns the tokens of a chunk of logits: a power of two within `max` (KernelSizes::HeadChunk),
+// Returns the tokens of a chunk of logits: a power of two within `max` (KernelSizes::LmHeadChunk),
 // but at least 64, or the whole micro-batch if that is less. It depends on the shapes and the kind
 // of device only, so that bits do not depend on free memory. REQUIRES: max.tokens is a power of
 // two, 64 at least.
 int64_t HeadChunkTokens(const ModelDescription& config, int64_t micro_batch_tokens,
-                        const HeadChunkMax& max);
+                        const LmHeadChunkMax& max);
 
 // Device memory that the head needs.
 struct HeadScratch {

@@ -244,9 +244,9 @@ namespace megatrain {
 
 HWY_EXPORT(UpdateSpanDispatch);
 
-AdamWConstants AdamWConstants::Make(const AdamWStep& step, int rates) {
-  const AdamWRates own = rates == 0 ? AdamWRates{step.learning_rate, step.weight_decay}
-                                    : step.groups[static_cast<size_t>(rates) - 1];
+AdamWConstants AdamWConstants::Make(const AdamWStep& step, int rate_group) {
+  const AdamWRates own = rate_group == 0 ? AdamWRates{step.learning_rate, step.weight_decay}
+                                         : step.groups[static_cast<size_t>(rate_group) - 1];
   const double exponent = static_cast<double>(step.step);
   const double bias1 = 1 - std::pow(step.beta1, exponent);
   const double bias2 = 1 - std::pow(step.beta2, exponent);

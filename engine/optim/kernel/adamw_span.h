@@ -19,7 +19,7 @@ struct AdamWStep {
   double learning_rate = 0;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
   float gradient_scale = 1;  // the clipping coefficient
-  // The rates of groups: those of elements with `rates` i > 0 (TensorSpec::rates) are
+  // The rates of groups: those of elements with `rate_group` i > 0 (TensorSpec::rate_group) are
   // groups[i - 1]. Elements with 0 have the rates above.
   std::vector<AdamWRates> groups;
 };
@@ -35,8 +35,9 @@ struct AdamWConstants {
   float step_size = 0;  // learning_rate / (1 - beta1^step)
   float decay = 1;      // 1 - learning_rate * weight_decay
 
-  // Returns the scalars for elements with `rates`. REQUIRES: 0 <= rates <= step.groups.size().
-  static AdamWConstants Make(const AdamWStep& step, int rates = 0);
+  // Returns the scalars for elements with `rate_group`. REQUIRES: 0 <= rate_group <=
+  // step.groups.size().
+  static AdamWConstants Make(const AdamWStep& step, int rate_group = 0);
 };
 
 // Streams of `elements` elements each, which must not overlap. Does not own memory. Null is allowed

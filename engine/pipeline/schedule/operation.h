@@ -32,25 +32,25 @@ enum class ResourceKind {
   // the end of their updates to the reduction that the next updates follow. Index: tile.
   kTileOfRanks,
 
-  kEmbeddingRows,   // host, rows of tile 0's weights that the next step's batch looks up
-  kWeightBuffer,    // device
-  kFirstTile,       // device, tile 1's host-updated elements in a buffer (first_tile_in_buffer)
-  kAccumulator,     // device, FP32 gradient of one tile, and its sum of squares
-  kSlab,            // host, gradient of one tile
-  kHidden,          // device, hidden states of one micro-batch at one boundary; index: slot
-  kHiddenGradient,  // device, index: micro-batch in the sweep
-  kHostStash,       // host, index: stash_slot or embedding_stash_slot
-  kKept,            // device, kept activations of one stage and micro-batch; index: kept slot
-  kCache,           // device, LayerCache of one layer for generation; index: stage
-  kRouted,          // device, RoutedTokens; index: micro-batch in the sweep
-  kScratch,         // device, activations and workspace that operations use in turn
-  kDeviceBatch,     // device, ids and targets; index: step slot
-  kDeviceLosses,    // device, sums of losses; index: step slot
-  kHostLosses,      // host; index: step slot
-  kHostNorm,        // host; index: step slot * tiles + tile
-  kUpdateFlag,      // host, not 0 if the device's update of a tile is not trusted; index: tile
-  kClip,            // host, the step's clipping coefficient; index: step slot
-  kCheckpoint,      // disk
+  kEmbeddingRows,      // host, rows of tile 0's weights that the next step's batch looks up
+  kWeightBuffer,       // device
+  kFirstTileHostPart,  // device, tile 1's host-updated elements in a buffer (first_tile_in_buffer)
+  kAccumulator,        // device, FP32 gradient of one tile, and its sum of squares
+  kSlab,               // host, gradient of one tile
+  kHidden,             // device, hidden states of one micro-batch at one boundary; index: slot
+  kHiddenGradient,     // device, index: micro-batch in the sweep
+  kHostStash,          // host, index: stash_slot or embedding_stash_slot
+  kKept,               // device, kept activations of one stage and micro-batch; index: kept slot
+  kCache,              // device, LayerCache of one layer for generation; index: stage
+  kRouted,             // device, RoutedTokens; index: micro-batch in the sweep
+  kScratch,            // device, activations and workspace that operations use in turn
+  kDeviceBatch,        // device, ids and targets; index: step slot
+  kDeviceLosses,       // device, sums of losses; index: step slot
+  kHostLosses,         // host; index: step slot
+  kHostNorm,           // host; index: step slot * tiles + tile
+  kUpdateFlag,         // host, not 0 if the device's update of a tile is not trusted; index: tile
+  kClip,               // host, the step's clipping coefficient; index: step slot
+  kCheckpoint,         // disk
 };
 
 struct Resource {

@@ -354,7 +354,7 @@ struct PipelineState {
   // By tile: all ranks are known to have updated it (whole_loads). A tile beyond the end is not.
   std::vector<bool> updates_awaited;
   // The previous step updates the rows of this step's batch ahead of others (embedding_from_host).
-  // The caller sets it before it builds a step (StepRunner::OfferRows).
+  // The caller sets it before it builds a step (StepRunner::RequestRowsFirst).
   bool rows_first = true;
 };
 

@@ -146,7 +146,7 @@ void StepBuilder::Load(const WeightUses::Place& place, int part, int64_t begin, 
   if (part >= 0) op.reads = {{ResourceKind::kTileWeights, part}};
   // A part that is loaded beside the device's update does not wait for the update's end.
   op.writes = {place.load ? Resource{ResourceKind::kWeightBuffer, place.buffer}
-                          : Resource{ResourceKind::kFirstTile}};
+                          : Resource{ResourceKind::kFirstTileHostPart}};
 }
 
 void StepBuilder::Gather(const WeightUses::Place& place) {

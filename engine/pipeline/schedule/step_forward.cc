@@ -29,7 +29,7 @@ void StepBuilder::LayerForward(int stage, bool train) {
                 {ResourceKind::kHidden, forward.input_slot},
                 {ResourceKind::kDeviceBatch, slot_}};
     if (stage == 0 && shape_.first_tile_in_buffer()) {
-      op.reads.push_back({ResourceKind::kFirstTile});
+      op.reads.push_back({ResourceKind::kFirstTileHostPart});
     }
     op.writes = {{ResourceKind::kHidden, forward.output_slot}, {ResourceKind::kScratch}};
     if (cache_ != CacheUse::kNone) op.writes.push_back({ResourceKind::kCache, stage});

@@ -101,7 +101,7 @@ void UpdateBuilder::UpdateOnDevice(int tile, Resource gradient, std::optional<in
     op.writes = {weights, moments};
     if (weight_buffer) {
       op.writes.push_back({ResourceKind::kWeightBuffer, *weight_buffer});
-      op.writes.push_back({ResourceKind::kFirstTile});
+      op.writes.push_back({ResourceKind::kFirstTileHostPart});
     }
   }
   const int64_t first = shape_.host_end(tile), end = shape_.shard_end(tile);

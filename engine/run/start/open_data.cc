@@ -112,7 +112,7 @@ absl::Status OpenHere(RunContext& run, const std::string& day, PreparedRun& prep
   absl::Time said = absl::Now();
   const auto progress = [&](int64_t bytes_done, int64_t bytes_total) {
     const absl::Time now = absl::Now();
-    const std::optional<std::string> pace = rate.Pace(now, bytes_done, bytes_total);
+    const std::optional<std::string> pace = rate.TextIfDue(now, bytes_done, bytes_total);
     if (!pace.has_value()) return run.CheckNotAbandoned();
     const double fraction =
         static_cast<double>(bytes_done) / static_cast<double>(std::max<int64_t>(1, bytes_total));
@@ -156,7 +156,7 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   const bool is_new = day.empty();
   if (is_new) day = absl::FormatCivilTime(absl::ToCivilDay(absl::Now(), absl::LocalTimeZone()));
   // The first process decides: midnight may come before the others open the data.
-  MT_ASSIGN_OR_RETURN(day, OfFirst(run.between(), day));
+  MT_ASSIGN_OR_RETURN(day, FromFirstRank(run.process_communicator(), day));
   MT_RETURN_IF_ERROR(LeaderFirst(run, prepared.directory_ranks.leads(),
                                  [&] { return OpenHere(run, day, prepared); }));
   if (is_new && !prepared.dataset->template_date().empty()) {

@@ -87,7 +87,7 @@ absl::Status MeasureExchangeOfProcesses(RunContext& run, const PreparedRun& prep
   if (run.processes() == nullptr || prepared.nccl.empty()) return absl::OkStatus();
   // Without the other rates there are no predictions.
   MT_ASSIGN_OR_RETURN(const std::vector<double> measured,
-                      run.between()->GatherValues({rates.known() ? 1.0 : 0.0}));
+                      run.process_communicator()->GatherValues({rates.known() ? 1.0 : 0.0}));
   if (absl::c_linear_search(measured, 0.0)) return absl::OkStatus();
   const std::shared_ptr<Communicator> lent(run.processes()->tiles.get(), [](Communicator*) {});
   const absl::StatusOr<double> rate =
@@ -116,7 +116,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
           "engine.devices: ", spec.engine.devices,
           ": each process of a job over several processes has one device; leave it 1"));
     }
-    process = {run.between()->ranks(), run.between()->rank()};
+    process = {run.process_communicator()->ranks(), run.process_communicator()->rank()};
   }
   MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine, run.options().devices));
   const Session& session = *prepared.session;
@@ -181,10 +181,10 @@ absl::StatusOr<DirectoryRanks> FindDirectoryRanks(const RunContext& run,
                                                   const PipelineShape& shape) {
   const JobSpec& spec = run.spec();
   if (spec.checkpoint.shared || run.processes() == nullptr) {
-    return AllInOneDirectory(run.between());
+    return AllInOneDirectory(run.process_communicator());
   }
-  MT_ASSIGN_OR_RETURN(DirectoryRanks ranks,
-                      OneDirectoryForEachMachine(run.between(), run.processes()->machines));
+  MT_ASSIGN_OR_RETURN(DirectoryRanks ranks, OneDirectoryForEachMachine(run.process_communicator(),
+                                                                       run.processes()->machines));
   if (ranks.parts == 1) return ranks;
   if (!spec.output.directory.empty()) {
     return FoundByAll(absl::InvalidArgumentError(absl::StrCat(
@@ -260,7 +260,7 @@ absl::Status FillTiles(RunContext& run, PreparedRun& prepared, Trainer& trainer)
   }
   while (prepared.start.checkpoint.has_value()) {
     const absl::Status status =
-        Agree(run.between(), FillFromCheckpoint(run, prepared, trainer.tiles()));
+        Agree(run.process_communicator(), FillFromCheckpoint(run, prepared, trainer.tiles()));
     if (status.ok()) break;
     MT_RETURN_IF_ERROR(FallBack(run, prepared.directory_ranks, prepared.StateAt(run.spec(), 0, 0),
                                 status, prepared.start));
@@ -341,7 +341,7 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
   MT_RETURN_IF_ERROR(ranks.parts > 1 ? find() : LeaderFirst(run, run.leads(), find));
   MT_RETURN_IF_ERROR(CheckSameStart(run, ranks, start));
   // A new run has a random name.
-  MT_ASSIGN_OR_RETURN(start.run_name, OfFirst(run.between(), start.run_name));
+  MT_ASSIGN_OR_RETURN(start.run_name, FromFirstRank(run.process_communicator(), start.run_name));
   if (!start.checkpoint.has_value() && !run.spec().model.random_initialization) {
     MT_RETURN_IF_ERROR(CheckSameWeights(run));
   }
@@ -360,8 +360,9 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared) {
   if (!run.host().has_pool()) run.Report(TrainingPhase::kPreparing, "reserving host memory");
   MT_ASSIGN_OR_RETURN(HostPool* const pool,
-                      run.host().Pool(prepared.plan.pool_bytes, nullptr,
-                                      [&run] { return !run.CheckNotAbandoned().ok(); }));
+                      run.host().GetOrReservePool(prepared.plan.pool_bytes, nullptr, [&run] {
+                        return !run.CheckNotAbandoned().ok();
+                      }));
   MT_ASSIGN_OR_RETURN(std::vector<RankParts> ranks, MakeRankParts(*prepared.session, prepared.plan,
                                                                   prepared.nccl, run.processes()));
   absl::StatusOr<std::unique_ptr<Trainer>> created =
@@ -377,7 +378,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRu
   MT_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer, std::move(created));
   if (const absl::Status status = FillTiles(run, prepared, *trainer); !status.ok()) {
     // Before the trainer ends, whose communicators wait for those of other processes.
-    AbortAll(run.between(), status).IgnoreError();
+    AbortAll(run.process_communicator(), status).IgnoreError();
     return status;
   }
   return trainer;

@@ -38,7 +38,7 @@ struct PreparedRun {
   std::unique_ptr<Dataset> dataset;
   std::unique_ptr<ReferenceLogps> reference;  // null if the job has no reference
   std::vector<EncodedPrompt> sample_prompts;  // training.sample_prompts
-  DirectoryRanks directory_ranks;             // those of checkpoint.directory, over run.between()
+  DirectoryRanks directory_ranks;  // of checkpoint.directory, over process_communicator()
   std::unique_ptr<FileLock> lock;  // of that directory; null in processes that do not lead
   int64_t total_steps = 0;         // counted from step 1 of the run, not from `start`
   ResumePoint start;

@@ -38,7 +38,7 @@ std::string Quoted(const std::map<std::string, std::string>& values, const std::
 absl::Status LeaderFirst(RunContext& run, bool leads, absl::FunctionRef<absl::Status()> work) {
   if (run.processes() == nullptr) return work();
   if (leads) MT_RETURN_IF_ERROR(work());
-  MT_RETURN_IF_ERROR(run.between()->Barrier());
+  MT_RETURN_IF_ERROR(run.process_communicator()->Barrier());
   return leads ? absl::OkStatus() : work();
 }
 
@@ -53,28 +53,29 @@ absl::Status CheckSameInAll(RunContext& run, absl::string_view what,
   // Hashes are compared first: mostly the values are the same.
   std::string first_hash;
   bool same = true;
-  MT_RETURN_IF_ERROR(
-      ExchangeBytes(run.between(), HashBytes(text), [&](int rank, absl::string_view hash) {
-        if (rank == 0) first_hash = std::string(hash);
-        same &= hash == first_hash;
-      }));
+  MT_RETURN_IF_ERROR(ExchangeBytes(run.process_communicator(), HashBytes(text),
+                                   [&](int rank, absl::string_view hash) {
+                                     if (rank == 0) first_hash = std::string(hash);
+                                     same &= hash == first_hash;
+                                   }));
   if (same) return absl::OkStatus();
   std::map<std::string, std::string> first;
   absl::Status status;
-  MT_RETURN_IF_ERROR(ExchangeBytes(run.between(), text, [&](int rank, absl::string_view bytes) {
-    std::map<std::string, std::string> other = Parse(bytes);
-    if (rank == 0) first = other;
-    if (other == first || !status.ok()) return;
-    other.insert(first.begin(), first.end());  // so that each key is there
-    std::map<std::string, std::string> given = Parse(bytes);
-    for (const auto& [key, value] : other) {
-      if (Quoted(given, key) == Quoted(first, key)) continue;
-      status = FoundByAll(absl::FailedPreconditionError(
-          absl::StrCat(what, ": rank ", rank, " has ", key, " ", Quoted(given, key),
-                       ", and rank 0 has ", Quoted(first, key), "; ", advice)));
-      return;
-    }
-  }));
+  MT_RETURN_IF_ERROR(
+      ExchangeBytes(run.process_communicator(), text, [&](int rank, absl::string_view bytes) {
+        std::map<std::string, std::string> other = Parse(bytes);
+        if (rank == 0) first = other;
+        if (other == first || !status.ok()) return;
+        other.insert(first.begin(), first.end());  // so that each key is there
+        std::map<std::string, std::string> given = Parse(bytes);
+        for (const auto& [key, value] : other) {
+          if (Quoted(given, key) == Quoted(first, key)) continue;
+          status = FoundByAll(absl::FailedPreconditionError(
+              absl::StrCat(what, ": rank ", rank, " has ", key, " ", Quoted(given, key),
+                           ", and rank 0 has ", Quoted(first, key), "; ", advice)));
+          return;
+        }
+      }));
   return status;
 }
 
@@ -91,7 +92,7 @@ absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, MachineSpeed& ma
                            {"device reserve", &budget.device_reserve_bytes, /*is_need=*/true}};
   std::vector<double> own;
   for (const Memory& one : memory) own.push_back(static_cast<double>(*one.bytes));
-  MT_ASSIGN_OR_RETURN(const std::vector<double> all, run.between()->GatherValues(own));
+  MT_ASSIGN_OR_RETURN(const std::vector<double> all, run.process_communicator()->GatherValues(own));
   for (size_t i = 0; i < own.size(); ++i) {
     std::vector<int64_t> by_rank;
     for (size_t at = i; at < all.size(); at += own.size()) {
@@ -110,7 +111,7 @@ absl::Status ShareBudget(RunContext& run, MemoryBudget& budget, MachineSpeed& ma
     *memory[i].bytes = memory[i].is_need ? *most : *least;
   }
   static_assert(std::is_trivially_copyable_v<MachineSpeed>);
-  return run.between()->Broadcast(&machine, sizeof(machine), /*root=*/0);
+  return run.process_communicator()->Broadcast(&machine, sizeof(machine), /*root=*/0);
 }
 
 }  // namespace megatrain

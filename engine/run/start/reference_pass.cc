@@ -28,7 +28,7 @@ constexpr int64_t kPartSequences = 1024;
 // Appends the hashes of the weights that the forward pass reads. REQUIRES: the tile is whole.
 void AppendWeightHashes(const Tile& tile, std::vector<std::string>& lines) {
   for (const TensorSpec& tensor : tile.layout->tensors) {
-    const Tile place = PlaceOf(tile, tensor);
+    const Tile place = TensorTile(tile, tensor);
     const int64_t bytes = tensor.elements * DTypeBytes(place.weight_dtype);
     lines.push_back(absl::StrCat(
         tensor.name, " ",
@@ -63,7 +63,8 @@ absl::StatusOr<std::string> WeightsHash(RunContext& run, const InitialModel& mod
   }
   std::sort(lines.begin(), lines.end());
   std::string hash;
-  MT_RETURN_IF_ERROR(ExchangeBytes(run.between(), HashBytes(absl::StrJoin(lines, "\n")),
+  MT_RETURN_IF_ERROR(ExchangeBytes(run.process_communicator(),
+                                   HashBytes(absl::StrJoin(lines, "\n")),
                                    [&](int rank, absl::string_view bytes) {
                                      if (rank == 0) hash = std::string(bytes);
                                    }));
@@ -74,7 +75,7 @@ absl::StatusOr<std::string> WeightsHash(RunContext& run, const InitialModel& mod
 absl::StatusOr<bool> InAll(RunContext& run, bool here) {
   if (run.processes() == nullptr) return here;
   MT_ASSIGN_OR_RETURN(const std::vector<double> all,
-                      run.between()->GatherValues({here ? 1.0 : 0.0}));
+                      run.process_communicator()->GatherValues({here ? 1.0 : 0.0}));
   return std::find(all.begin(), all.end(), 0.0) == all.end();
 }
 

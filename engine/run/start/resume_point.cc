@@ -57,9 +57,10 @@ absl::Status NameWhatOthersHaveNamed(RunContext& run, const DirectoryRanks& rank
     }
   }
   std::string by_others;
-  MT_RETURN_IF_ERROR(ExchangeBytes(run.between(), named, [&](int rank, absl::string_view saves) {
-    if (!ranks.Shares(rank)) absl::StrAppend(&by_others, saves);
-  }));
+  MT_RETURN_IF_ERROR(
+      ExchangeBytes(run.process_communicator(), named, [&](int rank, absl::string_view saves) {
+        if (!ranks.Shares(rank)) absl::StrAppend(&by_others, saves);
+      }));
   if (!ranks.leads()) return absl::OkStatus();
   const auto names = run.files()->ListDirectory(directory);
   for (const std::string& name : names.value_or(std::vector<std::string>())) {
@@ -69,7 +70,7 @@ absl::Status NameWhatOthersHaveNamed(RunContext& run, const DirectoryRanks& rank
     const std::string final_path = JoinPath(directory, std::string(step));
     const std::string save = save_of(path);
     if (save.empty() || !absl::StrContains(by_others, save) ||
-        run.files()->FileExists(final_path) || !VerifyBeforeLoading(path, run.files()).ok()) {
+        run.files()->FileExists(final_path) || !VerifyAllButTileContents(path, run.files()).ok()) {
       continue;
     }
     MT_RETURN_IF_ERROR(run.files()->Rename(path, final_path));
@@ -83,8 +84,8 @@ absl::Status NameWhatOthersHaveNamed(RunContext& run, const DirectoryRanks& rank
 absl::Status SayOfOtherMachines(RunContext& run, const DirectoryRanks& ranks,
                                 const std::vector<std::string>& lines) {
   const std::string own = ranks.leads() ? absl::StrJoin(lines, "\n") : "";
-  return ExchangeBytes(run.between(), own, [&](int rank, absl::string_view told) {
-    if (rank == run.between()->rank()) return;
+  return ExchangeBytes(run.process_communicator(), own, [&](int rank, absl::string_view told) {
+    if (rank == run.process_communicator()->rank()) return;
     for (const absl::string_view line : absl::StrSplit(told, '\n', absl::SkipEmpty())) {
       run.Say(absl::StrCat("rank ", rank, ": ", line));
     }
@@ -122,10 +123,10 @@ absl::Status FindNewestOfAll(RunContext& run, ResumePoint& point) {
       status = found.status();
       if (found.ok()) own = *std::move(found);
     }
-    MT_RETURN_IF_ERROR(Agree(run.between(), status));
+    MT_RETURN_IF_ERROR(Agree(run.process_communicator(), status));
     std::vector<Found> all;
     MT_RETURN_IF_ERROR(ExchangeBytes(
-        run.between(), absl::StrCat(own.step, " ", own.save, " ", own.host),
+        run.process_communicator(), absl::StrCat(own.step, " ", own.save, " ", own.host),
         [&](int, absl::string_view text) {
           const std::vector<std::string> words = absl::StrSplit(text, absl::MaxSplits(' ', 2));
           Found& other = all.emplace_back(Found{words[2], -1, words[1]});
@@ -179,7 +180,7 @@ absl::Status KeepBest(RunContext& run, const DirectoryRanks& ranks, ResumePoint&
   }
   if (ranks.parts > 1) {  // on all machines, or not at all
     MT_ASSIGN_OR_RETURN(const std::vector<double> all,
-                        run.between()->GatherValues({there ? 1. : 0.}));
+                        run.process_communicator()->GatherValues({there ? 1. : 0.}));
     there = absl::c_all_of(all, [](double one) { return one > 0; });
   }
   if (there) {
@@ -197,7 +198,7 @@ absl::Status FindCheckpoint(RunContext& run, const DirectoryRanks& ranks, Resume
   switch (run.options().resume) {
     case ResumeMode::kPath:
       point.checkpoint = run.options().resume_path;
-      return VerifyBeforeLoading(*point.checkpoint, run.files());
+      return VerifyAllButTileContents(*point.checkpoint, run.files());
     case ResumeMode::kNever:
       return CheckThereIsNone(run);
     case ResumeMode::kAuto:
@@ -288,7 +289,8 @@ absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRank
   ResumePoint point;
   std::vector<std::string> lines;
   if (ranks.parts > 1) {
-    MT_RETURN_IF_ERROR(Agree(run.between(), NameWhatOthersHaveNamed(run, ranks, lines)));
+    MT_RETURN_IF_ERROR(
+        Agree(run.process_communicator(), NameWhatOthersHaveNamed(run, ranks, lines)));
   }
   absl::Status status;
   if (ranks.leads()) {
@@ -298,7 +300,7 @@ absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRank
     if (leftovers.ok()) lines.insert(lines.end(), leftovers->begin(), leftovers->end());
   }
   // The others of a machine look when that is done.
-  if (ranks.parts > 1) MT_RETURN_IF_ERROR(Agree(run.between(), status));
+  if (ranks.parts > 1) MT_RETURN_IF_ERROR(Agree(run.process_communicator(), status));
   MT_RETURN_IF_ERROR(status);
   for (const std::string& line : lines) run.Say(line);
   point.retention.keep = run.spec().checkpoint.keep;

@@ -26,10 +26,11 @@ Ending RunContext::AskedToEnd() const {
 
 absl::Status RunContext::ShareRequests() {
   if (processes() == nullptr) return absl::OkStatus();
-  MT_ASSIGN_OR_RETURN(const std::vector<double> asked,
-                      between()->GatherValues({own_control_.stop_requested() ? 1.0 : 0.0,
-                                               own_control_.TakeCheckpoint() ? 1.0 : 0.0,
-                                               own_control_.cancel_requested() ? 1.0 : 0.0}));
+  MT_ASSIGN_OR_RETURN(
+      const std::vector<double> asked,
+      process_communicator()->GatherValues({own_control_.stop_requested() ? 1.0 : 0.0,
+                                            own_control_.TakeCheckpoint() ? 1.0 : 0.0,
+                                            own_control_.cancel_requested() ? 1.0 : 0.0}));
   for (size_t i = 0; i < asked.size(); i += 3) {
     if (asked[i] > 0) control_.Stop();
     if (asked[i + 1] > 0) control_.Checkpoint();

@@ -50,11 +50,11 @@ class RunContext {
   // `values` out of it.
   CommunicatorSet* processes() const { return options_.processes; }
   // Returns the communicator of the processes' training threads, null for a process alone.
-  Communicator* between() const {
+  Communicator* process_communicator() const {
     return processes() == nullptr ? nullptr : processes()->control.get();
   }
   // Returns true in the process that does what is done once.
-  bool leads() const { return processes() == nullptr || between()->rank() == 0; }
+  bool leads() const { return processes() == nullptr || process_communicator()->rank() == 0; }
   // Makes a Stop, Checkpoint or Cancel of any process a request to all. All processes must call it.
   // Pause and Release are not shared. In a job of several processes they have no effect, but for
   // Release while preparing. Returns the errors of the communicator. Does nothing for a process

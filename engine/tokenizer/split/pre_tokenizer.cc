@@ -298,11 +298,13 @@ absl::Status PreTokenizer::RewritePiece(size_t step_index, TextPiece piece, bool
   bool given = false;  // a word of the piece
   const auto give_inner = [&](const Word& word) {
     Word inner = word;
-    const std::string_view rest = word.text.substr(word.put);
+    const std::string_view rest = word.text.substr(word.prefix_bytes);
     const bool begins =
         !std::exchange(given, true) && word.chain->Original(word.begin) <= piece_begin;
     inner.may_begin = word.may_begin && (begins || rest.starts_with(mark) || rest.starts_with(' '));
-    if (prepend && begins) inner.put = std::min(word.text.size(), word.put + mark.size());
+    if (prepend && begins) {
+      inner.prefix_bytes = std::min(word.text.size(), word.prefix_bytes + mark.size());
+    }
     return walk.give(inner);
   };
   const bool marks_rest = step_index > 0 && step.scheme == MarkScheme::kAlways;

@@ -86,8 +86,8 @@ class PreTokenizer {
     OffsetChain* chain;  // not null
     bool open;           // the text may go on, and this word with it
     OpenMatch* matches = nullptr;
-    bool may_begin = true;  // the rest of the text from here on would be cut into the same words
-    size_t put = 0;         // the bytes of `text` that were put before it
+    bool may_begin = true;    // the rest of the text from here on would be cut into the same words
+    size_t prefix_bytes = 0;  // the bytes of `text` that were put before it
 
     // Returns true if the rest of an open word from `offset` on, with what follows it, would be cut
     // into words as it is in the whole text.

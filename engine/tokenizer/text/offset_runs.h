@@ -82,11 +82,11 @@ struct OffsetChain {
   // Does as Original, but stops one text before the original: returns the offset in the whole text
   // that the last link but one maps. In a tokenizer's chains that is the normalized text. If this
   // is the only link, returns the offset plus `base`.
-  size_t BeforeLast(size_t offset) {
+  size_t InNormalized(size_t offset) {
     offset += base;
     if (next == nullptr || next->next == nullptr) return offset;
     if (runs != nullptr) offset = OriginalOffset(*runs, offset, &hint);
-    return next->BeforeLast(offset);
+    return next->InNormalized(offset);
   }
 };
 

@@ -189,11 +189,11 @@ class Translator {
         Set(in_class, !in_class, in_class ? kNotSpaceRanges : kSpaceRanges);
         break;
       case 'd':
-        Set(in_class, false, absl::StrCat("\\p{Nd}", CharactersSinceUnicode14("Nd")));
+        Set(in_class, false, absl::StrCat("\\p{Nd}", CharactersAfterUnicode14("Nd")));
         break;
       case 'D':
         if (in_class) return Refuse("\\D in a class");
-        Set(false, true, absl::StrCat("\\p{Nd}", CharactersSinceUnicode14("Nd")));
+        Set(false, true, absl::StrCat("\\p{Nd}", CharactersAfterUnicode14("Nd")));
         break;
       case 'p':
       case 'P':
@@ -230,7 +230,7 @@ class Translator {
       negated = !negated;
       name.remove_prefix(1);
     }
-    const char* added = CharactersSinceUnicode14(name);
+    const char* added = CharactersAfterUnicode14(name);
     if (added == nullptr) return Refuse(absl::StrCat("\\p{", ToAbsl(name), "}"));
     const std::string ranges = absl::StrCat("\\p{", ToAbsl(name), "}", added);
     if (in_class && negated) {

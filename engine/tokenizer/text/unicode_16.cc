@@ -64,7 +64,7 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-const char* CharactersSinceUnicode14(std::string_view category) {
+const char* CharactersAfterUnicode14(std::string_view category) {
   for (const Row& row : kRows) {
     if (row.category == category) return row.ranges;
   }

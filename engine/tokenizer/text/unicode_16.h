@@ -12,7 +12,7 @@ namespace megatrain {
 // Returns the ranges of `category` ("L", "Lu", "N", ...) in the syntax of a PCRE2 class
 // ("\x{1c89}-\x{1c8a}..."), or "" if no such character was added. Returns nullptr if the category
 // is not in the table. The result is static.
-const char* CharactersSinceUnicode14(std::string_view category);
+const char* CharactersAfterUnicode14(std::string_view category);
 
 }  // namespace megatrain
 

@@ -8,8 +8,8 @@ namespace {
 Table Jobs() {
   Table table({{.heading = "JOB"},
                {.heading = "NAME", .width_min = 6},
-               {.heading = "STEP", .right = true, .dispensable = 1},
-               {.heading = "WHY", .width_min = 4, .dispensable = 2}});
+               {.heading = "STEP", .right = true, .drop_order = 1},
+               {.heading = "WHY", .width_min = 4, .drop_order = 2}});
   table.AddRow({"jobs/a1", "a-rather-long-name", "12/400", "the device is busy"});
   table.AddRow({"jobs/b2", "demo", "3", ""});
   return table;
@@ -52,7 +52,7 @@ TEST(TableTest, ThenColumnsGo) {
 TEST(TableTest, AColumnOfNarrowCellsNeedsNoMoreThanTheyDo) {
   Table table({{.heading = "JOB"},
                {.heading = "NAME", .width_min = 8},
-               {.heading = "WHY", .width_min = 12, .dispensable = 1}});
+               {.heading = "WHY", .width_min = 12, .drop_order = 1}});
   table.AddRow({"jobs/a1", "demo", "busy"});
   const std::string whole =
       "JOB      NAME  WHY\n"

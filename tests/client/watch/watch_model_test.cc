@@ -69,18 +69,18 @@ TEST(WatchModelTest, LogLinesAreBounded) {
 TEST(WatchModelTest, TheServerGoesAndComes) {
   WatchModel model;
   model.Apply(StreamLost{WatchStream::kMetrics, "x", absl::UnixEpoch()});
-  EXPECT_FALSE(model.state().lost.has_value()) << "the job's stream speaks for all";
+  EXPECT_FALSE(model.state().job_stream_lost.has_value()) << "the job's stream speaks for all";
   model.Apply(StreamLost{WatchStream::kJob, "nobody listens", absl::UnixEpoch()});
-  ASSERT_TRUE(model.state().lost.has_value());
+  ASSERT_TRUE(model.state().job_stream_lost.has_value());
   model.Apply(StreamRestored{WatchStream::kLogs});
-  EXPECT_TRUE(model.state().lost.has_value());
+  EXPECT_TRUE(model.state().job_stream_lost.has_value());
   model.Apply(StreamRestored{WatchStream::kJob});
-  EXPECT_FALSE(model.state().lost.has_value());
+  EXPECT_FALSE(model.state().job_stream_lost.has_value());
   model.Apply(StreamLost{WatchStream::kJob, "nobody listens", absl::UnixEpoch()});
   model.Apply(StreamEnded{WatchStream::kLogs, absl::OkStatus()});
-  EXPECT_TRUE(model.state().lost.has_value());
+  EXPECT_TRUE(model.state().job_stream_lost.has_value());
   model.Apply(StreamEnded{WatchStream::kJob, absl::OkStatus()});
-  EXPECT_FALSE(model.state().lost.has_value());
+  EXPECT_FALSE(model.state().job_stream_lost.has_value());
 }
 
 TEST(WatchModelTest, ASeriesThatBeginsAnewIsReadAnew) {

@@ -91,7 +91,7 @@ TEST_P(ChatGolden, RenderedAsTheTemplateDoes) {
     ASSERT_TRUE(rendered.ok()) << rendered.status() << item;
     EXPECT_EQ(rendered->text, item["text"].get<std::string>());
     EXPECT_EQ(rendered->turns_without_loss, 0) << item;
-    EXPECT_EQ(rendered->target, found[index].get<std::vector<TextRange>>()) << item;
+    EXPECT_EQ(rendered->target_ranges, found[index].get<std::vector<TextRange>>()) << item;
     std::vector<int32_t> ids;
     std::vector<uint8_t> target;
     int64_t turns_without_loss = 0;
@@ -125,7 +125,7 @@ TEST_P(BuiltInGolden, RenderedAsTheFormatSays) {
     ++rendered_count;
     EXPECT_EQ(rendered->text, item["text"].get<std::string>());
     std::vector<TextRange> target = item["target"].get<std::vector<TextRange>>();
-    EXPECT_EQ(rendered->target, target);
+    EXPECT_EQ(rendered->target_ranges, target);
     EXPECT_EQ(rendered->turns_without_loss, 0);
   }
   EXPECT_GE(rendered_count, 9u);
@@ -392,6 +392,21 @@ TEST_F(ChosenTemplate, SpecialTokensAreThoseOfTheFiles) {
   directory_.Write("chat_template.jinja", "{{ bos_token }}{{ eos_token }}");
   directory_.Write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
   EXPECT_EQ(Rendered("auto"), "<|bos|><|eos|>");
+}
+
+// Byte by byte, "\u00e3" stands for 0xE3, which alone is no text.
+TEST_F(ChosenTemplate, ASpecialTokenIsWrittenAsInTheVocabulary) {
+  const auto tokenizer = Open("qwen", R"({"eos_token": "\u00e3"})");
+  ASSERT_NE(tokenizer, nullptr);
+  ASSERT_EQ(tokenizer->Decode({tokenizer->eos_id()}, false), "\xe3");
+  directory_.Write("chat_template.jinja",
+                   "{{ eos_token }}{% for c in eos_token %}x{% endfor %}{{ messages[0].content }}");
+  const auto chat = Create("auto", directory_.path(), *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  const auto rendered =
+      (*chat)->RenderText(*ReadConversation(R"({"messages": [{"role": "user", "content": "q"}]})"));
+  ASSERT_TRUE(rendered.ok()) << rendered.status();
+  EXPECT_EQ(rendered->text, "\u00e3xq");
 }
 
 TEST_F(ChosenTemplate, TheFingerprintHasAllThatChangesTheText) {

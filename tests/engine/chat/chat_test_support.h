@@ -54,7 +54,7 @@ inline absl::StatusOr<RenderedChat> RenderWith(const std::string& text, const st
 // The stretches of text that the loss is on.
 inline std::vector<std::string> TargetTexts(const RenderedChat& rendered) {
   std::vector<std::string> texts;
-  for (const auto& [begin, end] : rendered.target) {
+  for (const auto& [begin, end] : rendered.target_ranges) {
     texts.push_back(rendered.text.substr(begin, end - begin));
   }
   return texts;

@@ -54,7 +54,7 @@ TEST(RenderChat, GenerationBlocksAreAsTransformersNotesThem) {
       EXPECT_EQ(rendered->text, item["text"].get<std::string>());
       std::vector<TextRange> target = item["target"].get<std::vector<TextRange>>();
       std::erase_if(target, [](const TextRange& range) { return range.first == range.second; });
-      EXPECT_EQ(rendered->target, target) << name << item;
+      EXPECT_EQ(rendered->target_ranges, target) << name << item;
       ++cases;
     }
   }

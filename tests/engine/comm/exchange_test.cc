@@ -60,12 +60,12 @@ TEST(AgreeTest, AllReturnTheErrorOfTheLowestRank) {
   EXPECT_EQ(Agree(nullptr, absl::DataLossError("y")), absl::DataLossError("y"));
 }
 
-TEST(OfFirstTest, AllHaveTheTextOfRankZero) {
+TEST(FromFirstRankTest, AllHaveTheTextOfRankZero) {
   OnRanks(3, [](Communicator* communicator) {
-    const auto first = OfFirst(communicator, absl::StrCat("of ", communicator->rank()));
+    const auto first = FromFirstRank(communicator, absl::StrCat("of ", communicator->rank()));
     EXPECT_EQ(first.value_or("none"), "of 0");
   });
-  EXPECT_EQ(OfFirst(nullptr, "alone").value_or("none"), "alone");
+  EXPECT_EQ(FromFirstRank(nullptr, "alone").value_or("none"), "alone");
 }
 
 TEST(AbortAllTest, NamesTheRankUnlessAllHaveFoundTheError) {

@@ -42,6 +42,7 @@ class WordTokenizer : public Tokenizer {
     return text.substr(text.empty() ? 0 : 1);
   }
   std::optional<int32_t> TokenId(std::string_view) const override { return std::nullopt; }
+  std::string TokenText(int32_t id) const override { return Decode({id}, false); }
   int64_t vocabulary() const override { return 10; }
   int32_t eos_id() const override { return -1; }
   int32_t bos_id() const override { return -1; }

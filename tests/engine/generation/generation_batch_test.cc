@@ -21,7 +21,7 @@ std::vector<int32_t> Ids(int32_t count) {
 TEST(GenerationBatchTest, APromptIsAMicroBatchFilledUpWithTokensThatAreNotKept) {
   const std::vector<int32_t> a = Ids(49), b = Ids(2);
   const Batch batch = PromptBatch(std::vector<CachedSequence>{{a, 0, 3}, {b, 60, 1}}, 60);
-  EXPECT_FALSE(batch.continues);
+  EXPECT_FALSE(batch.attends_to_cache);
   EXPECT_THAT(batch.micro_batch_tokens, ElementsAre(60, 24)) << "not 72: more than there may be";
   EXPECT_THAT(batch.document_starts, ElementsAre(ElementsAre(0, 49, 60), ElementsAre(0, 2, 24)));
   ASSERT_EQ(batch.ids.size(), 84u);
@@ -55,7 +55,7 @@ TEST(GenerationBatchTest, LastTokensGoInMicroBatchesOfOneSize) {
   for (int32_t i = 0; i < 40; ++i) ids.push_back(Ids(i + 1));
   for (int32_t i = 0; i < 40; ++i) sequences.push_back({ids[static_cast<size_t>(i)], 50 * i, i});
   const Batch batch = LastTokensBatch(sequences, 1000);
-  EXPECT_TRUE(batch.continues);
+  EXPECT_TRUE(batch.attends_to_cache);
   EXPECT_THAT(batch.micro_batch_tokens, ElementsAre(kGenerationTokens, kGenerationTokens));
   for (size_t i = 0; i < 40; ++i) {
     EXPECT_EQ(batch.ids[i], static_cast<int32_t>(100 + i));

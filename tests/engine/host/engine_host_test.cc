@@ -66,7 +66,7 @@ TEST(EngineHostTest, ReservesOnceWithProgress) {
   EXPECT_GT(budget.host_bytes, 600 * kMiB);
   EXPECT_TRUE(budget.device_shares_host);
   EXPECT_EQ(host->ReservePool(1, nullptr, nullptr).code(), absl::StatusCode::kFailedPrecondition);
-  const auto pool = host->Pool(5, nullptr, nullptr);
+  const auto pool = host->GetOrReservePool(5, nullptr, nullptr);
   ASSERT_TRUE(pool.ok()) << pool.status();
   EXPECT_EQ((*pool)->capacity(), 600 * kMiB);
 }
@@ -85,7 +85,7 @@ TEST(EngineHostTest, RefusesMoreThanIsFreeBeforeTouchingIt) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("host_memory"));
   // The pool that a first job would reserve is refused as well.
-  const absl::Status of_job = host->Pool(int64_t{1} << 50, nullptr, nullptr).status();
+  const absl::Status of_job = host->GetOrReservePool(int64_t{1} << 50, nullptr, nullptr).status();
   EXPECT_EQ(of_job.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(of_job.message()), HasSubstr("host pool: it is to have "));
   EXPECT_FALSE(host->has_pool());
@@ -242,7 +242,7 @@ TEST(EngineHostTest, ProcessesOfAMachineShareTheHugePagesThatAreSetAside) {
 TEST(EngineHostTest, AJobMayHaveWhatOthersHaveLeftOfThePool) {
   const auto host = Host();
   ASSERT_TRUE(host->ReservePool(4 * kMiB, nullptr, nullptr).ok());
-  const auto pool = host->Pool(0, nullptr, nullptr);
+  const auto pool = host->GetOrReservePool(0, nullptr, nullptr);
   ASSERT_TRUE(pool.ok()) << pool.status();
   const auto lease = (*pool)->Lease(HostKind::kStash, 3 * kMiB);
   ASSERT_TRUE(lease.ok()) << lease.status();
@@ -293,7 +293,7 @@ TEST(EngineHostTest, BesideThePoolOfAFirstJobIsAllThatIsFree) {
   options.devices = 8;
   const auto host = EngineHost::Create(options);
   ASSERT_TRUE(host.ok()) << host.status();
-  ASSERT_TRUE((*host)->Pool(kMiB, nullptr, nullptr).ok());
+  ASSERT_TRUE((*host)->GetOrReservePool(kMiB, nullptr, nullptr).ok());
   const auto budget = (*host)->BudgetNow({0});
   ASSERT_TRUE(budget.ok()) << budget.status();
   EXPECT_EQ(budget->pool_bytes, kMiB);

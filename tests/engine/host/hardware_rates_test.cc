@@ -69,7 +69,7 @@ TEST(HardwareRatesTest, OfTwoMeasurementsTheFasterRatesAreKept) {
   other.collective_bytes_per_second = 9;
   rates.launch_seconds = 4e-6;
   other.launch_seconds = 3e-6;
-  KeepFaster(other, &rates);
+  MergeFaster(other, &rates);
   EXPECT_EQ(rates.h2d_bytes_per_second, 2);
   EXPECT_EQ(rates.d2h_beside_h2d_bytes_per_second, 2);
   EXPECT_EQ(rates.host_memory_bytes_per_second, 4);
@@ -78,10 +78,10 @@ TEST(HardwareRatesTest, OfTwoMeasurementsTheFasterRatesAreKept) {
   EXPECT_EQ(rates.collective_bytes_per_second, 0) << "that between devices stays";
   EXPECT_EQ(rates.launch_seconds, 3e-6);
   other.launch_seconds = 5e-6;
-  KeepFaster(other, &rates);
+  MergeFaster(other, &rates);
   EXPECT_EQ(rates.launch_seconds, 3e-6);
   HardwareRates none;
-  KeepFaster(other, &none);
+  MergeFaster(other, &none);
   EXPECT_EQ(none.launch_seconds, 5e-6) << "the first one that is measured";
 }
 

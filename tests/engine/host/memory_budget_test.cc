@@ -27,7 +27,7 @@ TEST(MemoryBudgetTest, DevicesDivideWhatIsBesideThePool) {
   EXPECT_EQ(budget.pool_bytes, 1000);
   const auto share = [&budget](int part, int of) {
     MemoryBudget divided = budget;
-    divided.TakePart(part, of);
+    divided.KeepPart(part, of);
     EXPECT_EQ(divided.pool_bytes, budget.pool_bytes);
     return divided.host_bytes;
   };

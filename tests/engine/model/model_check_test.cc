@@ -127,6 +127,14 @@ const Case kCases[] = {
      [](LayerDescription& l) { Latents(l).output_gate = true; }},
     {kDense, "latents and fused_qkv", [](LayerDescription& l) { Latents(l).fused_qkv = true; }},
     {kDense, "latents and shared keys", [](LayerDescription& l) { Latents(l).key_set = 0; }},
+    {kDense, "shared keys that no other layer uses",
+     [](LayerDescription& l) { l.attention.key_set = 0; }},
+    {kSparse, "a shared expert beside transposed experts",
+     [](LayerDescription& l) {
+       l.experts.tensors = ExpertTensors::kTransposed;
+       l.experts.shared_intermediate = 8;
+     }},
+    {kSparse, "biases of experts", [](LayerDescription& l) { l.experts.bias = true; }},
     {kSparse, "or none", [](LayerDescription& l) { l.experts.chosen = 0; }},
     {kDense, "do not divide value_heads",
      [](LayerDescription& l) {

@@ -98,7 +98,7 @@ TEST_P(TileTest, ThePartsOfATensorMakeTheTensor) {
     for (const TensorSpec& tensor : tile_layout.tensors) {
       int64_t held = 0;
       for (int i = 0; i < cut.size(); ++i) {
-        const Tile place = PlaceOf(cut.part(i), tensor);
+        const Tile place = TensorTile(cut.part(i), tensor);
         const ElementRange own = place.held.state;
         EXPECT_TRUE(own.elements() == 0 || own.begin == held) << tensor.name;
         held += own.elements();

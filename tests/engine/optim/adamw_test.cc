@@ -333,28 +333,28 @@ TEST_P(AdamWTorchTest, FollowsTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Types, AdamWTorchTest, testing::Values(DType::kF32, DType::kBF16));
 
-TEST(AdamWRunsTest, NeighboursOfTheSameTraitsAreOne) {
+TEST(AdamWRangesTest, NeighboursOfTheSameTraitsAreOne) {
   TileLayout layout;
   layout.tensors = {Tensor(0, 100, true),   Tensor(100, 28, true),  Tensor(128, 50, false),
                     Tensor(178, 10, false), Tensor(188, 12, false), Tensor(200, 8, false),
                     Tensor(256, 20, false)};
-  for (const size_t i : {3, 4, 5, 6}) layout.tensors[i].rates = 1;
+  for (const size_t i : {3, 4, 5, 6}) layout.tensors[i].rate_group = 1;
   layout.tensors[4].frozen = true;
   layout.elements = 276;
-  const std::vector<AdamWRun> expected = {{{10, 128}, true, 0},
-                                          {{128, 178}, false, 0},
-                                          {{178, 188}, false, 1},
-                                          {{200, 208}, false, 1},
-                                          {{256, 261}, false, 1}};
-  const std::vector<AdamWRun> runs = AdamWRuns(layout, {10, 261});
+  const std::vector<AdamWRange> expected = {{{10, 128}, true, 0},
+                                            {{128, 178}, false, 0},
+                                            {{178, 188}, false, 1},
+                                            {{200, 208}, false, 1},
+                                            {{256, 261}, false, 1}};
+  const std::vector<AdamWRange> runs = AdamWRanges(layout, {10, 261});
   ASSERT_EQ(runs.size(), expected.size());
   for (size_t i = 0; i < runs.size(); ++i) {
     EXPECT_EQ(runs[i].elements, expected[i].elements) << i;
     EXPECT_EQ(runs[i].decays, expected[i].decays) << i;
-    EXPECT_EQ(runs[i].rates, expected[i].rates) << i;
+    EXPECT_EQ(runs[i].rate_group, expected[i].rate_group) << i;
   }
-  EXPECT_TRUE(AdamWRuns(layout, {190, 200}).empty()) << "frozen";
-  EXPECT_TRUE(AdamWRuns(layout, {208, 256}).empty()) << "padding";
+  EXPECT_TRUE(AdamWRanges(layout, {190, 200}).empty()) << "frozen";
+  EXPECT_TRUE(AdamWRanges(layout, {208, 256}).empty()) << "padding";
 }
 
 // The bits of each group are those of a step whose rates are the group's.
@@ -363,8 +363,8 @@ TEST(AdamWGroupsTest, ElementsHaveTheRatesOfTheirGroup) {
   plain.tensors = {Tensor(0, 40, true), Tensor(64, 40, true), Tensor(128, 40, true)};
   plain.elements = 192;
   TileLayout grouped = plain;
-  grouped.tensors[0].rates = 2;
-  grouped.tensors[2].rates = 1;
+  grouped.tensors[0].rate_group = 2;
+  grouped.tensors[2].rate_group = 1;
   AdamWStep step = MakeStep(2);
   step.groups = {{1e-2, 0.5}, {2e-4, 0}};
   ThreadPool pool(2);
@@ -392,15 +392,15 @@ TEST(AdamWGroupsTest, ElementsHaveTheRatesOfTheirGroup) {
 // In order, whole, never beyond the most that was asked for, and small where threads must end
 // together.
 TEST(AdamWBlocksTest, CoverTheRunsAndGrowSmaller) {
-  const std::vector<AdamWRun> runs = {
+  const std::vector<AdamWRange> runs = {
       {{100, 5'000'003}, true}, {{5'000'064, 5'000'100}, false}, {{6'000'000, 9'000'000}, true}};
   constexpr int64_t kElements = 4'999'903 + 36 + 3'000'000;
   for (const int64_t block : {int64_t{1} << 16, int64_t{1} << 19}) {
     for (const int threads : {1, 2, 16}) {
-      const std::vector<AdamWRun> blocks = AdamWBlocks(runs, block, threads);
+      const std::vector<AdamWRange> blocks = AdamWBlocks(runs, block, threads);
       size_t run = 0;
       int64_t next = runs[0].elements.begin;
-      for (const AdamWRun& each : blocks) {
+      for (const AdamWRange& each : blocks) {
         if (next == runs[run].elements.end) next = runs[++run].elements.begin;
         ASSERT_EQ(each.elements.begin, next);
         ASSERT_GT(each.elements.end, next);

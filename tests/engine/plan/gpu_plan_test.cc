@@ -180,10 +180,10 @@ TEST_F(GpuPlanTest, TheHeadsChunksAreLongerThanOnTheCpu) {
        {std::tuple(1000, 1024, 2048), std::tuple(152064, 256, 2048), std::tuple(262144, 256, 1024),
         std::tuple(10'000'000, 64, 64)}) {
     config.vocabulary = vocabulary;
-    EXPECT_EQ(HeadChunkTokens(config, 1 << 20, kernels_.HeadChunk()), on_cpu) << vocabulary;
-    EXPECT_EQ(HeadChunkTokens(config, 1 << 20, sizes_.HeadChunk()), on_gpu) << vocabulary;
+    EXPECT_EQ(HeadChunkTokens(config, 1 << 20, kernels_.LmHeadChunk()), on_cpu) << vocabulary;
+    EXPECT_EQ(HeadChunkTokens(config, 1 << 20, sizes_.LmHeadChunk()), on_gpu) << vocabulary;
   }
-  EXPECT_EQ(HeadChunkTokens(config, 48, sizes_.HeadChunk()), 48) << "a whole micro-batch";
+  EXPECT_EQ(HeadChunkTokens(config, 48, sizes_.LmHeadChunk()), 48) << "a whole micro-batch";
 }
 
 }  // namespace

@@ -209,6 +209,9 @@ TEST_F(MemoryPlanTest, SlabsAreOneATileWhereTheyMustHoldGradients) {
   spec.engine.micro_batches_per_sweep = 4;
   EXPECT_EQ(slabs(), 3);
   spec.engine.micro_batches_per_sweep = 2;
+  EXPECT_THAT(PlanMemory(spec, layout, kernels_, Budget()).status().message(),
+              HasSubstr("engine.gradient_slabs: 3 cannot hold the gradients that several sweeps"));
+  spec.engine.gradient_slabs = 0;
   EXPECT_EQ(slabs(), 8);
 }
 

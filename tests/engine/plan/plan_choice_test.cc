@@ -248,8 +248,8 @@ TEST(PlanChoiceTest, TheOrderOfKeptActivationsFollowsTheSecondsThatTheySave) {
   const Machine machine = Profile("h100", {"memory=2.75"});
   const CudaKernelSizes sizes;
   const MemoryPlan rule = Plan(spec, layout, machine.budget);
-  const HardwareProfile profile = ProfileOf(rule.dimensions, machine.speed);
-  const auto kept = [&](double dear_products, const HardwareProfile* rates) {
+  const LaneRates lane_rates = LaneRatesOf(rule.dimensions, machine.speed);
+  const auto kept = [&](double dear_products, const LaneRates* rates) {
     PipelineDimensions d = rule.dimensions;
     for (StageStepWork& layer : d.shape.work.stages) {
       layer.recompute = {};
@@ -261,9 +261,9 @@ TEST(PlanChoiceTest, TheOrderOfKeptActivationsFollowsTheSecondsThatTheySave) {
     return std::pair(d.shape.kept_everything, d.shape.kept);
   };
   const std::pair by_rule(rule.dimensions.shape.kept_everything, rule.dimensions.shape.kept);
-  EXPECT_EQ(kept(1e11, &profile), by_rule);
+  EXPECT_EQ(kept(1e11, &lane_rates), by_rule);
   EXPECT_EQ(kept(1e6, nullptr), by_rule);
-  const auto whole = kept(1e6, &profile);
+  const auto whole = kept(1e6, &lane_rates);
   EXPECT_GT(whole.first, by_rule.first);
   EXPECT_LT(whole.second, by_rule.second);
 }

@@ -23,8 +23,8 @@ struct Turn {
 
 // Before the third step: from the end of the second one's last gradient to the first layer, less
 // what the embedding takes by itself.
-Turn Simulate(const PipelineDimensions& d, const HardwareProfile& profile) {
-  SimulatedExecutor executor(profile);
+Turn Simulate(const PipelineDimensions& d, const LaneRates& lane_rates) {
+  SimulatedExecutor executor(lane_rates);
   PipelineState state;
   const std::vector<int64_t> tokens(static_cast<size_t>(d.micro_batches), d.micro_batch_tokens);
   Turn turn;
@@ -37,7 +37,7 @@ Turn Simulate(const PipelineDimensions& d, const HardwareProfile& profile) {
     double embedding = 0;
     for (size_t i = 0; i < run.spans.size(); ++i) {
       const Op& op = schedule.ops[i];
-      if (op.is<EmbedForwardOp>()) embedding += OpSeconds(op, profile);
+      if (op.is<EmbedForwardOp>()) embedding += OpSeconds(op, lane_rates);
       if (!op.is<LayerForwardOp>()) continue;
       turn.idle_seconds = run.spans[i].start_seconds - gradients_end - embedding;
       break;
@@ -59,12 +59,12 @@ TEST_P(SerialTurn, IsAtMostOneHundredthOfAStep) {
   const Machine machine = Profile(device.first, {device.second, dram});
   const MemoryPlan plan = Plan(SevenBillionJob(micro_batch), layout, machine.budget, machine.speed);
   ASSERT_TRUE(plan.fits) << plan.misfit;
-  const HardwareProfile profile = ProfileOf(plan.dimensions, machine.speed);
+  const LaneRates lane_rates = LaneRatesOf(plan.dimensions, machine.speed);
 
-  const Turn turn = Simulate(plan.dimensions, profile);
+  const Turn turn = Simulate(plan.dimensions, lane_rates);
   PipelineDimensions whole = plan.dimensions;
   whole.shape.embedding_from_host = false;
-  const Turn of_all = Simulate(whole, profile);
+  const Turn of_all = Simulate(whole, lane_rates);
   RecordProperty("step_milliseconds", static_cast<int>(1e3 * turn.step_seconds));
   RecordProperty("turn_microseconds", static_cast<int>(1e6 * turn.idle_seconds));
   EXPECT_GE(turn.idle_seconds, 0);

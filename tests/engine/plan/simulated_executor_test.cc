@@ -8,14 +8,14 @@
 namespace megatrain {
 namespace {
 
-constexpr HardwareProfile kUnitRates = {.h2d_bytes_per_second = 1,
-                                        .d2h_bytes_per_second = 1,
-                                        .product_flops_per_second = 1,
-                                        .attention_forward_flops_per_second = 1,
-                                        .attention_backward_flops_per_second = 1,
-                                        .device_bytes_per_second = 1,
-                                        .update_bytes_per_second = 1,
-                                        .disk_bytes_per_second = 1};
+constexpr LaneRates kUnitRates = {.h2d_bytes_per_second = 1,
+                                  .d2h_bytes_per_second = 1,
+                                  .product_flops_per_second = 1,
+                                  .attention_forward_flops_per_second = 1,
+                                  .attention_backward_flops_per_second = 1,
+                                  .device_bytes_per_second = 1,
+                                  .update_bytes_per_second = 1,
+                                  .disk_bytes_per_second = 1};
 
 // `flops` of products.
 Op MakeOp(const AnyOp& what, Lane lane, int64_t bytes, double flops, Resource read,
@@ -68,7 +68,7 @@ TEST(SimulatedExecutorTest, AnOptimizerOnComputesThreadsTakesTurnsWithIt) {
              {ResourceKind::kHidden, 1}),
   };
   EXPECT_EQ(SimulatedExecutor(kUnitRates).Submit(schedule).end_seconds, 7);
-  HardwareProfile shared = kUnitRates;
+  LaneRates shared = kUnitRates;
   shared.update_shares_compute = true;
   const SimulatedExecutor::Run run = SimulatedExecutor(shared).Submit(schedule);
   EXPECT_EQ(run.end_seconds, 10);
@@ -92,7 +92,7 @@ TEST(SimulatedExecutorTest, CopiesAndAnOptimizerShareTheHostsMemory) {
              {ResourceKind::kWeightBuffer, 2}),
   };
   EXPECT_EQ(SimulatedExecutor(kUnitRates).Submit(schedule).end_seconds, 8);
-  HardwareProfile shared = kUnitRates;
+  LaneRates shared = kUnitRates;
   shared.host_memory_bytes_per_second = 1.5;
   const SimulatedExecutor::Run run = SimulatedExecutor(shared).Submit(schedule);
   EXPECT_DOUBLE_EQ(run.spans[0].end_seconds, 8);
@@ -114,7 +114,7 @@ TEST(SimulatedExecutorTest, CopiesToTheHostShareItsMemoryWithTheOptimizer) {
                          {ResourceKind::kTileWeights, 0}),
                   MakeOp(StoreStashOp{}, Lane::kD2H, 4, 0, {ResourceKind::kHidden, 0},
                          {ResourceKind::kHostStash, 0})};
-  HardwareProfile shared = kUnitRates;
+  LaneRates shared = kUnitRates;
   shared.host_memory_bytes_per_second = 1.5;
   const SimulatedExecutor::Run run = SimulatedExecutor(shared).Submit(schedule);
   EXPECT_DOUBLE_EQ(run.spans[1].end_seconds, 4 / 0.75);      // both at three quarters
@@ -127,26 +127,26 @@ TEST(SimulatedExecutorTest, WorkTakesEachPartAtItsRateOrAsLongAsItsLaunches) {
                           .attention_backward_flops = 12,
                           .device_bytes = 35,
                           .launches = 4};
-  HardwareProfile profile = kUnitRates;
-  profile.product_flops_per_second = 2;
-  profile.attention_forward_flops_per_second = 5;
-  profile.attention_backward_flops_per_second = 3;
-  profile.device_bytes_per_second = 7;
-  EXPECT_EQ(WorkSeconds(work, profile), 3 + 2 + 4 + 5);
-  profile.launch_seconds = 3;
-  EXPECT_EQ(WorkSeconds(work, profile), 14);
-  profile.launch_seconds = 4;
-  EXPECT_EQ(WorkSeconds(work, profile), 16);
+  LaneRates lane_rates = kUnitRates;
+  lane_rates.product_flops_per_second = 2;
+  lane_rates.attention_forward_flops_per_second = 5;
+  lane_rates.attention_backward_flops_per_second = 3;
+  lane_rates.device_bytes_per_second = 7;
+  EXPECT_EQ(WorkSeconds(work, lane_rates), 3 + 2 + 4 + 5);
+  lane_rates.launch_seconds = 3;
+  EXPECT_EQ(WorkSeconds(work, lane_rates), 14);
+  lane_rates.launch_seconds = 4;
+  EXPECT_EQ(WorkSeconds(work, lane_rates), 16);
 }
 
 TEST(SimulatedExecutorTest, WeightsAreGatheredAndGradientsReducedAtTheirRates) {
-  HardwareProfile profile = kUnitRates;
-  profile.gather_bytes_per_second = 2;
-  profile.reduce_bytes_per_second = 5;
+  LaneRates lane_rates = kUnitRates;
+  lane_rates.gather_bytes_per_second = 2;
+  lane_rates.reduce_bytes_per_second = 5;
   const auto seconds = [&](const AnyOp& what) {
     return OpSeconds(MakeOp(what, Lane::kCollective, 10, 0, {ResourceKind::kWeightBuffer, 0},
                             {ResourceKind::kWeightBuffer, 0}),
-                     profile);
+                     lane_rates);
   };
   EXPECT_EQ(seconds(GatherWeightsOp{}), 5);
   EXPECT_EQ(seconds(ReduceGradientOp{}), 2);
@@ -185,14 +185,15 @@ TEST_P(StepOverBound, IsAtMostOneTenthAboveOne) {
     if (op.lane == Lane::kH2D) up += static_cast<double>(op.bytes);
     if (op.lane == Lane::kD2H) down += static_cast<double>(op.bytes);
   }
-  HardwareProfile profile;
-  profile.product_flops_per_second = flops;  // a step's compute takes a second
-  profile.attention_forward_flops_per_second = profile.attention_backward_flops_per_second = flops;
-  profile.h2d_bytes_per_second = profile.d2h_bytes_per_second = std::max(up, down) / 0.8;
-  profile.device_bytes_per_second = 50 * profile.h2d_bytes_per_second;
-  profile.update_bytes_per_second = 10 * profile.h2d_bytes_per_second;
-  profile.disk_bytes_per_second = profile.h2d_bytes_per_second;
-  SimulatedExecutor executor(profile);
+  LaneRates lane_rates;
+  lane_rates.product_flops_per_second = flops;  // a step's compute takes a second
+  lane_rates.attention_forward_flops_per_second = lane_rates.attention_backward_flops_per_second =
+      flops;
+  lane_rates.h2d_bytes_per_second = lane_rates.d2h_bytes_per_second = std::max(up, down) / 0.8;
+  lane_rates.device_bytes_per_second = 50 * lane_rates.h2d_bytes_per_second;
+  lane_rates.update_bytes_per_second = 10 * lane_rates.h2d_bytes_per_second;
+  lane_rates.disk_bytes_per_second = lane_rates.h2d_bytes_per_second;
+  SimulatedExecutor executor(lane_rates);
   PipelineState state;
   double before = 0, seconds = 0, update = 0;
   for (int step = 0; step < 3; ++step) {

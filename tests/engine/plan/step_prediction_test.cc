@@ -75,6 +75,17 @@ class StepPredictionTest : public testing::Test {
   ReferenceKernels kernels_;
 };
 
+// One of two devices has three micro-batches, and the other two.
+TEST_F(StepPredictionTest, TokensAreThoseOfTheStepHoweverDevicesShareIt) {
+  HardwareRates rates = Instant();
+  rates.fp32.matmul_flops_per_second = 1e9;
+  rates.collective_bytes_per_second = kInstant;
+  JobSpec spec = Spec(/*batch=*/5, /*micro_batch=*/1);
+  spec.engine.devices = 2;
+  const StepPrediction prediction = Predict(spec, rates);
+  EXPECT_NEAR(prediction.tokens_per_second * prediction.step_seconds, 5 * 128, 1e-6);
+}
+
 TEST_F(StepPredictionTest, ProductsAloneTakeTheirFlopsOverTheirRate) {
   HardwareRates rates = Instant();
   rates.fp32.matmul_flops_per_second = 1e9;
@@ -267,36 +278,36 @@ TEST_F(StepPredictionTest, OnTheHostTheLanesShareItsProcessors) {
 TEST(ExchangePredictionTest, RanksOfAMachineShareItsPort) {
   HardwareRates rates = Instant();
   rates.collective_bytes_per_second = 360e9;
-  const auto profile = [&](int machines, int devices) {
+  const auto lane_rates = [&](int machines, int devices) {
     PipelineDimensions d;
     d.shape.ranks = machines * devices;
     d.processes = machines;
-    return ProfileOf(d, {rates, {.threads = 4}});
+    return LaneRatesOf(d, {rates, {.threads = 4}});
   };
   // Without a rate between machines the one between devices holds everywhere.
-  EXPECT_DOUBLE_EQ(profile(4, 8).gather_bytes_per_second, 360e9);
-  EXPECT_NEAR(profile(4, 8).reduce_bytes_per_second, 360e9, 1);
+  EXPECT_DOUBLE_EQ(lane_rates(4, 8).gather_bytes_per_second, 360e9);
+  EXPECT_NEAR(lane_rates(4, 8).reduce_bytes_per_second, 360e9, 1);
   rates.network_bytes_per_second = 45e9;
-  EXPECT_DOUBLE_EQ(profile(1, 8).gather_bytes_per_second, 360e9);
-  EXPECT_NEAR(profile(1, 8).reduce_bytes_per_second, 360e9, 1);
+  EXPECT_DOUBLE_EQ(lane_rates(1, 8).gather_bytes_per_second, 360e9);
+  EXPECT_NEAR(lane_rates(1, 8).reduce_bytes_per_second, 360e9, 1);
   // NCCL's ring brings 31 of 32 parts into each machine. A reduction brings each of its 8 ranks 3
   // of the 31 that the rank gets.
-  EXPECT_DOUBLE_EQ(profile(4, 8).gather_bytes_per_second, 45e9);
-  EXPECT_NEAR(profile(4, 8).reduce_bytes_per_second, 45e9 * 31 / (8 * 3), 1);
+  EXPECT_DOUBLE_EQ(lane_rates(4, 8).gather_bytes_per_second, 45e9);
+  EXPECT_NEAR(lane_rates(4, 8).reduce_bytes_per_second, 45e9 * 31 / (8 * 3), 1);
   // Twelve ranks make three groups of 4 on each of two machines: 3 of 23.
-  EXPECT_NEAR(profile(2, 12).reduce_bytes_per_second, 45e9 * 23 / (12 * 3), 1);
+  EXPECT_NEAR(lane_rates(2, 12).reduce_bytes_per_second, 45e9 * 23 / (12 * 3), 1);
   // Odd ones make none: 7 of 13, as each rank sends to each other one.
-  EXPECT_NEAR(profile(2, 7).reduce_bytes_per_second, 45e9 * 13 / (7 * 7), 1);
+  EXPECT_NEAR(lane_rates(2, 7).reduce_bytes_per_second, 45e9 * 13 / (7 * 7), 1);
   // Within machines the other 28 of 31 are moved meanwhile.
   rates.collective_bytes_per_second = 10e9;
-  EXPECT_NEAR(profile(4, 8).reduce_bytes_per_second, 10e9 * 31 / 28, 1);
+  EXPECT_NEAR(lane_rates(4, 8).reduce_bytes_per_second, 10e9 * 31 / 28, 1);
   // Gathers by MPI go as reductions do, without sums.
   rates.device_is_host = true;
   rates.fp32.element_bytes_per_second = 30e9;
   rates.collective_bytes_per_second = 360e9;
   const double seconds = 24.0 / 31 / 45e9;
-  EXPECT_NEAR(profile(4, 8).gather_bytes_per_second, 1 / seconds, 1);
-  EXPECT_NEAR(profile(4, 8).reduce_bytes_per_second, 1 / (seconds + 3 / 30e9), 1);
+  EXPECT_NEAR(lane_rates(4, 8).gather_bytes_per_second, 1 / seconds, 1);
+  EXPECT_NEAR(lane_rates(4, 8).reduce_bytes_per_second, 1 / (seconds + 3 / 30e9), 1);
 }
 
 TEST_F(StepPredictionTest, ManySweepsTakeAsLongAsTheyAre) {
@@ -327,15 +338,15 @@ TEST(HostMemoryPredictionTest, RanksOfAMachineShareItsMemory) {
   PipelineDimensions d;
   d.shape.ranks = 8;
   d.processes = 2;
-  HardwareProfile profile = ProfileOf(d, {rates, {.threads = 4}});
-  EXPECT_DOUBLE_EQ(profile.h2d_bytes_per_second, 40e9);
-  EXPECT_DOUBLE_EQ(profile.d2h_bytes_per_second, 30e9);
-  EXPECT_DOUBLE_EQ(profile.host_memory_bytes_per_second, 40e9);
-  profile = ProfileOf(d, {rates, {.threads = 4, .link_bytes_per_second_max = 35e9}});
-  EXPECT_DOUBLE_EQ(profile.h2d_bytes_per_second, 35e9);
-  EXPECT_DOUBLE_EQ(profile.d2h_bytes_per_second, 30e9);
+  LaneRates lane_rates = LaneRatesOf(d, {rates, {.threads = 4}});
+  EXPECT_DOUBLE_EQ(lane_rates.h2d_bytes_per_second, 40e9);
+  EXPECT_DOUBLE_EQ(lane_rates.d2h_bytes_per_second, 30e9);
+  EXPECT_DOUBLE_EQ(lane_rates.host_memory_bytes_per_second, 40e9);
+  lane_rates = LaneRatesOf(d, {rates, {.threads = 4, .link_bytes_per_second_max = 35e9}});
+  EXPECT_DOUBLE_EQ(lane_rates.h2d_bytes_per_second, 35e9);
+  EXPECT_DOUBLE_EQ(lane_rates.d2h_bytes_per_second, 30e9);
   rates.device_is_host = true;
-  EXPECT_EQ(ProfileOf(d, {rates, {.threads = 4}}).host_memory_bytes_per_second, 0);
+  EXPECT_EQ(LaneRatesOf(d, {rates, {.threads = 4}}).host_memory_bytes_per_second, 0);
 }
 
 TEST_F(StepPredictionTest, ExpertsTakeTheProductsOfThoseChosen) {

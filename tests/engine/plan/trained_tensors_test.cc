@@ -102,9 +102,9 @@ TEST(TrainingLayoutTest, TheFirstGroupThatMatchesCounts) {
   spec.optimizer.groups = {{"model.layers.0.*", 1e-5, {}}, {"*.mlp.*", {}, 0.0}};
   const auto layout = BuildTrainingLayout(Config(false), spec);
   ASSERT_TRUE(layout.ok()) << layout.status();
-  EXPECT_EQ(Find(*layout, "model.layers.0.mlp.up_proj.weight").rates, 1);
-  EXPECT_EQ(Find(*layout, "model.layers.1.mlp.up_proj.weight").rates, 2);
-  EXPECT_EQ(Find(*layout, "model.layers.1.self_attn.o_proj.weight").rates, 0);
+  EXPECT_EQ(Find(*layout, "model.layers.0.mlp.up_proj.weight").rate_group, 1);
+  EXPECT_EQ(Find(*layout, "model.layers.1.mlp.up_proj.weight").rate_group, 2);
+  EXPECT_EQ(Find(*layout, "model.layers.1.self_attn.o_proj.weight").rate_group, 0);
 
   const auto refusal = [&](const std::string& match) {
     spec.optimizer.groups[1].match = match;
@@ -128,7 +128,7 @@ TEST(TrainingLayoutTest, AGroupWhoseTensorsAreAllFrozenIsRefused) {
   spec.optimizer.groups[1].match = "*.mlp.*";
   const auto layout = BuildTrainingLayout(Config(false), spec);
   ASSERT_TRUE(layout.ok()) << layout.status();
-  EXPECT_EQ(Find(*layout, "model.layers.1.mlp.up_proj.weight").rates, 2);
+  EXPECT_EQ(Find(*layout, "model.layers.1.mlp.up_proj.weight").rate_group, 2);
 }
 
 TEST(TrainingLayoutTest, RefusesWhatWouldDoNothing) {

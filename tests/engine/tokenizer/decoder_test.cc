@@ -17,7 +17,7 @@ TEST(DecoderTest, WordPieceLeavesTheFirstTokenAsItIs) {
 TEST(DecoderTest, WithoutAnyStepSpacesAreBetweenTokens) {
   Decoder decoder;
   EXPECT_EQ(decoder.Decode({"a", "b", "c"}), "a b c");
-  decoder.SetChain();
+  decoder.JoinWithoutSpaces();
   EXPECT_EQ(decoder.Decode({"a", "b", "c"}), "abc");
 }
 

@@ -86,6 +86,8 @@ TEST(BytesTokenizerTest, IdsStandForBytesAndThreeSpecialTokens) {
   EXPECT_EQ(bytes->TokenId("<|bos|>").value_or(-1), kBytesBosId);
   EXPECT_EQ(bytes->TokenId("<|pad|>").value_or(-1), kBytesPadId);
   EXPECT_EQ(bytes->TokenId("\xff").value_or(-1), 255);
+  EXPECT_EQ(bytes->TokenText(kBytesPadId) + bytes->TokenText('a') + bytes->TokenText(259),
+            "<|pad|>a");
   EXPECT_FALSE(bytes->TokenId("ab").has_value());
   EXPECT_FALSE(bytes->TokenId("").has_value());
   EXPECT_THAT(bytes->end_ids(), ElementsAre(kBytesEosId));

@@ -14,25 +14,28 @@ constexpr int64_t kTotal = 2000000000;
 
 TEST(TransferRateTest, TellsAboutOnceASecond) {
   TransferRate rate;
-  EXPECT_EQ(rate.Pace(kBegin, 0, kTotal), "");
-  EXPECT_EQ(rate.Pace(kBegin + absl::Milliseconds(900), 5000000, kTotal), std::nullopt);
-  EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(1), 10000000, kTotal), "");  // too soon to judge
-  EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(4), 40000000, kTotal), ": 10 MB/s, 4 minutes left");
-  EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(4), 41000000, kTotal), std::nullopt);
-  EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(4), kTotal, kTotal), ": 500 MB/s, 0 seconds left");
+  EXPECT_EQ(rate.TextIfDue(kBegin, 0, kTotal), "");
+  EXPECT_EQ(rate.TextIfDue(kBegin + absl::Milliseconds(900), 5000000, kTotal), std::nullopt);
+  EXPECT_EQ(rate.TextIfDue(kBegin + absl::Seconds(1), 10000000, kTotal), "");  // too soon to judge
+  EXPECT_EQ(rate.TextIfDue(kBegin + absl::Seconds(4), 40000000, kTotal),
+            ": 10 MB/s, 4 minutes left");
+  EXPECT_EQ(rate.TextIfDue(kBegin + absl::Seconds(4), 41000000, kTotal), std::nullopt);
+  EXPECT_EQ(rate.TextIfDue(kBegin + absl::Seconds(4), kTotal, kTotal),
+            ": 500 MB/s, 0 seconds left");
 }
 
 TEST(TransferRateTest, TheRateIsThatOfTheLastMinute) {
   TransferRate rate;
   int64_t done = 0;
   int second = 0;
-  for (; second < 100; ++second) rate.Pace(kBegin + absl::Seconds(second), done += 1000, kTotal);
+  for (; second < 100; ++second)
+    rate.TextIfDue(kBegin + absl::Seconds(second), done += 1000, kTotal);
   std::optional<std::string> pace;
   for (; second < 200; ++second) {
-    pace = rate.Pace(kBegin + absl::Seconds(second), done += 5000000, kTotal);
+    pace = rate.TextIfDue(kBegin + absl::Seconds(second), done += 5000000, kTotal);
   }
   EXPECT_EQ(pace, ": 5 MB/s, 5 minutes left");
-  EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(200), done += 5000000, 100 * kTotal),
+  EXPECT_EQ(rate.TextIfDue(kBegin + absl::Seconds(200), done += 5000000, 100 * kTotal),
             ": 5 MB/s, 12 hours left");
 }
 
@@ -50,48 +53,49 @@ TEST(TransferRateTest, TheTimeLeftIsRoundedUp) {
     TransferRate rate;
     constexpr int64_t kDone = 10'000'000;  // in ten seconds
     const int64_t total = kDone + 1000 * c.milliseconds;
-    EXPECT_EQ(rate.Pace(kBegin, 0, total), "");
-    EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(10), kDone, total),
+    EXPECT_EQ(rate.TextIfDue(kBegin, 0, total), "");
+    EXPECT_EQ(rate.TextIfDue(kBegin + absl::Seconds(10), kDone, total),
               std::string(": 1 MB/s, ") + c.left + " left");
   }
   // However slow it is.
   TransferRate slow;
-  slow.Pace(kBegin, 0, int64_t{1} << 60);
-  EXPECT_EQ(slow.Pace(kBegin + absl::Seconds(10), 1, int64_t{1} << 60),
+  slow.TextIfDue(kBegin, 0, int64_t{1} << 60);
+  EXPECT_EQ(slow.TextIfDue(kBegin + absl::Seconds(10), 1, int64_t{1} << 60),
             ": 1e-07 MB/s, 277778 hours left");
 }
 
 TEST(TransferRateTest, ARateIsToldAfterThreeSeconds) {
   TransferRate early, late;
-  EXPECT_EQ(early.Pace(kBegin, 0, kTotal), "");
-  EXPECT_EQ(early.Pace(kBegin + absl::Milliseconds(2999), 3'000'000, kTotal), "");
-  EXPECT_EQ(late.Pace(kBegin, 0, kTotal), "");
-  EXPECT_EQ(late.Pace(kBegin + absl::Seconds(3), 3'000'000, kTotal), ": 1 MB/s, 34 minutes left");
+  EXPECT_EQ(early.TextIfDue(kBegin, 0, kTotal), "");
+  EXPECT_EQ(early.TextIfDue(kBegin + absl::Milliseconds(2999), 3'000'000, kTotal), "");
+  EXPECT_EQ(late.TextIfDue(kBegin, 0, kTotal), "");
+  EXPECT_EQ(late.TextIfDue(kBegin + absl::Seconds(3), 3'000'000, kTotal),
+            ": 1 MB/s, 34 minutes left");
 }
 
 TEST(TransferRateTest, TheEndIsToldOnce) {
   TransferRate rate;
-  EXPECT_EQ(rate.Pace(kBegin, 0, kTotal), "");
-  EXPECT_EQ(rate.Pace(kBegin + absl::Milliseconds(100), kTotal, kTotal), "");
-  EXPECT_EQ(rate.Pace(kBegin + absl::Milliseconds(200), kTotal, kTotal), std::nullopt);
+  EXPECT_EQ(rate.TextIfDue(kBegin, 0, kTotal), "");
+  EXPECT_EQ(rate.TextIfDue(kBegin + absl::Milliseconds(100), kTotal, kTotal), "");
+  EXPECT_EQ(rate.TextIfDue(kBegin + absl::Milliseconds(200), kTotal, kTotal), std::nullopt);
 }
 
 TEST(TransferRateTest, AfterAMinuteInWhichNothingMovedNothingIsSaid) {
   TransferRate rate;
-  rate.Pace(kBegin, 0, kTotal);
+  rate.TextIfDue(kBegin, 0, kTotal);
   for (int second = 10; second < 69; ++second) {
-    const auto pace = rate.Pace(kBegin + absl::Seconds(second), 10'000'000, kTotal);
+    const auto pace = rate.TextIfDue(kBegin + absl::Seconds(second), 10'000'000, kTotal);
     EXPECT_NE(pace.value_or(""), "") << second;
   }
   for (int second = 72; second < 100; ++second) {
-    EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(second), 10'000'000, kTotal), "") << second;
+    EXPECT_EQ(rate.TextIfDue(kBegin + absl::Seconds(second), 10'000'000, kTotal), "") << second;
   }
 }
 
 TEST(TransferRateTest, NothingIsSaidWhereNothingMoves) {
   TransferRate rate;
   for (int second = 0; second < 10; ++second) {
-    EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(second), 0, kTotal), "");
+    EXPECT_EQ(rate.TextIfDue(kBegin + absl::Seconds(second), 0, kTotal), "");
   }
 }
 

@@ -49,7 +49,7 @@ TEST(MonitoringTest, ThePageHasWhatTheDaemonKnowsAndReadyzFollowsIt) {
   EXPECT_FALSE(ledger->Change(job.id, end).ok());
   vfs->Heal();
   ASSERT_TRUE(ledger->Change(job.id, end).ok());
-  NodeMonitor node(host.get(), &ledger->table(), directory.path());
+  NodeReporter node(host.get(), &ledger->table(), directory.path());
   DaemonConfig config;
   config.metrics_listen = "127.0.0.1:0";
   std::string line;
@@ -89,13 +89,13 @@ class MonitoringOfRunsTest : public ::testing::Test {
     JobLedger::Options ledger;
     ledger.state_directory = directory_ / "state";
     ledger_ = JobLedger::Open(JobStore::Open(directory_ / "state").value(), ledger).value();
-    node_ = std::make_unique<NodeMonitor>(host_.get(), &ledger_->table(), directory_.path());
+    node_ = std::make_unique<NodeReporter>(host_.get(), &ledger_->table(), directory_.path());
   }
 
   const TestDirectory directory_;
   std::unique_ptr<EngineHost> host_;
   std::unique_ptr<JobLedger> ledger_;
-  std::unique_ptr<NodeMonitor> node_;
+  std::unique_ptr<NodeReporter> node_;
 };
 
 TEST_F(MonitoringOfRunsTest, MfuIsOverTheRateOfTheJobsOwnDevicesAtItsPrecision) {

@@ -51,10 +51,10 @@ TEST_F(JobFilesTest, AJobHasTheRootsAndItsOwnDirectory) {
   const auto jobs = JobFiles::Open(state_, {root_});
   ASSERT_TRUE(jobs.ok()) << jobs.status();
   const std::string own = OwnCheckpointDirectory(state_, "j1");
-  const auto before = (*jobs)->Of(own_uid_, "j1");
+  const auto before = (*jobs)->OpenFor(own_uid_, "j1");
   ASSERT_TRUE(before.ok());
   EXPECT_FALSE((*before)->FileExists(own));
-  const auto files = (*jobs)->ForRun(own_uid_, "j1");
+  const auto files = (*jobs)->PrepareForRun(own_uid_, "j1");
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_TRUE((*files)->CreateDirectories(own + "/data").ok());
   EXPECT_TRUE(WriteFileSynced(files->get(), own + "/data/x", "x").ok());
@@ -65,16 +65,16 @@ TEST_F(JobFilesTest, AJobHasTheRootsAndItsOwnDirectory) {
     EXPECT_TRUE(absl::IsPermissionDenied((*files)->NewWritableFile(path).status())) << path;
   }
   // Another's job, and a call for no job.
-  EXPECT_FALSE((*(*jobs)->ForRun(own_uid_, "j2"))->FileExists(own + "/data/x"));
-  EXPECT_FALSE((*(*jobs)->Of(own_uid_, ""))->FileExists(own + "/data/x"));
-  EXPECT_TRUE((*(*jobs)->Of(own_uid_, "j1"))->FileExists(own + "/data/x"));
+  EXPECT_FALSE((*(*jobs)->PrepareForRun(own_uid_, "j2"))->FileExists(own + "/data/x"));
+  EXPECT_FALSE((*(*jobs)->OpenFor(own_uid_, ""))->FileExists(own + "/data/x"));
+  EXPECT_TRUE((*(*jobs)->OpenFor(own_uid_, "j1"))->FileExists(own + "/data/x"));
 }
 
 TEST_F(JobFilesTest, TheWayToAJobsDirectoryIsPassedThroughNotRead) {
   const mode_t before = ::umask(0077);
   const auto jobs = JobFiles::Open(state_, {root_});
   ::chmod(state_.c_str(), 0700);
-  for (int round = 0; round < 2; ++round) ASSERT_TRUE((*jobs)->ForRun(own_uid_, "j1").ok());
+  for (int round = 0; round < 2; ++round) ASSERT_TRUE((*jobs)->PrepareForRun(own_uid_, "j1").ok());
   ::umask(before);
   EXPECT_EQ(StatOf(state_).st_mode & 0777, 0700u) << "nobody else has a job there";
   EXPECT_EQ(StatOf(state_ + "/jobs").st_mode & 0777, 0711u);
@@ -86,7 +86,7 @@ TEST_F(JobFilesTest, WithoutRootsTheUsersRightsDecide) {
   const auto jobs = JobFiles::Open(state_, {});
   ASSERT_TRUE(jobs.ok());
   fs::create_symlink(root_ + "/file", directory_ + "/link");
-  const auto files = (*jobs)->Of(own_uid_, "");
+  const auto files = (*jobs)->OpenFor(own_uid_, "");
   EXPECT_EQ(*ReadWholeFile(files->get(), directory_ + "/link", 100), "content");
   EXPECT_TRUE(WriteFileSynced(files->get(), directory_ + "/new", "x").ok());
   EXPECT_EQ(StatOf(directory_ + "/new").st_mode & 0777, 0640u);
@@ -104,7 +104,7 @@ TEST_F(JobFilesTest, RootsMustBeDirectoriesThatAreThere) {
 TEST_F(JobFilesTest, AnAccountThatIsGoneIsSaid) {
   if (!MissingCapabilities().empty()) GTEST_SKIP() << "needs root";
   const auto jobs = JobFiles::Open(state_, {root_});
-  const absl::Status status = (*jobs)->ForRun(3999999999, "j1").status();
+  const absl::Status status = (*jobs)->PrepareForRun(3999999999, "j1").status();
   EXPECT_TRUE(absl::IsNotFound(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("no account of user id 3999999999"));
 }
@@ -117,8 +117,8 @@ TEST_F(JobFilesTest, OthersNeedTheRightToActForThem) {
     __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
     ASSERT_EQ(::syscall(SYS_capset, &header, none), 0);
-    EXPECT_TRUE((*jobs)->Of(own_uid_, "").ok());
-    status = (*jobs)->Of(own_uid_ + 1, "").status();
+    EXPECT_TRUE((*jobs)->OpenFor(own_uid_, "").ok());
+    status = (*jobs)->OpenFor(own_uid_ + 1, "").status();
   }).join();
   EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("CAP_SETUID, CAP_SETGID, CAP_CHOWN"));
@@ -133,7 +133,7 @@ TEST_F(JobFilesTest, ASubmitterOwnsItsJobsDirectory) {
   const auto jobs = JobFiles::Open(state_, {root_});
   const std::string own = OwnCheckpointDirectory(state_, "j1");
   for (int round = 0; round < 2; ++round) {
-    const auto files = (*jobs)->ForRun(nobody->pw_uid, "j1");
+    const auto files = (*jobs)->PrepareForRun(nobody->pw_uid, "j1");
     ASSERT_TRUE(files.ok()) << files.status();
     EXPECT_TRUE((*files)->CreateDirectories(own + "/data").ok());
     EXPECT_TRUE(WriteFileSynced(files->get(), own + "/file", "x").ok());
@@ -162,14 +162,14 @@ TEST_F(JobFilesTest, WhatASubmitterMakesOfItsDirectoryStays) {
   const uid_t uid = nobody->pw_uid;
   const gid_t gid = nobody->pw_gid;
   const auto jobs = JobFiles::Open(state_, {root_});
-  ASSERT_TRUE((*jobs)->ForRun(uid, "j1").ok());
+  ASSERT_TRUE((*jobs)->PrepareForRun(uid, "j1").ok());
   const std::string own = OwnCheckpointDirectory(state_, "j1");
   EXPECT_EQ(StatOf(own).st_uid, uid);
   EXPECT_EQ(StatOf(own).st_gid, gid);
   EXPECT_EQ(StatOf(own).st_mode & 0777, 0750u);
   // It shuts its group out.
   ASSERT_EQ(::chmod(own.c_str(), 0700), 0);
-  ASSERT_TRUE((*jobs)->ForRun(uid, "j1").ok());
+  ASSERT_TRUE((*jobs)->PrepareForRun(uid, "j1").ok());
   EXPECT_EQ(StatOf(own).st_mode & 0777, 0700u);
 }
 

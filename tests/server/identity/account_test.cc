@@ -40,7 +40,7 @@ TEST(AccountCacheTest, BelievesWhatItFoundForAWhile) {
   answer = absl::NotFoundError("gone");
   EXPECT_TRUE(accounts.Find("anna").ok());
   EXPECT_EQ(asked, 1);
-  now += AccountCache::kBelieved;
+  now += AccountCache::kAnswerLifetime;
   EXPECT_TRUE(absl::IsNotFound(accounts.Find("anna").status())) << "an account that was removed";
   EXPECT_TRUE(absl::IsNotFound(accounts.Find("anna").status()));
   EXPECT_EQ(asked, 2) << "that there is none is believed too";
@@ -67,7 +67,7 @@ TEST(AccountCacheTest, MemoryIsAskedWithoutTheDatabase) {
   EXPECT_FALSE(cache.Find("bob").ok());
   EXPECT_EQ(cache.FindInMemory("anna")->value().uid, 501u);
   EXPECT_FALSE(cache.FindInMemory("bob")->ok()) << "that there is none is remembered too";
-  now += AccountCache::kBelieved;
+  now += AccountCache::kAnswerLifetime;
   EXPECT_EQ(cache.FindInMemory("anna"), std::nullopt);
   EXPECT_EQ(asked, 2);
 }

@@ -39,7 +39,7 @@ void Hang() {
 int Main(const std::string& scenario, int odd_rank, const std::filesystem::path& directory) {
   JobProcesses processes = JobProcesses::Read();
   if (const absl::Status joined = processes.Join(absl::Seconds(3)); !joined.ok()) {
-    return processes.End(joined);
+    return processes.AbortAndReport(joined);
   }
   std::raise(SIGPIPE);  // as when MPI writes to a rank that is gone
   Communicator& control = *processes.communicators()->control;
@@ -54,7 +54,7 @@ int Main(const std::string& scenario, int odd_rank, const std::filesystem::path&
     Watchdog watchdog(Options(processes),
                       [&](const std::string& why) { processes.EndHanging(why); });
     watchdog.Enter(TrainingPhase::kRunning);
-    watchdog.Step(7, 0.001);
+    watchdog.StepDone(7, 0.001);
     if (odd) watchdog.Enter(TrainingPhase::kSaving, "saving step 7");
     if (odd && scenario == "stuck") Hang();
     for (int i = 0; odd && i < 120; ++i) {
@@ -64,7 +64,7 @@ int Main(const std::string& scenario, int odd_rank, const std::filesystem::path&
     status = control.Barrier();
   }
   std::ofstream(directory / absl::StrCat("came", control.rank()));
-  const int code = status.ok() ? 0 : processes.End(status);
+  const int code = status.ok() ? 0 : processes.AbortAndReport(status);
   processes.Leave(code);
   return code;
 }

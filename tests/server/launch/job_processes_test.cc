@@ -192,7 +192,7 @@ TEST(JobProcessesTest, AProcessAloneThatHangsSaysSoAndEnds) {
         options.share = processes.Share();
         Watchdog watchdog(options, [&](const std::string& why) { processes.EndHanging(why); });
         watchdog.Enter(TrainingPhase::kRunning);
-        watchdog.Step(12, 3);
+        watchdog.StepDone(12, 3);
         now = 121;
         watchdog.Check();
       },

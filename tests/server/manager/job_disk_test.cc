@@ -165,11 +165,11 @@ TEST(JobDiskTest, AJobWithDirectoriesTooDeepCountsAsAllThatAUserMayHave) {
                                                   "more, or closed to their owner, which are not "
                                                   "measured, and counts as all of "
                                                   "limits.disk_per_user"));
-  EXPECT_EQ(disk.WhyTooDeep(2), "") << "another user's job is not named";
+  EXPECT_EQ(disk.NoteOnUnmeasured(2), "") << "another user's job is not named";
   ASSERT_TRUE(PosixFileSystem()->RemoveTree(top + "/d").ok());
   disk.Measure(deep);
   EXPECT_EQ(disk.UserBytes(1), 13);
-  EXPECT_EQ(disk.WhyTooDeep(1), "");
+  EXPECT_EQ(disk.NoteOnUnmeasured(1), "");
 }
 
 }  // namespace

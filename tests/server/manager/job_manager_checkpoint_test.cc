@@ -61,7 +61,7 @@ TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
   EXPECT_EQ((*listed)[0].step, 100);
   EXPECT_EQ((*listed)[0].directory, checkpoints + "/step-00000100");
   EXPECT_EQ((*listed)[0].bytes, 12);
-  EXPECT_GT((*listed)[0].created, absl::Now() - absl::Hours(1));
+  EXPECT_GT((*listed)[0].changed, absl::Now() - absl::Hours(1));
   EXPECT_EQ((*listed)[1].step, 20);
 
   absl::Status done = absl::UnknownError("");

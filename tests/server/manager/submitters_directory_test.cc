@@ -67,7 +67,7 @@ class SubmittersDirectoryTest : public ::testing::Test {
   void MakeJob() {
     const auto files = JobFiles::Open(state_, {});
     ASSERT_TRUE(files.ok()) << files.status();
-    ASSERT_TRUE((*files)->ForRun(submitter_.uid, "j1").ok());
+    ASSERT_TRUE((*files)->PrepareForRun(submitter_.uid, "j1").ok());
     Write(state_ + "/jobs/j1/log", 5);
   }
   static bool Write(const std::string& path, size_t bytes) {

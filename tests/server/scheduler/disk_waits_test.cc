@@ -21,28 +21,28 @@ TEST(DiskWaitsTest, WaitsUntilThereIsRoom) {
   });
   const Job job = TestJob(1);
   EXPECT_FALSE(waits.Waits(job.id));
-  EXPECT_TRUE(waits.MayGoOn(job, TestTime(0))) << "who does not wait";
+  EXPECT_TRUE(waits.LookForRoom(job, TestTime(0))) << "who does not wait";
   EXPECT_EQ(waits.NextLook(), std::nullopt);
   EXPECT_EQ(waits.Text(job.id), "");
   waits.Add(job, {{"/big", 100}}, TestTime(0));
   EXPECT_EQ(waits.Text(job.id), "the disk of /big is full: 100 bytes are needed");
   EXPECT_TRUE(waits.Waits(job.id));
   EXPECT_EQ(waits.NextLook(), TestTime(10));
-  EXPECT_FALSE(waits.MayGoOn(job, TestTime(9)));
+  EXPECT_FALSE(waits.LookForRoom(job, TestTime(9)));
   EXPECT_EQ(asked, "") << "not before its time";
-  EXPECT_FALSE(waits.MayGoOn(job, TestTime(10)));
+  EXPECT_FALSE(waits.LookForRoom(job, TestTime(10)));
   EXPECT_EQ(asked, "/big");
   EXPECT_EQ(asked_for, job.uid);
   EXPECT_THAT(waits.Text(job.id), HasSubstr("the disk of /big is full: 100 bytes are needed, 99"));
   free = 100;
-  EXPECT_FALSE(waits.MayGoOn(job, TestTime(19)));
-  EXPECT_TRUE(waits.MayGoOn(job, TestTime(20)));
+  EXPECT_FALSE(waits.LookForRoom(job, TestTime(19)));
+  EXPECT_TRUE(waits.LookForRoom(job, TestTime(20)));
   EXPECT_TRUE(waits.Waits(job.id)) << "whether it goes on is for others to say";
-  EXPECT_FALSE(waits.MayGoOn(job, TestTime(29)));
-  EXPECT_TRUE(waits.MayGoOn(job, TestTime(30)));
-  waits.Remove(job.id);
+  EXPECT_FALSE(waits.LookForRoom(job, TestTime(29)));
+  EXPECT_TRUE(waits.LookForRoom(job, TestTime(30)));
+  waits.EndWait(job.id);
   EXPECT_FALSE(waits.Waits(job.id));
-  EXPECT_TRUE(waits.MayGoOn(job, TestTime(31)));
+  EXPECT_TRUE(waits.LookForRoom(job, TestTime(31)));
 }
 
 TEST(DiskWaitsTest, EveryNeedMustBeMet) {
@@ -52,10 +52,10 @@ TEST(DiskWaitsTest, EveryNeedMustBeMet) {
   });
   const Job job = TestJob(1);
   waits.Add(job, {{"/a", 10}, {"/b", 10}}, TestTime(0));
-  EXPECT_FALSE(waits.MayGoOn(job, TestTime(10)));
+  EXPECT_FALSE(waits.LookForRoom(job, TestTime(10)));
   EXPECT_THAT(waits.Text(job.id), HasSubstr("/b"));
   free["/b"] = 10;
-  EXPECT_TRUE(waits.MayGoOn(job, TestTime(20)));
+  EXPECT_TRUE(waits.LookForRoom(job, TestTime(20)));
 }
 
 TEST(DiskWaitsTest, WithoutProgressTheWaitGrows) {
@@ -70,8 +70,8 @@ TEST(DiskWaitsTest, WithoutProgressTheWaitGrows) {
     EXPECT_EQ(wait, std::min(kDiskWaitMin * (1 << i), kDiskWaitMax));
     longest = wait;
     now += wait;
-    EXPECT_TRUE(waits.MayGoOn(job, now));
-    waits.Remove(job.id);
+    EXPECT_TRUE(waits.LookForRoom(job, now));
+    waits.EndWait(job.id);
   }
   EXPECT_EQ(longest, kDiskWaitMax);
   job.step = 1;
@@ -89,9 +89,9 @@ TEST(DiskWaitsTest, TheNextLookIsThatOfTheJobWhoseTimeComesFirst) {
   waits.Add(first, {{"/a", 10}}, TestTime(5));
   waits.Add(second, {{"/a", 10}}, TestTime(0));
   EXPECT_EQ(waits.NextLook(), TestTime(10));
-  EXPECT_FALSE(waits.MayGoOn(second, TestTime(10)));
+  EXPECT_FALSE(waits.LookForRoom(second, TestTime(10)));
   EXPECT_EQ(waits.NextLook(), TestTime(15));
-  waits.Remove(first.id);
+  waits.EndWait(first.id);
   EXPECT_EQ(waits.NextLook(), TestTime(20));
 }
 
@@ -100,11 +100,11 @@ TEST(DiskWaitsTest, AClockThatIsSetBackDoesNotPutOffTheNextLook) {
   DiskWaits waits([&](const Job&, const std::string&) -> absl::StatusOr<int64_t> { return free; });
   const Job job = TestJob(1);
   waits.Add(job, {{"/a", 10}}, TestTime(1000));
-  EXPECT_FALSE(waits.MayGoOn(job, TestTime(0)));
+  EXPECT_FALSE(waits.LookForRoom(job, TestTime(0)));
   EXPECT_EQ(waits.NextLook(), TestTime(10));
   free = 10;
-  EXPECT_FALSE(waits.MayGoOn(job, TestTime(9)));
-  EXPECT_TRUE(waits.MayGoOn(job, TestTime(10)));
+  EXPECT_FALSE(waits.LookForRoom(job, TestTime(9)));
+  EXPECT_TRUE(waits.LookForRoom(job, TestTime(10)));
 }
 
 TEST(DiskWaitsTest, ADirectoryThatCannotBeAskedIsTried) {
@@ -113,7 +113,7 @@ TEST(DiskWaitsTest, ADirectoryThatCannotBeAskedIsTried) {
   });
   const Job job = TestJob(1);
   waits.Add(job, {{"/a", 10}}, TestTime(0));
-  EXPECT_TRUE(waits.MayGoOn(job, TestTime(10)));
+  EXPECT_TRUE(waits.LookForRoom(job, TestTime(10)));
 }
 
 TEST(DiskWaitsTest, NeedsOfAJob) {

@@ -157,7 +157,7 @@ TEST(RunRuleTest, AJobThatEndsEarlyHasTheStepsThatItMade) {
     RunFacts facts;
     facts.phase = Phase::kEnded;
     facts.end.kind = RunEnd::Kind::kFinished;
-    facts.end.early = early;
+    facts.end.early_reason = early;
     const RunAction action = DecideRun(job, facts, /*stopping=*/false);
     EXPECT_EQ(action.change.to, JobState::kSucceeded);
     EXPECT_EQ(action.change.text, early);

@@ -43,9 +43,9 @@ TEST_F(UnsentAnswersTest, BoundsAConnection) {
   EXPECT_EQ(Take(kAnna, 1, "d"), "now") << "another connection";
   EXPECT_EQ(Take(kBob, 0, "e"), "now") << "another caller";
   EXPECT_EQ(answers_.bytes(), 4 * kExpected);
-  shares_[0]->Set(kExpected / 2);  // made, and shorter than expected
+  shares_[0]->SetBytes(kExpected / 2);  // made, and shorter than expected
   EXPECT_EQ(gone_on_, "");
-  shares_[0]->Set(0);
+  shares_[0]->SetBytes(0);
   EXPECT_EQ(gone_on_, "c ");
 }
 
@@ -54,7 +54,7 @@ TEST_F(UnsentAnswersTest, BoundsACallerOnAllConnections) {
   EXPECT_EQ(Take(kAnna, 1, "b"), "now");
   EXPECT_EQ(Take(kAnna, 2, "c"), "now");
   EXPECT_EQ(Take(kAnna, 2, "d"), "later");
-  shares_[0]->Set(0);
+  shares_[0]->SetBytes(0);
   EXPECT_EQ(gone_on_, "d ");
 }
 
@@ -64,15 +64,15 @@ TEST_F(UnsentAnswersTest, WhoWaitsForAConnectionDoesNotHoldUpAnother) {
   EXPECT_EQ(Take(kAnna, 1, "c"), "now");
   EXPECT_EQ(Take(kAnna, 0, "d"), "later");
   EXPECT_EQ(Take(kAnna, 1, "e"), "later");
-  shares_[2]->Set(0);
+  shares_[2]->SetBytes(0);
   EXPECT_EQ(gone_on_, "e ");
 }
 
 TEST_F(UnsentAnswersTest, AnAnswerLongerThanTheBoundIsGivenToWhoHasNothingUnsent) {
   EXPECT_EQ(Take(kAnna, 0, "a"), "now");
-  shares_[0]->Set(10 * kExpected);
+  shares_[0]->SetBytes(10 * kExpected);
   EXPECT_EQ(Take(kAnna, 0, "b"), "later");
-  shares_[0]->Set(0);
+  shares_[0]->SetBytes(0);
   EXPECT_EQ(gone_on_, "b ");
 }
 
@@ -100,7 +100,7 @@ TEST_F(UnsentAnswersTest, ManyThatGoOnDoNotNest) {
   AnswerShare first(&answers);
   first.SetCaller(kAnna, this);
   ASSERT_TRUE(*first.Take(0, [] {}));
-  first.Set(100 * kExpected);
+  first.SetBytes(100 * kExpected);
   int depth = 0, depth_max = 0, gone_on = 0;
   std::vector<std::unique_ptr<AnswerShare>> shares;
   for (int i = 0; i < kCalls; ++i) {
@@ -109,11 +109,11 @@ TEST_F(UnsentAnswersTest, ManyThatGoOnDoNotNest) {
     ASSERT_FALSE(*share->Take(0, [&, share] {
       depth_max = std::max(depth_max, ++depth);
       ++gone_on;
-      share->Set(0);  // answered and sent
+      share->SetBytes(0);  // answered and sent
       --depth;
     }));
   }
-  first.Set(0);
+  first.SetBytes(0);
   EXPECT_EQ(gone_on, kCalls);
   EXPECT_EQ(depth_max, 1);
   EXPECT_EQ(answers.bytes(), 0u);

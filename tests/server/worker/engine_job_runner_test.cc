@@ -380,7 +380,7 @@ TEST_F(EngineJobRunnerTest, AJobThatStopsEarlyHasFinished) {
   ObservedJob job("a");
   const RunEnd end = Run(job, spec);
   EXPECT_EQ(end.kind, RunEnd::Kind::kFinished) << end.status;
-  EXPECT_THAT(end.early, HasSubstr("training.stop_after_worse: 1"));
+  EXPECT_THAT(end.early_reason, HasSubstr("training.stop_after_worse: 1"));
   EXPECT_THAT(job.Events(), ElementsAre("running 1", "step 1", "step 2", "checkpoint 2", "ended"));
 }
 

@@ -45,7 +45,7 @@ TEST_F(WatchdogTest, ExpectsNothingWhileIdle) {
   EXPECT_LT(watchdog_.limit_seconds(), 0);
   After(1e9);
   watchdog_.Enter(TrainingPhase::kRunning);
-  watchdog_.Step(1, 3);
+  watchdog_.StepDone(1, 3);
   watchdog_.Enter(TrainingPhase::kPaused);
   After(1e9);
   EXPECT_THAT(told_, IsEmpty());
@@ -86,13 +86,13 @@ TEST_F(WatchdogTest, SignsOfLifeAreEnoughForever) {
 TEST_F(WatchdogTest, LearnsFromTheStepsSeen) {
   watchdog_.Enter(TrainingPhase::kRunning);
   EXPECT_EQ(watchdog_.limit_seconds(), 100);
-  watchdog_.Step(1, 0.001);
+  watchdog_.StepDone(1, 0.001);
   EXPECT_EQ(watchdog_.limit_seconds(), 10) << "not less than the least";
-  watchdog_.Step(2, 7);
+  watchdog_.StepDone(2, 7);
   EXPECT_EQ(watchdog_.limit_seconds(), 35);
-  watchdog_.Step(3, 4);
+  watchdog_.StepDone(3, 4);
   EXPECT_EQ(watchdog_.limit_seconds(), 35) << "the longest of those remembered";
-  for (int64_t step = 4; step < 3 + Watchdog::kStepsRemembered; ++step) watchdog_.Step(step, 3);
+  for (int64_t step = 4; step < 3 + Watchdog::kStepsRemembered; ++step) watchdog_.StepDone(step, 3);
   EXPECT_EQ(watchdog_.limit_seconds(), 20);
   After(20.5);
   EXPECT_THAT(told_, ElementsAre(HasSubstr("training has not advanced for 20 s (at most 20 s are "

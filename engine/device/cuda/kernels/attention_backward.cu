@@ -255,7 +255,7 @@ int BackwardOf(const Queue& queue, const AttentionBackwardArgs& args) {
 
 int AttentionBackward(const Queue& queue, const AttentionBackwardArgs& args) {
   if (args.forward.tokens == 0) return 0;
-  return WithAttentionShape(args.forward, [&]<typename Shape>() {
+  return WithAttentionTileShape(args.forward, [&]<typename Shape>() {
     return args.forward.dtype == DType::kF32 ? BackwardOf<Shape, float>(queue, args)
                                              : BackwardOf<Shape, Bf16>(queue, args);
   });

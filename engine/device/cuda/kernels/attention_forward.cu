@@ -101,7 +101,7 @@ __global__ void AttentionKernel(AttentionArgs args) {
 int Attention(const Queue& queue, const AttentionArgs& args) {
   if (args.tokens == 0) return 0;
   if (FitsTensorCores(queue, args)) return TensorAttention(queue, args);
-  return WithAttentionShape(args, [&]<typename Shape>() {
+  return WithAttentionTileShape(args, [&]<typename Shape>() {
     const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, Shape::kTile)),
                     static_cast<unsigned>(args.heads), 1);
     const int shared =

@@ -20,7 +20,7 @@ inline constexpr int kAttentionThreads = kAttentionSide * kAttentionSide;
 // number of rows of a tile. The gradients' three tiles fit into the shared memory of every device
 // from sm_80 on. With heads of 512 a block takes 97.3 KiB of the 99 KiB that every such device has.
 template <int kDimMax, int kTileRows>
-struct AttentionShape {
+struct AttentionTileShape {
   static constexpr int kDim = kDimMax;
   static constexpr int kTile = kTileRows;
   static constexpr int kRows = kTile / kAttentionSide;    // rows of a tile for each thread
@@ -113,12 +113,12 @@ __device__ void ClearSums(float (&sums)[Shape::kRows][Shape::kColumns]) {
 // Calls run.template operator()<Shape>() with the smallest shape for LargestDim(args), and returns
 // its result. Returns kInvalidValue if head_dim or value_dim exceeds kAttentionHeadDimMax.
 template <typename Run>
-int WithAttentionShape(const AttentionArgs& args, const Run& run) {
+int WithAttentionTileShape(const AttentionArgs& args, const Run& run) {
   const int64_t dim = LargestDim(args);
-  if (dim <= 64) return run.template operator()<AttentionShape<64, 32>>();
-  if (dim <= 128) return run.template operator()<AttentionShape<128, 32>>();
-  if (dim <= 256) return run.template operator()<AttentionShape<256, 16>>();
-  if (dim <= 512) return run.template operator()<AttentionShape<512, 16>>();
+  if (dim <= 64) return run.template operator()<AttentionTileShape<64, 32>>();
+  if (dim <= 128) return run.template operator()<AttentionTileShape<128, 32>>();
+  if (dim <= 256) return run.template operator()<AttentionTileShape<256, 16>>();
+  if (dim <= 512) return run.template operator()<AttentionTileShape<512, 16>>();
   return kInvalidValue;
 }
 

@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kThreads) PreferenceLossKernel(PreferenceLossA
     tokens[side] = SumOverBlock(count, shared + (2 * side + 1) * kWarps);
   }
   const double* const reference = args.reference + 2 * pair;
-  const PreferenceTerm term = TermOf(args.objective, logps[0] - reference[0],
-                                     logps[1] - reference[1], tokens[0], tokens[1]);
+  const PreferenceTerm term = PreferenceTermOf(args.objective, logps[0] - reference[0],
+                                               logps[1] - reference[1], tokens[0], tokens[1]);
   if (threadIdx.x == 0) {
     args.results[pair].chosen_logp = logps[0];
     args.results[pair].rejected_logp = logps[1];

@@ -52,7 +52,7 @@ class CudaRuntimeApi : public CudaApi {
 
   int Versions(int* driver, int* runtime) override {
     const cudaError_t error = cudaDriverGetVersion(driver);
-    return error != cudaSuccess ? error : cudaRuntimeGetVersion(runtime);
+    return Seen(error != cudaSuccess ? error : cudaRuntimeGetVersion(runtime));
   }
   int DeviceCount(int* count) override { return Seen(cudaGetDeviceCount(count)); }
   int Properties(int ordinal, CudaDeviceProperties* properties) override {

@@ -61,7 +61,7 @@ class LoadedCudnnAttention : public CudnnAttention {
 
   int Forward(void* stream, const AttentionArgs& args, void* workspace,
               int64_t workspace_bytes) override {
-    if (!CudnnTakes(args)) return kNotTaken;
+    if (!CudnnMayTake(args)) return kNotTaken;
     if (!IsUniform(args)) return PackedForward(stream, args, workspace, workspace_bytes);
     Addresses addresses = AddressesOf(args, 0, 0);
     addresses[kStatistics] = args.lse;
@@ -69,7 +69,7 @@ class LoadedCudnnAttention : public CudnnAttention {
   }
 
   int Backward(void* stream, const AttentionBackwardArgs& args) override {
-    if (!CudnnTakes(args)) return kNotTaken;
+    if (!CudnnMayTake(args)) return kNotTaken;
     const std::optional<CudnnGraphKey> uniform = UniformKeyOf(args);
     return uniform.has_value() ? UniformBackward(stream, args, *uniform)
                                : PackedBackward(stream, args);

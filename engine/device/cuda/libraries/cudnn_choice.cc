@@ -105,16 +105,16 @@ CudnnGraphKey KeyOfRun(CudnnGraphKey key, const DocumentRun& run, int64_t group)
 
 }  // namespace
 
-bool CudnnTakes(const AttentionArgs& args) {
+bool CudnnMayTake(const AttentionArgs& args) {
   return args.dtype == DType::kBF16 && args.tokens > 0 &&
          CudnnTakesHeads(args.head_dim, args.value_dim) && args.shaping.softcap == 0 &&
          args.shaping.sinks == nullptr &&
          Aligned({args.q, args.k, args.v, args.out}, {args.q_stride, args.k_stride, args.v_stride});
 }
 
-bool CudnnTakes(const AttentionBackwardArgs& args) {
-  return CudnnTakes(args.forward) && Aligned({args.dout, args.dq, args.dk, args.dv},
-                                             {args.dq_stride, args.dk_stride, args.dv_stride});
+bool CudnnMayTake(const AttentionBackwardArgs& args) {
+  return CudnnMayTake(args.forward) && Aligned({args.dout, args.dq, args.dk, args.dv},
+                                               {args.dq_stride, args.dk_stride, args.dv_stride});
 }
 
 bool IsUniform(const AttentionArgs& args) {
@@ -207,8 +207,8 @@ std::vector<CudnnGraphKey> GraphsOf(const AttentionBackwardArgs& args, int64_t w
                                     bool takes_packed) {
   const AttentionArgs& f = args.forward;
   std::vector<CudnnGraphKey> keys;
-  if (!CudnnTakes(f)) return keys;
-  const bool gradient = args.workspace_bytes > 0 && CudnnTakes(args);
+  if (!CudnnMayTake(f)) return keys;
+  const bool gradient = args.workspace_bytes > 0 && CudnnMayTake(args);
   const auto add = [&](const auto& call, const std::vector<DocumentRun>& runs) {
     for (const DocumentRun& run : runs) {
       for (const CudnnGraphKey& key : KeysOfRun(call, run)) keys.push_back(key);

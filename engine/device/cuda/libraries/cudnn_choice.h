@@ -20,8 +20,8 @@ namespace megatrain {
 // Both return true if dtype, sizes of heads (CudnnTakesHeads) and alignment suit cuDNN, and if
 // there are tokens but neither softcaps nor sinks. cuDNN still does not take a call that the
 // functions below cannot cut into graphs.
-bool CudnnTakes(const AttentionArgs& args);
-bool CudnnTakes(const AttentionBackwardArgs& args);
+bool CudnnMayTake(const AttentionArgs& args);
+bool CudnnMayTake(const AttentionBackwardArgs& args);
 
 // Returns true if all documents have the same length, which is a positive multiple of 512, and a
 // document has few enough elements for cuDNN to count them in 32 bits. Other documents are passed
@@ -47,7 +47,7 @@ std::optional<CudnnGraphKey> UniformKeyOf(const AttentionBackwardArgs& args);
 // empty, if the documents cannot be cut so that cuDNN takes them, and if `takes_packed` is false.
 // `takes_packed` says whether packed documents may be used on this device. In the gradient, a
 // document that is too long for one call becomes a run in blocks of BlockLengthOf (cudnn_blocks.h).
-// `workspace_bytes` is the size of the forward pass's workspace. REQUIRES: CudnnTakes(args).
+// `workspace_bytes` is the size of the forward pass's workspace. REQUIRES: CudnnMayTake(args).
 std::vector<DocumentRun> RunsOf(const AttentionArgs& args, int64_t workspace_bytes,
                                 bool takes_packed);
 std::vector<DocumentRun> RunsOf(const AttentionBackwardArgs& args, bool takes_packed);

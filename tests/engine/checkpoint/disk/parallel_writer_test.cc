@@ -100,7 +100,7 @@ TEST(ParallelWriterTest, FailsAtEveryOperation) {
   std::string large = RandomBytes(2 * kTransferBlockBytes + 100, random);
   std::string small = RandomBytes(100, random);
   const auto as_file = [&random](const std::string& path, std::string& content) {
-    return ParallelWriter::NewFile{path, Cut(content, random)};
+    return ParallelWriter::FileToWrite{path, Cut(content, random)};
   };
   for (const Fault fault :
        {Fault::kNoSpace, Fault::kIoError, Fault::kShortWrite, Fault::kPowerCut}) {

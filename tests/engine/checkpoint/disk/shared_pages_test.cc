@@ -50,9 +50,9 @@ TEST(SharedPagesTest, EveryPageIsWrittenOnceAndWhole) {
     for (int rank = 0; rank < ranks; ++rank) {
       threads.emplace_back([&, rank] {
         for (size_t file = 0; file < files.size(); ++file) {
-          own[rank].push_back(pages[rank].Take(static_cast<int>(file),
-                                               static_cast<int64_t>(files[file].size()),
-                                               pieces[rank][file]));
+          own[rank].push_back(pages[rank].AddFile(static_cast<int>(file),
+                                                  static_cast<int64_t>(files[file].size()),
+                                                  pieces[rank][file]));
         }
         const absl::Status status =
             pages[rank].Exchange(communicators[rank].control.get(), 0, ranks);
@@ -90,7 +90,7 @@ TEST(SharedPagesTest, EveryPageIsWrittenOnceAndWhole) {
 TEST(SharedPagesTest, APageOfWhichBytesAreMissingIsRefused) {
   SharedPages pages;
   std::string content(100, 'x');
-  EXPECT_TRUE(pages.Take(0, 200, {{0, content.data(), 100}}).empty());
+  EXPECT_TRUE(pages.AddFile(0, 200, {{0, content.data(), 100}}).empty());
   EXPECT_EQ(pages.Exchange(nullptr, 0, 1).code(), absl::StatusCode::kInternal);
 }
 

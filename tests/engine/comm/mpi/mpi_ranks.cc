@@ -178,13 +178,15 @@ absl::Status AwaitLast(const Arguments& arguments, Communicator& communicator) {
   }
   std::string seen;
   std::thread watcher([&] {
-    WaitUntil([&] { return !(seen = communicator.Waits()).empty(); });
+    WaitUntil([&] { return !(seen = communicator.DescribeWaits()).empty(); });
     std::ofstream(seen_file(rank)) << seen;
   });
   const absl::Status status = communicator.Barrier();
   watcher.join();
   MT_RETURN_IF_ERROR(status);
-  if (const std::string after = communicator.Waits(); !after.empty()) seen = "still " + after;
+  if (const std::string after = communicator.DescribeWaits(); !after.empty()) {
+    seen = "still " + after;
+  }
   return absl::DataLossError(seen);
 }
 

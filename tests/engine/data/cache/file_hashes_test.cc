@@ -12,7 +12,7 @@ namespace megatrain {
 namespace {
 
 const absl::Time kNow = absl::FromUnixSeconds(1700000000);
-const FileHash kHash = {std::string(32, 'a'), 17};
+const FileHash kHash = {std::string(32, 'a'), 2, 17};
 
 FileInfo Info() {
   FileInfo info;
@@ -31,12 +31,13 @@ TEST(FileHashesTest, RemembersAcrossProcesses) {
     EXPECT_FALSE(hashes.Find(Info()).has_value());
     hashes.Remember(Info(), kHash, kNow);
     EXPECT_TRUE(hashes.Find(Info()).has_value());
-    ASSERT_TRUE(hashes.Save(false).ok());
+    ASSERT_TRUE(hashes.Save().ok());
   }
   const FileHashes again(directory / "cache", false, PosixFileSystem());
   const auto found = again.Find(Info());
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->hash, kHash.hash);
+  EXPECT_EQ(found->id_bytes, 2);
   EXPECT_EQ(found->largest_id, 17);
   // All that tells a file from another or from what it was.
   for (const auto& change : {+[](FileInfo* i) { ++i->bytes; }, +[](FileInfo* i) { ++i->inode; },
@@ -74,10 +75,10 @@ TEST(FileHashesTest, KeepsWhatOthersRemembered) {
   FileHashes two(directory.path(), false, PosixFileSystem());
   one.Remember(Info(), kHash, kNow);
   two.Remember(other, kHash, kNow);
-  ASSERT_TRUE(one.Save(false).ok());
-  ASSERT_TRUE(two.Save(true).ok());  // too soon
+  ASSERT_TRUE(one.Save().ok());
+  ASSERT_TRUE(two.SaveIfDue().ok());  // too soon
   EXPECT_FALSE(FileHashes(directory.path(), false, PosixFileSystem()).Find(other).has_value());
-  ASSERT_TRUE(two.Save(false).ok());
+  ASSERT_TRUE(two.Save().ok());
   const FileHashes both(directory.path(), false, PosixFileSystem());
   EXPECT_TRUE(both.Find(Info()).has_value());
   EXPECT_TRUE(both.Find(other).has_value());
@@ -90,11 +91,11 @@ TEST(FileHashesTest, WhatIsForgottenIsKeptForOthers) {
   FileHashes hashes(directory.path(), false, PosixFileSystem());
   hashes.Remember(Info(), kHash, kNow);
   hashes.Remember(other, kHash, kNow);
-  ASSERT_TRUE(hashes.Save(false).ok());
+  ASSERT_TRUE(hashes.Save().ok());
   FileHashes forgetful(directory.path(), true, PosixFileSystem());
-  const FileHash anew = {std::string(32, 'b'), -1};
+  const FileHash anew = {.hash = std::string(32, 'b')};
   forgetful.Remember(Info(), anew, kNow);
-  ASSERT_TRUE(forgetful.Save(false).ok());
+  ASSERT_TRUE(forgetful.Save().ok());
   EXPECT_FALSE(forgetful.Find(other).has_value());
   const FileHashes both(directory.path(), false, PosixFileSystem());
   ASSERT_TRUE(both.Find(Info()).has_value() && both.Find(other).has_value());
@@ -106,20 +107,20 @@ TEST(FileHashesTest, WhatIsForgottenIsKeptForOthers) {
 TEST(FileHashesTest, WhatWasWrittenIsNotWrittenAgain) {
   TestDirectory directory;
   FileHashes hashes(directory / "cache", false, PosixFileSystem());
-  ASSERT_TRUE(hashes.Save(false).ok());
+  ASSERT_TRUE(hashes.Save().ok());
   EXPECT_FALSE(std::filesystem::exists(directory / "cache")) << "there was nothing to write";
   hashes.Remember(Info(), kHash, kNow);
-  ASSERT_TRUE(hashes.Save(false).ok());
+  ASSERT_TRUE(hashes.Save().ok());
   // Another process has hashed the file after a change; that is not undone.
   FileInfo changed = Info();
   changed.changed += absl::Minutes(5);
   FileHashes later(directory / "cache", false, PosixFileSystem());
   later.Remember(changed, kHash, kNow);
-  ASSERT_TRUE(later.Save(false).ok());
+  ASSERT_TRUE(later.Save().ok());
   FileInfo other = Info();
   other.inode = 9;
   hashes.Remember(other, kHash, kNow);
-  ASSERT_TRUE(hashes.Save(false).ok());
+  ASSERT_TRUE(hashes.Save().ok());
   const FileHashes all(directory / "cache", false, PosixFileSystem());
   EXPECT_TRUE(all.Find(changed).has_value());
   EXPECT_TRUE(all.Find(other).has_value());
@@ -130,9 +131,9 @@ TEST(FileHashesTest, WhatCouldNotBeWrittenIsWrittenLater) {
   directory.Write("file", "");
   FileHashes hashes(directory / "file/below", false, PosixFileSystem());
   hashes.Remember(Info(), kHash, kNow);
-  EXPECT_FALSE(hashes.Save(false).ok());
+  EXPECT_FALSE(hashes.Save().ok());
   std::filesystem::remove(directory / "file");
-  ASSERT_TRUE(hashes.Save(false).ok());
+  ASSERT_TRUE(hashes.Save().ok());
   EXPECT_TRUE(
       FileHashes(directory / "file/below", false, PosixFileSystem()).Find(Info()).has_value());
 }
@@ -144,10 +145,10 @@ TEST(FileHashesTest, WaitsForTheNextTimeWhileAnotherWrites) {
   auto other = PosixFileSystem()->TryLock(directory / "hashes.cache.tmp");
   ASSERT_TRUE(other.ok() && *other != nullptr) << other.status();
   directory.Write("hashes.cache.tmp", "half");
-  EXPECT_TRUE(hashes.Save(false).ok());
+  EXPECT_TRUE(hashes.Save().ok());
   EXPECT_EQ(ReadFileOrEmpty(directory / "hashes.cache.tmp"), "half");
   other->reset();
-  EXPECT_TRUE(hashes.Save(false).ok());
+  EXPECT_TRUE(hashes.Save().ok());
   EXPECT_TRUE(FileHashes(directory.path(), false, PosixFileSystem()).Find(Info()).has_value());
 }
 
@@ -155,7 +156,7 @@ TEST(FileHashesTest, ADamagedFileIsForgotten) {
   TestDirectory directory;
   FileHashes hashes(directory.path(), false, PosixFileSystem());
   hashes.Remember(Info(), kHash, kNow);
-  ASSERT_TRUE(hashes.Save(false).ok());
+  ASSERT_TRUE(hashes.Save().ok());
   const std::string whole = ReadFileOrEmpty(directory / "hashes.cache");
   const auto remembers = [&](const std::string& text) {
     directory.Write("hashes.cache", text);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "engine/base/watched_file_system.h"
 #include "engine/data/cache/token_cache.h"
 #include "engine/data/sequences/dataset.h"
@@ -49,6 +50,20 @@ TEST(DatasetCacheTest, TheCacheIsUsedAndKnowsAChangedFile) {
   const JobSpec moved =
       SpecOf({{directory.Write("b.txt", "hello there"), DataFormat::kText, ""}}, 4);
   EXPECT_EQ((*OpenWithBytes(moved, directory))->fingerprint(), (*changed)->fingerprint());
+}
+
+// A .bin file does not say how wide its ids are.
+TEST(DatasetCacheTest, IdsOfAnotherWidthAreScannedAgain) {
+  TestDirectory directory;
+  const std::string ids("\5\0\1\0\6\0\1\0", 8);  // 5, 1, 6, 1 or 65541, 65542
+  JobSpec spec = SpecOf({{directory.Write("t.bin", ids), DataFormat::kTokens, "uint16"}}, 2);
+  absl::SleepFor(absl::Milliseconds(100));  // what was just written is not remembered
+  const auto narrow = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(narrow.ok()) << narrow.status();
+  EXPECT_EQ((*narrow)->train_sequences(), 2);
+  spec.data.train[0].dtype = "uint32";
+  EXPECT_THAT(std::string(OpenWithBytes(spec, directory).status().message()),
+              ::testing::HasSubstr("65541"));
 }
 
 TEST(DatasetCacheTest, ADamagedCacheIsMadeAgain) {

@@ -33,6 +33,7 @@ class SpecialIdsTokenizer : public Tokenizer {
     return bytes_->Decode(ids, skip_special);
   }
   std::optional<int32_t> TokenId(std::string_view) const override { return std::nullopt; }
+  std::string TokenText(int32_t id) const override { return bytes_->TokenText(id); }
   int64_t vocabulary() const override { return kBytesVocabulary; }
   int32_t eos_id() const override { return eos; }
   int32_t bos_id() const override { return bos; }

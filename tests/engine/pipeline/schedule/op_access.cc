@@ -95,7 +95,7 @@ struct Access {
   OpAccess operator()(const UploadBatchOp&) const { return {{}, {batch}}; }
   OpAccess operator()(const LoadTileOp& op) const {
     OpAccess access = {Parts(shape, kTileWeights, op.tile, op.begin, op.end),
-                       {LoadsBesideUpdate(schedule, at, shape) ? std::pair(kFirstTile, 0)
+                       {LoadsBesideUpdate(schedule, at, shape) ? std::pair(kFirstTileHostPart, 0)
                                                                : Buffer(op.weight_buffer)}};
     if (shape.whole_loads && op.begin < shape.state_elements(op.tile)) {
       access.reads.insert({kTileOfRanks, op.tile});
@@ -124,7 +124,7 @@ struct Access {
     if (op.kept) access.writes.insert({kKept, op.kept->slot});
     if (op.cache != CacheUse::kNone) access.writes.insert({kCache, op.stage});
     // Weights came there beside the update of the step before.
-    if (op.stage == 0 && shape.first_tile_in_buffer()) access.reads.insert({kFirstTile, 0});
+    if (op.stage == 0 && shape.first_tile_in_buffer()) access.reads.insert({kFirstTileHostPart, 0});
     return access;
   }
   OpAccess operator()(const RouteOp& op) const {
@@ -264,7 +264,7 @@ struct Access {
     OpAccess access = {{Pair(piece.gradient)}, {DeviceWeights(op.tile), DeviceMoments(op.tile)}};
     if (shape.clipping) access.reads.insert(clip);
     if (op.tile == 1 && shape.first_tile_in_buffer()) {
-      access.writes.insert({{kFirstTile, 0}, Buffer(piece.weight_buffer.value())});
+      access.writes.insert({{kFirstTileHostPart, 0}, Buffer(piece.weight_buffer.value())});
     }
     return access;
   }

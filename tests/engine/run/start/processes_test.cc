@@ -31,7 +31,7 @@ struct Process {
   RunContext& run;
   TrainingControl& control;              // its own, by which it alone is asked
   const std::vector<std::string>& said;  // the run's messages
-  int rank() const { return run.between()->rank(); }
+  int rank() const { return run.process_communicator()->rank(); }
 };
 
 void InProcesses(int count, absl::FunctionRef<void(const Process&)> body) {
@@ -151,7 +151,7 @@ TEST(LeaderFirstTest, TheOthersDoNothingAfterALeadersError) {
       return absl::DataLossError("unreadable");
     });
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-    if (leads) (void)AbortAll(process.run.between(), status);
+    if (leads) (void)AbortAll(process.run.process_communicator(), status);
   });
   EXPECT_EQ(calls, 1);
 }

@@ -109,10 +109,10 @@ TEST(OffsetRunsTest, AChainLeadsThroughAllItsTexts) {
   EXPECT_EQ(chain.Original(3), 14u);
   EXPECT_EQ(chain.Original(4), 16u);
   EXPECT_EQ(chain.Original(5), 17u);
-  EXPECT_EQ(chain.BeforeLast(0), 2u);
-  EXPECT_EQ(chain.BeforeLast(4), 5u);
-  EXPECT_EQ(middle.BeforeLast(3), 5u);
-  EXPECT_EQ(original.BeforeLast(3), 13u);
+  EXPECT_EQ(chain.InNormalized(0), 2u);
+  EXPECT_EQ(chain.InNormalized(4), 5u);
+  EXPECT_EQ(middle.InNormalized(3), 5u);
+  EXPECT_EQ(original.InNormalized(3), 13u);
 }
 
 }  // namespace

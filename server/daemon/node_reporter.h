@@ -1,6 +1,6 @@
-// NodeMonitor reads the state of the daemon and its machine, for NodeService and the metrics page.
-#ifndef MEGATRAIN_SERVER_DAEMON_NODE_MONITOR_H_
-#define MEGATRAIN_SERVER_DAEMON_NODE_MONITOR_H_
+// NodeReporter reads the state of the daemon and its machine, for NodeService and the metrics page.
+#ifndef MEGATRAIN_SERVER_DAEMON_NODE_REPORTER_H_
+#define MEGATRAIN_SERVER_DAEMON_NODE_REPORTER_H_
 
 #include <atomic>
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace megatrain {
 
 // Thread safety: all methods may be called from any thread. Read waits briefly for mutexes, and
 // asks the file system how much is free.
-class NodeMonitor {
+class NodeReporter {
  public:
-  // `host` and `jobs` must outlive the monitor. Read measures the disk of `state_directory`.
-  NodeMonitor(const EngineHost* host, const JobTable* jobs, std::string state_directory);
+  // `host` and `jobs` must outlive the reporter. Read measures the disk of `state_directory`.
+  NodeReporter(const EngineHost* host, const JobTable* jobs, std::string state_directory);
 
   // The state is STARTING until it is set.
   void SetState(v1::Node::State state) { state_ = state; }
@@ -41,4 +41,4 @@ class NodeMonitor {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_SERVER_DAEMON_NODE_MONITOR_H_
+#endif  // MEGATRAIN_SERVER_DAEMON_NODE_REPORTER_H_

@@ -1,4 +1,4 @@
-#include "server/daemon/service_manager.h"
+#include "server/daemon/service_notifier.h"
 
 #include <systemd/sd-daemon.h>
 
@@ -21,7 +21,7 @@ constexpr char kNoJob[] = "no job runs";
 
 }  // namespace
 
-ServiceManager::ServiceManager(Options options)
+ServiceNotifier::ServiceNotifier(Options options)
     : options_(options), interval_seconds_(options.interval_seconds) {
   told_to_ = getenv("NOTIFY_SOCKET") != nullptr;
   if (!told_to_) return;
@@ -34,7 +34,7 @@ ServiceManager::ServiceManager(Options options)
   thread_ = std::thread([this] { Loop(); });
 }
 
-ServiceManager::~ServiceManager() {
+ServiceNotifier::~ServiceNotifier() {
   if (!thread_.joinable()) return;
   {
     MutexLock lock(&mutex_);
@@ -44,12 +44,12 @@ ServiceManager::~ServiceManager() {
   thread_.join();
 }
 
-void ServiceManager::Starting(const std::string& activity) {
+void ServiceNotifier::Starting(const std::string& activity) {
   MutexLock lock(&mutex_);
   status_ = activity;
 }
 
-void ServiceManager::Ready() {
+void ServiceNotifier::Ready() {
   MutexLock lock(&mutex_);
   phase_ = Phase::kReady;
   phase_told_ = false;
@@ -57,7 +57,7 @@ void ServiceManager::Ready() {
   changed_.NotifyAll();
 }
 
-void ServiceManager::Reloading() {
+void ServiceNotifier::Reloading() {
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
   MutexLock lock(&mutex_);
@@ -67,7 +67,7 @@ void ServiceManager::Reloading() {
   changed_.NotifyAll();
 }
 
-void ServiceManager::Stopping() {
+void ServiceNotifier::Stopping() {
   MutexLock lock(&mutex_);
   phase_ = Phase::kStopping;
   stopping_since_ = std::chrono::steady_clock::now();
@@ -75,13 +75,13 @@ void ServiceManager::Stopping() {
   changed_.NotifyAll();
 }
 
-void ServiceManager::Hangs() {
+void ServiceNotifier::Hangs() {
   MutexLock lock(&mutex_);
   hangs_ = true;
 }
 
 // A status waits for the next message: steps may be many a second.
-void ServiceManager::Tell(const RunRequest& run, const JobRunEvent& event) {
+void ServiceNotifier::Tell(const RunRequest& run, const JobRunEvent& event) {
   MutexLock lock(&mutex_);
   if (std::holds_alternative<RunEnd>(event)) {
     jobs_.erase(run.job_id);
@@ -117,13 +117,13 @@ void ServiceManager::Tell(const RunRequest& run, const JobRunEvent& event) {
       event);
 }
 
-double ServiceManager::SaveSeconds() const {
+double ServiceNotifier::SaveSeconds() const {
   double seconds = 0;
   for (const auto& [id, job] : jobs_) seconds = std::max(seconds, job.save_seconds);
   return seconds;
 }
 
-std::string ServiceManager::StatusLine() const {
+std::string ServiceNotifier::StatusLine() const {
   // Jobs that are paused are told of only if none runs.
   const bool all_paused =
       std::all_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return job.second.paused; });
@@ -148,7 +148,7 @@ std::string ServiceManager::StatusLine() const {
   return line;
 }
 
-std::string ServiceManager::Message() {
+std::string ServiceNotifier::Message() {
   std::string message;
   if (reload_microseconds_ > 0) {
     // A message of its own. Where the reload is over by now, READY=1 comes in the next.
@@ -174,7 +174,7 @@ std::string ServiceManager::Message() {
   return message;
 }
 
-void ServiceManager::Loop() {
+void ServiceNotifier::Loop() {
   NameThisThread("notifier");
   bool ending = false;
   while (!ending) {

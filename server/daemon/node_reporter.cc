@@ -1,4 +1,4 @@
-#include "server/daemon/node_monitor.h"
+#include "server/daemon/node_reporter.h"
 
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -29,7 +29,8 @@ void SetRates(const HardwareRates& measured, v1::MeasuredRates* rates) {
 
 }  // namespace
 
-NodeMonitor::NodeMonitor(const EngineHost* host, const JobTable* jobs, std::string state_directory)
+NodeReporter::NodeReporter(const EngineHost* host, const JobTable* jobs,
+                           std::string state_directory)
     : host_(host), jobs_(jobs), state_directory_(std::move(state_directory)) {
   fixed_.set_name(kNodeName);
   fixed_.set_daemon_version(kVersion);
@@ -45,12 +46,12 @@ NodeMonitor::NodeMonitor(const EngineHost* host, const JobTable* jobs, std::stri
   fixed_.set_threads(host->threads());
 }
 
-void NodeMonitor::SetPinning(int64_t pinned, int64_t capacity) {
+void NodeReporter::SetPinning(int64_t pinned, int64_t capacity) {
   pinned_ = pinned;
   capacity_ = capacity;
 }
 
-v1::Node NodeMonitor::Read() const {
+v1::Node NodeReporter::Read() const {
   v1::Node node = fixed_;
   node.set_state(state_);
   if (const HardwareRates rates = host_->rates(); rates.known()) {

@@ -1,4 +1,4 @@
-#include "server/daemon/node_monitor.h"
+#include "server/daemon/node_reporter.h"
 
 #include <gtest/gtest.h>
 
@@ -15,10 +15,10 @@ v1::Node NodeOf(const EngineHostOptions& options) {
   const auto host = EngineHost::Create(options);
   EXPECT_TRUE(host.ok()) << host.status();
   const JobTable jobs;
-  return NodeMonitor(host->get(), &jobs, testing::TempDir()).Read();
+  return NodeReporter(host->get(), &jobs, testing::TempDir()).Read();
 }
 
-TEST(NodeMonitorTest, EachDeviceHasItsOwnMemory) {
+TEST(NodeReporterTest, EachDeviceHasItsOwnMemory) {
   const auto pinned = std::make_shared<EmulatedPinned>();
   EmulatedGpu large({.devices = 2, .pinned = pinned});
   EmulatedGpu small({.devices = 2, .memory_bytes = int64_t{3} << 30, .pinned = pinned});
@@ -34,7 +34,7 @@ TEST(NodeMonitorTest, EachDeviceHasItsOwnMemory) {
   EXPECT_EQ(node.device().memory_bytes(), int64_t{4} << 30);
 }
 
-TEST(NodeMonitorTest, PartsOfTheCpuHaveNone) {
+TEST(NodeReporterTest, PartsOfTheCpuHaveNone) {
   EngineHostOptions options;
   options.device = "cpu";
   options.devices = 2;
@@ -43,7 +43,7 @@ TEST(NodeMonitorTest, PartsOfTheCpuHaveNone) {
   EXPECT_EQ(node.devices(1).memory_bytes(), 0);
 }
 
-TEST(NodeMonitorTest, ThePoolIsToldWhileItIsPinnedAndUsed) {
+TEST(NodeReporterTest, ThePoolIsToldWhileItIsPinnedAndUsed) {
   constexpr int64_t kMiBytes = int64_t{1} << 20;
   EngineHostOptions options;
   options.device = "cpu";
@@ -51,9 +51,9 @@ TEST(NodeMonitorTest, ThePoolIsToldWhileItIsPinnedAndUsed) {
   const auto host = EngineHost::Create(options);
   ASSERT_TRUE(host.ok()) << host.status();
   const JobTable jobs;
-  NodeMonitor monitor(host->get(), &jobs, testing::TempDir());
-  monitor.SetPinning(2 * kMiBytes, 8 * kMiBytes);
-  v1::Node node = monitor.Read();
+  NodeReporter reporter(host->get(), &jobs, testing::TempDir());
+  reporter.SetPinning(2 * kMiBytes, 8 * kMiBytes);
+  v1::Node node = reporter.Read();
   EXPECT_EQ(node.threads(), 3);
   EXPECT_EQ(node.host_pool().size_bytes(), 8 * kMiBytes);
   EXPECT_EQ(node.host_pool().pinned_bytes(), 2 * kMiBytes);
@@ -61,17 +61,17 @@ TEST(NodeMonitorTest, ThePoolIsToldWhileItIsPinnedAndUsed) {
   EXPECT_GT(node.state_disk().size_bytes(), 0);
   EXPECT_LE(node.state_disk().free_bytes(), node.state_disk().size_bytes());
   ASSERT_TRUE((*host)->ReservePool(8 * kMiBytes, nullptr, nullptr).ok());
-  const auto pool = (*host)->Pool(0, nullptr, nullptr);
+  const auto pool = (*host)->GetOrReservePool(0, nullptr, nullptr);
   ASSERT_TRUE(pool.ok()) << pool.status();
   const auto lease = (*pool)->Lease(HostKind::kOther, 3 * kMiBytes);
   ASSERT_TRUE(lease.ok()) << lease.status();
-  node = monitor.Read();
+  node = reporter.Read();
   EXPECT_EQ(node.host_pool().size_bytes(), 8 * kMiBytes);
   EXPECT_EQ(node.host_pool().pinned_bytes(), 8 * kMiBytes);
   EXPECT_EQ(node.host_pool().used_bytes(), 3 * kMiBytes);
 }
 
-TEST(NodeMonitorTest, JobsAreCountedByWhatTheyDo) {
+TEST(NodeReporterTest, JobsAreCountedByWhatTheyDo) {
   EngineHostOptions options;
   options.device = "cpu";
   const auto host = EngineHost::Create(options);
@@ -89,13 +89,13 @@ TEST(NodeMonitorTest, JobsAreCountedByWhatTheyDo) {
   add(JobState::kQueued, 2);
   add(JobState::kPaused, 3);
   add(JobState::kSucceeded, 4);
-  const v1::Node node = NodeMonitor(host->get(), &jobs, testing::TempDir()).Read();
+  const v1::Node node = NodeReporter(host->get(), &jobs, testing::TempDir()).Read();
   EXPECT_EQ(node.jobs().running(), 1);
   EXPECT_EQ(node.jobs().queued(), 2);
   EXPECT_EQ(node.jobs().paused(), 3);
 }
 
-TEST(NodeMonitorTest, ADeviceIsBusyWhileAJobIsActiveOnIt) {
+TEST(NodeReporterTest, ADeviceIsBusyWhileAJobIsActiveOnIt) {
   EngineHostOptions options;
   options.device = "cpu";
   options.devices = 3;
@@ -111,8 +111,8 @@ TEST(NodeMonitorTest, ADeviceIsBusyWhileAJobIsActiveOnIt) {
   ended.state = JobState::kSucceeded;
   ended.devices = {(*host)->devices().Name(0)};
   for (const Job& job : {active, paused, ended}) jobs.Put(job, {});
-  const NodeMonitor monitor(host->get(), &jobs, testing::TempDir());
-  const v1::Node node = monitor.Read();
+  const NodeReporter reporter(host->get(), &jobs, testing::TempDir());
+  const v1::Node node = reporter.Read();
   ASSERT_EQ(node.devices_size(), 3);
   EXPECT_FALSE(node.devices(0).busy());
   EXPECT_TRUE(node.devices(1).busy());
@@ -120,21 +120,21 @@ TEST(NodeMonitorTest, ADeviceIsBusyWhileAJobIsActiveOnIt) {
   EXPECT_FALSE(node.device().busy());
   active.devices.insert(active.devices.begin(), (*host)->devices().Name(0));
   jobs.Put(active, {});
-  EXPECT_TRUE(monitor.Read().device().busy()) << "as the first of them is";
+  EXPECT_TRUE(reporter.Read().device().busy()) << "as the first of them is";
 }
 
-TEST(NodeMonitorTest, RatesAreThoseThatWereMeasured) {
+TEST(NodeReporterTest, RatesAreThoseThatWereMeasured) {
   EngineHostOptions options;
   options.device = "cpu";
   options.threads = 1;
   const auto host = EngineHost::Create(options);
   ASSERT_TRUE(host.ok()) << host.status();
   const JobTable jobs;
-  const NodeMonitor monitor(host->get(), &jobs, testing::TempDir());
-  EXPECT_FALSE(monitor.Read().has_rates());
+  const NodeReporter reporter(host->get(), &jobs, testing::TempDir());
+  EXPECT_FALSE(reporter.Read().has_rates());
   ASSERT_TRUE((*host)->MeasureRates().ok());
   const HardwareRates rates = (*host)->rates();
-  const v1::MeasuredRates told = monitor.Read().rates();
+  const v1::MeasuredRates told = reporter.Read().rates();
   EXPECT_EQ(told.fp32_flops_per_second(), rates.fp32.matmul_flops_per_second);
   EXPECT_EQ(told.bf16_flops_per_second(), rates.bf16.matmul_flops_per_second);
   EXPECT_EQ(told.h2d_bytes_per_second(), rates.h2d_bytes_per_second);

@@ -1,4 +1,4 @@
-// ServiceManager tells the service manager that started the daemon what happens, by systemd's
+// ServiceNotifier tells the service manager that started the daemon what happens, by systemd's
 // notify protocol. Without NOTIFY_SOCKET in the environment nothing is sent.
 //
 //   READY=1                as soon as jobs can run, and after a reload
@@ -17,8 +17,8 @@
 // destructor does, until the last message is sent.
 // Invariants: messages made after Hangs() neither feed the watchdog nor extend a timeout, so that
 // the manager can end the process.
-#ifndef MEGATRAIN_SERVER_DAEMON_SERVICE_MANAGER_H_
-#define MEGATRAIN_SERVER_DAEMON_SERVICE_MANAGER_H_
+#ifndef MEGATRAIN_SERVER_DAEMON_SERVICE_NOTIFIER_H_
+#define MEGATRAIN_SERVER_DAEMON_SERVICE_NOTIFIER_H_
 
 #include <chrono>
 #include <cstdint>
@@ -31,7 +31,7 @@
 
 namespace megatrain {
 
-class ServiceManager : public RunObserver {
+class ServiceNotifier : public RunObserver {
  public:
   struct Options {
     // The time between messages, so that a status is at most this old. A message with nothing to
@@ -43,10 +43,10 @@ class ServiceManager : public RunObserver {
 
   // Reads WATCHDOG_USEC, and whether NOTIFY_SOCKET is set, from the environment once. Each message
   // reads NOTIFY_SOCKET again, so that it must stay set while this lives.
-  explicit ServiceManager(Options options);
-  ServiceManager() : ServiceManager(Options()) {}
+  explicit ServiceNotifier(Options options);
+  ServiceNotifier() : ServiceNotifier(Options()) {}
   // Sends what is not sent yet of Ready, Reloading and Stopping, and waits for it.
-  ~ServiceManager() override;
+  ~ServiceNotifier() override;
 
   // Sets what the daemon is doing before Ready: "reserving 12.5 of 64 GiB of host memory".
   void Starting(const std::string& activity);
@@ -104,4 +104,4 @@ class ServiceManager : public RunObserver {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_SERVER_DAEMON_SERVICE_MANAGER_H_
+#endif  // MEGATRAIN_SERVER_DAEMON_SERVICE_NOTIFIER_H_

@@ -1,4 +1,4 @@
-#include "server/daemon/service_manager.h"
+#include "server/daemon/service_notifier.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ class NotifySocket {
   std::thread thread_;
 };
 
-ServiceManager::Options Fast() { return {.interval_seconds = 0.01, .extension_seconds = 7}; }
+ServiceNotifier::Options Fast() { return {.interval_seconds = 0.01, .extension_seconds = 7}; }
 
 RunRequest TheRun(const std::string& id) {
   RunRequest run;
@@ -97,118 +97,118 @@ RunRequest TheRun(const std::string& id) {
   return run;
 }
 
-TEST(ServiceManagerTest, WithoutAManagerNothingIsSent) {
+TEST(ServiceNotifierTest, WithoutAManagerNothingIsSent) {
   NotifySocket socket;  // of another program's manager: nobody named it to this one
   unsetenv("NOTIFY_SOCKET");
   {
-    ServiceManager manager(Fast());
-    manager.Starting("reserving");
-    manager.Ready();
-    manager.Tell(TheRun("a1"), StepRecord());
-    manager.Stopping();
+    ServiceNotifier notifier(Fast());
+    notifier.Starting("reserving");
+    notifier.Ready();
+    notifier.Tell(TheRun("a1"), StepRecord());
+    notifier.Stopping();
   }
   socket.Send("the first message");
   EXPECT_EQ(socket.Receive(), "the first message");
 }
 
-TEST(ServiceManagerTest, FromStartToEnd) {
+TEST(ServiceNotifierTest, FromStartToEnd) {
   NotifySocket socket;
-  auto manager = std::make_unique<ServiceManager>(Fast());
-  manager->Starting("reserving 1 of 2 GiB");
+  auto notifier = std::make_unique<ServiceNotifier>(Fast());
+  notifier->Starting("reserving 1 of 2 GiB");
   std::string message = socket.ReceiveUntil("STATUS=reserving 1 of 2 GiB\n");
   EXPECT_THAT(message, HasSubstr("EXTEND_TIMEOUT_USEC=7000000\n"));
   EXPECT_THAT(message, Not(HasSubstr("READY")));
 
-  manager->Ready();
+  notifier->Ready();
   message = socket.ReceiveUntil("READY=1\n");
   EXPECT_THAT(message, HasSubstr("STATUS=no job runs\n"));
   EXPECT_THAT(message, Not(HasSubstr("EXTEND")));
 
-  manager->Stopping();
+  notifier->Stopping();
   message = socket.ReceiveUntil("STOPPING=1\n");
   EXPECT_THAT(message, HasSubstr("EXTEND_TIMEOUT_USEC=7000000\n"));
   EXPECT_THAT(socket.Receive(), HasSubstr("EXTEND_TIMEOUT_USEC=7000000\n"));
   // What was set last is told even if the end follows at once.
-  manager.reset();
+  notifier.reset();
 }
 
-TEST(ServiceManagerTest, AReloadIsToldFromBeginToEnd) {
+TEST(ServiceNotifierTest, AReloadIsToldFromBeginToEnd) {
   NotifySocket socket;
-  ServiceManager manager({.interval_seconds = 1000, .extension_seconds = 7});
-  manager.Ready();
+  ServiceNotifier notifier({.interval_seconds = 1000, .extension_seconds = 7});
+  notifier.Ready();
   socket.ReceiveUntil("READY=1\n");
-  manager.Reloading();
+  notifier.Reloading();
   std::string message = socket.Receive();
   EXPECT_THAT(message, ::testing::MatchesRegex("RELOADING=1\nMONOTONIC_USEC=[0-9]+\n"));
-  manager.Ready();
+  notifier.Ready();
   EXPECT_THAT(socket.Receive(), HasSubstr("READY=1\n"));
   // One that is over before its begin is told.
-  manager.Reloading();
-  manager.Ready();
+  notifier.Reloading();
+  notifier.Ready();
   EXPECT_THAT(socket.Receive(), HasSubstr("RELOADING=1\n"));
   EXPECT_THAT(socket.Receive(), HasSubstr("READY=1\n"));
 }
 
-TEST(ServiceManagerTest, ThePhaseIsToldEvenIfTheEndFollowsAtOnce) {
+TEST(ServiceNotifierTest, ThePhaseIsToldEvenIfTheEndFollowsAtOnce) {
   NotifySocket socket;
   {
-    ServiceManager manager({.interval_seconds = 1000, .extension_seconds = 7});
-    manager.Ready();
+    ServiceNotifier notifier({.interval_seconds = 1000, .extension_seconds = 7});
+    notifier.Ready();
   }
   EXPECT_THAT(socket.ReceiveUntil("READY=1"), HasSubstr("READY=1"));
 }
 
-TEST(ServiceManagerTest, TheStatusSaysWhatRunsByItsIdAlone) {
+TEST(ServiceNotifierTest, TheStatusSaysWhatRunsByItsIdAlone) {
   NotifySocket socket;
-  ServiceManager manager(Fast());
-  manager.Ready();
+  ServiceNotifier notifier(Fast());
+  notifier.Ready();
   RunRequest run = TheRun("a1");
   run.spec.name = "secret";
-  manager.Tell(run, TrainingActivity{TrainingPhase::kPreparing, "tokenising", 0.25});
+  notifier.Tell(run, TrainingActivity{TrainingPhase::kPreparing, "tokenising", 0.25});
   EXPECT_THAT(socket.ReceiveUntil("a1"), HasSubstr("STATUS=job a1: tokenising (25%)\n"));
-  manager.Tell(run, StepsBegin{1, 200});
+  notifier.Tell(run, StepsBegin{1, 200});
   EXPECT_THAT(socket.ReceiveUntil("of 200"), HasSubstr("STATUS=job a1: step 1 of 200\n"));
   StepRecord record;
   record.step = 17;
   record.loss = 2.5;
   record.tokens_per_second = 1234;
-  manager.Tell(run, record);
+  notifier.Tell(run, record);
   EXPECT_THAT(socket.ReceiveUntil("step 17"),
               HasSubstr("STATUS=job a1: step 17 of 200, loss 2.5000, 1234 tokens/s\n"));
-  manager.Tell(run, TrainingPause());
+  notifier.Tell(run, TrainingPause());
   EXPECT_THAT(socket.ReceiveUntil("paused"), HasSubstr("STATUS=job a1: paused\n"));
   // Another job's end says nothing of this one.
-  manager.Tell(TheRun("b2"), RunEnd());
-  manager.Tell(run, TrainingActivity{TrainingPhase::kPreparing, "two\nlines", -1});
+  notifier.Tell(TheRun("b2"), RunEnd());
+  notifier.Tell(run, TrainingActivity{TrainingPhase::kPreparing, "two\nlines", -1});
   EXPECT_THAT(socket.ReceiveUntil("two"), HasSubstr("STATUS=job a1: two lines\n"));
-  manager.Tell(run, RunEnd());
+  notifier.Tell(run, RunEnd());
   EXPECT_THAT(socket.ReceiveUntil("no job"), HasSubstr("STATUS=no job runs\n"));
 }
 
-TEST(ServiceManagerTest, StoppingAsksForTheTimeThatSavingTakes) {
+TEST(ServiceNotifierTest, StoppingAsksForTheTimeThatSavingTakes) {
   NotifySocket socket;
-  ServiceManager manager(Fast());
-  manager.Ready();
-  manager.Tell(TheRun("a1"), StepsBegin{1, 200});
-  manager.Tell(TheRun("a1"), CheckpointSaved{100, "", 40});
-  manager.Stopping();
+  ServiceNotifier notifier(Fast());
+  notifier.Ready();
+  notifier.Tell(TheRun("a1"), StepsBegin{1, 200});
+  notifier.Tell(TheRun("a1"), CheckpointSaved{100, "", 40});
+  notifier.Stopping();
   std::string message = socket.ReceiveUntil("STOPPING=1\n");
   EXPECT_THAT(message, HasSubstr("STATUS=stopping; job a1: step 1 of 200; saving for "));
   EXPECT_THAT(message, HasSubstr(" s, its last checkpoint took 40 s\n"));
   EXPECT_THAT(message, HasSubstr("EXTEND_TIMEOUT_USEC=80000000\n"));
-  manager.Tell(TheRun("a1"), RunEnd());
+  notifier.Tell(TheRun("a1"), RunEnd());
   EXPECT_THAT(socket.ReceiveUntil("no job runs"), HasSubstr("EXTEND_TIMEOUT_USEC=7000000\n"));
 }
 
 // How long another job's save took says nothing of this one's.
-TEST(ServiceManagerTest, AFirstSaveIsGivenTimeAgainAndAgain) {
+TEST(ServiceNotifierTest, AFirstSaveIsGivenTimeAgainAndAgain) {
   NotifySocket socket;
-  ServiceManager manager(Fast());
-  manager.Ready();
-  manager.Tell(TheRun("b2"), CheckpointSaved{100, "", 40});
-  manager.Tell(TheRun("b2"), RunEnd{});
-  manager.Tell(TheRun("a1"), StepsBegin{1, 200});
-  manager.Stopping();
+  ServiceNotifier notifier(Fast());
+  notifier.Ready();
+  notifier.Tell(TheRun("b2"), CheckpointSaved{100, "", 40});
+  notifier.Tell(TheRun("b2"), RunEnd{});
+  notifier.Tell(TheRun("a1"), StepsBegin{1, 200});
+  notifier.Stopping();
   const std::string message = socket.ReceiveUntil("STOPPING=1\n");
   EXPECT_THAT(message, HasSubstr("; saving for "));
   EXPECT_THAT(message, Not(HasSubstr("its last checkpoint")));
@@ -217,60 +217,60 @@ TEST(ServiceManagerTest, AFirstSaveIsGivenTimeAgainAndAgain) {
   }
 }
 
-TEST(ServiceManagerTest, JobsSideBySideAreAllTold) {
+TEST(ServiceNotifierTest, JobsSideBySideAreAllTold) {
   NotifySocket socket;
-  ServiceManager manager(Fast());
-  manager.Ready();
-  manager.Tell(TheRun("a1"), StepsBegin{1, 200});
-  manager.Tell(TheRun("b2"), StepsBegin{5, 30});
+  ServiceNotifier notifier(Fast());
+  notifier.Ready();
+  notifier.Tell(TheRun("a1"), StepsBegin{1, 200});
+  notifier.Tell(TheRun("b2"), StepsBegin{5, 30});
   socket.ReceiveUntil("STATUS=job a1: step 1 of 200; job b2: step 5 of 30\n");
-  manager.Tell(TheRun("a1"), TrainingPause{});
+  notifier.Tell(TheRun("a1"), TrainingPause{});
   socket.ReceiveUntil("STATUS=job b2: step 5 of 30\n");
-  manager.Tell(TheRun("b2"), CheckpointSaved{100, "", 40});
-  manager.Tell(TheRun("a1"), CheckpointSaved{100, "", 10});
-  manager.Stopping();
+  notifier.Tell(TheRun("b2"), CheckpointSaved{100, "", 40});
+  notifier.Tell(TheRun("a1"), CheckpointSaved{100, "", 10});
+  notifier.Stopping();
   EXPECT_THAT(socket.ReceiveUntil("STOPPING=1\n"), HasSubstr("EXTEND_TIMEOUT_USEC=80000000\n"))
       << "as long as the slowest takes, twice";
-  manager.Tell(TheRun("b2"), RunEnd{});
+  notifier.Tell(TheRun("b2"), RunEnd{});
   socket.ReceiveUntil("STATUS=stopping; job a1: paused; saving for ");
 }
 
-TEST(ServiceManagerTest, TheWatchdogIsFedUntilARunHangs) {
+TEST(ServiceNotifierTest, TheWatchdogIsFedUntilARunHangs) {
   NotifySocket socket;
   setenv("WATCHDOG_USEC", "60000", 1);
   setenv("WATCHDOG_PID", std::to_string(getpid()).c_str(), 1);
   // The interval follows from the watchdog's time.
-  ServiceManager manager({.interval_seconds = 1000, .extension_seconds = 7});
-  manager.Ready();
+  ServiceNotifier notifier({.interval_seconds = 1000, .extension_seconds = 7});
+  notifier.Ready();
   socket.ReceiveUntil("READY=1");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(socket.Receive(), "WATCHDOG=1\n");
-  manager.Hangs();
-  manager.Tell(TheRun("a1"), TrainingActivity{TrainingPhase::kPreparing, "first", -1});
+  notifier.Hangs();
+  notifier.Tell(TheRun("a1"), TrainingActivity{TrainingPhase::kPreparing, "first", -1});
   socket.ReceiveUntil("first");
-  manager.Tell(TheRun("a1"), TrainingActivity{TrainingPhase::kPreparing, "second", -1});
+  notifier.Tell(TheRun("a1"), TrainingActivity{TrainingPhase::kPreparing, "second", -1});
   // Messages come on, the watchdog's do not.
   EXPECT_EQ(socket.ReceiveUntil("second"), "STATUS=job a1: second\n");
-  manager.Stopping();
+  notifier.Stopping();
   EXPECT_THAT(socket.ReceiveUntil("STOPPING"), Not(HasSubstr("EXTEND")));
 }
 
-TEST(ServiceManagerTest, AnotherProcessWatchdogIsNotOurs) {
+TEST(ServiceNotifierTest, AnotherProcessWatchdogIsNotOurs) {
   NotifySocket socket;
   setenv("WATCHDOG_USEC", "60000", 1);
   setenv("WATCHDOG_PID", "1", 1);
-  ServiceManager manager(Fast());
-  manager.Ready();
+  ServiceNotifier notifier(Fast());
+  notifier.Ready();
   EXPECT_THAT(socket.ReceiveUntil("READY=1"), Not(HasSubstr("WATCHDOG")));
 }
 
-TEST(ServiceManagerTest, OfARunThatHasBegunTheStatusSaysTheStep) {
+TEST(ServiceNotifierTest, OfARunThatHasBegunTheStatusSaysTheStep) {
   NotifySocket socket;
-  ServiceManager manager(Fast());
-  manager.Ready();
-  manager.Tell(TheRun("a1"), StepsBegin{7, 200});
-  manager.Tell(TheRun("a1"), TrainingActivity{TrainingPhase::kSaving, "saving step 7", -1});
-  manager.Tell(TheRun("a1"), TrainingActivity{TrainingPhase::kRunning, "", -1});
-  manager.Tell(TheRun("b2"), StepsBegin{5, 30});
+  ServiceNotifier notifier(Fast());
+  notifier.Ready();
+  notifier.Tell(TheRun("a1"), StepsBegin{7, 200});
+  notifier.Tell(TheRun("a1"), TrainingActivity{TrainingPhase::kSaving, "saving step 7", -1});
+  notifier.Tell(TheRun("a1"), TrainingActivity{TrainingPhase::kRunning, "", -1});
+  notifier.Tell(TheRun("b2"), StepsBegin{5, 30});
   EXPECT_THAT(socket.ReceiveUntil("b2"),
               HasSubstr("STATUS=job a1: step 7 of 200; job b2: step 5 of 30\n"));
 }
