@@ -52,7 +52,7 @@ int RunProgram(std::vector<std::string> arguments, const Environment& environmen
     const int code = app.exit(error, out, err);
     invocation.Print(out.str());
     std::fputs(err.str().c_str(), environment.err);
-    return code == 0 ? kExitDone : kExitUsage;
+    exit_code = code == 0 ? kExitDone : kExitUsage;
   } catch (const std::exception& error) {  // out of memory, a thread that cannot be started
     invocation.Note(error.what());
     return kExitFailed;

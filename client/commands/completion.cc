@@ -108,6 +108,9 @@ std::string BashCompletion(const CompletionWords& words) {
       "      *) command=\"$each\"; break ;;\n"
       "    esac\n"
       "  done\n"
+      // So it does that within an option's value.
+      "  if [[ $word == = ]]; then word=\"\"; fi\n"
+      "  if [[ $before == = ]]; then before=\"${COMP_WORDS[COMP_CWORD-2]}\"; fi\n"
       "  case \"$before\" in\n"
       "    -o|--output) COMPREPLY=($(compgen -W 'table json yaml' -- \"$word\")); return ;;\n"
       "    --out) COMPREPLY=($(compgen -d -- \"$word\")); return ;;\n"

@@ -41,7 +41,7 @@ absl::StatusOr<std::string> Question(Connection* connection, const std::string& 
                     checkpoints.size() == 1 ? " checkpoint (" : " checkpoints (", SizeText(bytes),
                     ")",
                     own ? ""
-                        : absl::StrCat(" in ", job.summary().checkpoint_directory(),
+                        : absl::StrCat(" in ", Printable(job.summary().checkpoint_directory()),
                                        checkpoints.size() == 1 ? " stays" : " stay"));
   }
   return absl::StrCat("Delete ", name, " (", Printable(job.display_name()), ", ",

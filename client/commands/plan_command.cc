@@ -9,6 +9,7 @@
 #include "client/connection/connection.h"
 #include "client/context/job_file.h"
 #include "client/output/proto_json.h"
+#include "client/output/text.h"
 #include "engine/base/status.h"
 
 namespace megatrain::client {
@@ -40,7 +41,7 @@ absl::StatusOr<ExitCode> Plan(const Invocation& invocation, const PlanArguments&
       absl::StrAppend(&text, "a submit would be refused now: ", response.user_limit().message(),
                       "\n");
     }
-    invocation.Print(text);
+    invocation.Print(PrintableLines(text));
   }
   // A limit that others of the user's jobs reach now says nothing of this one.
   const bool fits = plan.fits() && response.user_limit().reason() != v1::EXCEEDS_USER_LIMIT;

@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/commands/command.h"
+#include "client/connection/cancellation.h"
 #include "client/connection/connection.h"
+#include "client/connection/detachable.h"
 #include "client/connection/rpc_error.h"
 #include "client/connection/signal_watch.h"
 #include "client/context/job_file.h"
@@ -53,27 +55,42 @@ void PrintSubmitted(const Invocation& invocation, const SubmitArguments& argumen
   }
 }
 
+// Returns Cancelled if a signal came before the answer.
+absl::StatusOr<v1::Job> Create(Connection* connection, const v1::CreateJobRequest& request,
+                               SignalWatch* signals) {
+  absl::StatusOr<v1::Job> job;
+  Cancellation cancellation;
+  const absl::Status status = RunDetachable(
+      signals,
+      [&] {
+        job = connection->Call(connection->jobs(), &v1::JobService::Stub::CreateJob, request,
+                               kSubmitTimeout, &cancellation);
+        return job.status();
+      },
+      [&] { cancellation.Cancel(); });
+  if (absl::IsCancelled(status)) return absl::CancelledError("left before the server had answered");
+  if (!status.ok()) return status;
+  return job;
+}
+
 absl::StatusOr<ExitCode> Submit(const Invocation& invocation, const SubmitArguments& arguments) {
-  // Before the connection's threads are there.
-  std::unique_ptr<SignalWatch> signals;
-  if (arguments.watch) {
-    signals =
-        std::unique_ptr<SignalWatch>(new SignalWatch({SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGTSTP}));
-  }
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
+  MT_ASSIGN_OR_RETURN(const ServerAddress server, invocation.Server());
   v1::CreateJobRequest request;
   MT_ASSIGN_OR_RETURN(*request.mutable_job()->mutable_file(),
-                      ReadJobFile(arguments.file, arguments.overrides, connection->address()));
+                      ReadJobFile(arguments.file, arguments.overrides, server));
+  // Before the connection's threads are there, and after all that waits without taking signals.
+  SignalWatch signals({SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGTSTP});
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
   request.mutable_job()->set_priority(arguments.priority);
   *request.mutable_job()->mutable_allow_change() = {arguments.allow_change.begin(),
                                                     arguments.allow_change.end()};
   request.set_request_id(arguments.request_id.empty() ? NewUuid() : arguments.request_id);
   request.set_validate_only(arguments.validate_only);
   request.set_view(invocation.view());
-  const absl::StatusOr<v1::Job> job = connection->Call(
-      connection->jobs(), &v1::JobService::Stub::CreateJob, request, kSubmitTimeout);
+  const absl::StatusOr<v1::Job> job = Create(connection.get(), request, &signals);
   if (!job.ok()) {
-    if (ExitCodeOf(job.status()) == kExitUnreachable && !arguments.validate_only) {
+    const ExitCode code = ExitCodeOf(job.status());
+    if ((code == kExitUnreachable || code == kExitInterrupted) && !arguments.validate_only) {
       invocation.Note(
           absl::StrCat("if the server did get it, this submits it once, not twice: "
                        "the same command with --request-id ",
@@ -86,7 +103,7 @@ absl::StatusOr<ExitCode> Submit(const Invocation& invocation, const SubmitArgume
   if (!as_records || invocation.quiet) PrintSubmitted(invocation, arguments, *job);
   if (!arguments.watch) return kExitDone;
   MT_ASSIGN_OR_RETURN(const v1::Job ended,
-                      WatchJob(invocation, connection.get(), job->name(), signals.get()));
+                      WatchJob(invocation, connection.get(), job->name(), &signals));
   return ExitCodeOfJob(ended);
 }
 

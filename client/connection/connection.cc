@@ -9,7 +9,10 @@
 #include <random>
 #include <string>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "client/connection/backoff.h"
 #include "client/connection/rpc_error.h"
@@ -36,6 +39,19 @@ void KeepGrpc() {
   std::call_once(once, [] { grpc_init(); });
 }
 
+// gRPC reads the path of a socket as that of a URI.
+std::string UriPath(const std::string& path) {
+  std::string escaped;
+  for (const char c : path) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("/-._~", c)) {
+      escaped += c;
+    } else {
+      absl::StrAppendFormat(&escaped, "%%%02X", static_cast<unsigned char>(c));
+    }
+  }
+  return escaped;
+}
+
 std::shared_ptr<grpc::Channel> MakeChannel(const ServerAddress& address,
                                            const Credentials& credentials) {
   KeepGrpc();
@@ -50,7 +66,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ServerAddress& address,
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   arguments.SetMaxReceiveMessageSize(kResponseBytesMax);
   if (address.local()) {
-    return grpc::CreateCustomChannel("unix:" + address.socket_path,
+    return grpc::CreateCustomChannel("unix:" + UriPath(address.socket_path),
                                      grpc::InsecureChannelCredentials(), arguments);
   }
   // Never in clear: what is sent over TCP may be read on the way.
@@ -58,7 +74,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ServerAddress& address,
   tls.pem_root_certs = credentials.ca;
   tls.pem_private_key = credentials.key;
   tls.pem_cert_chain = credentials.certificate;
-  return grpc::CreateCustomChannel(address.text, grpc::SslCredentials(tls), arguments);
+  // A host may have the name of one of gRPC's schemes.
+  return grpc::CreateCustomChannel("dns:///" + address.text, grpc::SslCredentials(tls), arguments);
 }
 
 void Attach(const std::string& token, grpc::ClientContext* context) {
@@ -126,25 +143,31 @@ absl::Status Connection::Explain(const grpc::Status& status) const {
     return absl::DeadlineExceededError(absl::StrCat(
         address_.text, ": the server did not answer in time; it is busy or hangs: try again"));
   }
-  if (absl::IsUnavailable(error)) {
-    return address_.local()
-               ? WhyUnreachable(address_, absl::UnavailableError(absl::StrCat(
-                                              address_.text, ": ", status.error_message())))
-               : WhyTlsFails(address_.text, status.error_message(), has_certificate_);
-  }
-  return error;
+  if (!IsConnectionLoss(error)) return error;
+  const std::string words = absl::StrCat(absl::IsUnavailable(error) ? "" : "the call was cut off: ",
+                                         status.error_message());
+  return address_.local()
+             ? WhyUnreachable(address_,
+                              absl::UnavailableError(absl::StrCat(address_.text, ": ", words)))
+             : WhyTlsFails(address_.text, words, has_certificate_);
 }
 
-absl::Status Connection::CallUntil(absl::Time deadline,
+absl::Status Connection::CallUntil(absl::Time deadline, Cancellation* cancellation,
                                    const std::function<grpc::Status(grpc::ClientContext*)>& call) {
   Backoff backoff(std::random_device{}());
   bool renewed = false;
+  Cancellation never;
+  if (cancellation == nullptr) cancellation = &never;
+  const absl::Status cancelled = absl::CancelledError("the call was cancelled");
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(deadline));
     const std::string token = token_.Get();
     Attach(token, &context);
-    const absl::Status status = Explain(call(&context));
+    if (!cancellation->Begin(&context)) return cancelled;
+    const grpc::Status answer = call(&context);
+    if (!cancellation->End() && !answer.ok()) return cancelled;
+    const absl::Status status = Explain(answer);
     if (!renewed && RenewToken(status, token)) {
       renewed = true;
       continue;
@@ -153,7 +176,7 @@ absl::Status Connection::CallUntil(absl::Time deadline,
     if (reason != "OVERLOADED" && reason != "STARTING") return status;
     const absl::Duration pause = backoff.Next();
     if (absl::Now() + pause >= deadline) return status;
-    absl::SleepFor(pause);
+    if (!cancellation->Sleep(pause)) return cancelled;
   }
 }
 

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/connection/call_token.h"
+#include "client/connection/cancellation.h"
 #include "client/connection/credentials.h"
 #include "client/connection/server_address.h"
 #include "megatrain/v1/job_service.grpc.pb.h"
@@ -44,16 +45,17 @@ class Connection {
   // seconds that a token takes (CallToken::Get). Example: connection.Call(connection.jobs(),
   // &v1::JobService::Stub::GetJob, request). Repeats the call while the server says that it is
   // starting or overloaded, and once with a new token if the server wants another. Returns the
-  // errors of Explain.
+  // errors of Explain, and Cancelled if `cancellation`, which may be null, ended the call.
   template <class Stub, class Request, class Response>
   absl::StatusOr<Response> Call(Stub* stub,
                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                              Response*),
-                                const Request& request, absl::Duration timeout = kCallTimeout) {
+                                const Request& request, absl::Duration timeout = kCallTimeout,
+                                Cancellation* cancellation = nullptr) {
     Response response;
-    const absl::Status status = CallUntil(absl::Now() + timeout, [&](grpc::ClientContext* context) {
-      return (stub->*method)(context, request, &response);
-    });
+    const absl::Status status = CallUntil(
+        absl::Now() + timeout, cancellation,
+        [&](grpc::ClientContext* context) { return (stub->*method)(context, request, &response); });
     if (!status.ok()) return status;
     NoteAnswer();
     return response;
@@ -93,13 +95,14 @@ class Connection {
 
   // Turns the status of a call into an error for people. An error that the server made keeps its
   // code, message and ErrorInfo (rpc_error.h), except that the message of Unauthenticated tells why
-  // the daemon gave no token, if it gave none. If the server did not answer, the error is
-  // DeadlineExceeded, Unavailable or PermissionDenied and says why. On a Unix socket Explain tries
-  // to connect to find out. Other errors, and OK, are unchanged.
+  // the daemon gave no token, if it gave none. If the server did not answer, or the call was cut
+  // off (IsConnectionLoss), the error is DeadlineExceeded, Unavailable or PermissionDenied and says
+  // why. On a Unix socket Explain tries to connect to find out. Other errors, and OK, are
+  // unchanged. Callers that cancel their calls must know it themselves.
   absl::Status Explain(const grpc::Status& status) const;
 
  private:
-  absl::Status CallUntil(absl::Time deadline,
+  absl::Status CallUntil(absl::Time deadline, Cancellation* cancellation,
                          const std::function<grpc::Status(grpc::ClientContext*)>& call);
 
   const ServerAddress address_;

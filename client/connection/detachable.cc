@@ -1,10 +1,12 @@
 #include "client/connection/detachable.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <optional>
 #include <thread>
 
 namespace megatrain::client {
@@ -25,7 +27,10 @@ absl::Status RunDetachable(SignalWatch* signals, const std::function<absl::Statu
     pollfd ready[] = {{done, POLLIN, 0}, {signals->fd(), POLLIN, 0}};
     poll(ready, 2, -1);
     if ((ready[0].revents & POLLIN) != 0) break;
-    if (signals->Take().has_value() && !stopped) {
+    const std::optional<int> signal = signals->Take();
+    if (signal == SIGTSTP) {
+      kill(getpid(), SIGSTOP);
+    } else if (signal.has_value() && signal != SIGWINCH && !stopped) {
       stopped = true;
       stop();
     }

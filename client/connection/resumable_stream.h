@@ -17,10 +17,10 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/connection/backoff.h"
+#include "client/connection/cancellation.h"
 #include "client/connection/connection.h"
 #include "client/connection/rpc_error.h"
 #include "client/connection/stream_position.h"
-#include "engine/base/mutex.h"
 
 namespace megatrain::client {
 
@@ -63,7 +63,7 @@ class ResumableStream {
     Backoff backoff(std::random_device{}());
     while (true) {
       const Connection::StreamCall call = connection_->NewStream();
-      if (!Begin(call.context.get())) return Stopped();
+      if (!cancellation_.Begin(call.context.get())) return Stopped();
       const std::unique_ptr<Reader> reader = open_(call.context.get(), next);
       Response response;
       while (reader->Read(&response)) {
@@ -76,7 +76,7 @@ class ResumableStream {
         response = Response();
       }
       const grpc::Status end = reader->Finish();
-      if (!End()) return Stopped();
+      if (!cancellation_.End()) return Stopped();
       if (end.ok()) return absl::OkStatus();
       const absl::Status error = FromGrpcStatus(end);
       if (next > 1 && ReasonOf(error) == "INVALID_FIELD" &&
@@ -93,33 +93,18 @@ class ResumableStream {
         return connection_->Explain(end);
       const absl::Duration pause = backoff.Next();
       lost = true;
+      renewed = false;  // another daemon answers next, perhaps
       if (callbacks_.lost) callbacks_.lost(connection_->Explain(end), pause);
       if (!Pause(pause)) return Stopped();
     }
   }
 
   // Makes Run return soon, also a Run that begins later. May be called repeatedly.
-  void Stop() {
-    MutexLock lock(&mutex_);
-    stopped_ = true;
-    if (context_ != nullptr) context_->TryCancel();
-    changed_.NotifyAll();
-  }
+  void Stop() { cancellation_.Cancel(); }
 
  private:
   static absl::Status Stopped() { return absl::CancelledError("stopped"); }
 
-  // Returns false if Stop was called.
-  bool Begin(grpc::ClientContext* context) {
-    MutexLock lock(&mutex_);
-    if (!stopped_) context_ = context;
-    return !stopped_;
-  }
-  bool End() {
-    MutexLock lock(&mutex_);
-    context_ = nullptr;
-    return !stopped_;
-  }
   // Returns false if Stop was called.
   bool Pause(absl::Duration pause) {
     using Clock = std::chrono::steady_clock;
@@ -129,12 +114,9 @@ class ResumableStream {
     for (absl::Duration left = pause; left > absl::ZeroDuration();
          left = absl::FromChrono(until - Clock::now())) {
       if (!refused && connection_->Connect(std::min(left, kSlice))) break;
-      MutexLock lock(&mutex_);
-      if (!stopped_ && refused) changed_.WaitFor(&mutex_, absl::ToDoubleSeconds(left));
-      if (stopped_) return false;
+      if (!cancellation_.Sleep(refused ? left : absl::ZeroDuration())) return false;
     }
-    MutexLock lock(&mutex_);
-    return !stopped_;
+    return cancellation_.Sleep(absl::ZeroDuration());
   }
 
   // The longest time that Run tries to connect before it looks for Stop again.
@@ -143,10 +125,7 @@ class ResumableStream {
   Connection* const connection_;
   const Open open_;
   const Callbacks callbacks_;
-  Mutex mutex_;
-  CondVar changed_;
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the open stream
+  Cancellation cancellation_;
 };
 
 }  // namespace megatrain::client

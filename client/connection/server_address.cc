@@ -72,8 +72,10 @@ absl::StatusOr<ServerAddress> ParseServerAddress(const std::string& text) {
   if (absl::StrContains(host, ':') && !(absl::StartsWith(host, "[") && absl::EndsWith(host, "]"))) {
     return Invalid(text, "an IPv6 address is written in brackets, as in [::1]:9463");
   }
+  const absl::string_view digits = rest.substr(colon + 1);
   int port = 0;
-  if (!absl::SimpleAtoi(rest.substr(colon + 1), &port) || port < 1 || port > 65535) {
+  if (digits.find_first_not_of("0123456789") != absl::string_view::npos ||
+      !absl::SimpleAtoi(digits, &port) || port < 1 || port > 65535) {
     return Invalid(text, "the port is not a number from 1 to 65535");
   }
   address.text = text;

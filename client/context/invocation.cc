@@ -9,7 +9,6 @@
 #include <iostream>
 #include <string_view>
 
-#include "absl/strings/str_cat.h"
 #include "client/connection/rpc_error.h"
 #include "client/output/proto_json.h"
 
@@ -84,16 +83,9 @@ void Invocation::PrintRecord(const nlohmann::ordered_json& object) const {
 
 void Invocation::Report(const absl::Status& status) const {
   if (status.ok()) return;
-  std::string message = status.message().empty() ? absl::StatusCodeToString(status.code())
-                                                 : std::string(status.message());
   // Messages may have lines of their own, as a plan has.
-  std::string text;
-  for (size_t begin = 0; begin <= message.size();) {
-    const size_t end = std::min(message.find('\n', begin), message.size());
-    absl::StrAppend(&text, begin > 0 ? "\n" : "", Printable(message.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  Note(text);
+  Note(status.message().empty() ? absl::StatusCodeToString(status.code())
+                                : PrintableLines(status.message()));
   if (const std::string advice = AdviceFor(status); !advice.empty()) {
     std::fprintf(environment_.err, "  %s\n", advice.c_str());
   }

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/output/text.h"
+#include "engine/base/file_place.h"
 #include "engine/base/status.h"
 
 namespace megatrain::client {
@@ -70,8 +71,8 @@ absl::StatusOr<v1::JobFile> ReadJobFile(const std::string& path,
     file.add_overrides(each);
   }
   if (server.local()) {
-    MT_ASSIGN_OR_RETURN(const std::string absolute, Absolute(path == "-" ? "./job" : path));
-    file.set_base_directory(fs::path(absolute).parent_path().string());
+    MT_ASSIGN_OR_RETURN(*file.mutable_base_directory(),
+                        DirectoryOfFile(path == "-" ? "./job" : path));
     MT_RETURN_IF_ERROR(CheckUtf8(absl::StrCat("the path ", Printable(file.base_directory())),
                                  file.base_directory()));
   }

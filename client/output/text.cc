@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace megatrain::client {
 namespace {
@@ -134,6 +136,12 @@ std::string Printable(absl::string_view text) {
     at += c.bytes;
   }
   return result;
+}
+
+std::string PrintableLines(absl::string_view text) {
+  std::vector<std::string> lines;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) lines.push_back(Printable(line));
+  return absl::StrJoin(lines, "\n");
 }
 
 int DisplayWidth(absl::string_view text) {

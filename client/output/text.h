@@ -35,6 +35,8 @@ std::string FormatLocalTime(absl::Time time, absl::TimeZone zone);
 // Replaces control characters, line separators, bidirectional overrides and invalid UTF-8 by '?',
 // and a tab by a space.
 std::string Printable(absl::string_view text);
+// Makes each line of `text` printable, and leaves the line ends.
+std::string PrintableLines(absl::string_view text);
 
 // Returns the columns that printable text takes on a terminal. Wide characters take two and
 // combining ones none.

@@ -21,13 +21,16 @@
 // As a rule, nothing that the program does not know is dropped silently, unless it is empty. A
 // record is refused if it has tools, documents or variables that the program does not mention, or
 // if a message has a key that it does not mention. Only role, content, name and tool_call_id may go
-// unread. A message that is not empty, of a role other than user and assistant, is refused if the
-// program does not mention the role and renders the same text without the message. Only the first
-// message of each such role is tried, and a conversation with more than 16 such roles is refused.
+// unread. Reasoning of an answer that ends the conversation is refused if the program renders the
+// same text without it. A message that is not empty, of a role other than user and assistant, is
+// refused if the program does not mention the role and renders the same text without the message.
+// Only the first message of each such role is tried, and a conversation with more than 16 such
+// roles is refused.
 //
 // The loss is on the assistant's turns, which are the messages of role `assistant`, or on what
 // `data.train_on` names (TrainOn).
-// - If the program has {% generation %}, a turn is what its blocks wrote.
+// - If the program has {% generation %}, a turn is what its blocks wrote. Blocks within a macro or
+//   {% set %} are refused unless their text stands where transformers notes it.
 // - Otherwise TurnFinder finds it: from the end of the generation prompt, which the program writes
 //   to ask for an answer, to its end-of-turn mark. A turn whose place is uncertain is left out, and
 //   counted.

@@ -165,8 +165,11 @@ absl::Status ReadBeside(dom::object record, MessageForm form, Conversation* conv
 namespace {
 
 absl::Status SetWeight(dom::element value, const std::string& name, ChatMessage* message) {
-  int64_t weight = -1;
-  if (value.get(weight) != simdjson::SUCCESS || weight < 0 || weight > 1) {
+  bool trained = false;
+  double weight = -1;  // of a number of any kind
+  if (value.get(trained) == simdjson::SUCCESS) {
+    weight = trained;
+  } else if (value.get(weight) != simdjson::SUCCESS || (weight != 0 && weight != 1)) {
     return Bad(name, "is neither 0 nor 1");
   }
   if (!message->is_assistant()) {
@@ -177,21 +180,25 @@ absl::Status SetWeight(dom::element value, const std::string& name, ChatMessage*
   return absl::OkStatus();
 }
 
-// Reads the texts of a content in parts.
-absl::Status ReadParts(dom::element value, const std::string& name, std::string* text) {
-  bool first = true;
+// Reads a content in parts, and their texts. Null keys, which are of other types of parts, are left
+// out: templates take some for an image by the key alone.
+absl::Status ReadParts(dom::element value, const std::string& name, JinjaValue::List* parts,
+                       std::string* text) {
   return ForEachObject(
       value, name,
       [&](dom::object part, dom::element, const std::string& part_name) -> absl::Status {
         std::optional<std::string> type, content;
+        JinjaValue::Entries entries;
         for (dom::key_value_pair field : part) {
           const std::string key(field.key);
-          if (field.value.is_null()) continue;  // of other types of parts
+          if (field.value.is_null()) continue;
           const std::string field_name = absl::StrCat(part_name, ".", key);
           if (key == "type") {
             MT_RETURN_IF_ERROR(SetJsonString(field.value, field_name, &type));
+            entries.emplace_back(key, JinjaValue::String(*type));
           } else if (key == "text") {
             MT_RETURN_IF_ERROR(SetJsonString(field.value, field_name, &content));
+            entries.emplace_back(key, JinjaValue::String(*content));
           } else if (type.value_or("text") == "text") {
             return Bad(field_name,
                        "is not a key of a text; {\"type\": \"text\", \"text\": "
@@ -205,8 +212,8 @@ absl::Status ReadParts(dom::element value, const std::string& name, std::string*
                                       : "is missing");
         }
         if (!content.has_value()) return Bad(absl::StrCat(part_name, ".text"), "is missing");
-        absl::StrAppend(text, first ? "" : "\n", *content);
-        first = false;
+        absl::StrAppend(text, parts->empty() ? "" : "\n", *content);
+        parts->push_back(JinjaValue::MakeDict(std::move(entries)));
         return absl::OkStatus();
       });
 }
@@ -232,7 +239,10 @@ absl::Status ReadMessage(dom::object object, const std::string& name, ChatMessag
       MT_ASSIGN_OR_RETURN(message->role, JsonString(field.value, field_name));
     } else if (key == "content" && field.value.is_array()) {
       message->in_parts = true;
-      MT_RETURN_IF_ERROR(ReadParts(field.value, field_name, &message->text));
+      JinjaValue::List parts;
+      MT_RETURN_IF_ERROR(ReadParts(field.value, field_name, &parts, &message->text));
+      message->fields.emplace_back(key, JinjaValue::MakeList(std::move(parts)));
+      continue;
     } else if (key == "content") {
       MT_ASSIGN_OR_RETURN(message->text, JsonString(field.value, field_name));
     } else if (key == "tool_calls") {

@@ -36,9 +36,9 @@ namespace megatrain {
 // double keys counts.
 
 // Reads {"messages": [{"role": "...", "content": "..."}, ...]}. A content is a text or a list of
-// {"type": "text", "text": "..."}; an assistant's may be missing beside tool_calls,
-// reasoning_content, reasoning or thinking. tool_calls are passed on as they are. `weight` of an
-// assistant's message is 0 or 1.
+// {"type": "text", "text": "..."}, whose keys with null are left out; an assistant's may be missing
+// beside tool_calls, reasoning_content, reasoning or thinking. tool_calls are passed on as they
+// are. `weight` of an assistant's message is 0 or 1, or false or true.
 absl::Status ReadMessages(simdjson::dom::object record, Conversation* conversation);
 
 // Reads {"conversations": [{"from": "...", "value": "..."}, ...]}. `from` stands for a role:

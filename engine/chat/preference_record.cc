@@ -147,7 +147,12 @@ absl::Status Join(dom::object record, MessageForm form, Conversation prompt, con
   for (ChatMessage& message : prompt.messages) {
     if (message.is_assistant()) message.trained = false;
   }
+  const bool is_implicit = prompt.messages.empty();
   MT_RETURN_IF_ERROR(ReadBeside(record, form, &prompt));
+  if (is_implicit && !prompt.messages.empty() &&
+      (chosen[0].role == "system" || rejected[0].role == "system")) {
+    return Bad("system", "is there beside an answer that begins with a system message; give one");
+  }
   pair->is_chat = true;
   pair->chosen_chat = prompt;
   pair->rejected_chat = std::move(prompt);
@@ -222,6 +227,11 @@ absl::Status ReadPrompt(dom::object record, PreferencePair* pair) {
     MT_RETURN_IF_ERROR(ReadMessageList(*prompt, "prompt", FormOf(*prompt), &conversation.messages));
   } else {
     // A prompt that is a text repeats what the conversations begin with.
+    if (prompt.has_value() && (BeginsWithAnswer(chosen) || BeginsWithAnswer(rejected))) {
+      return Bad("prompt",
+                 "is needed as a list of messages where the answers begin with the assistant's "
+                 "message");
+    }
     dom::array whole_chosen, whole_rejected;
     if (chosen.get(whole_chosen) != simdjson::SUCCESS ||
         rejected.get(whole_rejected) != simdjson::SUCCESS) {

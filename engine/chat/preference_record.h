@@ -28,7 +28,8 @@ enum class PreferenceForm {
   // Face's TRL takes them. A single message may stand for a list. A list whose first message has
   // `from` is one of sharegpt's turns.
   // - Without a prompt (null is none), the answers are whole: what both begin with is the prompt,
-  //   as in TRL's extract_prompt. So they are if the prompt is a text and the answers are lists.
+  //   as in TRL's extract_prompt. So they are if the prompt is a text and the answers are lists,
+  //   which must not begin with the assistant's message then.
   // - A record without a prompt is read in a form below instead if it has that form's key and
   //   `chosen` fits: a text (kAlpaca), or a message or a list that begins with the assistant's.
   kPrompt,
@@ -39,7 +40,8 @@ enum class PreferenceForm {
 
 // Reads a record into an empty `*pair`. Returns InvalidArgument, naming the key, for a missing or
 // repeated field, a field of another type, a key that is refused, tools, documents,
-// chat_template_kwargs or system beside texts, or an answer whose messages include none of the
+// chat_template_kwargs or system beside texts, system beside an answer that begins the conversation
+// with a system message, or an answer whose messages include none of the
 // assistant. Returns the errors of ReadMessageList, ReadBeside and ReadAlpacaPrompt
 // (conversation_record.h). After an error `*pair` is unspecified.
 absl::Status ReadPreference(simdjson::dom::object record, PreferenceForm form,

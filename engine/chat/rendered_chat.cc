@@ -7,8 +7,10 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/chat/jinja/python/unicode_text.h"
 #include "engine/chat/turn_finder.h"
 #include "engine/chat/unread_keys.h"
 
@@ -96,7 +98,14 @@ class Renderer {
   }
 
   absl::Status RenderWhole(bool prompt);
-  absl::Status CheckRoles(bool prompt);  // of the messages whose rendering is out_.text
+  // Look at the messages whose rendering is out_.text.
+  absl::Status CheckRoles(bool prompt);
+  absl::Status CheckReasoning(bool prompt);
+
+  // Returns the {% generation %} blocks of the first messages, or nullopt as TryFirst does.
+  absl::StatusOr<std::optional<std::vector<TextRange>>> BlocksOfFirst(size_t count);
+  bool HasOneBlockEach() const;
+  absl::StatusOr<std::optional<TextRange>> BlocksOf(size_t index);
   absl::Status MarkGenerated(const std::vector<size_t>& wanted);
   absl::StatusOr<bool> MarkExact(const std::vector<size_t>& wanted);
   absl::Status MarkFound(const std::vector<size_t>& wanted);
@@ -108,6 +117,7 @@ class Renderer {
   JinjaOptions options_;
   std::vector<size_t> assistants_;  // their indices
   std::vector<TextRange> generated_;
+  bool generation_moved_ = false;
   RenderedChat out_;
 };
 
@@ -124,8 +134,8 @@ absl::StatusOr<std::optional<JinjaRendered>> Renderer::TryFirst(size_t count, bo
   if (rendered.ok()) return std::optional<JinjaRendered>(*std::move(rendered));
   if (rendered.status().code() != absl::StatusCode::kResourceExhausted) return std::nullopt;
   return absl::InvalidArgumentError(
-      absl::StrCat("finding the assistant's turns takes too long, because the chat template has no "
-                   "{% generation %} and renders every turn anew (",
+      absl::StrCat("finding the assistant's turns takes too long, because every turn is rendered "
+                   "anew (",
                    rendered.status().message(), "); cut the conversation of ", messages_.size(),
                    " messages into several"));
 }
@@ -220,35 +230,91 @@ absl::Status Renderer::CheckRoles(bool prompt) {
   return absl::OkStatus();
 }
 
+// Refuses reasoning of the message that ends the conversation if the program passes over it.
+absl::Status Renderer::CheckReasoning(bool prompt) {
+  const ChatMessage& last = messages_.back();
+  const bool reasons = std::any_of(last.fields.begin(), last.fields.end(), [](const auto& field) {
+    return IsReasoning(field.first) && !field.second.is_empty();
+  });
+  if (!reasons || !last.is_assistant()) return absl::OkStatus();
+  ChatMessage silent = last;
+  std::erase_if(silent.fields, [](const auto& field) { return IsReasoning(field.first); });
+  JinjaValue::List messages = values_;
+  messages.back() = ValueOf(silent, program_.mentions("text"));
+  const absl::StatusOr<JinjaRendered> without = Run(std::move(messages), prompt);
+  if (!without.ok() || without->text != out_.text) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "messages[", messages_.size() - 1,
+      "] has reasoning, which the chat template passes over here; remove it, or choose "
+      "another template with data.chat_template"));
+}
+
+absl::StatusOr<std::optional<std::vector<TextRange>>> Renderer::BlocksOfFirst(size_t count) {
+  std::optional<std::vector<TextRange>> blocks;
+  if (count == 0) return blocks.emplace();
+  if (count == messages_.size()) return blocks.emplace(generated_);
+  MT_ASSIGN_OR_RETURN(std::optional<JinjaRendered> rendered, TryFirst(count, false));
+  if (rendered.has_value()) blocks = std::move(rendered->generation);
+  return blocks;
+}
+
+// Returns true if there are as many blocks as turns, and each holds its turn's text.
+bool Renderer::HasOneBlockEach() const {
+  if (generated_.size() != assistants_.size()) return false;
+  for (size_t turn = 0; turn < assistants_.size(); ++turn) {
+    const auto [begin, end] = generated_[turn];
+    const std::string_view block = std::string_view(out_.text).substr(begin, end - begin);
+    const absl::string_view text = absl::StripAsciiWhitespace(messages_[assistants_[turn]].text);
+    if (text.empty() || python::FindFirst(block, std::string_view(text.data(), text.size())) ==
+                            std::string_view::npos) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Returns the range of generated_ that the turn adds, or nullopt if it is uncertain.
+absl::StatusOr<std::optional<TextRange>> Renderer::BlocksOf(size_t index) {
+  MT_ASSIGN_OR_RETURN(const auto before, BlocksOfFirst(index));
+  MT_ASSIGN_OR_RETURN(const auto after, BlocksOfFirst(index + 1));
+  if (!before.has_value() || !after.has_value()) return std::nullopt;
+  const TextRange added = {before->size(), std::max(before->size(), after->size())};
+  if (added.first == added.second) return added;
+  const auto begins = [](const std::vector<TextRange>& start, const std::vector<TextRange>& all) {
+    return start.size() <= all.size() && std::equal(start.begin(), start.end(), all.begin());
+  };
+  if (begins(*before, *after) && begins(*after, generated_)) return added;
+  // A turn may be written otherwise when messages follow. Then its block is known only if each turn
+  // has one.
+  const auto turn = std::find(assistants_.begin(), assistants_.end(), index) - assistants_.begin();
+  if (generated_.size() == assistants_.size() && added.first == static_cast<size_t>(turn) &&
+      added.second == added.first + 1) {
+    return added;
+  }
+  return std::nullopt;
+}
+
 // Marks what {% generation %} wrote for the wanted messages.
 absl::Status Renderer::MarkGenerated(const std::vector<size_t>& wanted) {
+  if (generation_moved_) {
+    return absl::InvalidArgumentError(
+        "the chat template has {% generation %} within a macro or {% set %}, so that it does not "
+        "tell where the assistant's turns are");
+  }
+  LimitSearch(wanted.size());
+  const bool all = wanted.size() == assistants_.size();
   std::vector<TextRange> ranges;
-  if (wanted.size() == assistants_.size()) {
-    ranges = generated_;
-    out_.turns_without_loss =
-        static_cast<int64_t>(assistants_.size() - std::min(assistants_.size(), ranges.size()));
-  } else {
-    LimitSearch(wanted.size());
-    const bool one_each = generated_.size() == assistants_.size();
+  if (all) ranges = generated_;
+  if (!all || !HasOneBlockEach()) {
     for (const size_t index : wanted) {
-      const auto at = std::find(assistants_.begin(), assistants_.end(), index);
-      size_t begin = static_cast<size_t>(at - assistants_.begin());
-      size_t end = begin + 1;
-      if (!one_each) {
-        // The blocks of a turn are those that it adds.
-        MT_ASSIGN_OR_RETURN(const std::optional<JinjaRendered> before, TryFirst(index, false));
-        MT_ASSIGN_OR_RETURN(const std::optional<JinjaRendered> after, TryFirst(index + 1, false));
-        begin = before.has_value() ? before->generation.size() : generated_.size();
-        end = before.has_value() && after.has_value() ? after->generation.size() : begin;
-      }
-      end = std::min(end, generated_.size());
-      if (begin >= end) ++out_.turns_without_loss;
-      for (; begin < end; ++begin) ranges.push_back(generated_[begin]);
+      MT_ASSIGN_OR_RETURN(const std::optional<TextRange> blocks, BlocksOf(index));
+      if (blocks.has_value() ? blocks->first == blocks->second : !all) ++out_.turns_without_loss;
+      if (all || !blocks.has_value()) continue;
+      for (size_t i = blocks->first; i < blocks->second; ++i) ranges.push_back(generated_[i]);
     }
   }
   std::sort(ranges.begin(), ranges.end());
   for (auto [begin, end] : ranges) {
-    end = std::min(end, out_.text.size());
     if (!out_.target_ranges.empty()) begin = std::max(begin, out_.target_ranges.back().second);
     if (begin < end) out_.target_ranges.emplace_back(begin, end);
   }
@@ -315,6 +381,8 @@ absl::Status Renderer::RenderWhole(bool prompt) {
   if (!whole.ok()) return AsBadExample(whole.status());
   out_.text = std::move(whole->text);
   generated_ = std::move(whole->generation);
+  generation_moved_ = whole->generation_moved;
+  MT_RETURN_IF_ERROR(CheckReasoning(prompt));
   return CheckRoles(prompt);
 }
 

@@ -36,8 +36,9 @@ struct RenderedChat {
 // ChatTemplate::RenderText. The arguments are used during the call only.
 //
 // A program without {% generation %} is run up to 7n + 5 times if the last turn that the loss is on
-// is the assistant's n-th. Each role that the program does not name costs a run more. The work of
-// all runs together is bounded.
+// is the assistant's n-th, one with it up to 2n + 1 times. Each role that the program does not name
+// costs a run more, and so does reasoning in the last message. The work of all runs together is
+// bounded.
 absl::StatusOr<RenderedChat> RenderChat(const JinjaProgram& program,
                                         const JinjaVariables& special_tokens, absl::CivilDay day,
                                         TrainOn train_on, const Conversation& conversation);

@@ -75,6 +75,16 @@ std::string_view WithoutMovedPiece(std::string_view prompt, size_t begin, size_t
   return turn;
 }
 
+// Returns the end of the whole mark, such as <|end|>, that stands first in [begin, end) of `turn`,
+// or `begin` if none does. White space may stand before it.
+size_t EndOfSharedMark(std::string_view turn, size_t begin, size_t end) {
+  const std::string_view shared = turn.substr(begin, end - begin);
+  const size_t open = shared.find_first_not_of(kSpace);
+  if (open == std::string_view::npos || (shared[open] != '<' && shared[open] != '[')) return begin;
+  const size_t close = shared.find(shared[open] == '<' ? '>' : ']', open);
+  return close == std::string_view::npos ? begin : begin + close + 1;
+}
+
 // Leaves out the white space behind the end-of-turn mark.
 TextRange WithoutSpace(std::string_view text, TextRange range, std::string_view answer) {
   const std::string_view turn = text.substr(range.first, range.second - range.first);
@@ -149,10 +159,12 @@ std::optional<TextRange> TurnFinder::FindMarked(std::string_view whole, std::str
   const std::string_view prompt_end = prompt.substr(prompt_last);
   if (!StartsWith(before.substr(last), prompt_end)) return std::nullopt;
   const size_t begin = last + prompt_end.size();
-  // The end-of-turn mark, if it follows here too.
+  // The end-of-turn mark, as far as it follows here too.
   const std::string_view mark = marked_turn.substr(turn_at + marker.size());
   const size_t text_end = whole.size() - behind.size();
-  const size_t end = text_end + (StartsWith(behind, mark) ? mark.size() : 0);
+  const size_t end =
+      text_end + (StartsWith(behind, mark) ? mark.size()
+                                           : EndOfSharedMark(mark, 0, CommonPrefix(mark, behind)));
   return WithoutSpace(whole, {begin, end}, Answer(message));
 }
 
@@ -191,7 +203,7 @@ std::optional<TextRange> TurnFinder::Place(size_t turn_begin, std::string_view t
   }
   // F goes on otherwise behind the message's text.
   if (answer.empty() || !found_answer || common < answer_at + answer.size()) return std::nullopt;
-  return range(begin, answer_at + answer.size());
+  return range(begin, EndOfSharedMark(turn, answer_at + answer.size(), common));
 }
 
 std::optional<TextRange> TurnFinder::Find(std::optional<size_t> begin, std::string_view turn,

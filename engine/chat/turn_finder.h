@@ -29,8 +29,10 @@
 //   If T begins with the T of the last turn that Find found, the search begins behind that turn. So
 //   several turns may each lack a piece.
 // - F ends the turn otherwise than T, as where a mark is written after the last turn only. If F has
-//   all that T has up to the end of the message's text, the turn ends there:
+//   all that T has up to the end of the message's text, the turn ends there, or behind the first
+//   mark in <> or [] if both have that next. Phi-3's program ends conversations with one more:
 //     T "<A>Hello<E>"   F "<A>Hello<U>..."   the turn is "Hello"
+//     T "<A>Hello<E></s>"   F "<A>Hello<E><U>..."   the turn is "Hello<E>"
 //
 // A turn ends with its end-of-turn mark, such as <E> above. White space behind the mark is not part
 // of it. If only white space follows the message's text, the white space is the mark.

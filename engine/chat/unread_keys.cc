@@ -1,8 +1,6 @@
 #include "engine/chat/unread_keys.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -32,15 +30,12 @@ absl::Status CheckRead(const JinjaProgram& program, const Conversation& conversa
     }
   }
   const bool reads_reasoning =
-      std::any_of(std::begin(kReasoningKeys), std::end(kReasoningKeys),
-                  [&program](const char* key) { return program.reads_key(key); });
+      program.reads_key("reasoning_content") || program.reads_key("thinking");
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
     for (const auto& [key, value] : conversation.messages[i].fields) {
       if (key == "role" || key == "content" || key == "name" || key == "tool_call_id") continue;
       if (value.is_empty()) continue;
-      const bool is_reasoning = std::find(std::begin(kReasoningKeys), std::end(kReasoningKeys),
-                                          key) != std::end(kReasoningKeys);
-      if (is_reasoning ? reads_reasoning : program.reads_key(key)) continue;
+      if ((IsReasoning(key) && reads_reasoning) || program.reads_key(key)) continue;
       return Unread(absl::StrCat("messages[", i, "] has ", key));
     }
   }

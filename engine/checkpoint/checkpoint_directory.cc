@@ -75,14 +75,26 @@ absl::Status CheckHoldsNoDirectories(const std::string& path, FileSystem* files)
   return absl::OkStatus();
 }
 
-// Removes the leftover `path`, unless something in it is foreign; a line for the log either way.
-absl::StatusOr<std::string> RemoveLeftover(const std::string& path, const char* why,
-                                           FileSystem* files) {
-  const absl::Status ours = CheckHoldsNoDirectories(path, files);
-  if (absl::IsFailedPrecondition(ours)) return std::string(ours.message());
-  MT_RETURN_IF_ERROR(ours);
-  MT_RETURN_IF_ERROR(files->RemoveTree(path));
-  return absl::StrCat("removed ", path, ", which was ", why);
+// What became of `path`, as a line for the log. What cannot be removed stays: an old checkpoint
+// that is protected is no reason to save no new one.
+absl::StatusOr<std::string> LineOfRemoval(const std::string& path, const char* why,
+                                          const absl::Status& status) {
+  if (absl::IsCancelled(status)) return status;
+  if (!status.ok()) return absl::StrCat("left alone: ", status.message());
+  return absl::StrCat("removed ", path, ", which ", why);
+}
+
+// Removes the leftover `path` under the name `doomed`, unless something in it is foreign; a line
+// for the log either way.
+absl::StatusOr<std::string> RemoveLeftover(const std::string& path, const std::string& doomed,
+                                           const char* why, FileSystem* files) {
+  absl::Status status = CheckHoldsNoDirectories(path, files);
+  if (absl::IsFailedPrecondition(status)) return std::string(status.message());
+  // If it stays, it must not come back when the one that replaced it has been removed.
+  const bool renamed =
+      path != doomed && !files->FileExists(doomed) && files->Rename(path, doomed).ok();
+  if (status.ok()) status = files->RemoveTree(renamed ? doomed : path);
+  return LineOfRemoval(path, why, status);
 }
 
 // Gives checkpoints that were moved aside for one without a name yet their names back. That of
@@ -167,19 +179,24 @@ absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& dire
     if (IsOfSharedCheck(name)) {
       const absl::StatusOr<FileInfo> info = files->Examine(path);
       if (!info.ok() || !info->is_regular || info->bytes > 0) continue;
-      MT_RETURN_IF_ERROR(files->RemoveFile(path));
-      lines.push_back(absl::StrCat("removed ", path, ", which a check had left"));
+      MT_ASSIGN_OR_RETURN(lines.emplace_back(),
+                          LineOfRemoval(path, "a check had left", files->RemoveFile(path)));
       continue;
     }
     absl::string_view base = name;
     const bool unfinished =
         absl::ConsumeSuffix(&base, kUnfinishedSuffix) && ParseStepDirectoryName(base).has_value();
-    if (!unfinished && !ParseReplacedDirectoryName(name).has_value()) continue;
+    const std::optional<Replaced> replaced = ParseReplacedDirectoryName(name);
+    if (!unfinished && !replaced.has_value()) continue;
     MT_ASSIGN_OR_RETURN(const bool is_directory, DirectoryIsThere(path, files));
     if (!is_directory) continue;
-    MT_ASSIGN_OR_RETURN(const std::string line,
-                        RemoveLeftover(path, unfinished ? "never finished" : "replaced", files));
-    lines.push_back(line);
+    const std::string doomed =
+        unfinished ? path
+                   : absl::StrCat(JoinPath(directory, StepDirectoryName(replaced->step)),
+                                  kUnfinishedSuffix);
+    MT_ASSIGN_OR_RETURN(
+        lines.emplace_back(),
+        RemoveLeftover(path, doomed, unfinished ? "was never finished" : "was replaced", files));
   }
   if (!lines.empty()) MT_RETURN_IF_ERROR(files->SyncDirectory(directory));
   return lines;

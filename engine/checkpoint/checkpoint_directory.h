@@ -1,7 +1,7 @@
 // Names, lists and removes the checkpoints in a directory. A directory may hold
 //   step-00000100            a whole checkpoint; the number has more digits if eight do not suffice
 //   step-00000100.tmp        a checkpoint being written or removed, or left so by a process that
-//                            died
+//                            died or could not remove it
 //   step-00000100.replaced   moved aside for the moment in which a new checkpoint of the step takes
 //                            its name
 //   step-00000300.replaced-by-step-00000150
@@ -53,10 +53,11 @@ absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& dire
 
 // Cleans up after a process that died. Call it before a directory is searched. Unfinished
 // checkpoints and the files of CheckIsShared are removed. A checkpoint that was moved aside gets
-// its name back if its successor had not been renamed yet, and is removed otherwise. A leftover
-// that holds a directory other than additional_chat_templates is not removed. Returns a line for
-// the log about each of these. Does nothing if `directory` does not exist. REQUIRES: no other
-// process uses `directory` (see directory_lock.h).
+// its name back if its successor had not been renamed yet. It is removed otherwise, under the name
+// step-XXXXXXXX.tmp if that is free, so that it never gets its name back. A leftover that holds a
+// directory other than additional_chat_templates is left alone, and so is what cannot be removed.
+// Returns a line for the log about each of these. Does nothing if `directory` does not exist.
+// REQUIRES: no other process uses `directory` (see directory_lock.h).
 absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
                                                          FileSystem* files = PosixFileSystem());
 

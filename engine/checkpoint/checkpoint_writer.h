@@ -53,7 +53,7 @@ class CheckpointWriter {
   // writer. REQUIRES: no other process uses `directory`, but those of `ranks` (directory_lock.h).
   //
   // Returns ResourceExhausted, with the number of bytes needed, if the disk has no room. Returns
-  // FailedPrecondition if step-XXXXXXXX.tmp exists and is no leftover, if a file has the
+  // FailedPrecondition if RemoveLeftovers has left step-XXXXXXXX.tmp alone, if a file has the
   // checkpoint's name, or if the directory to be replaced holds a foreign entry. Returns the errors
   // of CheckIsShared, CarriedTensors::Open, CopyHfSideFiles, the communicator and `files`.
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Begin(

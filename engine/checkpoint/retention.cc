@@ -14,6 +14,8 @@ namespace {
 
 absl::Status RemoveStep(const std::string& path, FileSystem* files) {
   MT_RETURN_IF_ERROR(CheckHoldsOnlyCheckpointFiles(path, files));
+  // One that a user has protected keeps its name.
+  MT_RETURN_IF_ERROR(files->CheckWritable(path));
   return RemoveStepDirectory(path, files);
 }
 

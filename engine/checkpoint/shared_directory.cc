@@ -1,6 +1,7 @@
 #include "engine/checkpoint/shared_directory.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <set>
 #include <vector>
@@ -23,11 +24,14 @@ namespace {
 
 constexpr char kPrefix[] = "shared-";
 
-// Looks for the file `path` in `directory` until it is there or `end` has come.
-bool Sees(const std::string& path, const std::string& directory, absl::Time end,
+// Looks for the file `path` in `directory` until it is there or `patience` has passed. Setting the
+// system's clock changes nothing.
+bool Sees(const std::string& path, const std::string& directory, absl::Duration patience,
           FileSystem* files) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
   while (!files->FileExists(path)) {
-    if (absl::Now() >= end) return false;
+    if (absl::FromChrono(Clock::now() - begin) >= patience) return false;
     // A file system of a network may remember for long that a directory was not there. Listing the
     // nearest that is makes it ask again.
     std::string at = directory;
@@ -158,7 +162,7 @@ absl::Status CheckIsShared(const std::string& directory, const DirectoryRanks& r
                                      if (other == ranks.begin) made = told == "made";
                                    }));
   if (!ranks.leads() && made) {
-    own.sees = Sees(token(ranks.begin), directory, absl::Now() + patience, files);
+    own.sees = Sees(token(ranks.begin), directory, patience, files);
     if (own.sees) written = WriteFileSynced(files, token(rank), "");
   }
   for (const int leader : leaders) {

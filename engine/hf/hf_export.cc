@@ -18,11 +18,6 @@ namespace {
 
 constexpr int64_t kChunkElements = int64_t{1} << 20;
 
-std::string WithoutTrailingSlash(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
-
 bool SameTensors(const ModelLayout& a, const ModelLayout& b) {
   const auto signature = [](const ModelLayout& layout) {
     // Sorted, because their order depends on what is frozen; parts of a tensor count once.
@@ -33,14 +28,6 @@ bool SameTensors(const ModelLayout& a, const ModelLayout& b) {
     return tensors;
   };
   return signature(a) == signature(b);
-}
-
-// Follows a link to a directory on another disk: that disk is meant, and the link stays.
-std::string TargetOf(const std::string& directory, FileSystem* files) {
-  std::string target = WithoutTrailingSlash(directory);
-  if (!files->FileExists(target)) return target;
-  absl::StatusOr<std::string> real = files->RealPath(target);
-  return real.ok() ? *std::move(real) : target;
 }
 
 bool SameFile(FileSystem* files, const std::string& a, const std::string& b) {
@@ -103,14 +90,14 @@ absl::Status GiveTensor(const Tile& tile, const TensorSpec& tensor, ElementRange
 
 absl::Status CheckExportTarget(const std::string& source, const ModelLayout& layout,
                                const std::string& directory, FileSystem* files) {
-  const std::string target = TargetOf(directory, files);
-  if (SameFile(files, source, target)) {
+  if (SameFile(files, source, directory)) {
     return absl::FailedPreconditionError(
-        absl::StrCat(target,
+        absl::StrCat(directory,
                      " is the directory that the model was read from; it is not "
                      "overwritten. Give another output directory"));
   }
-  return CheckReplaceable(files, target, layout);
+  MT_RETURN_IF_ERROR(CheckReplaceable(files, directory, layout));
+  return CheckCanReplaceDirectory(files, directory);
 }
 
 absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& layout,
@@ -119,11 +106,10 @@ absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& lay
                                const std::string& directory, int64_t shard_bytes, FileSystem* files,
                                const GiveColumns& give_columns) {
   MT_RETURN_IF_ERROR(CheckExportTarget(source.directory, layout, directory, files));
-  const std::string target = TargetOf(directory, files);
   MT_ASSIGN_OR_RETURN(
       const CarriedTensors carried,
       CarriedTensors::Open(files, source.directory, layout.model.wrapper, source.carried_digest));
-  return ReplaceDirectory(files, target, [&](const std::string& temporary) -> absl::Status {
+  return ReplaceDirectory(files, directory, [&](const std::string& temporary) -> absl::Status {
     MT_RETURN_IF_ERROR(CopyHfSideFiles(files, source, weight_dtype, temporary).status());
     int current = -1;
     Tile tile;

@@ -24,7 +24,7 @@ using GiveColumns =
 
 // Returns the FailedPrecondition that ExportHfDirectory would return for `directory`, before
 // anything is written. `source` is the directory of the model. Returns the errors of listing
-// `directory`.
+// `directory`, and those of CheckCanReplaceDirectory.
 absl::Status CheckExportTarget(const std::string& source, const ModelLayout& layout,
                                const std::string& directory, FileSystem* files);
 

@@ -18,6 +18,7 @@
 #include "engine/base/status.h"
 #include "engine/hf/config/model_family.h"
 #include "engine/hf/safetensors.h"
+#include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
 namespace {
@@ -55,7 +56,8 @@ absl::StatusOr<std::vector<std::string>> ListHfSideFiles(FileSystem* files,
   if (!files->IsDirectory(templates)) return names;
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> inner, files->ListDirectory(templates));
   for (const std::string& name : inner) {
-    if (!absl::EndsWith(name, kTemplateSuffix) || files->IsDirectory(JoinPath(templates, name))) {
+    if (!absl::EndsWith(name, kTemplateSuffix) || !CheckUtf8(name).ok() ||
+        files->IsDirectory(JoinPath(templates, name))) {
       continue;
     }
     names.push_back(JoinPath(kHfTemplatesDirectory, name));

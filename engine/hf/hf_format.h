@@ -59,8 +59,9 @@ inline constexpr const char* kHfSideFileNames[] = {
 };
 
 // Returns the names, within `directory`, of kHfSideFileNames and of the further chat templates that
-// it has. The former are all in the result and need not be there; the latter are there. Returns the
-// errors of listing the templates.
+// it has. The former are all in the result and need not be there; the latter are there. Templates
+// whose names are not UTF-8 are passed over: no manifest can name them. Returns the errors of
+// listing the templates.
 absl::StatusOr<std::vector<std::string>> ListHfSideFiles(FileSystem* files,
                                                          const std::string& directory);
 

@@ -207,18 +207,32 @@ absl::Status WriteStrips(const std::vector<TilePart>& parts, DType dtype, EmitTe
   return absl::OkStatus();
 }
 
-// Checks that nothing is at `path` but what an interrupted run left, which may be removed.
+// Checks that nothing is at `path` but what an interrupted run left, which can be removed.
 absl::Status CheckLeftover(FileSystem* files, const std::string& path) {
   if (!files->FileExists(path)) return absl::OkStatus();
   std::string foreign = "it is no directory";
   if (files->IsDirectory(path)) {
     MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListHfDirectory(files, path));
     const auto found = std::find_if_not(names.begin(), names.end(), IsHfFileName);
-    if (found == names.end()) return absl::OkStatus();
+    if (found == names.end()) return files->CheckWritable(path);
     foreign = absl::StrCat("it holds ", *found);
   }
   return absl::FailedPreconditionError(absl::StrCat(
       path, " is in the way and was not left by an export: ", foreign, ". Move it away"));
+}
+
+// Follows a link to a directory on another disk: that disk is meant, and the link stays.
+std::string TargetOf(std::string directory, FileSystem* files) {
+  while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
+  if (!files->FileExists(directory)) return directory;
+  absl::StatusOr<std::string> real = files->RealPath(directory);
+  return real.ok() ? *std::move(real) : directory;
+}
+
+// The names beside `target`, which nobody chooses: what is there is removed.
+std::string TemporaryOf(const std::string& target) { return absl::StrCat(target, ".export-tmp"); }
+std::string PreviousOf(const std::string& target) {
+  return absl::StrCat(target, ".export-previous");
 }
 
 }  // namespace
@@ -261,42 +275,54 @@ absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
                          MakeHfIndex(written.weight_map(), total_bytes));
 }
 
+absl::Status CheckCanReplaceDirectory(FileSystem* files, const std::string& directory) {
+  const std::string target = TargetOf(directory, files);
+  const std::string parent = ParentDirectory(target);
+  MT_RETURN_IF_ERROR(files->CheckWritable(parent));
+  const absl::StatusOr<FileInfo> own = files->Examine(target), above = files->Examine(parent);
+  if (own.ok() && above.ok() && own->device != above->device) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        target, " is a mount point, which cannot be replaced; name a directory within it"));
+  }
+  MT_RETURN_IF_ERROR(CheckLeftover(files, TemporaryOf(target)));
+  return CheckLeftover(files, PreviousOf(target));
+}
+
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write) {
-  // Names that nobody chooses: what is there is removed.
-  const std::string temporary = absl::StrCat(directory, ".export-tmp");
-  const std::string previous = absl::StrCat(directory, ".export-previous");
-  const std::string lock_path = absl::StrCat(directory, ".export-lock");
-  const std::string parent = ParentDirectory(directory);
+  const std::string target = TargetOf(directory, files);
+  const std::string temporary = TemporaryOf(target), previous = PreviousOf(target);
+  const std::string lock_path = absl::StrCat(target, ".export-lock");
+  const std::string parent = ParentDirectory(target);
   MT_RETURN_IF_ERROR(files->CreateDirectories(parent));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<FileLock> lock, files->TryLock(lock_path));
   if (lock == nullptr) {
     return absl::FailedPreconditionError(
-        absl::StrCat(directory, ": another process is writing it; wait for that one"));
+        absl::StrCat(target, ": another process is writing it; wait for that one"));
   }
   const absl::Cleanup unlock = [&] { files->RemoveFile(lock_path).IgnoreError(); };
-  MT_RETURN_IF_ERROR(CheckLeftover(files, temporary));
-  MT_RETURN_IF_ERROR(CheckLeftover(files, previous));
+  MT_RETURN_IF_ERROR(CheckCanReplaceDirectory(files, target));
   MT_RETURN_IF_ERROR(files->RemoveTree(temporary));
   MT_RETURN_IF_ERROR(files->CreateDirectories(temporary));
   absl::Status status = write(temporary);
   if (status.ok()) status = files->SyncDirectory(temporary);
   bool moved = false;
-  if (status.ok() && files->FileExists(directory)) {
+  if (status.ok() && files->FileExists(target)) {
     status = files->RemoveTree(previous);
-    if (status.ok()) status = files->Rename(directory, previous);
+    if (status.ok()) status = files->Rename(target, previous);
     moved = status.ok();
   }
-  if (status.ok()) status = files->Rename(temporary, directory);
+  if (status.ok()) status = files->Rename(temporary, target);
   if (!status.ok()) {
     // Best effort: the first error is what is reported.
-    if (moved) files->Rename(previous, directory).IgnoreError();
+    if (moved) files->Rename(previous, target).IgnoreError();
     files->RemoveTree(temporary).IgnoreError();
     return status;
   }
   MT_RETURN_IF_ERROR(files->SyncDirectory(parent));
-  // Also what a crash between the two renamings left.
-  return files->RemoveTree(previous);
+  // Also what a crash between the two renamings left. The new one is there in any case.
+  files->RemoveTree(previous).IgnoreError();
+  return absl::OkStatus();
 }
 
 }  // namespace megatrain

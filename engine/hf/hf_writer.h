@@ -51,11 +51,16 @@ absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
                             const ModelLayout& layout, DType dtype, int64_t shard_bytes,
                             EmitTensor emit, const CarriedTensors& carried = {});
 
-// Replaces `directory` by a new one:
+// Returns OK if ReplaceDirectory can replace `directory` as things are now. Returns
+// FailedPrecondition if it is a mount point, or if what has one of the names beside it was not left
+// by ReplaceDirectory. Also returns the errors of CheckWritable for its parent and for these.
+absl::Status CheckCanReplaceDirectory(FileSystem* files, const std::string& directory);
+
+// Replaces `directory`, or the one that a link of this name leads to, by a new one:
 //   1. calls `write`, once, to fill `directory`.export-tmp and to sync its files, and syncs it;
 //   2. renames `directory`, if it exists, to `directory`.export-previous;
 //   3. renames `directory`.export-tmp to `directory`;
-//   4. removes `directory`.export-previous.
+//   4. removes `directory`.export-previous. It stays if that fails, and OK is returned.
 //
 // After an error before step 3 is done, `directory` is as it was. If undoing step 2 fails too, the
 // old directory is at `directory`.export-previous. A crash between steps 2 and 3 leaves it there
@@ -65,7 +70,7 @@ absl::Status WriteHfWeights(FileSystem* files, const std::string& directory,
 // Removes what earlier calls left under the two other names if it holds only files of a model
 // (IsHfFileName). Returns FailedPrecondition if it holds others or is no directory, the error of
 // `write`, and those of `files`. Creates missing parents of `directory`. REQUIRES: what is at
-// `directory` may be lost, and the path does not end with '/'.
+// `directory` may be lost.
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 

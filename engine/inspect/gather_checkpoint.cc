@@ -288,6 +288,10 @@ absl::StatusOr<std::string> GatherCheckpoint(const std::vector<std::string>& par
                                       " are free"));
   }
   const std::string unfinished = absl::StrCat(path, kUnfinishedSuffix);
+  if (files->FileExists(unfinished)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        unfinished, " is in the way, perhaps left by a gather that was ended; move or remove it"));
+  }
   absl::Cleanup remove = [&] { files->RemoveTree(unfinished).IgnoreError(); };
   MT_RETURN_IF_ERROR(files->CreateDirectories(unfinished));
   MT_RETURN_IF_ERROR(Gather(read, unfinished, files));

@@ -19,10 +19,10 @@ namespace megatrain {
 // Locks `directory`, creates it if it is missing, and removes what a call that died left in it
 // (RemoveLeftovers). Returns InvalidArgument, naming the part, if `parts` are not all the parts of
 // one save, each once, or if one lies in `directory`. Returns FailedPrecondition if `directory` has
-// a checkpoint of this step, is locked or cannot be created (LockDirectory). Returns
-// ResourceExhausted if the disk has no room, DataLoss for a part that is damaged, and the errors of
-// ReadManifest and of `files`. After an error there is no new checkpoint, unless only its name
-// could not be made durable.
+// a checkpoint of this step, or step-XXXXXXXX.tmp that RemoveLeftovers has left alone, is locked or
+// cannot be created (LockDirectory). Returns ResourceExhausted if the disk has no room, DataLoss
+// for a part that is damaged, and the errors of ReadManifest and of `files`. After an error there
+// is no new checkpoint, unless only its name could not be made durable.
 absl::StatusOr<std::string> GatherCheckpoint(const std::vector<std::string>& parts,
                                              const std::string& directory,
                                              FileSystem* files = PosixFileSystem());

@@ -1,5 +1,6 @@
 #include "engine/job/data_file_keys.h"
 
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/strings/ascii.h"
@@ -84,12 +85,20 @@ std::optional<ValueError> CheckDataFile(const DataFile& file) {
 constexpr char kPathOpens[] = "{path(";
 constexpr char kPathBegins[] = "): ";
 
+// Replaces what is not UTF-8, as JSON does that holds the text.
+std::string AsUtf8(const std::string& path) {
+  using Json = nlohmann::json;
+  return Json::parse(Json(path).dump(-1, ' ', false, Json::error_handler_t::replace))
+      .get<std::string>();
+}
+
 std::string DataFilesText(const std::vector<DataFile>& files) {
   std::string text = "[";
   for (const DataFile& file : files) {
     // The length before the path keeps the text unambiguous whatever the path holds.
-    absl::StrAppend(&text, text.size() == 1 ? "" : ", ", kPathOpens, file.path.size(), kPathBegins,
-                    file.path, ", format: ", DataFormatName(file.format));
+    const std::string path = AsUtf8(file.path);
+    absl::StrAppend(&text, text.size() == 1 ? "" : ", ", kPathOpens, path.size(), kPathBegins, path,
+                    ", format: ", DataFormatName(file.format));
     if (!file.dtype.empty()) absl::StrAppend(&text, ", dtype: ", file.dtype);
     if (!file.name.empty()) absl::StrAppend(&text, ", name: ", file.name);
     if (file.weight > 0) absl::StrAppendFormat(&text, ", weight: %.17g", file.weight);

@@ -242,10 +242,9 @@ std::vector<ConfigKey> TrainingKeys(JobSpec::Training& training) {
                          [](double* value) {
                            return Number(value, {0, 1000}, "no such loss");
                          }),
-       .help =
-           "coefficient of the loss that spreads the tokens of a micro-batch evenly over experts; "
-           "without it the model's own (router_aux_loss_coef where config.json has "
-           "output_router_logits: true)",
+       .help = "coefficient of the loss that spreads the tokens of a micro-batch, padding aside, "
+               "evenly over experts; without it the model's own (router_aux_loss_coef where "
+               "config.json has output_router_logits: true)",
        .default_or_example = "0.001",
        .has_default = false},
       {"training.freeze",

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/file_place.h"
 #include "engine/base/status.h"
 #include "engine/config/config_reader.h"
 #include "engine/job/job_keys.h"
@@ -191,6 +191,22 @@ absl::Status ResolvePaths(const std::string& base_directory, const std::string& 
   return absl::OkStatus();
 }
 
+// Nothing that the job writes lies in the output, which is replaced as a whole at the end.
+absl::Status CheckOutputIsApart(const std::string& name, const GivenKeys& given,
+                                const JobSpec& spec) {
+  const std::string& output = spec.output.directory;
+  if (output.empty()) return absl::OkStatus();
+  for (const auto& [key, path] : {std::pair("checkpoint.directory", &spec.checkpoint.directory),
+                                  std::pair("report.tensorboard", &spec.report.tensorboard),
+                                  std::pair("data.cache_directory", &spec.data.cache_directory)}) {
+    if (*path != output && !absl::StartsWith(*path, absl::StrCat(output, "/"))) continue;
+    return KeyError(Where(given, "output.directory", name), "output.directory",
+                    absl::StrCat(output, " is replaced as a whole at the end, and ", key, " (",
+                                 *path, ") lies in it; name another"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<JobSpec> Parse(std::string_view text, const std::string& name,
                               const std::string& base_directory,
                               const std::vector<std::string>& overrides, bool submitted) {
@@ -201,6 +217,7 @@ absl::StatusOr<JobSpec> Parse(std::string_view text, const std::string& name,
     spec.checkpoint.directory = spec.name + "/checkpoints";
   }
   MT_RETURN_IF_ERROR(ResolvePaths(base_directory, name, given, &spec));
+  MT_RETURN_IF_ERROR(CheckOutputIsApart(name, given, spec));
   return spec;
 }
 
@@ -221,10 +238,8 @@ absl::StatusOr<JobSpec> ParseSubmittedJob(std::string_view text, const std::stri
 absl::StatusOr<JobSpec> ParseJobFile(const std::string& path,
                                      const std::vector<std::string>& overrides) {
   MT_ASSIGN_OR_RETURN(const std::string text, ReadConfigText(path));
-  std::error_code error;
-  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  if (error) return absl::InternalError(absl::StrCat(path, ": ", error.message()));
-  return ParseJobText(text, path, absolute.parent_path().string(), overrides);
+  MT_ASSIGN_OR_RETURN(const std::string directory, DirectoryOfFile(path));
+  return ParseJobText(text, path, directory, overrides);
 }
 
 }  // namespace megatrain

@@ -4,9 +4,9 @@
 //   m += (1 - beta1) (g - m)              with g = gradient_scale * gradient
 //   v  = beta2 v + (1 - beta2) g^2
 //   p -= (lr / (1 - beta1^step)) m / (sqrt(v) / sqrt(1 - beta2^step) + epsilon)
-// where lr and weight_decay are those of the tensor (TensorSpec::rate_group).
-// An update is one pass over memory, element by element, so results depend neither on the threads
-// nor on the tuning.
+// where lr and weight_decay are those of the tensor (TensorSpec::rate_group). A step that is
+// skipped (training.skip_steps) counts in the exponents of the bias correction. An update is one
+// pass over memory, element by element, so results depend neither on the threads nor on the tuning.
 #ifndef MEGATRAIN_ENGINE_OPTIM_ADAMW_H_
 #define MEGATRAIN_ENGINE_OPTIM_ADAMW_H_
 

@@ -50,6 +50,9 @@ struct PipelineDimensions {
   // Device memory of a rank beside the arena, through which it exchanges with other GPUs; 0 for a
   // rank alone, and on the cpu device.
   int64_t exchange_bytes = 0;
+  // Host memory of a process beside the pool, for a whole tile of which ranks hold parts; 0 for a
+  // rank alone, and if the job reads none.
+  int64_t whole_tile_bytes = 0;
 
   int local_ranks() const { return shape.ranks / processes; }  // the ranks of a process
   // Returns how many parts a process has of each tile. Without training every rank reads all of it.

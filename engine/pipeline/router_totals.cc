@@ -23,13 +23,18 @@ RouterTotals::RouterTotals(const ModelLayout& layout,
 }
 
 void RouterTotals::Add(int stage, int micro_batch, absl::Span<const int32_t> offsets,
-                       double entropy, absl::Span<const double> probability) {
+                       absl::Span<const int32_t> padding, double entropy,
+                       absl::Span<const double> probability) {
   MicroBatch& m = micro_batches_[static_cast<size_t>(micro_batch)];
   std::vector<double>& of_stage = chosen_[static_cast<size_t>(stage)];
   for (size_t e = 0; e < of_stage.size(); ++e) {
     const double chosen = offsets[e + 1] - offsets[e];
     of_stage[e] += chosen;
     m.chosen[e] += chosen;
+  }
+  for (const int32_t e : padding) {
+    --of_stage[static_cast<size_t>(e)];
+    --m.chosen[static_cast<size_t>(e)];
   }
   if (!probability.empty()) m.probability.resize(m.chosen.size());
   for (size_t e = 0; e < probability.size(); ++e) m.probability[e] += probability[e];
@@ -40,6 +45,7 @@ std::vector<float> RouterTotals::AuxiliaryGradient(int micro_batch, double coeff
   const MicroBatch& m = micro_batches_[static_cast<size_t>(micro_batch)];
   const double pooled = m.tokens * layers_;
   std::vector<float> gradient(m.chosen.size());
+  if (m.tokens == 0) return gradient;
   for (size_t e = 0; e < gradient.size(); ++e) {
     gradient[e] = static_cast<float>(coefficient * part(m) * static_cast<double>(gradient.size()) *
                                      m.chosen[e] / pooled / pooled);
@@ -117,7 +123,7 @@ RouterReport RouterTotals::Report() const {
     for (size_t e = 0; e < report.load.size(); ++e) {
       report.load[e] += m.chosen[e];
       all += m.chosen[e];
-      if (!has_probability) continue;
+      if (!has_probability || m.tokens == 0) continue;
       auxiliary += part(m) * static_cast<double>(report.load.size()) * (m.chosen[e] / pooled) *
                    (m.probability[e] / pooled);
     }

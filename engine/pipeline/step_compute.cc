@@ -72,23 +72,32 @@ absl::Status StepRunner::Do(const RouteOp& route, const Op& op, Stream* stream) 
   const RoutingTotals totals = sums_probability ? RoutingTotals::kEntropyAndProbability
                                : route.totals   ? RoutingTotals::kEntropy
                                                 : RoutingTotals::kNone;
-  MT_RETURN_IF_ERROR(RouteTokens(context, b.weights[route.weight_buffer],
-                                 View(op.step_slot, route.micro_batch), b.hidden[route.input_slot],
-                                 b.experts, routed, route.backward, totals));
+  const MicroBatchView view = View(op.step_slot, route.micro_batch);
+  MT_RETURN_IF_ERROR(RouteTokens(context, b.weights[route.weight_buffer], view,
+                                 b.hidden[route.input_slot], b.experts, routed, route.backward,
+                                 totals));
   // The numbers of rows are sizes of the products that follow, so the host waits for them.
   std::vector<int32_t>& offsets = expert_offsets_[static_cast<size_t>(route.sweep_index)];
-  const int64_t experts =
-      p_.dimensions->layout->model.layers[static_cast<size_t>(context.layer)].experts.count;
+  const ExpertsDescription& e =
+      p_.dimensions->layout->model.layers[static_cast<size_t>(context.layer)].experts;
   MT_RETURN_IF_ERROR(p_.device->Download(*stream, offsets.data(), routed.device_offsets,
-                                         (experts + 1) * int64_t{sizeof(int32_t)}));
+                                         (e.count + 1) * int64_t{sizeof(int32_t)}));
   if (!route.totals) return absl::OkStatus();
+  std::vector<int32_t> padding;  // its choices
+  for (const auto& [begin, end] : view.padding) {
+    const size_t before = padding.size(), more = static_cast<size_t>((end - begin) * e.chosen);
+    padding.resize(before + more);
+    MT_RETURN_IF_ERROR(p_.device->Download(*stream, &padding[before],
+                                           routed.choice + begin * e.chosen,
+                                           static_cast<int64_t>(more * sizeof(int32_t))));
+  }
   double entropy = 0;
   MT_RETURN_IF_ERROR(
       p_.device->Download(*stream, &entropy, routed.entropy_sum, int64_t{sizeof(double)}));
-  std::vector<double> probability(sums_probability ? experts : 0);
+  std::vector<double> probability(sums_probability ? e.count : 0);
   MT_RETURN_IF_ERROR(p_.device->Download(*stream, probability.data(), routed.probability,
                                          std::ssize(probability) * int64_t{sizeof(double)}));
-  state.router.Add(route.stage, route.micro_batch, offsets, entropy, probability);
+  state.router.Add(route.stage, route.micro_batch, offsets, padding, entropy, probability);
   return absl::OkStatus();
 }
 

@@ -45,10 +45,15 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   state.micro_batch_tokens = batch.micro_batch_tokens;
   state.step_micro_batches = batch.step_micro_batches;
   state.document_starts = batch.document_starts;
+  state.padding = batch.padding;
   state.caches = !batch.first_rows.empty();
   state.attends_to_cache = batch.attends_to_cache;
   if (d.training) {
-    state.router = RouterTotals(*d.layout, batch.micro_batch_tokens, batch.step_tokens);
+    std::vector<int64_t> tokens = batch.micro_batch_tokens;
+    for (size_t m = 0; m < batch.padding.size(); ++m) {
+      for (const auto& [begin, end] : batch.padding[m]) tokens[m] -= end - begin;
+    }
+    state.router = RouterTotals(*d.layout, tokens, batch.input_tokens);
   }
   state.router_gradients.resize(batch.micro_batch_tokens.size());
   int64_t first = 0;  // the micro-batch's first token
@@ -102,6 +107,7 @@ MicroBatchView StepRunner::View(int slot, int micro_batch) const {
   }
   view.document_starts = starts.data();
   view.documents = static_cast<int64_t>(starts.size()) - 1;
+  if (!state.padding.empty()) view.padding = state.padding[static_cast<size_t>(micro_batch)];
   if (const std::vector<void*>& shared = p_.device_buffers->shared; !shared.empty()) {
     view.shared = PlaceSharedRows(d.layout->model, d.dtype, d.micro_batch_tokens, d.training,
                                   shared[static_cast<size_t>(micro_batch) % shared.size()]);

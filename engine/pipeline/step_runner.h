@@ -79,7 +79,8 @@ struct StepState {
   int step_micro_batches = 0;                         // of all ranks
   std::vector<int64_t> pairs;                         // by micro-batch, of a batch of pairs
   std::vector<std::vector<int32_t>> document_starts;  // by micro-batch
-  bool caches = false;                                // tokens have rows of the key-value cache
+  std::vector<std::vector<std::pair<int32_t, int32_t>>> padding;  // Batch::padding
+  bool caches = false;            // tokens have rows of the key-value cache
   bool attends_to_cache = false;  // and attend to what is there (Batch::attends_to_cache)
   AdamWStep adamw;
   double max_gradient_norm = 0;

@@ -5,8 +5,10 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
@@ -102,31 +104,77 @@ int64_t HostBytes(const PipelineDimensions& d) {
   return std::accumulate(kinds.begin(), kinds.end(), int64_t{0});
 }
 
-}  // namespace
+// Bytes of the largest tile where a process reads whole tiles that ranks hold in parts: the weights
+// for the export, the masters to hash the model that answers are compared with.
+int64_t WholeTileBytes(const JobSpec& spec, const PipelineDimensions& d) {
+  if (d.shape.ranks == 1) return 0;
+  const bool hashed =
+      spec.training.objective == Objective::kDpo && !spec.training.dpo_reference_free;
+  if (hashed) return d.layout->tile_elements_max * int64_t{sizeof(float)};
+  return spec.output.directory.empty() ? 0 : d.layout->tile_elements_max * DTypeBytes(d.dtype);
+}
 
-absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
-                                      const KernelSizes& sizes, const MemoryBudget& given_budget,
-                                      const MachineSpeed& machine, const ProcessOfJob& processes) {
-  MT_RETURN_IF_ERROR(CheckHeadSizes(layout.model, sizes));
-  MT_RETURN_IF_ERROR(CheckBatch(spec, layout, processes.count));
-  if (spec.training.router_auxiliary_loss.value_or(0) > 0 && MostExperts(layout.model) == 0) {
+// Slabs that take turns hold no sums of several sweeps.
+bool SlabsSuffice(const JobSpec& spec, const PipelineShape& shape) {
+  return !shape.slab_per_tile || spec.engine.gradient_slabs == 0 ||
+         spec.engine.gradient_slabs == shape.tiles();
+}
+
+// Halves the sweep until a plan fits, the host too, which FitDeviceByRule does not look at: a
+// smaller sweep stashes less. Returns nullopt if none does.
+std::optional<MemoryPlan> HalveSweeps(
+    const JobSpec& spec, const KernelSizes& sizes, int64_t limit, const PipelineDimensions& d,
+    absl::FunctionRef<MemoryPlan(const PipelineDimensions&)> finish) {
+  const bool fixed = spec.engine.micro_batches_per_sweep > 0;
+  JobSpec halved = spec;
+  int64_t& sweep = halved.engine.micro_batches_per_sweep;
+  if (!fixed) sweep = d.micro_batches;
+  for (; sweep > 0; sweep = fixed ? 0 : sweep / 2) {
+    if ((d.micro_batches + sweep - 1) / sweep > d.shape.sweeps_max()) break;
+    PipelineDimensions fitted = d;
+    if (!FitDeviceByRule(halved, sizes, limit, fitted)) continue;
+    MemoryPlan plan = finish(fitted);
+    if (plan.fits && SlabsSuffice(spec, plan.dimensions.shape)) return plan;
+  }
+  return std::nullopt;
+}
+
+// Returns what the settings of a job contradict each other in, or OK. `d` is set but for the
+// limits.
+absl::Status CheckSettings(const JobSpec& spec, const PipelineDimensions& d) {
+  if (spec.training.router_auxiliary_loss.value_or(0) > 0 && MostExperts(d.layout->model) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("training.router_auxiliary_loss: ", *spec.training.router_auxiliary_loss,
                      " is for models with experts, and this one has none; leave the key out"));
   }
-  MemoryPlan plan;
-  plan.parameters = layout.parameters;
-  PipelineDimensions& d = plan.dimensions;
+  if (d.processes > 1 && spec.engine.loads == WeightLoads::kWhole) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("engine.loads: whole needs the model's state in one process, and each of ",
+                     d.processes, " holds its shards alone; use auto or shards"));
+  }
+  if (d.shape.clipping && spec.engine.gradient_slabs > 0 &&
+      spec.engine.gradient_slabs != d.shape.tiles()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine.gradient_slabs: ", spec.engine.gradient_slabs,
+        " cannot hold the gradients that clipping keeps until the norm is known: it takes one a "
+        "tile, ",
+        d.shape.tiles(), " here. Use 0, or max_gradient_norm: 0 to train without clipping"));
+  }
+  return absl::OkStatus();
+}
+
+// Returns the dimensions that the job fixes. What fits decides the others.
+PipelineDimensions DimensionsOf(const JobSpec& spec, const ModelLayout& layout,
+                                const KernelSizes& sizes, bool device_shares_host, int processes) {
+  PipelineDimensions d;
   d.layout = &layout;
   d.dtype = spec.training.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
   d.gradient_dtype = spec.training.gradient_dtype == Precision::kBf16 ? DType::kBF16 : DType::kF32;
-  SetBatch(spec, layout, sizes, d, processes.count);
-  MemoryBudget budget = given_budget;
+  SetBatch(spec, layout, sizes, d, processes);
   if (d.shape.ranks > 1 && sizes.ExchangeByNccl()) {
     d.exchange_bytes = NcclScratchBytes(d.shape.ranks);
-    budget.KeepFree(kNcclOwnBytes);
   }
-  plan.budget = budget;
+  d.whole_tile_bytes = WholeTileBytes(spec, d);
   // A sample prompt and its answer are no longer than a sequence.
   if (const int64_t prompts = std::ssize(spec.training.sample_prompts); prompts > 0) {
     d.cache_rows = d.sequence_length;
@@ -137,11 +185,6 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.shape.ranks = ranks;
   d.shape.folds = folds;
   if (ranks > 1) d.shape.embedding_from_host = false;
-  if (processes.count > 1 && spec.engine.loads == WeightLoads::kWhole) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("engine.loads: whole needs the model's state in one process, and each of ",
-                     processes.count, " holds its shards alone; use auto or shards"));
-  }
   d.shape.whole_loads = ranks > 1 && spec.engine.loads == WeightLoads::kWhole;
   d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
   d.shape.weight_buffers = static_cast<int>(
@@ -150,53 +193,65 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.shape.work = WorkOf(d);
   d.shape.row_elements = RowElements(d);
   d.shape.clipping = spec.optimizer.max_gradient_norm > 0;
-  d.device_updates =
-      spec.engine.update_device == UpdateDevice::kDevice ||
-      (spec.engine.update_device == UpdateDevice::kAuto && !budget.device_shares_host);
+  d.device_updates = spec.engine.update_device == UpdateDevice::kDevice ||
+                     (spec.engine.update_device == UpdateDevice::kAuto && !device_shares_host);
   d.shape.device_update_parts = d.shape.first_tile_device_parts =
       spec.engine.update_device == UpdateDevice::kDevice ? kUpdateParts : 0;
-  if (d.shape.clipping && spec.engine.gradient_slabs > 0 &&
-      spec.engine.gradient_slabs != d.shape.tiles()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "engine.gradient_slabs: ", spec.engine.gradient_slabs,
-        " cannot hold the gradients that clipping keeps until the norm is known: it takes one a "
-        "tile, ",
-        d.shape.tiles(), " here. Use 0, or max_gradient_norm: 0 to train without clipping"));
+  return d;
+}
+
+// Returns the cpu device's default limit: what keeping everything takes, at most half of what is
+// free after the host state.
+int64_t CpuDeviceLimit(const JobSpec& spec, const KernelSizes& sizes, const MemoryPlan& plan) {
+  const PipelineDimensions& d = plan.dimensions;
+  PipelineDimensions whole = d;
+  JobSpec none = spec;
+  none.engine.recompute =
+      spec.engine.recompute == RecomputeMode::kAll ? RecomputeMode::kAll : RecomputeMode::kNone;
+  const int64_t sweep = spec.engine.micro_batches_per_sweep;
+  FitDevice(
+      none, sizes, std::numeric_limits<int64_t>::max(),
+      sweep > 0 ? static_cast<int>(std::min<int64_t>(d.micro_batches, sweep)) : d.micro_batches,
+      spec.engine.stash == StashPlace::kHost, whole);
+  int64_t free = plan.host_limit - HostBytes(whole) - ProcessBytes(d);
+  if (plan.budget.pool_bytes >= 0) {
+    free = std::min(free, plan.budget.host_bytes - plan.budget.pool_bytes - ProcessBytes(d));
   }
+  free = std::max<int64_t>(0, free) / d.local_ranks();
+  const int64_t limit = std::min(DeviceBytes(whole, sizes), free / 2);
+  // Rather a recomputing job than none: a small device is still given what the smallest choice
+  // takes.
+  PipelineDimensions least = d;
+  return FitDeviceByRule(spec, sizes, limit, least) ? limit
+                                                    : std::min(free, DeviceBytes(least, sizes));
+}
+
+}  // namespace
+
+absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
+                                      const KernelSizes& sizes, const MemoryBudget& given_budget,
+                                      const MachineSpeed& machine, const ProcessOfJob& processes) {
+  MT_RETURN_IF_ERROR(CheckHeadSizes(layout.model, sizes));
+  MT_RETURN_IF_ERROR(CheckBatch(spec, layout, processes.count));
+  MemoryPlan plan;
+  plan.parameters = layout.parameters;
+  plan.dimensions =
+      DimensionsOf(spec, layout, sizes, given_budget.device_shares_host, processes.count);
+  PipelineDimensions& d = plan.dimensions;
+  MT_RETURN_IF_ERROR(CheckSettings(spec, d));
+  plan.budget = given_budget;
+  if (d.exchange_bytes > 0) plan.budget.KeepFree(kNcclOwnBytes);
+  const MemoryBudget& budget = plan.budget;
 
   plan.host_limit = spec.engine.host_memory > 0
                         ? std::min(spec.engine.host_memory, budget.host_bytes)
                         : budget.host_bytes;
   plan.device_limit =
       spec.engine.device_memory > 0 ? spec.engine.device_memory : budget.device_bytes;
+  const bool limit_is_open = budget.device_shares_host && plan.device_limit <= 0;
+  if (limit_is_open) plan.device_limit = CpuDeviceLimit(spec, sizes, plan);
   if (!budget.device_shares_host) {
     plan.device_limit = std::min(plan.device_limit, budget.device_bytes);
-  } else if (plan.device_limit <= 0) {
-    // The cpu device's default: what keeping everything takes, at most half of what is free after
-    // the host state.
-    PipelineDimensions whole = d;
-    JobSpec none = spec;
-    none.engine.recompute =
-        spec.engine.recompute == RecomputeMode::kAll ? RecomputeMode::kAll : RecomputeMode::kNone;
-    FitDevice(none, sizes, std::numeric_limits<int64_t>::max(),
-              spec.engine.micro_batches_per_sweep > 0
-                  ? static_cast<int>(
-                        std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep))
-                  : d.micro_batches,
-              spec.engine.stash == StashPlace::kHost, whole);
-    int64_t free = plan.host_limit - HostBytes(whole) - ProcessBytes(d);
-    if (budget.pool_bytes >= 0) {
-      free = std::min(free, budget.host_bytes - budget.pool_bytes - ProcessBytes(d));
-    }
-    free = std::max<int64_t>(0, free);
-    free /= d.local_ranks();
-    plan.device_limit = std::min(DeviceBytes(whole, sizes), free / 2);
-    // Rather a recomputing job than none: a small device is still given what the smallest choice
-    // takes.
-    PipelineDimensions least = d;
-    if (!FitDeviceByRule(spec, sizes, plan.device_limit, least)) {
-      plan.device_limit = std::min(free, DeviceBytes(least, sizes));
-    }
   }
   FitDeviceByRule(spec, sizes, plan.device_limit, d);
   const auto finish = [&](const PipelineDimensions& dimensions) {
@@ -208,9 +263,25 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   MemoryPlan chosen = machine.rates.known()
                           ? ChooseByTime(spec, sizes, machine, plan.device_limit, d, finish)
                           : finish(d);
+  if (!chosen.fits) {
+    std::optional<MemoryPlan> smaller = HalveSweeps(spec, sizes, plan.device_limit, d, finish);
+    if (!smaller.has_value() && limit_is_open) {
+      // The cpu device is given what a step takes that recomputes all.
+      JobSpec least = spec;
+      if (least.engine.recompute == RecomputeMode::kAuto) {
+        least.engine.recompute = RecomputeMode::kAll;
+      }
+      plan.device_limit = plan.host_limit;
+      smaller = HalveSweeps(least, sizes, plan.device_limit, d, finish);
+      if (smaller.has_value()) smaller->device_limit = smaller->device_bytes;
+    }
+    if (smaller.has_value()) {
+      chosen = *std::move(smaller);
+      if (machine.rates.known()) chosen.predicted = PredictStep(chosen.dimensions, machine);
+    }
+  }
   const PipelineShape& shape = chosen.dimensions.shape;
-  if (chosen.fits && shape.slab_per_tile && spec.engine.gradient_slabs > 0 &&
-      spec.engine.gradient_slabs != shape.tiles()) {
+  if (chosen.fits && !SlabsSuffice(spec, shape)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "engine.gradient_slabs: ", spec.engine.gradient_slabs,
         " cannot hold the gradients that several sweeps add up: it takes one a tile, ",

@@ -56,8 +56,9 @@ struct MemoryPlan {
   std::vector<Item> device;
   int64_t pool_bytes = 0;
   // Estimate for program, libraries, kernels' scratch, logits of a generation, batches, schedules,
-  // totals of routers, transfers of checkpoints and exchange with other processes. Data takes
-  // nothing more: its tokens and the index of its sequences stay in files.
+  // totals of routers, transfers of checkpoints, the largest tile where several ranks export it or
+  // hash it, and exchange with other processes. Data takes nothing more: its tokens and the index
+  // of its sequences stay in files.
   int64_t process_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t device_bytes = 0;  // arena + streams' workspace + scratch for exchange
@@ -106,9 +107,10 @@ struct ProcessOfJob {
 absl::Status CheckHeadSizes(const ModelDescription& model, const KernelSizes& sizes);
 
 // Plans a training job. If the rates of `machine` are not known, FitDeviceByRule (device_fit.h)
-// decides. A job that does not fit is no error: its plan has fits == false. `layout` must outlive
-// the plan; `sizes` is used during the call only. Processes that differ in `processes.number` alone
-// get the same decisions and bytes.
+// decides; if its plan does not fit the host, smaller sweeps and recomputing all are tried, here
+// and where no plan that was predicted fits. A job that does not fit is no error: its plan has fits
+// == false. `layout` must outlive the plan; `sizes` is used during the call only. Processes that
+// differ in `processes.number` alone get the same decisions and bytes.
 //
 // Returns the errors of CheckHeadSizes, and InvalidArgument if
 // - a sequence is longer than the model's positions;

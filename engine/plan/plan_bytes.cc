@@ -67,7 +67,8 @@ int64_t ExchangeBytes(const PipelineDimensions& d, const KernelSizes& sizes) {
 }  // namespace
 
 int64_t ProcessBytes(const PipelineDimensions& d) {
-  return kProgramBytes + LogitsBytes(d) + BatchBytes(d) + TransferBytes(d) + RouterBytes(d);
+  return kProgramBytes + LogitsBytes(d) + BatchBytes(d) + TransferBytes(d) + d.whole_tile_bytes +
+         RouterBytes(d);
 }
 
 void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
@@ -103,6 +104,7 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
         MemoryPlan::Item{"batches", BatchBytes(d)}, MemoryPlan::Item{"schedules", ScheduleBytes(d)},
         MemoryPlan::Item{"totals of routers", RouterBytes(d)},
         MemoryPlan::Item{"checkpoint transfers", TransferBytes(d)},
+        MemoryPlan::Item{"largest tile, read whole", d.whole_tile_bytes},
         MemoryPlan::Item{"exchange with other processes", ExchangeBytes(d, sizes)}}) {
     if (item.bytes == 0) continue;
     plan.process_bytes += item.bytes;

@@ -34,7 +34,9 @@ absl::StatusOr<Ending> SaveAndExport(RunContext& run, const PreparedRun& prepare
       pause.WriteOrWait(CheckpointWriter::EstimateBytes(prepared.layout, dtype),
                         spec.checkpoint.directory, [&saver] { return saver.EnsureSaved(); }));
   if (ending.has_value() || spec.output.directory.empty()) return ending;
-  return pause.WriteOrWait(prepared.plan.parameters * DTypeBytes(dtype), spec.output.directory,
+  const int64_t output_bytes = prepared.plan.parameters * DTypeBytes(dtype) +
+                               prepared.layout.model.wrapper.carried_bytes;
+  return pause.WriteOrWait(output_bytes, spec.output.directory,
                            [&saver] { return saver.Export(); });
 }
 

@@ -53,6 +53,7 @@ class HfTokenizer : public Tokenizer {
   int32_t bos_id() const override { return table_.bos_id(); }
   int32_t pad_id() const override { return table_.pad_id(); }
   std::string fingerprint() const override { return fingerprint_; }
+  bool flags_replaced() const { return table_.flags_replaced(); }
   void SetFingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
 
  private:
@@ -363,7 +364,7 @@ std::string HfTokenizer::Decode(const std::vector<int32_t>& ids, bool skip_speci
   return parts_.decoder.Decode(std::move(tokens));
 }
 
-std::string Fingerprint(std::string_view file, bool is_json, const Tokenizer& tokenizer,
+std::string Fingerprint(std::string_view file, bool is_json, const HfTokenizer& tokenizer,
                         const TokenizerConfig& config) {
   // The file, and what the others can change beside it.
   std::string text = absl::StrCat(ToAbsl(file), "\n", tokenizer.eos_id(), " ", tokenizer.bos_id(),
@@ -375,6 +376,9 @@ std::string Fingerprint(std::string_view file, bool is_json, const Tokenizer& to
     absl::StrAppend(&text, "\n", config.model_type, " ", word(config.legacy), " ",
                     word(config.add_prefix_space));
   }
+  // Of these the ids were once other ones.
+  if (!is_json && FollowsItsModel(config)) text += "\nas the model says";
+  if (tokenizer.flags_replaced()) text += "\nflags replaced";
   for (const auto* tokens : {&config.added_tokens, &config.special_tokens}) {
     for (const AddedToken& token : *tokens) {
       absl::StrAppend(&text, "\n", token.id, " ", token.content, " ", token.single_word,
@@ -391,9 +395,10 @@ std::string Fingerprint(std::string_view file, bool is_json, const Tokenizer& to
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Tokenizer>> MakeHfTokenizer(const TokenizerFiles& files) {
-  MT_ASSIGN_OR_RETURN(TokenizerConfig config,
-                      ParseTokenizerConfig(files.tokenizer_config, files.model_config,
-                                           files.special_tokens_map, files.generation_config));
+  MT_ASSIGN_OR_RETURN(
+      TokenizerConfig config,
+      ParseTokenizerConfig(files.tokenizer_config, files.model_config, files.special_tokens_map,
+                           files.generation_config, files.added_tokens));
   const bool is_json = !files.tokenizer_json.empty();
   const std::string_view file = is_json ? "tokenizer.json" : "tokenizer.model";
   // transformers lets tokenizer.json's post_processor decide alone.
@@ -405,6 +410,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> MakeHfTokenizer(const Tokenizer
     return absl::Status(parts.status().code(),
                         absl::StrCat(ToAbsl(file), ": ", parts.status().message()));
   }
+  RemoveKnownTokens(*parts, is_json, &config);
   auto tokenizer = std::make_shared<HfTokenizer>();
   MT_RETURN_IF_ERROR(tokenizer->Initialize(*std::move(parts), file, config));
   tokenizer->SetFingerprint(Fingerprint(is_json ? files.tokenizer_json : files.tokenizer_model,

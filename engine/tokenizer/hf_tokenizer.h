@@ -19,6 +19,7 @@ struct TokenizerFiles {
   std::string_view special_tokens_map = {};
   std::string_view model_config = {};  // config.json
   std::string_view generation_config = {};
+  std::string_view added_tokens = {};  // added_tokens.json
 };
 
 // Makes the tokenizer. The files are used during the call only. Returns the errors of

@@ -44,11 +44,12 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> OpenTokenizer(const std::string
     return absl::InvalidArgumentError(
         absl::StrCat("tokenizer \"", choice, "\" is neither auto nor bytes"));
   }
-  std::string contents[6];
+  std::string contents[7];
   const char* const names[] = {"tokenizer.json",        "tokenizer.model",
                                "tokenizer_config.json", "special_tokens_map.json",
-                               "config.json",           "generation_config.json"};
-  for (int i = 0; i < 6; ++i) {
+                               "config.json",           "generation_config.json",
+                               "added_tokens.json"};
+  for (int i = 0; i < 7; ++i) {
     if (i == 1 && !contents[0].empty()) continue;
     MT_ASSIGN_OR_RETURN(std::optional<std::string> content,
                         ReadModelDirectoryFile(model_directory, names[i], files));
@@ -56,7 +57,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> OpenTokenizer(const std::string
   }
   if (contents[0].empty() && contents[1].empty()) return NoTokenizer(model_directory, files);
   auto opened = MakeHfTokenizer(
-      {contents[0], contents[1], contents[2], contents[3], contents[4], contents[5]});
+      {contents[0], contents[1], contents[2], contents[3], contents[4], contents[5], contents[6]});
   if (!opened.ok()) {
     return absl::Status(opened.status().code(),
                         absl::StrCat(model_directory, ": ", opened.status().message()));

@@ -21,29 +21,70 @@ absl::Status CheckLength(std::string_view token, std::string_view where) {
 
 }  // namespace
 
+void RemoveKnownTokens(const TokenizerJson& parts, bool is_json, TokenizerConfig* config) {
+  const auto is_known = [](const std::vector<AddedToken>& tokens, const AddedToken& token,
+                           bool id) {
+    return std::any_of(tokens.begin(), tokens.end(), [&](const AddedToken& other) {
+      return other.content == token.content && (!id || other.id == token.id);
+    });
+  };
+  if (is_json && config->has_older_added_tokens) {
+    std::erase_if(config->added_tokens, [&](const AddedToken& token) {
+      return is_known(parts.added_tokens, token, /*id=*/true);
+    });
+  }
+  const auto first = config->special_tokens.begin() + static_cast<ptrdiff_t>(config->named_tokens);
+  const auto last = first + static_cast<ptrdiff_t>(config->own_tokens);
+  const auto kept = std::remove_if(first, last, [&](const AddedToken& token) {
+    return is_known(parts.added_tokens, token, /*id=*/false) ||
+           is_known(config->added_tokens, token, /*id=*/false);
+  });
+  config->own_tokens = static_cast<size_t>(kept - first);
+  config->special_tokens.erase(kept, last);
+}
+
 absl::Status TokenTable::Initialize(const TokenizerJson& parts, std::string_view file,
                                     const TokenizerConfig& config) {
   model_ = parts.model.get();
   special_ids_ = parts.special_ids;
   MT_RETURN_IF_ERROR(Add(parts.added_tokens, false, absl::StrCat(ToAbsl(file), ": added_tokens")));
-  // transformers adds the tokens that only tokenizer_config.json has.
-  std::vector<AddedToken> missing;
-  for (const AddedToken& token : config.added_tokens) {
-    const std::optional<int32_t> id = TokenId(token.content);
-    if (!id.has_value() || !added_.contains(*id)) {
-      missing.push_back(token);
-    }
-    if (id.has_value() && *id != token.id) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "tokenizer_config.json: added_tokens_decoder gives \"%s\" the id %d, %s %d",
-          token.content, token.id, file, *id));
-    }
-  }
-  MT_RETURN_IF_ERROR(Add(missing, false, "tokenizer_config.json: added_tokens_decoder"));
+  MT_RETURN_IF_ERROR(AddAgain(file, config));
   MT_RETURN_IF_ERROR(Add(config.special_tokens, true, "tokenizer_config.json"));
   MT_RETURN_IF_ERROR(Tabulate(parts.normalizer));
   SetSpecials(config);
   return CheckSpecialIds(file);
+}
+
+// transformers adds all tokens of added_tokens_decoder that differ from the file's, and their flags
+// replace those.
+absl::Status TokenTable::AddAgain(std::string_view file, const TokenizerConfig& config) {
+  const std::string_view from = config.has_older_added_tokens
+                                    ? "added_tokens.json"
+                                    : "tokenizer_config.json: added_tokens_decoder";
+  const auto named = config.special_tokens.begin() +
+                     static_cast<ptrdiff_t>(config.named_tokens + config.own_tokens);
+  std::vector<AddedToken> again;
+  for (AddedToken token : config.added_tokens) {
+    const std::optional<int32_t> id = TokenId(token.content);
+    if (id.has_value() && *id != token.id) {
+      return absl::InvalidArgumentError(absl::StrFormat("%s gives \"%s\" the id %d, %s %d", from,
+                                                        token.content, token.id, file, *id));
+    }
+    const auto there = added_.find(token.id);
+    if (id.has_value() && there != added_.end()) {
+      const AddedToken& known = there->second;
+      const bool finds_alike = known.single_word == token.single_word &&
+                               known.lstrip == token.lstrip && known.rstrip == token.rstrip &&
+                               known.normalized == token.normalized;
+      if (finds_alike && known.special == token.special) continue;
+      flags_replaced_ = flags_replaced_ || !finds_alike;
+    }
+    token.special =
+        token.special || std::any_of(config.special_tokens.begin(), named,
+                                     [&](const auto& key) { return key.content == token.content; });
+    again.push_back(std::move(token));
+  }
+  return Add(again, false, from);
 }
 
 // Ids as `tokenizers` gives them: a token of the model keeps its id, others are numbered from the

@@ -19,6 +19,11 @@
 
 namespace megatrain {
 
+// Removes from `config` tokens that `parts` has already, so that they count neither for ids nor for
+// a fingerprint: those of added_tokens.json if `parts` is of tokenizer.json (`is_json`), whose
+// flags go before, and special ones of a model's own keys.
+void RemoveKnownTokens(const TokenizerJson& parts, bool is_json, TokenizerConfig* config);
+
 // Thread safety: const methods may be called from several threads.
 class TokenTable {
  public:
@@ -27,11 +32,12 @@ class TokenTable {
     bool special = false;  // may be left out of decoded text
   };
 
-  // Reads the tokens of `parts`, which is from `file`, and adds those of `config`. Call it once,
-  // before all others. `parts.model` must outlive this object. Returns InvalidArgument if files
-  // give a token another id than `tokenizers` (Hugging Face's library) does, surround texts with an
-  // id that no token has, or have a token of more than 4096 bytes, normalized or not. Returns the
-  // errors of Normalizer::Normalize.
+  // Reads the tokens of `parts`, which is from `file`, and adds those of `config`. Flags of the
+  // latter's added tokens replace those of `parts`. Call it once, before all others. `parts.model`
+  // must outlive this object. Returns InvalidArgument if files give a token another id than
+  // `tokenizers` (Hugging Face's library) does, surround texts with an id that no token has, or
+  // have a token of more than 4096 bytes, normalized or not. Returns the errors of
+  // Normalizer::Normalize.
   absl::Status Initialize(const TokenizerJson& parts, std::string_view file,
                           const TokenizerConfig& config);
 
@@ -49,8 +55,11 @@ class TokenTable {
   int32_t pad_id() const { return pad_id_; }
   const std::vector<int32_t>& end_ids() const { return end_ids_; }  // ascending
   const SpecialIds& special_ids() const { return special_ids_; }    // around a text
+  // True if `config` changed how a token of `parts` is found in a text.
+  bool flags_replaced() const { return flags_replaced_; }
 
  private:
+  absl::Status AddAgain(std::string_view file, const TokenizerConfig& config);
   absl::Status Add(const std::vector<AddedToken>& tokens, bool any_id, std::string_view file);
   absl::Status Tabulate(const Normalizer& normalizer);
   void SetSpecials(const TokenizerConfig& config);
@@ -66,6 +75,7 @@ class TokenTable {
   int32_t pad_id_ = -1;
   std::vector<int32_t> end_ids_;
   SpecialIds special_ids_;
+  bool flags_replaced_ = false;
 };
 
 }  // namespace megatrain

@@ -64,7 +64,8 @@ struct Rewards {
   double accuracies = 0;  // the part of the pairs whose chosen answer has the higher reward
 };
 
-// The spread of a step's tokens over experts, before the update. No token is ever dropped.
+// The spread of a step's tokens over experts, before the update. Padding does not count. No token
+// is ever dropped.
 struct RouterReport {
   std::vector<double> load;  // by expert, the part of all choices in all layers; the sum is 1
   // The largest number of choices that an expert of one layer got, divided by an even share; 1 if

@@ -28,6 +28,7 @@ std::string TimeLeft(double seconds) {
 
 std::optional<std::string> TransferRate::TextIfDue(absl::Time now, int64_t done, int64_t total) {
   const bool ended = done >= total && (moments_.empty() || moments_.back().done < done);
+  while (!moments_.empty() && moments_.back().time > now) moments_.pop_back();
   if (!ended && !moments_.empty() && now - moments_.back().time < kInterval) return std::nullopt;
   while (moments_.size() > 1 && now - moments_[1].time >= kWindow) moments_.pop_front();
   moments_.push_back({now, done});

@@ -224,7 +224,10 @@ class JobService final : public RpcService<v1::JobService> {
           MT_ASSIGN_OR_RETURN(const JobCheckpoint checkpoint,
                               manager_->Export(caller, name.job_id, name.step, request->directory(),
                                                [ended, wake](const absl::Status& status) {
-                                                 ended->set_value(status);
+                                                 // Nobody but the daemon's end cancels one.
+                                                 ended->set_value(absl::IsCancelled(status)
+                                                                      ? DaemonStopping()
+                                                                      : status);
                                                  wake();
                                                }));
           v1::ExportedModel exported;

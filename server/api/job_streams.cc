@@ -79,7 +79,8 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
   std::deque<v1::WatchJobResponse> waiting_;
 };
 
-// What both series share. `Series` has the types and AddRecord, which converts one.
+// What both series share. `Series` has the types and AddRecord, which converts a record, or leaves
+// the message as it is and returns an error.
 template <class Series>
 class RecordSource : public StreamSource<typename Series::Message> {
  public:
@@ -97,7 +98,9 @@ class RecordSource : public StreamSource<typename Series::Message> {
       if (*next != StreamNext::kMessage) return *next;
       const RecordCursor::Item& item = cursor_->front();
       if (item.missed_first == 0 && item.record.kind == LogRecord::Kind::kText) {
-        MT_RETURN_IF_ERROR(Series::AddRecord(item.record, message));
+        const absl::Status added = Series::AddRecord(item.record, message);
+        if (records > 0 && !added.ok()) break;
+        MT_RETURN_IF_ERROR(added);
         bytes += item.record.text.size();
         ++records;
       } else if (records > 0) {
@@ -128,10 +131,10 @@ struct StepMetricsSeries {
   using Message = v1::StreamStepMetricsResponse;
 
   static absl::Status AddRecord(const LogRecord& record, Message* message) {
+    MT_ASSIGN_OR_RETURN(const StepRecord step, ParseStepRecord(record.text));
     v1::StepMetricsRecord* const proto = message->mutable_batch()->add_records();
     proto->set_sequence(record.sequence);
     proto->set_superseded(record.superseded);
-    MT_ASSIGN_OR_RETURN(const StepRecord step, ParseStepRecord(record.text));
     ToProto(step, proto->mutable_metrics());
     return absl::OkStatus();
   }
@@ -145,9 +148,11 @@ struct LogSeries {
   using Message = v1::StreamLogsResponse;
 
   static absl::Status AddRecord(const LogRecord& record, Message* message) {
-    v1::LogLine* const proto = message->mutable_batch()->add_lines();
-    proto->set_sequence(record.sequence);
-    return ReadLogLine(record.text, proto);
+    v1::LogLine line;
+    line.set_sequence(record.sequence);
+    MT_RETURN_IF_ERROR(ReadLogLine(record.text, &line));
+    *message->mutable_batch()->add_lines() = std::move(line);
+    return absl::OkStatus();
   }
   // Lines are never superseded, so this does not happen; told as what it would be to a reader.
   static void SetFellBack(const LogRecord& record, Message* message) {

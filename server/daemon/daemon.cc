@@ -222,6 +222,7 @@ std::optional<JobForecast> Daemon::Forecast(const Job& job) const {
   if (!plan.ok()) return std::nullopt;
   JobForecast forecast;
   forecast.step_seconds = plan->choice.predicted.step_seconds;
+  forecast.pool_bytes = plan->pool_bytes;
   forecast.misfit = plan->misfit;
   // Devices cannot help a job that lacks host memory: the queue and the run tell of that.
   const bool lacks_host = !plan->fits && plan->device_bytes <= plan->device_limit_bytes;

@@ -109,7 +109,8 @@ absl::StatusOr<std::shared_ptr<FileSystem>> JobFiles::Join(
     if (!own.ok() && !absl::IsNotFound(own.status())) return own.status();
     if (own.ok()) roots.push_back(*std::move(own));
   }
-  return std::make_shared<RootedFileSystem>(std::move(roots), std::move(identity));
+  return std::make_shared<RootedFileSystem>(std::move(roots), std::move(identity),
+                                            state_directory_);
 }
 
 absl::StatusOr<std::shared_ptr<FileSystem>> JobFiles::OpenFor(int64_t uid,

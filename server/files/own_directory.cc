@@ -57,6 +57,15 @@ absl::StatusOr<JobPlace> FindJob(const std::string& state_directory, const std::
 
 }  // namespace
 
+std::string JobOfOwnDirectory(const std::string& state_directory, std::string_view path) {
+  const std::string jobs = state_directory + "/jobs/";
+  if (!path.starts_with(jobs)) return "";
+  const std::string id(path.substr(jobs.size(), path.find('/', jobs.size()) - jobs.size()));
+  const std::string own = OwnCheckpointDirectory(state_directory, id);
+  const bool beneath = path == own || path.starts_with(own + "/");
+  return beneath && !id.empty() && id.find('.') == std::string::npos ? id : "";
+}
+
 TreeSize MeasureJobDirectory(const std::string& state_directory, const std::string& job_id) {
   absl::StatusOr<JobPlace> place = FindJob(state_directory, job_id);
   if (!place.ok() || !place->directory.is_open()) return {};

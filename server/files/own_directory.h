@@ -17,6 +17,10 @@
 
 namespace megatrain {
 
+// Returns the id of the job in whose own directory `path` lies by its text, or "" if it lies in
+// none.
+std::string JobOfOwnDirectory(const std::string& state_directory, std::string_view path);
+
 // Returns the size, as MeasureTree counts it, of what a job has in the state directory: its own
 // directory, and what the daemon keeps of the job. It is not whole if the daemon may not act for
 // the own directory's owner, if he may not read all of it, or if a tree is too deep

@@ -17,6 +17,8 @@
 #include "engine/base/descriptor_file.h"
 #include "engine/base/directory_tree.h"
 #include "engine/base/status.h"
+#include "server/files/job_files.h"
+#include "server/files/own_directory.h"
 
 namespace megatrain {
 namespace {
@@ -53,16 +55,33 @@ absl::StatusOr<RootedFileSystem::Place> RootedFileSystem::Find(const std::string
     // The innermost: the one that leaves least, and nothing if it is the root itself.
     const bool is_root = *relative == ".";
     if (place.root == nullptr || is_root || relative->size() < place.relative.size()) {
-      place = {root.get(), *std::move(relative)};
+      place = {root, *std::move(relative)};
       if (is_root) return place;
     }
   }
   if (place.root != nullptr) return place;
+  if (std::optional<Place> own = FindInOwnDirectory(path)) return *std::move(own);
   return absl::PermissionDeniedError(absl::StrCat(
       path, " is outside the directories that jobs may use: ",
       absl::StrJoin(roots_, ", ",
                     [](std::string* out, const auto& root) { absl::StrAppend(out, root->path()); }),
       "; name a path beneath one of them"));
+}
+
+std::optional<RootedFileSystem::Place> RootedFileSystem::FindInOwnDirectory(
+    const std::string& path) const {
+  const std::string job = state_directory_.empty() ? "" : JobOfOwnDirectory(state_directory_, path);
+  if (job.empty()) return std::nullopt;
+  // Only the daemon changes names in the directory above.
+  const std::string own = OwnCheckpointDirectory(state_directory_, job);
+  struct stat info;
+  if (::lstat(own.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) ||
+      info.st_uid != (identity_.has_value() ? identity_->uid : ::geteuid())) {
+    return std::nullopt;
+  }
+  const absl::StatusOr<std::shared_ptr<const RootDirectory>> root = RootDirectory::Open(own);
+  if (!root.ok()) return std::nullopt;
+  return Place{*root, (*root)->Beneath(path).value_or(".")};
 }
 
 absl::Status RootedFileSystem::OpenError(const char* operation, const std::string& path,
@@ -133,7 +152,7 @@ absl::StatusOr<Descriptor> RootedFileSystem::OpenNearest(const std::string& path
     MT_ASSIGN_OR_RETURN(const Place place, Find(*existing));
     Descriptor descriptor(place.root->OpenBeneath(place.relative, O_PATH));
     if (descriptor.is_open()) return descriptor;
-    if (errno != ENOENT || place.relative == ".") {
+    if ((errno != ENOENT && errno != ENOTDIR) || place.relative == ".") {
       return OpenError("open", *existing, *place.root, errno);
     }
     *existing = ParentDirectory(*existing);

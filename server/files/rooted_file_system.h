@@ -45,10 +45,14 @@ class RootedFileSystem : public FileSystem {
  public:
   using Roots = std::vector<std::shared_ptr<const RootDirectory>>;
 
-  // Each path must lie beneath one of `roots`. If `identity` is nullopt, files are reached with the
-  // process' own rights.
-  RootedFileSystem(Roots roots, std::optional<FileIdentity> identity)
-      : roots_(std::move(roots)), identity_(std::move(identity)) {}
+  // Each path must lie beneath one of `roots` or, if `state_directory` is not "", in the own
+  // directory (job_files.h) of a job, if that belongs to the account. If `identity` is nullopt,
+  // files are reached with the process' own rights.
+  RootedFileSystem(Roots roots, std::optional<FileIdentity> identity,
+                   std::string state_directory = "")
+      : roots_(std::move(roots)),
+        identity_(std::move(identity)),
+        state_directory_(std::move(state_directory)) {}
 
   // ---- FileSystem ----
 
@@ -75,7 +79,7 @@ class RootedFileSystem : public FileSystem {
 
  private:
   struct Place {
-    const RootDirectory* root = nullptr;
+    std::shared_ptr<const RootDirectory> root;
     std::string relative;
   };
   // A name in a directory that is open.
@@ -90,12 +94,16 @@ class RootedFileSystem : public FileSystem {
 
   // The methods below are called under the account's identity.
   absl::StatusOr<Place> Find(const std::string& path) const;
+  // Returns the place of `path` in a job's own directory that belongs to the account, if it lies in
+  // one.
+  std::optional<Place> FindInOwnDirectory(const std::string& path) const;
   absl::StatusOr<Descriptor> Open(const char* operation, const std::string& path, int flags) const;
   absl::StatusOr<Entry> OpenParent(const char* operation, const std::string& path) const;
   // Opens or makes a file, for `flags` (O_WRONLY, O_RDWR); what is there and is no file is refused.
   absl::StatusOr<Descriptor> OpenOrCreate(const char* operation, const std::string& path,
                                           int flags) const;
-  // Opens `path`, or the nearest directory above it that is there, whose path becomes *existing.
+  // Opens `path`, or the nearest name above it that is there, whose path becomes *existing. That
+  // may be a file.
   absl::StatusOr<Descriptor> OpenNearest(const std::string& path, std::string* existing) const;
   absl::Status CreateBeneath(const std::string& path, int depth) const;
   bool IsDirectoryNow(const std::string& path) const;
@@ -104,6 +112,7 @@ class RootedFileSystem : public FileSystem {
 
   const Roots roots_;
   const std::optional<FileIdentity> identity_;
+  const std::string state_directory_;
 };
 
 }  // namespace megatrain

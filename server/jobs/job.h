@@ -106,9 +106,11 @@ struct Job {
   // True if the job's checkpoints are in the directory that the daemon made for it, and false if
   // the file names another directory. If `spec` is null this is not known, and true.
   bool own_checkpoints = true;
+  // The id of the job in whose directory they are, if it is another one of this user's; else "".
+  std::string checkpoints_with;
 
   // These are from the plan at submission; 0 = not known.
-  int64_t pool_bytes = 0;        // what the job takes of the host pool
+  int64_t pool_bytes = 0;        // what the job takes of the host pool; planned anew for each run
   int64_t checkpoint_bytes = 0;  // what one checkpoint takes on disk
 
   JobState state = JobState::kQueued;
@@ -181,6 +183,8 @@ struct JobChange {
   std::string text;
   // Changes further fields of the job, after the fields above are applied. May be empty.
   std::function<void(Job* job)> edit;
+  // When it happened, for the event; nullopt: now.
+  std::optional<absl::Time> time = {};
 };
 
 }  // namespace megatrain

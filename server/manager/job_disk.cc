@@ -10,8 +10,16 @@
 
 namespace megatrain {
 
+namespace {
+
+bool InStateDirectory(const Job& job) {
+  return job.own_checkpoints || !job.checkpoints_with.empty();
+}
+
+}  // namespace
+
 int64_t OwnCheckpointBytes(const Job& job) {
-  if (!job.own_checkpoints || job.spec == nullptr) return 0;
+  if (!InStateDirectory(job) || job.spec == nullptr) return 0;
   // checkpoint.keep may be as large as its type takes.
   const int64_t beside = job.spec->training.keep_best ? 2 : 1;
   int64_t count = 0, bytes = 0;
@@ -58,7 +66,7 @@ int64_t JobDisk::UserReservedBytes(int64_t uid, const JobTable& table) const {
   for (const JobPtr& job : table.Live()) {
     if (job->uid != uid) continue;
     MutexLock lock(&mutex_);
-    const auto found = jobs_.find(job->id);
+    const auto found = jobs_.find(job->own_checkpoints ? job->id : job->checkpoints_with);
     const int64_t held = found == jobs_.end() ? 0 : found->second.bytes;
     const int64_t more = std::max<int64_t>(OwnCheckpointBytes(*job) - held, 0);
     if (__builtin_add_overflow(bytes, more, &bytes)) return std::numeric_limits<int64_t>::max();
@@ -83,7 +91,7 @@ std::string JobDisk::NoteOnUnmeasured(int64_t uid) const {
 
 std::string JobDisk::WhyOverLimit(const Job& job) const {
   const int64_t limit = limits_->Get().disk_bytes;
-  if (limit == 0 || !job.own_checkpoints) return "";
+  if (limit == 0 || !InStateDirectory(job)) return "";
   const int64_t held = UserBytes(job.uid);
   if (held + job.checkpoint_bytes <= limit) return "";
   return absl::StrCat("its user's jobs hold ", FormatBytesShort(held),

@@ -49,11 +49,7 @@ absl::Status JobLedger::Load() {
     last_number_ = stored.job.number;
     absl::StatusOr<JobSpec> spec =
         ParseJob(*stored.job.file, options_.state_directory, stored.job.id);
-    if (spec.ok()) {
-      stored.job.own_checkpoints =
-          WritesInOwnDirectory(*spec, JobDirectory(options_.state_directory, stored.job.id));
-      stored.job.spec = std::make_shared<const JobSpec>(*std::move(spec));
-    }
+    if (spec.ok()) SetSpec(*std::move(spec), options_.state_directory, &stored.job);
     if (stored.deleted) {
       const std::string id = stored.job.id;
       deleted_[id] = std::make_shared<const Job>(std::move(stored.job));
@@ -68,7 +64,9 @@ absl::Status JobLedger::Load() {
     }
     const Job job = stored.job;
     table_.Put(std::move(stored.job), std::move(stored.events));
-    if (const std::optional<JobChange> change = ChangeAfterRestart(job)) {
+    if (std::optional<JobChange> change = ChangeAfterRestart(job)) {
+      // While the daemon was away the job used no devices.
+      if (IsActive(job.state)) change->time = job.updated;
       MT_RETURN_IF_ERROR(Apply(job, *change).status());
     }
   }
@@ -159,7 +157,7 @@ absl::StatusOr<JobPtr> JobLedger::Apply(const Job& job, const JobChange& change)
   std::vector<JobEvent> events;
   if (change.to.has_value() || !change.text.empty()) {
     events.push_back({.sequence = table_.LastEvent(job.id) + 1,
-                      .time = next.updated,
+                      .time = change.time.value_or(next.updated),
                       .from = job.state,
                       .to = next.state,
                       .reason = change.reason,
@@ -200,6 +198,15 @@ absl::Status JobLedger::Delete(const std::string& id,
   MT_RETURN_IF_ERROR(check(*job));
   if (!IsEnded(job->state)) {
     return NotInThisState(*job, "deleted", "; only jobs that have ended can be: cancel it first");
+  }
+  // It may go on from this one's checkpoints, which are removed with it.
+  for (const JobPtr& other : table_.Live()) {
+    if (other->checkpoints_with == id) {
+      return NotInThisState(*job, "deleted",
+                            absl::StrCat(": job ", other->id,
+                                         ", which has not ended, has its "
+                                         "checkpoint.directory there"));
+    }
   }
   MT_RETURN_IF_ERROR(NoteStored(store_->MarkDeleted(id)));
   deleted_[id] = job;

@@ -74,8 +74,9 @@ class JobLedger {
   // Deletes a job that has ended, so that readers do not find it any more, also after a restart.
   // Its files are left alone, and its row in the store stays until RemoveRow. `check`, which must
   // not be empty, is called first, with a lock held as for Decide. Returns NotFound (JOB_NOT_FOUND)
-  // if there is no such job, FailedPrecondition (ILLEGAL_TRANSITION) if it has not ended, and
-  // errors of `check` and of the store. On an error nothing has changed.
+  // if there is no such job, FailedPrecondition (ILLEGAL_TRANSITION) if it has not ended or if
+  // another job that has not ended has its checkpoints with this one (Job::checkpoints_with), and
+  // the errors of `check` and of the store. On an error nothing has changed.
   absl::Status Delete(const std::string& id,
                       const std::function<absl::Status(const Job& job)>& check);
   // Returns the deleted jobs whose rows are not removed yet, also those that earlier processes

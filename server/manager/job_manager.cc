@@ -137,9 +137,7 @@ absl::Status JobManager::CheckLimits(const Job& job) const {
 void JobManager::SetPlanned(const PlanReport& plan, JobSpec spec, Job* job) const {
   job->pool_bytes = plan.pool_bytes;
   job->checkpoint_bytes = plan.checkpoint_bytes;
-  job->own_checkpoints =
-      WritesInOwnDirectory(spec, JobDirectory(ledger_->state_directory(), job->id));
-  job->spec = std::make_shared<const JobSpec>(std::move(spec));
+  SetSpec(std::move(spec), ledger_->state_directory(), job);
 }
 
 absl::StatusOr<JobPlan> JobManager::Plan(const Caller& caller, const JobFile& file) {

@@ -7,6 +7,7 @@
 #include "engine/job/job_parser.h"
 #include "server/base/error_reason.h"
 #include "server/files/job_files.h"
+#include "server/files/own_directory.h"
 
 namespace megatrain {
 namespace {
@@ -57,6 +58,13 @@ absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_d
 
 bool WritesInOwnDirectory(const JobSpec& spec, const std::string& job_directory) {
   return absl::StartsWith(spec.checkpoint.directory, job_directory + "/");
+}
+
+void SetSpec(JobSpec spec, const std::string& state_directory, Job* job) {
+  const std::string with = JobOfOwnDirectory(state_directory, spec.checkpoint.directory);
+  job->own_checkpoints = with == job->id;
+  job->checkpoints_with = job->own_checkpoints ? "" : with;
+  job->spec = std::make_shared<const JobSpec>(std::move(spec));
 }
 
 absl::Status CheckPaths(const JobSpec& spec, const std::string& job_directory, FileSystem* files) {

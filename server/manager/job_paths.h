@@ -24,6 +24,9 @@ absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_d
 // Returns true if the job's checkpoint.directory lies beneath `job_directory`, its JobDirectory.
 bool WritesInOwnDirectory(const JobSpec& spec, const std::string& job_directory);
 
+// Sets Job::spec, own_checkpoints and checkpoints_with of the job, whose id is set.
+void SetSpec(JobSpec spec, const std::string& state_directory, Job* job);
+
 // Checks that model.path is a directory, that CheckDataFiles (data_paths.h) accepts data.train and
 // data.eval, and that the job may write where it writes. `files` must act with the rights of the
 // job's submitter. A checkpoint.directory beneath `job_directory`, the job's JobDirectory, is not

@@ -122,16 +122,16 @@ void JobRemover::RunRound() {
 void JobRemover::Prune() {
   const int64_t keep = keep_ended_jobs_;
   if (keep == 0) return;
-  const auto count = [this] {
-    return ledger_->table().Counts().ended + static_cast<int64_t>(ledger_->Deleted().size());
-  };
-  const int64_t ended = count();
+  int64_t ended = 0;
+  for (const auto& [how, jobs] : ledger_->table().Endings()) ended += jobs;
   if (ended == ended_ && keep == kept_) return;
+  ended_ = ended;
+  kept_ = keep;
   for (const JobPtr& job : JobsToPrune(ledger_->table().All(), keep)) {
     if (stopping_) return;
     if (HasCheckpointFiles(ledger_->state_directory(), job->id)) continue;
-    // Errors: it was deleted by its user meanwhile, or the store cannot be written; then again when
-    // the next job has ended.
+    // Errors: it was deleted by its user meanwhile, another job writes its checkpoints there, or
+    // the store cannot be written; then again when the next job has ended.
     const absl::Status status =
         ledger_->Delete(job->id, [](const Job&) { return absl::OkStatus(); });
     if (status.ok() && options_.log) {
@@ -141,8 +141,6 @@ void JobRemover::Prune() {
                        ", is forgotten: keep_ended_jobs_per_user is ", keep));
     }
   }
-  ended_ = count();
-  kept_ = keep;
 }
 
 void JobRemover::RemoveDeleted() {

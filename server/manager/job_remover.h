@@ -100,7 +100,7 @@ class JobRemover {
 
   // Used by the thread only.
   std::set<std::string> failed_;  // jobs whose failed removal is in the log
-  int64_t ended_ = -1;            // ended and deleted jobs at the last Prune
+  int64_t ended_ = -1;            // how many jobs had ended in this process at the last Prune
   int64_t kept_ = 0;              // keep_ended_jobs_ at the last Prune
 
   std::thread thread_;  // last: uses the rest

@@ -3,7 +3,8 @@
 //   GET /livez     200: the process answers
 //   GET /readyz    200: jobs can run; 503: they cannot, and the body says why
 // HEAD is answered as GET, without the body. Other methods get 405, and other paths 404. Nothing
-// can be changed through the server.
+// can be changed through the server. A reader that sends or takes nothing for two seconds is cut
+// off.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_METRICS_METRICS_SERVER_H_
@@ -29,7 +30,7 @@ inline constexpr char kDefaultMetricsAddress[] = "127.0.0.1:9464";
 // [::1]:9464. PORT is from 0 to 65535.
 bool IsHostPort(const std::string& address);
 
-// Functions that answer requests. Both must be set. They are called on the server's threads, by two
+// Functions that answer requests. Both must be set. They are called on the server's threads, by 16
 // at once at most, until the server is destroyed.
 struct MetricsSources {
   std::function<std::string()> page;  // returns the body of /metrics

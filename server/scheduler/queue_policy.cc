@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
@@ -22,8 +23,10 @@ double DeviceSeconds(std::optional<double> seconds, size_t devices) {
   return seconds.value_or(kUnknownJobSeconds) * static_cast<double>(devices);
 }
 
-// All queued jobs in the order of their turns.
-std::vector<const QueuedJob*> OrderTurns(const QueueSnapshot& snapshot) {
+// All queued jobs in the order of their turns. `is_held` tells those that wait for something of
+// their own: they do not use up their users' turns.
+std::vector<const QueuedJob*> OrderTurns(const QueueSnapshot& snapshot,
+                                         absl::FunctionRef<bool(const QueuedJob&)> is_held) {
   // Priority, highest first -> user -> jobs in the order of submission.
   std::map<int, std::map<int64_t, std::deque<const QueuedJob*>>, std::greater<>> waiting;
   std::vector<const QueuedJob*> by_number;
@@ -48,8 +51,7 @@ std::vector<const QueuedJob*> OrderTurns(const QueueSnapshot& snapshot) {
       turns.push_back(job);
       next->second.pop_front();
       if (next->second.empty()) users.erase(next);
-      // A job that waits for something of its own does not use up its user's turn.
-      if (job->hold == WaitingReason::kNone) {
+      if (!is_held(*job)) {
         use[job->uid] += DeviceSeconds(job->seconds, DevicesOf(*job, snapshot.devices.count));
       }
     }
@@ -250,6 +252,17 @@ std::string NextText(const QueuedJob& job, const QueueSnapshot& snapshot,
                       snapshot.devices.count, " devices");
 }
 
+// Returns the text of a job that needs more memory than paused jobs leave.
+std::string LackText(const QueuedJob& job, const QueueSnapshot& snapshot, int64_t paused_bytes) {
+  const std::string needs =
+      absl::StrCat("needs ", FormatBytesShort(job.pool_bytes), " of host memory");
+  const std::string pool = FormatBytesShort(snapshot.pool_bytes);
+  return paused_bytes == 0
+             ? absl::StrCat(needs, ", and the daemon's pool has ", pool)
+             : absl::StrCat(needs, "; paused jobs keep ", FormatBytesShort(paused_bytes),
+                            " of the ", pool, " there are");
+}
+
 std::string AheadText(int ahead) {
   return ahead == 1 ? "1 job comes first" : absl::StrCat(ahead, " jobs come first");
 }
@@ -268,32 +281,27 @@ QueueDecision DecideQueue(const QueueSnapshot& snapshot) {
   Timeline timeline(snapshot);
   int position = 0;
   std::vector<const QueuedJob*> held;
-  for (const QueuedJob* job : OrderTurns(snapshot)) {
-    if (!snapshot.accepts) {
-      decision.places[job->id] =
-          HeldPlace(WaitingReason::kShuttingDown, "the daemon is stopping; the queue is kept");
-      held.push_back(job);
-      continue;
+  // The place of a job that cannot start for a reason of its own; nullopt: it can.
+  const auto held_place = [&](const QueuedJob& job) -> std::optional<QueuePlace> {
+    if (job.hold != WaitingReason::kNone) return HeldPlace(job.hold, job.hold_text);
+    if (pool_known && job.pool_bytes > unpaused_bytes) {
+      return HeldPlace(WaitingReason::kHostMemory, LackText(job, snapshot, paused_bytes));
     }
-    if (job->hold != WaitingReason::kNone) {
-      decision.places[job->id] = HeldPlace(job->hold, job->hold_text);
-      held.push_back(job);
-      continue;
+    std::string over = shares.HeldByPaused(job);
+    if (over.empty() && free.has_device()) {
+      over = shares.HeldByActive(job, DevicesOf(job, snapshot.devices.count));
     }
-    if (pool_known && job->pool_bytes > unpaused_bytes) {
-      decision.places[job->id] = HeldPlace(
-          WaitingReason::kHostMemory,
-          absl::StrCat("needs ", FormatBytesShort(job->pool_bytes),
-                       " of host memory; paused jobs keep ", FormatBytesShort(paused_bytes),
-                       " of the ", FormatBytesShort(snapshot.pool_bytes), " there are"));
-      held.push_back(job);
-      continue;
-    }
-    std::string over = shares.HeldByPaused(*job);
-    const size_t devices = DevicesOf(*job, snapshot.devices.count);
-    if (over.empty() && free.has_device()) over = shares.HeldByActive(*job, devices);
-    if (!over.empty()) {
-      decision.places[job->id] = HeldPlace(WaitingReason::kUserLimit, std::move(over));
+    if (over.empty()) return std::nullopt;
+    return HeldPlace(WaitingReason::kUserLimit, std::move(over));
+  };
+  for (const QueuedJob* job :
+       OrderTurns(snapshot, [&](const QueuedJob& each) { return held_place(each).has_value(); })) {
+    std::optional<QueuePlace> held_at =
+        snapshot.accepts
+            ? held_place(*job)
+            : HeldPlace(WaitingReason::kShuttingDown, "the daemon is stopping; the queue is kept");
+    if (held_at.has_value()) {
+      decision.places[job->id] = *std::move(held_at);
       held.push_back(job);
       continue;
     }
@@ -301,7 +309,7 @@ QueueDecision DecideQueue(const QueueSnapshot& snapshot) {
     place.position = ++position;
     place.predicted_start = timeline.Place(*job);
     if (free.HasDevices(*job) && free.HasBytes(*job)) {
-      shares.Start(job->uid, job->pool_bytes, devices);
+      shares.Start(job->uid, job->pool_bytes, DevicesOf(*job, snapshot.devices.count));
       place.text = "starts now";
       decision.start.push_back({job->id, free.Take(*job)});
     } else {

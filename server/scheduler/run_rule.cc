@@ -150,17 +150,20 @@ RunAction DecideEnded(const Job& job, const RunEnd& end) {
 
 RunAction Running(const Job& job, const RunFacts& facts) {
   const bool from_checkpoint = !job.host_retained;
-  return Become(JobState::kRunning, JobReason::kNone,
-                absl::StrCat("step ", facts.first_step, " of ", facts.total_steps, " is the next"),
-                [facts, from_checkpoint](Job* edited) {
-                  edited->step = facts.step;
-                  edited->total_steps = facts.total_steps;
-                  // It began from there, whatever was known of it.
-                  if (from_checkpoint) {
-                    edited->checkpoint_step = std::max(facts.first_step - 1, facts.checkpoint_step);
-                  }
-                  edited->host_retained = false;
-                });
+  return Become(
+      JobState::kRunning, JobReason::kNone,
+      facts.first_step > facts.total_steps
+          ? std::string("all steps are done already")
+          : absl::StrCat("step ", facts.first_step, " of ", facts.total_steps, " is the next"),
+      [facts, from_checkpoint](Job* edited) {
+        edited->step = facts.step;
+        edited->total_steps = facts.total_steps;
+        // It began from there, whatever was known of it.
+        if (from_checkpoint) {
+          edited->checkpoint_step = std::max(facts.first_step - 1, facts.checkpoint_step);
+        }
+        edited->host_retained = false;
+      });
 }
 
 RunAction DecidePreparing(const RunFacts& facts, bool stopping) {
@@ -240,6 +243,7 @@ void Apply(const JobRunEvent& event, RunFacts* facts) {
                           facts->step = begin.first_step - 1;
                           facts->pause = TrainingPause{};
                           facts->pause_asked = facts->resume_asked = false;
+                          facts->release_failed = false;
                         },
                         [&](const StepRecord& record) { facts->step = record.step; },
                         [&](const CheckpointSaved& saved) {
@@ -255,6 +259,14 @@ void Apply(const JobRunEvent& event, RunFacts* facts) {
 }
 
 RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping) {
+  // What the run is asked for needs no store, which may be unwritable; what it did is noted after.
+  if (job.state == JobState::kCancelling && facts.phase != Phase::kEnded && !facts.cancel_asked) {
+    return Ask(RunWish::kCancel, false);
+  }
+  if (job.state == JobState::kPausing && facts.phase == Phase::kTraining) {
+    RunAction action = DecidePausing(job, facts, stopping);
+    if (action.kind == Kind::kAsk) return action;
+  }
   if (facts.checkpoint_step > job.checkpoint_step && !IsEnded(job.state)) {
     return Note(JobReason::kNone, "",
                 [step = facts.checkpoint_step](Job* edited) { edited->checkpoint_step = step; });
@@ -316,7 +328,9 @@ void NoteAsked(RunWish wish, RunFacts* facts) {
 
 void NoteChanged(JobState state, RunFacts* facts) {
   if (state == JobState::kRunning) facts->steps_unstored = false;
-  if (state == JobState::kPaused) facts->release_failed = facts->resume_failed = false;
+  if (state == JobState::kPaused) {
+    facts->release_failed = facts->resume_failed = facts->steps_unstored = false;
+  }
 }
 
 RunAction DecideWithoutRun(const Job& job) {

@@ -23,14 +23,16 @@ struct RunFacts {
   };
   Phase phase = Phase::kPreparing;
 
-  // The values of the last StepsBegin. `steps_unstored` is true until the ledger has stored them.
+  // The values of the last StepsBegin. `steps_unstored` is true until the ledger has stored them
+  // or has the job as PAUSED.
   int64_t first_step = 0, total_steps = 0;
   bool steps_unstored = false;
   int64_t step = 0;             // the last one that is done
   int64_t checkpoint_step = 0;  // of the newest verified checkpoint of this run; 0 = none
   TrainingPause pause;          // the last one; valid in kPaused
   // The release, or the resumption, that was asked for has failed, for the reason in `pause`. Both
-  // are false again once the ledger has the job as PAUSED, and each when the same is asked again.
+  // are false again once the ledger has the job as PAUSED, and each when the same is asked again;
+  // release_failed also once steps begin.
   bool release_failed = false, resume_failed = false;
   RunEnd end;  // valid in kEnded
 

@@ -19,6 +19,15 @@ constexpr double kIdleSeconds = 10;
 constexpr double kRetrySeconds = 1;
 constexpr double kStepsSeconds = 0.05;
 
+// Returns what a run that a full disk has paused needs. `records` may be null.
+std::vector<DiskNeed> NeedsOf(const TrainingPause& pause, const JobRecords* records,
+                              const Job& job) {
+  if (pause.directory.empty()) return DiskNeedsOf(job);
+  // Records are themselves what the margin is for.
+  const bool for_records = records != nullptr && pause.directory == records->directory();
+  return {{pause.directory, pause.disk_bytes + (for_records ? 0 : kDiskMarginBytes)}};
+}
+
 }  // namespace
 
 Scheduler::Scheduler(JobLedger* ledger, JobRunner* runner, RunMailbox* mailbox,
@@ -31,7 +40,7 @@ Scheduler::Scheduler(JobLedger* ledger, JobRunner* runner, RunMailbox* mailbox,
       disk_waits_(options_.free_disk_bytes) {
   for (const JobPtr& job : ledger_->table().All()) {
     usage_.AddEvents(job->uid, static_cast<size_t>(ClaimOf(*job).value_or(DeviceClaim()).count),
-                     ledger_->table().Events(job->id, 1, SIZE_MAX));
+                     ledger_->table().Events(job->id, 1, SIZE_MAX), ledger_->Now());
     if (!IsEnded(job->state)) unclosed_.insert(job->id);
     last_number_ = job->number;
   }
@@ -148,11 +157,7 @@ bool Scheduler::SettleOnce(const std::string& id, Run* run) {
     case RunAction::Kind::kChange:
       NoteChanged((*job)->state, &run->facts);
       if ((*job)->state == JobState::kPaused && (*job)->reason == JobReason::kDiskFull) {
-        const TrainingPause& pause = run->facts.pause;
-        disk_waits_.Add(**job,
-                        pause.directory.empty()
-                            ? DiskNeedsOf(**job)
-                            : std::vector<DiskNeed>{{pause.directory, pause.disk_bytes}},
+        disk_waits_.Add(**job, NeedsOf(run->facts.pause, run->records.get(), **job),
                         ledger_->Now());
       }
       return true;
@@ -187,17 +192,22 @@ bool Scheduler::LetGoOfDeleted(const std::string& id, Run* run) {
 }
 
 void Scheduler::ForgetRun(const std::string& id, const Job& job) {
-  const RunEnd& end = runs_.at(id).facts.end;
+  const RunFacts& facts = runs_.at(id).facts;
+  const RunEnd& end = facts.end;
+  if (facts.first_step > 0) start_waits_.erase(id);
   const bool failed = end.kind == RunEnd::Kind::kFailed;
   if (job.state == JobState::kQueued && failed && IsDiskFull(end.status)) {
     disk_waits_.Add(job, DiskNeedsOf(job), ledger_->Now());
   } else if (job.state == JobState::kQueued && (failed || end.kind == RunEnd::Kind::kNotStarted)) {
     // While others hold memory, waiting for a while does not help.
     const bool others_hold = IsPoolBusy(end.status) && runs_.size() > 1;
-    start_waits_[id] = {others_hold ? absl::InfiniteFuture() : ledger_->Now() + kStartWait,
-                        runs_ended_ + 1,
-                        failed ? WaitingReason::kHostMemory : WaitingReason::kNotStarted,
-                        std::string(end.status.message())};
+    const auto [at, is_new] = start_waits_.try_emplace(id);
+    StartWait& wait = at->second;
+    if (!is_new && !others_hold) wait.interval = std::min(2 * wait.interval, kStartWaitMax);
+    wait.until = others_hold ? absl::InfiniteFuture() : ledger_->Now() + wait.interval;
+    wait.runs_ended = runs_ended_ + 1;
+    wait.reason = failed ? WaitingReason::kHostMemory : WaitingReason::kNotStarted;
+    wait.text = std::string(end.status.message());
   }
   MeasureDisk(id);
   ++runs_ended_;

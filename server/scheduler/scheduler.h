@@ -44,6 +44,9 @@ namespace megatrain {
 // JobForecast holds what the plan of a job predicts about its run.
 struct JobForecast {
   double step_seconds = 0;  // 0 = not known
+  // What the job takes of the host pool, which may be another one than when the job was submitted;
+  // 0 = not known.
+  int64_t pool_bytes = 0;
   // The numbers of the devices on which the job fits, ascending. nullopt: not known; the job may
   // then have any device.
   std::optional<std::vector<int>> fits_on;
@@ -103,10 +106,13 @@ class Scheduler {
     bool has_devices = true;
   };
   // A queued job that could not be started. It is tried again at `until`, or sooner if another run
-  // ends.
-  static constexpr absl::Duration kStartWait = absl::Seconds(10);
+  // ends and may have given back what it lacks. `interval` doubles with each failure until the job
+  // begins its steps, because each leaves two events.
+  static constexpr absl::Duration kStartWaitMin = absl::Seconds(10);
+  static constexpr absl::Duration kStartWaitMax = absl::Minutes(10);
   struct StartWait {
-    absl::Time until;
+    absl::Time until;  // infinite past: it does not wait any more
+    absl::Duration interval = kStartWaitMin;
     int64_t runs_ended = 0;
     WaitingReason reason = WaitingReason::kNone;
     std::string text;
@@ -130,6 +136,8 @@ class Scheduler {
   void StartJobs();
   QueueSnapshot TakeSnapshot();
   const JobForecast& ForecastOf(const Job& job);
+  // Returns what a job without a run takes of the host pool.
+  int64_t PoolBytesOf(const Job& job);
   // Returns how long the job will still run, if that is known or predicted.
   std::optional<double> SecondsLeft(const Job& job);
   QueuedJob Describe(const Job& job);

@@ -27,7 +27,11 @@ void Scheduler::SettleDiskWaits() {
 
 void Scheduler::MeasureDisk(const std::string& id) {
   if (options_.disk == nullptr) return;
-  if (const JobPtr job = ledger_->table().Find(id)) options_.disk->Measure(*job);
+  const JobPtr job = ledger_->table().Find(id);
+  if (job == nullptr) return;
+  options_.disk->Measure(*job);
+  const JobPtr with = ledger_->table().Find(job->checkpoints_with);
+  if (with != nullptr) options_.disk->Measure(*with);
 }
 
 void Scheduler::SettleDiskLimit() {

@@ -34,6 +34,11 @@ const JobForecast& Scheduler::ForecastOf(const Job& job) {
   return forecast.known;
 }
 
+int64_t Scheduler::PoolBytesOf(const Job& job) {
+  const int64_t planned = ForecastOf(job).pool_bytes;
+  return planned > 0 ? planned : job.pool_bytes;
+}
+
 std::optional<double> Scheduler::SecondsLeft(const Job& job) {
   const double step_seconds =
       job.step_seconds > 0 ? job.step_seconds : ForecastOf(job).step_seconds;
@@ -111,7 +116,7 @@ QueuedJob Scheduler::Describe(const Job& job) {
   queued.seconds = SecondsLeft(job);
   const auto run = runs_.find(job.id);
   if (run == runs_.end()) {
-    queued.pool_bytes = job.pool_bytes;
+    queued.pool_bytes = PoolBytesOf(job);
     DescribeDevices(job, &queued);
     if (queued.hold != WaitingReason::kNone) return queued;
   } else {
@@ -138,15 +143,18 @@ QueuedJob Scheduler::Describe(const Job& job) {
     queued.hold_text = options_.disk->WhyOverLimit(job);
     if (!queued.hold_text.empty()) queued.hold = WaitingReason::kUserLimit;
   }
-  const auto wait = start_waits_.find(job.id);
-  if (wait != start_waits_.end()) {
-    const absl::Time until = wait->second.until;
-    const bool clock_set_back = until != absl::InfiniteFuture() && until - now > kStartWait;
-    if (until <= now || clock_set_back || wait->second.runs_ended != runs_ended_) {
-      start_waits_.erase(wait);
+  const auto waits = start_waits_.find(job.id);
+  if (waits != start_waits_.end()) {
+    StartWait& wait = waits->second;
+    const bool clock_set_back =
+        wait.until != absl::InfiniteFuture() && wait.until - now > wait.interval;
+    const bool another_ended =
+        wait.reason != WaitingReason::kNotStarted && wait.runs_ended != runs_ended_;
+    if (wait.until <= now || clock_set_back || another_ended) {
+      wait.until = absl::InfinitePast();
     } else {
-      queued.hold = wait->second.reason;
-      queued.hold_text = wait->second.text;
+      queued.hold = wait.reason;
+      queued.hold_text = wait.text;
     }
   }
   return queued;
@@ -220,7 +228,7 @@ bool Scheduler::StartJob(const std::string& id, const std::vector<int>& devices)
     if (!records.ok()) {
       Note(absl::StrCat("job ", id, ": its records cannot be opened"), records.status());
       start_waits_[id] = {
-          run.since + kStartWait, runs_ended_, WaitingReason::kDiskFull,
+          run.since + kStartWaitMin, kStartWaitMin, runs_ended_, WaitingReason::kDiskFull,
           absl::StrCat("its records cannot be written: ", records.status().message())};
       return true;  // another may start
     }
@@ -230,12 +238,14 @@ bool Scheduler::StartJob(const std::string& id, const std::vector<int>& devices)
   std::vector<std::string> names;
   for (const int device : devices) names.push_back(options_.devices.Name(device));
   if (options_.devices.count > 1) absl::StrAppend(&text, " on ", absl::StrJoin(names, ", "));
-  const absl::StatusOr<JobPtr> changed =
-      Change(id, JobState::kQueued,
-             {JobState::kPreparing, JobReason::kNone, std::move(text), [&names](Job* edited) {
-                ++edited->attempts;
-                edited->devices = names;
-              }});
+  const int64_t pool_bytes = PoolBytesOf(*job);
+  const absl::StatusOr<JobPtr> changed = Change(
+      id, JobState::kQueued,
+      {JobState::kPreparing, JobReason::kNone, std::move(text), [&names, pool_bytes](Job* edited) {
+         ++edited->attempts;
+         edited->devices = names;
+         edited->pool_bytes = pool_bytes;
+       }});
   if (!changed.ok()) return false;
   RunRequest request{id, *job->spec, run.records, job->uid, (*changed)->allow_change, devices};
   runs_[id] = std::move(run);

@@ -31,12 +31,13 @@ void UsageMeter::Add(int64_t uid, size_t devices, absl::Time from, absl::Time to
       static_cast<double>(devices) * Scale() * (Weight(to - origin_) - Weight(from - origin_));
 }
 
-void UsageMeter::AddEvents(int64_t uid, size_t devices, const std::vector<JobEvent>& events) {
+void UsageMeter::AddEvents(int64_t uid, size_t devices, const std::vector<JobEvent>& events,
+                           absl::Time now) {
   std::optional<absl::Time> since;
   for (const JobEvent& event : events) {
     if (IsActive(event.to) && !since.has_value()) since = event.time;
     if (!IsActive(event.to) && since.has_value()) {
-      Add(uid, devices, *since, event.time);
+      Add(uid, devices, *since, std::min(event.time, now));  // a clock may have been ahead
       since.reset();
     }
   }

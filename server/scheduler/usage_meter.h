@@ -22,9 +22,9 @@ class UsageMeter {
   // order of time. If `to` is before `from` (a clock that was set back), nothing is added.
   // REQUIRES: both times are finite.
   void Add(int64_t uid, size_t devices, absl::Time from, absl::Time to);
-  // Adds the times in which a job's event log, in order, shows it as active (IsActive). A time
-  // whose end is not in the log is not added.
-  void AddEvents(int64_t uid, size_t devices, const std::vector<JobEvent>& events);
+  // Adds the times up to `now` in which a job's event log, in order, shows it as active (IsActive).
+  // A time whose end is not in the log is not added.
+  void AddEvents(int64_t uid, size_t devices, const std::vector<JobEvent>& events, absl::Time now);
 
   // Returns the weighted seconds of each user that has any, as of `now`, by uid. Use after `now`
   // weighs more than 1.

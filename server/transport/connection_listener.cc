@@ -193,9 +193,10 @@ ConnectionListener::~ConnectionListener() {
     eventfd_write(stop_fd_, 1);
     thread_.join();
   }
+  // Once the socket does not listen, the name may be that of another daemon's.
+  if (!path_.empty()) unlink(path_.c_str());
   for (const int fd : listening_) close(fd);
   if (stop_fd_ >= 0) close(stop_fd_);
-  if (!path_.empty()) unlink(path_.c_str());
 }
 
 void ConnectionListener::Accept(Take take, std::function<void()> turned_away) {

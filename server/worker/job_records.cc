@@ -108,16 +108,24 @@ void JobRecords::Close() {
   {
     MutexLock lock(&mutex_);
     WriteWaiting(0).IgnoreError();
+    waiting_.clear();
+    waiting_bytes_ = 0;
+    lost_ = 0;
   }
   metrics_->Close();
   log_->Close();
+}
+
+bool JobRecords::HasWaiting() const {
+  MutexLock lock(&mutex_);
+  return !log_->closed() && (!waiting_.empty() || lost_ > 0);
 }
 
 absl::StatusOr<std::shared_ptr<JobRecords>> JobRecordsDirectory::Open(const std::string& job_id) {
   MutexLock lock(&mutex_);
   // Users get theirs here, under the lock: one that only the map holds has no user.
   std::erase_if(open_, [&job_id](const auto& entry) {
-    return entry.first != job_id && entry.second.use_count() == 1;
+    return entry.first != job_id && entry.second.use_count() == 1 && !entry.second->HasWaiting();
   });
   if (removed_.count(job_id) == 1) {
     return absl::NotFoundError(absl::StrCat("job ", job_id, " was deleted"));

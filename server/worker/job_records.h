@@ -63,8 +63,12 @@ class JobRecords {
   // records of its steps. Returns FileError's codes.
   absl::Status Sync();
   // Says that the job has ended for good, so that readers that follow its records end too. Tries
-  // once more to write the waiting records. Afterwards nothing can be added. May be called again.
+  // once more to write the waiting records, and forgets those that find no room. Afterwards nothing
+  // can be added. May be called again.
   void Close();
+  // Returns true if records wait in memory, or the log does not say yet how many were lost. Returns
+  // false after Close.
+  bool HasWaiting() const;
 
   const std::string& directory() const { return directory_; }
 
@@ -92,7 +96,7 @@ class JobRecords {
 
   const std::string directory_;
   const std::unique_ptr<RecordLog> metrics_, log_;
-  Mutex mutex_;  // held over writes, which keeps the order of records
+  mutable Mutex mutex_;  // held over writes, which keeps the order of records
   std::deque<Record> waiting_ ABSL_GUARDED_BY(mutex_);
   size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;  // records since writing began to fail
@@ -100,7 +104,7 @@ class JobRecords {
 
 // JobRecordsDirectory opens the records of all jobs, beneath one directory. All users of a job's
 // records share one JobRecords. When the records of another job are opened, those that are no
-// longer used are destroyed.
+// longer used are destroyed, except those that wait for a full disk (JobRecords::HasWaiting).
 class JobRecordsDirectory {
  public:
   explicit JobRecordsDirectory(std::string directory) : directory_(std::move(directory)) {}

@@ -428,6 +428,7 @@ TEST_F(ProgramTest, OutputThatCannotBeWrittenIsAFailure) {
   environment.err = err.file();
   environment.variable = [this](const char* name) { return variables_[name]; };
   EXPECT_EQ(RunProgram({"ls", "-o", "json"}, environment), kExitFailed);
+  EXPECT_EQ(RunProgram({"--version"}, environment), kExitFailed);
   // A command that fails anyway keeps its code.
   EXPECT_EQ(RunProgram({"show", "nope"}, environment), kExitNotFound);
   std::fclose(environment.out);

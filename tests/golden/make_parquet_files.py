@@ -81,6 +81,7 @@ def types():
         "by_number": pa.array([[(1, "one")], [(2, None)], None], pa.map_(pa.int64(), pa.string())),
     })
     write("types", table, compression="zstd")
+    write("no_name", pa.table({"": pa.array([7]), "text": pa.array(["eins"])}))
 
 
 def chats():

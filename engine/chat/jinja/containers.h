@@ -39,11 +39,12 @@ struct Text {
 // Sequences that differ in how they print, compare and may be indexed.
 enum class SequenceKind { kList, kTuple, kRange, kKeys, kValues, kItems };
 
-// A list, a tuple, a range or a view of a dict.
+// The bounds and the step of a range.
 struct Range {
   int64_t start = 0, stop = 0, step = 1;
 };
 
+// A list, a tuple, a range or a view of a dict.
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   int depth = 1;  // levels of containers, with this one

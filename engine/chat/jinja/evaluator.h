@@ -116,6 +116,8 @@ class Evaluator {
   JinjaValue block_text_;  // the input of the filter of a block
   Flow flow_ = Flow::kNone;
   int depth_ = 0;
+  // The noted beginnings and the texts of {% generation %} blocks within captures.
+  std::vector<std::pair<size_t, JinjaValue>> captured_blocks_;
   // The line for errors: of the node that was begun last, or of the call whose arguments are done.
   int line_ = 1;
 };

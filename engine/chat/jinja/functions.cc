@@ -181,6 +181,8 @@ Result StrftimeNow(Call& call) {
     at = end;
     if (directive == "%f") {
       absl::StrAppendFormat(&result, "%06d", absl::ToInt64Microseconds(now.subsecond));
+    } else if (directive.back() == 's') {  // std::strftime would ask for the machine's zone
+      absl::StrAppend(&result, absl::ToUnixSeconds(call.runtime.options().now));
     } else if (directive != "%z" && directive != "%Z") {
       char buffer[128];
       result.append(buffer, std::strftime(buffer, sizeof buffer, directive.c_str(), &time));

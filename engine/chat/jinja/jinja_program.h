@@ -17,6 +17,9 @@
 //   super are not there. Numbers have no method but float.is_integer, and a range has no attributes
 //   start, stop and step. The filter urlencode takes no list or dict.
 // - int() and float() read ASCII digits only.
+// - In bodies of macros, recursive loops, and call, generation, filter and set blocks, and in the
+//   condition of `for ... if`, a variable given to Render is seen even if the program sets it later
+//   around them. In Jinja it is undefined there.
 // - A `loop` that a namespace keeps has no next item and cannot be called once its loop has ended.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_PROGRAM_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_PROGRAM_H_
@@ -73,6 +76,7 @@ struct JinjaRendered {
   // writes inside a macro or into {% set %} is counted from the end of the text at that time. So
   // ranges of such programs may overlap, or end beyond the text.
   std::vector<std::pair<size_t, size_t>> generation;
+  bool generation_moved = false;  // a range does not hold what its block wrote
 };
 
 // A parsed program. A copy shares it. Thread safety: const methods may be called from several

@@ -266,17 +266,21 @@ absl::Status Evaluator::BindParameters(const MacroDefinition& macro, CallValues 
     return Error(
         absl::StrCat("macro '", macro.name, "' takes not more than ", count, " argument(s)"));
   }
-  // Defaults are evaluated in the macro's scope, where the parameters before them are set.
+  // Defaults see all arguments, and the defaults before them.
   const size_t required = count - macro.defaults.size();
   for (size_t i = 0; i < count; ++i) {
-    if (!arguments[i].has_value() && i >= required) {
-      MT_ASSIGN_OR_RETURN(arguments[i], Evaluate(*macro.defaults[i - required]));
-    } else if (!arguments[i].has_value()) {
-      MT_ASSIGN_OR_RETURN(arguments[i],
-                          runtime_.MakeUndefined(absl::StrCat("parameter '", macro.parameters[i],
-                                                              "' was not provided")));
+    const std::string& name = macro.parameters[i];
+    if (!arguments[i].has_value()) {
+      MT_ASSIGN_OR_RETURN(value, runtime_.MakeUndefined(absl::StrCat(
+                                     i < required ? "parameter '" : "'", name,
+                                     i < required ? "' was not provided" : "' is undefined")));
     }
-    scope_->Set(macro.parameter_names[i], *std::move(arguments[i]));
+    scope_->Set(macro.parameter_names[i], arguments[i].value_or(value));
+  }
+  for (size_t i = required; i < count; ++i) {
+    if (arguments[i].has_value()) continue;
+    MT_ASSIGN_OR_RETURN(value, Evaluate(*macro.defaults[i - required]));
+    scope_->Set(macro.parameter_names[i], value);
   }
   return absl::OkStatus();
 }

@@ -37,6 +37,10 @@ Evaluator::Evaluator(const Program& program, const JinjaVariables& variables, Ru
 
 absl::StatusOr<JinjaRendered> Evaluator::Render() {
   const absl::Status status = Run(program_.syntax.body);
+  for (const auto& [begin, text] : captured_blocks_) {
+    const std::string_view wrote = text.as_string();
+    rendered_.generation_moved |= rendered_.text.compare(begin, wrote.size(), wrote) != 0;
+  }
   if (status.ok()) return std::move(rendered_);
   // The message of raise_exception is passed on as it is.
   if (status.code() == absl::StatusCode::kFailedPrecondition) return status;
@@ -243,6 +247,7 @@ absl::Status Evaluator::RunGeneration(const Statement& statement) {
   const Result text = CallMacro(*statement.macro, scope_, {});
   MT_RETURN_IF_ERROR(text.status());
   const size_t begin = rendered_.text.size();
+  if (out_ != &rendered_.text) captured_blocks_.emplace_back(begin, *text);
   rendered_.generation.emplace_back(begin, begin + text->as_string().size());
   return Append(text->as_string());
 }

@@ -117,7 +117,12 @@ class JsonWriter {
   template <typename T>
   bool Real(T value) {
     missing_ = !std::isfinite(value);  // JSON has no other numbers
-    return missing_ || Number(value);
+    if (missing_) return true;
+    const size_t begin = json_->size();
+    Number(value);
+    // A whole number must not be read as an integer.
+    if (json_->find_first_of(".e", begin) == std::string::npos) *json_ += ".0";
+    return true;
   }
   bool Text(std::string_view text) {
     if (Utf8ValidPrefix(text) < text.size()) return false;

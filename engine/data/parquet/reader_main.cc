@@ -170,12 +170,12 @@ arrow::Status CheckSizes(const parquet::FileMetaData& metadata, int64_t file_byt
   return arrow::Status::OK();
 }
 
-// The leaves of `column`, or all if there is no such column.
+// The leaves of `column`, or all if there is no such column or it is "".
 std::vector<int> Leaves(const parquet::SchemaDescriptor& schema, const std::string& column) {
   std::vector<int> all, chosen;
   for (int i = 0; i < schema.num_columns(); ++i) {
     all.push_back(i);
-    if (schema.GetColumnRoot(i)->name() == column) chosen.push_back(i);
+    if (!column.empty() && schema.GetColumnRoot(i)->name() == column) chosen.push_back(i);
   }
   return chosen.empty() ? all : chosen;
 }

@@ -20,6 +20,8 @@
 namespace megatrain {
 namespace {
 
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 using Fields = std::vector<std::string>;
 
 struct Row {
@@ -34,6 +36,19 @@ bool HoldsJson(std::string_view column) {
 // Columns with names that data of other kinds may have too.
 bool MayHoldJson(std::string_view column) {
   return column == "documents" || column == "history" || column == "chat_template_kwargs";
+}
+
+// nlohmann alone would pass over a byte order mark and take a NUL for the end.
+bool IsJson(std::string_view field) {
+  return !field.starts_with(kByteOrderMark) && field.find('\0') == std::string_view::npos &&
+         nlohmann::json::accept(field);
+}
+
+// A list, an object or null. Other JSON, such as a number, may be a text.
+bool IsNestedOrNull(std::string_view field) {
+  const size_t begin = field.find_first_not_of(" \t\r\n");
+  return begin != std::string_view::npos &&
+         std::string_view("[{n").find(field[begin]) != std::string_view::npos && IsJson(field);
 }
 
 }  // namespace
@@ -101,7 +116,7 @@ struct CsvRecordReader::State {
         end += more;
       }
       begun = true;
-      if (end >= 3 && std::memcmp(buffer.data(), "\xef\xbb\xbf", 3) == 0) position = 3;
+      if (std::string_view(buffer.data(), end).starts_with(kByteOrderMark)) position = 3;
     }
     return absl::OkStatus();
   }
@@ -150,7 +165,11 @@ struct CsvRecordReader::State {
     columns = std::move(names.fields);
     std::set<std::string> seen;
     for (const std::string& column : columns) {
-      if (column.empty()) return Error(row, "a column has no name; the first row names them");
+      if (column.empty()) {
+        return Error(row,
+                     "a column has no name; the first row names them (pandas' to_csv gives its "
+                     "index none: use index=False)");
+      }
       if (!CheckUtf8(column).ok()) return Error(row, "a column's name is not UTF-8");
       if (!seen.insert(column).second) {
         return Error(row, absl::StrCat("the column \"", column, "\" is there twice"));
@@ -181,9 +200,9 @@ struct CsvRecordReader::State {
                                                        "\": invalid UTF-8 at byte ", valid,
                                                        " of the field; data files must be UTF-8"));
       }
-      if (!is_json && !(may_be_json && nlohmann::json::accept(field))) {
+      if (!is_json && !(may_be_json && IsNestedOrNull(field))) {
         AppendJsonText(field, &json);
-      } else if (nlohmann::json::accept(field)) {
+      } else if (!is_json || IsJson(field)) {
         json += field;
       } else {
         return absl::InvalidArgumentError(

@@ -24,7 +24,8 @@ inline constexpr size_t kCsvColumnsMax = 65536;
 // Each row becomes a JSON object. A field becomes a text, except in two kinds of columns, whose
 // empty fields are left out:
 // - `messages`, `conversations` and `tools` hold JSON, which becomes the value itself;
-// - `documents`, `history` and `chat_template_kwargs` hold JSON, or else a text.
+// - `documents`, `history` and `chat_template_kwargs` hold a list, an object or null as JSON, or
+//   else a text.
 // Rows are numbered from 1, the names' row being the first; blank rows do not count. A record has a
 // defect (Record::defect) if it has another number of fields than the first row, a field that is
 // not UTF-8, or a field of the first kind that is not JSON.

@@ -200,6 +200,9 @@ absl::Status JsonRecordReader::SkipElement() {
         in_string = true;
       } else if (c == '{' || c == '[') {
         ++depth;
+      } else if (depth == 0 && (c == ',' || c == ']' || c == '}')) {
+        complete = true;  // the end of an element without brackets
+        break;
       } else if (c == '}' || c == ']') {
         complete = --depth == 0;
       }
@@ -214,12 +217,13 @@ absl::StatusOr<bool> JsonRecordReader::NextElement(Record* record) {
   if (!more) return false;
   record->line = line_;
   record->element = ++elements_;
-  if (buffer_[position_] != '{') {
-    return Error(line_,
-                 absl::StrCat("element ", elements_, " of the array is not an object ({...})"));
-  }
   MT_RETURN_IF_ERROR(SkipElement());
-  record->json = std::string_view(buffer_.data() + record_begin_, position_ - record_begin_);
+  if (position_ == record_begin_) {
+    return Error(line_, absl::StrCat("element ", elements_, " of the array is missing"));
+  }
+  size_t element_end = position_;
+  while (IsJsonSpace(buffer_[element_end - 1])) --element_end;
+  record->json = std::string_view(buffer_.data() + record_begin_, element_end - record_begin_);
   record->offset = buffer_offset_ + static_cast<int64_t>(record_begin_);
   record_begin_ = position_;
   return true;

@@ -27,9 +27,9 @@ class JsonRecordReader : public RecordReader {
                             size_t chunk_bytes = kRecordChunkBytes,
                             size_t record_bytes_max = kRecordBytesMax);
 
-  // Returns InvalidArgument if the array is malformed or cut short or has an element that is no
-  // object, and if a record has more than `record_bytes_max`. In JSON Lines the white space behind
-  // a record on its line counts. Returns the errors of reading.
+  // Returns InvalidArgument if the array lacks an element, a comma or its end or has text behind
+  // that, and if a record has more than `record_bytes_max`. The white space behind a record counts
+  // on its line, and in an array behind an element without brackets. Returns the errors of reading.
   absl::StatusOr<bool> Next(Record* record) override;
   std::string Place(const Record& record) const override;
 
@@ -45,7 +45,7 @@ class JsonRecordReader : public RecordReader {
   absl::StatusOr<bool> NextElement(Record* record);
   // Goes to the array's next element and returns true, or past the array's end and returns false.
   absl::StatusOr<bool> FindElement();
-  // Goes past the object that begins here.
+  // Goes past the element that begins here.
   absl::Status SkipElement();
   absl::Status Error(int64_t line, const std::string& what) const;
   absl::Status TooLong(int64_t line) const;

@@ -26,9 +26,11 @@ void Append(const Sequence& sequence, Batch& batch) {
   const std::vector<int32_t>& documents = sequence.document_ids;
   int64_t& tokens = batch.micro_batch_tokens.back();
   AppendDocumentStarts(documents, tokens, batch.document_starts.back());
+  const int64_t padding = tokens + std::count_if(documents.begin(), documents.end(),
+                                                 [](int32_t id) { return id >= 0; });
+  batch.input_tokens += padding - tokens;
   tokens += std::ssize(documents);
-  batch.input_tokens +=
-      std::count_if(documents.begin(), documents.end(), [](int32_t id) { return id >= 0; });
+  if (padding < tokens) batch.padding.back().emplace_back(padding, tokens);
 }
 
 // Appends the pairs of a sequence whose first token is `begin` to the last micro-batch.
@@ -75,6 +77,7 @@ Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
   for (int64_t first = 0; first < count; first += sequences_per_micro_batch) {
     batch.micro_batch_tokens.push_back(0);
     batch.document_starts.emplace_back();
+    batch.padding.emplace_back();
     const int64_t end = std::min(count, first + sequences_per_micro_batch);
     if (sequences[first].pairs) {
       batch.pair_bounds.emplace_back();
@@ -86,7 +89,6 @@ Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
     }
     EndMicroBatch(batch);
   }
-  batch.step_tokens = std::ssize(batch.ids);
   batch.step_micro_batches = static_cast<int>(std::ssize(batch.micro_batch_tokens));
   return batch;
 }
@@ -100,13 +102,13 @@ Batch PartOfBatch(const Batch& batch, int rank, int ranks) {
   part.predictions = batch.predictions;
   part.input_tokens = batch.input_tokens;
   part.pairs = batch.pairs;
-  part.step_tokens = batch.step_tokens;
   part.step_micro_batches = batch.step_micro_batches;
   const auto cut = [&]<typename T>(const std::vector<T>& of) {
     return of.empty() ? of : std::vector<T>(of.begin() + first, of.begin() + last);
   };
   part.micro_batch_tokens = cut(batch.micro_batch_tokens);
   part.document_starts = cut(batch.document_starts);
+  part.padding = cut(batch.padding);
   part.pair_bounds = cut(batch.pair_bounds);
   part.reference_logps = cut(batch.reference_logps);
   const auto tokens = [&](int64_t micro_batch) {

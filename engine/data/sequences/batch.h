@@ -4,6 +4,7 @@
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_BATCH_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,7 +22,6 @@ struct Batch {
   int64_t predictions = 0;         // unmasked targets
   int64_t input_tokens = 0;        // tokens without padding
   int64_t pairs = 0;               // pairs of answers, if that is what the sequences hold
-  int64_t step_tokens = 0;         // tokens with padding; in a part of a batch those of the whole
   int step_micro_batches = 0;      // micro-batches; in a part of a batch those of the whole
   std::vector<int32_t> ids;        // [tokens]
   std::vector<int32_t> positions;  // [tokens], from 0 in each document; in generation in the text
@@ -33,6 +33,9 @@ struct Batch {
   // For each micro-batch, the number within it of every document's first token, then the number of
   // its tokens. Padding counts as a document.
   std::vector<std::vector<int32_t>> document_starts;
+  // For each micro-batch, the runs of padding [begin, end) within it, ascending. Empty in
+  // generation.
+  std::vector<std::vector<std::pair<int32_t, int32_t>>> padding;
   // Generation only. [tokens]: the row of the key-value cache at which the token's sequence begins,
   // or -1 if the token is not kept. Else empty, as state_rows.
   std::vector<int32_t> first_rows;

@@ -114,6 +114,15 @@ class PreparedDataset : public Dataset {
   }
 };
 
+// The end of `epochs` in the training order. A product that is whole but for the rounding of its
+// factors, such as 2.2 * 200, is whole.
+double EndOfEpochs(double epochs, int64_t epoch_sequences) {
+  constexpr double kRounding = 1e-12;
+  const double end = epochs * static_cast<double>(epoch_sequences);
+  const double whole = std::round(end);
+  return std::abs(end - whole) <= kRounding * end ? whole : std::ceil(end);
+}
+
 bool IsMix(const JobSpec::Data& data) {
   return !data.train.empty() && data.train.front().weight > 0;
 }
@@ -375,8 +384,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
 
 int64_t EpochPositions(const JobSpec& spec, int64_t epoch_sequences) {
   if (spec.training.steps > 0 || !(spec.training.epochs > 0)) return 0;
-  return static_cast<int64_t>(
-      std::ceil(spec.training.epochs * static_cast<double>(epoch_sequences)));
+  return static_cast<int64_t>(EndOfEpochs(spec.training.epochs, epoch_sequences));
 }
 
 absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t epoch_sequences) {
@@ -388,7 +396,7 @@ absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t epoch_sequences)
   if (!(training.epochs > 0)) {
     return absl::InvalidArgumentError("training.steps: neither steps nor epochs is given");
   }
-  const double steps = std::ceil(training.epochs * static_cast<double>(epoch_sequences) /
+  const double steps = std::ceil(EndOfEpochs(training.epochs, epoch_sequences) /
                                  static_cast<double>(training.global_batch));
   if (!(steps >= 1 && steps < 9e15)) {
     return absl::InvalidArgumentError(absl::StrCat("training.epochs: ", training.epochs, " of ",

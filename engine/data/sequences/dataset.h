@@ -113,11 +113,12 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
     FileSystem* files = PosixFileSystem(), bool verify_data = false);
 
 // Returns the position of the training order at which a run that is given in epochs ends, which is
-// ceil(epochs * epoch_sequences). Returns 0 if `training.steps` is given or no epochs are.
+// ceil(epochs * epoch_sequences), where a product that is off a whole number by no more than
+// rounding counts as that. Returns 0 if `training.steps` is given or no epochs are.
 int64_t EpochPositions(const JobSpec& spec, int64_t epoch_sequences);
 
-// Returns the number of steps that the spec asks for: `training.steps` if given, else ceil(epochs *
-// epoch_sequences / global_batch). Returns InvalidArgument if the spec gives neither, if
+// Returns the number of steps that the spec asks for: `training.steps` if given, else
+// ceil(EpochPositions / global_batch). Returns InvalidArgument if the spec gives neither, if
 // global_batch is below 1, or if the quotient, rounded up, is below 1 or not below 9e15.
 absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t epoch_sequences);
 

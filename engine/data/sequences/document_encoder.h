@@ -24,8 +24,7 @@ inline constexpr size_t kTextPieceBytes = size_t{2} << 20;
 inline constexpr size_t kTextPieceBytesMin = size_t{64} << 10;
 // In some plain texts the tokens of a long stretch depend on what follows it (engine/data/README.md
 // says in which). FileWordMaker holds such a stretch, and refuses the file if it holds this many
-// bytes. It looks each time that what it holds has doubled, so it may hold about twice as many.
-// Encoding takes up to some 50 bytes of memory for each byte that is held.
+// bytes. Encoding takes up to some 50 bytes of memory for each byte that is held.
 inline constexpr size_t kTextHeldBytesMax = size_t{4} << 20;
 
 // Returns the ids that go around a text: those of the tokenizer's post-processor, with the

@@ -361,12 +361,17 @@ absl::Status FileWordMaker::AddPlainText(ByteSource* text, const HashingStream& 
   bool begun = false;  // the byte order mark was looked for
   for (bool end = false; !end;) {
     const size_t have = rest.size();
-    rest.resize(have + step);
+    // However many the threads, `rest` is looked at when it reaches the limit of what is held, and
+    // is then refused or becomes shorter.
+    const size_t want = std::min(step, kTextHeldBytesMax - have);
+    rest.resize(have + want);
     size_t got = 0;
-    while (got < step && !end) {
-      MT_ASSIGN_OR_RETURN(const size_t more, text->Read(rest.data() + have + got, step - got));
-      got += more;
-      end = more == 0;
+    while (got < want && !end) {
+      const absl::StatusOr<size_t> more = text->Read(rest.data() + have + got, want - got);
+      unreadable_ = !more.ok();
+      MT_RETURN_IF_ERROR(more.status());
+      got += *more;
+      end = *more == 0;
     }
     rest.resize(have + got);
     if (!begun && (rest.size() >= kByteOrderMark.size() || end)) {
@@ -379,7 +384,7 @@ absl::Status FileWordMaker::AddPlainText(ByteSource* text, const HashingStream& 
     if (end || (begun && rest.size() >= enough)) {
       MT_ASSIGN_OR_RETURN(const size_t size, EncodePiece(rest, offset, end, current));
       // What is looked at again and again grows twofold, so that the time stays linear.
-      enough = size == 0 ? 2 * rest.size() : 0;
+      enough = size == 0 ? std::min(2 * rest.size(), kTextHeldBytesMax) : 0;
       rest.erase(0, size);
       offset += static_cast<int64_t>(size);
     }

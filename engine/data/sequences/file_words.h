@@ -77,6 +77,8 @@ class FileWordMaker {
   absl::StatusOr<FileWordsMeta> Make(const DataFile& file, const DataFileReader& reader,
                                      const std::string& hash, CacheFileWriter* writer,
                                      const ByteProgress& progress);
+  // Returns true if Make failed on a plain text because its bytes cannot be read or decompressed.
+  bool unreadable() const { return unreadable_; }
 
  private:
   struct Pending {
@@ -144,6 +146,7 @@ class FileWordMaker {
   const FileWordsOptions options_;
   ThreadPool* const pool_;
   std::deque<Block> blocks_;
+  bool unreadable_ = false;
 };
 
 }  // namespace megatrain

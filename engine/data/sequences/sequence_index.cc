@@ -13,7 +13,7 @@ namespace megatrain {
 namespace {
 
 // Part of the key: a change of how documents are packed changes it.
-constexpr char kIndexVersion[] = "megatrain sequences 2";
+constexpr char kIndexVersion[] = "megatrain sequences 3";
 constexpr int64_t kScanWords = int64_t{1} << 18;  // 1 MiB
 
 std::string ToText(const PackingCounts& counts) {
@@ -64,9 +64,11 @@ absl::StatusOr<PackingCounts> Make(const TokenStream& stream, const PackingOptio
 absl::StatusOr<std::unique_ptr<SequenceIndex>> SequenceIndex::Open(
     const TokenStream* stream, const PackingOptions& options, const std::string& cache_directory,
     const ByteProgress& progress, FileSystem* files, bool verify) {
-  const std::string key = HashText(
-      absl::StrCat(kIndexVersion, "\n", stream->key(), "\n", options.sequence_length, " ",
-                   options.packing ? "packed" : "unpacked", options.pairs ? " pairs" : ""));
+  // The stream's key does not know which records were left out. Its counts do.
+  const std::string key = HashText(absl::StrCat(
+      kIndexVersion, "\n", stream->key(), "\n", stream->words(), " ", stream->documents(), " ",
+      stream->bad_records().count, "\n", options.sequence_length, " ",
+      options.packing ? "packed" : "unpacked", options.pairs ? " pairs" : ""));
   const std::string name = absl::StrCat("sequences-", key, ".cache");
   const std::string path = absl::StrCat(cache_directory, "/", name);
   for (int round = 0;; ++round) {

@@ -174,7 +174,7 @@ class Preparer {
     FileWordMaker maker(options_.words, pool);
     absl::StatusOr<FileWordsMeta> meta = maker.Make(file, *reader, hash, writer.get(), progress_);
     if (absl::IsInvalidArgument(meta.status()) && options_.words.skip_bad_records &&
-        !HoldsRecords(file)) {
+        !HoldsRecords(file) && !maker.unreadable()) {
       // The document is the bad record.
       writer.reset();
       MT_ASSIGN_OR_RETURN(writer, create());

@@ -46,7 +46,7 @@ class TokenStream {
   // it was read, or if another job keeps replacing the same words by others. Returns the errors of
   // the file system, of writing the cache, of reading what was just written there, and of
   // `progress`. If bad records are skipped, a plain text for which FileWordMaker returns
-  // InvalidArgument is counted as a bad record in place of the error.
+  // InvalidArgument is counted as a bad record in place of the error, unless it is unreadable().
   static absl::StatusOr<std::unique_ptr<TokenStream>> Open(absl::Span<const DataFile> files,
                                                            const TokenStreamOptions& options,
                                                            const ByteProgress& progress);
@@ -57,7 +57,7 @@ class TokenStream {
   int64_t turns_without_loss() const { return turns_without_loss_; }
   const BadRecords& bad_records() const { return bad_records_; }
   // Returns the XXH3-128 (32 hex digits) of the files' contents and everything that affects the
-  // words.
+  // words, but for which records were left out.
   const std::string& key() const { return key_; }
   // Reads words [first, first + count). Returns the errors of CacheFile::Read, and DataLoss for a
   // token that is not below the vocabulary. REQUIRES: the range lies in the stream.

@@ -85,9 +85,9 @@ struct RopeDefaults {
 // head_dim / 2, rounded down.
 int64_t TurningPairs(double fraction, int64_t head_dim);
 // Reads RoPE's settings from the object rope_scaling or rope_parameters, and from the keys beside
-// it. Without such an object returns defaults.absent, but with the rotated part of a head and, if
-// its type is the default, theta of the keys beside it. With an object, original_positions is the
-// first of these that is given:
+// it. Without such an object returns defaults.absent, but with the rotated part of a head and, of
+// the keys beside it, theta if its type is the default, original_max_position_embeddings otherwise.
+// With an object, original_positions is the first of these that is given:
 // - original_max_position_embeddings beside the object, if `defaults` has no layer_type;
 // - defaults.original_positions;
 // - original_max_position_embeddings in the object;

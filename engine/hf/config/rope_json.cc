@@ -167,7 +167,11 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
     }
   };
   const auto without_object = [&] {
-    if (rope.type == RopeType::kDefault) rope.theta = theta;
+    if (rope.type == RopeType::kDefault) {
+      rope.theta = theta;
+    } else if (original > 0) {
+      rope.original_positions = original;
+    }
     rotate(fraction);
     return rope;
   };

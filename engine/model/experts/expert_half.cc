@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "engine/base/status.h"
@@ -62,6 +64,65 @@ RouteArgs Route(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
   args.choice = r.choice + chunk.begin * e.chosen;
   args.weights = r.weights + chunk.begin * e.chosen;
   return args;
+}
+
+// Calls `run` for the chunk's runs of tokens that are all padding or all none, in their order.
+// `padding` is MicroBatchView's, or empty to take all tokens as one run that is none.
+absl::Status ForRuns(const Chunk& chunk, absl::Span<const std::pair<int32_t, int32_t>> padding,
+                     absl::FunctionRef<absl::Status(const Chunk& part, bool is_padding)> run) {
+  const int64_t end = chunk.begin + chunk.tokens;
+  int64_t begin = chunk.begin;
+  const auto run_to = [&](int64_t to, bool is_padding) {
+    to = std::clamp(to, begin, end);
+    const Chunk part = {begin, to - begin};
+    begin = to;
+    return part.tokens == 0 ? absl::OkStatus() : run(part, is_padding);
+  };
+  for (const auto& [first, last] : padding) {
+    MT_RETURN_IF_ERROR(run_to(first, false));
+    MT_RETURN_IF_ERROR(run_to(last, true));
+  }
+  return run_to(end, false);
+}
+
+// Adds the softmax of the chunk's tokens to r.probability.
+absl::Status AddProbability(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+                            const RoutedTokens& r) {
+  return ForRuns(chunk, l.batch.padding, [&](const Chunk& part, bool is_padding) {
+    if (is_padding) return absl::OkStatus();
+    RouterSumsArgs sums;
+    sums.tokens = part.tokens;
+    sums.experts = Experts(l).count;
+    sums.logits = s.logits + (part.begin - chunk.begin) * sums.experts;
+    sums.probability = r.probability;
+    return l.kernels.RouterSums(l.stream, sums);
+  });
+}
+
+absl::Status SumEntropy(const BoundLayer& l, const RoutedTokens& r) {
+  for (const auto& [begin, end] : l.batch.padding) {
+    MT_RETURN_IF_ERROR(
+        l.kernels.Zero(l.stream, r.entropy + begin, (end - begin) * int64_t{sizeof(float)}));
+  }
+  return l.kernels.Sum(l.stream, r.entropy, l.batch.tokens, r.entropy_sum);
+}
+
+// Computes s.dlogits and s.dexpert_scales of the chunk.
+absl::Status LogitGradients(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+                            const RoutedTokens& r, const float* dprobabilities) {
+  const auto padding = dprobabilities == nullptr ? decltype(l.batch.padding)() : l.batch.padding;
+  return ForRuns(chunk, padding, [&](const Chunk& part, bool is_padding) {
+    const int64_t logits = (part.begin - chunk.begin) * Experts(l).count;
+    RouteBackwardArgs route;
+    route.forward = Route(l, part, s, r);
+    route.forward.logits += logits;
+    route.dweights = r.dweights + part.begin * Experts(l).chosen;
+    route.dprobabilities = is_padding ? nullptr : dprobabilities;
+    route.dtype = l.context.dtype;
+    route.dlogits = l.Offset(s.dlogits, logits);
+    if (s.dexpert_scales != nullptr) route.dexpert_scales = s.dexpert_scales + logits;
+    return l.kernels.RouteBackward(l.stream, route);
+  });
 }
 
 // Adds the gradient by the experts' factors, a sum over tokens.
@@ -128,20 +189,11 @@ absl::Status RouteTokens(const LayerContext& context, const void* weights,
     RouteArgs route = Route(l, chunk, scratch, r);
     if (totals != RoutingTotals::kNone) route.entropy = r.entropy + chunk.begin;
     MT_RETURN_IF_ERROR(l.kernels.Route(l.stream, route));
-    if (sums_probability) {
-      RouterSumsArgs sums;
-      sums.tokens = chunk.tokens;
-      sums.experts = route.experts;
-      sums.logits = route.logits;
-      sums.probability = r.probability;
-      MT_RETURN_IF_ERROR(l.kernels.RouterSums(l.stream, sums));
-    }
+    if (sums_probability) MT_RETURN_IF_ERROR(AddProbability(l, chunk, scratch, r));
     if (Experts(l).shared_gate) MT_RETURN_IF_ERROR(GateShared(l, chunk, scratch, r));
     return shared ? SharedForward(l, chunk, scratch, r) : absl::OkStatus();
   }));
-  if (totals != RoutingTotals::kNone) {
-    MT_RETURN_IF_ERROR(l.kernels.Sum(l.stream, r.entropy, l.batch.tokens, r.entropy_sum));
-  }
+  if (totals != RoutingTotals::kNone) MT_RETURN_IF_ERROR(SumEntropy(l, r));
   SortAssignmentsArgs sort;
   sort.tokens = l.batch.tokens;
   sort.experts = Experts(l).count;
@@ -237,14 +289,7 @@ absl::Status RouterBackward(const LayerContext& context, const void* weights,
     void* const dh_rows = l.Rows(dh, chunk, l.hidden);
     float* const sum = r.sum + chunk.begin * l.hidden;
     MT_RETURN_IF_ERROR(Logits(l, chunk, x, s, r));
-    RouteBackwardArgs route;
-    route.forward = Route(l, chunk, s, r);
-    route.dweights = r.dweights + chunk.begin * Experts(l).chosen;
-    route.dprobabilities = dprobabilities;
-    route.dtype = l.context.dtype;
-    route.dlogits = s.dlogits;
-    route.dexpert_scales = s.dexpert_scales;
-    MT_RETURN_IF_ERROR(l.kernels.RouteBackward(l.stream, route));
+    MT_RETURN_IF_ERROR(LogitGradients(l, chunk, s, r, dprobabilities));
     if (l.o.router_expert_scales >= 0) {
       MT_RETURN_IF_ERROR(ExpertScalesBackward(l, chunk, s, sums));
     }

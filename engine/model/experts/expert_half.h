@@ -23,7 +23,8 @@
 
 namespace megatrain {
 
-// The sums that RouteTokens computes besides the routing, for engine/pipeline/router_totals.h.
+// The sums that RouteTokens computes besides the routing, for engine/pipeline/router_totals.h. They
+// leave out padding, whose r.entropy becomes 0.
 enum class RoutingTotals {
   kNone,
   kEntropy,                // r.entropy and r.entropy_sum
@@ -62,8 +63,8 @@ absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
 // Computes the backward pass of the router, the shared unit and the norm. `dh` has the gradient
 // with respect to y, or the result of JoinBackward, on entry and that with respect to x on return.
 // `gradient`, `first` and `input_gradient` are as in DecoderLayerBackward. `dprobabilities` is that
-// of RouteBackwardArgs, on the device, or null. Overwrites r.normed and r.sum. REQUIRES:
-// ExpertsBackward of all tiles.
+// of RouteBackwardArgs for tokens that are not padding, on the device, or null. Overwrites r.normed
+// and r.sum. REQUIRES: ExpertsBackward of all tiles.
 absl::Status RouterBackward(const LayerContext& context, const void* weights,
                             const MicroBatchView& batch, const void* x,
                             const ExpertScratch& scratch, const RoutedTokens& r, void* dh,

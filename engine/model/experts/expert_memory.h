@@ -27,7 +27,7 @@ struct RoutedTokens {
   // joins (LayerDescription::joins).
   void* dsum = nullptr;
   float* entropy = nullptr;  // [t], as in RouteArgs
-  // Sums over the tokens, in FP64.
+  // Sums over the tokens without padding, in FP64.
   double* entropy_sum = nullptr;      // [1], of the entropy
   double* probability = nullptr;      // [E], of softmax(logits)
   float* dprobabilities = nullptr;    // [E], as in RouteBackwardArgs; the caller fills it

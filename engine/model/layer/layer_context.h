@@ -4,6 +4,7 @@
 #define MEGATRAIN_ENGINE_MODEL_LAYER_LAYER_CONTEXT_H_
 
 #include <cstdint>
+#include <utility>
 
 #include "absl/types/span.h"
 #include "engine/base/dtype.h"
@@ -36,7 +37,7 @@ struct RopeTable {
   float* sine = nullptr;    // device [positions, rotary_dim / 2]
 };
 
-// One micro-batch in device memory, except for document_starts. Does not own memory.
+// One micro-batch in device memory, except for document_starts and padding. Does not own memory.
 struct MicroBatchView {
   int64_t tokens = 0;
   const int32_t* ids = nullptr;               // device [tokens], in [0, vocabulary), unchecked
@@ -46,6 +47,7 @@ struct MicroBatchView {
   const int32_t* document_bounds = nullptr;   // device [tokens, 2], as in AttentionArgs
   const int32_t* document_starts = nullptr;   // host [documents + 1], as Batch::document_starts
   int64_t documents = 0;
+  absl::Span<const std::pair<int32_t, int32_t>> padding;  // host, as Batch::padding
   // For a cache: device [tokens], as in CachedAttentionArgs and in DeltaDocuments.
   const int32_t* first_rows = nullptr;
   const int32_t* state_rows = nullptr;

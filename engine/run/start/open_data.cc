@@ -117,6 +117,7 @@ absl::Status OpenHere(RunContext& run, const std::string& day, PreparedRun& prep
     const double fraction =
         static_cast<double>(bytes_done) / static_cast<double>(std::max<int64_t>(1, bytes_total));
     run.Report(TrainingPhase::kPreparing, absl::StrCat(kActivity, *pace), fraction);
+    said = std::min(said, now);  // the clock may have gone back
     if (now - said >= kSayInterval && !pace->empty()) {
       run.Say(absl::StrFormat("%s: %.1f%%%s", kActivity, 100 * fraction, *pace));
       said = now;

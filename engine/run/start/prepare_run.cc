@@ -200,7 +200,8 @@ absl::StatusOr<DirectoryRanks> FindDirectoryRanks(const RunContext& run,
   return ranks;
 }
 
-// Locks checkpoint.directory for the run, and checks that all processes can write in it.
+// Locks checkpoint.directory for the run, cleans it up, and checks that all processes can write in
+// it.
 absl::Status TakeDirectory(RunContext& run, PreparedRun& prepared) {
   const std::string& directory = run.spec().checkpoint.directory;
   MT_ASSIGN_OR_RETURN(prepared.directory_ranks,
@@ -218,6 +219,9 @@ absl::Status TakeDirectory(RunContext& run, PreparedRun& prepared) {
   if (ranks.leads()) {
     MT_ASSIGN_OR_RETURN(prepared.lock, LockDirectory(directory, run.files()));
   }
+  // In a directory that all share, the others wait in the check behind it, whose files
+  // RemoveLeftovers would remove.
+  MT_RETURN_IF_ERROR(ClearLeftovers(run, ranks));
   return ranks.parts > 1 ? absl::OkStatus() : CheckIsShared(directory, ranks, run.files());
 }
 

@@ -40,39 +40,53 @@ absl::Status FindNewest(RunContext& run, ResumePoint& point) {
   return absl::OkStatus();
 }
 
+// Returns the save that `path` is a part of, "" if it is damaged or no part.
+absl::StatusOr<std::string> SaveOf(const std::string& path, FileSystem* files) {
+  const absl::StatusOr<Manifest> manifest = ReadManifest(path, files);
+  if (IsDamagedCheckpoint(manifest.status())) return "";
+  MT_RETURN_IF_ERROR(manifest.status());
+  return manifest->part.has_value() ? manifest->part->save : "";
+}
+
+// Returns the saves of the checkpoints in `directory`, each followed by a blank.
+absl::StatusOr<std::string> NamedSaves(const std::string& directory, FileSystem* files) {
+  std::string saves;
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> present, ListCheckpoints(directory, files));
+  for (const std::string& path : present) {
+    MT_ASSIGN_OR_RETURN(const std::string save, SaveOf(path, files));
+    absl::StrAppend(&saves, save, " ");
+  }
+  return saves;
+}
+
 // Gives its name to the part of a save that has its name on another machine. A name there proves
 // that all parts were verified. Adds a line for the log for each.
 absl::Status NameWhatOthersHaveNamed(RunContext& run, const DirectoryRanks& ranks,
                                      std::vector<std::string>& lines) {
   const std::string& directory = run.spec().checkpoint.directory;
-  const auto save_of = [&](const std::string& path) -> std::string {
-    const absl::StatusOr<Manifest> manifest = ReadManifest(path, run.files());
-    return manifest.ok() && manifest->part.has_value() ? manifest->part->save : "";
-  };
-  std::string named;
-  if (ranks.leads()) {
-    const auto present = ListCheckpoints(directory, run.files());
-    for (const std::string& path : present.value_or(std::vector<std::string>())) {
-      absl::StrAppend(&named, save_of(path), " ");
-    }
-  }
+  absl::StatusOr<std::string> named = std::string();
+  if (ranks.leads()) named = NamedSaves(directory, run.files());
   std::string by_others;
-  MT_RETURN_IF_ERROR(
-      ExchangeBytes(run.process_communicator(), named, [&](int rank, absl::string_view saves) {
-        if (!ranks.Shares(rank)) absl::StrAppend(&by_others, saves);
-      }));
+  MT_RETURN_IF_ERROR(ExchangeBytes(run.process_communicator(), named.value_or(""),
+                                   [&](int rank, absl::string_view saves) {
+                                     if (!ranks.Shares(rank)) absl::StrAppend(&by_others, saves);
+                                   }));
+  MT_RETURN_IF_ERROR(named.status());
   if (!ranks.leads()) return absl::OkStatus();
-  const auto names = run.files()->ListDirectory(directory);
-  for (const std::string& name : names.value_or(std::vector<std::string>())) {
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, run.files()->ListDirectory(directory));
+  for (const std::string& name : names) {
     absl::string_view step = name;
     if (!absl::ConsumeSuffix(&step, kUnfinishedSuffix) || !ParseStepDirectoryName(step)) continue;
     const std::string path = JoinPath(directory, name);
     const std::string final_path = JoinPath(directory, std::string(step));
-    const std::string save = save_of(path);
+    MT_ASSIGN_OR_RETURN(const std::string save, SaveOf(path, run.files()));
     if (save.empty() || !absl::StrContains(by_others, save) ||
-        run.files()->FileExists(final_path) || !VerifyAllButTileContents(path, run.files()).ok()) {
+        run.files()->FileExists(final_path)) {
       continue;
     }
+    const absl::Status whole = VerifyAllButTileContents(path, run.files());
+    if (IsDamagedCheckpoint(whole)) continue;
+    MT_RETURN_IF_ERROR(whole);
     MT_RETURN_IF_ERROR(run.files()->Rename(path, final_path));
     MT_RETURN_IF_ERROR(run.files()->SyncDirectory(directory));
     lines.push_back(absl::StrCat("gave ", final_path, " its name, as another machine has"));
@@ -176,6 +190,8 @@ absl::Status KeepBest(RunContext& run, const DirectoryRanks& ranks, ResumePoint&
     const absl::StatusOr<CheckpointState> kept = ReadCheckpointState(
         JoinPath(run.spec().checkpoint.directory, StepDirectoryName(point.evaluations.kept_step)),
         run.files());
+    // One that cannot be read now may be whole.
+    if (!kept.ok() && !IsDamagedCheckpoint(kept.status())) return kept.status();
     there = kept.ok() && RunName(*kept) == point.run_name;
   }
   if (ranks.parts > 1) {  // on all machines, or not at all
@@ -282,11 +298,7 @@ absl::Status Choose(RunContext& run, const DirectoryRanks& ranks, const Checkpoi
 
 }  // namespace
 
-absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRanks& ranks,
-                                            const CheckpointState& wanted) {
-  const std::string& directory = run.spec().checkpoint.directory;
-  run.Report(TrainingPhase::kPreparing, "verifying the checkpoint to resume from");
-  ResumePoint point;
+absl::Status ClearLeftovers(RunContext& run, const DirectoryRanks& ranks) {
   std::vector<std::string> lines;
   if (ranks.parts > 1) {
     MT_RETURN_IF_ERROR(
@@ -295,7 +307,7 @@ absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRank
   absl::Status status;
   if (ranks.leads()) {
     const absl::StatusOr<std::vector<std::string>> leftovers =
-        RemoveLeftovers(directory, run.files());
+        RemoveLeftovers(run.spec().checkpoint.directory, run.files());
     status = leftovers.status();
     if (leftovers.ok()) lines.insert(lines.end(), leftovers->begin(), leftovers->end());
   }
@@ -303,10 +315,18 @@ absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRank
   if (ranks.parts > 1) MT_RETURN_IF_ERROR(Agree(run.process_communicator(), status));
   MT_RETURN_IF_ERROR(status);
   for (const std::string& line : lines) run.Say(line);
+  return ranks.parts > 1 ? SayOfOtherMachines(run, ranks, lines) : absl::OkStatus();
+}
+
+absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRanks& ranks,
+                                            const CheckpointState& wanted) {
+  run.Report(TrainingPhase::kPreparing, "verifying the checkpoint to resume from");
+  ResumePoint point;
   point.retention.keep = run.spec().checkpoint.keep;
   point.run_name = NewRunName();
   MT_RETURN_IF_ERROR(Choose(run, ranks, wanted, point));
   if (ranks.parts > 1) {
+    std::vector<std::string> lines;
     for (const DamagedCheckpoint& damaged : point.damaged) lines.push_back(damaged.what);
     MT_RETURN_IF_ERROR(SayOfOtherMachines(run, ranks, lines));
   }

@@ -41,19 +41,27 @@ struct ResumePoint {
   std::vector<DamagedCheckpoint> damaged;      // in the order in which they were found
 };
 
-// Chooses the checkpoint. The process that leads of `ranks`, which share the directory, first
-// removes what a dead process left in checkpoint.directory (RemoveLeftovers). `wanted` is the state
-// that the run would have if it began anew. Returns FailedPrecondition if the run is refused
-// because of what is there or by CheckResumable, DataLoss if the checkpoints are damaged, and the
-// errors of reading them (NotFound if kPath names no checkpoint). REQUIRES: the process that leads
-// holds the lock of the directory (directory_lock.h).
+// Cleans up after a process that died, before anything is looked for in checkpoint.directory. The
+// process that leads of `ranks`, which share the directory, calls RemoveLeftovers. Returns the
+// errors of that. REQUIRES: the process that leads holds the lock of the directory
+// (directory_lock.h).
 //
 // Where machines have directories of their own, all processes call it at the same time. If a save
 // has its final name on one machine, a whole part of it on another machine that is still named
-// ".tmp" gets its final name too, before leftovers are removed. kAuto takes the newest checkpoint
-// of which all machines have their parts, and passes over newer ones as if they were damaged.
-// Returns FailedPrecondition if some machines have checkpoints and others have none, and the errors
-// of the communicator.
+// ".tmp" gets its final name too, before leftovers are removed. Returns the errors of the
+// communicator, and those of reading manifests and parts, unless they are damaged.
+absl::Status ClearLeftovers(RunContext& run, const DirectoryRanks& ranks);
+
+// Chooses the checkpoint. `wanted` is the state that the run would have if it began anew. Returns
+// FailedPrecondition if the run is refused because of what is there or by CheckResumable, DataLoss
+// if the checkpoints are damaged, and the errors of reading them (NotFound if kPath names no
+// checkpoint). REQUIRES: ClearLeftovers has returned OK in the process that leads, which still
+// holds the lock.
+//
+// Where machines have directories of their own, all processes call it at the same time. kAuto takes
+// the newest checkpoint of which all machines have their parts, and passes over newer ones as if
+// they were damaged. Returns FailedPrecondition if some machines have checkpoints and others have
+// none, and the errors of the communicator.
 absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const DirectoryRanks& ranks,
                                             const CheckpointState& wanted);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/status.h"
 #include "engine/tokenizer/model/byte_token.h"
 #include "engine/tokenizer/model/byte_unicode.h"
 #include "engine/tokenizer/text/utf8.h"
@@ -209,9 +210,11 @@ absl::Status BpeModel::Encode(std::string_view word, const WordState& state,
   const Word part = {word, state.begun, /*open=*/false};
   buffers->tokens.clear();
   if (state.unknown) {  // the token of the run that it begins with was given
-    word.remove_prefix(UnknownEnd(part));
-    if (word.empty()) return absl::OkStatus();
-    return Encode(word, {/*begun=*/true}, buffers);
+    const size_t run = UnknownEnd(part);
+    if (run == word.size()) return absl::OkStatus();
+    MT_RETURN_IF_ERROR(Encode(word.substr(run), {/*begun=*/true}, buffers));
+    for (TokenAt& token : buffers->tokens) token.begin += static_cast<uint32_t>(run);
+    return absl::OkStatus();
   }
   int32_t id = -1;
   if (!state.begun && IsToken(word, &id)) {

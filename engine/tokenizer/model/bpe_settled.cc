@@ -228,6 +228,7 @@ absl::StatusOr<size_t> BpeModel::EncodeOpen(std::string_view word,
         EncodeOpen(
             word.substr(run), [&](size_t at) { return may_cut(run + at); }, &rest, buffers));
     if (size == 0) return 0;
+    for (TokenAt& token : buffers->tokens) token.begin += static_cast<uint32_t>(run);
     *state = rest;
     return run + size;
   }

@@ -15,15 +15,19 @@ namespace {
 constexpr size_t kGrowthMax = 64;                  // times its bytes
 constexpr size_t kGrowthAlways = size_t{1} << 20;  // more bytes, for short texts
 
-// Returns `text` with its white space stripped, as a range of bytes.
-std::pair<size_t, size_t> Strip(std::string_view text, bool left, bool right) {
+// Returns `text` with its white space stripped, or its spaces if `only_spaces`, as a range of
+// bytes.
+std::pair<size_t, size_t> Strip(std::string_view text, bool left, bool right, bool only_spaces) {
+  const auto strips = [&](size_t at) {
+    return only_spaces ? text[at] == ' ' : IsWhiteSpace(Utf8At(text, at));
+  };
   size_t begin = 0, end = text.size();
-  while (left && begin < end && IsWhiteSpace(Utf8At(text, begin))) {
+  while (left && begin < end && strips(begin)) {
     begin += Utf8Length(static_cast<unsigned char>(text[begin]));
   }
   while (right && end > begin) {
     const size_t before = Utf8Before(text, end);
-    if (!IsWhiteSpace(Utf8At(text, before))) break;
+    if (!strips(before)) break;
     end = before;
   }
   return {begin, end};
@@ -114,6 +118,17 @@ void Normalizer::AddReplace(std::string_view from, std::string_view to) {
 }
 
 void Normalizer::AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to) {
+  if (from->pattern() == kOuterSpaces && to.empty()) {
+    AddStrip(/*left=*/true, /*right=*/true);
+    steps_.back().from = " ";
+    return;
+  }
+  if (from->pattern() == kFirstMark) {
+    Step* const first = Add(Kind::kReplaceFirst);
+    first->from = kFirstMark.substr(2);
+    first->to = to;
+    return;
+  }
   Step* const step = Add(Kind::kReplaceRegex);
   step->regex = std::move(from);
   step->to = to;
@@ -155,7 +170,8 @@ absl::Status Normalizer::Apply(const Step& step, std::string_view text, bool beg
       step.charsmap->Apply(text, out);
       break;
     case Kind::kStrip: {
-      const auto [begin, end] = Strip(text, step.left && begins, step.right);
+      const auto [begin, end] =
+          Strip(text, step.left && begins, step.right, /*only_spaces=*/!step.from.empty());
       *changed = begin > 0 || end < text.size();
       if (*changed) out->Keep(text, begin, end);
       break;
@@ -165,6 +181,13 @@ absl::Status Normalizer::Apply(const Step& step, std::string_view text, bool beg
       if (*changed) {
         out->Put(step.to, 0);
         out->Keep(text, 0, text.size());
+      }
+      break;
+    case Kind::kReplaceFirst:
+      *changed = begins && text.starts_with(step.from);
+      if (*changed) {
+        out->Put(step.to, 0);
+        out->Keep(text, step.from.size(), text.size());
       }
       break;
     case Kind::kReplace: {
@@ -236,6 +259,11 @@ absl::Status Normalizer::RunSteps(size_t first, size_t last, bool tables, std::s
   return absl::OkStatus();
 }
 
+bool Normalizer::LooksAround(const Step& step) {
+  return step.kind == Kind::kForm || step.kind == Kind::kPrecompiled || step.kind == Kind::kStrip ||
+         step.kind == Kind::kReplaceRegex || (step.kind == Kind::kReplace && step.from.size() > 1);
+}
+
 bool Normalizer::StepCuts(const Step& step, const Neighbours& around, bool is_last) {
   const auto [far_before, before, after, far_after] = around;
   switch (step.kind) {
@@ -247,7 +275,7 @@ bool Normalizer::StepCuts(const Step& step, const Neighbours& around, bool is_la
              ClusterEndsBetween(before, after) &&
              (far_after == 0 ? is_last : ClusterEndsBetween(after, far_after));
     case Kind::kStrip:
-      return !IsWhiteSpace(before);
+      return step.from.empty() ? !IsWhiteSpace(before) : before != ' ';
     case Kind::kReplace: {
       const bool single = Utf8Length(static_cast<unsigned char>(step.from[0])) == step.from.size();
       return single || (!Holds(step.from, before) && !Holds(step.from, after));
@@ -298,23 +326,24 @@ bool Normalizer::CutsAt(std::string_view text, size_t offset) const {
   Neighbours around = {before == 0 ? 0 : Utf8At(text, Utf8Before(text, before)),
                        Utf8At(text, before), Utf8At(text, offset),
                        next >= text.size() ? 0 : Utf8At(text, next)};
+  size_t last = steps_.size();  // the steps from here on do not look around
+  while (last > 0 && !LooksAround(steps_[last - 1])) --last;
   // A later step sees what the steps before make of the neighbours, if that is one character each.
   bool single = true;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
-    const bool is_last = i + 1 == steps_.size();
-    const bool looks_around = step.kind == Kind::kForm || step.kind == Kind::kPrecompiled ||
-                              step.kind == Kind::kStrip || step.kind == Kind::kPrepend ||
-                              step.kind == Kind::kReplaceRegex ||
-                              (step.kind == Kind::kReplace && step.from.size() > 1);
-    if (looks_around && (!single || !StepCuts(step, around, is_last))) return false;
+    // These look at the beginning, which must be before the place.
+    const bool begins = step.kind == Kind::kPrepend || step.kind == Kind::kReplaceFirst;
+    if ((begins || LooksAround(step)) && (!single || !StepCuts(step, around, i + 1 >= last))) {
+      return false;
+    }
     if (step.kind == Kind::kIdeographs) {
       around = WithSpaces(around);
       continue;
     }
     for (char32_t* const c :
          {&around.far_before, &around.before, &around.after, &around.far_after}) {
-      if (is_last || !single) break;
+      if (i + 1 == steps_.size() || !single) break;
       const std::optional<char32_t> made = Single(step, *c);
       single = made.has_value();
       *c = made.value_or(0);

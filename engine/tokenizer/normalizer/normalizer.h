@@ -18,6 +18,11 @@
 
 namespace megatrain {
 
+// The patterns by which transformers removes spaces around a text, and puts a mark before a text
+// that begins with one.
+inline constexpr std::string_view kOuterSpaces = R"(\A +| +\z)";
+inline constexpr std::string_view kFirstMark = "\\A\u2581";
+
 // The settings of the normalizer BertNormalizer, in the order in which they are applied.
 struct BertNormalization {
   bool clean_text = true;
@@ -50,8 +55,9 @@ class Normalizer {
   void AddStrip(bool left, bool right);
   // Puts `text` before a text that is not empty.
   void AddPrepend(std::string_view text);
-  // Replace each `from`, or each match of it, by `to`. REQUIRES: a `from` that is a text is not
-  // empty, and one that is a pattern is not null.
+  // Replace each `from`, or each match of it, by `to`. A text can be cut around matches of
+  // kOuterSpaces and kFirstMark, and of a pattern that repeats one character or class. REQUIRES: a
+  // `from` that is a text is not empty, and one that is a pattern is not null.
   void AddReplace(std::string_view from, std::string_view to);
   void AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to);
   void AddPrecompiled(PrecompiledCharsmap charsmap);
@@ -86,6 +92,7 @@ class Normalizer {
     kNonspacingMarks,
     kStrip,
     kPrepend,
+    kReplaceFirst,
     kReplace,
     kReplaceRegex,
     kPrecompiled
@@ -94,7 +101,7 @@ class Normalizer {
     Kind kind;
     UnicodeForm form = UnicodeForm::kNfc;
     bool left = false, right = false;
-    std::string from, to;
+    std::string from, to;  // kStrip strips `from`, a space, or all white space if it is empty
     std::unique_ptr<SplitRegex> regex;
     std::unique_ptr<SplitRegex> atom;  // of a regex that repeats one character or class: that one
     std::unique_ptr<PrecompiledCharsmap> charsmap;
@@ -103,6 +110,8 @@ class Normalizer {
   };
 
   Step* Add(Kind kind);
+  // Returns true if the step makes of a place what depends on its neighbours.
+  static bool LooksAround(const Step& step);
   // Returns the end of the steps from `first` on for which a table can stand.
   size_t TableEnd(size_t first) const;
   // Sets `form` to what the steps [first, last) make of the character. Returns false if that may
@@ -126,7 +135,8 @@ class Normalizer {
   // Returns the characters there once spaces are put around ideographs.
   static Neighbours WithSpaces(const Neighbours& around);
   // Returns true if the step makes the same of the text's two sides apart. A step that puts a text
-  // before another does if the first side is not empty.
+  // before another does if the first side is not empty. `is_last` says that no later step looks
+  // around.
   static bool StepCuts(const Step& step, const Neighbours& around, bool is_last);
   // Returns the one character that the step makes of `c`; nullopt if it makes none or several.
   std::optional<char32_t> Single(const Step& step, char32_t c) const;

@@ -25,6 +25,7 @@ size_t Normalizer::TableEnd(size_t first) const {
         break;
       case Kind::kStrip:
       case Kind::kPrepend:
+      case Kind::kReplaceFirst:
       case Kind::kReplace:
       case Kind::kReplaceRegex:
         return i;

@@ -1,8 +1,12 @@
-// The scripts for zsh and fish, line by line: no such shell is needed.
+// The scripts for zsh and fish, line by line: no such shell is needed. That for bash in bash.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "tests/client/commands/program_fixture.h"
 
@@ -58,6 +62,21 @@ TEST_F(CompletionCommandTest, ZshDescribesCommandsAndTheirOptions) {
             HasSubstr("'--out[an empty or new directory on the daemon'\\''s machine]"
                       ":value:_files -/'"),
             HasSubstr(" '1:job file:_files' ;;\n"), HasSubstr(" '1:argument:(ls use add)' ;;\n")));
+}
+
+// bash makes three words of --output=json.
+TEST_F(CompletionCommandTest, BashCompletesTheValueBehindAnEqualsSign) {
+  const std::string script = directory_.path() + "/test.bash", out = directory_.path() + "/out";
+  for (const auto& [words, expected] : {std::pair("megatrain ls --output = j", "json\n"),
+                                        std::pair("megatrain ls --output =", "table\njson\nyaml\n"),
+                                        std::pair("megatrain ls --state = p", "\n")}) {
+    std::ofstream(script) << Script("bash") << "COMP_WORDS=(" << words << ")\n"
+                          << "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_megatrain\n"
+                          << "printf '%s\\n' \"${COMPREPLY[@]-}\"\n";
+    EXPECT_EQ(std::system(("bash -u " + script + " > " + out).c_str()), 0) << words;
+    std::ifstream file(out);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), expected) << words;
+  }
 }
 
 }  // namespace

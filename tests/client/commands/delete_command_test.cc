@@ -68,6 +68,27 @@ TEST_F(DeleteCommandTest, DirectoriesOfTheUserStay) {
   EXPECT_THAT(asked, HasSubstr("; 1 checkpoint (2 B) in " + mine + " stays"));
 }
 
+// A terminal would obey them, and could show another question.
+TEST_F(DeleteCommandTest, ControlCharactersOfADirectoryAreNotWritten) {
+  v1::CreateJobRequest request = CreateRequest();
+  v1::JobFile* const file = request.mutable_job()->mutable_file();
+  file->set_yaml(file->yaml() + "checkpoint: {directory: \"" + directory_.path() +
+                 "/mine\\e[2K\"}\n");
+  const std::string mine = directory_.path() + "/mine\033[2K";
+  std::filesystem::create_directories(mine + "/step-00000010");
+  std::ofstream(mine + "/step-00000010/manifest.json") << "{}";
+  v1::Job job;
+  ASSERT_TRUE(jobs_->CreateJob(As("anna").get(), request, &job).ok());
+  Move(job.name().substr(5), JobState::kCancelled);
+  std::string asked;
+  ask_ = [&](const std::string& question) {
+    asked = question;
+    return "";
+  };
+  EXPECT_EQ(Run({"delete", job.name()}).code, kExitInterrupted);
+  EXPECT_THAT(asked, HasSubstr("/mine?[2K stays"));
+}
+
 // The daemon knows of no other directory than its own, and tells no summary.
 TEST_F(DeleteCommandTest, CheckpointsOfAJobWhoseFileIsNotUnderstoodAnyMoreAreLost) {
   Job job;

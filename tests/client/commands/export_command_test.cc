@@ -68,5 +68,14 @@ TEST_F(ExportCommandTest, IsAskedForOnceMoreWithAnotherToken) {
   EXPECT_EQ(calls, 2);
 }
 
+TEST_F(ExportCommandTest, WhatTheServersEndCutsOffWasNotLeftByTheUser) {
+  ScriptedServer server(directory_.path() + "/scripted.sock");
+  server.export_job = [](grpc::ServerContext*, grpc::ServerWriter<v1::ExportJobResponse>*) {
+    return grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED");
+  };
+  variables_["MEGATRAIN_SERVER"] = server.address();
+  EXPECT_EQ(Run({"export", "a1", "--out", "/out"}).code, kExitUnreachable);
+}
+
 }  // namespace
 }  // namespace megatrain::client

@@ -1,10 +1,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdint>
+#include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "tests/client/commands/program_fixture.h"
 
 namespace megatrain::client {
@@ -27,6 +36,42 @@ TEST_F(SubmitCommandTest, ValidatingHasNoNameToPrintAndNothingToWatch) {
   EXPECT_EQ(away.code, kExitUnreachable);
   EXPECT_THAT(away.err, Not(HasSubstr("--request-id"))) << "nothing can be there twice";
   StartDaemon();
+}
+
+TEST_F(SubmitCommandTest, CtrlCLeavesBeforeTheAnswerAndNamesTheRequest) {
+  const pthread_t user = pthread_self();
+  const auto left = std::make_shared<absl::Notification>();
+  plan_ = [user, left, plan = plan_](const JobSpec& spec) {
+    if (!left->HasBeenNotified()) pthread_kill(user, SIGINT);
+    left->WaitForNotification();
+    return plan(spec);
+  };
+  const Result result = Run({"submit", JobFile(), "--watch", "--request-id", "r-1"});
+  left->Notify();
+  EXPECT_EQ(result.code, kExitInterrupted) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("--request-id r-1"));
+  EXPECT_EQ(Run({"submit", JobFile(), "--request-id", "r-1"}).code, kExitDone);
+  EXPECT_EQ(Json({"ls"}).size(), 1u);
+}
+
+// Nobody takes them before the program waits for the server.
+TEST_F(SubmitCommandTest, SignalsAreNotHeldBackWhileTheJobFileIsRead) {
+  const std::string pipe = directory_.path() + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string status = absl::StrCat("/proc/self/task/", gettid(), "/status");
+  uint64_t blocked = ~uint64_t{0};
+  std::thread writer([&] {
+    std::ofstream out(pipe);  // waits for the reader
+    std::ifstream in(status);
+    for (std::string word; in >> word;) {
+      if (word == "SigBlk:") in >> std::hex >> blocked;
+    }
+    out << "nonsense: 1\n";
+  });
+  EXPECT_EQ(Run({"submit", pipe, "--watch"}).code, kExitUsage);
+  writer.join();
+  EXPECT_EQ(blocked >> (SIGINT - 1) & 1, 0u);
 }
 
 // A program that reads the records line by line would stumble over anything else.

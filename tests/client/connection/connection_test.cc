@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <string>
 
+#include "client/connection/cancellation.h"
 #include "client/connection/rpc_error.h"
 #include "client/connection/server_address.h"
 #include "server/base/error_reason.h"
@@ -69,6 +71,29 @@ TEST_F(ConnectionTest, WhoIsRefusedATokenIsToldWhy) {
   EXPECT_EQ(ReasonOf(status), "UNAUTHENTICATED_CALLER");
 }
 
+TEST_F(ConnectionTest, AnyPathOfASocketLeadsThere) {
+  authenticator_.nameless = "anna";
+  const std::string odd = directory_.path() + "/100%41 a?b#c [é].sock";
+  std::filesystem::rename(options_.listen[0].substr(sizeof("unix:") - 1), odd);
+  Connection connection(*ParseServerAddress("unix:" + odd));
+  const auto job =
+      connection.Call(connection.jobs(), &v1::JobService::Stub::CreateJob, CreateRequest());
+  EXPECT_TRUE(job.ok()) << job.status();
+}
+
+TEST_F(ConnectionTest, ACallThatIsCancelledFirstIsNotMade) {
+  Connection connection(*ParseServerAddress(options_.listen[0]));
+  Cancellation cancellation;
+  cancellation.Cancel();
+  cancellation.Cancel();
+  const absl::Status status = connection
+                                  .Call(connection.jobs(), &v1::JobService::Stub::CreateJob,
+                                        CreateRequest(), kCallTimeout, &cancellation)
+                                  .status();
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_EQ(authenticator_.asked, 0);
+}
+
 TEST_F(ConnectionTest, ErrorsThatNoServerMadeAreExplained) {
   Connection connection(*ParseServerAddress(options_.listen[0]));
   absl::Status status =
@@ -78,6 +103,12 @@ TEST_F(ConnectionTest, ErrorsThatNoServerMadeAreExplained) {
   status = connection.Explain(grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed"));
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("Socket closed")) << "it is there again";
+  for (const grpc::StatusCode code :
+       {grpc::StatusCode::CANCELLED, grpc::StatusCode::UNKNOWN, grpc::StatusCode::INTERNAL}) {
+    status = connection.Explain(grpc::Status(code, "RST_STREAM"));
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("the call was cut off: RST_STREAM"));
+  }
   StopDaemon();
   status = connection.Explain(grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("megatraind serve"));

@@ -148,6 +148,15 @@ TEST_F(ResumableStreamTest, ANewTokenThatIsRefusedTooEndsIt) {
   EXPECT_EQ(service_.starts.size(), 2u);
 }
 
+// As daemons do that are restarted twice, before the second has sent anything.
+TEST_F(ResumableStreamTest, RenewsItsTokenAfterEachLoss) {
+  const absl::Status status =
+      Run({{{1}, Busy()}, {{}, Expired()}, {{}, Busy()}, {{}, Expired()}, {{2}, grpc::Status::OK}});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(events_, ElementsAre(1, 2));
+  EXPECT_EQ(pauses_.size(), 2u);
+}
+
 TEST_F(ResumableStreamTest, AnotherTokenIsTriedWhereItMayHelp) {
   for (const char* const reason : {"TOKEN_INVALID", "UNAUTHENTICATED_CALLER"}) {
     const absl::Status status = Run({{{1}, Expired(reason)}, {{2}, grpc::Status::OK}});

@@ -45,7 +45,8 @@ TEST(ServerAddressTest, WhatIsNeitherIsRefusedWithWhatIsExpected) {
        {std::string(""), std::string("unix:"), std::string("/run/m.sock"), std::string("node7"),
         std::string(":1"), std::string("node7:0"), std::string("node7:65536"),
         std::string("node7:x"), std::string("::1:5"), std::string("[::1:5"), std::string("::1]:5"),
-        std::string("/run/m.sock:1"), "unix:/" + std::string(200, 'a')}) {
+        std::string("/run/m.sock:1"), std::string("node7: 9463"), std::string("node7:+9463"),
+        std::string("node7:"), "unix:/" + std::string(200, 'a')}) {
     const auto address = ParseServerAddress(text);
     EXPECT_TRUE(absl::IsInvalidArgument(address.status())) << text;
     EXPECT_THAT(address.status().message(),

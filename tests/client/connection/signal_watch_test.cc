@@ -79,5 +79,25 @@ TEST(DetachableTest, ASignalStopsTheViewOnce) {
   EXPECT_EQ(stops, 1);
 }
 
+TEST(DetachableTest, ASignalThatDoesNotLeaveStopsNothing) {
+  SignalWatch watch({SIGINT, SIGWINCH});
+  kill(getpid(), SIGWINCH);
+  const auto is_taken = [] {
+    sigset_t set;
+    sigpending(&set);
+    return sigismember(&set, SIGWINCH) == 0;
+  };
+  int stops = 0;
+  const absl::Status status = RunDetachable(
+      &watch,
+      [&] {
+        while (!is_taken()) std::this_thread::yield();
+        return absl::OkStatus();
+      },
+      [&] { ++stops; });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(stops, 0);
+}
+
 }  // namespace
 }  // namespace megatrain::client

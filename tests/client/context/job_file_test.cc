@@ -44,6 +44,16 @@ TEST_F(JobFileTest, OnlyALocalServerGetsADirectory) {
   EXPECT_EQ(ReadJobFile(path, {}, kRemote)->base_directory(), "");
 }
 
+TEST_F(JobFileTest, PathsStartWhereTheFileThatIsReadLies) {
+  fs::create_directories(directory_ / "far/sub");
+  fs::create_directory_symlink(directory_ / "far/sub", directory_ / "link");
+  std::ofstream(directory_ / "far/job.yaml") << "name: far\n";
+  const auto file = ReadJobFile(directory_ / "link/../job.yaml", {}, kLocal);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->yaml(), "name: far\n");
+  EXPECT_EQ(file->base_directory(), fs::canonical(directory_ / "far"));
+}
+
 TEST_F(JobFileTest, PathsInStandardInputStartAtTheWorkingDirectory) {
   ASSERT_NE(std::freopen(Write("name: piped\n").c_str(), "r", stdin), nullptr);
   const auto file = ReadJobFile("-", {}, kLocal);

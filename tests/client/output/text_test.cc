@@ -59,6 +59,8 @@ TEST(TextTest, WhatATerminalWouldObeyIsNotPrinted) {
   EXPECT_EQ(Printable("plain ünï 模型"), "plain ünï 模型");
   EXPECT_EQ(Printable("a\tb"), "a b");
   EXPECT_EQ(Printable("\x1b[2Jgone\r\n"), "?[2Jgone??");
+  EXPECT_EQ(PrintableLines("a\x1b\n\nb\r\n"), "a?\n\nb?\n");
+  EXPECT_EQ(PrintableLines(""), "");
   EXPECT_EQ(Printable("\xc2\x9b"
                       "2J"),
             "?2J")

@@ -60,6 +60,26 @@ inline std::vector<std::string> TargetTexts(const RenderedChat& rendered) {
   return texts;
 }
 
+// The error of a record of messages.
+inline std::string ErrorWith(const std::string& program, const std::string& record,
+                             TrainOn train_on = TrainOn::kAssistant) {
+  const auto rendered = RenderWith(program, record, train_on);
+  EXPECT_FALSE(rendered.ok()) << rendered->text;
+  EXPECT_EQ(rendered.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(rendered.status().message());
+}
+
+// The stretches of a record of messages that the loss is on.
+inline std::vector<std::string> TargetsWith(const std::string& program, const std::string& record,
+                                            TrainOn train_on = TrainOn::kAssistant,
+                                            int64_t turns_without_loss = 0) {
+  const auto rendered = RenderWith(program, record, train_on);
+  EXPECT_TRUE(rendered.ok()) << rendered.status();
+  if (!rendered.ok()) return {};
+  EXPECT_EQ(rendered->turns_without_loss, turns_without_loss) << rendered->text;
+  return TargetTexts(*rendered);
+}
+
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_TESTS_ENGINE_CHAT_CHAT_TEST_SUPPORT_H_

@@ -50,7 +50,7 @@ TEST(ConversationRecord, MessagesStayAsTheyAre) {
                        "chat_template_kwargs": {"v": "!"}, "messages": [
                        {"role": "user", "content": [{"type": "text", "text": "a", "image": null}]}
                        ]})"),
-            R"([{"role": "user", "content": [{"type": "text", "text": "a", "image": null}]}] )"
+            R"([{"role": "user", "content": [{"type": "text", "text": "a"}]}] )"
             R"([{"name": "f"}] [{"text": "d"}]!)");
   EXPECT_EQ(
       AsJson(R"({"tools": "", "documents": null, "functions": [], "chat_template_kwargs": null,
@@ -81,6 +81,25 @@ TEST(ConversationRecord, WeightIsNotShownToTheProgram) {
   EXPECT_EQ(Error(OneMessage(R"("role": "user", "content": "a", "weight": 1)")),
             "\"messages[0].weight\" is of a message with the role user; the loss is on the "
             "assistant's only");
+}
+
+TEST(ConversationRecord, AWeightMayBeATruthValueOrHaveAPoint) {
+  for (const char* weight : {"1", "1.0", "true", "0", "0.0", "-0.0", "false"}) {
+    const auto conversation = ReadConversation(
+        OneMessage(R"("role": "assistant", "content": "a", "weight": )" + std::string(weight)));
+    ASSERT_TRUE(conversation.ok()) << conversation.status();
+    EXPECT_EQ(conversation->messages[0].trained, weight[0] == '1' || weight[0] == 't') << weight;
+  }
+  EXPECT_EQ(Error(OneMessage(R"("role": "assistant", "content": "a", "weight": "1")")),
+            "\"messages[0].weight\" is neither 0 nor 1");
+}
+
+// Templates of models that see take a part with the key for an image.
+TEST(ConversationRecord, ANullKeyOfAPartIsNotThere) {
+  EXPECT_EQ(AsJson(OneMessage(R"("role": "user", "content": [{"image": null, "text": "a",
+                                  "type": "text"}, {"type": "text", "text": "b", "x": null}])")),
+            R"([{"role": "user", "content": [{"text": "a", "type": "text"}, )"
+            R"({"type": "text", "text": "b"}]}])");
 }
 
 TEST(ConversationRecord, BadMessagesAreRefusedByName) {

@@ -235,6 +235,41 @@ TEST(PreferenceRecordTest, TheToolsOfTurnsAreWrapped) {
       R"([{"name": "f"}])");
 }
 
+TEST(PreferenceRecordTest, ATextIsNoPromptOfAnswersAlone) {
+  const std::string user = R"({"role": "user", "content": "Q"}, )";
+  const std::string good = R"({"role": "assistant", "content": "good"})";
+  const std::string bad = R"({"role": "assistant", "content": "bad"})";
+  const auto record = [](const std::string& chosen, const std::string& rejected) {
+    return R"({"prompt": "Q", "chosen": [)" + chosen + R"(], "rejected": [)" + rejected + "]}";
+  };
+  for (const std::string& json :
+       {record(good, bad), record(user + good, bad), record(good, user + bad)}) {
+    EXPECT_EQ(Error(json),
+              "\"prompt\" is needed as a list of messages where the answers begin with the "
+              "assistant's message");
+  }
+  EXPECT_THAT(
+      Turns(Pair(R"({"chosen": [)" + good + R"(], "rejected": [)" + bad + "]}").chosen_chat),
+      ElementsAre("assistant:good"));
+}
+
+TEST(PreferenceRecordTest, ASystemTextIsTheOnlyOne) {
+  const auto record = [](const std::string& chosen, const std::string& rejected) {
+    return R"({"system": "S", "chosen": [)" + chosen + R"({"role": "user", "content": "Q"},
+                {"role": "assistant", "content": "A"}], "rejected": [)" +
+           rejected + R"({"role": "user", "content": "R"},
+                {"role": "assistant", "content": "B"}]})";
+  };
+  const std::string own = R"({"role": "system", "content": "T"}, )";
+  const std::string other = R"({"role": "system", "content": "U"}, )";
+  EXPECT_THAT(Turns(Pair(record("", "")).rejected_chat),
+              ElementsAre("system:S", "user:R", "assistant:B"));
+  for (const auto& [chosen, rejected] : std::vector<std::pair<std::string, std::string>>{
+           {own, other}, {own, ""}, {"", own}, {own, own}}) {
+    EXPECT_THAT(Error(record(chosen, rejected)), HasSubstr("\"system\" is there beside a"));
+  }
+}
+
 TEST(PreferenceRecordTest, WhatItCannotReadIsNamed) {
   EXPECT_THAT(Error(R"({"prompt": "a", "chosen": "b"})"), HasSubstr("\"rejected\" is missing"));
   EXPECT_THAT(Error(R"({"prompt": "a", "chosen": "b", "rejected": ["c"]})"),

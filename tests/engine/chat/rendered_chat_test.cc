@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/engine/chat/chat_test_support.h"
-#include "tests/support/read_file.h"
 
 namespace megatrain {
 namespace {
@@ -19,46 +18,9 @@ constexpr char kChatml[] =
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
-std::string ErrorWith(const std::string& program, const std::string& record,
-                      TrainOn train_on = TrainOn::kAssistant) {
-  const auto rendered = RenderWith(program, record, train_on);
-  EXPECT_FALSE(rendered.ok()) << rendered->text;
-  EXPECT_EQ(rendered.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(rendered.status().message());
-}
-
 std::string TextWith(const std::string& program, const std::string& record) {
   const auto rendered = RenderWith(program, record);
   return rendered.ok() ? rendered->text : std::string(rendered.status().message());
-}
-
-std::vector<std::string> TargetsWith(const std::string& program, const std::string& record,
-                                     TrainOn train_on = TrainOn::kAssistant,
-                                     int64_t turns_without_loss = 0) {
-  const auto rendered = RenderWith(program, record, train_on);
-  EXPECT_TRUE(rendered.ok()) << rendered.status();
-  if (!rendered.ok()) return {};
-  EXPECT_EQ(rendered->turns_without_loss, turns_without_loss) << rendered->text;
-  return TargetTexts(*rendered);
-}
-
-TEST(RenderChat, GenerationBlocksAreAsTransformersNotesThem) {
-  const Json references = Json::parse(ReadFileOrEmpty("tests/golden/chat_masks/generation.json"));
-  ASSERT_EQ(references.size(), 3u);
-  size_t cases = 0;
-  for (const auto& [name, reference] : references.items()) {
-    const std::string program = reference["program"];
-    for (const Json& item : reference["cases"]) {
-      const auto rendered = RenderWith(program, Json{{"messages", item["messages"]}}.dump());
-      ASSERT_TRUE(rendered.ok()) << rendered.status() << item;
-      EXPECT_EQ(rendered->text, item["text"].get<std::string>());
-      std::vector<TextRange> target = item["target"].get<std::vector<TextRange>>();
-      std::erase_if(target, [](const TextRange& range) { return range.first == range.second; });
-      EXPECT_EQ(rendered->target_ranges, target) << name << item;
-      ++cases;
-    }
-  }
-  EXPECT_EQ(cases, 11u);
 }
 
 constexpr char kMarked[] =
@@ -89,47 +51,6 @@ TEST(RenderChat, WeightAndTheLastTurnChooseAmongTheTurns) {
               ElementsAre("<|im_start|>user\np<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"));
 }
 
-// Two blocks in the second turn and none in the first, which has no content.
-TEST(RenderChat, BlocksBelongToTheTurnThatAddsThem) {
-  const std::string program =
-      "{% for m in messages %}{% for p in m.content.split() %}{% if m.role == 'assistant' %}"
-      "{% generation %}<{{ p }}>{% endgeneration %}{% else %}{{ p }}{% endif %}{% endfor %}"
-      "{% endfor %}";
-  const std::string record =
-      R"({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": ""},
-          {"role": "assistant", "content": "a b"},
-          {"role": "assistant", "content": "c d", "weight": 0}]})";
-  EXPECT_THAT(TargetsWith(program, record, TrainOn::kAssistant, 1), ElementsAre("<a>", "<b>"));
-}
-
-// Here all turns are wanted, with two blocks in one of them or with none.
-TEST(RenderChat, ATurnWithoutABlockIsCounted) {
-  const std::string program =
-      "{% for m in messages %}{% for p in m.content.split() %}{% if m.role == 'assistant' %}"
-      "{% generation %}<{{ p }}>{% endgeneration %}{% endif %}{% endfor %}{% endfor %}";
-  EXPECT_THAT(TargetsWith(program, R"({"messages": [{"role": "assistant", "content": "a b"}]})"),
-              ElementsAre("<a>", "<b>"));
-  EXPECT_THAT(TargetsWith(program,
-                          R"({"messages": [{"role": "assistant", "content": ""},
-                              {"role": "assistant", "content": "a"}]})",
-                          TrainOn::kAssistant, 1),
-              ElementsAre("<a>"));
-}
-
-// A block that writes into {% set %} is counted from the end of the text at that time.
-TEST(RenderChat, TargetsLieWithinTheTextAndApart) {
-  const auto program = [](const std::string& blocks) {
-    return "q{% set x %}" + blocks + "{% endset %}{{ messages[0].content }}";
-  };
-  const std::string record = R"({"messages": [{"role": "assistant", "content": "hi you"}]})";
-  EXPECT_THAT(TargetsWith(program("{% generation %}longer than it{% endgeneration %}"), record),
-              ElementsAre("hi you"));
-  EXPECT_THAT(TargetsWith(program("{% generation %}abc{% endgeneration %}"
-                                  "{% generation %}abcde{% endgeneration %}"),
-                          record),
-              ElementsAre("hi ", "yo"));
-}
-
 TEST(RenderChat, NoTargetIsEmpty) {
   const std::string program =
       "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -155,6 +76,14 @@ TEST(RenderChat, TheTurnEndsWithItsMark) {
   // A program without a generation prompt leaves the header to the model.
   const std::string bare = "{% for m in messages %}[{{ m.role }}]{{ m.content }}</s> {% endfor %}";
   EXPECT_THAT(TargetsWith(bare, record), ElementsAre("[assistant] a\n</s>", "[assistant]b</s>"));
+}
+
+// Phi-3's program ends conversations so.
+TEST(RenderChat, AMarkBeforeTheOneThatEndsTheConversationIsTrainedOn) {
+  const std::string program =
+      "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|assistant|>\n{% else %}{{ eos_token }}{% endif %}";
+  EXPECT_THAT(TargetsWith(program, kThree), ElementsAre("a<|end|>", "c<|end|>\n</s>"));
 }
 
 TEST(RenderChat, AMarkThatOnlyEndsTheConversationIsTrainedOnThere) {
@@ -351,6 +280,29 @@ TEST(RenderChat, AProgramThatReadsOneNameOfReasoningReadsAll) {
           << name << " from " << key;
     }
   }
+}
+
+TEST(RenderChat, ANameThatOnlyItselfFillsIsRefusedUnderAnother) {
+  const auto with = [](const std::string& key) {
+    return R"({"messages": [{"role": "assistant", ")" + key + "\": \"r\"}]}";
+  };
+  EXPECT_EQ(TextWith("{{ messages[0].reasoning }}", with("reasoning")), "r");
+  for (const char* key : {"reasoning_content", "thinking"}) {
+    EXPECT_THAT(ErrorWith("{{ messages[0].reasoning }}", with(key)),
+                HasSubstr(absl::StrCat("messages[0] has ", key, ", which")));
+  }
+}
+
+TEST(RenderChat, ReasoningOfTheLastMessageThatIsPassedOverIsRefused) {
+  const std::string program =
+      "{% for m in messages %}{% if m.reasoning_content and not loop.last %}"
+      "({{ m.reasoning_content }}){% endif %}{{ m.content }};{% endfor %}";
+  const std::string answer = R"({"role": "assistant", "content": "a", "reasoning": "r"})";
+  EXPECT_THAT(ErrorWith(program, R"({"messages": [)" + answer + "]}"),
+              HasSubstr("messages[0] has reasoning, which the chat template passes over here"));
+  EXPECT_EQ(TextWith(program, R"({"messages": [)" + answer + R"(, {"role": "user", "content": "q"},
+                         {"role": "assistant", "content": "b", "reasoning": ""}]})"),
+            "(r)a;q;b;");
 }
 
 TEST(RenderChat, PartsAreJoinedForAProgramThatDoesNotReadThem) {

@@ -76,6 +76,16 @@ TEST(TurnFinder, TheMarkMayBeMissing) {
   EXPECT_EQ(Found("q<A>A<U>r", "q<A>", "q<A>a</s>", "a"), kNone);
 }
 
+TEST(TurnFinder, AMarkBeforeOneThatOnlyEndsTheConversationIsOfTheTurn) {
+  EXPECT_EQ(Found("q<A>a<E>\n<U>r", "q<A>", "q<A>a<E>\n</s>", "a"), "q<A>[a<E>]");
+  EXPECT_EQ(Found("q[A]a [E][U]r", "q[A]", "q[A]a [E][/s]", "a"), "q[A][a [E]]");
+  EXPECT_EQ(Found("q<A>a\n\n<U>r", "q<A>", "q<A>a\n\n</s>", "a"), "q<A>[a]");
+  EXPECT_EQ(Found("q<A>a.<E><U>r", "q<A>", "q<A>a.<E></s>", "a"), "q<A>[a]");
+  const std::string whole = "<A>a<E>S<U>r", turn = "Sq<A>#<E></s>";
+  EXPECT_EQ(Text(whole, TurnFinder::FindMarked(whole, "Sq<A>", "<A>#<E>S<U>r", turn, "a", "#")),
+            "<A>[a<E>]");
+}
+
 TEST(TurnFinder, AMarkerShowsWhereATurnWithoutATextBegins) {
   const auto begin = [](std::string_view prompt, std::string_view turn,
                         std::string_view marked) -> std::string {

@@ -3,6 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
 #include "tests/fault/fault_injection_file_system.h"
@@ -15,6 +22,33 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr char kConfig[] = "/models/tiny";
+
+// Changes nothing in or at the paths that begin with `path`, but for their names.
+class ProtectingFileSystem : public WatchedFileSystem {
+ public:
+  ProtectingFileSystem(FileSystem* base, std::string path,
+                       absl::Status error = absl::PermissionDeniedError("is protected"))
+      : WatchedFileSystem(base, [] { return absl::OkStatus(); }),
+        path_(std::move(path)),
+        error_(std::move(error)) {}
+  absl::Status RemoveTree(const std::string& path) override {
+    if (absl::StartsWith(path, path_) && FileExists(path)) return Error(path);
+    return WatchedFileSystem::RemoveTree(path);
+  }
+  absl::Status RemoveFile(const std::string& path) override {
+    return absl::StartsWith(path, path_) ? Error(path) : WatchedFileSystem::RemoveFile(path);
+  }
+  absl::Status CheckWritable(const std::string& path) override {
+    return absl::StartsWith(path, path_) ? Error(path) : WatchedFileSystem::CheckWritable(path);
+  }
+
+ private:
+  absl::Status Error(const std::string& path) const {
+    return absl::Status(error_.code(), absl::StrCat(path, " ", error_.message()));
+  }
+  const std::string path_;
+  const absl::Status error_;
+};
 
 TEST(CheckpointDirectoryTest, StepNames) {
   EXPECT_EQ(StepDirectoryName(0), "step-00000000");
@@ -117,6 +151,50 @@ TEST(CheckpointDirectoryTest, WhatWasDiscardedComesBackUnlessTheNewOneHasItsName
                   ElementsAre("step-00000100", "step-00000150", "step-00000300"));
       EXPECT_EQ(*files.MutableContent("/c/step-00000150/manifest.json"), "old");
     }
+  }
+}
+
+TEST(CheckpointDirectoryTest, WhatCannotBeRemovedIsLeftAloneAndNamed) {
+  const std::string check = "/c/shared-0123456789abcdef0123456789abcdef-";
+  FaultInjectionFileSystem files;
+  files.WriteFile("/c/step-00000003.tmp/x", "protected");
+  files.WriteFile("/c/step-00000005.tmp/x", "half");
+  files.WriteFile(check + "0", "");
+  files.WriteFile(check + "1", "");
+  for (const std::string& path : {check + "0", std::string("/c/step-00000003.tmp")}) {
+    ProtectingFileSystem cancelled(&files, path, absl::CancelledError("ends"));
+    EXPECT_EQ(RemoveLeftovers("/c", &cancelled).status().code(), absl::StatusCode::kCancelled);
+  }
+  ProtectingFileSystem protecting(&files, "/c/step-00000003.tmp");
+  const auto lines = RemoveLeftovers("/c", &protecting);
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  EXPECT_THAT(*lines,
+              ::testing::Contains("left alone: /c/step-00000003.tmp is protected").Times(1));
+  EXPECT_THAT(*files.ListDirectory("/c"), ElementsAre("step-00000003.tmp"));
+  files.WriteFile(check + "2", "");
+  ProtectingFileSystem checks(&files, check);
+  EXPECT_THAT(*RemoveLeftovers("/c", &checks),
+              ElementsAre(HasSubstr("left alone: " + check + "2"), HasSubstr("removed ")));
+}
+
+// Its successor may be removed before it.
+TEST(CheckpointDirectoryTest, WhatWasReplacedAndCannotBeRemovedDoesNotComeBack) {
+  for (const std::string aside :
+       {"/c/step-00000300.replaced-by-step-00000150", "/c/step-00000150.replaced"}) {
+    FaultInjectionFileSystem files;
+    files.WriteFile(aside + "/manifest.json", "old");
+    files.WriteFile("/c/step-00000150/manifest.json", "new");
+    const std::string unfinished = aside.substr(0, aside.find('.')) + kUnfinishedSuffix;
+    ProtectingFileSystem protecting(&files, aside.substr(0, aside.find('.')) + ".");
+    const auto lines = RemoveLeftovers("/c", &protecting);
+    ASSERT_TRUE(lines.ok()) << lines.status();
+    EXPECT_THAT(*lines, ElementsAre(HasSubstr("left alone: " + unfinished)));
+    ASSERT_TRUE(files.RemoveTree("/c/step-00000150").ok());
+    ASSERT_TRUE(RemoveLeftovers("/c", &protecting).ok());
+    EXPECT_THAT(*ListSteps("/c", &files), IsEmpty());
+    EXPECT_TRUE(files.FileExists(unfinished + "/manifest.json"));
+    ASSERT_TRUE(RemoveLeftovers("/c", &files).ok());
+    EXPECT_THAT(*files.ListDirectory("/c"), IsEmpty());
   }
 }
 
@@ -273,6 +351,33 @@ TEST(RetentionTest, ADirectoryWithForeignFilesIsLeftAloneAndNamed) {
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_THAT(notes[0], HasSubstr("/c/step-00000010 holds notes.txt"));
   EXPECT_THAT(*files.ListDirectory("/c"), ElementsAre("other", "step-00000010", "step-00000030"));
+}
+
+TEST(RetentionTest, AProtectedCheckpointKeepsItsNameAndLaterOnesAreSaved) {
+  FaultInjectionFileSystem files;
+  WriteConfigDirectory(&files, kConfig);
+  ProtectingFileSystem protecting(&files, "/c/step-00000003");
+  for (const int64_t step : {3, 6, 9}) {
+    const auto saved = SaveCheckpoint("/c", step, DType::kF32, kConfig, &protecting, 1);
+    ASSERT_TRUE(saved.ok()) << saved.status();
+  }
+  EXPECT_THAT(*files.ListDirectory("/c"), ElementsAre("step-00000003", "step-00000009"));
+  EXPECT_TRUE(VerifyCheckpoint("/c/step-00000003", &files).ok());
+  std::vector<std::string> notes;
+  PruneCheckpoints("/c", MakeState(TinyLayout(), DType::kF32, 9), Keep(1), &notes, &protecting);
+  EXPECT_THAT(notes, ElementsAre("/c/step-00000003 is protected"));
+}
+
+TEST(RetentionTest, ASaveIsRefusedWhereItsOwnLeftoverCannotBeRemoved) {
+  FaultInjectionFileSystem files;
+  WriteConfigDirectory(&files, kConfig);
+  files.WriteFile("/c/step-00000006.tmp/x", "half");
+  ProtectingFileSystem protecting(&files, "/c/step-00000006.tmp");
+  const auto refused = SaveCheckpoint("/c", 6, DType::kF32, kConfig, &protecting, 1);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition) << refused.status();
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("/c/step-00000006.tmp is in the"));
+  const auto saved = SaveCheckpoint("/c", 9, DType::kF32, kConfig, &protecting, 1);
+  EXPECT_TRUE(saved.ok()) << saved.status();
 }
 
 TEST(RetentionTest, ADiscardedCheckpointWithForeignFilesStays) {

@@ -53,6 +53,16 @@ TEST(HfFormatTest, SideFilesAreCopiedAndNothingElse) {
   }
 }
 
+// A checkpoint lists its files in JSON.
+TEST(HfFormatTest, ATemplateWhoseNameIsNotUtf8IsPassedOver) {
+  const std::string source = Source(), to = FreshDirectory("to");
+  Write(source + "/additional_chat_templates/caf\xe9.jinja", "x");
+  Write(source + "/additional_chat_templates/caf\xc3\xa9.jinja", "x");
+  ASSERT_TRUE(CopyHfSideFiles(kFiles, source, DType::kBF16, to).ok());
+  EXPECT_THAT(*kFiles->ListDirectory(to + "/additional_chat_templates"),
+              ElementsAre("caf\xc3\xa9.jinja", "rag.jinja"));
+}
+
 TEST(HfFormatTest, AJobsTemplateTakesThePlaceOfAllTemplates) {
   const std::string source = Source(), to = FreshDirectory("to");
   const auto names = CopyHfSideFiles(kFiles, HfSideFiles(source, "the job's"), DType::kF32, to);

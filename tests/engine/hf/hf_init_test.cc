@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -331,6 +332,15 @@ TEST(HfInitTest, ConfigOnlyWritesNoWeights) {
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_THAT(*PosixFileSystem()->ListDirectory(directory), ElementsAre("config.json"));
   EXPECT_TRUE(ReadModelDescription(directory).ok());
+}
+
+TEST(HfInitTest, ALinkToADirectoryStays) {
+  const std::string real = FreshDirectory("real"), link = FreshDirectory("parent") + "/link";
+  std::filesystem::create_directory_symlink(real, link);
+  const absl::Status status = InitializeHfDirectory("qwen2.5-72b", 1, true, link + "/");
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_THAT(*PosixFileSystem()->ListDirectory(real), ElementsAre("config.json"));
 }
 
 TEST(HfInitTest, RefusesUnknownPresetsAndDirectoriesInUse) {

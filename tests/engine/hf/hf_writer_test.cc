@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "engine/base/watched_file_system.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/placed_writer.h"
@@ -164,6 +166,93 @@ TEST(ReplaceDirectoryTest, OneWritesADirectoryAtATime) {
   ASSERT_TRUE(Replace(out, "third").ok());
   EXPECT_EQ(ContentOf(out), "third");
   EXPECT_THAT(*PosixFileSystem()->ListDirectory(parent), testing::ElementsAre("other", "out"));
+}
+
+// Removes nothing whose name ends so, and lets nothing be written there.
+class ProtectingFileSystem : public WatchedFileSystem {
+ public:
+  explicit ProtectingFileSystem(std::string end)
+      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }),
+        end_(std::move(end)) {}
+  absl::Status RemoveTree(const std::string& path) override {
+    return IsProtected(path) ? Error(path) : WatchedFileSystem::RemoveTree(path);
+  }
+  absl::Status CheckWritable(const std::string& path) override {
+    return IsProtected(path) ? Error(path) : WatchedFileSystem::CheckWritable(path);
+  }
+
+ private:
+  bool IsProtected(const std::string& path) {
+    return absl::EndsWith(path, end_) && FileExists(path);
+  }
+  static absl::Status Error(const std::string& path) {
+    return absl::PermissionDeniedError(absl::StrCat(path, " is protected"));
+  }
+  const std::string end_;
+};
+
+// The new one has its name, and is all that was asked for. Before the next one is made, which may
+// take days, the user is told.
+TEST(ReplaceDirectoryTest, APreviousOneThatCannotBeRemovedFailsTheNextCallAndNotThisOne) {
+  const std::string out = FreshDirectory("parent") + "/out";
+  ProtectingFileSystem files(".export-previous");
+  int writes = 0;
+  const auto replace = [&](const std::string& content) {
+    return ReplaceDirectory(&files, out, [&](const std::string& temporary) {
+      ++writes;
+      return WriteFileSynced(&files, JoinPath(temporary, kConfigFileName), content);
+    });
+  };
+  for (const char* const content : {"first", "second"}) {
+    const absl::Status status = replace(content);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(ContentOf(out), "second");
+  EXPECT_EQ(ContentOf(out + ".export-previous"), "first");
+  const absl::Status refused = replace("third");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied) << refused;
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("/out.export-previous"));
+  EXPECT_EQ(refused, CheckCanReplaceDirectory(&files, out));
+  EXPECT_EQ(writes, 2);
+  EXPECT_EQ(ContentOf(out), "second");
+}
+
+// Shows a directory as one of another disk.
+class MountingFileSystem : public WatchedFileSystem {
+ public:
+  explicit MountingFileSystem(std::string mounted)
+      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }),
+        mounted_(std::move(mounted)) {}
+  absl::StatusOr<FileInfo> Examine(const std::string& path) override {
+    absl::StatusOr<FileInfo> info = WatchedFileSystem::Examine(path);
+    if (info.ok() && path == mounted_) ++info->device;
+    return info;
+  }
+
+ private:
+  const std::string mounted_;
+};
+
+TEST(ReplaceDirectoryTest, WhatCannotBeReplacedIsFoundBeforeAnythingIsWritten) {
+  const std::string parent = FreshDirectory("parent"), out = parent + "/out";
+  FileSystem* const posix = PosixFileSystem();
+  ASSERT_TRUE(posix->CreateDirectories(out).ok());
+  const auto check = [&](FileSystem* files, absl::StatusCode code, const std::string& why) {
+    const absl::Status refused = CheckCanReplaceDirectory(files, out + "/");
+    EXPECT_EQ(refused.code(), code) << refused;
+    EXPECT_THAT(std::string(refused.message()), testing::HasSubstr(why));
+  };
+  check(posix, absl::StatusCode::kOk, "");
+  ProtectingFileSystem protecting("/parent");
+  check(&protecting, absl::StatusCode::kPermissionDenied, "/parent is protected");
+  MountingFileSystem mounting(*posix->RealPath(out));
+  check(&mounting, absl::StatusCode::kFailedPrecondition, "/out is a mount point");
+  for (const std::string name : {"/out.export-tmp", "/out.export-previous"}) {
+    ASSERT_TRUE(posix->CreateDirectories(parent + name + "/mine").ok());
+    check(posix, absl::StatusCode::kFailedPrecondition, name + " is in the way");
+    ASSERT_TRUE(posix->RemoveTree(parent + name).ok());
+  }
+  EXPECT_THAT(*posix->ListDirectory(parent), testing::ElementsAre("out"));
 }
 
 // Names that users give to copies of a model.

@@ -1,4 +1,5 @@
 // The section `data` of a job file.
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -6,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/job/job_texts.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -104,6 +106,16 @@ TEST(JobParserDataTest, TheDayOfTemplatesIsADay) {
     EXPECT_THAT(Refusal("", {std::string("data.template_date=") + day}),
                 HasSubstr("expects a day as 2026-01-31"));
   }
+}
+
+TEST(JobParserDataTest, PathsStartWhereTheFileThatIsReadLies) {
+  const TestDirectory directory;
+  std::filesystem::create_directories(directory / "far/sub");
+  std::filesystem::create_directory_symlink(directory / "far/sub", directory / "link");
+  directory.Write("far/job.yaml", kMinimal);
+  const auto spec = ParseJobFile(directory / "link/../job.yaml", {});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->model.path, directory / "far/models/tiny");
 }
 
 }  // namespace

@@ -110,6 +110,15 @@ TEST(SpecValuesTest, PathsMayBeLeftOut) {
   EXPECT_NE(WithoutPaths(SpecValues(now)), values);
 }
 
+// A manifest is JSON, which holds UTF-8 alone.
+TEST(SpecValuesTest, APathThatIsNotUtf8IsTakenAsAManifestHoldsIt) {
+  JobSpec spec;
+  spec.data.train = {{"/caf\xe9/\xc3\xa9", DataFormat::kText, ""}};
+  EXPECT_EQ(SpecValues(spec).at("data.train"),
+            "[{path(10): /caf\xef\xbf\xbd/\xc3\xa9, format: text}]");
+  EXPECT_EQ(WithoutPaths(SpecValues(spec)).at("data.train"), "[{path, format: text}]");
+}
+
 TEST(SpecValuesTest, OptimizerGroupsDifferInPatternAndRates) {
   JobSpec before;
   before.optimizer.groups = {{"a", 1e-5, std::nullopt}};

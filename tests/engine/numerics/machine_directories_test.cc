@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint_directory.h"
 #include "engine/inspect/gather_checkpoint.h"
 #include "tests/engine/numerics/job_run.h"
@@ -111,6 +115,53 @@ TEST_F(MachineDirectoriesTest, APartThatWasOnlyNotNamedGetsItsName) {
   ExpectAsOnDevices(2);
 }
 
+// Fails to open the files whose names end so.
+class UnreadableFileSystem : public WatchedFileSystem {
+ public:
+  explicit UnreadableFileSystem(std::string end)
+      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }),
+        end_(std::move(end)) {}
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
+      const std::string& path) override {
+    if (path.ends_with(end_)) return FileError("open", path, EIO);
+    return WatchedFileSystem::OpenForReading(path);
+  }
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBlocksForReading(
+      const std::string& path) override {
+    return OpenForReading(path);
+  }
+
+ private:
+  const std::string end_;
+};
+
+// What cannot be read now may be whole, and all that is missing is its name.
+TEST_F(MachineDirectoriesTest, APartThatCannotBeReadEndsTheRunAndIsNotRemoved) {
+  ASSERT_TRUE(TrainOn({"a", "b"}, /*stop_after=*/1)[0].status.ok());
+  const int64_t step = StepsOf("b").at(0);
+  const std::string unfinished = PartOf("b", step) + ".tmp";
+  std::filesystem::rename(PartOf("b", step), unfinished);
+  UnreadableFileSystem manifest(".tmp/manifest.json"), configuration(".tmp/config.json");
+  for (UnreadableFileSystem* const files : {&manifest, &configuration}) {
+    std::vector<TrainingOptions> options(2);
+    options[1].files = files;
+    for (const JobRun& run : TrainOn({"a", "b"}, 0, options)) {
+      EXPECT_EQ(run.status.code(), absl::StatusCode::kInternal) << run.status;
+      EXPECT_THAT(std::string(run.status.message()), HasSubstr(unfinished));
+    }
+    EXPECT_TRUE(std::filesystem::exists(unfinished));
+  }
+  // On the machine that has the name.
+  UnreadableFileSystem named("a/step-0000000" + absl::StrCat(step) + "/manifest.json");
+  std::vector<TrainingOptions> options(2);
+  options[0].files = &named;
+  for (const JobRun& run : TrainOn({"a", "b"}, 0, options)) EXPECT_FALSE(run.status.ok());
+  EXPECT_TRUE(std::filesystem::exists(unfinished));
+  const std::vector<JobRun> runs = TrainOn({"a", "b"});
+  for (const JobRun& run : runs) ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_EQ(runs[0].records.front().step, step + 1);
+}
+
 TEST_F(MachineDirectoriesTest, APartWithADamagedManifestIsReplaced) {
   ASSERT_TRUE(TrainOn({"a", "b"}, /*stop_after=*/3)[0].status.ok());
   const std::vector<int64_t> steps = StepsOf("b");
@@ -201,8 +252,17 @@ TEST_F(MachineDirectoriesTest, AGatheredCheckpointGoesOnElsewhere) {
   const int64_t step = StepsOf("a").at(0);
   JobSpec spec = job_;
   spec.checkpoint.directory = FreshDirectory("gathered");
-  ASSERT_TRUE(
-      GatherCheckpoint({PartOf("a", step), PartOf("b", step)}, spec.checkpoint.directory).ok());
+  const auto gather = [&] {
+    return GatherCheckpoint({PartOf("a", step), PartOf("b", step)}, spec.checkpoint.directory)
+        .status();
+  };
+  // A user's directory that is in the way stays.
+  const std::string foreign = absl::StrCat(spec.checkpoint.directory, "/", StepDirectoryName(step),
+                                           kUnfinishedSuffix, "/folder");
+  std::filesystem::create_directories(foreign);
+  EXPECT_EQ(gather().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(std::filesystem::remove(foreign));
+  ASSERT_TRUE(gather().ok());
   const JobRun run = Train(spec);
   ASSERT_TRUE(run.status.ok()) << run.status;
   EXPECT_EQ(run.records.front().step, step + 1);

@@ -33,10 +33,10 @@ constexpr int kFirst = 1, kSecond = 4;
 
 TEST(RouterTotalsTest, LoadIsOfAllLayersAndTheBusiestOfOne) {
   RouterTotals totals(Layout(), {4, 2}, 6);
-  totals.Add(kFirst, 0, {0, 4, 6, 8}, /*entropy=*/4.0, {});
-  totals.Add(kFirst, 1, {0, 2, 2, 4}, 1.0, {});
-  totals.Add(kSecond, 0, {0, 0, 4, 8}, 4.0, {});
-  totals.Add(kSecond, 1, {0, 0, 2, 4}, 3.0, {});
+  totals.Add(kFirst, 0, {0, 4, 6, 8}, {}, /*entropy=*/4.0, {});
+  totals.Add(kFirst, 1, {0, 2, 2, 4}, {}, 1.0, {});
+  totals.Add(kSecond, 0, {0, 0, 4, 8}, {}, 4.0, {});
+  totals.Add(kSecond, 1, {0, 0, 2, 4}, {}, 3.0, {});
   const RouterReport report = totals.Report();
   EXPECT_EQ(report.load, (std::vector<double>{6.0 / 24, 8.0 / 24, 10.0 / 24}));
   EXPECT_DOUBLE_EQ(report.busiest, 6.0 / (12.0 / 3));
@@ -47,10 +47,10 @@ TEST(RouterTotalsTest, LoadIsOfAllLayersAndTheBusiestOfOne) {
 // Written out: E sum f P, with f and P pooled over both layers of a micro-batch.
 TEST(RouterTotalsTest, AuxiliaryLossAndItsGradientPoolTheLayersOfAMicroBatch) {
   RouterTotals totals(Layout(), {4, 2}, 6);
-  totals.Add(kFirst, 0, {0, 4, 6, 8}, 0, {2.0, 1.0, 1.0});
-  totals.Add(kFirst, 1, {0, 2, 2, 4}, 0, {1.0, 0.5, 0.5});
-  totals.Add(kSecond, 0, {0, 0, 4, 8}, 0, {0.5, 1.5, 2.0});
-  totals.Add(kSecond, 1, {0, 0, 2, 4}, 0, {0.25, 0.75, 1.0});
+  totals.Add(kFirst, 0, {0, 4, 6, 8}, {}, 0, {2.0, 1.0, 1.0});
+  totals.Add(kFirst, 1, {0, 2, 2, 4}, {}, 0, {1.0, 0.5, 0.5});
+  totals.Add(kSecond, 0, {0, 0, 4, 8}, {}, 0, {0.5, 1.5, 2.0});
+  totals.Add(kSecond, 1, {0, 0, 2, 4}, {}, 0, {0.25, 0.75, 1.0});
   const double first = 3 * (4.0 / 8 * 2.5 / 8 + 6.0 / 8 * 2.5 / 8 + 6.0 / 8 * 3.0 / 8);
   const double second = 3 * (2.0 / 4 * 1.25 / 4 + 2.0 / 4 * 1.25 / 4 + 4.0 / 4 * 1.5 / 4);
   EXPECT_DOUBLE_EQ(totals.Report().auxiliary_loss.value(), first * 4 / 6 + second * 2 / 6);
@@ -62,9 +62,29 @@ TEST(RouterTotalsTest, AuxiliaryLossAndItsGradientPoolTheLayersOfAMicroBatch) {
 
 TEST(RouterTotalsTest, EvenChoicesHaveAnAuxiliaryLossOfTheChosenExperts) {
   RouterTotals totals(Layout(), {3}, 3);
-  for (const int stage : {kFirst, kSecond}) totals.Add(stage, 0, {0, 2, 4, 6}, 0, {1, 1, 1});
+  for (const int stage : {kFirst, kSecond}) totals.Add(stage, 0, {0, 2, 4, 6}, {}, 0, {1, 1, 1});
   EXPECT_DOUBLE_EQ(totals.Report().auxiliary_loss.value(), 2.0);
   EXPECT_DOUBLE_EQ(totals.Report().busiest, 1.0);
+}
+
+TEST(RouterTotalsTest, PaddingCountsForNothing) {
+  // Two micro-batches of two tokens, and one that is all padding.
+  RouterTotals plain(Layout(), {2, 2}, 4), padded(Layout(), {2, 0, 2}, 4);
+  for (const int stage : {kFirst, kSecond}) {
+    plain.Add(stage, 0, {0, 2, 3, 4}, {}, 1.0, {1.0, 0.5, 0.5});
+    plain.Add(stage, 1, {0, 0, 2, 4}, {}, 2.0, {0.25, 0.75, 1.0});
+    padded.Add(stage, 0, {0, 3, 6, 8}, {1, 0, 2, 1}, 1.0, {1.0, 0.5, 0.5});
+    padded.Add(stage, 1, {0, 2, 2, 4}, {0, 2, 2, 0}, 0.0, {0.0, 0.0, 0.0});
+    padded.Add(stage, 2, {0, 0, 2, 4}, {}, 2.0, {0.25, 0.75, 1.0});
+  }
+  const RouterReport report = padded.Report(), expected = plain.Report();
+  EXPECT_EQ(report.load, expected.load);
+  EXPECT_EQ(report.busiest, expected.busiest);
+  EXPECT_EQ(report.entropy, expected.entropy);
+  EXPECT_EQ(report.auxiliary_loss, expected.auxiliary_loss);
+  EXPECT_EQ(padded.AuxiliaryGradient(0, 0.5), plain.AuxiliaryGradient(0, 0.5));
+  EXPECT_EQ(padded.AuxiliaryGradient(1, 0.5), std::vector<float>(3));
+  EXPECT_EQ(padded.AuxiliaryGradient(2, 0.5), plain.AuxiliaryGradient(1, 0.5));
 }
 
 // Each of two ranks has one of the two micro-batches.
@@ -73,12 +93,12 @@ TEST(RouterTotalsTest, RanksTogetherReportWhatOneWithAllMicroBatchesDoes) {
     const std::vector<double> probability =
         has_probability ? std::vector<double>{2.0, 1.25, 0.75} : std::vector<double>();
     const auto add_first = [&](RouterTotals& totals, int micro_batch) {
-      totals.Add(kFirst, micro_batch, {0, 4, 6, 8}, /*entropy=*/4.0, probability);
-      totals.Add(kSecond, micro_batch, {0, 0, 4, 8}, 3.5, probability);
+      totals.Add(kFirst, micro_batch, {0, 4, 6, 8}, {}, /*entropy=*/4.0, probability);
+      totals.Add(kSecond, micro_batch, {0, 0, 4, 8}, {}, 3.5, probability);
     };
     const auto add_second = [&](RouterTotals& totals, int micro_batch) {
-      totals.Add(kFirst, micro_batch, {0, 2, 2, 4}, 1.0, probability);
-      totals.Add(kSecond, micro_batch, {0, 0, 2, 4}, 3.0, probability);
+      totals.Add(kFirst, micro_batch, {0, 2, 2, 4}, {}, 1.0, probability);
+      totals.Add(kSecond, micro_batch, {0, 0, 2, 4}, {}, 3.0, probability);
     };
     RouterTotals all(Layout(), {4, 2}, 6), first(Layout(), {4}, 6), second(Layout(), {2}, 6);
     add_first(all, 0);

@@ -244,23 +244,6 @@ TEST_F(MemoryPlanTest, AJobMayLimitItsHostMemoryToLessThanThereIs) {
   EXPECT_FALSE(plan.fits);
 }
 
-// It is more than half of what is free besides the host state.
-TEST_F(MemoryPlanTest, TheCpuDeviceIsGivenWhatTheSmallestPlanTakes) {
-  const ModelLayout layout = BuildModelLayout(Config(6));
-  JobSpec spec = Spec();
-  spec.data.sequence_length = 512;
-  spec.training.global_batch = spec.training.micro_batch;
-  JobSpec smallest = spec;
-  smallest.engine.recompute = RecomputeMode::kAll;
-  smallest.engine.stash = StashPlace::kHost;
-  const MemoryPlan least = Plan(smallest, layout);
-  ASSERT_TRUE(least.fits) << least.Table();
-  const MemoryPlan plan = Plan(spec, layout, Budget(least.host_bytes));
-  EXPECT_TRUE(plan.fits) << plan.Table();
-  EXPECT_EQ(plan.device_bytes, least.device_bytes);
-  EXPECT_FALSE(Plan(spec, layout, Budget(least.host_bytes - 1)).fits);
-}
-
 TEST_F(MemoryPlanTest, ContradictingSettingsAreRefused) {
   const ModelLayout layout = BuildModelLayout(Config(2));
   JobSpec spec = Spec();

@@ -48,6 +48,33 @@ TEST_F(MemoryPlanTest, RanksShareTheTilesAndHaveTheOtherBuffersEach) {
   }
 }
 
+// Ranks hold parts of a tile. The export, and the hash of the model that answers are compared with,
+// take it whole beside a pool that is full.
+TEST_F(MemoryPlanTest, ATileThatIsReadWholeIsCountedBesideThePool) {
+  const ModelLayout layout = BuildModelLayout(Config(3));
+  JobSpec spec = Spec();
+  const auto more_for_the_export = [&](int devices, Precision precision) {
+    spec.engine.devices = devices;
+    spec.training.precision = precision;
+    spec.output.directory = "";
+    const MemoryPlan without = Plan(spec, layout);
+    spec.output.directory = "/out";
+    const MemoryPlan plan = Plan(spec, layout);
+    EXPECT_EQ(plan.pool_bytes, without.pool_bytes);
+    EXPECT_EQ(plan.host_bytes - without.host_bytes, plan.process_bytes - without.process_bytes);
+    return plan.process_bytes - without.process_bytes;
+  };
+  EXPECT_EQ(more_for_the_export(1, Precision::kBf16), 0) << "a rank alone has whole tiles";
+  EXPECT_EQ(more_for_the_export(2, Precision::kBf16), 2 * layout.tile_elements_max);
+  EXPECT_EQ(more_for_the_export(2, Precision::kFp32), 4 * layout.tile_elements_max);
+  spec.training.precision = Precision::kBf16;
+  spec.training.objective = Objective::kDpo;
+  spec.training.dpo_reference_free = true;
+  const int64_t weights_alone = Plan(spec, layout).process_bytes;
+  spec.training.dpo_reference_free = false;
+  EXPECT_EQ(Plan(spec, layout).process_bytes - weights_alone, 2 * layout.tile_elements_max);
+}
+
 // What is free besides the host state is that of all parts together.
 TEST_F(MemoryPlanTest, PartsOfTheCpuHaveEqualPartsOfTheMemoryThatIsFree) {
   JobSpec spec = Spec();

@@ -159,6 +159,14 @@ TEST_F(ResumeTest, AResumedRunSeesTheDayOnWhichItBegan) {
   by_path.options.resume = ResumeMode::kPath;
   by_path.options.resume_path = Path(spec, 3);
   ASSERT_TRUE(by_path.Train(*host_, spec).ok()) << by_path.run.status;
+  // The process died while the only checkpoint was moved aside for one of the same step.
+  for (const int64_t step : {2, 3}) fs::remove_all(Path(spec, step));
+  fs::rename(Path(spec, 4), JoinPath(spec.checkpoint.directory, ReplacedDirectoryName(4, 4)));
+  spec.training.steps = 5;
+  HookedRun given_back;
+  given_back.started = [](int64_t first_step) { EXPECT_EQ(first_step, 5); };
+  ASSERT_TRUE(given_back.Train(*host_, spec).ok()) << given_back.run.status;
+  EXPECT_THAT(given_back.run.messages, Contains(HasSubstr("its name back")));
   spec.data.template_date = "2020-05-18";
   HookedRun other;
   EXPECT_THAT(Message(other.Train(*host_, spec).status()),
@@ -298,6 +306,30 @@ TEST_F(ResumeTest, WhatCannotBeReadEndsTheRunAndNothingIsRemoved) {
   HookedRun run;
   run.started = [](int64_t first_step) { EXPECT_EQ(first_step, 5); };
   EXPECT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+}
+
+TEST_F(ResumeTest, ABestThatCannotBeReadEndsTheRunAndIsNotGivenUp) {
+  JobSpec spec = HookedJob("unreadable_best");
+  spec.training.steps = 3;
+  spec.training.eval_every = 1;
+  spec.data.eval_fraction = 0.1;
+  spec.training.keep_best = true;
+  spec.checkpoint.keep = 1;
+  spec.optimizer.learning_rate = 0;  // the first evaluation stays the best
+  HookedRun first;
+  ASSERT_TRUE(first.Train(*host_, spec).ok()) << first.run.status;
+  ASSERT_THAT(Steps(spec), ElementsAre(3, 1));
+  spec.training.steps = 4;
+  UnreadableFileSystem files(Path(spec, 1), EIO);
+  HookedRun unread;
+  unread.options.files = &files;
+  const absl::Status status = unread.Train(*host_, spec).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_THAT(Message(status), HasSubstr(Path(spec, 1)));
+  EXPECT_THAT(Steps(spec), ElementsAre(3, 1));
+  HookedRun read;
+  ASSERT_TRUE(read.Train(*host_, spec).ok()) << read.run.status;
+  EXPECT_THAT(Steps(spec), ElementsAre(4, 1));
 }
 
 TEST_F(ResumeTest, APositionThatTheStepsCannotHaveReachedIsDamage) {

@@ -219,8 +219,11 @@ TEST(OutputOfARunTest, ADirectoryThatIsNotReplacedIsRefusedBeforeTheFirstStep) {
   JobSpec spec = HookedJob("not_replaced");
   const std::string output = FreshDirectory("output"), foreign = output + "/thesis.tex";
   ASSERT_TRUE(WriteFileSynced(PosixFileSystem(), foreign, "x").ok());
+  const std::string beside = FreshDirectory("beside") + "/out";
+  ASSERT_TRUE(PosixFileSystem()->CreateDirectories(beside + ".export-previous/mine").ok());
   for (const auto& [directory, why] :
-       {std::pair(output, "thesis.tex"), std::pair(spec.model.path, "the model was read from")}) {
+       {std::pair(output, "thesis.tex"), std::pair(spec.model.path, "the model was read from"),
+        std::pair(beside, "it holds mine")}) {
     spec.output.directory = directory;
     HookedRun refused;
     const absl::Status status = refused.Train(*host, spec).status();

@@ -244,6 +244,29 @@ TEST(HfTokenizer, TheUnknownPieceOfAModelIsSpecialWhateverItsName) {
   EXPECT_FALSE((*tokenizer)->TokenId(name).has_value()) << "a token that the model has not";
 }
 
+// The ids are those of transformers.
+TEST(HfTokenizer, AModelThatNoClassReadsIsPreparedAsItSays) {
+  const std::string model = ReadGolden("spm_llama/tokenizer.model");
+  struct Case {
+    std::string legacy, text;
+    std::vector<int32_t> ids;
+  };
+  const std::string text = " the  <user>cat<ctl>the ";
+  for (const Case& c :
+       {Case{"true", text, {283, 515, 4, 533, 294, 3, 283}}, Case{"true", "\u2581the", {515, 283}},
+        Case{"null", text, {519, 264, 515, 4, 533, 294, 3, 519, 264}},
+        Case{"false", "\u2581the", {283}}}) {
+    const auto made = MakeHfTokenizer(
+        {.tokenizer_model = model,
+         .tokenizer_config =
+             R"({"tokenizer_class": "PreTrainedTokenizerFast", "legacy": )" + c.legacy + "}"});
+    ASSERT_TRUE(made.ok()) << made.status();
+    std::vector<int32_t> ids;
+    ASSERT_TRUE((*made)->Encode(c.text, &ids).ok());
+    EXPECT_EQ(ids, c.ids) << c.legacy << c.text;
+  }
+}
+
 TEST(HfTokenizer, TokensThatOnlyTokenizerConfigHasAreNumberedOn) {
   const std::string json = BytesTokenizerJson();
   const auto error = [&](const std::string& decoder) {

@@ -47,6 +47,26 @@ TEST(OpenTokenizerTest, EachFileOfTheDirectoryCounts) {
   EXPECT_THAT(std::string(broken.message()), StartsWith(directory.path() + ": tokenizer.json: "));
 }
 
+TEST(OpenTokenizerTest, AnOlderFileAddsTheTokensThatTokenizerJsonLacks) {
+  const TestDirectory directory;
+  directory.Write("tokenizer.json", BytesTokenizerJson());
+  const auto before = OpenTokenizer(directory.path(), "auto");
+  ASSERT_TRUE(before.ok()) << before.status();
+  const std::string known = "\"<|eos|>\": " + std::to_string(kBytesEosId);
+  directory.Write("added_tokens.json", "{" + known + "}");
+  const auto same = OpenTokenizer(directory.path(), "auto");
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ((*same)->fingerprint(), (*before)->fingerprint());
+  directory.Write("added_tokens.json", "{" + known + R"(, "<new>": 259})");
+  const auto more = OpenTokenizer(directory.path(), "auto");
+  ASSERT_TRUE(more.ok()) << more.status();
+  EXPECT_EQ((*more)->TokenId("<new>").value_or(-1), 259);
+  EXPECT_NE((*more)->fingerprint(), (*before)->fingerprint());
+  directory.Write("added_tokens.json", R"({"<new>": 300})");
+  EXPECT_THAT(std::string(OpenTokenizer(directory.path(), "auto").status().message()),
+              HasSubstr("added_tokens.json gives \"<new>\" the id 300"));
+}
+
 TEST(OpenTokenizerTest, ATokenizerModelServesWithoutATokenizerJson) {
   const TestDirectory directory;
   for (const std::string name : {"tokenizer.model", "tokenizer_config.json", "config.json"}) {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -53,6 +55,16 @@ TEST(SentencePieceModelTest, WhatIsNoModelOrNotSupportedIsRefused) {
   EXPECT_THAT(Error(ModelOf({"a"}), "T5Tokenizer"), HasSubstr("tokenizer_class T5Tokenizer"));
   EXPECT_EQ(Error(ModelOf({"a"}), "PreTrainedTokenizer"), "accepted");
   EXPECT_EQ(Error(ModelOf({"a"}), "TokenizersBackend"), "accepted");
+  for (const std::string type : {"qwen2", "qwen3", "qwen3_5_text"}) {
+    TokenizerConfig qwen;
+    qwen.model_type = type;
+    EXPECT_EQ(ParseSentencePieceModel(ModelOf({"a"}).SerializeAsString(), &qwen).status().code(),
+              absl::StatusCode::kUnimplemented)
+        << type;
+  }
+  sentencepiece::Model scores = ModelOf({"a", "b"});
+  scores.mutable_pieces(1)->set_score(NAN);
+  EXPECT_THAT(Error(scores), HasSubstr("INVALID_ARGUMENT: pieces[1] has no finite score"));
   sentencepiece::Model suffixes = ModelOf({"a"});
   suffixes.mutable_trainer()->set_treat_whitespace_as_suffix(true);
   EXPECT_THAT(Error(suffixes), HasSubstr("UNIMPLEMENTED: treat_whitespace_as_suffix"));
@@ -83,12 +95,16 @@ TEST(SentencePieceModelTest, SpecialTokensAreThoseOfTheClassOrTheModelUnlessThey
   config.bos_token = "named";
   EXPECT_THAT(Specials(model, config), ElementsAre("u", "named", "none", "u"));
   config.bos_token.reset();
-  for (const std::string type : {"llama", "mistral", "mixtral"}) {
+  // These go by the model even with a class.
+  for (const std::string type : {"mistral", "mixtral", "phi3"}) {
     config.model_type = type;
-    EXPECT_THAT(Specials(model, config),
-                ElementsAre("<s>", "</s>", "<unk>", "<s>", "</s>", "<unk>"))
-        << type;
+    config.tokenizer_class = "LlamaTokenizer";
+    EXPECT_THAT(Specials(model, config), ElementsAre("u", "none", "none", "u")) << type;
   }
+  config.model_type = "llama";
+  EXPECT_THAT(Specials(model, config), ElementsAre("<s>", "</s>", "<unk>", "<s>", "</s>", "<unk>"));
+  config.tokenizer_class.clear();
+  EXPECT_THAT(Specials(model, config), ElementsAre("u", "none", "none", "u"));
   for (const std::string type : {"gemma", "gemma2", "gemma3_text", "gemma3"}) {
     config.model_type = type;
     EXPECT_THAT(Specials(model, config), ElementsAre("<bos>", "<eos>", "<unk>", "<pad>", "<mask>",
@@ -98,6 +114,28 @@ TEST(SentencePieceModelTest, SpecialTokensAreThoseOfTheClassOrTheModelUnlessThey
   // The class goes before the kind of model.
   config.tokenizer_class = "PreTrainedTokenizer";
   EXPECT_THAT(Specials(model, config), ElementsAre("u", "none", "none", "u"));
+}
+
+TEST(SentencePieceModelTest, RulesFollowTheScoresOfNormalPiecesUnlessAClassReadsTheModel) {
+  sentencepiece::Model model = ModelOf({"a", "b", "c", "ab", "bc", "cc"});
+  model.mutable_pieces(3)->set_score(-2);
+  model.mutable_pieces(4)->set_score(-1);
+  model.mutable_pieces(5)->set_type(5);  // unused
+  const auto ids = [&](const std::string& tokenizer_class, const std::string& word) {
+    TokenizerConfig config;
+    config.tokenizer_class = tokenizer_class;
+    const auto parts = ParseSentencePieceModel(model.SerializeAsString(), &config);
+    EXPECT_TRUE(parts.ok()) << parts.status();
+    ModelBuffers buffers;
+    EXPECT_TRUE(parts.ok() && parts->model->Encode(word, {}, &buffers).ok());
+    std::vector<int32_t> out;
+    for (const TokenAt& token : buffers.tokens) out.push_back(token.id);
+    return out;
+  };
+  EXPECT_THAT(ids("", "abc"), ElementsAre(0, 4));
+  EXPECT_THAT(ids("LlamaTokenizer", "abc"), ElementsAre(3, 2));
+  EXPECT_THAT(ids("", "cc"), ElementsAre(2, 2));
+  EXPECT_THAT(ids("LlamaTokenizer", "cc"), ElementsAre(5));
 }
 
 TEST(SentencePieceModelTest, LlamasMarkBeforeATextIsPutAndTakenAwayAsTheConfigSays) {

@@ -17,6 +17,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+std::vector<std::string> ContentsOf(const std::vector<AddedToken>& tokens) {
+  std::vector<std::string> contents;
+  for (const AddedToken& token : tokens) contents.push_back(token.content);
+  return contents;
+}
+
 TokenizerConfig Parsed(const std::string& tokenizer_config, const std::string& model_config = "",
                        const std::string& generation_config = "") {
   const auto config = ParseTokenizerConfig(tokenizer_config, model_config,
@@ -26,12 +32,9 @@ TokenizerConfig Parsed(const std::string& tokenizer_config, const std::string& m
 }
 
 std::vector<std::string> Specials(const std::string& tokenizer_config) {
-  std::vector<std::string> contents;
-  for (const AddedToken& token : Parsed(tokenizer_config).special_tokens) {
-    EXPECT_TRUE(token.special) << token.content;
-    contents.push_back(token.content);
-  }
-  return contents;
+  const std::vector<AddedToken> tokens = Parsed(tokenizer_config).special_tokens;
+  for (const AddedToken& token : tokens) EXPECT_TRUE(token.special) << token.content;
+  return ContentsOf(tokens);
 }
 
 TEST(TokenizerConfigTest, SpecialTokensAreInTheOrderOfTransformers) {
@@ -56,9 +59,77 @@ TEST(TokenizerConfigTest, SpecialTokensAreInTheOrderOfTransformers) {
   // The older name of the list counts only where the newer one has nothing.
   const std::string older = R"("additional_special_tokens": ["<b>"]})";
   EXPECT_THAT(Specials(R"({"extra_special_tokens": ["<a>"], )" + older), ElementsAre("<a>"));
-  EXPECT_THAT(Specials(R"({"extra_special_tokens": {"x": "<i>"}, )" + older), ElementsAre("<i>"));
+  EXPECT_THAT(Specials(R"({"extra_special_tokens": {"x": "<i>"}, )" + older),
+              ElementsAre("<i>", "<b>"))
+      << "an object is no list";
   EXPECT_THAT(Specials(R"({"extra_special_tokens": {}, )" + older), ElementsAre("<b>"));
   EXPECT_THAT(Specials(R"({"extra_special_tokens": null, )" + older), ElementsAre("<b>"));
+}
+
+TEST(TokenizerConfigTest, AModelsOwnKeysNameSpecialTokensBehindTheKeysOfAll) {
+  const std::string own = R"("image_token": "<img>", "video_token": {"__type": "AddedToken",
+      "content": "<v>"}, "other_token": {"content": "<o>"}, "eos_token": "<e>")";
+  EXPECT_THAT(Specials("{" + own + R"(, "extra_special_tokens": ["<x>"]})"),
+              ElementsAre("<e>", "<img>", "<v>", "<x>"));
+  const std::string named = R"("model_specific_special_tokens": {"a": "<a>"})";
+  EXPECT_THAT(Specials("{" + named + "}"), ElementsAre("<a>"));
+  EXPECT_THAT(Specials("{" + named + ", " + own + "}"), ElementsAre("<e>", "<img>", "<v>"));
+  const auto of_map = ParseTokenizerConfig(R"({"image_token": "<img>"})", "",
+                                           R"({"image_token": "<2>", "video_token": {"content":
+                                           "<v>", "lstrip": true}, "pad_token": "<p>"})");
+  ASSERT_TRUE(of_map.ok()) << of_map.status();
+  EXPECT_THAT(ContentsOf(of_map->special_tokens), ElementsAre("<p>", "<img>", "<v>"));
+  EXPECT_TRUE(of_map->special_tokens[2].lstrip);
+  EXPECT_EQ(of_map->named_tokens, 1u);
+  EXPECT_EQ(of_map->own_tokens, 2u);
+}
+
+TEST(TokenizerConfigTest, ListsOfBothFilesCountAsInTransformers) {
+  const auto both = [](const std::string& config, const std::string& map) {
+    const auto parsed = ParseTokenizerConfig(config, "", map);
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    return parsed.ok() ? ContentsOf(parsed->special_tokens) : std::vector<std::string>();
+  };
+  const std::string extra = R"({"extra_special_tokens": ["<i>"]})";
+  const std::string older = R"({"additional_special_tokens": ["<j>"]})";
+  EXPECT_THAT(both(extra, R"({"extra_special_tokens": ["<j>", "<i>"]})"),
+              ElementsAre("<i>", "<j>"));
+  EXPECT_THAT(both(extra, R"({"extra_special_tokens": {"k": "<j>"}})"), ElementsAre("<j>"));
+  EXPECT_THAT(both(extra, older), ElementsAre("<i>"));
+  EXPECT_THAT(both(R"({"additional_special_tokens": ["<i>"]})", older), ElementsAre("<i>"));
+  EXPECT_THAT(both(older, extra), ElementsAre("<j>", "<i>"));
+  EXPECT_THAT(both("{}", older), ElementsAre("<j>"));
+  EXPECT_THAT(both(R"({"extra_special_tokens": []})", older), ElementsAre());
+}
+
+TEST(TokenizerConfigTest, AnOlderFileOfAddedTokensCountsWithoutADecoder) {
+  const auto parsed = [](const std::string& config, const std::string& added) {
+    return ParseTokenizerConfig(config, "", R"({"additional_special_tokens": ["<c>"]})", "", added);
+  };
+  const std::string added = R"({"<a>": 7, "<b>": 6, "<c>": 5})";
+  const auto config = parsed(R"({"pad_token": "<a>"})", added);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_TRUE(config->has_older_added_tokens);
+  EXPECT_THAT(ContentsOf(config->added_tokens), ElementsAre("<c>", "<b>", "<a>"));
+  for (const AddedToken& token : config->added_tokens) {
+    EXPECT_EQ(token.special, token.content == "<a>") << token.content;
+    EXPECT_EQ(token.normalized, token.content != "<a>") << token.content;
+  }
+  const auto with = parsed(R"({"added_tokens_decoder": {}})", added);
+  ASSERT_TRUE(with.ok()) << with.status();
+  EXPECT_THAT(with->added_tokens, ElementsAre());
+  for (const char* const bad : {"[]", R"({"a": "b"})", R"({"a": -1})", R"({"a": 2147483648})"}) {
+    EXPECT_EQ(parsed("{}", bad).status().code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
+}
+
+TEST(TokenizerConfigTest, SpecialTokensThatAreSplitAreRefused) {
+  const auto of = [](const std::string& value) {
+    return ParseTokenizerConfig(R"({"split_special_tokens": )" + value + "}", "").status();
+  };
+  EXPECT_EQ(of("true").code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(of("true").message()), HasSubstr("split_special_tokens"));
+  EXPECT_TRUE(of("false").ok());
 }
 
 TEST(TokenizerConfigTest, AddedTokensAreInTheOrderOfTheirIds) {

@@ -92,6 +92,23 @@ TEST(TransferRateTest, AfterAMinuteInWhichNothingMovedNothingIsSaid) {
   }
 }
 
+TEST(TransferRateTest, AClockThatGoesBackSilencesNothing) {
+  TransferRate rate;
+  for (int second = 0; second < 10; ++second) {
+    rate.TextIfDue(kBegin + absl::Seconds(second), 10'000'000 * second, kTotal);
+  }
+  // To a time that was: the moments before it still count.
+  EXPECT_EQ(rate.TextIfDue(kBegin + absl::Milliseconds(7500), 90'000'000, kTotal), std::nullopt);
+  EXPECT_EQ(rate.TextIfDue(kBegin + absl::Seconds(8), 100'000'000, kTotal),
+            ": 12.5 MB/s, 3 minutes left");
+  // To a time before all: it begins anew.
+  const absl::Time earlier = kBegin - absl::Hours(1);
+  EXPECT_EQ(rate.TextIfDue(earlier, 100'000'000, kTotal), "");
+  EXPECT_EQ(rate.TextIfDue(earlier + absl::Milliseconds(900), 110'000'000, kTotal), std::nullopt);
+  EXPECT_EQ(rate.TextIfDue(earlier + absl::Seconds(4), 140'000'000, kTotal),
+            ": 10 MB/s, 4 minutes left");
+}
+
 TEST(TransferRateTest, NothingIsSaidWhereNothingMoves) {
   TransferRate rate;
   for (int second = 0; second < 10; ++second) {

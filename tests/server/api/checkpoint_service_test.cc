@@ -122,6 +122,9 @@ TEST_F(CheckpointServiceTest, CheckpointsAreListedAndExported) {
   EXPECT_EQ(run_export("jobs/" + id + "/checkpoints/x", "/o"), "INVALID_ARGUMENT INVALID_FIELD");
   engine_.AnswerExportsWith(absl::ResourceExhaustedError("no room"));
   EXPECT_EQ(run_export("jobs/" + id, "/tmp/out"), "RESOURCE_EXHAUSTED DISK_FULL");
+  // As the queue ends what the daemon's end abandons.
+  engine_.AnswerExportsWith(absl::CancelledError("the server ends"));
+  EXPECT_EQ(run_export("jobs/" + id, "/tmp/out"), "UNAVAILABLE STOPPING");
 }
 
 TEST_F(CheckpointServiceTest, ALongExportHasHeartbeatsAndOutlivesItsCaller) {

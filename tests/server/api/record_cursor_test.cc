@@ -197,6 +197,29 @@ TEST_F(RecordCursorTest, RecordsComeBeforeTheErrorThatEndsTheirStream) {
   EXPECT_TRUE(absl::IsNotFound(source->Next(&message).status()));
 }
 
+TEST_F(RecordCursorTest, RecordsBeforeOneThatCannotBeParsedAreSent) {
+  for (const char* const text : {R"({"text":"a"})", R"({"text":"b"})", "no JSON"}) {
+    ASSERT_TRUE(log_->Append(0, text).ok());
+  }
+  const auto source = NewLogSource(Open(1, true));
+  v1::StreamLogsResponse message;
+  EXPECT_EQ(source->Next(&message).value(), StreamNext::kMessage);
+  ASSERT_EQ(message.batch().lines_size(), 2);
+  EXPECT_EQ(message.batch().lines(1).text(), "b");
+  EXPECT_EQ(source->next_sequence(), 3);
+  EXPECT_TRUE(absl::IsDataLoss(source->Next(&message).status()));
+}
+
+TEST_F(RecordCursorTest, StepsBeforeOneThatCannotBeParsedAreSent) {
+  ASSERT_TRUE(log_->Append(1, R"({"step":1,"loss":2})").ok());
+  ASSERT_TRUE(log_->Append(2, "no JSON").ok());
+  const auto source = NewStepMetricsSource(Open(1, true));
+  v1::StreamStepMetricsResponse message;
+  EXPECT_EQ(source->Next(&message).value(), StreamNext::kMessage);
+  EXPECT_EQ(message.batch().records_size(), 1);
+  EXPECT_FALSE(source->Next(&message).ok());
+}
+
 TEST_F(RecordCursorTest, ACursorWhoseJobIsDeletedSaysSo) {
   Append(1);
   for (const bool follow : {false, true}) {

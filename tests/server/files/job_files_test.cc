@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "server/files/file_identity.h"
+#include "server/files/own_directory.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {
@@ -64,10 +65,39 @@ TEST_F(JobFilesTest, AJobHasTheRootsAndItsOwnDirectory) {
         own + "/../log", directory_ + "/x"}) {
     EXPECT_TRUE(absl::IsPermissionDenied((*files)->NewWritableFile(path).status())) << path;
   }
-  // Another's job, and a call for no job.
-  EXPECT_FALSE((*(*jobs)->PrepareForRun(own_uid_, "j2"))->FileExists(own + "/data/x"));
-  EXPECT_FALSE((*(*jobs)->OpenFor(own_uid_, ""))->FileExists(own + "/data/x"));
   EXPECT_TRUE((*(*jobs)->OpenFor(own_uid_, "j1"))->FileExists(own + "/data/x"));
+}
+
+// So that a job can go on from the checkpoints of one that has failed.
+TEST_F(JobFilesTest, AJobHasTheOwnDirectoriesOfItsSubmittersOtherJobs) {
+  const auto jobs = JobFiles::Open(state_, {root_});
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  ASSERT_TRUE((*jobs)->PrepareForRun(own_uid_, "j1").ok());
+  const std::string own = OwnCheckpointDirectory(state_, "j1");
+  for (const std::string job : {"", "j2"}) {
+    const auto files = (*jobs)->OpenFor(own_uid_, job);
+    ASSERT_TRUE(files.ok()) << files.status();
+    EXPECT_TRUE(WriteFileSynced(files->get(), own + "/x", "x").ok());
+    EXPECT_TRUE((*files)->CheckWritable(own).ok());
+    EXPECT_TRUE(absl::IsInvalidArgument((*files)->RemoveTree(own))) << "it is a root";
+    for (const std::string& path :
+         {state_ + "/jobs/j1/log", own + "/../log", state_ + "/jobs/none/checkpoints/x",
+          state_ + "/jobs/../jobs/j1/checkpoints/x", own + "2/x"}) {
+      EXPECT_TRUE(absl::IsPermissionDenied((*files)->NewWritableFile(path).status())) << path;
+    }
+  }
+  if (!MissingCapabilities().empty()) GTEST_SKIP() << "needs root: " << MissingCapabilities();
+  ASSERT_EQ(::chown(own.c_str(), 12345, 12345), 0);
+  EXPECT_FALSE((*(*jobs)->OpenFor(own_uid_, "j2"))->FileExists(own + "/x")) << "another account's";
+}
+
+TEST_F(JobFilesTest, PathsInOwnDirectoriesNameTheirJobs) {
+  EXPECT_EQ(JobOfOwnDirectory("/s", "/s/jobs/j1/checkpoints"), "j1");
+  EXPECT_EQ(JobOfOwnDirectory("/s", "/s/jobs/j1/checkpoints/a/b"), "j1");
+  for (const char* const path : {"/s/jobs/j1", "/s/jobs/j1/checkpoints2", "/s/jobs/j1/log",
+                                 "/s/jobs/../checkpoints", "/s/jobs//checkpoints", "/s/jobs", ""}) {
+    EXPECT_EQ(JobOfOwnDirectory("/s", path), "") << path;
+  }
 }
 
 TEST_F(JobFilesTest, TheWayToAJobsDirectoryIsPassedThroughNotRead) {

@@ -279,7 +279,11 @@ TEST_F(RootedFileSystemTest, RefusesWhatIsNoFile) {
   EXPECT_TRUE(absl::IsInvalidArgument(files_->OpenForReading(root_).status()));
   EXPECT_FALSE(files_->NewWritableFile(root_).ok());
   EXPECT_FALSE(files_->CreateDirectories(root_ + "/file/below").ok());
-  EXPECT_TRUE(absl::IsInvalidArgument(files_->CheckWritable(root_ + "/file")));
+  for (const char* const path : {"/file", "/file/below", "/file/far/below"}) {
+    const absl::Status status = files_->CheckWritable(root_ + path);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_EQ(status.message(), root_ + "/file is not a directory");
+  }
 }
 
 TEST_F(RootedFileSystemTest, RefusesNamesThatNoFileCanHave) {

@@ -279,6 +279,34 @@ TEST_F(JobDeletionTest, AJobThatEndsAsAnotherIsDeletedCounts) {
   EXPECT_TRUE(IsThere(bert[1]) && IsThere(bert[2]));
 }
 
+TEST_F(JobDeletionTest, AJobThatEndsAfterTheFilesOfAnotherAreRemovedCounts) {
+  OpenRemover(/*keep_ended_jobs=*/2);
+  const JobPtr anna = Ended(kAnna);
+  const JobPtr first = Ended(kBert);
+  Ended(kBert);
+  remover_->RunRound();
+  ASSERT_TRUE(manager_->Delete(kAnna, anna->id).ok());
+  remover_->RunRound();
+  ASSERT_TRUE(IsThere(first->id));
+  Ended(kBert);
+  remover_->RunRound();
+  EXPECT_FALSE(IsThere(first->id));
+}
+
+TEST_F(JobDeletionTest, AJobFromWhoseCheckpointsAnotherGoesOnStaysUntilThatOneHasEnded) {
+  const JobPtr job = Ended(kAnna, /*checkpoint=*/true);
+  CreateJobOptions options = Options();
+  options.file.overrides.push_back("checkpoint.directory=" + job->spec->checkpoint.directory);
+  const auto next = manager_->Create(kAnna, options);
+  ASSERT_TRUE(next.ok()) << next.status();
+  const absl::Status refused = manager_->Delete(kAnna, job->id);
+  EXPECT_EQ(Refusal(refused), "FAILED_PRECONDITION ILLEGAL_TRANSITION");
+  EXPECT_THAT(std::string(refused.message()), HasSubstr((*next)->id));
+  EXPECT_TRUE(IsThere(job->id));
+  Move((*next)->id, {S::kCancelled});
+  EXPECT_TRUE(manager_->Delete(kAnna, job->id).ok());
+}
+
 TEST_F(JobDeletionTest, CheckpointsAreNeverForgotten) {
   OpenRemover(/*keep_ended_jobs=*/1);
   // The daemon died before it knew of this one.

@@ -97,6 +97,9 @@ TEST(JobDiskTest, WhatLiveJobsWillTake) {
   keeping.spec = std::make_shared<const JobSpec>(spec);
   EXPECT_EQ(OwnCheckpointBytes(keeping), 400) << "and the best";
   EXPECT_EQ(OwnCheckpointBytes(elsewhere), 0);
+  Job goes_on = elsewhere;
+  goes_on.checkpoints_with = first.id;
+  EXPECT_EQ(OwnCheckpointBytes(goes_on), 300) << "in the directory of another job";
   EXPECT_EQ(disk.UserReservedBytes(1, table), 600);
   Write(directory / "jobs/job1/x", 120);
   Write(directory / "jobs/job2/x", 500);

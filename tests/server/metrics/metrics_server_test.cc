@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "tests/server/metrics/http_request.h"
 #include "tests/server/metrics/test_page.h"
 
@@ -15,6 +16,7 @@ namespace megatrain {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // One server for all tests: it takes two seconds to stop.
 class MetricsServerTest : public testing::Test {
@@ -80,6 +82,16 @@ TEST_F(MetricsServerTest, NothingCanBeChanged) {
   EXPECT_EQ(head.body, "");
 }
 
+// As a browser asks before it lets a page of another site read them.
+TEST_F(MetricsServerTest, PagesOfOtherSitesAreNotLetIn) {
+  const HttpAnswer answer =
+      SendHttp(server_->address(),
+               "OPTIONS /metrics HTTP/1.1\r\nHost: test\r\nOrigin: http://elsewhere\r\n"
+               "Access-Control-Request-Method: GET\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(answer.code, 405);
+  EXPECT_THAT(answer.head, Not(HasSubstr("Access-Control")));
+}
+
 TEST_F(MetricsServerTest, RequestsThatAreNoneDoNotHurt) {
   SendHttp(server_->address(), "nonsense\r\n\r\n");
   SendHttp(server_->address(), "GET /metrics HTTP/9.9\r\n\r\n");
@@ -107,6 +119,28 @@ TEST_F(MetricsServerTest, AnAddressThatIsTakenIsRefused) {
   EXPECT_THAT(std::string(second.status().message()),
               HasSubstr("cannot listen on " + server_->address()));
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("in use"));
+}
+
+TEST(MetricsThreadsTest, SlowReadersDoNotHoldUpAnother) {
+  constexpr int kSlow = 15;
+  absl::Notification answered;
+  MetricsSources sources;
+  std::atomic<int> waiting{0};
+  sources.page = [&]() -> std::string {
+    ++waiting;
+    answered.WaitForNotification();
+    return "";
+  };
+  sources.ready = [] { return absl::OkStatus(); };
+  const auto server = MetricsServer::Start("127.0.0.1:0", sources).value();
+  std::vector<std::thread> slow;
+  for (int i = 0; i < kSlow; ++i) {
+    slow.emplace_back([&] { HttpGet(server->address(), "/metrics"); });
+  }
+  while (waiting < kSlow) std::this_thread::yield();
+  EXPECT_EQ(HttpGet(server->address(), "/readyz").code, 200);
+  answered.Notify();
+  for (std::thread& each : slow) each.join();
 }
 
 TEST(MetricsAddressTest, WhatIsNoAddressIsRefused) {

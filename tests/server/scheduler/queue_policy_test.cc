@@ -191,59 +191,6 @@ TEST(QueuePolicyTest, TurnsAreOpenToMoreThanOneJob) {
   EXPECT_THAT(DecideQueue(snapshot).start, IsEmpty());
 }
 
-// ---- Limits of users ----
-
-TEST(QueuePolicyTest, AUserWithAllThatMayRunLetsOthersPass) {
-  QueueSnapshot snapshot = Snapshot({Queued(1, 1, 5), Queued(2, 1), Queued(3, 2), Queued(4, 2)});
-  snapshot.devices.count = 3;
-  snapshot.active = {Active(1)};
-  snapshot.limits.running_jobs = 1;
-  const QueueDecision decision = DecideQueue(snapshot);
-  EXPECT_THAT(Started(decision), ElementsAre("j3")) << "and one of the other's own";
-  EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kUserLimit);
-  EXPECT_EQ(decision.places.at("j1").text,
-            "its user has 1 running of 1 (limits.running_jobs_per_user)");
-  EXPECT_EQ(decision.places.at("j4").waiting, WaitingReason::kUserLimit);
-  EXPECT_THAT(Order(decision), ElementsAre("j3", "j1", "j4", "j2"));
-}
-
-TEST(QueuePolicyTest, WithOneDeviceItIsTheDeviceThatIsWaitedFor) {
-  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2)});
-  snapshot.active = {Active(1, 60)};
-  snapshot.limits.running_jobs = 1;
-  const QueueDecision decision = DecideQueue(snapshot);
-  EXPECT_EQ(decision.places.at("j2").waiting, WaitingReason::kDeviceBusy);
-  EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kBehindOthers);
-}
-
-TEST(QueuePolicyTest, MemoryThatAUsersJobsHoldIsThatUsersWait) {
-  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2), Queued(3, 1)});
-  snapshot.devices.count = 2;
-  snapshot.pool_bytes = 100 * kGiB;
-  snapshot.pool_paused_bytes = {{1, 6 * kGiB}, {3, 50 * kGiB}};
-  snapshot.limits.host_bytes = 10 * kGiB;
-  for (QueuedJob& job : snapshot.queued) job.pool_bytes = 5 * kGiB;
-  snapshot.queued[2].pool_bytes = 0;  // paused in place before, and resumed
-  QueueDecision decision = DecideQueue(snapshot);
-  EXPECT_THAT(Started(decision), ElementsAre("j2", "j3"));
-  EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kUserLimit);
-  EXPECT_EQ(decision.places.at("j1").text,
-            "needs 5.00 GiB of host memory; its user's paused jobs keep 6.00 GiB of the 10.00 GiB "
-            "a user may have (limits.host_memory_per_user)");
-
-  // Active jobs end: until then others go first, on whatever devices there are.
-  snapshot.pool_paused_bytes = {};
-  snapshot.devices.count = 3;
-  snapshot.active = {Active(1)};
-  snapshot.active[0].pool_bytes = 6 * kGiB;
-  decision = DecideQueue(snapshot);
-  EXPECT_THAT(Started(decision), ElementsAre("j2", "j3"));
-  EXPECT_THAT(decision.places.at("j1").text, HasSubstr("other jobs hold 6.00 GiB"));
-  snapshot.limits.host_bytes = 11 * kGiB;
-  EXPECT_THAT(Started(DecideQueue(snapshot)), ElementsAre("j2", "j1"))
-      << "exactly as much as it may";
-}
-
 TEST(QueuePolicyTest, AStoppingDaemonStartsNothing) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 1)});
   snapshot.accepts = false;

@@ -217,6 +217,68 @@ TEST(RunRuleTest, ARunThatBeginsAtAnOlderCheckpointHasNoNewerOne) {
   EXPECT_EQ(job.total_steps, 100);
 }
 
+TEST(RunRuleTest, ARunWithoutStepsLeftSaysSo) {
+  Job job = TestJob(1);
+  job.state = JobState::kPreparing;
+  RunFacts facts;
+  Apply(StepsBegin{.first_step = 11, .total_steps = 10}, &facts);
+  EXPECT_EQ(DecideRun(job, facts, /*stopping=*/false).change.text, "all steps are done already");
+}
+
+// The store may be unwritable for long.
+TEST(RunRuleTest, WhatAUserWantsIsAskedForBeforeACheckpointIsNoted) {
+  const auto next = [](const Job& job, RunFacts* facts) {
+    const RunAction action = DecideRun(job, *facts, /*stopping=*/false);
+    if (action.kind == Kind::kAsk) NoteAsked(action.wish, facts);
+    return action;
+  };
+  Job job = TestJob(1);
+  RunFacts facts;
+  facts.phase = Phase::kTraining;
+  facts.checkpoint_step = 5;
+  job.state = JobState::kPausing;
+  EXPECT_TRUE(next(job, &facts).wish == RunWish::kPause && facts.pause_asked);
+  EXPECT_TRUE(next(job, &facts).kind == Kind::kChange) << "the note";
+  job.release_host = true;
+  EXPECT_TRUE(next(job, &facts).wish == RunWish::kRelease && facts.release_asked);
+  EXPECT_TRUE(next(job, &facts).kind == Kind::kChange);
+  job.state = JobState::kCancelling;
+  EXPECT_TRUE(next(job, &facts).wish == RunWish::kCancel && facts.cancel_asked);
+  EXPECT_TRUE(next(job, &facts).kind == Kind::kChange);
+}
+
+// They began after a pause was withdrawn, and before the next one.
+TEST(RunRuleTest, StepsThatBeganBeforeAPauseAreNoneAfterIt) {
+  Job job = TestJob(1);
+  job.state = JobState::kPausing;
+  RunFacts facts;
+  Apply(StepsBegin{.first_step = 11, .total_steps = 100}, &facts);
+  Apply(TrainingPause{}, &facts);
+  ASSERT_EQ(DecideRun(job, facts, /*stopping=*/false).change.to, JobState::kPaused);
+  NoteChanged(JobState::kPaused, &facts);
+  job.state = JobState::kPreparing;
+  const RunAction action = DecideRun(job, facts, /*stopping=*/false);
+  ASSERT_TRUE(action.kind == Kind::kAsk) << "it does not run yet";
+  EXPECT_TRUE(action.wish == RunWish::kResume);
+}
+
+TEST(RunRuleTest, AReleaseThatFailedBeforeTheseStepsIsAskedForAgain) {
+  RunFacts facts;
+  NoteAsked(RunWish::kRelease, &facts);
+  Apply(TrainingPause{DiskFullError("disk full"), "", 0}, &facts);
+  ASSERT_TRUE(facts.release_failed);
+  NoteAsked(RunWish::kResume, &facts);
+  Apply(StepsBegin{.first_step = 11, .total_steps = 100}, &facts);
+  NoteAsked(RunWish::kPause, &facts);
+  Apply(TrainingPause{}, &facts);
+  Job job = TestJob(1);
+  job.state = JobState::kPausing;
+  job.release_host = true;
+  const RunAction action = DecideRun(job, facts, /*stopping=*/false);
+  ASSERT_TRUE(action.kind == Kind::kAsk);
+  EXPECT_TRUE(action.wish == RunWish::kRelease);
+}
+
 TEST(RunRuleTest, ABusyPoolIsASetbackOnlyBeforeTheFirstStep) {
   const std::pair<JobState, JobState> changes[] = {{JobState::kPreparing, JobState::kQueued},
                                                    {JobState::kRunning, JobState::kFailed},

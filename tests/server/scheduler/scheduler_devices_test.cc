@@ -137,6 +137,43 @@ TEST_F(SchedulerDevicesTest, UseIsOfEachDeviceAlsoAfterARestart) {
   EXPECT_EQ(State(annas_next), S::kQueued);
 }
 
+TEST_F(SchedulerDevicesTest, WhileTheDaemonIsAwayNobodyUsesADevice) {
+  const std::string berts = Submit(kBert, 0, 3);
+  Round();
+  now_ += absl::Hours(1);
+  RunToEnd(berts);
+  const std::string annas = Submit(kAnna, 0, 3);
+  Round();
+  const absl::Time started = now_;
+  Kill();
+  now_ += absl::Hours(10);
+  Open(directory_ / "state");
+  EXPECT_EQ(State(annas), S::kQueued);
+  EXPECT_EQ(ledger_->table().Events(annas, 3, 1).at(0).time, started) << "the last that is known";
+  EXPECT_EQ(Get(annas)->updated, now_);
+  const std::string berts_next = Submit(kBert, 0, 3);
+  Round();
+  EXPECT_EQ(State(annas), S::kPreparing) << "bert has had three devices for an hour";
+}
+
+// The daemon was started again with a smaller one.
+TEST_F(SchedulerDevicesTest, AJobIsJudgedByAPlanForThePoolThereIs) {
+  job_pool_bytes_ = 20000;  // of 10000
+  files_are_readable_ = false;
+  const std::string id = Submit();
+  Round();
+  EXPECT_EQ(State(id), S::kQueued);
+  EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kHostMemory);
+  EXPECT_THAT(Get(id)->queue.text, HasSubstr("the daemon's pool has"));
+  files_are_readable_ = true;
+  planned_pool_bytes_ = 8000;
+  now_ += absl::Seconds(30);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+  Restart();
+  EXPECT_EQ(Get(id)->pool_bytes, 8000) << "as its run was started with";
+}
+
 TEST_F(SchedulerDevicesTest, TheMemoryOfACancelledJobCountsUntilTheRunnerHasLetItGo) {
   job_pool_bytes_ = 6000;
   const std::string id = Submit();

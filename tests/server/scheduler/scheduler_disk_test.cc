@@ -26,7 +26,7 @@ TrainingPause DiskFull(int64_t bytes) {
 
 TEST_F(SchedulerTest, AFullDiskPausesAndRoomResumes) {
   const std::string id = Train(20);
-  free_disk_bytes_ = 499;
+  free_disk_bytes_ = 499 + kDiskMarginBytes;
   runner_->Paused(id, DiskFull(500));
   Round();
   EXPECT_EQ(State(id), S::kPaused);
@@ -37,7 +37,7 @@ TEST_F(SchedulerTest, AFullDiskPausesAndRoomResumes) {
   now_ += absl::Hours(1);
   Round();
   EXPECT_EQ(State(id), S::kPaused) << "no room";
-  free_disk_bytes_ = 500;
+  free_disk_bytes_ = 500 + kDiskMarginBytes;
   now_ += kDiskWaitMax;
   Round();
   EXPECT_EQ(State(id), S::kPreparing);
@@ -45,6 +45,18 @@ TEST_F(SchedulerTest, AFullDiskPausesAndRoomResumes) {
   runner_->Running(id, 21, 100);
   Round();
   EXPECT_EQ(State(id), S::kRunning);
+}
+
+// The margin beside what is written is for records itself.
+TEST_F(SchedulerTest, RecordsNeedWhatTheRunSaysAndNoMargin) {
+  const std::string id = Train(20);
+  free_disk_bytes_ = 500;
+  runner_->Paused(id, {DiskFullError("disk full"), (*records_->Open(id))->directory(), 500});
+  Round();
+  ASSERT_EQ(State(id), S::kPaused);
+  now_ += kDiskWaitMin;
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
 }
 
 TEST_F(SchedulerTest, ADiskThatStaysFullIsTriedLessAndLess) {

@@ -67,6 +67,7 @@ class SchedulerTest : public ::testing::Test {
                              ++predictions_;
                              if (!files_are_readable_) return std::nullopt;
                              return JobForecast{.step_seconds = predicted_step_seconds_,
+                                                .pool_bytes = planned_pool_bytes_,
                                                 .fits_on = fits_on_,
                                                 .misfit = "device memory is too small"};
                            },
@@ -130,7 +131,8 @@ class SchedulerTest : public ::testing::Test {
   int predictions_ = 0;                // that were asked for
   bool files_are_readable_ = true;     // by predictions
   int64_t free_disk_bytes_ = int64_t{1} << 40;
-  int64_t job_pool_bytes_ = 4000;
+  int64_t job_pool_bytes_ = 4000;                 // by the plan at submission
+  int64_t planned_pool_bytes_ = 0;                // JobForecast's, of jobs not planned yet
   SharedUserLimits limits_{UserLimits()};         // of the disk alone
   int devices_ = 1;                               // from the next start on
   std::string first_device_ = "cpu";              // likewise

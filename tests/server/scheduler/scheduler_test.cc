@@ -1,4 +1,6 @@
 // The life of jobs, and what a death of the process makes of it.
+#include <algorithm>
+
 #include "tests/server/scheduler/scheduler_fixture.h"
 
 namespace megatrain {
@@ -242,6 +244,41 @@ TEST_F(SchedulerTest, AStartThatIsRefusedIsTriedAgain) {
   now_ += absl::Seconds(10);
   Round();
   EXPECT_EQ(State(id), S::kPreparing);
+}
+
+// Each try leaves two events, which would push out the older ones.
+TEST_F(SchedulerTest, AJobThatCannotBeginIsTriedLessAndLess) {
+  const std::string id = Submit();
+  Round();
+  const auto wait = [&] {
+    runner_->End(id, RunEnd::Kind::kNotStarted, absl::UnavailableError("no account database"));
+    Round();
+    const absl::Time since = now_;
+    while (State(id) == S::kQueued) {
+      now_ += absl::Seconds(10);
+      Round();
+    }
+    return absl::ToInt64Seconds(now_ - since);
+  };
+  std::vector<int64_t> waits(8);
+  std::generate(waits.begin(), waits.end(), wait);
+  EXPECT_THAT(waits, ElementsAre(10, 20, 40, 80, 160, 320, 600, 600));
+  runner_->Running(id, 1, 100);
+  runner_->End(id, RunEnd::Kind::kStopped);
+  Round();
+  EXPECT_EQ(wait(), 10) << "it has begun since";
+}
+
+TEST_F(SchedulerTest, JobsThatCannotBeginDoNotHurryEachOther) {
+  const std::string first = Submit(), second = Submit(kBert);
+  Round();
+  for (const std::string& id : {first, second}) {
+    ASSERT_EQ(State(id), S::kPreparing);
+    runner_->End(id, RunEnd::Kind::kNotStarted, absl::UnavailableError("no account database"));
+    Round();
+  }
+  EXPECT_EQ(State(first), S::kQueued);
+  EXPECT_EQ(Get(first)->queue.waiting, WaitingReason::kNotStarted);
 }
 
 TEST_F(SchedulerTest, AFileThatIsNoLongerUnderstoodFailsTheJob) {

@@ -83,8 +83,22 @@ TEST(UsageMeterTest, EventsTellWhenAJobHadTheDevice) {
   at(1010, S::kRunning);
   at(1040, S::kSucceeded);  // 40
   UsageMeter meter;
-  meter.AddEvents(1, 3, events);
+  meter.AddEvents(1, 3, events, kStart + absl::Seconds(1040));
   EXPECT_NEAR(meter.Seconds(kStart + absl::Seconds(1040))[1], 300, 3);
+}
+
+TEST(UsageMeterTest, TimesOfEventsThatAreStillToComeAreNotUsed) {
+  const absl::Time now = kStart + absl::Seconds(100);
+  std::vector<JobEvent> events(4);
+  events[0].to = events[2].to = JobState::kRunning;
+  events[1].to = events[3].to = JobState::kPaused;
+  events[0].time = kStart;
+  events[1].time = now + absl::Hours(100);
+  events[2].time = now + absl::Hours(200);
+  events[3].time = now + absl::Hours(300);
+  UsageMeter meter;
+  meter.AddEvents(1, 1, events, now);
+  EXPECT_NEAR(meter.Seconds(now)[1], 100, 1);
 }
 
 }  // namespace

@@ -236,6 +236,58 @@ TEST(JobRecordsDirectoryTest, SharesWhatIsOpenAndClosesWhatIsNot) {
   EXPECT_THAT(Lines(**a), ElementsAre("kept"));
 }
 
+TEST(JobRecordsDirectoryTest, WhatWaitsForRoomIsKeptWhileOthersAreOpened) {
+  const std::string path = FreshDirectory("no_room_directory");
+  std::filesystem::create_directories(path);
+  auto disk = SmallDisk::Mount(path, 1 << 20);
+  if (absl::IsPermissionDenied(disk.status())) GTEST_SKIP() << "needs the right to mount";
+  ASSERT_TRUE(disk.ok()) << disk.status();
+  JobRecordsDirectory directory(path);
+  auto records = directory.Open("a");
+  ASSERT_TRUE(records.ok()) << records.status();
+  ASSERT_TRUE((*disk)->Fill().ok());
+  while ((*records)->AddLine(1, "a line").ok()) {
+  }
+  ASSERT_TRUE(IsDiskFull((*records)->AddLine(1, "waits")));
+  EXPECT_TRUE((*records)->HasWaiting());
+  records->reset();
+  directory.Open("b").status().IgnoreError();  // there may be no room for it
+  (*disk)->MakeRoom();
+  records = directory.Open("a");
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_TRUE((*records)->AddLine(1, "the last one").ok());
+  EXPECT_FALSE((*records)->HasWaiting());
+  const std::vector<std::string> lines = Lines(**records);
+  ASSERT_GE(lines.size(), 3u);
+  EXPECT_EQ(lines[lines.size() - 2], "waits");
+  EXPECT_EQ(lines.back(), "the last one");
+}
+
+TEST(JobRecordsDirectoryTest, WhatIsMissingIsToldThoughOthersWereOpened) {
+  JobRecordsDirectory directory(FreshDirectory("missing"));
+  auto records = directory.Open("a");
+  ASSERT_TRUE(records.ok()) << records.status();
+  ASSERT_TRUE((*records)->AddStep(Step(1)).ok());
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 10;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const absl::Status refused = (*records)->AddStep(Step(2));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(refused.ok());
+  records->reset();
+  ASSERT_TRUE(directory.Open("b").ok());
+  records = directory.Open("a");
+  ASSERT_TRUE(records.ok()) << records.status();
+  (*records)->Close();
+  EXPECT_THAT(Lines(**records), ElementsAre(HasSubstr("1 record of this job's")));
+  // What is added too late waits for nothing.
+  EXPECT_FALSE((*records)->AddStep(Step(3)).ok());
+  EXPECT_FALSE((*records)->HasWaiting());
+}
+
 TEST(JobRecordsDirectoryTest, TheLastStepIsThatOfTheNewestRecord) {
   const std::string directory = FreshDirectory("last_step");
   {

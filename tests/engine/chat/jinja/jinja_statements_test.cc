@@ -39,6 +39,16 @@ TEST(JinjaStatementsTest, AMacrosKeywordsAreWithoutItsCaller) {
             "1,2;1,5;0,2;");
 }
 
+TEST(JinjaStatementsTest, ADefaultSeesTheArgumentsBehindItAndNoDefaultBehindIt) {
+  const std::string macro = "{% set s = 5 %}{% macro m(a=s, s=1) %}{{ a }},{{ s }}{% endmacro %}";
+  EXPECT_EQ(Rendered(macro + "{{ m(s=7) }}|{{ m() }}|{{ m(2) }}|{{ m(s=none) }}"),
+            "7,7|,1|2,1|None,None");
+  EXPECT_EQ(Rendered("{% set s = 5 %}{% macro m(a=s.b, s=1) %}{% endmacro %}{{ m() }}"),
+            "line 1: 's' is undefined");
+  EXPECT_EQ(Rendered("{% macro m(x, a=x.b) %}{% endmacro %}{{ m() }}"),
+            "line 1: parameter 'x' was not provided");
+}
+
 TEST(JinjaStatementsTest, TheElseOfALoopBelongsToTheLoopAroundIt) {
   EXPECT_EQ(Rendered("{% for y in [1, 2] %}{% for x in [] %}{% else %}{% break %}{% endfor %}"
                      "{{ y }}{% endfor %}end"),

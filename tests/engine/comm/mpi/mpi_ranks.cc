@@ -27,12 +27,6 @@
 #include "tests/engine/comm/communicator_checks.h"
 #include "tests/support/wait_until.h"
 
-// Open MPI frees little at its end.
-extern "C" const char* __lsan_default_suppressions() {
-  return "leak:libmpi.so\nleak:libopen-rte.so\nleak:libopen-pal.so\nleak:libpmix.so\nleak:mca_\n"
-         "leak:libevent\nleak:libhwloc.so\n";
-}
-
 namespace megatrain {
 namespace {
 

@@ -70,8 +70,8 @@ class ParquetTest : public ::testing::Test {
 
 class ParquetFileTest : public ParquetTest, public ::testing::WithParamInterface<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Files, ParquetFileTest,
-                         ::testing::Values("texts", "types", "messages", "conversations", "alpaca",
-                                           "empty"));
+                         ::testing::Values("texts", "types", "no_name", "messages", "conversations",
+                                           "alpaca", "empty"));
 
 TEST_P(ParquetFileTest, HasTheRowsThatWereWritten) {
   const std::string path = std::string(kFolder) + GetParam();
@@ -91,6 +91,19 @@ TEST_F(ParquetTest, OneColumnIsReadAlone) {
   const std::string path = std::string(kFolder) + "texts.parquet";
   EXPECT_EQ(ReadRows(path, "text").json[0], "{\"text\":\"eins\"}");
   EXPECT_THAT(ReadRows(path, "no such column").json[0], HasSubstr("\"id\":0,\"text\":\"eins\""));
+}
+
+TEST_F(ParquetTest, AColumnWithoutANameHidesNoOther) {
+  const std::string path = std::string(kFolder) + "no_name.parquet";
+  EXPECT_EQ(ReadRows(path).json[0], "{\"\":7,\"text\":\"eins\"}");
+  EXPECT_EQ(ReadRows(path, "text").json[0], "{\"text\":\"eins\"}");
+}
+
+TEST_F(ParquetTest, WholeFloatingPointNumbersStaySuch) {
+  const Rows rows = ReadRows(std::string(kFolder) + "types.parquet");
+  ASSERT_EQ(rows.json.size(), 3u) << rows.error;
+  EXPECT_THAT(rows.json[0], HasSubstr("\"single\":0.5"));
+  EXPECT_THAT(rows.json[1], HasSubstr("\"real\":-1.5e+300,\"single\":3.0"));
 }
 
 TEST_F(ParquetTest, FilesThatLieAreRefused) {

@@ -12,6 +12,7 @@
 namespace megatrain {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -81,6 +82,28 @@ TEST_P(CsvRecordsTest, SomeColumnsHoldJsonOrText) {
               ElementsAre(R"({"documents":"of last year","history":[["q","a"]]})", "{}"));
 }
 
+// A number of so many digits is JSON that no record may have.
+TEST_P(CsvRecordsTest, OnlyListsObjectsAndNullAreJsonWhereATextMayStand) {
+  const Read read = ReadAll(
+      "history,documents\n1234567890123456789012345,true\nnull,\"\"\"a\"\"\"\n"
+      "\xef\xbb\xbf[1], [2]\n[3,{}\n",
+      GetParam());
+  EXPECT_THAT(read.records,
+              ElementsAre(R"({"documents":"true","history":"1234567890123456789012345"})",
+                          R"({"documents":"\"a\"","history":null})",
+                          "{\"documents\":[2],\"history\":\"\xef\xbb\xbf[1]\"}",
+                          R"({"documents":{},"history":"[3"})"));
+}
+
+TEST_P(CsvRecordsTest, AByteOrderMarkOrANulIsNoJson) {
+  const std::string nul(1, '\0');
+  const Read read = ReadAll(
+      "messages,history\n\xef\xbb\xbf[1],\n[1]" + nul + ",\n[],[1]" + nul + "\n", GetParam());
+  EXPECT_THAT(read.records, ElementsAre(": row 2: column \"messages\": is not JSON text",
+                                        ": row 3: column \"messages\": is not JSON text",
+                                        R"({"history":"[1]\u0000","messages":[]})"));
+}
+
 TEST_P(CsvRecordsTest, ConversationsAndVariablesOfTemplatesAreJson) {
   const Read read = ReadAll(
       "chat_template_kwargs,conversations\n"
@@ -109,7 +132,8 @@ TEST_P(CsvRecordsTest, RefusesWhatCannotBeReadOn) {
   EXPECT_THAT(error("a\nb\n\"c\nd\n"),
               HasSubstr("f.csv: row 3: the file ends inside a field in quotes"));
   EXPECT_THAT(error("a,a\n1,2\n"), HasSubstr("f.csv: row 1: the column \"a\" is there twice"));
-  EXPECT_THAT(error("a,\n1,2\n"), HasSubstr("f.csv: row 1: a column has no name"));
+  EXPECT_THAT(error(",text\n0,hello\n"),
+              AllOf(HasSubstr("f.csv: row 1: a column has no name"), HasSubstr("index=False")));
   EXPECT_THAT(
       ReadAll("a\n\"" + std::string(100, 'x') + "\n" + std::string(100, 'x'), GetParam(), 150)
           .error,

@@ -92,6 +92,17 @@ TEST_P(JsonRecordsTest, ReadsArrays) {
   EXPECT_THAT(read.elements, ElementsAre(1, 2, 3));
 }
 
+// Whoever parses them refuses them one by one, as on lines.
+TEST_P(JsonRecordsTest, ElementsThatAreNoObjectsAreRecordsToo) {
+  const Read read =
+      ReadAll("[null, {\"a\": 1} ,-1.5\n , \"],\\\"{\",[{}, \"]\"],\ntru e ]", GetParam());
+  EXPECT_TRUE(read.status.ok()) << read.status;
+  EXPECT_THAT(read.records,
+              ElementsAre("null", "{\"a\": 1}", "-1.5", "\"],\\\"{\"", "[{}, \"]\"]", "tru e"));
+  EXPECT_THAT(read.lines, ElementsAre(1, 1, 1, 2, 2, 3));
+  EXPECT_THAT(read.elements, ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
 TEST_P(JsonRecordsTest, ReadsNothingFromEmptyFiles) {
   for (const char* content : {"", "\n \r\n", "\xef\xbb\xbf", "[]", " [ ]\n"}) {
     const Read read = ReadAll(content, GetParam());
@@ -109,8 +120,10 @@ TEST_P(JsonRecordsTest, RefusesBrokenArraysWithTheLine) {
       {"[\n{\"a\":1},\n{\"b\":\"2}\n]\n", "file.jsonl:3: the file ends inside element 2"},
       {"[{\"a\":1}\n{\"b\":2}]", "file.jsonl:2: ',' or ']' expected behind element 1"},
       {"[{\"a\":1},\n]", "file.jsonl:2: a comma behind the array's last element, number 1"},
-      {"[{\"a\":1},,{}]", "file.jsonl:1: element 2 of the array is not an object"},
-      {"[\"text\"]", "file.jsonl:1: element 1 of the array is not an object"},
+      {"[{\"a\":1},,{}]", "file.jsonl:1: element 2 of the array is missing"},
+      {"[ }", "file.jsonl:1: element 1 of the array is missing"},
+      {"[{},\nnull", "file.jsonl:2: the file ends inside element 2"},
+      {"[null}, {}]", "file.jsonl:1: ',' or ']' expected behind element 1"},
       {"[{\"a\":1}]\n\n[]", "file.jsonl:3: text behind the end of the array"},
       {"[", "file.jsonl:1: the file ends inside its array, behind element 0"},
   };
@@ -134,7 +147,8 @@ TEST_P(JsonRecordsTest, ReadsRecordsUpToTheLimit) {
 TEST_P(JsonRecordsTest, RefusesRecordsOverTheLimit) {
   const std::string record = "{\"a\":\"" + std::string(100, 'x') + "\"}";
   for (const std::string& content :
-       {"{}\n" + record, "{}\n" + record + "\n{}", "[{},\n" + record + "]"}) {
+       {"{}\n" + record, "{}\n" + record + "\n{}", "[{},\n" + record + "]",
+        "[{},\n" + std::string(100, '1') + "]"}) {
     const Read read = ReadAll(content, GetParam(), 50);
     EXPECT_THAT(std::string(read.status.message()),
                 HasSubstr("file.jsonl:2: the record that begins here is longer than 50 bytes"));

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 // Two documents of two and three tokens, and a place of padding.
 Sequence TwoDocuments() {
@@ -32,7 +33,6 @@ TEST(BatchTest, HoldsWhatTheDeviceTakes) {
   EXPECT_EQ(batch.sequence_length, 6);
   EXPECT_EQ(batch.predictions, 3 + 5 + 3);
   EXPECT_EQ(batch.input_tokens, 5 + 6 + 5);
-  EXPECT_EQ(batch.step_tokens, 3 * 6);
   EXPECT_EQ(batch.step_micro_batches, 2);
   EXPECT_THAT(batch.ids, ElementsAre(7, 3, 5, 3, 9, 0, 4, 4, 2, 1, 8, 2, 7, 3, 5, 3, 9, 0));
   EXPECT_THAT(batch.positions, ElementsAre(0, 1, 0, 1, 2, 0, 0, 1, 2, 3, 4, 5, 0, 1, 0, 1, 2, 0));
@@ -41,8 +41,22 @@ TEST(BatchTest, HoldsWhatTheDeviceTakes) {
   EXPECT_THAT(batch.micro_batch_tokens, ElementsAre(12, 6));
   EXPECT_THAT(batch.document_starts,
               ElementsAre(ElementsAre(0, 2, 5, 6, 12), ElementsAre(0, 2, 5, 6)));
+  EXPECT_THAT(batch.padding, ElementsAre(ElementsAre(Pair(5, 6)), ElementsAre(Pair(5, 6))));
   EXPECT_THAT(batch.sorted_positions,
               ElementsAre(5, 9, 8, 11, 1, 3, 6, 7, 2, 0, 10, 4, 5, 1, 3, 2, 0, 4));
+}
+
+TEST(BatchTest, HoldsTheRunsOfPaddingOfEachMicroBatch) {
+  Sequence all_padding = TwoDocuments();
+  all_padding.document_ids.assign(6, -1);
+  const Batch batch = MakeBatch(
+      1,
+      std::vector<Sequence>{WholeSequence({4, 4, 2, 1, 8, 2}), TwoDocuments(), TwoDocuments(),
+                            all_padding, WholeSequence({4, 4, 2, 1, 8, 2})},
+      2);
+  EXPECT_THAT(batch.padding, ElementsAre(ElementsAre(Pair(11, 12)),
+                                         ElementsAre(Pair(5, 6), Pair(6, 12)), ElementsAre()));
+  EXPECT_EQ(batch.input_tokens, 6 + 5 + 5 + 0 + 6);
 }
 
 TEST(BatchTest, NamesThePlaceOfATokenThatTheModelHasNot) {
@@ -93,7 +107,6 @@ TEST(BatchTest, RanksHaveConsecutivePartsAndTheCountsOfTheWhole) {
       EXPECT_EQ(part.predictions, whole.predictions);
       EXPECT_EQ(part.input_tokens, whole.input_tokens);
       EXPECT_EQ(part.pairs, 5);
-      EXPECT_EQ(part.step_tokens, 30);
       EXPECT_EQ(part.step_micro_batches, 3);
       Append(part.ids, all.ids);
       Append(part.positions, all.positions);
@@ -101,6 +114,7 @@ TEST(BatchTest, RanksHaveConsecutivePartsAndTheCountsOfTheWhole) {
       Append(part.sorted_positions, all.sorted_positions);
       Append(part.micro_batch_tokens, all.micro_batch_tokens);
       Append(part.document_starts, all.document_starts);
+      Append(part.padding, all.padding);
       Append(part.pair_bounds, all.pair_bounds);
       Append(part.reference_logps, all.reference_logps);
     }
@@ -110,6 +124,7 @@ TEST(BatchTest, RanksHaveConsecutivePartsAndTheCountsOfTheWhole) {
     EXPECT_EQ(all.sorted_positions, whole.sorted_positions) << ranks;
     EXPECT_EQ(all.micro_batch_tokens, whole.micro_batch_tokens) << ranks;
     EXPECT_EQ(all.document_starts, whole.document_starts) << ranks;
+    EXPECT_EQ(all.padding, whole.padding) << ranks;
     EXPECT_EQ(all.pair_bounds, whole.pair_bounds) << ranks;
     EXPECT_EQ(all.reference_logps, whole.reference_logps) << ranks;
   }

@@ -165,6 +165,26 @@ TEST(DataFilesTest, BadRecordsAreSkippedCountedAndNamed) {
   EXPECT_THAT(Read(spec, directory), HasSubstr("u.jsonl.gz: its gzip data is damaged"));
 }
 
+TEST(DataFilesTest, DamagedCompressionEndsTheJobThatSkipsBadRecords) {
+  TestDirectory directory;
+  const auto read = [&](const std::string& name, const std::string& content) {
+    JobSpec spec = SpecOf({{directory.Write("good.txt", "good"), DataFormat::kText, ""},
+                           {directory.Write(name, content), DataFormat::kText, ""}},
+                          4);
+    spec.data.on_bad_record = OnBadRecord::kSkip;
+    return Read(spec, directory);
+  };
+  for (const std::string text : {"some text", "{\"text\":\"a\"}\n"}) {
+    const std::string gzip = Gzip(text), zstd = Zstd(text);
+    const std::string end = text == "some text" ? ".txt" : ".jsonl";
+    EXPECT_THAT(read("a" + end + ".gz", gzip.substr(0, gzip.size() - 5)),
+                HasSubstr("is cut short"));
+    EXPECT_THAT(read("b" + end + ".zst", zstd.substr(0, zstd.size() - 5)),
+                HasSubstr("is cut short"));
+  }
+  EXPECT_EQ(read("c.txt.gz", Gzip("\xff")), "good$") << "well compressed, but no text";
+}
+
 TEST(DataFilesTest, SkippingGivesTheSameWordsWhateverTheThreads) {
   TestDirectory directory;
   std::string lines;

@@ -230,6 +230,25 @@ TEST(DatasetCacheTest, PreparedDataIsNotTrustedBecauseItsChecksumsAreGood) {
   EXPECT_EQ(reads(1), absl::StatusCode::kDataLoss);
 }
 
+// A record that could not be read once, and was left out, can be now.
+TEST(DatasetCacheTest, WordsThatAreMadeAgainWithARecordMoreAreCutAnew) {
+  TestDirectory directory;
+  JobSpec spec = SpecOf({{directory.Write("a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"defg\"}"),
+                          DataFormat::kText, ""}},
+                        3);
+  ASSERT_TRUE(OpenWithBytes(spec, directory).ok());
+  std::vector<uint32_t> words = {'d', 'e', 'f', 'g', kBytesEosId};
+  for (uint32_t& word : words) word |= kTargetBit;
+  words[0] |= kDocumentBit;
+  Forge(directory, "words-",
+        R"({"documents":1,"largest_id":257,"turns_left_out":0,"bad_records":1,"named":[":1: ?"]})",
+        words);
+  spec.data.on_bad_record = OnBadRecord::kSkip;
+  EXPECT_THAT(TrainTexts(**OpenWithBytes(spec, directory)), ElementsAre("def", "g$"));
+  spec.data.on_bad_record = OnBadRecord::kFail;
+  EXPECT_THAT(TrainTexts(**OpenWithBytes(spec, directory)), ElementsAre("abc", "$de", "fg$"));
+}
+
 // Anybody who may write the cache may have written the description.
 TEST(FileWordsMetaTest, SoManyBadRecordsAreNamedAsThereAre) {
   FileWordsMeta meta;

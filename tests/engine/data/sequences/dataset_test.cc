@@ -339,31 +339,6 @@ TEST(DatasetTest, TheFingerprintKnowsTheTypeOfTokens) {
   EXPECT_NE((*narrow)->fingerprint(), (*wide)->fingerprint());
 }
 
-TEST(TotalStepsTest, AreThoseGivenOrTheEpochs) {
-  JobSpec spec;
-  spec.training.steps = 17;
-  EXPECT_EQ(*TotalSteps(spec, 100), 17);
-  spec.training.steps = 0;
-  EXPECT_FALSE(TotalSteps(spec, 100).ok());
-  spec.training.global_batch = 8;
-  spec.training.epochs = 1;
-  EXPECT_EQ(*TotalSteps(spec, 100), 13);
-  EXPECT_EQ(*TotalSteps(spec, 96), 12);
-  EXPECT_EQ(*TotalSteps(spec, 1), 1);
-  spec.training.epochs = 2.5;
-  EXPECT_EQ(*TotalSteps(spec, 10), 4);
-  EXPECT_EQ(EpochPositions(spec, 5), 13) << "the epoch's half that is begun ends with a sequence";
-  spec.training.steps = 17;
-  EXPECT_EQ(EpochPositions(spec, 5), 0);
-  spec.training.steps = 0;
-  spec.training.epochs = 1e300;
-  EXPECT_FALSE(TotalSteps(spec, 10).ok());
-  spec.training.epochs = 1;
-  EXPECT_FALSE(TotalSteps(spec, 0).ok());
-  spec.training.global_batch = 0;
-  EXPECT_FALSE(TotalSteps(spec, 10).ok());
-}
-
 TEST(DatasetTest, TheFingerprintKnowsHowSequencesAreMade) {
   TestDirectory directory;
   JobSpec spec = SpecOf({{directory.Write("a.txt", "one sequence"), DataFormat::kText, ""}}, 20);

@@ -195,6 +195,24 @@ TEST(PreparationTest, AnEndlessWordIsNotHeld) {
   EXPECT_EQ(last->input_ids.back(), 4) << "padded with the end of a text, for want of a pad token";
 }
 
+TEST(PreparationTest, WhetherATextIsHeldTooLongDoesNotDependOnTheThreads) {
+  TestDirectory directory;
+  const auto tokenizer = TokenizerOfEndlessWords();
+  ASSERT_NE(tokenizer, nullptr);
+  for (const bool too_long : {false, true}) {
+    const std::string spaces(kTextHeldBytesMax - (too_long ? 0 : 1), ' ');
+    const std::string path = directory.Write("a.txt", "aaa" + spaces + "a");
+    for (const int64_t threads : {1, 2, 3, 5}) {
+      JobSpec spec = SpecOf({{path, DataFormat::kText, ""}}, 1024);
+      spec.data.tokenizer = "auto";
+      spec.engine.threads = threads;
+      spec.data.cache_directory = directory / std::to_string(threads);
+      const auto dataset = OpenDataset(spec, tokenizer, directory.path(), 5, "", nullptr);
+      EXPECT_EQ(dataset.ok(), !too_long) << threads << " " << dataset.status();
+    }
+  }
+}
+
 TEST(PreparationTest, ATextThatIsHeldTooLongIsRefusedWithItsPlace) {
   TestDirectory directory;
   const auto tokenizer = TokenizerOfEndlessWords();

@@ -107,6 +107,20 @@ TEST_F(TokenStreamTest, AnIdOutsideTheVocabularyIsNoBadRecord) {
   }
 }
 
+TEST_F(TokenStreamTest, AnElementOfAnArrayThatIsNoObjectIsABadRecord) {
+  files_ = {{directory_.Write("a.json", "[{\"text\": \"a\"}, null, {\"text\": \"b\"}]"),
+             DataFormat::kText, ""}};
+  const absl::Status refused = Words("cache", 1, 500).status();
+  EXPECT_NE(refused.message().find("a.json:1: element 2: the record is null; an object"),
+            absl::string_view::npos)
+      << refused;
+  skip_ = true;
+  const auto stream = Open("cache", 1, 500);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  EXPECT_EQ((*stream)->documents(), 2);
+  EXPECT_EQ((*stream)->bad_records().count, 1);
+}
+
 // The words of one setting are not taken from the cache for another.
 TEST_F(TokenStreamTest, IdsAroundATextAndItsEndMakeOtherWords) {
   files_ = {{directory_.Write("a.jsonl", "{\"text\": \"a\"}\n"), DataFormat::kText, ""}};

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/engine/hf/families/small_config.h"
@@ -119,6 +120,16 @@ TEST(RopeSettings, LongropesFactorMayBeGiven) {
   json wrong = rope;
   wrong["short_factor"] = std::vector<double>(7, 1.0);
   ExpectRefused("phi3", {{"rope_scaling", wrong}}, "rope_scaling.short_factor", "6 numbers");
+}
+
+TEST(RopeSettings, OriginalPositionsBesideGoIntoWhatAFamilyHasWithoutAnObject) {
+  for (const auto& [family, absent] :
+       {std::pair{"ministral3", 16384}, std::pair{"gpt_oss", 4096}}) {
+    EXPECT_EQ(Describe(family).ropes[0].original_positions, absent) << family;
+    const RopeConfig rope = Describe(family, {{"original_max_position_embeddings", 64}}).ropes[0];
+    EXPECT_EQ(rope.type, RopeType::kYarn) << family;
+    EXPECT_EQ(rope.original_positions, 64) << family;
+  }
 }
 
 // Each is of other families.

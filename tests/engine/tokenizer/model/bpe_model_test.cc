@@ -103,6 +103,27 @@ TEST(BpeModelTest, AWordThatIsATokenIsNotMergedIfTheFileSaysSo) {
   }
 }
 
+// The token of the unknown characters was given with the part before.
+TEST(BpeModelTest, TheRestOfAWordThatIsCutInUnknownCharactersHasItsOwnPlaces) {
+  const TextMap<int32_t> vocabulary = {{"a", 0}, {"b", 1}, {"<unk>", 2}};
+  BpeSettings settings;
+  settings.unknown_id = 2;
+  settings.fuse_unknown = true;
+  const BpeModel model = ModelOf(vocabulary, {}, settings);
+  const WordState cut = {.begun = true, .unknown = true};
+  const Tokens rest = Encoded(model, "??ab", cut);
+  EXPECT_THAT(rest.ids, ElementsAre(0, 1));
+  EXPECT_THAT(rest.begins, ElementsAre(2, 3));
+  ModelBuffers buffers;
+  WordState state = cut;
+  const auto size = model.EncodeOpen(
+      "??abab", [](size_t) { return true; }, &state, &buffers);
+  ASSERT_TRUE(size.ok()) << size.status();
+  ASSERT_GT(*size, 2u);
+  ASSERT_FALSE(buffers.tokens.empty());
+  EXPECT_EQ(buffers.tokens[0].begin, 2u);
+}
+
 TEST(BpeMergesTest, TheRuleOfTheLowestRankGoesFirstAndAtTheLeft) {
   const TextMap<int32_t> vocabulary = {{"a", 0}, {"b", 1}, {"aa", 2}, {"ab", 3}, {"aab", 4}};
   // Few symbols and many are merged in different ways.

@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -35,7 +36,7 @@ std::string AddStep(std::mt19937& random, Normalizer& to) {
                                     UnicodeForm::kNfkd};
   constexpr const char* kPatterns[] = {"x*", "x?", "x{0,2}", "x", " {2,}", "\\s+", "[ab]+", "ab|x"};
   constexpr const char* kTexts[] = {" ", "ab", "  ", "a "};
-  const size_t which = random() % 9, choice = random() % 8;
+  const size_t which = random() % 10, choice = random() % 8;
   switch (which) {
     case 0:
       to.AddForm(kForms[choice % 4]);
@@ -65,6 +66,13 @@ std::string AddStep(std::mt19937& random, Normalizer& to) {
       absl::StatusOr<std::unique_ptr<SplitRegex>> regex = SplitRegex::Compile(kPatterns[choice]);
       EXPECT_TRUE(regex.ok()) << regex.status();
       to.AddReplace(*std::move(regex), "_");
+      break;
+    }
+    case 8: {
+      const bool outer = choice % 2 == 0;
+      auto regex = SplitRegex::Compile(outer ? kOuterSpaces : kFirstMark);
+      EXPECT_TRUE(regex.ok()) << regex.status();
+      to.AddReplace(*std::move(regex), outer ? "" : "\u2581\u2581");
       break;
     }
     default:
@@ -106,6 +114,28 @@ TEST(NormalizerCutsTest, PartsGiveWhatTheWholeGives) {
     }
   }
   EXPECT_GT(cuts, 10000);
+}
+
+// SentencePiece's own preparation, as transformers writes it.
+TEST(NormalizerCutsTest, ATextOfWordsIsCutBeforeSpaces) {
+  Normalizer normalizer;
+  for (const auto& [from, to] :
+       {std::pair{kOuterSpaces, ""}, std::pair<std::string_view, const char*>{" {2,}", " "}}) {
+    auto regex = SplitRegex::Compile(from);
+    ASSERT_TRUE(regex.ok()) << regex.status();
+    normalizer.AddReplace(*std::move(regex), to);
+  }
+  normalizer.AddReplace(" ", "\u2581");
+  auto first = SplitRegex::Compile(kFirstMark);
+  ASSERT_TRUE(first.ok()) << first.status();
+  normalizer.AddReplace(*std::move(first), "\u2581\u2581");
+  EXPECT_EQ(Normalized(normalizer, "  a  b \n ", true), "a\u2581b\u2581\n");
+  EXPECT_EQ(Normalized(normalizer, " \u2581 a", true), "\u2581\u2581\u2581a");
+  EXPECT_EQ(Normalized(normalizer, " \u2581 a", false), "\u2581\u2581\u2581a");
+  EXPECT_TRUE(normalizer.CutsAt("ab cd", 1));
+  EXPECT_TRUE(normalizer.CutsAt("ab cd", 2));
+  EXPECT_TRUE(normalizer.CutsAt("ab  cd", 2));
+  EXPECT_FALSE(normalizer.CutsAt("ab cd", 3)) << "the space may be the last of the text";
 }
 
 }  // namespace
