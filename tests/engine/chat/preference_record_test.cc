@@ -287,7 +287,7 @@ TEST(PreferenceRecordTest, WhatItCannotReadIsNamed) {
         HasSubstr("\"" + key + "\" is for a chat template"));
   }
   EXPECT_THAT(Error(R"({"prompt": "a", "chosen": [{"role": "user", "content": "x"}],
-                        "rejected": [{"role": "assistant", "content": "x"}]})"),
+                        "rejected": [{"role": "user", "content": "x"}]})"),
               HasSubstr("\"chosen\" has no message of the assistant"));
   EXPECT_THAT(Error(R"({"chosen": {"role": "assistant", "content": "x"},
                         "rejected": {"role": "assistant", "content": "x"}})"),

@@ -332,6 +332,10 @@ TEST(JinjaProgramTest, TheClockHasSundaysAndAZone) {
   EXPECT_EQ(now(), "Sunday Sun 0 02 23:30");
   options.zone = absl::FixedTimeZone(2 * 60 * 60);
   EXPECT_EQ(now(), "Monday Mon 1 03 01:30");
+  // Whatever the machine's zone is.
+  const auto seconds = Render("{{ strftime_now('%s') }}", {}, options);
+  ASSERT_TRUE(seconds.ok()) << seconds.status();
+  EXPECT_EQ(seconds->text, std::to_string(absl::ToUnixSeconds(options.now)));
 }
 
 TEST(JinjaProgramTest, ContainersAreEqualIfAllTheirItemsAre) {
