@@ -61,8 +61,14 @@ absl::Status TokenTable::AddAgain(std::string_view file, const TokenizerConfig& 
   const std::string_view from = config.has_older_added_tokens
                                     ? "added_tokens.json"
                                     : "tokenizer_config.json: added_tokens_decoder";
-  const auto named = config.special_tokens.begin() +
-                     static_cast<ptrdiff_t>(config.named_tokens + config.own_tokens);
+  // ParseSentencePieceModel may have named some of the four.
+  const auto is_named = [&](const std::string& content) {
+    const auto first = config.special_tokens.begin();
+    const auto last = first + static_cast<ptrdiff_t>(config.named_tokens + config.own_tokens);
+    return content == config.bos_token || content == config.eos_token ||
+           content == config.unk_token || content == config.pad_token ||
+           std::any_of(first, last, [&](const auto& token) { return token.content == content; });
+  };
   std::vector<AddedToken> again;
   for (AddedToken token : config.added_tokens) {
     const std::optional<int32_t> id = TokenId(token.content);
@@ -79,9 +85,7 @@ absl::Status TokenTable::AddAgain(std::string_view file, const TokenizerConfig& 
       if (finds_alike && known.special == token.special) continue;
       flags_replaced_ = flags_replaced_ || !finds_alike;
     }
-    token.special =
-        token.special || std::any_of(config.special_tokens.begin(), named,
-                                     [&](const auto& key) { return key.content == token.content; });
+    token.special = token.special || is_named(token.content);
     again.push_back(std::move(token));
   }
   return Add(again, false, from);

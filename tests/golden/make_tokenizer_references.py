@@ -3,7 +3,7 @@
 
     python tests/golden/make_tokenizer_references.py
 
-Made with tokenizers 0.23, transformers 5.23 and sentencepiece 0.2, which need protobuf for
+Made with tokenizers 0.23, transformers 5.24 and sentencepiece 0.2, which need protobuf for
 tokenizer.model. Everything is drawn from fixed seeds.
 """
 

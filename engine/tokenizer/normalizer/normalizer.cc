@@ -177,14 +177,8 @@ absl::Status Normalizer::Apply(const Step& step, std::string_view text, bool beg
       break;
     }
     case Kind::kPrepend:
-      *changed = begins && !text.empty();
-      if (*changed) {
-        out->Put(step.to, 0);
-        out->Keep(text, 0, text.size());
-      }
-      break;
     case Kind::kReplaceFirst:
-      *changed = begins && text.starts_with(step.from);
+      *changed = begins && !text.empty() && text.starts_with(step.from);
       if (*changed) {
         out->Put(step.to, 0);
         out->Keep(text, step.from.size(), text.size());

@@ -168,7 +168,7 @@ TEST(DataFilesTest, BadRecordsAreSkippedCountedAndNamed) {
 TEST(DataFilesTest, DamagedCompressionEndsTheJobThatSkipsBadRecords) {
   TestDirectory directory;
   const auto read = [&](const std::string& name, const std::string& content) {
-    JobSpec spec = SpecOf({{directory.Write("good.txt", "good"), DataFormat::kText, ""},
+    JobSpec spec = SpecOf({{directory.Write("good.txt", "goods"), DataFormat::kText, ""},
                            {directory.Write(name, content), DataFormat::kText, ""}},
                           4);
     spec.data.on_bad_record = OnBadRecord::kSkip;
@@ -182,7 +182,7 @@ TEST(DataFilesTest, DamagedCompressionEndsTheJobThatSkipsBadRecords) {
     EXPECT_THAT(read("b" + end + ".zst", zstd.substr(0, zstd.size() - 5)),
                 HasSubstr("is cut short"));
   }
-  EXPECT_EQ(read("c.txt.gz", Gzip("\xff")), "good$") << "well compressed, but no text";
+  EXPECT_EQ(read("c.txt.gz", Gzip("\xff")), "goods$") << "well compressed, but no text";
 }
 
 TEST(DataFilesTest, SkippingGivesTheSameWordsWhateverTheThreads) {
