@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/output/text.h"
-#include "engine/base/file_place.h"
+#include "engine/base/directories/file_place.h"
 #include "engine/base/status.h"
 
 namespace megatrain::client {

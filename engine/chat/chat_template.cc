@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "engine/base/model_directory_file.h"
+#include "engine/base/directories/model_directory_file.h"
 #include "engine/base/status.h"
 #include "engine/chat/built_in_programs.h"
 #include "engine/chat/target_tokens.h"

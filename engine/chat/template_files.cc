@@ -7,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "engine/base/directories/model_directory_file.h"
 #include "engine/base/json.h"
-#include "engine/base/model_directory_file.h"
 #include "engine/base/status.h"
 
 namespace megatrain {

@@ -8,7 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/file_place.h"
+#include "engine/base/directories/file_place.h"
 #include "engine/base/status.h"
 #include "engine/config/config_reader.h"
 #include "engine/job/job_keys.h"

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/model_directory_file.h"
+#include "engine/base/directories/model_directory_file.h"
 #include "engine/base/status.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
 #include "engine/tokenizer/hf_tokenizer.h"

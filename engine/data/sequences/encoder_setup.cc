@@ -9,8 +9,8 @@
 #include "absl/time/civil_time.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/directories/model_directory_file.h"
 #include "engine/base/json.h"
-#include "engine/base/model_directory_file.h"
 #include "engine/base/status.h"
 #include "engine/data/sequences/packing.h"
 

@@ -1,6 +1,6 @@
 // Reads small files of a model directory.
-#ifndef MEGATRAIN_ENGINE_BASE_MODEL_DIRECTORY_FILE_H_
-#define MEGATRAIN_ENGINE_BASE_MODEL_DIRECTORY_FILE_H_
+#ifndef MEGATRAIN_ENGINE_BASE_DIRECTORIES_MODEL_DIRECTORY_FILE_H_
+#define MEGATRAIN_ENGINE_BASE_DIRECTORIES_MODEL_DIRECTORY_FILE_H_
 
 #include <optional>
 #include <string>
@@ -18,4 +18,4 @@ absl::StatusOr<std::optional<std::string>> ReadModelDirectoryFile(
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_BASE_MODEL_DIRECTORY_FILE_H_
+#endif  // MEGATRAIN_ENGINE_BASE_DIRECTORIES_MODEL_DIRECTORY_FILE_H_

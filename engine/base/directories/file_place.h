@@ -1,6 +1,6 @@
 // Tells where a file lies, for the relative paths that are written in it.
-#ifndef MEGATRAIN_ENGINE_BASE_FILE_PLACE_H_
-#define MEGATRAIN_ENGINE_BASE_FILE_PLACE_H_
+#ifndef MEGATRAIN_ENGINE_BASE_DIRECTORIES_FILE_PLACE_H_
+#define MEGATRAIN_ENGINE_BASE_DIRECTORIES_FILE_PLACE_H_
 
 #include <filesystem>
 #include <string>
@@ -30,4 +30,4 @@ inline absl::StatusOr<std::string> DirectoryOfFile(const std::string& path) {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_BASE_FILE_PLACE_H_
+#endif  // MEGATRAIN_ENGINE_BASE_DIRECTORIES_FILE_PLACE_H_

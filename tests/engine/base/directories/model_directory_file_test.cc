@@ -1,4 +1,4 @@
-#include "engine/base/model_directory_file.h"
+#include "engine/base/directories/model_directory_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

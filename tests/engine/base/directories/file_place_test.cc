@@ -1,4 +1,4 @@
-#include "engine/base/file_place.h"
+#include "engine/base/directories/file_place.h"
 
 #include <gtest/gtest.h>
 
