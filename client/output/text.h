@@ -1,6 +1,6 @@
 // Formats numbers and texts for people. A server's texts may hold control characters from other
 // programs, which a terminal would obey. Printable makes such texts safe to show. A text is called
-// printable if Printable would not change it.
+// printable if Printable would not change it. Widths are columns as DisplayWidth counts them.
 #ifndef MEGATRAIN_CLIENT_OUTPUT_TEXT_H_
 #define MEGATRAIN_CLIENT_OUTPUT_TEXT_H_
 
@@ -35,11 +35,11 @@ std::string FormatLocalTime(absl::Time time, absl::TimeZone zone);
 // Replaces control characters, line separators, bidirectional overrides and invalid UTF-8 by '?',
 // and a tab by a space.
 std::string Printable(absl::string_view text);
-// Makes each line of `text` printable, and leaves the line ends.
+// Makes each line of `text` printable, and leaves '\n'.
 std::string PrintableLines(absl::string_view text);
 
-// Returns the columns that printable text takes on a terminal. Wide characters take two and
-// combining ones none.
+// Returns about the columns that printable text takes on a terminal. East Asian characters and
+// emoji from U+1F300 take two, and the commonest combining marks none.
 int DisplayWidth(absl::string_view text);
 // Cuts printable text to at most `width` columns. Text that was longer ends with an ellipsis, which
 // is "~" in ASCII. Returns "" if `width` is 0 or less.
@@ -49,9 +49,9 @@ std::string Ellipsize(absl::string_view text, int width, Charset charset);
 std::string PadRight(absl::string_view text, int width);
 std::string PadLeft(absl::string_view text, int width);
 
-// Joins printable words with `separator` into lines of at most `width` columns. All lines but the
-// first begin with `indent` spaces, or half the width if that is less. A word longer than a line is
-// cut.
+// Joins printable words with `separator` into lines of at most `width` columns. The separator is
+// left out at a line's end. All lines but the first begin with `indent` spaces, or half the width
+// if that is less. A word longer than a line is cut. REQUIRES: width >= 0, indent >= 0.
 std::vector<std::string> FlowWords(const std::vector<std::string>& words, int width, int indent,
                                    absl::string_view separator, Charset charset);
 

@@ -10,9 +10,11 @@
 namespace megatrain::client {
 
 // Returns one object for each fact of the event. Its single key names the fact: "job", "event",
-// "step", "log", "fell_back" or "missed", as in {"missed": {...}}; or it is {"connection": "lost"}
-// or {"connection": "restored"}. The connection is told of only for the job's stream. "missed" does
-// not say of which stream records are missing. Returns no objects for other events.
+// "step", "log", "fell_back" or "missed", as in {"missed": {...}}, and the value is the message as
+// proto_json.h writes it; or it is {"connection": "lost"} or {"connection": "restored"}. The
+// connection is told of only for the job's stream. "missed" does not say of which stream records
+// are missing. Returns no objects for other events. So nothing tells of StreamRestarted, after
+// which records come again.
 std::vector<nlohmann::ordered_json> WatchRecords(const WatchEvent& event);
 
 }  // namespace megatrain::client

@@ -20,13 +20,15 @@ namespace megatrain {
 class HfWeights {
  public:
   // Opens the files and reads their headers. Every tensor of the layout must be there with its
-  // shape and dtype F32, F16 or BF16. It may be in parts (HfPartName, HfColumnsName), and one of
-  // experts of ExpertTensors::kTransposed in MXFP4, as NAME_blocks and NAME_scales (U8). No other
-  // tensors may be there, except rotary inv_freq, the duplicate of a tied head, those that a
-  // wrapper carries, and those that the model's family ignores. Returns InvalidArgument, naming up
-  // to five tensors that are wrong, or one that is in two files or not where the index says.
-  // Returns the errors of FindHfWeightFiles (NotFound if there are no weights) and of
-  // SafetensorsReader::Open. `files` must outlive the result; `layout` is copied.
+  // shape and dtype F32, F16 or BF16. It may lie in parts (HfPartName and HfColumnsName in
+  // hf_format.h). A layer whose experts are stored as ExpertTensors::kTransposed may have its
+  // expert tensors in MXFP4: NAME_blocks and NAME_scales, both U8. No other tensors may be there,
+  // except rotary inv_freq, the duplicate of a tied head, those that a wrapper carries, and those
+  // that the model's family ignores.
+  //
+  // Returns InvalidArgument, naming up to five tensors that are wrong, or one that is in two files
+  // or not where the index says. Returns the errors of FindHfWeightFiles (NotFound if there are no
+  // weights) and of SafetensorsReader::Open. `files` must outlive the result; `layout` is copied.
   static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory,
                                                          const ModelLayout& layout,
                                                          FileSystem* files = PosixFileSystem());
@@ -38,12 +40,12 @@ class HfWeights {
   // Uses less than 64 MiB of memory besides the tile.
   //
   // Returns InvalidArgument, naming the tensor, for a value that is not finite or, in a BF16 tile,
-  // whose BF16 half would be infinite, and for a tied head that differs from the embedding. Returns
-  // the errors of reading. After an error the tile is partly filled. REQUIRES: tile.layout is tile
-  // `index` of the layout.
+  // whose BF16 half would be infinite, and for a tied head that differs from the embedding, even if
+  // only in dtype. Returns the errors of reading. After an error the tile is partly filled.
+  // REQUIRES: tile.layout is tile `index` of the layout, and tile.weights is not null.
   virtual absl::Status LoadTile(int index, const Tile& tile) const = 0;
-  // Returns BF16 if BF16 can hold every tensor of the layout, buffers apart, exactly by its type in
-  // the files (BF16 or MXFP4). Else returns FP32.
+  // Returns BF16 if all tensors but buffers are BF16 or MXFP4 in the files, so that BF16 holds them
+  // exactly. Else returns FP32.
   virtual DType ExactDType() const = 0;
 };
 

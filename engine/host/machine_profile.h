@@ -25,7 +25,8 @@ struct MachineProfile {
 // Returns the names of all profiles.
 std::vector<std::string> MachineProfileNames();
 
-// Returns the profile of this name. Returns InvalidArgument, listing all names, for an unknown one.
+// Returns the profile of this name. rates.network_bytes_per_second is 0 (not known). Returns
+// InvalidArgument, listing all names, for an unknown one. The message begins with "--profile".
 absl::StatusOr<MachineProfile> FindMachineProfile(const std::string& name);
 
 }  // namespace megatrain

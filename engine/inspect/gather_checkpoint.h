@@ -12,9 +12,10 @@
 namespace megatrain {
 
 // Makes one checkpoint of `parts` in `directory` and returns its path. `parts` are the paths of the
-// parts' step directories in any order. The checkpoint's tensor files are those that one process
-// would have written. All files are synced, and verified against the checksums of the parts, before
-// the checkpoint gets its name.
+// parts' step directories in any order. They are not changed. The checkpoint's tensor files are
+// those that one process would have written. All files are synced, and verified against the
+// checksums of the parts, before the checkpoint gets its name. Files that all parts have are taken
+// from part 1, and verified there alone.
 //
 // Locks `directory`, creates it if it is missing, and removes what a call that died left in it
 // (RemoveLeftovers). Returns InvalidArgument, naming the part, if `parts` are not all the parts of

@@ -21,6 +21,9 @@ using JobFilter = std::function<bool(const Job& job)>;
 // Returns an empty function for a text of nothing but white space. Returns InvalidArgument
 // (INVALID_FILTER) if the text is not understood or longer than 4096 bytes; the message says why.
 // The filter may be called from several threads.
+//
+// Names, AND and OR are case-sensitive. Values of state and reason are the API's names; others are
+// not understood. `REASON_UNSPECIFIED` means that a job has no reason.
 absl::StatusOr<JobFilter> ParseJobFilter(const std::string& text);
 
 }  // namespace megatrain

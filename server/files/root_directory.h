@@ -33,9 +33,10 @@ class RootDirectory {
   std::optional<std::string> Beneath(const std::string& path) const;
 
   // Opens `relative` as open(2) does, with O_CLOEXEC. Symbolic links within the directory are
-  // followed. An absolute link counts as leading out, even if it leads back, unless the directory
-  // is "/". Returns a descriptor, which the caller must close, or -1 and errno. EXDEV says that a
-  // link or `..` leads out, and EAGAIN that others renamed directories during each of 100 tries.
+  // followed. An absolute link counts as leading out, even if it leads back. Links of /proc that
+  // are no paths are refused (ELOOP). Returns a descriptor, which the caller must close, or -1 and
+  // errno. EXDEV says that a link or `..` leads out, and EAGAIN that others renamed directories
+  // during each of 100 tries. Beneath "/" open(2) itself is used, without these limits and tries.
   // REQUIRES: `mode` is 0 unless `flags` have O_CREAT.
   int OpenBeneath(const std::string& relative, int flags, mode_t mode = 0) const;
 

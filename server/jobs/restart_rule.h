@@ -25,12 +25,14 @@ inline constexpr int kDeathsMax = 5;
 
 // Returns the change that the death of the process makes to the job. Returns nullopt if the job has
 // ended, or if it is QUEUED or PAUSED without host memory that was kept. With such memory the
-// change has no `to`: the memory is lost, and job.step goes back to checkpoint_step. REQUIRES:
-// job.step is the last step that the job had done.
+// change has no `to`: the memory is lost, and job.step goes back to checkpoint_step. A job that is
+// PAUSING or CANCELLING keeps its reason. REQUIRES: job.step is the last step that the job had
+// done.
 std::optional<JobChange> ChangeAfterRestart(const Job& job);
 
 // Returns the change to a job because of which the process ends. `what` says why ("its device was
-// lost"). The rule for deaths applies. REQUIRES: the job is PREPARING or RUNNING.
+// lost"). The rule for deaths applies. The reason is kRepeatedDeaths if the job fails, else
+// kProcessRestart. REQUIRES: the job is PREPARING or RUNNING.
 JobChange ChangeAfterLoss(const Job& job, const std::string& what);
 
 }  // namespace megatrain

@@ -2,8 +2,9 @@
 // for the store. JobLedger fills it.
 //
 // Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
-// Invariants: the store holds what the table shows, except progress, devices and places in the
-// queue. A job's events are numbered 1, 2, 3, ..., and the last kJobEventsKept of them are kept.
+// Invariants: the store holds what the table shows, except the newest `step` and the fields under
+// "Not stored" in job.h. A job's events are numbered 1, 2, 3, ..., and the last kJobEventsKept of
+// them are kept.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_TABLE_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_TABLE_H_
 
@@ -42,7 +43,8 @@ class JobTable;
 // it is then. States in between are only in the events.
 //
 // Thread safety: one thread at a time. `on_ready` is called from any thread.
-// Invariants: once Poll has returned without more_events, on_ready is called for any later news.
+// Invariants: after a Poll without more_events, on_ready is called for later news, unless it was
+// called while that Poll ran. Whoever is called during a Poll must poll again.
 class JobWatch {
  public:
   struct Update {
@@ -52,7 +54,7 @@ class JobWatch {
     int64_t missed_first = 0, missed_last = 0;
     std::vector<JobEvent> events;  // the next ones, in order
     bool more_events = false;      // there are more than events_max: poll again at once
-    bool ended = false;            // the job has ended, and this update is the last
+    bool ended = false;            // the job has ended and no events follow; only its deletion can
     bool deleted = false;          // the job is not in the table; the other fields are not set
   };
 
@@ -63,7 +65,7 @@ class JobWatch {
   JobWatch& operator=(const JobWatch&) = delete;
 
   // Returns the news since the last call, with at most `events_max` events. Does not wait for news.
-  // The first call gives the job. REQUIRES: events_max > 0.
+  // The first call gives the job. After `deleted` it stays so. REQUIRES: events_max > 0.
   Update Poll(int events_max = 100);
 
   // Returns true if the next Poll gives events or tells that the job is gone; false if it gives at
@@ -133,14 +135,16 @@ class JobTable {
   // Returns how many jobs have ended in this process, by the state and reason with which they
   // ended.
   std::map<std::pair<JobState, JobReason>, int64_t> Endings() const;
-  // Returns the sequence number of the job's last event; 0 if there is no such job.
+  // Returns the sequence number of the job's last event; 0 if there is no such job or it has no
+  // event.
   int64_t LastEvent(const std::string& id) const;
   // Returns at most `count` events, beginning with the number `first`, or with the oldest that is
   // kept if that is later. Returns none if there is no such job.
   std::vector<JobEvent> Events(const std::string& id, int64_t first, size_t count) const;
 
   // Returns a watch as JobManager::Watch does. The first poll tells if there is no such job.
-  // `on_ready` may be empty. The table must outlive the watch. REQUIRES: 1 <= first_sequence <=
+  // `on_ready` may be empty. It must return soon, and must neither use nor destroy the watch. The
+  // table must outlive the watch. REQUIRES, if the job is there: first_sequence is from 1 to
   // LastEvent + 1.
   std::unique_ptr<JobWatch> Watch(const std::string& id, int64_t first_sequence,
                                   std::function<void()> on_ready);

@@ -2,8 +2,10 @@
 // time. It writes a heartbeat when it has first sent all there is, and whenever there is no news
 // for StreamOptions::heartbeat.
 //
-// A stream keeps itself alive until gRPC is done with it (OnDone). gRPC's threads only note what
-// happened and wake the stream. In its turns (TurnScheduler) the stream decides what to do.
+// A stream keeps itself alive until gRPC is done with it (OnDone). Start authenticates the caller,
+// and may open the source or refuse the call, on gRPC's thread. What may wait is left to the
+// CallQueue. After that gRPC's threads note what happened, give back room and wake the stream. Its
+// turns (TurnScheduler) do the rest.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_STREAM_CALL_H_
 #define MEGATRAIN_SERVER_TRANSPORT_STREAM_CALL_H_
 
@@ -43,9 +45,10 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   // is destroyed.
   using Open = std::function<Opened(const Caller&, std::function<void()> wake)>;
 
-  // Begins the call, and returns the reactor for gRPC. `open` is called once at most, on the thread
-  // that `open_on` says. `services` must outlive the call. `context` and `request` are gRPC's and
-  // live as long as the call.
+  // Begins the call, and returns the reactor for gRPC. `method` is "/PACKAGE.SERVICE/RPC", as
+  // CallGate::Observe takes it. `open` is called once at most, on the thread that `open_on` says.
+  // `services` must outlive the call. `context` and `request` are gRPC's and live as long as the
+  // call. StreamOptions and AnswerOn are in service_context.h.
   //
   // The stream ends with OK after StreamNext::kEnd, and with an error of `open` or of its source.
   // It also ends with the errors of CallGate, TurnScheduler::Add, CallQueue::Add and
@@ -268,7 +271,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   absl::Status refusal_;
   std::atomic<bool> refused_{false};
 
-  // Used only in turns.
+  // Used only in turns, or by Start if the call is refused.
   bool ended_ = false;
   bool caught_up_ = false;  // had all there was at some time
   bool drained_ = false;    // has had all there was since the last write

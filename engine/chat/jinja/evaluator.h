@@ -17,7 +17,8 @@
 
 namespace megatrain::jinja {
 
-// A parsed program, ready to be rendered. It does not change, so that several threads may share it.
+// A parsed program, ready to be rendered. JinjaProgram::Parse makes it. It does not change, so that
+// several threads may share it.
 struct Program {
   Syntax syntax;
   std::vector<JinjaValue> literals;   // the values of Syntax::literals
@@ -39,20 +40,24 @@ struct Scope {
 // One rendering. Used by one thread.
 class Evaluator {
  public:
-  // `program` and `runtime` must outlive the evaluator. `variables` are copied.
+  // `program` and `runtime` must outlive the evaluator. `variables` are copied. Values made during
+  // Render point to the evaluator, and must not be called after it is destroyed.
   Evaluator(const Program& program, const JinjaVariables& variables, Runtime* runtime);
 
   // Renders the program, with the errors of JinjaProgram::Render. Call it once.
   absl::StatusOr<JinjaRendered> Render();
 
-  // Run the body of a macro or a recursive loop, for the values by which a program calls these.
-  // `closure` is the scope around the macro or loop. `depth` is the number of calls of the loop
-  // around this one. Return the text that the body writes, or its first error, without a line
-  // (Render adds it). CallMacro also returns InvalidArgument for arguments that the macro does not
-  // take, and CallLoop for an `iterable` that is not iterable. REQUIRES, here and below: Render
-  // runs.
+  // The objects Macro and Loop (macro_evaluator.cc) call these three back when the program calls a
+  // macro or loop(...), or a loop goes on to its next item. `closure` is the scope around the macro
+  // or loop. Errors are without a line, which Render adds. REQUIRES: Render runs.
+
+  // Runs the body of a macro. Returns the text that it writes, or its first error. Returns
+  // InvalidArgument for arguments that the macro does not take.
   Result CallMacro(const MacroDefinition& macro, const std::shared_ptr<Scope>& closure,
                    CallValues values);
+  // Runs a recursive loop over `iterable`. Returns the text that it writes, or its first error.
+  // Returns InvalidArgument for an `iterable` that is not iterable. `depth` is 0 for the loop
+  // statement itself, 1 for its first recursive call, and so on.
   Result CallLoop(const Statement& loop, const std::shared_ptr<Scope>& closure,
                   const JinjaValue& iterable, int depth);
   // Takes items from `cursor` until the loop's condition holds for one. Returns that item, nullopt

@@ -30,15 +30,16 @@ struct MpiOptions {
   absl::Duration deadline = absl::Seconds(20);
   // The path of libmegatrain-mpi.so. MpiLibraryPath() if it is empty.
   std::string library = "";
-  // Names the machine of this process. Processes that give the same text share a machine.
+  // Names the machine of this process. Processes that give the same text share a machine. If all
+  // leave it empty, all count as one machine.
   std::string machine = "";
 };
 
-// Starts MPI and returns the communicators of this process. A process may call it once. It waits,
-// without a deadline, until all processes of the job have called it. The destruction of the last of
-// the communicators waits for those of the other ranks (~MpiSession). The process must ignore
-// SIGPIPE, because MPI writes to ranks that are gone. Returns the errors of MpiSession::Open and of
-// communicator.h.
+// Starts MPI and returns the communicators of this process, none of which is null. A process may
+// call it once. It waits, without a deadline, until all processes of the job have called it. The
+// destruction of the last of the communicators waits for those of the other ranks (~MpiSession).
+// The process must ignore SIGPIPE, because MPI writes to ranks that are gone. Returns the errors of
+// MpiSession::Open and of communicator.h.
 absl::StatusOr<CommunicatorSet> CreateMpiCommunicators(const MpiOptions& options);
 
 // Returns the bytes of host memory that a communicator takes at its first ReduceScatter and keeps.

@@ -11,8 +11,8 @@
 
 namespace megatrain {
 
-// A mix repeats after a period. The most positions of a period, except with many tiny weights
-// (SourceMix). With N > 128 sources they are 2^27 / N, to bound the work.
+// The longest period of a mix, for up to 128 sources. With N > 128 sources it is 2^27 / N, to bound
+// the work. Many tiny weights exceed it (SourceMix).
 inline constexpr int64_t kMixPeriodMax = int64_t{1} << 20;
 // The most sources of a mix.
 inline constexpr size_t kMixSourcesMax = 1024;
@@ -22,17 +22,17 @@ inline constexpr size_t kMixSourcesMax = 1024;
 // n * w + 1 of the first n positions, for every n. The order within the period is that of
 // R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980).
 //
-// Weights become whole numbers of positions in a period. Whole numbers and decimals of up to six
-// places are exact if they can be written as whole numbers of at most 10^15 that, divided by their
-// common factor, have a sum of at most the longest period. Others are rounded to parts of the
-// longest period, at least one each, and the bounds above hold for the rounded weights. If many
-// weights are tiny, that makes the period longer still, by less than a position for each source.
+// Weights become whole numbers of positions in a period. They are exact if, multiplied by a power
+// of ten from 1 to 10^6, they are whole, none is above 10^15, and after division by their common
+// factor their sum is at most the longest period. Others are rounded to parts of the longest
+// period, at least one each, and the bounds above hold for the rounded weights. If many weights are
+// tiny, that makes the period longer still, by less than a position for each source.
 //
 // Thread safety: const methods may be called from several threads.
 class SourceMix {
  public:
   // Takes up to a second, and 8 bytes for each position of the period. REQUIRES: from 1 to
-  // kMixSourcesMax weights, all finite and above 0.
+  // kMixSourcesMax weights, all finite and above 0, with a finite sum.
   explicit SourceMix(absl::Span<const double> weights);
 
   struct Place {
@@ -47,7 +47,7 @@ class SourceMix {
   int64_t PositionOf(size_t source, int64_t number) const;
 
   int64_t period() const { return static_cast<int64_t>(places_.size()); }
-  // Returns for each source the number of its positions in a period.
+  // Returns for each source the number of its positions in a period. Valid as long as this.
   const std::vector<int64_t>& shares() const { return shares_; }
 
  private:

@@ -9,8 +9,10 @@
 namespace megatrain {
 
 // Appends to `starts` the first token of every document of a sequence that begins at token `first`
-// of the micro-batch. `document_ids` has an id for each of its tokens. Documents do not go on from
-// one sequence to the next. Padding counts as a document.
+// of the micro-batch. `document_ids` has an id for each of its tokens. Neighbouring documents, and
+// padding, have different ids. Documents do not go on from one sequence to the next. Padding counts
+// as a document. The end is not appended: the caller adds the number of tokens for
+// WriteDocumentBounds.
 void AppendDocumentStarts(const std::vector<int32_t>& document_ids, int64_t first,
                           std::vector<int32_t>& starts);
 

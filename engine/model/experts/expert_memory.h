@@ -13,7 +13,8 @@
 namespace megatrain {
 
 // The tokens of one micro-batch on their way through the experts of a layer: t tokens, each of
-// which goes to k of E experts. Device memory except for the last, `offsets`.
+// which goes to k of E experts. E and k are the largest of all layers. Device memory except for the
+// last, `offsets`.
 struct RoutedTokens {
   void* normed = nullptr;  // T [t, hidden], the experts' input
   float* rstd = nullptr;   // [t], of the norm that gives `normed`
@@ -26,7 +27,7 @@ struct RoutedTokens {
   // T [t, hidden], the gradient with respect to the forward `sum`; null if no layer of the model
   // joins (LayerDescription::joins).
   void* dsum = nullptr;
-  float* entropy = nullptr;  // [t], as in RouteArgs
+  float* entropy = nullptr;  // [t], as in RouteArgs; 0 for padding
   // Sums over the tokens without padding, in FP64.
   double* entropy_sum = nullptr;      // [1], of the entropy
   double* probability = nullptr;      // [E], of softmax(logits)
@@ -49,14 +50,17 @@ struct RoutedTokens {
 };
 // Returns the bytes of a block that suffices for any layer of the model; 0 without experts.
 int64_t RoutedBytes(const ModelDescription& model, DType dtype, int64_t tokens);
-// Returns pointers into `block`, which has RoutedBytes bytes and must outlive the result. Leaves
-// `offsets` null.
+// Returns pointers into `block`, which has RoutedBytes bytes, is aligned to
+// TensorCursor::kAlignment and must outlive the result. Leaves `offsets` null. Without experts all
+// pointers are null, and `block` may be null.
 RoutedTokens PlaceRouted(const ModelDescription& model, DType dtype, int64_t tokens, void* block);
 
 // Memory that the functions of expert_half.h, shared_expert.h and expert_join.h use in turn. n is
 // the number of tokens of a chunk (LayerChunkTokens, activations.h), and the most rows that experts
-// take at a time. The tensors from gate_up to out have room for kWholeRowsMax more rows, by which
-// LayerContext::whole_rows (layer_context.h) may enlarge a product.
+// take at a time. E is the largest of all layers. `intermediate` is the largest of the experts',
+// the shared unit's and the dense unit's. The tensors from gate_up to out have room for
+// kWholeRowsMax more rows, by which LayerContext::whole_rows (layer_context.h) may enlarge a
+// product.
 struct ExpertScratch {
   float* logits = nullptr;  // [n, E]
   void* dlogits = nullptr;  // T [n, E]
@@ -77,7 +81,9 @@ struct ExpertScratch {
 };
 // Returns the bytes of a block that suffices for any layer of the model; 0 without experts.
 int64_t ExpertScratchBytes(const ModelDescription& model, DType dtype, int64_t chunk_tokens);
-// Returns pointers into `block`, which has ExpertScratchBytes bytes and must outlive the result.
+// Returns pointers into `block`, which has ExpertScratchBytes bytes, is aligned to
+// TensorCursor::kAlignment and must outlive the result. Without experts all pointers are null, and
+// `block` may be null.
 ExpertScratch PlaceExpertScratch(const ModelDescription& model, DType dtype, int64_t chunk_tokens,
                                  void* block);
 

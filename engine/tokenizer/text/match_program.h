@@ -32,9 +32,10 @@ namespace megatrain {
 class MatchProgram {
  public:
   // `pattern` is in PCRE2's syntax, as TranslateRegex writes it. Returns null if the pattern is too
-  // large, memory is missing, or the pattern has something that is not followed, such as anchors,
-  // lookbehinds, lookaheads of more than one character, atomic groups, possessive groups, or groups
-  // that may be empty and repeat without bound. REQUIRES: PCRE2 can compile the pattern.
+  // large, there is no memory for its tables, or the pattern has something that is not followed,
+  // such as anchors, lookbehinds, lookaheads of more than one character, atomic groups, possessive
+  // groups, or groups that may be empty and repeat without bound. REQUIRES: PCRE2 can compile the
+  // pattern.
   static std::unique_ptr<const MatchProgram> Make(std::string_view pattern);
 
   using State = uint16_t;
@@ -70,9 +71,8 @@ class MatchProgram {
     return attempt;
   }
 
-  // Returns where the match of `attempt` ends in a text that ends at byte `size`, up to which
-  // Follow came. Returns kNoMatch if there is no match. REQUIRES: the attempt's state is not
-  // kGaveUp.
+  // Returns where the match of `attempt` ends. `size` is that of the text that Follow was given.
+  // Returns kNoMatch if there is no match. REQUIRES: the attempt's state is not kGaveUp.
   size_t EndAt(size_t size, const Attempt& attempt) const {
     return (StepFrom(attempt.state, kEndOfText) & kMatches) != 0 ? size : attempt.end;
   }
@@ -122,8 +122,8 @@ class MatchProgram {
   std::vector<Instruction> code_;
   std::vector<std::unique_ptr<const PcrePattern>> atoms_;  // of one character each
 
-  // Entries are written once, under the mutex, and read without it: what an entry says is all there
-  // is to it.
+  // Entries are written under the mutex, always with the same value, and read without it: what an
+  // entry says is all there is to it.
   Zeros<Class> classes_{nullptr, &std::free};   // of characters
   Zeros<uint16_t> steps_{nullptr, &std::free};  // [state][class]; 0: not worked out
   mutable Mutex mutex_;

@@ -73,8 +73,9 @@ __device__ void StoreWords(const uint32_t (&from)[kWords], void* to) {
 }
 
 // Launches `kernel` on the queue's stream, with `threads` threads and `shared` bytes of shared
-// memory for each block. Returns a cudaError_t, 0 if the kernel was queued. An empty grid is an
-// error.
+// memory for each block. Returns a cudaError_t, 0 if the kernel was queued. May return an earlier
+// error of CUDA that nobody has fetched. An empty grid is an error. REQUIRES: the stream is of the
+// current device.
 template <typename... Params, typename... Args>
 int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, const Queue& queue,
            Args... args) {

@@ -25,13 +25,16 @@ CudnnAddresses AddressesOf(const AttentionBackwardArgs& args, int64_t token, int
 
 // Queues the writing of documents' lengths and offsets to `index`, device memory of
 // cuda::kPackedIndexBytes. Document d has the tokens [starts[d], starts[d + 1]). Offsets are
-// counted from token starts[0] on, in the strides of `key`. `starts` is read during the call only.
-// Returns a cudaError_t. REQUIRES: `starts` has 1 to cuda::kPackedDocumentsMax + 1 elements.
+// counted from token starts[0] on, in elements, by the distance between tokens that `key` has for
+// each tensor. `starts` is read during the call only. `index` must stay valid until the stream has
+// run what reads it. `stream` is a cudaStream_t. Returns a cudaError_t, 0 if the writing was
+// queued. REQUIRES: `starts` has 1 to cuda::kPackedDocumentsMax + 1 elements.
 int WriteIndex(void* stream, const CudnnGraphKey& key, std::span<const int32_t> starts,
                void* index);
-// Adds to `addresses` those of the lengths and offsets that WriteIndex has written: of_queries is
-// the index of the queries' documents, and of_keys that of the keys'. Both may be the same.
-// `backward` is CudnnGraphKey::backward.
+// Adds to `addresses` those of the lengths and offsets that WriteIndex has written, in place of
+// earlier ones: of_queries is the index of the queries' documents, and of_keys that of the keys'.
+// Attention by blocks (cudnn_blocks.h) has queries of one block and keys of another; otherwise both
+// are the same index. `backward` is CudnnGraphKey::backward.
 void AddIndex(bool backward, void* of_queries, void* of_keys, CudnnAddresses* addresses);
 
 }  // namespace megatrain

@@ -38,10 +38,10 @@ using RunFits = std::function<bool(const DocumentRun& run)>;
 using BlockLength = std::function<int64_t(int64_t tokens)>;
 
 // Returns runs that cover all documents in order. Returns an empty list if a document does not fit
-// even with one head of keys and values and is not cut into blocks. `starts` [documents + 1] is
-// that of AttentionArgs, and kv_heads the number of all heads of keys and values. The functions are
-// used during the call only. REQUIRES: `starts` is not empty, no document is empty, and kv_heads >
-// 0.
+// even with one head of keys and values and is not cut into blocks, and also if there are no
+// documents. `starts` [documents + 1] is that of AttentionArgs, and kv_heads the number of all
+// heads of keys and values. The functions are used during the call only. REQUIRES: `starts` is not
+// empty, no document is empty, and kv_heads > 0.
 std::vector<DocumentRun> CutIntoRuns(std::span<const int32_t> starts, int64_t kv_heads,
                                      const RunFits& fits, const BlockLength& block_length);
 

@@ -9,7 +9,7 @@
 namespace megatrain::cuda {
 
 // The values from which a softmax is computed: the largest logit, and the sum of exp(logit -
-// largest) over all logits. If a logit is NaN, `total` is NaN.
+// largest) over all logits. `total` is NaN if a logit is NaN or +inf, or if all are -inf.
 struct SoftmaxSums {
   float largest = 0, total = 1;
 
@@ -26,7 +26,8 @@ __device__ inline float WarpMax(float x) {
 }
 
 // Returns the SoftmaxSums of logits [experts] to each thread of the warp. `lane` is the thread's
-// number in the warp. All threads of the warp must call it.
+// number in the warp. All threads of the warp must call it, and must see `logits` (__syncwarp after
+// writing them).
 __device__ inline SoftmaxSums SumsOfLogits(const float* logits, int64_t experts, int lane) {
   SoftmaxSums sums = {-INFINITY, 0.0f};
   for (int64_t e = lane; e < experts; e += kWarp) sums.largest = fmaxf(sums.largest, logits[e]);
