@@ -68,9 +68,11 @@ absl::StatusOr<v1::Job> Create(Connection* connection, const v1::CreateJobReques
         return job.status();
       },
       [&] { cancellation.Cancel(); });
-  if (absl::IsCancelled(status)) return absl::CancelledError("left before the server had answered");
-  if (!status.ok()) return status;
-  return job;
+  if (absl::IsCancelled(status) && !job.ok()) {
+    return absl::CancelledError("left before the server had answered");
+  }
+  if (!status.ok() && !absl::IsCancelled(status)) return status;
+  return job;  // also if the answer was faster than a signal
 }
 
 absl::StatusOr<ExitCode> Submit(const Invocation& invocation, const SubmitArguments& arguments) {

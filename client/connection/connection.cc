@@ -149,7 +149,7 @@ absl::Status Connection::Explain(const grpc::Status& status) const {
   return address_.local()
              ? WhyUnreachable(address_,
                               absl::UnavailableError(absl::StrCat(address_.text, ": ", words)))
-             : WhyTlsFails(address_.text, words, has_certificate_);
+             : WhyTlsFails(address_.text, words, has_certificate_ && absl::IsUnavailable(error));
 }
 
 absl::Status Connection::CallUntil(absl::Time deadline, Cancellation* cancellation,

@@ -119,7 +119,8 @@ class Writer : public CheckpointWriter {
     if (files_->FileExists(path_)) {
       return absl::FailedPreconditionError(
           absl::StrCat(path_, " is in the way of the checkpoint of step ", manifest_.state.step,
-                       " and is no leftover of one, or cannot be removed: move it"));
+                       " and is no leftover of one, or cannot be removed: move it",
+                       notes_.empty() ? "" : absl::StrCat(" (", absl::StrJoin(notes_, "; "), ")")));
     }
     if (files_->IsDirectory(final_path_)) {
       MT_RETURN_IF_ERROR(CheckHoldsOnlyCheckpointFiles(final_path_, files_));

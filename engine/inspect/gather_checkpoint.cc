@@ -289,8 +289,8 @@ absl::StatusOr<std::string> GatherCheckpoint(const std::vector<std::string>& par
   }
   const std::string unfinished = absl::StrCat(path, kUnfinishedSuffix);
   if (files->FileExists(unfinished)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        unfinished, " is in the way, perhaps left by a gather that was ended; move or remove it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(unfinished, " is in the way and is no leftover that can be removed; move it"));
   }
   absl::Cleanup remove = [&] { files->RemoveTree(unfinished).IgnoreError(); };
   MT_RETURN_IF_ERROR(files->CreateDirectories(unfinished));

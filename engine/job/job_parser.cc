@@ -191,22 +191,6 @@ absl::Status ResolvePaths(const std::string& base_directory, const std::string& 
   return absl::OkStatus();
 }
 
-// Nothing that the job writes lies in the output, which is replaced as a whole at the end.
-absl::Status CheckOutputIsApart(const std::string& name, const GivenKeys& given,
-                                const JobSpec& spec) {
-  const std::string& output = spec.output.directory;
-  if (output.empty()) return absl::OkStatus();
-  for (const auto& [key, path] : {std::pair("checkpoint.directory", &spec.checkpoint.directory),
-                                  std::pair("report.tensorboard", &spec.report.tensorboard),
-                                  std::pair("data.cache_directory", &spec.data.cache_directory)}) {
-    if (*path != output && !absl::StartsWith(*path, absl::StrCat(output, "/"))) continue;
-    return KeyError(Where(given, "output.directory", name), "output.directory",
-                    absl::StrCat(output, " is replaced as a whole at the end, and ", key, " (",
-                                 *path, ") lies in it; name another"));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<JobSpec> Parse(std::string_view text, const std::string& name,
                               const std::string& base_directory,
                               const std::vector<std::string>& overrides, bool submitted) {
@@ -217,11 +201,29 @@ absl::StatusOr<JobSpec> Parse(std::string_view text, const std::string& name,
     spec.checkpoint.directory = spec.name + "/checkpoints";
   }
   MT_RETURN_IF_ERROR(ResolvePaths(base_directory, name, given, &spec));
-  MT_RETURN_IF_ERROR(CheckOutputIsApart(name, given, spec));
+  if (submitted) return spec;
+  if (const absl::Status apart = CheckOutputIsApart(spec); !apart.ok()) {
+    return KeyError(Where(given, "output.directory", name), "output.directory",
+                    std::string(apart.message()));
+  }
   return spec;
 }
 
 }  // namespace
+
+absl::Status CheckOutputIsApart(const JobSpec& spec) {
+  const std::string& output = spec.output.directory;
+  if (output.empty()) return absl::OkStatus();
+  for (const auto& [key, path] : {std::pair("checkpoint.directory", &spec.checkpoint.directory),
+                                  std::pair("report.tensorboard", &spec.report.tensorboard),
+                                  std::pair("data.cache_directory", &spec.data.cache_directory)}) {
+    if (*path != output && !absl::StartsWith(*path, absl::StrCat(output, "/"))) continue;
+    return absl::InvalidArgumentError(absl::StrCat(output,
+                                                   " is replaced as a whole at the end, and ", key,
+                                                   " (", *path, ") lies in it; name another"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<JobSpec> ParseJobText(std::string_view text, const std::string& name,
                                      const std::string& base_directory,

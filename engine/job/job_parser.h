@@ -29,9 +29,13 @@ absl::StatusOr<JobSpec> ParseJobText(std::string_view text, const std::string& n
                                      const std::string& base_directory,
                                      const std::vector<std::string>& overrides);
 
-// Parses the text of a job that another process sent. Differs from ParseJobText in two points.
+// Returns InvalidArgument, for the key output.directory, if something else that the job writes
+// lies in that directory, which is replaced as a whole at the end.
+absl::Status CheckOutputIsApart(const JobSpec& spec);
+
+// Parses the text of a job that another process sent. Differs from ParseJobText in three points.
 // `base_directory` may be empty; then relative paths are refused. An empty checkpoint.directory
-// stays empty.
+// stays empty. CheckOutputIsApart is left to the caller.
 absl::StatusOr<JobSpec> ParseSubmittedJob(std::string_view text, const std::string& name,
                                           const std::string& base_directory,
                                           const std::vector<std::string>& overrides);

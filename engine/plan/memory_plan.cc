@@ -105,7 +105,8 @@ int64_t HostBytes(const PipelineDimensions& d) {
 }
 
 // Bytes of the largest tile where a process reads whole tiles that ranks hold in parts: the weights
-// for the export, the masters to hash the model that answers are compared with.
+// for the export, the masters to hash the model that answers are compared with. All processes plan
+// alike, so each counts it, though one alone exports.
 int64_t WholeTileBytes(const JobSpec& spec, const PipelineDimensions& d) {
   if (d.shape.ranks == 1) return 0;
   const bool hashed =
@@ -281,7 +282,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
     }
   }
   const PipelineShape& shape = chosen.dimensions.shape;
-  if (chosen.fits && !SlabsSuffice(spec, shape)) {
+  if (chosen.fits && spec.engine.micro_batches_per_sweep > 0 && !SlabsSuffice(spec, shape)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "engine.gradient_slabs: ", spec.engine.gradient_slabs,
         " cannot hold the gradients that several sweeps add up: it takes one a tile, ",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -90,6 +91,10 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::string& text, const st
                       ReadConfig(DaemonKeys(&config), text, name, overrides));
   MT_RETURN_IF_ERROR(CheckListen(config, given));
   MT_RETURN_IF_ERROR(CheckTcp(config, name));
+  // Paths in it are compared with those of jobs, as texts.
+  std::string& state = config.state_directory;
+  state = std::filesystem::path(state).lexically_normal().string();
+  if (state.size() > 1 && state.back() == '/') state.pop_back();
   return config;
 }
 

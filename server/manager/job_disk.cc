@@ -55,6 +55,12 @@ void JobDisk::Forget(const std::string& job_id) {
   jobs_.erase(found);
 }
 
+int64_t JobDisk::JobBytes(const std::string& job_id) const {
+  MutexLock lock(&mutex_);
+  const auto found = jobs_.find(job_id);
+  return found == jobs_.end() ? 0 : found->second.bytes;
+}
+
 int64_t JobDisk::UserBytes(int64_t uid) const {
   MutexLock lock(&mutex_);
   const auto found = users_.find(uid);
@@ -65,9 +71,7 @@ int64_t JobDisk::UserReservedBytes(int64_t uid, const JobTable& table) const {
   int64_t bytes = 0;
   for (const JobPtr& job : table.Live()) {
     if (job->uid != uid) continue;
-    MutexLock lock(&mutex_);
-    const auto found = jobs_.find(job->own_checkpoints ? job->id : job->checkpoints_with);
-    const int64_t held = found == jobs_.end() ? 0 : found->second.bytes;
+    const int64_t held = JobBytes(job->own_checkpoints ? job->id : job->checkpoints_with);
     const int64_t more = std::max<int64_t>(OwnCheckpointBytes(*job) - held, 0);
     if (__builtin_add_overflow(bytes, more, &bytes)) return std::numeric_limits<int64_t>::max();
   }

@@ -33,6 +33,8 @@ class JobDisk {
   // Forgets a job whose files are removed. Does nothing if it was never measured.
   void Forget(const std::string& job_id);
 
+  // Returns the bytes that the job held when it was measured; 0 if it never was.
+  int64_t JobBytes(const std::string& job_id) const;
   // Returns the bytes that the user's jobs held when they were measured.
   int64_t UserBytes(int64_t uid) const;
   // Returns the bytes that are reserved for checkpoints of the user's jobs in `table` that have not

@@ -96,6 +96,10 @@ absl::StatusOr<JobPtr> JobLedger::Add(Job job, const std::string& text,
     if (JobPtr existing = table_.FindRequest(job.uid, job.request_id)) return existing;
   }
   if (admit) MT_RETURN_IF_ERROR(admit());
+  // It may have been deleted meanwhile: its files, and checkpoints with them, are then removed.
+  if (!job.checkpoints_with.empty() && table_.Find(job.checkpoints_with) == nullptr) {
+    return JobNotFound(job.checkpoints_with);
+  }
   job.number = last_number_ + 1;
   job.state = JobState::kQueued;
   job.reason = JobReason::kUserRequest;
@@ -201,7 +205,7 @@ absl::Status JobLedger::Delete(const std::string& id,
   }
   // It may go on from this one's checkpoints, which are removed with it.
   for (const JobPtr& other : table_.Live()) {
-    if (other->checkpoints_with == id) {
+    if (other->uid == job->uid && other->checkpoints_with == id) {
       return NotInThisState(*job, "deleted",
                             absl::StrCat(": job ", other->id,
                                          ", which has not ended, has its "

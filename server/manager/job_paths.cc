@@ -67,10 +67,24 @@ void SetSpec(JobSpec spec, const std::string& state_directory, Job* job) {
   job->spec = std::make_shared<const JobSpec>(std::move(spec));
 }
 
+absl::Status CheckIsNoOwnDirectory(const std::string& state_directory, const std::string& path) {
+  const std::string job = JobOfOwnDirectory(state_directory, path);
+  if (job.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " lies in the directory of job ", job,
+                   ", which is removed with that job; only checkpoint.directory may lie there"));
+}
+
 absl::Status CheckPaths(const JobSpec& spec, const std::string& job_directory, FileSystem* files) {
   MT_RETURN_IF_ERROR(AtKey("model.path", CheckModel(spec.model.path, files)));
   MT_RETURN_IF_ERROR(AtKey("data.train", CheckDataFiles(spec.data.train, files)));
   MT_RETURN_IF_ERROR(AtKey("data.eval", CheckDataFiles(spec.data.eval, files)));
+  const std::string state = ParentDirectory(ParentDirectory(job_directory));
+  for (const auto& [key, path] : {std::pair("data.cache_directory", &spec.data.cache_directory),
+                                  std::pair("report.tensorboard", &spec.report.tensorboard),
+                                  std::pair("output.directory", &spec.output.directory)}) {
+    MT_RETURN_IF_ERROR(AtKey(key, CheckIsNoOwnDirectory(state, *path)));
+  }
   if (!spec.data.cache_directory.empty()) {
     MT_RETURN_IF_ERROR(
         AtKey("data.cache_directory", files->CheckWritable(spec.data.cache_directory)));
@@ -85,6 +99,7 @@ absl::Status CheckPaths(const JobSpec& spec, const std::string& job_directory, F
         AtKey("report.tensorboard", CheckPlaceOfDirectory(spec.report.tensorboard, files)));
   }
   if (spec.output.directory.empty()) return absl::OkStatus();
+  MT_RETURN_IF_ERROR(AtKey("output.directory", CheckOutputIsApart(spec)));
   return AtKey("output.directory", CheckPlaceOfDirectory(spec.output.directory, files));
 }
 

@@ -29,11 +29,15 @@ void SetSpec(JobSpec spec, const std::string& state_directory, Job* job);
 
 // Checks that model.path is a directory, that CheckDataFiles (data_paths.h) accepts data.train and
 // data.eval, and that the job may write where it writes. `files` must act with the rights of the
-// job's submitter. A checkpoint.directory beneath `job_directory`, the job's JobDirectory, is not
+// job's submitter. Nothing but checkpoints is written into a job's own directory. A
+// checkpoint.directory beneath `job_directory`, the job's JobDirectory, is not
 // checked, because it is made when the job begins. Returns PermissionDenied (NOT_PERMITTED) if
 // access is refused or a path is outside the daemon's roots, and InvalidArgument (INVALID_JOB_FILE)
 // for everything else. The message names the key, the path and what is wrong with it.
 absl::Status CheckPaths(const JobSpec& spec, const std::string& job_directory, FileSystem* files);
+
+// Returns InvalidArgument if `path` lies in a job's own directory (JobOfOwnDirectory).
+absl::Status CheckIsNoOwnDirectory(const std::string& state_directory, const std::string& path);
 
 // Checks that names in the parent of `directory` can be created and removed, and that `directory`
 // is a directory or not there. Returns InvalidArgument if something else of that name is there, the

@@ -77,7 +77,9 @@ absl::Status CheckDisk(const UserLimits& limits, const Job& job, const JobTable&
   }
   const int64_t held = disk->UserBytes(job.uid);
   const int64_t reserved = disk->UserReservedBytes(job.uid, table);
-  if (reserved <= limits.disk_bytes - needed - held) return absl::OkStatus();
+  // Those of another job from which it goes on are replaced.
+  const int64_t more = std::max<int64_t>(needed - disk->JobBytes(job.checkpoints_with), 0);
+  if (reserved <= limits.disk_bytes - more - held) return absl::OkStatus();
   return LimitReached(
       kDiskLimit, limits.disk_bytes,
       absl::StrCat(need, "; your other jobs hold ", FormatBytesShort(held), " there and will take ",

@@ -210,6 +210,12 @@ class UserShares {
         job.pool_bytes + taken <= limits_.host_bytes) {
       return "";
     }
+    if (job.pool_bytes > limits_.host_bytes) {
+      return absl::StrCat("needs ", FormatBytesShort(job.pool_bytes),
+                          " of host memory; a user may have ", FormatBytesShort(limits_.host_bytes),
+                          " (", kHostMemoryLimit,
+                          "): submit it again with a smaller engine.host_memory");
+    }
     return absl::StrCat("needs ", FormatBytesShort(job.pool_bytes), " of host memory; its user's ",
                         who, " ", FormatBytesShort(taken), " of the ",
                         FormatBytesShort(limits_.host_bytes), " a user may have (",
@@ -257,7 +263,7 @@ std::string LackText(const QueuedJob& job, const QueueSnapshot& snapshot, int64_
   const std::string needs =
       absl::StrCat("needs ", FormatBytesShort(job.pool_bytes), " of host memory");
   const std::string pool = FormatBytesShort(snapshot.pool_bytes);
-  return paused_bytes == 0
+  return paused_bytes == 0 || job.pool_bytes > snapshot.pool_bytes
              ? absl::StrCat(needs, ", and the daemon's pool has ", pool)
              : absl::StrCat(needs, "; paused jobs keep ", FormatBytesShort(paused_bytes),
                             " of the ", pool, " there are");

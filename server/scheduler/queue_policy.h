@@ -4,8 +4,7 @@
 // - Higher priorities go first. At equal priority the user with the least use of devices goes
 //   first, so that users take turns. Use is the recent use (usage_meter.h), and what active jobs
 //   and the jobs ahead in the queue will add, but for those that cannot start for a reason of their
-//   own. A user's jobs of one priority go in the order of
-//   submission.
+//   own. A user's jobs of one priority go in the order of submission.
 // - A job that cannot start for a reason of its own (its disk is full, paused jobs hold the memory
 //   it needs, its user has all that one user may have) does not hold up those behind it.
 // - A job that waits for active ones to end (for devices, or for the memory they hold) keeps its

@@ -37,7 +37,9 @@ class SharedJobTest : public ::testing::Test {
     undisturbed_ = new std::string(one.FinalState());
     ASSERT_THAT(*undisturbed_, ::testing::Ne(""));
     // For the processes of jobs under AddressSanitizer: Open MPI frees little at its end.
-    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+    const char* const given = std::getenv("ASAN_OPTIONS");
+    ::setenv("ASAN_OPTIONS",
+             (std::string(given == nullptr ? "" : given) + ":detect_leaks=0").c_str(), 1);
   }
   static void TearDownTestSuite() {
     delete undisturbed_;

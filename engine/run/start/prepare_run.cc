@@ -219,10 +219,12 @@ absl::Status TakeDirectory(RunContext& run, PreparedRun& prepared) {
   if (ranks.leads()) {
     MT_ASSIGN_OR_RETURN(prepared.lock, LockDirectory(directory, run.files()));
   }
-  // In a directory that all share, the others wait in the check behind it, whose files
-  // RemoveLeftovers would remove.
-  MT_RETURN_IF_ERROR(ClearLeftovers(run, ranks));
-  return ranks.parts > 1 ? absl::OkStatus() : CheckIsShared(directory, ranks, run.files());
+  if (ranks.parts == 1) {
+    MT_RETURN_IF_ERROR(CheckIsShared(directory, ranks, run.files()));
+    // All have removed the files of the check, which RemoveLeftovers would remove.
+    MT_RETURN_IF_ERROR(Agree(run.process_communicator(), absl::OkStatus()));
+  }
+  return ClearLeftovers(run, ranks);
 }
 
 // Counts the steps of the run from its resume point, and says where it goes on and, if the number

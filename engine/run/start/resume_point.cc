@@ -43,7 +43,10 @@ absl::Status FindNewest(RunContext& run, ResumePoint& point) {
 // Returns the save that `path` is a part of, "" if it is damaged or no part.
 absl::StatusOr<std::string> SaveOf(const std::string& path, FileSystem* files) {
   const absl::StatusOr<Manifest> manifest = ReadManifest(path, files);
-  if (IsDamagedCheckpoint(manifest.status())) return "";
+  // One of another version is no part of a save of this one.
+  if (IsDamagedCheckpoint(manifest.status()) || absl::IsFailedPrecondition(manifest.status())) {
+    return "";
+  }
   MT_RETURN_IF_ERROR(manifest.status());
   return manifest->part.has_value() ? manifest->part->save : "";
 }
@@ -237,6 +240,7 @@ absl::Status CheckNewer(RunContext& run, ResumePoint& point) {
     const std::string path = JoinPath(directory, name);
     if (run.options().discard_newer) {
       MT_RETURN_IF_ERROR(CheckHoldsOnlyCheckpointFiles(path, run.files()));
+      MT_RETURN_IF_ERROR(run.files()->CheckWritable(path));  // it could not be removed
     }
     const auto state = ReadCheckpointState(path, run.files());
     const bool same_run = state.ok() && RunName(*state) == point.run_name;
@@ -312,8 +316,7 @@ absl::Status ClearLeftovers(RunContext& run, const DirectoryRanks& ranks) {
     if (leftovers.ok()) lines.insert(lines.end(), leftovers->begin(), leftovers->end());
   }
   // The others of a machine look when that is done.
-  if (ranks.parts > 1) MT_RETURN_IF_ERROR(Agree(run.process_communicator(), status));
-  MT_RETURN_IF_ERROR(status);
+  MT_RETURN_IF_ERROR(Agree(run.process_communicator(), status));
   for (const std::string& line : lines) run.Say(line);
   return ranks.parts > 1 ? SayOfOtherMachines(run, ranks, lines) : absl::OkStatus();
 }

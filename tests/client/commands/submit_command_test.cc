@@ -5,15 +5,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <fstream>
-#include <memory>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "tests/client/commands/program_fixture.h"
 
 namespace megatrain::client {
@@ -40,14 +40,16 @@ TEST_F(SubmitCommandTest, ValidatingHasNoNameToPrintAndNothingToWatch) {
 
 TEST_F(SubmitCommandTest, CtrlCLeavesBeforeTheAnswerAndNamesTheRequest) {
   const pthread_t user = pthread_self();
-  const auto left = std::make_shared<absl::Notification>();
-  plan_ = [user, left, plan = plan_](const JobSpec& spec) {
-    if (!left->HasBeenNotified()) pthread_kill(user, SIGINT);
-    left->WaitForNotification();
+  std::promise<void> left;
+  plan_ = [user, has_left = left.get_future().share(), plan = plan_](const JobSpec& spec) {
+    if (has_left.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      pthread_kill(user, SIGINT);
+    }
+    has_left.wait();
     return plan(spec);
   };
   const Result result = Run({"submit", JobFile(), "--watch", "--request-id", "r-1"});
-  left->Notify();
+  left.set_value();
   EXPECT_EQ(result.code, kExitInterrupted) << result.err;
   EXPECT_EQ(result.out, "");
   EXPECT_THAT(result.err, HasSubstr("--request-id r-1"));

@@ -47,7 +47,7 @@ TEST(DaemonConfigTest, ReadsWhatItHas) {
   const DaemonConfig config = Parse(R"(
 listen: ["unix:/a/m.sock", "unix:/b/m.sock"]
 metrics_listen: ""
-state_directory: /data/state
+state_directory: /data/./x/..//state/
 host_memory: 1.5GiB
 device: cpu
 devices: 2

@@ -79,6 +79,10 @@ TEST_F(JobFilesTest, AJobHasTheOwnDirectoriesOfItsSubmittersOtherJobs) {
     ASSERT_TRUE(files.ok()) << files.status();
     EXPECT_TRUE(WriteFileSynced(files->get(), own + "/x", "x").ok());
     EXPECT_TRUE((*files)->CheckWritable(own).ok());
+    EXPECT_TRUE((*files)->CreateDirectories(own + "/step.tmp").ok());
+    EXPECT_TRUE((*files)->Rename(own + "/step.tmp", own + "/step").ok());
+    EXPECT_TRUE((*files)->RemoveTree(own + "/step").ok());
+    EXPECT_TRUE((*files)->TryLock(own + "/lock").ok());
     EXPECT_TRUE(absl::IsInvalidArgument((*files)->RemoveTree(own))) << "it is a root";
     for (const std::string& path :
          {state_ + "/jobs/j1/log", own + "/../log", state_ + "/jobs/none/checkpoints/x",

@@ -305,6 +305,8 @@ TEST_F(JobDeletionTest, AJobFromWhoseCheckpointsAnotherGoesOnStaysUntilThatOneHa
   EXPECT_TRUE(IsThere(job->id));
   Move((*next)->id, {S::kCancelled});
   EXPECT_TRUE(manager_->Delete(kAnna, job->id).ok());
+  // Its files may be removed at any time.
+  EXPECT_EQ(Refusal(manager_->Create(kAnna, options).status()), "NOT_FOUND JOB_NOT_FOUND");
 }
 
 TEST_F(JobDeletionTest, CheckpointsAreNeverForgotten) {

@@ -110,6 +110,21 @@ TEST_F(JobPathsTest, NamesTheKeyOfWhatIsNotThereOrNotWhatItMustBe) {
   spec_ = sound;
   spec_.output.directory = directory_ / "root/train.jsonl";
   ExpectRefused("output.directory", "is not a directory", "INVALID_JOB_FILE");
+  spec_.output.directory = directory_ / "root/out";
+  spec_.report.tensorboard = directory_ / "root/out/board";
+  ExpectRefused("output.directory", "report.tensorboard", "INVALID_JOB_FILE");
+}
+
+TEST_F(JobPathsTest, OnlyCheckpointsAreWrittenIntoAJobsOwnDirectory) {
+  const std::string other = directory_ / "state/jobs/j2/checkpoints";
+  for (const auto& [key, path] : {std::pair("data.cache_directory", &spec_.data.cache_directory),
+                                  std::pair("report.tensorboard", &spec_.report.tensorboard),
+                                  std::pair("output.directory", &spec_.output.directory)}) {
+    *path = other + "/x";
+    ExpectRefused(key, "lies in the directory of job j2", "INVALID_JOB_FILE");
+    path->clear();
+  }
+  EXPECT_EQ(Check(), absl::OkStatus());
 }
 
 }  // namespace

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "tests/server/metrics/http_request.h"
 #include "tests/server/metrics/test_page.h"
 
@@ -121,14 +121,15 @@ TEST_F(MetricsServerTest, AnAddressThatIsTakenIsRefused) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("in use"));
 }
 
-TEST(MetricsThreadsTest, SlowReadersDoNotHoldUpAnother) {
+TEST(MetricsThreadsTest, SlowPagesDoNotHoldUpAnother) {
   constexpr int kSlow = 15;
-  absl::Notification answered;
+  std::promise<void> answered;
+  const std::shared_future<void> answer = answered.get_future().share();
   MetricsSources sources;
   std::atomic<int> waiting{0};
   sources.page = [&]() -> std::string {
     ++waiting;
-    answered.WaitForNotification();
+    answer.wait();
     return "";
   };
   sources.ready = [] { return absl::OkStatus(); };
@@ -139,7 +140,7 @@ TEST(MetricsThreadsTest, SlowReadersDoNotHoldUpAnother) {
   }
   while (waiting < kSlow) std::this_thread::yield();
   EXPECT_EQ(HttpGet(server->address(), "/readyz").code, 200);
-  answered.Notify();
+  answered.set_value();
   for (std::thread& each : slow) each.join();
 }
 
