@@ -23,7 +23,7 @@ constexpr char kDefault[] = "default";
 constexpr char kToolUse[] = "tool_use";
 
 // A change of how conversations become text and ranges changes this.
-constexpr char kVersion[] = "chat-v6";
+constexpr char kVersion[] = "chat-v5";
 
 absl::StatusOr<std::string> ReadProgramFile(const std::string& path, FileSystem* files) {
   const std::filesystem::path name(path);

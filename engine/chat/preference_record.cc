@@ -227,7 +227,8 @@ absl::Status ReadPrompt(dom::object record, PreferencePair* pair) {
     MT_RETURN_IF_ERROR(ReadMessageList(*prompt, "prompt", FormOf(*prompt), &conversation.messages));
   } else {
     // A prompt that is a text repeats what the conversations begin with.
-    if (prompt.has_value() && (BeginsWithAnswer(chosen) || BeginsWithAnswer(rejected))) {
+    if (prompt.has_value() && !IsJsonEmpty(*prompt) &&
+        (BeginsWithAnswer(chosen) || BeginsWithAnswer(rejected))) {
       return Bad("prompt",
                  "is needed as a list of messages where the answers begin with the assistant's "
                  "message");

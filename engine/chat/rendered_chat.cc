@@ -13,6 +13,7 @@
 #include "engine/chat/jinja/python/unicode_text.h"
 #include "engine/chat/turn_finder.h"
 #include "engine/chat/unread_keys.h"
+#include "engine/tokenizer/text/text_map.h"
 
 namespace megatrain {
 namespace {
@@ -234,7 +235,10 @@ absl::Status Renderer::CheckRoles(bool prompt) {
 absl::Status Renderer::CheckReasoning(bool prompt) {
   const ChatMessage& last = messages_.back();
   const bool reasons = std::any_of(last.fields.begin(), last.fields.end(), [](const auto& field) {
-    return IsReasoning(field.first) && !field.second.is_empty();
+    // Templates strip it, so that white space alone is none.
+    return IsReasoning(field.first) && !field.second.is_empty() &&
+           !(field.second.is_string() &&
+             absl::StripAsciiWhitespace(ToAbsl(field.second.as_string())).empty());
   });
   if (!reasons || !last.is_assistant()) return absl::OkStatus();
   ChatMessage silent = last;
@@ -264,9 +268,13 @@ bool Renderer::HasOneBlockEach() const {
   for (size_t turn = 0; turn < assistants_.size(); ++turn) {
     const auto [begin, end] = generated_[turn];
     const std::string_view block = std::string_view(out_.text).substr(begin, end - begin);
-    const absl::string_view text = absl::StripAsciiWhitespace(messages_[assistants_[turn]].text);
-    if (text.empty() || python::FindFirst(block, std::string_view(text.data(), text.size())) ==
-                            std::string_view::npos) {
+    // Templates may take out what was thought.
+    absl::string_view text = messages_[assistants_[turn]].text;
+    const size_t thought = text.rfind("</think>");
+    if (thought != absl::string_view::npos) text.remove_prefix(thought + 8);
+    text = absl::StripAsciiWhitespace(text);
+    if (!text.empty() && python::FindFirst(block, std::string_view(text.data(), text.size())) ==
+                             std::string_view::npos) {
       return false;
     }
   }
@@ -307,7 +315,9 @@ absl::Status Renderer::MarkGenerated(const std::vector<size_t>& wanted) {
   if (all) ranges = generated_;
   if (!all || !HasOneBlockEach()) {
     for (const size_t index : wanted) {
-      MT_ASSIGN_OR_RETURN(const std::optional<TextRange> blocks, BlocksOf(index));
+      const absl::StatusOr<std::optional<TextRange>> found = BlocksOf(index);
+      if (all && !found.ok()) break;  // the ranges are known, only their count is not
+      MT_ASSIGN_OR_RETURN(const std::optional<TextRange> blocks, found);
       if (blocks.has_value() ? blocks->first == blocks->second : !all) ++out_.turns_without_loss;
       if (all || !blocks.has_value()) continue;
       for (size_t i = blocks->first; i < blocks->second; ++i) ranges.push_back(generated_[i]);

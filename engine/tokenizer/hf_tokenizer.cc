@@ -377,7 +377,9 @@ std::string Fingerprint(std::string_view file, bool is_json, const HfTokenizer& 
                     word(config.add_prefix_space));
   }
   // Of these the ids were once other ones.
-  if (!is_json && FollowsItsModel(config)) text += "\nas the model says";
+  if (!is_json && FollowsItsModel(config)) {
+    absl::StrAppend(&text, "\nas the model says", config.null_legacy ? " null" : "");
+  }
   if (tokenizer.flags_replaced()) text += "\nflags replaced";
   for (const auto* tokens : {&config.added_tokens, &config.special_tokens}) {
     for (const AddedToken& token : *tokens) {

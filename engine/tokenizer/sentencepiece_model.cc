@@ -50,7 +50,9 @@ Family FamilyOf(const TokenizerConfig& config) {
   if (name == "LlamaTokenizer") return Family::kLlama;
   if (name == "GemmaTokenizer") return Family::kGemma;
   if (name == "PreTrainedTokenizer" || name == "TokenizersBackend") return Family::kModel;
-  if (!name.empty() || absl::StartsWith(type, "qwen3")) return Family::kUnknown;
+  if (!name.empty() || absl::StartsWith(type, "qwen2") || absl::StartsWith(type, "qwen3")) {
+    return Family::kUnknown;
+  }
   constexpr std::string_view kGemmaTypes[] = {"gemma", "gemma2", "gemma3", "gemma3_text"};
   return is_one(type, kGemmaTypes) ? Family::kGemma : Family::kModel;
 }
@@ -210,7 +212,7 @@ absl::Status AddTextParts(const Proto& proto, Family family, const TokenizerConf
     out->normalizer.AddReplace(" ", kMark);
   } else {
     prefix = proto.normalizer().add_dummy_prefix();
-    MT_RETURN_IF_ERROR(AddModelsTextParts(proto, config.legacy.value_or(true), out));
+    MT_RETURN_IF_ERROR(AddModelsTextParts(proto, config.legacy.value_or(!config.null_legacy), out));
   }
   MT_ASSIGN_OR_RETURN(auto mark, SplitRegex::Compile(kMark));
   out->decoder.AddReplace(std::move(mark), " ");

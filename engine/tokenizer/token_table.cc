@@ -77,6 +77,9 @@ absl::Status TokenTable::AddAgain(std::string_view file, const TokenizerConfig& 
                                                         token.content, token.id, file, *id));
     }
     const auto there = added_.find(token.id);
+    // A special token stays one.
+    token.special = token.special || is_named(token.content) ||
+                    (id.has_value() && there != added_.end() && there->second.special);
     if (id.has_value() && there != added_.end()) {
       const AddedToken& known = there->second;
       const bool finds_alike = known.single_word == token.single_word &&
@@ -85,7 +88,6 @@ absl::Status TokenTable::AddAgain(std::string_view file, const TokenizerConfig& 
       if (finds_alike && known.special == token.special) continue;
       flags_replaced_ = flags_replaced_ || !finds_alike;
     }
-    token.special = token.special || is_named(token.content);
     again.push_back(std::move(token));
   }
   return Add(again, false, from);

@@ -1,7 +1,8 @@
 #include "engine/tokenizer/tokenizer_config.h"
 
 #include <algorithm>
-#include <map>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -103,13 +104,22 @@ bool IsOwnKey(std::string_view key) {
 
 // Reads the special tokens of other keys: strings at keys of their own, and objects of them.
 absl::Status ReadOwnTokens(const Json& root, const Json& over, TokenizerConfig* out) {
-  std::map<std::string, const Json*> found;
+  std::vector<std::pair<std::string, const Json*>> found;  // in the order in which they are added
+  const auto add = [&](const std::string& key, const Json* value, bool replaces) {
+    const auto known = std::find_if(found.begin(), found.end(),
+                                    [&](const auto& entry) { return entry.first == key; });
+    if (known == found.end()) {
+      found.emplace_back(key, value);
+    } else if (replaces) {
+      known->second = value;
+    }
+  };
   const auto add_object = [&](const Json* object) {
     if (object == nullptr || !object->is_object()) return;
-    for (const auto& [key, value] : object->items()) found[key] = &value;
+    for (const auto& [key, value] : object->items()) add(key, &value, true);
   };
   for (const auto& [key, value] : root.items()) {
-    if (IsOwnKey(key) && value.is_string()) found[key] = &value;
+    if (IsOwnKey(key) && value.is_string()) add(key, &value, true);
   }
   const Json* const extra = Find(root, kExtra);
   add_object(extra);
@@ -117,10 +127,10 @@ absl::Status ReadOwnTokens(const Json& root, const Json& over, TokenizerConfig* 
   if (found.empty()) add_object(Find(root, kOwn));
   add_object(Find(over, kExtra));
   for (const auto& [key, value] : over.items()) {
-    if (IsOwnKey(key) && (value.is_string() || value.is_object())) found.emplace(key, &value);
+    if (IsOwnKey(key) && (value.is_string() || value.is_object())) add(key, &value, false);
   }
   for (const auto& [key, value] : root.items()) {
-    if (IsOwnKey(key) && value.is_object() && value.contains("__type")) found.emplace(key, &value);
+    if (IsOwnKey(key) && value.is_object() && value.contains("__type")) add(key, &value, false);
   }
   for (const auto& [key, value] : found) {
     MT_ASSIGN_OR_RETURN(auto token, SpecialToken(*value, kConfig, key));
@@ -261,7 +271,7 @@ absl::Status ReadFlags(const Json& root, TokenizerConfig* out) {
     const auto found = root.find(key);
     if (found == root.end()) continue;
     if (found->is_null()) {
-      if (value == &out->legacy) *value = false;
+      if (value == &out->legacy) out->null_legacy = true;
       continue;
     }
     if (!found->is_boolean()) {

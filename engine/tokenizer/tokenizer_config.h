@@ -34,9 +34,9 @@ struct TokenizerConfig {
   bool add_bos = false, add_eos = false;  // add_bos_token and add_eos_token
   std::string tokenizer_class;            // without "Fast"; "" if there is none
   std::string model_type;                 // of config.json; "" if there is none
-  // The keys of these names in tokenizer_config.json; unset if missing. Null is no `legacy`, and no
-  // value of the other.
+  // The keys of these names in tokenizer_config.json; unset if missing or null.
   std::optional<bool> legacy;
+  bool null_legacy = false;  // `legacy` is null
   std::optional<bool> add_prefix_space;
 };
 

@@ -1,6 +1,7 @@
 #include "engine/data/records/csv_records.h"
 
 #include <csv.h>
+#include <simdjson.h>
 
 #include <algorithm>
 #include <cstring>
@@ -44,11 +45,18 @@ bool IsJson(std::string_view field) {
          nlohmann::json::accept(field);
 }
 
+// As the record's reader does, which refuses some numbers.
+bool IsReadAsJson(std::string_view field) {
+  simdjson::dom::parser parser;
+  return IsJson(field) && parser.parse(field.data(), field.size()).error() == simdjson::SUCCESS;
+}
+
 // A list, an object or null. Other JSON, such as a number, may be a text.
 bool IsNestedOrNull(std::string_view field) {
   const size_t begin = field.find_first_not_of(" \t\r\n");
   return begin != std::string_view::npos &&
-         std::string_view("[{n").find(field[begin]) != std::string_view::npos && IsJson(field);
+         std::string_view("[{n").find(field[begin]) != std::string_view::npos &&
+         IsReadAsJson(field);
 }
 
 }  // namespace

@@ -20,6 +20,9 @@ namespace {
 
 // Part of every key: a change of what the words mean or how they are made changes it.
 constexpr char kStreamVersion[] = "megatrain words 1";
+// Rises when records are read in another way, so that their words are made again. The stream's key
+// stays, so that runs that began with the words before go on.
+constexpr char kCacheVersion[] = "2";
 
 // Smaller files are made by one thread each. One of this size takes a few seconds.
 constexpr int64_t kSmallFileBytes = int64_t{8} << 20;
@@ -110,7 +113,8 @@ class Preparer {
     MT_ASSIGN_OR_RETURN(const std::string hash, Hash(file.path, info, now));
     Prepared prepared;
     prepared.key = FileKey(file, hash, options_.words);
-    const std::string key = Key(prepared.key, options_.words.encoder);
+    const std::string key =
+        HashText(absl::StrCat(kCacheVersion, " ", Key(prepared.key, options_.words.encoder)));
     const std::string name = absl::StrCat("words-", key, ".cache");
     const std::string path = absl::StrCat(options_.cache_directory, "/", name);
     // A second round finds what another process, or this one, has just made.
