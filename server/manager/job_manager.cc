@@ -368,11 +368,11 @@ absl::StatusOr<JobCheckpoint> JobManager::Export(
                                 : absl::StrCat("job ", id, " has no checkpoint of step ", step)),
         v1::CHECKPOINT_NOT_FOUND, {{"job", id}});
   }
+  MT_RETURN_IF_ERROR(CheckFree(directory, files.get()));
   if (const absl::Status own = CheckIsNoOwnDirectory(ledger_->state_directory(), directory);
       !own.ok()) {
     return InvalidField("directory", std::string(own.message()));
   }
-  MT_RETURN_IF_ERROR(CheckFree(directory, files.get()));
   MT_ASSIGN_OR_RETURN(std::shared_ptr<const void> counted, CountExport(caller.uid));
   MT_RETURN_IF_ERROR(options_.write_export(found->directory, directory, std::move(files),
                                            [counted = std::move(counted), done = std::move(done)](
