@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -10,7 +11,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/chat/jinja/python/unicode_text.h"
 #include "engine/chat/turn_finder.h"
 #include "engine/chat/unread_keys.h"
 #include "engine/tokenizer/text/text_map.h"
@@ -105,8 +105,7 @@ class Renderer {
 
   // Returns the {% generation %} blocks of the first messages, or nullopt as TryFirst does.
   absl::StatusOr<std::optional<std::vector<TextRange>>> BlocksOfFirst(size_t count);
-  bool HasOneBlockEach() const;
-  absl::StatusOr<std::optional<TextRange>> BlocksOf(size_t index);
+  absl::StatusOr<TextRange> BlocksOf(size_t index);
   absl::Status MarkGenerated(const std::vector<size_t>& wanted);
   absl::StatusOr<bool> MarkExact(const std::vector<size_t>& wanted);
   absl::Status MarkFound(const std::vector<size_t>& wanted);
@@ -262,32 +261,12 @@ absl::StatusOr<std::optional<std::vector<TextRange>>> Renderer::BlocksOfFirst(si
   return blocks;
 }
 
-// Returns true if there are as many blocks as turns, and each holds its turn's text.
-bool Renderer::HasOneBlockEach() const {
-  if (generated_.size() != assistants_.size()) return false;
-  for (size_t turn = 0; turn < assistants_.size(); ++turn) {
-    const auto [begin, end] = generated_[turn];
-    const std::string_view block = std::string_view(out_.text).substr(begin, end - begin);
-    // Templates may take out what was thought.
-    absl::string_view text = messages_[assistants_[turn]].text;
-    const size_t thought = text.rfind("</think>");
-    if (thought != absl::string_view::npos) text.remove_prefix(thought + 8);
-    text = absl::StripAsciiWhitespace(text);
-    if (!text.empty() && python::FindFirst(block, std::string_view(text.data(), text.size())) ==
-                             std::string_view::npos) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// Returns the range of generated_ that the turn adds, or nullopt if it is uncertain.
-absl::StatusOr<std::optional<TextRange>> Renderer::BlocksOf(size_t index) {
+// Returns the range of generated_ that the turn adds, which is empty if it is uncertain.
+absl::StatusOr<TextRange> Renderer::BlocksOf(size_t index) {
   MT_ASSIGN_OR_RETURN(const auto before, BlocksOfFirst(index));
   MT_ASSIGN_OR_RETURN(const auto after, BlocksOfFirst(index + 1));
-  if (!before.has_value() || !after.has_value()) return std::nullopt;
+  if (!before.has_value() || !after.has_value()) return TextRange();
   const TextRange added = {before->size(), std::max(before->size(), after->size())};
-  if (added.first == added.second) return added;
   const auto begins = [](const std::vector<TextRange>& start, const std::vector<TextRange>& all) {
     return start.size() <= all.size() && std::equal(start.begin(), start.end(), all.begin());
   };
@@ -295,11 +274,9 @@ absl::StatusOr<std::optional<TextRange>> Renderer::BlocksOf(size_t index) {
   // A turn may be written otherwise when messages follow. Then its block is known only if each turn
   // has one.
   const auto turn = std::find(assistants_.begin(), assistants_.end(), index) - assistants_.begin();
-  if (generated_.size() == assistants_.size() && added.first == static_cast<size_t>(turn) &&
-      added.second == added.first + 1) {
-    return added;
-  }
-  return std::nullopt;
+  const bool one_each = generated_.size() == assistants_.size() &&
+                        added.first == static_cast<size_t>(turn) && added.second == added.first + 1;
+  return one_each ? added : TextRange();
 }
 
 // Marks what {% generation %} wrote for the wanted messages.
@@ -309,18 +286,16 @@ absl::Status Renderer::MarkGenerated(const std::vector<size_t>& wanted) {
         "the chat template has {% generation %} within a macro or {% set %}, so that it does not "
         "tell where the assistant's turns are");
   }
-  LimitSearch(wanted.size());
-  const bool all = wanted.size() == assistants_.size();
   std::vector<TextRange> ranges;
-  if (all) ranges = generated_;
-  if (!all || !HasOneBlockEach()) {
+  if (wanted.size() == assistants_.size()) {
+    ranges = generated_;
+    out_.turns_without_loss = std::max<int64_t>(0, std::ssize(assistants_) - std::ssize(ranges));
+  } else {
+    LimitSearch(wanted.size());
     for (const size_t index : wanted) {
-      const absl::StatusOr<std::optional<TextRange>> found = BlocksOf(index);
-      if (all && !found.ok()) break;  // the ranges are known, only their count is not
-      MT_ASSIGN_OR_RETURN(const std::optional<TextRange> blocks, found);
-      if (blocks.has_value() ? blocks->first == blocks->second : !all) ++out_.turns_without_loss;
-      if (all || !blocks.has_value()) continue;
-      for (size_t i = blocks->first; i < blocks->second; ++i) ranges.push_back(generated_[i]);
+      MT_ASSIGN_OR_RETURN(const TextRange blocks, BlocksOf(index));
+      if (blocks.first == blocks.second) ++out_.turns_without_loss;
+      for (size_t i = blocks.first; i < blocks.second; ++i) ranges.push_back(generated_[i]);
     }
   }
   std::sort(ranges.begin(), ranges.end());

@@ -28,7 +28,8 @@ struct RenderedChat {
   // The byte ranges of `text` that the loss is computed on, in ascending order, without overlap.
   std::vector<TextRange> target_ranges;
   // The number of the turns asked for (TrainOn) that no loss is on, because their place is
-  // uncertain or no {% generation %} block wrote them.
+  // uncertain or no {% generation %} block wrote them. If all turns are asked for, each block
+  // counts as one turn's.
   int64_t turns_without_loss = 0;
 };
 

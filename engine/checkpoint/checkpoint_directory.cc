@@ -75,8 +75,8 @@ absl::Status CheckHoldsNoDirectories(const std::string& path, FileSystem* files)
   return absl::OkStatus();
 }
 
-// What became of `path`, as a line for the log. What cannot be removed stays: an old checkpoint
-// that is protected is no reason to save no new one.
+// Returns a line for the log that says what became of `path`. A leftover that cannot be removed
+// stays: an old checkpoint that is protected is no reason to save no new one.
 absl::StatusOr<std::string> LineOfRemoval(const std::string& path, const char* why,
                                           const absl::Status& status) {
   if (absl::IsCancelled(status)) return status;

@@ -40,9 +40,9 @@ struct MachineSpeed {
 };
 
 // Returns the rates of the lanes for a job of this precision and number of ranks. Where the rate
-// between machines is known, each process stands for a machine. The disk's rate is a placeholder,
-// because steps write nothing there. REQUIRES: 0 <= update_threads < threads, and the rates of
-// dimensions.dtype are known.
+// between machines is known, each process stands for a machine. The disk's rate is 1, which
+// is never used: steps write nothing there. REQUIRES: 0 <= update_threads < threads, and the rates
+// of dimensions.dtype are known.
 LaneRates LaneRatesOf(const PipelineDimensions& dimensions, const MachineSpeed& machine);
 
 // Predicts a training step of the plan's decisions. This takes milliseconds as a rule:

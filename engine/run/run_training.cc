@@ -34,8 +34,8 @@ absl::StatusOr<Ending> SaveAndExport(RunContext& run, const PreparedRun& prepare
       pause.WriteOrWait(CheckpointWriter::EstimateBytes(prepared.layout, dtype),
                         spec.checkpoint.directory, [&saver] { return saver.EnsureSaved(); }));
   if (ending.has_value() || spec.output.directory.empty()) return ending;
-  const int64_t output_bytes = prepared.plan.parameters * DTypeBytes(dtype) +
-                               prepared.layout.model.wrapper.carried_bytes;
+  const int64_t output_bytes =
+      prepared.plan.parameters * DTypeBytes(dtype) + prepared.layout.model.wrapper.carried_bytes;
   return pause.WriteOrWait(output_bytes, spec.output.directory,
                            [&saver] { return saver.Export(); });
 }

@@ -376,7 +376,7 @@ std::string Fingerprint(std::string_view file, bool is_json, const HfTokenizer& 
     absl::StrAppend(&text, "\n", config.model_type, " ", word(config.legacy), " ",
                     word(config.add_prefix_space));
   }
-  // Of these the ids were once other ones.
+  // These models were once given other ids.
   if (!is_json && FollowsItsModel(config)) {
     absl::StrAppend(&text, "\nas the model says", config.null_legacy ? " null" : "");
   }

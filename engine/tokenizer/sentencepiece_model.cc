@@ -32,7 +32,7 @@ constexpr int kNormal = 1, kControl = 3, kUserDefined = 4;
 // Longer pieces make no sense, and every place in one is a possible merge rule.
 constexpr size_t kPieceBytesMax = 4096;
 
-// What transformers makes of a model: what one of its classes does, or what the model itself says.
+// The way in which transformers reads a model: as one of its classes does, or as the model says.
 enum class Family { kLlama, kGemma, kModel, kUnknown };
 
 Family FamilyOf(const TokenizerConfig& config) {

@@ -79,8 +79,8 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
   std::deque<v1::WatchJobResponse> waiting_;
 };
 
-// What both series share. `Series` has the types and AddRecord, which converts a record, or leaves
-// the message as it is and returns an error.
+// The common part of both series. `Series` has the types and AddRecord, which converts a record, or
+// leaves the message as it is and returns an error.
 template <class Series>
 class RecordSource : public StreamSource<typename Series::Message> {
  public:

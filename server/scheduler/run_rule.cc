@@ -259,7 +259,7 @@ void Apply(const JobRunEvent& event, RunFacts* facts) {
 }
 
 RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping) {
-  // What the run is asked for needs no store, which may be unwritable; what it did is noted after.
+  // A request to the run needs no store, which may be unwritable. Its results are noted after it.
   if (job.state == JobState::kCancelling && facts.phase != Phase::kEnded && !facts.cancel_asked) {
     return Ask(RunWish::kCancel, false);
   }

@@ -44,8 +44,8 @@ namespace megatrain {
 // JobForecast holds what the plan of a job predicts about its run.
 struct JobForecast {
   double step_seconds = 0;  // 0 = not known
-  // What the job takes of the host pool, which may be another one than when the job was submitted;
-  // 0 = not known.
+  // The bytes that the job takes of the host pool, which may be another pool than when it was
+  // submitted; 0 = not known.
   int64_t pool_bytes = 0;
   // The numbers of the devices on which the job fits, ascending. nullopt: not known; the job may
   // then have any device.

@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<JobRecords>> JobRecords::Open(const std::string& 
       new JobRecords(directory, std::move(metrics), std::move(log)));
   // A log that cannot be written can still be read.
   for (const std::string& note : notes) records->AddLine(0, note).IgnoreError();
-  // What could not be written is found again when they are opened next.
+  // Damage that could not be told is found again when they are opened next.
   MutexLock lock(&records->mutex_);
   records->waiting_.clear();
   records->waiting_bytes_ = 0;

@@ -25,11 +25,9 @@ namespace megatrain {
 
 // The facts about a file's content that are remembered.
 struct FileHash {
-  std::string hash;  // XXH3-128 as 32 hex digits
-  // Of a file of ids: the bytes of an id with which it was read, as a .bin file does not say them,
-  // and the largest id.
-  int64_t id_bytes = 0;
-  int64_t largest_id = -1;
+  std::string hash;         // XXH3-128 as 32 hex digits
+  int64_t id_bytes = 0;     // the width with which ids were read, which a .bin file does not say
+  int64_t largest_id = -1;  // of those ids; -1 in a file of another kind
 };
 
 class FileHashes {

@@ -45,7 +45,7 @@ bool IsJson(std::string_view field) {
          nlohmann::json::accept(field);
 }
 
-// As the record's reader does, which refuses some numbers.
+// The record's reader is asked too: it refuses some numbers.
 bool IsReadAsJson(std::string_view field) {
   simdjson::dom::parser parser;
   return IsJson(field) && parser.parse(field.data(), field.size()).error() == simdjson::SUCCESS;

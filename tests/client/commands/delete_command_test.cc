@@ -3,7 +3,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tests/client/commands/program_fixture.h"
 
 namespace megatrain::client {
@@ -50,43 +54,31 @@ TEST_F(DeleteCommandTest, AsksAndSaysWhatIsLost) {
   EXPECT_EQ(Run({"delete", id}).code, kExitNotFound);
 }
 
+// An ended job with a checkpoint in a directory that its file names.
 TEST_F(DeleteCommandTest, DirectoriesOfTheUserStay) {
-  v1::CreateJobRequest request = CreateRequest();
-  const std::string mine = directory_.path() + "/mine";
-  request.mutable_job()->mutable_file()->add_overrides("checkpoint.directory=" + mine);
-  std::filesystem::create_directories(mine + "/step-00000010");
-  std::ofstream(mine + "/step-00000010/manifest.json") << "{}";
-  v1::Job job;
-  ASSERT_TRUE(jobs_->CreateJob(As("anna").get(), request, &job).ok());
-  Move(job.name().substr(5), JobState::kCancelled);
-  std::string asked;
-  ask_ = [&](const std::string& question) {
-    asked = question;
-    return "y";
-  };
-  EXPECT_EQ(Run({"delete", job.name()}).code, kExitDone);
-  EXPECT_THAT(asked, HasSubstr("; 1 checkpoint (2 B) in " + mine + " stays"));
-}
-
-// A terminal would obey them, and could show another question.
-TEST_F(DeleteCommandTest, ControlCharactersOfADirectoryAreNotWritten) {
-  v1::CreateJobRequest request = CreateRequest();
-  v1::JobFile* const file = request.mutable_job()->mutable_file();
-  file->set_yaml(file->yaml() + "checkpoint: {directory: \"" + directory_.path() +
-                 "/mine\\e[2K\"}\n");
-  const std::string mine = directory_.path() + "/mine\033[2K";
-  std::filesystem::create_directories(mine + "/step-00000010");
-  std::ofstream(mine + "/step-00000010/manifest.json") << "{}";
-  v1::Job job;
-  ASSERT_TRUE(jobs_->CreateJob(As("anna").get(), request, &job).ok());
-  Move(job.name().substr(5), JobState::kCancelled);
-  std::string asked;
-  ask_ = [&](const std::string& question) {
-    asked = question;
-    return "";
-  };
-  EXPECT_EQ(Run({"delete", job.name()}).code, kExitInterrupted);
-  EXPECT_THAT(asked, HasSubstr("/mine?[2K stays"));
+  // A terminal would obey control characters, and could show another question.
+  const std::pair<std::string, std::string> names[] = {{"mine", "mine"},
+                                                       {"mine\033[2K", "mine?[2K"}};
+  for (const auto& [name, shown] : names) {
+    const std::string mine = directory_.path() + "/" + name;
+    std::filesystem::create_directories(mine + "/step-00000010");
+    std::ofstream(mine + "/step-00000010/manifest.json") << "{}";
+    v1::CreateJobRequest request = CreateRequest();
+    v1::JobFile* const file = request.mutable_job()->mutable_file();
+    file->set_yaml(absl::StrCat(file->yaml(), "checkpoint: {directory: \"",
+                                absl::StrReplaceAll(mine, {{"\033", "\\e"}}), "\"}\n"));
+    v1::Job job;
+    ASSERT_TRUE(jobs_->CreateJob(As("anna").get(), request, &job).ok());
+    Move(job.name().substr(5), JobState::kCancelled);
+    std::string asked;
+    ask_ = [&](const std::string& question) {
+      asked = question;
+      return "y";
+    };
+    EXPECT_EQ(Run({"delete", job.name()}).code, kExitDone);
+    EXPECT_THAT(asked,
+                HasSubstr("; 1 checkpoint (2 B) in " + directory_.path() + "/" + shown + " stays"));
+  }
 }
 
 // The daemon knows of no other directory than its own, and tells no summary.

@@ -68,10 +68,6 @@ TEST(RenderChat, ABlockOfAnotherTurnIsNotTrainedOn) {
                        {"role": "assistant", "content": ""}]})";
   EXPECT_THAT(TargetsWith(program, record, TrainOn::kAssistant, 1), IsEmpty());
   EXPECT_THAT(TargetsWith(program, record, TrainOn::kLast, 1), IsEmpty());
-  EXPECT_THAT(TargetsWith(program, R"({"messages": [{"role": "assistant", "content": "a b"},
-                                                    {"role": "assistant", "content": ""}]})",
-                          TrainOn::kAssistant, 1),
-              ElementsAre("<a>", "<b>"));
 }
 
 constexpr char kTwoOfThree[] =

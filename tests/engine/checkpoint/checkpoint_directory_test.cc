@@ -9,10 +9,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
 #include "tests/fault/fault_injection_file_system.h"
+#include "tests/support/refusing_file_system.h"
 
 namespace megatrain {
 namespace {
@@ -22,33 +22,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr char kConfig[] = "/models/tiny";
-
-// Changes nothing in or at the paths that begin with `path`, but for their names.
-class ProtectingFileSystem : public WatchedFileSystem {
- public:
-  ProtectingFileSystem(FileSystem* base, std::string path,
-                       absl::Status error = absl::PermissionDeniedError("is protected"))
-      : WatchedFileSystem(base, [] { return absl::OkStatus(); }),
-        path_(std::move(path)),
-        error_(std::move(error)) {}
-  absl::Status RemoveTree(const std::string& path) override {
-    if (absl::StartsWith(path, path_) && FileExists(path)) return Error(path);
-    return WatchedFileSystem::RemoveTree(path);
-  }
-  absl::Status RemoveFile(const std::string& path) override {
-    return absl::StartsWith(path, path_) ? Error(path) : WatchedFileSystem::RemoveFile(path);
-  }
-  absl::Status CheckWritable(const std::string& path) override {
-    return absl::StartsWith(path, path_) ? Error(path) : WatchedFileSystem::CheckWritable(path);
-  }
-
- private:
-  absl::Status Error(const std::string& path) const {
-    return absl::Status(error_.code(), absl::StrCat(path, " ", error_.message()));
-  }
-  const std::string path_;
-  const absl::Status error_;
-};
 
 TEST(CheckpointDirectoryTest, StepNames) {
   EXPECT_EQ(StepDirectoryName(0), "step-00000000");
@@ -162,17 +135,17 @@ TEST(CheckpointDirectoryTest, WhatCannotBeRemovedIsLeftAloneAndNamed) {
   files.WriteFile(check + "0", "");
   files.WriteFile(check + "1", "");
   for (const std::string& path : {check + "0", std::string("/c/step-00000003.tmp")}) {
-    ProtectingFileSystem cancelled(&files, path, absl::CancelledError("ends"));
+    ProtectingFileSystem cancelled(path, &files, absl::CancelledError("ends"));
     EXPECT_EQ(RemoveLeftovers("/c", &cancelled).status().code(), absl::StatusCode::kCancelled);
   }
-  ProtectingFileSystem protecting(&files, "/c/step-00000003.tmp");
+  ProtectingFileSystem protecting("/c/step-00000003.tmp", &files);
   const auto lines = RemoveLeftovers("/c", &protecting);
   ASSERT_TRUE(lines.ok()) << lines.status();
   EXPECT_THAT(*lines,
               ::testing::Contains("left alone: /c/step-00000003.tmp is protected").Times(1));
   EXPECT_THAT(*files.ListDirectory("/c"), ElementsAre("step-00000003.tmp"));
   files.WriteFile(check + "2", "");
-  ProtectingFileSystem checks(&files, check);
+  ProtectingFileSystem checks(check, &files);
   EXPECT_THAT(*RemoveLeftovers("/c", &checks),
               ElementsAre(HasSubstr("left alone: " + check + "2"), HasSubstr("removed ")));
 }
@@ -185,7 +158,7 @@ TEST(CheckpointDirectoryTest, WhatWasReplacedAndCannotBeRemovedDoesNotComeBack) 
     files.WriteFile(aside + "/manifest.json", "old");
     files.WriteFile("/c/step-00000150/manifest.json", "new");
     const std::string unfinished = aside.substr(0, aside.find('.')) + kUnfinishedSuffix;
-    ProtectingFileSystem protecting(&files, aside.substr(0, aside.find('.')) + ".");
+    ProtectingFileSystem protecting(aside.substr(0, aside.find('.')) + ".", &files);
     const auto lines = RemoveLeftovers("/c", &protecting);
     ASSERT_TRUE(lines.ok()) << lines.status();
     EXPECT_THAT(*lines, ElementsAre(HasSubstr("left alone: " + unfinished)));
@@ -356,7 +329,7 @@ TEST(RetentionTest, ADirectoryWithForeignFilesIsLeftAloneAndNamed) {
 TEST(RetentionTest, AProtectedCheckpointKeepsItsNameAndLaterOnesAreSaved) {
   FaultInjectionFileSystem files;
   WriteConfigDirectory(&files, kConfig);
-  ProtectingFileSystem protecting(&files, "/c/step-00000003");
+  ProtectingFileSystem protecting("/c/step-00000003", &files);
   for (const int64_t step : {3, 6, 9}) {
     const auto saved = SaveCheckpoint("/c", step, DType::kF32, kConfig, &protecting, 1);
     ASSERT_TRUE(saved.ok()) << saved.status();
@@ -372,7 +345,7 @@ TEST(RetentionTest, ASaveIsRefusedWhereItsOwnLeftoverCannotBeRemoved) {
   FaultInjectionFileSystem files;
   WriteConfigDirectory(&files, kConfig);
   files.WriteFile("/c/step-00000006.tmp/x", "half");
-  ProtectingFileSystem protecting(&files, "/c/step-00000006.tmp");
+  ProtectingFileSystem protecting("/c/step-00000006.tmp", &files);
   const auto refused = SaveCheckpoint("/c", 6, DType::kF32, kConfig, &protecting, 1);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition) << refused.status();
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("/c/step-00000006.tmp is in the"));

@@ -18,6 +18,7 @@
 #include "engine/hf/placed_writer.h"
 #include "engine/hf/safetensors.h"
 #include "tests/engine/hf/model_fixture.h"
+#include "tests/support/refusing_file_system.h"
 
 namespace megatrain {
 namespace {
@@ -167,29 +168,6 @@ TEST(ReplaceDirectoryTest, OneWritesADirectoryAtATime) {
   EXPECT_EQ(ContentOf(out), "third");
   EXPECT_THAT(*PosixFileSystem()->ListDirectory(parent), testing::ElementsAre("other", "out"));
 }
-
-// Removes nothing whose name ends so, and lets nothing be written there.
-class ProtectingFileSystem : public WatchedFileSystem {
- public:
-  explicit ProtectingFileSystem(std::string end)
-      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }),
-        end_(std::move(end)) {}
-  absl::Status RemoveTree(const std::string& path) override {
-    return IsProtected(path) ? Error(path) : WatchedFileSystem::RemoveTree(path);
-  }
-  absl::Status CheckWritable(const std::string& path) override {
-    return IsProtected(path) ? Error(path) : WatchedFileSystem::CheckWritable(path);
-  }
-
- private:
-  bool IsProtected(const std::string& path) {
-    return absl::EndsWith(path, end_) && FileExists(path);
-  }
-  static absl::Status Error(const std::string& path) {
-    return absl::PermissionDeniedError(absl::StrCat(path, " is protected"));
-  }
-  const std::string end_;
-};
 
 // The new one has its name, and is all that was asked for. Before the next one is made, which may
 // take days, the user is told.

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint_directory.h"
 #include "engine/inspect/gather_checkpoint.h"
 #include "tests/engine/numerics/job_run.h"
 #include "tests/engine/numerics/model_reference.h"
+#include "tests/support/refusing_file_system.h"
 
 namespace megatrain {
 namespace {
@@ -115,33 +115,13 @@ TEST_F(MachineDirectoriesTest, APartThatWasOnlyNotNamedGetsItsName) {
   ExpectAsOnDevices(2);
 }
 
-// Fails to open the files whose names end so.
-class UnreadableFileSystem : public WatchedFileSystem {
- public:
-  explicit UnreadableFileSystem(std::string end)
-      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }),
-        end_(std::move(end)) {}
-  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
-      const std::string& path) override {
-    if (path.ends_with(end_)) return FileError("open", path, EIO);
-    return WatchedFileSystem::OpenForReading(path);
-  }
-  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBlocksForReading(
-      const std::string& path) override {
-    return OpenForReading(path);
-  }
-
- private:
-  const std::string end_;
-};
-
 // What cannot be read now may be whole, and all that is missing is its name.
 TEST_F(MachineDirectoriesTest, APartThatCannotBeReadEndsTheRunAndIsNotRemoved) {
   ASSERT_TRUE(TrainOn({"a", "b"}, /*stop_after=*/1)[0].status.ok());
   const int64_t step = StepsOf("b").at(0);
   const std::string unfinished = PartOf("b", step) + ".tmp";
   std::filesystem::rename(PartOf("b", step), unfinished);
-  UnreadableFileSystem manifest(".tmp/manifest.json"), configuration(".tmp/config.json");
+  UnreadableFileSystem manifest(".tmp/manifest.json", EIO), configuration(".tmp/config.json", EIO);
   for (UnreadableFileSystem* const files : {&manifest, &configuration}) {
     std::vector<TrainingOptions> options(2);
     options[1].files = files;
@@ -152,10 +132,14 @@ TEST_F(MachineDirectoriesTest, APartThatCannotBeReadEndsTheRunAndIsNotRemoved) {
     EXPECT_TRUE(std::filesystem::exists(unfinished));
   }
   // On the machine that has the name.
-  UnreadableFileSystem named("a/step-0000000" + absl::StrCat(step) + "/manifest.json");
+  const std::string there = PartOf("a", step) + "/manifest.json";
+  UnreadableFileSystem named(there, EIO);
   std::vector<TrainingOptions> options(2);
   options[0].files = &named;
-  for (const JobRun& run : TrainOn({"a", "b"}, 0, options)) EXPECT_FALSE(run.status.ok());
+  for (const JobRun& run : TrainOn({"a", "b"}, 0, options)) {
+    EXPECT_EQ(run.status.code(), absl::StatusCode::kInternal) << run.status;
+    EXPECT_THAT(std::string(run.status.message()), HasSubstr(there));
+  }
   EXPECT_TRUE(std::filesystem::exists(unfinished));
   const std::vector<JobRun> runs = TrainOn({"a", "b"});
   for (const JobRun& run : runs) ASSERT_TRUE(run.status.ok()) << run.status;

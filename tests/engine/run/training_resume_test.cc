@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/engine.h"
 #include "tests/engine/run/hooked_run.h"
+#include "tests/support/refusing_file_system.h"
 
 namespace megatrain {
 namespace {
@@ -265,28 +265,6 @@ TEST_F(ResumeTest, PathsMayChangeWhenContentsDoNot) {
   HookedRun changed;
   EXPECT_THAT(Message(changed.Train(*host_, spec).status()), HasSubstr("data"));
 }
-
-// Fails to open what lies in one directory.
-class UnreadableFileSystem : public WatchedFileSystem {
- public:
-  UnreadableFileSystem(std::string directory, int error)
-      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }),
-        directory_(std::move(directory)),
-        error_(error) {}
-  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
-      const std::string& path) override {
-    if (ParentDirectory(path) == directory_) return FileError("open", path, error_);
-    return WatchedFileSystem::OpenForReading(path);
-  }
-  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBlocksForReading(
-      const std::string& path) override {
-    return OpenForReading(path);
-  }
-
- private:
-  const std::string directory_;
-  const int error_;
-};
 
 TEST_F(ResumeTest, WhatCannotBeReadEndsTheRunAndNothingIsRemoved) {
   JobSpec spec = TrainedJob("unreadable");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "server/scheduler/queue_policy.h"
+#include "tests/server/scheduler/queue_snapshots.h"
 
 namespace megatrain {
 namespace {
@@ -11,45 +12,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
-
-QueuedJob Queued(int64_t number, int64_t uid, int priority = 0) {
-  QueuedJob job;
-  job.id = "j" + std::to_string(number);
-  job.number = number;
-  job.uid = uid;
-  job.priority = priority;
-  return job;
-}
-
-QueueSnapshot Snapshot(std::vector<QueuedJob> queued) {
-  QueueSnapshot snapshot;
-  snapshot.now = absl::FromUnixSeconds(1700000000);
-  snapshot.queued = std::move(queued);
-  return snapshot;
-}
-
-ActiveJob Active(int64_t uid, std::optional<double> seconds = std::nullopt) {
-  ActiveJob job;
-  job.uid = uid;
-  job.devices = {0};
-  job.seconds = seconds;
-  return job;
-}
-
-std::vector<std::string> Started(const QueueDecision& decision) {
-  std::vector<std::string> ids;
-  for (const QueueStart& start : decision.start) ids.push_back(start.id);
-  return ids;
-}
-
-// Ids by position.
-std::vector<std::string> Order(const QueueDecision& decision) {
-  std::vector<std::string> order(decision.places.size());
-  for (const auto& [id, place] : decision.places) {
-    order.at(static_cast<size_t>(place.position - 1)) = id;
-  }
-  return order;
-}
 
 TEST(QueueLimitsTest, AUserWithAllThatMayRunLetsOthersPass) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1, 5), Queued(2, 1), Queued(3, 2), Queued(4, 2)});

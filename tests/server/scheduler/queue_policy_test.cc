@@ -8,6 +8,8 @@
 #include <random>
 #include <set>
 
+#include "tests/server/scheduler/queue_snapshots.h"
+
 namespace megatrain {
 namespace {
 
@@ -16,47 +18,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
-const absl::Time kNow = absl::FromUnixSeconds(1700000000);
-
-QueuedJob Queued(int64_t number, int64_t uid, int priority = 0) {
-  QueuedJob job;
-  job.id = "j" + std::to_string(number);
-  job.number = number;
-  job.uid = uid;
-  job.priority = priority;
-  return job;
-}
-
-QueueSnapshot Snapshot(std::vector<QueuedJob> queued) {
-  QueueSnapshot snapshot;
-  snapshot.now = kNow;
-  snapshot.queued = std::move(queued);
-  return snapshot;
-}
-
-ActiveJob Active(int64_t uid, std::optional<double> seconds = std::nullopt,
-                 std::vector<int> devices = {0}) {
-  ActiveJob job;
-  job.uid = uid;
-  job.devices = std::move(devices);
-  job.seconds = seconds;
-  return job;
-}
-
-std::vector<std::string> Started(const QueueDecision& decision) {
-  std::vector<std::string> ids;
-  for (const QueueStart& start : decision.start) ids.push_back(start.id);
-  return ids;
-}
-
-// Ids by position.
-std::vector<std::string> Order(const QueueDecision& decision) {
-  std::vector<std::string> order(decision.places.size());
-  for (const auto& [id, place] : decision.places) {
-    order.at(static_cast<size_t>(place.position - 1)) = id;
-  }
-  return order;
-}
 
 TEST(QueuePolicyTest, AnEmptyQueue) {
   const QueueDecision decision = DecideQueue(Snapshot({}));

@@ -45,6 +45,22 @@ StepRecord Step(int64_t step) {
   return record;
 }
 
+// While this lives, no file of this process can grow beyond 10 bytes.
+class NoFileGrows {
+ public:
+  NoFileGrows() {
+    signal(SIGXFSZ, SIG_IGN);
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
+    rlimit small = before_;
+    small.rlim_cur = 10;
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  }
+  ~NoFileGrows() { EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before_), 0); }
+
+ private:
+  rlimit before_ = {};
+};
+
 TEST(JobRecordsTest, KeepsStepsAndLinesOverARestart) {
   const std::string directory = FreshDirectory("restart");
   {
@@ -111,19 +127,12 @@ TEST(JobRecordsTest, AFailureIsSaidOnceAndWhatIsMissingWhenItEnds) {
   auto records = JobRecords::Open(FreshDirectory("full"));
   ASSERT_TRUE(records.ok()) << records.status();
   ASSERT_TRUE((*records)->AddStep(Step(1)).ok());
-  signal(SIGXFSZ, SIG_IGN);
-  rlimit before = {};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  rlimit small = before;
-  small.rlim_cur = 10;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const absl::Status first = (*records)->AddStep(Step(2));
-  const absl::Status second = (*records)->AddStep(Step(3));
-  const absl::Status third = (*records)->AddLine(3, "a line");
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_FALSE(first.ok());
-  EXPECT_TRUE(second.ok());
-  EXPECT_TRUE(third.ok());
+  {
+    const NoFileGrows limit;
+    EXPECT_FALSE((*records)->AddStep(Step(2)).ok());
+    EXPECT_TRUE((*records)->AddStep(Step(3)).ok());
+    EXPECT_TRUE((*records)->AddLine(3, "a line").ok());
+  }
   EXPECT_TRUE((*records)->AddStep(Step(4)).ok());
   EXPECT_THAT(Lines(**records), ElementsAre(HasSubstr("3 records of this job's")));
   EXPECT_EQ(ReadAll((*records)->metrics()).size(), 2u);
@@ -133,15 +142,10 @@ TEST(JobRecordsTest, WhatIsMissingIsToldAtTheLatestWhenTheyAreClosed) {
   auto records = JobRecords::Open(FreshDirectory("closed"));
   ASSERT_TRUE(records.ok()) << records.status();
   ASSERT_TRUE((*records)->AddStep(Step(1)).ok());
-  signal(SIGXFSZ, SIG_IGN);
-  rlimit before = {};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  rlimit small = before;
-  small.rlim_cur = 10;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const absl::Status refused = (*records)->AddStep(Step(2));
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_FALSE(refused.ok());
+  {
+    const NoFileGrows limit;
+    EXPECT_FALSE((*records)->AddStep(Step(2)).ok());
+  }
   (*records)->Close();
   EXPECT_THAT(Lines(**records), ElementsAre(HasSubstr("1 record of this job's")));
 }
@@ -268,15 +272,10 @@ TEST(JobRecordsDirectoryTest, WhatIsMissingIsToldThoughOthersWereOpened) {
   auto records = directory.Open("a");
   ASSERT_TRUE(records.ok()) << records.status();
   ASSERT_TRUE((*records)->AddStep(Step(1)).ok());
-  signal(SIGXFSZ, SIG_IGN);
-  rlimit before = {};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  rlimit small = before;
-  small.rlim_cur = 10;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const absl::Status refused = (*records)->AddStep(Step(2));
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_FALSE(refused.ok());
+  {
+    const NoFileGrows limit;
+    EXPECT_FALSE((*records)->AddStep(Step(2)).ok());
+  }
   records->reset();
   ASSERT_TRUE(directory.Open("b").ok());
   records = directory.Open("a");
